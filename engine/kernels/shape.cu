@@ -1,4 +1,4 @@
-// Moving elements: permutations of axes, concatenations, slices.
+// Moving elements: permutations of axes, concatenations, slices, blocks of images.
 //
 // The kernels know elements by their size alone. Where rows allow it, lowering gives several neighbours as one element of
 // up to 16 bytes, so that every access is as wide as it can be.
@@ -67,6 +67,68 @@ __device__ __forceinline__ void copy_rows(
     }
 }
 
+// How blocks lie in an image and in its unfolded form: `unfold` and `fold` below. Rows of an image are `row` elements, all
+// channels of its pixels; along a row everything counts elements.
+#define BLOCK_ARGS                                                                                                    \
+    int height, int row, int grid_y, int grid_x, int step_y, int step_x, int before_y, int before_x, int block_y,     \
+    int block_x
+#define BLOCKS                                                                                                        \
+    Blocks { height, row, grid_y, grid_x, step_y, step_x, before_y, before_x, block_y, block_x }
+struct Blocks {
+    int height, row;         // Of an image.
+    int grid_y, grid_x;      // Blocks of an image.
+    int step_y, step_x;      // From one block to the next.
+    int before_y, before_x;  // Padding before the first pixel.
+    int block_y, block_x;    // Size of a block.
+};
+
+// y [images · grid_y · grid_x, packs of 16 bytes]: a row has the elements of a block of x [images, height, row], line by line,
+// and zeros behind them. What lies outside of the image is zero.
+template <class E>
+__device__ __forceinline__ void unfold(const E *__restrict__ x, E *__restrict__ y, u32 rows, int packs, const Blocks &b) {
+    constexpr int WIDE = 16 / sizeof(E);
+    u32 row = matrix_row();
+    if (row >= rows) {
+        return;
+    }
+    Pack<E, WIDE> *to = (Pack<E, WIDE> *)y + (i64)row * packs;
+    int bx = split(row, b.grid_x), by = split(row, b.grid_y);
+    int top = by * b.step_y - b.before_y, left = bx * b.step_x - b.before_x;
+    x += (i64)row * b.height * b.row;
+    for (i64 pack = matrix_column(); pack < packs; pack += matrix_column_step()) {
+        int at = (int)pack * WIDE, line = at / b.block_x, column = at - line * b.block_x;
+        Pack<E, WIDE> values;
+#pragma unroll
+        for (int j = 0; j < WIDE; ++j) {
+            int in_y = top + line, in_x = left + column;
+            bool inside = line < b.block_y && (u32)in_y < (u32)b.height && (u32)in_x < (u32)b.row;
+            values.at[j] = inside ? x[(i64)in_y * b.row + in_x] : E{};
+            if (++column == b.block_x) {
+                column = 0;
+                ++line;
+            }
+        }
+        to[pack] = values;
+    }
+}
+
+// The inverse where blocks lie side by side from the first pixel on: y [images, height, row] of the rows of x, of `columns`
+// elements each.
+template <class E>
+__device__ __forceinline__ void fold(const E *__restrict__ x, E *__restrict__ y, u32 rows, int columns, const Blocks &b) {
+    u32 row = matrix_row();
+    if (row >= rows) {
+        return;
+    }
+    y += (i64)row * b.row;
+    int in_y = split(row, b.height), by = in_y / b.block_y;
+    x += ((i64)row * b.grid_y + by) * b.grid_x * columns + (in_y - by * b.block_y) * b.block_x;
+    for (i64 column = matrix_column(); column < b.row; column += matrix_column_step()) {
+        int in_x = (int)column, bx = in_x / b.block_x;
+        y[column] = x[(i64)bx * columns + in_x - bx * b.block_x];
+    }
+}
+
 #define KERNELS(E, NAME)                                                                                             \
     extern "C" __global__ void __launch_bounds__(256)                                                                \
         gather_##NAME(const E *x, E *y, u32 rows, i64 columns, i64 step, const i64 *axes, int rank) {                                          \
@@ -87,3 +149,16 @@ KERNELS(u16, b16)
 KERNELS(u32, b32)
 KERNELS(u64, b64)
 KERNELS(u128, b128)
+
+#define UNFOLD(E, NAME)                                                                                              \
+    extern "C" __global__ void __launch_bounds__(256)                                                                \
+        unfold_##NAME(const E *x, E *y, u32 rows, int packs, BLOCK_ARGS) {                                           \
+        unfold(x, y, rows, packs, BLOCKS);                                                                           \
+    }
+UNFOLD(u16, b16)
+UNFOLD(u32, b32)
+
+// The gradient of a weight is of 32 bits.
+extern "C" __global__ void __launch_bounds__(256) fold_b32(const u32 *x, u32 *y, u32 rows, int columns, BLOCK_ARGS) {
+    fold(x, y, rows, columns, BLOCKS);
+}

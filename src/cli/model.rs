@@ -24,6 +24,8 @@ use crate::train::setup::programs::{self, Programs, Sizes};
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// A model with its weights' source.
 pub struct Model {
@@ -111,6 +113,26 @@ pub fn describe_data(loaded: &Loaded) -> Result<DataSpec, Failure> {
     input::describe(&loaded.experiment).map_err(|error| refuse(loaded, error))
 }
 
+/// Does `work`, and says every second what the device takes so long for.
+fn telling<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
+    std::thread::scope(|scope| {
+        let (working, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            let mut told = None;
+            while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                let progress = backend.progress();
+                if let Some(text) = progress.as_ref().filter(|_| progress != told) {
+                    say(text);
+                }
+                told = progress;
+            }
+        });
+        let done = work();
+        drop(working);
+        done
+    })
+}
+
 /// Builds the programs with the passes of `options`, with mistakes shown in the configuration's text.
 ///
 /// # Errors
@@ -122,7 +144,7 @@ pub fn build(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Programs, Failure> {
-    programs::build(&loaded.experiment, data, sizes, backend, options)
+    telling(backend, || programs::build(&loaded.experiment, data, sizes, backend, options))
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 

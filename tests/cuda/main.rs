@@ -7,6 +7,7 @@ mod cust;
 #[path = "../emulator/mod.rs"]
 mod emulator;
 mod engine;
+mod forms;
 mod gradients;
 mod harness;
 mod libraries;

@@ -120,3 +120,20 @@ fn for_sizes_that_are_tried_nothing_is_chosen() {
     let runs = |problem: &&&String| problem.contains(" 16x12x12x32 to ") || problem.contains(" 4x12x12x32 to ");
     assert!(problems.iter().filter(runs).count() == problems.len() && problems.len() > 3, "{problems:?}");
 }
+
+/// Measuring that takes long says how far it is, and is done once.
+#[test]
+fn a_long_choice_is_told_while_it_lasts() {
+    let Some(folders) = folders() else { return };
+    let place = Place::with(CONFIG);
+    let cache = place.path("cache");
+    // Engine 3 takes its time.
+    let env =
+        [("RUNNER_CUDA_LIBRARIES", "cudnn"), ("RUNNER_CUDA_CACHE", cache.to_str().unwrap()), ("FAKE_CUDNN", "3:7")];
+    let train =
+        |out: &str| ok_with(&place, Path::new(&folders), &format!("train c.toml --device cuda --out {out}"), &env);
+    let first = train("first").err;
+    assert!(first.contains("choosing kernels for convolutions: "), "{first}");
+    let second = train("second").err;
+    assert!(!second.contains("choosing kernels"), "{second}");
+}

@@ -139,6 +139,7 @@ pub enum Fault {
     Strange,
     ToHalf,
     ToTf32,
+    SlowWide,
 }
 
 /// Makes `engine` of the test double of cuDNN in `file` do `fault`.

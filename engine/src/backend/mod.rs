@@ -165,6 +165,11 @@ pub trait Backend: Send + Sync {
         Vec::new()
     }
 
+    /// What takes it so long while programs are planned, for another thread to ask meanwhile; `None` if it is nothing that may.
+    fn progress(&self) -> Option<String> {
+        None
+    }
+
     /// False if plans are to keep all values apart: see [`Plan::laid_out`].
     fn shares_memory(&self) -> bool {
         true

@@ -113,6 +113,10 @@ inline Problem problem(const Descriptor *graph) {
             REQUIRE(p.x.n == p.y.n && p.x.c % p.w.c == 0 && p.y.c == p.w.n);
             p.groups = p.x.c / p.w.c;
             REQUIRE(p.y.c % p.groups == 0);
+            // The library takes more, but has ended a process at it: what it is asked for is what usual networks have.
+            REQUIRE(p.pad[0] == p.post[0] && p.pad[1] == p.post[1]);
+            REQUIRE(p.x.c / p.groups * size_of(p.operands()) % 16 == 0);
+            REQUIRE(p.y.c / p.groups * size_of(p.operands()) % 16 == 0);
             last = parts[p.direction == FORWARD ? 2 : p.direction == BACKWARD_DATA ? 0 : 1];
             continue;
         }

@@ -40,6 +40,32 @@ fn drawn(number: usize) -> Case {
     }
 }
 
+/// A convolution of drawn shape and arguments, as usual networks have them: a library takes it.
+fn drawn_whole(number: usize) -> Case {
+    let mut d = Draw::new(&format!("whole convolution {number}"));
+    loop {
+        let groups = d.between(1, 2);
+        let channels = groups * 8 * d.between(1, 2);
+        let outputs = groups * 8 * d.between(1, 3);
+        let (n, h, w) = (d.between(1, 2), d.between(1, 8), d.between(1, 8));
+        let kernel = [d.between(1, 4), d.between(1, 4)];
+        let [top, left] = kernel.map(|side| d.between(0, side - 1));
+        let conv = Conv2d {
+            stride: [d.between(1, 3), d.between(1, 3)],
+            padding: [top, top, left, left],
+            dilation: [d.between(1, 2), d.between(1, 2)],
+            groups,
+            bias: d.coin(),
+        };
+        if conv.out([h, w], kernel).is_some() {
+            let name = format!(
+                "drawn whole convolution {number}: [{n}, {h}, {w}, {channels}], {outputs}×{kernel:?}, {conv:?}"
+            );
+            return case(name, conv, [n, h, w, channels], [outputs, kernel[0], kernel[1]]);
+        }
+    }
+}
+
 /// `conv` with batch normalisation behind it, and `act` behind that.
 fn norm(
     name: &str,
@@ -149,6 +175,7 @@ pub fn cases() -> Vec<Case> {
         case("one pixel, mostly padding".into(), same.clone(), [2, 1, 1, 3], [4, 3, 3]),
     ];
     list.extend((0..24).map(drawn));
+    list.extend((0..8).map(drawn_whole));
     for wanted in [[true, false, false], [false, true, false], [false, false, true], [true, false, true]] {
         let mut case = case(format!("conv2d, gradients wanted {wanted:?}"), same.clone(), [2, 4, 5, 3], [4, 3, 3]);
         for (o, w) in case.operands.iter_mut().zip(wanted) {

@@ -65,5 +65,12 @@ pub fn cases() -> Vec<Case> {
     conv(&mut list, "groups", &Conv2d { groups: 2, ..same.clone() }, [2, 6, 7, 24], [40, 3, 3]);
     conv(&mut list, "groups and phases", &Conv2d { groups: 3, ..strided.clone() }, [2, 7, 6, 27], [33, 3, 3]);
     conv(&mut list, "a pixel", &plain, [2, 5, 7, 20], [36, 1, 1]);
+    // Images of few channels, which are unfolded where the work is worth it.
+    let stem = Conv2d { stride: [2, 2], padding: [3, 2, 3, 3], ..plain.clone() };
+    conv(&mut list, "unfolded into squares", &stem, [2, 44, 45, 3], [32, 7, 7]);
+    conv(&mut list, "unfolded into patches", &Conv2d { stride: [8, 8], ..plain.clone() }, [2, 96, 97, 3], [80, 8, 8]);
+    let apart = Conv2d { stride: [6, 5], padding: [1, 0, 2, 1], ..plain.clone() };
+    conv(&mut list, "unfolded into patches that are apart", &apart, [2, 63, 60, 3], [136, 5, 4]);
+    conv(&mut list, "unfolded into what a kernel meets", &same, [2, 34, 34, 3], [72, 3, 3]);
     list
 }

@@ -186,6 +186,10 @@ impl Backend for CudaBackend {
         self.context.take_notes().into_iter().chain(of_plans).collect()
     }
 
+    fn progress(&self) -> Option<String> {
+        self.libraries().opened_dnn()?.progress()
+    }
+
     fn shares_memory(&self) -> bool {
         !self.separate
     }

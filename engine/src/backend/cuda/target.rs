@@ -62,17 +62,30 @@ pub struct Problem<'a> {
     pub convolution: &'a Convolution,
     /// What our own kernels do for it: inputs are the operands and the bias, the only output is the result.
     pub own: &'a dyn Fn() -> Lowered,
-    /// What follows a plan that is not fused: on the result, and on the bias.
+    /// What follows a plan that is [`Form::Plain`]: on the result, and on the bias.
     pub after: Lowered,
+    /// What follows one that is [`Form::Narrow`]: from byte 0 of the workspace to the result.
+    pub widen: Lowered,
     /// Whether a plan is taken even if our own kernels are faster.
     pub always: bool,
+}
+
+/// How the library is asked for a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// The convolution alone.
+    Plain,
+    /// With what can be behind it: bias and activation, or the copy of a gradient's sums to another type.
+    Fused,
+    /// A gradient alone, in the type of its operands, which has fewer bits than what is wanted. It is converted behind.
+    Narrow,
 }
 
 /// What the library does for a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chosen {
-    /// Bias and activation, too, if there are any.
-    pub fused: bool,
+    /// How it is asked.
+    pub form: Form,
     /// Bytes of workspace.
     pub workspace: usize,
 }

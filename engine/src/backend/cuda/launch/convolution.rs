@@ -5,6 +5,13 @@ use crate::graph::DType;
 use crate::graph::op::Activation;
 use std::fmt;
 
+/// The channels of a group must be a multiple of this many bytes.
+const PIXEL_BYTES: usize = 16;
+
+/// Most rows and columns of a kernel, with what dilation leaves between its taps, and most of its stride.
+const MOST_SPAN: usize = 64;
+const MOST_STRIDE: usize = 16;
+
 /// Bounds of the workspace, which may be as large as the tensors. A plan that needs more is not worth the memory.
 const WORKSPACE: [usize; 2] = [32 << 20, 256 << 20];
 
@@ -94,6 +101,24 @@ impl Convolution {
         [self.images * h * w * self.inputs, weights, self.images * oh * ow * self.outputs]
     }
 
+    /// Whether the library is asked for it at all: the only place that says so. It is known to work for the convolutions of
+    /// usual networks, and not for all that can be described to it: version 9.14 ends the process while it looks for engines
+    /// for groups of 5 channels and different paddings before and behind. So there must be
+    /// * as much padding before as behind, and less than the kernel spans;
+    /// * whole groups, whose channels are multiples of 16 bytes in and out. It would copy others to tensors that are padded;
+    /// * tensors of fewer than 2³¹ elements, kernels and strides that are not larger than any network has.
+    pub fn is_taken(&self) -> bool {
+        let [top, bottom, left, right] = self.padding;
+        let spans = [0, 1].map(|i| self.dilation[i] * (self.kernel[i] - 1) + 1);
+        let even = top == bottom && left == right && top < spans[0] && left < spans[1];
+        let small = spans.iter().all(|n| *n <= MOST_SPAN) && self.stride.iter().all(|n| *n <= MOST_STRIDE);
+        let whole = [self.inputs, self.outputs].iter().all(|channels| {
+            channels.is_multiple_of(self.groups)
+                && (channels / self.groups * self.dtype.bytes()).is_multiple_of(PIXEL_BYTES)
+        });
+        even && small && whole && self.elements().iter().all(|n| i32::try_from(*n).is_ok())
+    }
+
     /// Bytes of workspace that a plan may have.
     pub fn most_workspace(&self) -> usize {
         let [least, most] = WORKSPACE;
@@ -144,6 +169,56 @@ pub struct ConvolutionStep {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_library_is_asked_for_what_networks_have() {
+        let usual = Convolution { padding: [1, 1, 2, 2], ..Convolution::example() };
+        assert!(usual.is_taken());
+        let taken = [
+            // A ResNet's blocks, and its shorter ways.
+            Convolution { kernel: [3, 3], stride: [2, 2], padding: [1; 4], groups: 1, ..usual.clone() },
+            Convolution { kernel: [1, 1], stride: [2, 2], padding: [0; 4], groups: 1, ..usual.clone() },
+            Convolution { dilation: [2, 4], padding: [4, 4, 16, 16], ..usual.clone() },
+            Convolution { dtype: DType::F32, inputs: 8, outputs: 24, ..usual.clone() },
+        ];
+        for c in taken {
+            assert!(c.is_taken(), "{c}");
+        }
+        // What cuDNN 9.14 ended the process at.
+        let fatal = Convolution {
+            images: 3,
+            input: [3, 4],
+            inputs: 8,
+            output: [1, 2],
+            outputs: 10,
+            kernel: [3, 3],
+            groups: 2,
+            stride: [2, 3],
+            padding: [0, 2, 1, 1],
+            dilation: [2, 1],
+            dtype: DType::F32,
+            result: DType::F32,
+            ..usual.clone()
+        };
+        let refused = [
+            Convolution { outputs: 16, ..fatal.clone() },
+            Convolution { padding: [1; 4], ..fatal.clone() },
+            fatal,
+            Convolution { padding: [1, 0, 2, 2], ..usual.clone() },
+            Convolution { padding: [1, 1, 2, 3], ..usual.clone() },
+            Convolution { padding: [3, 3, 2, 2], ..usual.clone() },
+            Convolution { inputs: 8, ..usual.clone() },
+            Convolution { outputs: 24, ..usual.clone() },
+            Convolution { groups: 3, ..usual.clone() },
+            Convolution { kernel: [3, 65], ..usual.clone() },
+            Convolution { dilation: [40, 1], ..usual.clone() },
+            Convolution { stride: [17, 1], ..usual.clone() },
+            Convolution { images: 1 << 20, input: [64, 64], ..usual },
+        ];
+        for c in refused {
+            assert!(!c.is_taken(), "{c}");
+        }
+    }
 
     #[test]
     fn every_property_of_a_convolution_is_in_the_name_of_a_choice() {

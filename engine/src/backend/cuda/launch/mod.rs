@@ -69,9 +69,89 @@ impl Lowered {
     pub fn one(step: impl Into<Step>) -> Lowered {
         Lowered { steps: vec![step.into()], scratch_bytes: 0 }
     }
+
+    /// The same work on other memory: each step's memory is what `f` makes of it.
+    pub fn on(mut self, f: impl Fn(Memory) -> Memory) -> Lowered {
+        self.steps.iter_mut().for_each(|step| step.each_memory(&mut |memory| *memory = f(*memory)));
+        self
+    }
+}
+
+impl Step {
+    /// Calls `f` for all memory that the step names.
+    fn each_memory(&mut self, f: &mut dyn FnMut(&mut Memory)) {
+        match self {
+            Step::Kernel(kernel) => kernel.args.iter_mut().for_each(|arg| match arg {
+                Arg::Pointer(memory) => f(memory),
+                Arg::Table(cells) => cells.iter_mut().for_each(|cell| {
+                    if let Cell::Pointer(memory) = cell {
+                        f(memory);
+                    }
+                }),
+                Arg::Null | Arg::I32(_) | Arg::U32(_) | Arg::I64(_) | Arg::F32(_) | Arg::F64(_) => {}
+            }),
+            Step::Matmul(MatmulStep { a, b, d, vector, workspace, .. }) => {
+                [a, b, d, workspace].into_iter().chain(vector).for_each(f);
+            }
+            Step::Convolution(ConvolutionStep { x, w, y, bias, workspace, .. }) => {
+                [x, w, y, workspace].into_iter().chain(bias).for_each(f);
+            }
+            Step::Exchange(Exchange { sends, receives }) => {
+                sends.iter_mut().chain(receives).for_each(|message| f(&mut message.at));
+            }
+            Step::Zero { to, .. } => f(to),
+            Step::Copy { from, to, .. } => [from, to].into_iter().for_each(f),
+        }
+    }
 }
 
 /// How kernels' names end for elements of type `dtype`: `relu_f32`.
 pub fn suffix(dtype: DType) -> &'static str {
     dtype.name()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_on_other_memory_names_no_memory_of_before() {
+        let [a, b] = [Memory::Input(0), Memory::Scratch(8)];
+        let matmul = Matmul {
+            m: 1,
+            n: 1,
+            k: 1,
+            a_transposed: false,
+            b_transposed: false,
+            dtype: DType::F32,
+            d_type: DType::F32,
+            epilogue: Epilogue::Bias,
+            tf32: false,
+        };
+        let message = Message { peer: 0, at: a, bytes: 1 };
+        let table = Arg::Table(vec![Cell::Pointer(b), Cell::Null, Cell::I64(1)]);
+        let steps = vec![
+            Kernel::new(Module::Conv, "k").arg(a).int(3).arg(table).into(),
+            Step::Matmul(MatmulStep { matmul, a, b, d: a, vector: Some(b), workspace: a }),
+            Step::Convolution(ConvolutionStep {
+                convolution: Convolution::example(),
+                x: a,
+                w: b,
+                y: a,
+                bias: Some(b),
+                workspace: b,
+            }),
+            Step::Exchange(Exchange { sends: vec![message], receives: vec![message] }),
+            Step::Zero { to: a, bytes: 1 },
+            Step::Copy { from: b, to: a, bytes: 1 },
+        ];
+        let mut moved = Lowered { steps, scratch_bytes: 16 }.on(|memory| match memory {
+            Memory::Scratch(at) => Memory::Scratch(at + 64),
+            _ => Memory::Output(1),
+        });
+        let mut found = Vec::new();
+        moved.steps.iter_mut().for_each(|step| step.each_memory(&mut |memory| found.push(*memory)));
+        assert_eq!(found.len(), 2 + 5 + 5 + 2 + 1 + 2);
+        assert!(found.iter().all(|m| [Memory::Output(1), Memory::Scratch(72)].contains(m)), "{found:?}");
+    }
 }

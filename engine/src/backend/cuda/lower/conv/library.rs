@@ -3,13 +3,13 @@
 //! It stays with our own kernels where
 //! * there is no cuDNN, or it has no plan for the convolution that is right and gives the same bits every time;
 //! * our own kernels are faster, where that is measured;
-//! * a group's channels are not a multiple of 16 bytes, as those of an image are not: cuDNN would copy the tensor to one
-//!   that is padded;
+//! * it is not one that the library is asked for: [`Convolution::is_taken`];
 //! * the work is small: then the latency of a launch dominates.
 //!
 //! 1 × 1 convolutions are matrix products, and do not come here.
 
 use super::super::elementwise::broadcast;
+use super::super::layout::PACK_BYTES;
 use super::super::linear::library::{activation, tf32};
 use super::super::linear::sums::{Finish, aligned};
 use super::{Sizes, own_forward, own_grad_input, own_grad_weight};
@@ -17,33 +17,20 @@ use crate::backend::cuda::launch::{
     Convolution, ConvolutionStep, Direction, Kernel, Lowered, Memory, Module, Step, WORKSPACE_ALIGNMENT, suffix,
 };
 use crate::backend::cuda::lower::Context;
-use crate::backend::cuda::target::Problem;
+use crate::backend::cuda::target::{Form, Problem};
 use crate::graph::op::BinaryKind;
 use crate::graph::{DType, Shape};
 
 /// Fewest multiply-adds that are worth a call of the library.
 const SMALLEST: usize = 1 << 22;
 
-/// The channels of a group must be a multiple of this many bytes.
-const PIXEL_BYTES: usize = 16;
-
 /// The convolution, if the library may be asked by the rule above. Sizes of `s` are those of a group.
 fn convolution(cx: &Context, s: &Sizes, direction: Direction, [dtype, result]: [DType; 2]) -> Option<Convolution> {
+    if !(cx.target.libraries.everywhere() || s.work() >= SMALLEST) {
+        return None;
+    }
     let groups = s.conv.groups;
-    let tensors = [
-        s.images * s.input[0] * s.input[1] * s.inputs * groups,
-        s.outputs * groups * s.taps() * s.inputs,
-        s.pixels() * s.outputs * groups,
-    ];
-    if tensors.iter().any(|n| i32::try_from(*n).is_err()) {
-        return None;
-    }
-    let aligned = [s.inputs, s.outputs].iter().all(|c| (c * dtype.bytes()).is_multiple_of(PIXEL_BYTES));
-    let work = s.pixels().saturating_mul(s.outputs * groups).saturating_mul(s.taps() * s.inputs);
-    if !(cx.target.libraries.everywhere() || aligned && work >= SMALLEST) {
-        return None;
-    }
-    Some(Convolution {
+    let convolution = Convolution {
         direction,
         images: s.images,
         input: s.input,
@@ -60,7 +47,8 @@ fn convolution(cx: &Context, s: &Sizes, direction: Direction, [dtype, result]: [
         tf32: tf32(cx) && dtype == DType::F32,
         bias: false,
         act: None,
-    })
+    };
+    Some(convolution).filter(Convolution::is_taken)
 }
 
 /// The convolution as a step on `[x, w, y]` and the bias; `None` if our own kernels do it. If cuDNN does not fuse the
@@ -74,15 +62,43 @@ fn step(
     after: Lowered,
 ) -> Option<Lowered> {
     let libraries = &cx.target.libraries;
-    let problem = Problem { convolution: &convolution, own, after, always: libraries.everywhere() };
+    let [dx, dw, dy] = convolution.elements();
+    let (count, result) = match convolution.direction {
+        Direction::Forward => (dy, y),
+        Direction::Input => (dx, x),
+        Direction::Weight => (dw, w),
+    };
+    let widen = widened(&convolution, count, result);
+    let problem = Problem { convolution: &convolution, own, after, widen, always: libraries.everywhere() };
     let chosen = libraries.convolution(&problem)?;
-    let after = if chosen.fused { Lowered::default() } else { problem.after };
+    let after = match chosen.form {
+        Form::Plain => problem.after,
+        Form::Fused => Lowered::default(),
+        Form::Narrow => problem.widen,
+    };
+    let narrow = |place, direction| {
+        let is_result = chosen.form == Form::Narrow && convolution.direction == direction;
+        if is_result { Memory::Scratch(0) } else { place }
+    };
+    let [x, w, y] = [(x, Direction::Input), (w, Direction::Weight), (y, Direction::Forward)]
+        .map(|(place, direction)| narrow(place, direction));
     let (scratch, bytes) = (after.scratch_bytes, chosen.workspace);
     // Workspace is aligned less than the library wants: there is room to round its start up.
     let scratch_bytes = if bytes > 0 { scratch + aligned(bytes) + WORKSPACE_ALIGNMENT } else { scratch };
     let workspace = Memory::Scratch(if bytes > 0 { scratch } else { 0 });
     let step = Step::Convolution(ConvolutionStep { convolution, x, w, y, bias, workspace });
     Some(Lowered { steps: std::iter::once(step).chain(after.steps).collect(), scratch_bytes })
+}
+
+/// The conversion of a narrow result of `count` elements, which lies at the front of the workspace.
+fn widened(c: &Convolution, count: usize, result: Memory) -> Lowered {
+    if c.dtype == c.result {
+        return Lowered::default();
+    }
+    let name = format!("cast_{}_{}", suffix(c.dtype), suffix(c.result));
+    let kernel = Kernel::new(Module::ElementwiseLoss, name).over(count.div_ceil(PACK_BYTES / c.dtype.bytes()));
+    let kernel = kernel.arg(Memory::Scratch(0)).arg(result).long(count);
+    Lowered { steps: vec![kernel.into()], scratch_bytes: aligned(count * c.dtype.bytes()) }
 }
 
 /// The epilogue (bias and activation) in place, for a convolution that does not fuse it.

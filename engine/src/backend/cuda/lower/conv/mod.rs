@@ -1,13 +1,14 @@
 //! Launches of convolutions: implicit matrix products of patches (im2col that is never stored), plain matrix products for
-//! 1 × 1 kernels, and direct kernels for small groups.
+//! 1 × 1 kernels, direct kernels for small groups, and any of these on unfolded images of few channels.
 
 mod grouped;
 mod library;
+mod unfold;
 
 use super::Context;
 use super::linear::sums::{Finish, of_slices, type_code};
 use super::linear::tiling::{Product, Tile, Tiling, wide};
-use super::linear::{self, operand_type, with_bias_gradient};
+use super::linear::{self, Extents, operand_type, with_bias_gradient};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module};
 use crate::backend::cuda::target::Target;
 use crate::graph::op::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
@@ -59,6 +60,16 @@ impl<'a> Sizes<'a> {
 
     fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]
+    }
+
+    /// As those of a layer, if it is pointwise.
+    fn extents(&self) -> Extents {
+        Extents { rows: self.pixels(), inputs: self.inputs, outputs: self.outputs }
+    }
+
+    /// Multiply-adds.
+    fn work(&self) -> usize {
+        self.pixels().saturating_mul(self.outputs * self.conv.groups).saturating_mul(self.taps() * self.inputs)
     }
 }
 
@@ -115,11 +126,16 @@ pub fn conv2d(cx: &Context, op: &Conv2d) -> Lowered {
     let s = &Sizes::new(op, cx.x(0), cx.y(0), [kh, kw]);
     let bias = op.bias.then_some(Memory::Input(2));
     let finish = Finish { y: Memory::Output(0), y_type: cx.y_type(0), bias, act: cx.act };
+    unfold::forward(cx, s, &finish).unwrap_or_else(|| forward(cx, s, &finish))
+}
+
+/// The convolution of operands 0, 1 and 2, whatever their shapes in the graph are.
+fn forward(cx: &Context, s: &Sizes, finish: &Finish) -> Lowered {
     if s.is_pointwise() {
-        return linear::forward(cx, s.pixels(), finish);
+        return linear::forward(cx, s.extents(), *finish);
     }
     let dtype = operand_type(cx);
-    library::forward(cx, s, dtype, &finish).unwrap_or_else(|| own_forward(cx.target, s, dtype, &finish))
+    library::forward(cx, s, dtype, finish).unwrap_or_else(|| own_forward(cx.target, s, dtype, finish))
 }
 
 /// The convolution by our own kernels.
@@ -201,12 +217,17 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
 pub fn grad_weight(cx: &Context, op: &Conv2dGradWeight) -> Lowered {
     let conv = &op.conv;
     let s = &Sizes::new(conv, cx.x(0), cx.x(1), op.kernel);
-    let dtype = operand_type(cx);
+    unfold::backward_weight(cx, s, op.bias).unwrap_or_else(|| backward_weight(cx, s, op.bias))
+}
+
+/// The gradient by the weight of operands 0 and 1, whatever their shapes in the graph are, and that by the bias.
+fn backward_weight(cx: &Context, s: &Sizes, bias: bool) -> Lowered {
     if s.is_pointwise() {
-        return linear::backward_weight(cx, op.bias);
+        return linear::backward_weight(cx, s.extents(), bias);
     }
+    let dtype = operand_type(cx);
     let weight = library::grad_weight(cx, s, dtype).unwrap_or_else(|| own_grad_weight(cx.target, s, dtype));
-    if op.bias { with_bias_gradient(cx, weight) } else { weight }
+    if bias { with_bias_gradient(cx, weight) } else { weight }
 }
 
 /// The gradient by the weight by our own kernels.

@@ -8,7 +8,7 @@
 //!   be converted.
 
 use super::sums::{Finish, aligned};
-use super::{Context, operand_type, with_bias_gradient};
+use super::{Context, Extents, operand_type, with_bias_gradient};
 use crate::backend::cuda::launch::{
     Epilogue, Kernel, Lowered, Matmul, MatmulStep, Memory, Module, Step, WORKSPACE_ALIGNMENT, suffix,
 };
@@ -55,10 +55,10 @@ pub fn tf32(cx: &Context) -> bool {
     cx.target.tf32 && cx.target.capability >= 80
 }
 
-/// `y = act(x · wᵀ + b)` for `rows` rows. The library's matrices are column-major: to it, this is `yᵀ = w · xᵀ` with w
+/// `y = act(x · wᵀ + b)`. The library's matrices are column-major: to it, this is `yᵀ = w · xᵀ` with w
 /// transposed.
-pub fn forward(cx: &Context, rows: usize, finish: &Finish) -> Option<Lowered> {
-    let (m, k) = (cx.x(1).dims()[0], cx.x(1).last());
+pub fn forward(cx: &Context, sizes: Extents, finish: &Finish) -> Option<Lowered> {
+    let Extents { rows, inputs: k, outputs: m } = sizes;
     let relu = finish.act == Some(Activation::Relu);
     let epilogue = match (finish.bias.is_some(), relu) {
         (false, false) => Epilogue::Plain,
@@ -110,8 +110,8 @@ pub fn backward_input(cx: &Context, rows: usize) -> Option<Lowered> {
 }
 
 /// `dw = dyᵀ · x`, and `db = Σ dy` if `bias`. To the library it is `dwᵀ = xᵀ · dy` with dy transposed.
-pub fn backward_weight(cx: &Context, bias: bool) -> Option<Lowered> {
-    let (m, n, k) = (cx.x(0).last(), cx.x(1).last(), cx.x(0).rows());
+pub fn backward_weight(cx: &Context, sizes: Extents, bias: bool) -> Option<Lowered> {
+    let Extents { rows: k, inputs: m, outputs: n } = sizes;
     let plain = Matmul {
         m,
         n,

@@ -70,12 +70,23 @@ impl MatrixProduct {
     }
 }
 
-/// Lowers `y = act(x · wᵀ + b)` for `rows` rows. A 1 × 1 convolution is one too.
-pub fn forward(cx: &Context, rows: usize, finish: Finish) -> Lowered {
-    if let Some(lowered) = library::forward(cx, rows, &finish) {
+/// The sizes of a layer: x is `[rows, inputs]`, w `[outputs, inputs]`, y `[rows, outputs]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extents {
+    /// Of x and y.
+    pub rows: usize,
+    /// Columns of x.
+    pub inputs: usize,
+    /// Columns of y.
+    pub outputs: usize,
+}
+
+/// Lowers `y = act(x · wᵀ + b)` of operands 0, 1 and 2. A 1 × 1 convolution is one too.
+pub fn forward(cx: &Context, sizes: Extents, finish: Finish) -> Lowered {
+    if let Some(lowered) = library::forward(cx, sizes, &finish) {
         return lowered;
     }
-    let (outputs, inputs) = (cx.x(1).dims()[0], cx.x(1).last());
+    let Extents { rows, inputs, outputs } = sizes;
     MatrixProduct {
         name: "linear_forward",
         product: Product { m: rows, n: outputs, k: inputs, copies: 1, thin: Tile::COLUMN },
@@ -90,7 +101,8 @@ pub fn forward(cx: &Context, rows: usize, finish: Finish) -> Lowered {
 /// Lowers `y = act(x · wᵀ + b)`.
 pub fn linear(cx: &Context, op: &Linear) -> Lowered {
     let bias = op.bias.then_some(Memory::Input(2));
-    forward(cx, cx.x(0).rows(), Finish { y: Memory::Output(0), y_type: cx.y_type(0), bias, act: cx.act })
+    let sizes = Extents { rows: cx.x(0).rows(), inputs: cx.x(1).last(), outputs: cx.x(1).dims()[0] };
+    forward(cx, sizes, Finish { y: Memory::Output(0), y_type: cx.y_type(0), bias, act: cx.act })
 }
 
 /// Lowers `dx = dy · w`.
@@ -100,7 +112,8 @@ pub fn grad_input(cx: &Context, _: &LinearGradInput) -> Lowered {
 
 /// Lowers `dw = dyᵀ · x`, and `db = Σ dy` if `bias`.
 pub fn grad_weight(cx: &Context, op: &LinearGradWeight) -> Lowered {
-    backward_weight(cx, op.bias)
+    let sizes = Extents { rows: cx.x(0).rows(), inputs: cx.x(0).last(), outputs: cx.x(1).last() };
+    backward_weight(cx, sizes, op.bias)
 }
 
 /// Lowers `dx = dy · w` for `rows` rows, whatever the operation's other axes are.
@@ -120,12 +133,12 @@ pub fn backward_input(cx: &Context, rows: usize) -> Lowered {
     .lower(cx)
 }
 
-/// Lowers `dw = dyᵀ · x`, and `db = Σ dy` if `bias`, whatever the operation's other axes are.
-pub fn backward_weight(cx: &Context, bias: bool) -> Lowered {
-    if let Some(lowered) = library::backward_weight(cx, bias) {
+/// Lowers `dw = dyᵀ · x` of operands 1 and 0, and `db = Σ dy` if `bias`, whatever the operation's other axes are.
+pub fn backward_weight(cx: &Context, sizes: Extents, bias: bool) -> Lowered {
+    if let Some(lowered) = library::backward_weight(cx, sizes, bias) {
         return lowered;
     }
-    let (inputs, outputs, rows) = (cx.x(0).last(), cx.x(1).last(), cx.x(0).rows());
+    let Extents { rows, inputs, outputs } = sizes;
     let weight = MatrixProduct {
         name: "linear_grad_weight",
         product: Product { m: outputs, n: inputs, k: rows, copies: 1, thin: Tile::SMALL },

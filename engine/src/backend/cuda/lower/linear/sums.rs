@@ -7,8 +7,8 @@ use crate::graph::op::Activation;
 /// Parts of the workspace start at multiples of this.
 const ALIGNMENT: usize = 64;
 
-/// Threads that share the slices of an element.
-const LANES: usize = 8;
+/// Threads that share the slices of an element: none where there are few slices, and most where there are many.
+const LANES: [usize; 2] = [8, 32];
 
 /// Blocks that fill a large GPU, and the fewest rows that are worth a block.
 const WANTED_BLOCKS: usize = 528;
@@ -59,7 +59,12 @@ impl Finish {
 
 /// The sum of `slices` arrays of `elements` sums at `partials`. Elements are rows of `columns`, which the bias follows.
 pub fn of_slices(partials: Memory, slices: usize, elements: usize, columns: usize, finish: &Finish) -> Step {
-    let lanes = if slices > LANES { LANES } else { 1 };
+    let [some, many] = LANES;
+    let lanes = match slices {
+        _ if slices > many * some => many,
+        _ if slices > some => some,
+        _ => 1,
+    };
     let threads = 256 / lanes;
     Kernel::new(Module::Matmul, "sum_slices")
         .block(threads as u32, lanes as u32)

@@ -61,9 +61,10 @@ impl Tile {
         self.count(m, n) * self.0 * self.1
     }
 
-    /// Blocks that fill a large GPU: a constant, so that no sum depends on the device.
+    /// Blocks of the slices of a long sum that fill a large GPU, all of whose multiprocessors hold as many as the kernels are
+    /// compiled for: a block alone waits for memory most of the time. It is a constant, so that no sum depends on the device.
     fn wanted_blocks(self) -> usize {
-        if self == Tile::LARGE { 132 } else { 264 }
+        if self == Tile::LARGE { 132 } else { 132 * 512 / self.threads() as usize }
     }
 }
 
@@ -188,7 +189,7 @@ mod tests {
         let dense = choose(256, 128, 3136, Tile::COLUMN);
         assert!(dense.blocks * dense.slices >= 132, "{dense:?}");
         let first_weight = choose(32, 9, 200_704, Tile::SMALL);
-        assert_eq!((first_weight.tile, first_weight.slices), (Tile::SMALL, 262));
+        assert_eq!((first_weight.tile, first_weight.slices), (Tile::SMALL, 1046));
         let square = choose(4096, 4096, 4096, Tile::COLUMN);
         assert_eq!((square.tile, square.slices), (Tile::LARGE, 1));
         assert_eq!(choose(200_704, 32, 9, Tile::COLUMN).tile, Tile::COLUMN);

@@ -1,6 +1,7 @@
 //! Whether a plan agrees with our own kernels: random operands, and the tolerance for results.
 
 use crate::backend::cuda::launch::{Convolution, Direction};
+use crate::backend::cuda::target::Form;
 use crate::graph::DType;
 use crate::random::philox;
 use half::{bf16, f16};
@@ -31,19 +32,22 @@ pub fn decoded(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     }
 }
 
-/// How far two results of a convolution of numbers below 1 may be apart.
+/// How far two results of a convolution of numbers below 1 may be apart: by `absolute + relative · |result|`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
-    absolute: f64,
-    relative: f64,
+    /// Whatever the result is.
+    pub absolute: f64,
+    /// Of the result.
+    pub relative: f64,
 }
 
 impl Tolerance {
     /// Both add up the same products in another order. With rounding to nearest each of the `terms` additions errs by 2⁻²⁴
     /// of the sum so far, which is below `terms`' square root; tensor cores cut off where they add, and err by some times as
-    /// much. TF32 rounds each factor to 11 bits, to nearest or not. What is stored in 16 bits is rounded once more, twice
-    /// if bias and activation follow apart.
-    pub fn new(c: &Convolution, fused: bool) -> Tolerance {
+    /// much. What is cut off has the sign of the sum, so that errors of long sums add up and do not cancel: 16 terms at a time
+    /// lose up to 2⁻²² of the sum so far. TF32 rounds each factor to 11 bits, to nearest or not. What is stored in 16 bits is
+    /// rounded once more, twice if bias and activation follow apart.
+    pub fn new(c: &Convolution, form: Form) -> Tolerance {
         let [kh, kw] = c.kernel;
         let terms = match c.direction {
             Direction::Forward => kh * kw * c.inputs / c.groups,
@@ -52,31 +56,30 @@ impl Tolerance {
         } as f64;
         let rounded = if c.dtype == DType::F32 && c.tf32 { terms.sqrt() / 256.0 } else { 0.0 };
         let steepness = c.act.map_or(1.0, |act| f64::from(act.facts().steepness));
-        let neighbours = match c.result {
+        // Single-precision operands have tensor cores only as TF32, which is rounded by more.
+        let cut = if c.dtype == DType::F32 { 0.0 } else { terms * terms.sqrt() / (1u32 << 26) as f64 };
+        let stored = if form == Form::Narrow { c.dtype } else { c.result };
+        let neighbours = match stored {
             DType::BF16 => 1.0 / 128.0,
             DType::F16 => 1.0 / 1024.0,
             _ => 0.0,
         };
-        let apart = !fused && (c.bias || c.act.is_some());
+        let apart = form != Form::Fused && (c.bias || c.act.is_some());
         let twice = if apart { neighbours * 4.0 * steepness } else { 0.0 };
-        let absolute = (terms / (1u32 << 21) as f64 + rounded) * steepness + twice;
+        let absolute = ((terms / (1u32 << 21) as f64).max(cut) + rounded) * steepness + twice;
         Tolerance { absolute, relative: if apart { 2.0 * neighbours } else { neighbours } }
-    }
-
-    /// The first element of `b` that is not what `a` has, with both.
-    pub fn difference(&self, a: &[f32], b: &[f32]) -> Option<(usize, f32, f32)> {
-        let same = |a: f32, b: f32| {
-            let (a, b) = (f64::from(a), f64::from(b));
-            // False for a NaN.
-            (a - b).abs() <= self.absolute + self.relative * a.abs()
-        };
-        a.iter().zip(b).enumerate().find(|(_, (a, b))| !same(**a, **b)).map(|(at, (a, b))| (at, *a, *b))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The first element of `b` that is further from `a` than the tolerance.
+    fn difference(t: Tolerance, a: &[f32], b: &[f32]) -> Option<usize> {
+        let same = |a: f32, b: f32| f64::from((a - b).abs()) <= t.absolute + t.relative * f64::from(a.abs());
+        a.iter().zip(b).position(|(a, b)| !same(*a, *b))
+    }
 
     /// The nearest number with 13 fewer bits, as tensor cores see 32 bits.
     fn tf32(x: f32) -> f32 {
@@ -98,17 +101,53 @@ mod tests {
             let forwards = element(&|x, w| x.iter().zip(w).fold(0.0, |sum, (x, w)| sum + x * w));
             let backwards = element(&|x, w| x.iter().zip(w).rev().fold(0.0, |sum, (x, w)| sum + x * w));
             let rounded = element(&|x, w| x.iter().zip(w).fold(0.0, |sum, (x, w)| sum + tf32(*x) * tf32(*w)));
-            let strict = Tolerance::new(&c, false);
-            assert_eq!(strict.difference(&forwards, &backwards), None, "{terms} terms");
-            assert!(strict.difference(&forwards, &rounded).is_some(), "{terms} terms");
-            let loose = Tolerance::new(&Convolution { tf32: true, ..c.clone() }, false);
-            assert_eq!(loose.difference(&forwards, &rounded), None, "{terms} terms");
+            let strict = Tolerance::new(&c, Form::Plain);
+            assert_eq!(difference(strict, &forwards, &backwards), None, "{terms} terms");
+            assert!(difference(strict, &forwards, &rounded).is_some(), "{terms} terms");
+            let loose = Tolerance::new(&Convolution { tf32: true, ..c.clone() }, Form::Plain);
+            assert_eq!(difference(loose, &forwards, &rounded), None, "{terms} terms");
             // A product that is missing, and what is no number.
             let short = element(&|x, w| x.iter().zip(w).skip(1).fold(0.0, |sum, (x, w)| sum + tf32(*x) * tf32(*w)));
-            assert!(loose.difference(&forwards, &short).is_some(), "{terms} terms");
+            assert!(difference(loose, &forwards, &short).is_some(), "{terms} terms");
             let nothing = vec![f32::NAN; forwards.len()];
-            assert!(loose.difference(&forwards, &nothing).is_some_and(|(at, ..)| at == 0));
+            assert_eq!(difference(loose, &forwards, &nothing), Some(0));
         }
+    }
+
+    /// Tensor cores cut off what does not fit: the sum of a weight's gradient over the pixels of a batch.
+    #[test]
+    fn long_sums_may_be_cut_off_and_may_not_be_rounded_to_16_bits() {
+        let terms = 64 * 56 * 56;
+        let c = Convolution {
+            direction: Direction::Weight,
+            images: 64,
+            output: [56, 56],
+            dtype: DType::BF16,
+            result: DType::F32,
+            bias: false,
+            act: None,
+            ..Convolution::example()
+        };
+        let of = |key| decoded(DType::BF16, &numbers(DType::BF16, key, terms, 1.0));
+        // Of 16 products each, exact, on top of the sum so far, in 24 bits.
+        let sum = |x: &[f32], w: &[f32], add: &dyn Fn(f64) -> f64| {
+            let products = x.iter().zip(w).map(|(x, w)| f64::from(x * w)).collect::<Vec<_>>();
+            products.chunks(16).fold(0.0, |sum, chunk| add(sum + chunk.iter().sum::<f64>()))
+        };
+        let cut = |x: f64| f64::from_bits(x.to_bits() & !((1 << 29) - 1));
+        // A sum that grows all the way, as those of a gradient do.
+        let (x, w) = (of(1), of(2));
+        let w: Vec<f32> = x.iter().zip(w).map(|(x, w)| w + x / 64.0).collect();
+        let [exact, cut] = [sum(&x, &w, &|x| x), sum(&x, &w, &cut)];
+        assert!((exact - cut).abs() > terms as f64 / f64::from(1u32 << 21), "{exact} {cut}");
+        let tolerance = Tolerance::new(&c, Form::Plain);
+        assert_eq!(difference(tolerance, &[exact as f32], &[cut as f32]), None);
+        // Partial sums of 16 bits, and a thousandth that is missing.
+        let half = sum(&x, &w, &|x| bf16::from_f64(x).to_f64());
+        assert!(difference(tolerance, &[exact as f32], &[half as f32]).is_some(), "{exact} {half}");
+        // The result in 16 bits is what one form gives, and no other.
+        let rounded = bf16::from_f64(exact).to_f32();
+        assert_eq!(difference(Tolerance::new(&c, Form::Narrow), &[exact as f32], &[rounded]), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! be read counts for nothing, and the next choice replaces it. Of processes that choose at the same time the first one's
 //! choice holds for all.
 
+use crate::backend::cuda::target::Form;
 use crate::files::{self, durable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -26,8 +27,8 @@ pub enum Choice {
     Own,
     /// The plan of this tag.
     Plan {
-        /// Bias and activation are part of it.
-        fused: bool,
+        /// How the library was asked.
+        form: Form,
         /// See [`super::engines`].
         tag: String,
     },
@@ -37,8 +38,9 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Own => f.write_str("own"),
-            Choice::Plan { fused: true, tag } => write!(f, "fused {tag}"),
-            Choice::Plan { fused: false, tag } => write!(f, "plain {tag}"),
+            Choice::Plan { form: Form::Plain, tag } => write!(f, "plain {tag}"),
+            Choice::Plan { form: Form::Fused, tag } => write!(f, "fused {tag}"),
+            Choice::Plan { form: Form::Narrow, tag } => write!(f, "narrow {tag}"),
         }
     }
 }
@@ -46,12 +48,14 @@ impl fmt::Display for Choice {
 impl Choice {
     /// From the form of its `Display`.
     pub fn parse(text: &str) -> Option<Choice> {
-        match text.split_once(' ') {
-            None if text == "own" => Some(Choice::Own),
-            Some(("fused", tag)) => Some(Choice::Plan { fused: true, tag: tag.into() }),
-            Some(("plain", tag)) => Some(Choice::Plan { fused: false, tag: tag.into() }),
-            _ => None,
-        }
+        let Some((form, tag)) = text.split_once(' ') else { return (text == "own").then_some(Choice::Own) };
+        let form = match form {
+            "plain" => Form::Plain,
+            "fused" => Form::Fused,
+            "narrow" => Form::Narrow,
+            _ => return None,
+        };
+        Some(Choice::Plan { form, tag: tag.into() })
     }
 }
 
@@ -214,13 +218,14 @@ mod tests {
     }
 
     fn plan(tag: &str) -> Choice {
-        Choice::Plan { fused: false, tag: tag.into() }
+        Choice::Plan { form: Form::Plain, tag: tag.into() }
     }
 
     #[test]
     fn choices_are_written_as_they_are_read() {
-        let fused = Choice::Plan { fused: true, tag: "eng3_k1=2".into() };
-        for (choice, text) in [(Choice::Own, "own"), (plan("eng0"), "plain eng0"), (fused, "fused eng3_k1=2")] {
+        let [fused, narrow] = [Form::Fused, Form::Narrow].map(|form| Choice::Plan { form, tag: "eng3_k1=2".into() });
+        let others = [(fused, "fused eng3_k1=2"), (narrow, "narrow eng3_k1=2")];
+        for (choice, text) in [(Choice::Own, "own"), (plan("eng0"), "plain eng0")].into_iter().chain(others) {
             assert_eq!((choice.to_string().as_str(), Choice::parse(text)), (text, Some(choice)));
         }
         for wrong in ["", "owner", "plain", "else eng0"] {

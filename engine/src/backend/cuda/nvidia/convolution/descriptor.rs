@@ -15,9 +15,10 @@ use dnn::cudnnBackendAttributeType_t as Type;
 use dnn::cudnnBackendDescriptorType_t as Kind;
 use std::ffi::c_void;
 use std::fmt;
+use std::num::NonZero;
 use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The major version whose numbers for types and settings are those of the bindings.
 const MAJOR: usize = 9;
@@ -27,6 +28,9 @@ const PARTS: [&str; 5] = ["graph", "ops", "cnn", "heuristic", "engines_precompil
 
 /// The part that compiles kernels at run time. Without it, engines that do so are passed over.
 const COMPILER: &str = "engines_runtime_compiled";
+
+/// Most threads that make plans at the same time.
+const MOST_MAKERS: usize = 8;
 
 /// A handle, or a descriptor of any kind.
 type Raw = *mut c_void;
@@ -54,8 +58,10 @@ unsafe impl Send for Handle {}
 /// An open cuDNN with a handle on a device.
 pub struct Api {
     functions: Functions,
-    /// Used by one thread at a time, for it has the stream.
+    /// Each is used by one thread at a time: it has the stream, and the library asks for that. The first has the graphs; the
+    /// others make plans beside it, and exist when they are first wanted.
     handle: Mutex<Handle>,
+    more: OnceLock<Vec<Mutex<Handle>>>,
     /// The device.
     pub context: Arc<Context>,
     /// What the library says its version is: 91002 for 9.10.2.
@@ -111,6 +117,14 @@ pub fn check(path: &Path) -> Result<(), String> {
     load(path).map(drop)
 }
 
+/// What the library answers when it is asked for a handle, and the handle. The context is current.
+fn create(functions: &Functions) -> (u32, Option<Handle>) {
+    let mut handle = null_mut();
+    // SAFETY: the pointer is to a local.
+    let code = unsafe { (functions.cudnnCreate)(&mut handle) };
+    (code, (code == 0 && !handle.is_null()).then_some(Handle(handle)))
+}
+
 impl Api {
     /// Opens the library in `path` for the device of `context`.
     ///
@@ -119,15 +133,28 @@ impl Api {
     pub fn open(path: &Path, context: &Arc<Context>) -> Result<Arc<Api>, Unusable> {
         let Opened { functions, version, compiles } = load(path)?;
         context.bind().map_err(|e| e.to_string())?;
-        let mut handle = null_mut();
-        // SAFETY: the context is current.
-        let code = unsafe { (functions.cudnnCreate)(&mut handle) };
+        let (code, handle) = create(&functions);
         started(Library::Cudnn, code)?;
-        if handle.is_null() {
-            return Err("gives no handle".to_owned().into());
-        }
-        let handle = Mutex::new(Handle(handle));
-        Ok(Arc::new(Api { functions, handle, context: context.clone(), version, compiles }))
+        let Some(handle) = handle else { return Err("gives no handle".to_owned().into()) };
+        let (handle, more) = (Mutex::new(handle), OnceLock::new());
+        Ok(Arc::new(Api { functions, handle, more, context: context.clone(), version, compiles }))
+    }
+
+    /// How many threads can make plans at the same time, each with the handle of its number.
+    pub fn makers(&self) -> usize {
+        1 + self
+            .more
+            .get_or_init(|| {
+                let most = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_MAKERS);
+                // One that does not start for lack of memory is done without.
+                (1..most).map_while(|_| create(&self.functions).1).map(Mutex::new).collect()
+            })
+            .len()
+    }
+
+    fn handle(&self, maker: usize) -> MutexGuard<'_, Handle> {
+        let more = maker.checked_sub(1).and_then(|i| self.more.get()?.get(i));
+        more.unwrap_or(&self.handle).lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A new descriptor, nothing of it set.
@@ -142,7 +169,7 @@ impl Api {
         Ok(Descriptor { api: self.clone(), raw })
     }
 
-    /// Puts a plan with its addresses on `stream`.
+    /// Puts a plan, which `maker` has made, with its addresses on `stream`.
     ///
     /// # Errors
     /// The library refuses.
@@ -150,8 +177,13 @@ impl Api {
     /// # Safety
     /// The context is current; the memory that `pack` names is as large as the plan's tensors and its workspace, and lives
     /// until it has run. So does the plan, for its kernels may be its own.
-    pub unsafe fn execute(&self, plan: &Descriptor, pack: &Descriptor, stream: &Stream) -> Result<(), LibraryError> {
-        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+    pub unsafe fn execute(
+        &self,
+        (plan, maker): (&Descriptor, usize),
+        pack: &Descriptor,
+        stream: &Stream,
+    ) -> Result<(), LibraryError> {
+        let handle = self.handle(maker);
         // SAFETY: the handle and both descriptors live; the caller's word for the rest.
         unsafe {
             cudnn("choosing a stream", (self.functions.cudnnSetStream)(handle.0, stream.raw.cast()))?;
@@ -163,9 +195,13 @@ impl Api {
 impl Drop for Api {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            let handle = self.handle.get_mut().unwrap_or_else(PoisonError::into_inner);
-            // SAFETY: created in `open`; whatever uses it holds an `Arc`.
-            unsafe { (self.functions.cudnnDestroy)(handle.0) };
+            let more = self.more.take().unwrap_or_default();
+            for maker in 0..=more.len() {
+                let handle = maker.checked_sub(1).map_or(&self.handle, |i| &more[i]);
+                let handle = handle.lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: created by `create`; whatever uses it holds an `Arc`.
+                unsafe { (self.functions.cudnnDestroy)(handle.0) };
+            }
         }
     }
 }
@@ -245,9 +281,9 @@ impl Descriptor {
         self.set(name, Type::CUDNN_TYPE_BACKEND_DESCRIPTOR, &raw[..values.len()])
     }
 
-    /// The handle that it is made for.
-    pub fn handle(&self, name: Name) -> Result<(), LibraryError> {
-        let handle = self.api.handle.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The handle that it is made for: that of a maker of plans, 0 for everything else.
+    pub fn handle(&self, name: Name, maker: usize) -> Result<(), LibraryError> {
+        let handle = self.api.handle(maker);
         self.set(name, Type::CUDNN_TYPE_HANDLE, &[handle.0])
     }
 

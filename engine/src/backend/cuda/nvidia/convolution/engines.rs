@@ -10,6 +10,7 @@ use super::graph::{OperationGraph, Places};
 use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::launch::Convolution;
 use crate::backend::cuda::ready::LibraryCall;
+use crate::backend::cuda::target::Form;
 use crate::graph::DType;
 use cudarc::cudnn::sys as dnn;
 use dnn::cudnnBackendAttributeName_t as Name;
@@ -18,6 +19,7 @@ use dnn::cudnnBackendBehaviorNote_t as Behavior;
 use dnn::cudnnBackendDescriptorType_t as Kind;
 use dnn::cudnnBackendHeurMode_t as Heuristics;
 use dnn::cudnnBackendNumericalNote_t as Note;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,7 +38,9 @@ const MOST_KNOBS: usize = 128;
 pub struct Candidate {
     /// Its name.
     pub tag: String,
-    config: Descriptor,
+    /// How the library is asked.
+    form: Form,
+    config: Arc<Descriptor>,
     graph: Arc<OperationGraph>,
 }
 
@@ -67,16 +71,20 @@ impl From<LibraryError> for Refused {
 /// What may not be noted of an engine that computes `c`.
 fn is_barred(c: &Convolution, note: u32) -> bool {
     let any = |notes: &[Note]| notes.iter().any(|n| *n as u32 == note);
-    // Other bits every time; sums in 16 bits; transforms, which err more than sums of products do.
+    // Other bits every time; sums in 16 bits; transforms that err more than sums of products do.
     let always = [
         Note::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
         Note::CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
         Note::CUDNN_NUMERICAL_NOTE_FFT,
-        Note::CUDNN_NUMERICAL_NOTE_WINOGRAD,
-        Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
         Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
         Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
     ];
+    // Winograd's small tiles err by little in 32 bits, as our own do on a CPU, and the check finds those that do not. In 16
+    // bits what is transformed is rounded.
+    let winograd = [Note::CUDNN_NUMERICAL_NOTE_WINOGRAD, Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4];
+    if any(&winograd) {
+        return c.dtype != DType::F32;
+    }
     let harmless = [
         Note::CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
         Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS,
@@ -142,36 +150,42 @@ fn offered(api: &Arc<Api>, graph: &OperationGraph, mode: Heuristics) -> Result<V
     Ok(heuristics.get_descriptors(Name::CUDNN_ATTR_ENGINEHEUR_RESULTS, kind, count)?.0)
 }
 
-/// Configurations that may compute `c`, the best first as the library thinks; none if it does not take it.
-pub fn candidates(api: &Arc<Api>, c: &Convolution, fused: bool) -> Vec<Candidate> {
-    let Ok(graph) = OperationGraph::new(api, c, fused).map(Arc::new) else { return Vec::new() };
-    let mut found: Vec<Candidate> = Vec::new();
-    for config in MODES.iter().flat_map(|mode| offered(api, &graph, *mode).unwrap_or_default()) {
-        if let Ok(Some(tag)) = allowed(api, c, &config)
-            && found.iter().all(|other| other.tag != tag)
-        {
-            found.push(Candidate { tag, config, graph: graph.clone() });
+/// Configurations that may compute `c` in a form, the best first as the library thinks; none if it does not take it. Each of
+/// the heuristics is asked when those before it are used up.
+pub fn candidates<'a>(api: &'a Arc<Api>, c: &'a Convolution, form: Form) -> impl Iterator<Item = Candidate> + 'a {
+    let graph = OperationGraph::new(api, c, form).map(Arc::new).ok();
+    let mut seen = HashSet::new();
+    graph.into_iter().flat_map(move |graph| MODES.map(|mode| (graph.clone(), mode))).flat_map(move |(graph, mode)| {
+        let mut found = Vec::new();
+        for config in offered(api, &graph, mode).unwrap_or_default() {
+            if let Ok(Some(tag)) = allowed(api, c, &config)
+                && seen.insert(tag.clone())
+            {
+                found.push(Candidate { tag, form, config: Arc::new(config), graph: graph.clone() });
+            }
         }
-    }
-    found
+        found
+    })
 }
 
 impl Candidate {
-    /// The plan of it, which may take the library a while: some engines compile their kernels now.
+    /// The plan of it, made by a thread that alone uses the handle of number `maker`. It may take the library a while: some
+    /// engines compile their kernels now.
     ///
     /// # Errors
     /// The library does not support it after all, or it wants too much workspace.
-    pub fn plan(self, api: &Arc<Api>, c: &Convolution, fused: bool) -> Result<Plan, Refused> {
+    pub fn plan(&self, api: &Arc<Api>, c: &Convolution, maker: usize) -> Result<Plan, Refused> {
         let plan = api.descriptor(Kind::CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)?;
-        plan.handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE)?;
+        plan.handle(Name::CUDNN_ATTR_EXECUTION_PLAN_HANDLE, maker)?;
         plan.descriptors(Name::CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, &[&self.config])?;
         plan.finalize()?;
         let workspace = plan.get_int(Name::CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)?;
         let Some(workspace) = usize::try_from(workspace).ok().filter(|bytes| *bytes <= c.most_workspace()) else {
             return Err(Refused::Workspace(workspace));
         };
-        let Candidate { tag, config, graph } = self;
-        Ok(Plan { plan, _config: config, graph, api: api.clone(), tag, fused, workspace })
+        let Candidate { tag, form, config, graph } = self;
+        let (config, graph, tag) = (config.clone(), graph.clone(), tag.clone());
+        Ok(Plan { plan, maker, _config: config, graph, api: api.clone(), tag, form: *form, workspace })
     }
 }
 
@@ -180,13 +194,15 @@ impl Candidate {
 pub struct Plan {
     // In this order they are destroyed: what a descriptor refers to outlives it.
     plan: Descriptor,
-    _config: Descriptor,
+    _config: Arc<Descriptor>,
     graph: Arc<OperationGraph>,
     api: Arc<Api>,
+    /// The number of the handle that it was made with, and runs with.
+    maker: usize,
     /// Its name.
     pub tag: String,
-    /// It adds the bias and applies the activation.
-    pub fused: bool,
+    /// How the library was asked.
+    pub form: Form,
     /// Bytes of workspace.
     pub workspace: usize,
 }
@@ -212,7 +228,7 @@ impl Call {
 impl LibraryCall for Call {
     unsafe fn enqueue(&self, stream: &Stream) -> anyhow::Result<()> {
         // SAFETY: the caller's word.
-        unsafe { self.plan.api.execute(&self.plan.plan, &self.pack, stream)? };
+        unsafe { self.plan.api.execute((&self.plan.plan, self.plan.maker), &self.pack, stream)? };
         Ok(())
     }
 }
@@ -229,12 +245,15 @@ mod tests {
         assert_eq!(barred(Note::CUDNN_NUMERICAL_NOTE_TENSOR_CORE), [true, false, false]);
         assert_eq!(barred(Note::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS), [true, false, true]);
         assert_eq!(barred(Note::CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP), [false; 3]);
+        for note in [Note::CUDNN_NUMERICAL_NOTE_WINOGRAD, Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4] {
+            assert_eq!(barred(note), [false, false, true], "{note:?}");
+        }
         for note in [
             Note::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC,
             Note::CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
             Note::CUDNN_NUMERICAL_NOTE_FFT,
-            Note::CUDNN_NUMERICAL_NOTE_WINOGRAD,
             Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6,
+            Note::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13,
         ] {
             assert_eq!(barred(note), [true; 3], "{note:?}");
         }

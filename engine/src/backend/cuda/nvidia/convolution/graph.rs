@@ -2,11 +2,13 @@
 //!
 //! It is one operation or, fused, up to three: forward the convolution, the sum with the bias and the activation, with
 //! tensors between them that are never stored. A gradient of another type than its operands may be fused with a copy of its
-//! sums: engines that put something behind a convolution store any type, others but that of the operands.
+//! sums: engines that put something behind a convolution store any type, others but that of the operands. Or it is asked for
+//! in that type, and converted by our own kernels.
 
 use super::super::status::LibraryError;
 use super::descriptor::{Api, Descriptor};
 use crate::backend::cuda::launch::{Convolution, Direction};
+use crate::backend::cuda::target::Form;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 use cudarc::cudnn::sys as dnn;
@@ -98,13 +100,23 @@ fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
     })
 }
 
-/// The ways to ask for the convolution, the better first: fused, if there is something to be fused, and plain.
-pub fn ways(c: &Convolution) -> &'static [bool] {
+/// The forms in which the convolution may be asked for: groups of them, the better first, of which a later one is of use if the
+/// earlier ones have no plan. Where plans are measured, those of a group have their turn in it.
+///
+/// Most engines know a gradient in its operands' type alone, which is what PyTorch's autocast has: where measuring decides, that
+/// of BF16 is one more form. FP16 is none, as a sum over many pixels may exceed its range. A copy behind a gradient comes last,
+/// as the engines that have it compile it.
+pub fn forms(c: &Convolution, measured: bool) -> &'static [&'static [Form]] {
+    use Form::{Fused, Narrow, Plain};
     match c.direction {
-        Direction::Forward if c.act.is_some_and(|act| pointwise(act).is_none()) => &[false],
-        Direction::Forward if c.bias || c.act.is_some() => &[true, false],
-        Direction::Input | Direction::Weight if c.result != c.dtype => &[false, true],
-        _ => &[false],
+        Direction::Forward if c.act.is_some_and(|act| pointwise(act).is_none()) => &[&[Plain]],
+        Direction::Forward if (c.bias || c.act.is_some()) && measured => &[&[Fused, Plain]],
+        Direction::Forward if c.bias || c.act.is_some() => &[&[Fused], &[Plain]],
+        Direction::Weight if measured && c.result == DType::F32 && c.dtype == DType::BF16 => {
+            &[&[Plain, Narrow], &[Fused]]
+        }
+        Direction::Input | Direction::Weight if c.result != c.dtype => &[&[Plain], &[Fused]],
+        _ => &[&[Plain]],
     }
 }
 
@@ -241,11 +253,12 @@ impl Maker<'_> {
 }
 
 impl OperationGraph {
-    /// The graph of `c`; with what can be behind it if it is `fused`.
+    /// The graph of `c` in a form.
     ///
     /// # Errors
     /// The library does not take it.
-    pub fn new(api: &Arc<Api>, c: &Convolution, fused: bool) -> Result<OperationGraph, LibraryError> {
+    pub fn new(api: &Arc<Api>, c: &Convolution, form: Form) -> Result<OperationGraph, LibraryError> {
+        let fused = form == Form::Fused;
         let mut made = Maker { api, made: Vec::new() };
         let ([h, w], [oh, ow], [kh, kw]) = (c.input, c.output, c.kernel);
         let has_bias = fused && c.bias;
@@ -263,7 +276,7 @@ impl OperationGraph {
         };
         let mut tensors = Vec::with_capacity(3);
         for (i, number) in [X, W, Y].into_iter().enumerate() {
-            let dtype = if i == at { c.result } else { c.dtype };
+            let dtype = if i == at && form != Form::Narrow { c.result } else { c.dtype };
             tensors.push(made.tensor(number, dtype, dims[i], true)?);
         }
         let result = tensors[at];
@@ -286,7 +299,7 @@ impl OperationGraph {
         }
         let graph = api.descriptor(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?;
         let parts: Vec<&Descriptor> = operations.into_iter().map(|part| made.part(part)).collect();
-        graph.handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE)?;
+        graph.handle(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, 0)?;
         graph.descriptors(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &parts)?;
         graph.finalize()?;
         Ok(OperationGraph { graph, _parts: made.made, has_bias })

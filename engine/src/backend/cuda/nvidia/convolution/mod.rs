@@ -17,17 +17,19 @@ use crate::backend::cuda::driver::{self, Context};
 use crate::backend::cuda::launch::Convolution;
 use crate::backend::cuda::ready::LibraryCall;
 use crate::backend::cuda::settings::CACHE;
-use crate::backend::cuda::target::{Chosen, Problem};
+use crate::backend::cuda::target::{Chosen, Form, Problem};
+use crate::graph::DType;
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};
 use descriptor::Api;
 pub use descriptor::check;
 use engines::{Call, Candidate, Plan};
 pub use graph::Places;
-use graph::ways;
+use graph::forms;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trial::{Bench, Trial, Verdict};
 
@@ -35,11 +37,19 @@ use trial::{Bench, Trial, Verdict};
 /// if none of these is any good.
 const MEASURED: usize = 4;
 
+/// The same for 32-bit operands without tensor cores, whose engines are many, compiled beforehand, and badly ordered.
+const MEASURED_SINGLE: usize = 8;
+
+/// Seconds for which plans that are close to one another are timed at a time.
+const TIMED: f64 = 1e-3;
+
 /// An open cuDNN on a device.
 pub struct Dnn {
     api: Arc<Api>,
     machine: Machine,
     state: Mutex<State>,
+    /// Convolutions for which plans are or were measured.
+    measured: AtomicUsize,
 }
 
 /// What was chosen, and what there is to choose with.
@@ -90,7 +100,7 @@ impl Dnn {
     pub fn open(path: &Path, context: &Arc<Context>, cache: Option<&Path>) -> Result<Arc<Dnn>, Unusable> {
         let api = Api::open(path, context)?;
         let state = State { folder: cache.map(Path::to_path_buf), ..State::default() };
-        Ok(Arc::new(Dnn { machine: machine(&api), api, state: Mutex::new(state) }))
+        Ok(Arc::new(Dnn { machine: machine(&api), api, state: Mutex::new(state), measured: AtomicUsize::new(0) }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -104,13 +114,13 @@ impl Dnn {
         if !state.chosen.contains_key(&key) {
             if state.estimating {
                 let workspace = problem.convolution.most_workspace().max((problem.own)().scratch_bytes);
-                return Some(Chosen { fused: false, workspace });
+                return Some(Chosen { form: largest(problem), workspace });
             }
             let chosen = self.decide(&mut state, &key, problem);
             state.chosen.insert(key.clone(), chosen);
         }
         let plan = state.chosen[&key].1.as_ref()?;
-        Some(Chosen { fused: plan.fused, workspace: plan.workspace })
+        Some(Chosen { form: plan.form, workspace: plan.workspace })
     }
 
     fn decide(&self, state: &mut State, key: &str, problem: &Problem) -> (Choice, Option<Arc<Plan>>) {
@@ -178,58 +188,98 @@ impl Dnn {
 
     /// The plan of a choice that was made before; `None` if there is no such plan any more.
     fn plan_of(&self, c: &Convolution, choice: &Choice) -> Option<Option<Arc<Plan>>> {
-        let Choice::Plan { fused, tag } = choice else { return Some(None) };
-        if !ways(c).contains(fused) {
+        let Choice::Plan { form, tag } = choice else { return Some(None) };
+        if !forms(c, true).concat().contains(form) {
             return None;
         }
-        let found = engines::candidates(&self.api, c, *fused).into_iter().find(|candidate| candidate.tag == *tag)?;
-        Some(Some(Arc::new(found.plan(&self.api, c, *fused).ok()?)))
+        let found = engines::candidates(&self.api, c, *form).find(|candidate| candidate.tag == *tag)?;
+        Some(Some(Arc::new(found.plan(&self.api, c, 0).ok()?)))
     }
 
     /// Chooses: the fastest plan that is right, where there is a store for the choice; otherwise the first that is right.
     fn select(&self, state: &mut State, problem: &Problem) -> Result<(Choice, Option<Arc<Plan>>)> {
         let State { bench, notes, store, .. } = state;
-        for &fused in ways(problem.convolution) {
-            let mut candidates = engines::candidates(&self.api, problem.convolution, fused).into_iter();
-            loop {
-                let most = if store.is_some() { MEASURED } else { 1 };
-                let plans = self.next_plans(&mut candidates, problem.convolution, fused, most);
-                let Some(workspace) = plans.iter().map(|plan| plan.workspace).max() else { break };
-                if bench.is_none() {
-                    *bench = Some(Bench::new(&self.api.context)?);
-                }
-                let Some(bench) = bench else { break };
-                let trial = Trial::new(bench, problem, workspace)?;
-                let ordered = match store {
-                    Some(_) => in_order(&trial, plans, problem, notes)?,
-                    None => plans.into_iter().map(Some).collect(),
-                };
-                for plan in ordered {
-                    // In the order by time our own kernels have a place, too.
-                    let Some(plan) = plan else { return Ok((Choice::Own, None)) };
-                    match trial.check(&plan) {
-                        Ok(Verdict::Good) => {
-                            return Ok((Choice::Plan { fused, tag: plan.tag.clone() }, Some(plan)));
-                        }
-                        Ok(Verdict::Bad(why)) => notes.push(not_used(&plan, problem, &why)),
-                        Err(e) => notes.push(not_used(&plan, problem, &brief(&e))),
+        let c = problem.convolution;
+        self.measured.fetch_add(usize::from(store.is_some()), Ordering::Relaxed);
+        let most = match store {
+            None => 1,
+            Some(_) if c.dtype == DType::F32 && !c.tf32 => MEASURED_SINGLE,
+            Some(_) => MEASURED,
+        };
+        let mut candidates = forms(c, store.is_some())
+            .iter()
+            .flat_map(|group| in_turn(group.iter().map(|form| engines::candidates(&self.api, c, *form)).collect()));
+        loop {
+            let plans = self.next_plans(&mut candidates, c, most);
+            let Some(workspace) = plans.iter().map(|plan| plan.workspace).max() else { return Ok((Choice::Own, None)) };
+            if bench.is_none() {
+                *bench = Some(Bench::new(&self.api.context)?);
+            }
+            let Some(bench) = bench else { return Ok((Choice::Own, None)) };
+            let trial = Trial::new(bench, problem, workspace)?;
+            let ordered = match store {
+                Some(_) => in_order(&trial, plans, problem, notes)?,
+                None => plans.into_iter().map(Some).collect(),
+            };
+            for plan in ordered {
+                // In the order by time our own kernels have a place, too.
+                let Some(plan) = plan else { return Ok((Choice::Own, None)) };
+                match trial.check(&plan) {
+                    Ok(Verdict::Good) => {
+                        return Ok((Choice::Plan { form: plan.form, tag: plan.tag.clone() }, Some(plan)));
                     }
+                    Ok(Verdict::Bad(why)) => notes.push(not_used(&plan, problem, &why)),
+                    Err(e) => notes.push(not_used(&plan, problem, &brief(&e))),
                 }
             }
         }
-        Ok((Choice::Own, None))
     }
 
-    /// The next plans that the library supports and that are not too large, at most `most`.
+    /// The next plans that the library supports and that are not too large, at most `most`, in the order of the candidates.
+    /// They are made at the same time: some engines compile their kernels then, and that takes longer than anything else.
     fn next_plans(
         &self,
-        candidates: &mut impl Iterator<Item = Candidate>,
+        candidates: &mut dyn Iterator<Item = Candidate>,
         c: &Convolution,
-        fused: bool,
         most: usize,
     ) -> Vec<Arc<Plan>> {
-        let plans = candidates.filter_map(|candidate| candidate.plan(&self.api, c, fused).ok());
-        plans.map(Arc::new).take(most).collect()
+        let mut plans = Vec::new();
+        while plans.len() < most {
+            let batch: Vec<Candidate> = candidates.take(most - plans.len()).collect();
+            if batch.is_empty() {
+                break;
+            }
+            let made = self.made_beside(&batch, c);
+            // What a thread of its own did not get, the handle that has the graph may.
+            let again = |candidate: &Candidate| candidate.plan(&self.api, c, 0).ok();
+            let made = batch.iter().zip(made).filter_map(|(candidate, plan)| plan.or_else(|| again(candidate)));
+            plans.extend(made.map(Arc::new));
+        }
+        plans
+    }
+
+    /// The plans that threads with handles of their own can make; `None` for all others.
+    fn made_beside(&self, batch: &[Candidate], c: &Convolution) -> Vec<Option<Plan>> {
+        let mut made: Vec<Option<Plan>> = batch.iter().map(|_| None).collect();
+        if batch.len() < 2 {
+            return made;
+        }
+        let makers = self.api.makers().min(batch.len());
+        let each = batch.len().div_ceil(makers);
+        std::thread::scope(|scope| {
+            for (maker, (batch, made)) in batch.chunks(each).zip(made.chunks_mut(each)).enumerate() {
+                let make = move || {
+                    if self.api.context.bind().is_ok() {
+                        for (candidate, made) in batch.iter().zip(made) {
+                            *made = candidate.plan(&self.api, c, maker).ok();
+                        }
+                    }
+                };
+                // Without another thread it is made later.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, make);
+            }
+        });
+        made
     }
 
     /// A convolution ready to be enqueued, for which a plan was chosen.
@@ -276,43 +326,80 @@ impl Dnn {
         self.state().estimating = on;
     }
 
+    /// How far measuring is; `None` if nothing has been measured. It does not wait for what is at work.
+    pub fn progress(&self) -> Option<String> {
+        let measured = self.measured.load(Ordering::Relaxed);
+        (measured > 0).then(|| format!("choosing kernels for convolutions: {measured} so far (later starts find them)"))
+    }
+
     /// What was found while plans were chosen, since this was last asked.
     pub fn notes(&self) -> Vec<String> {
         std::mem::take(&mut self.state().notes)
     }
 }
 
+/// The form with the most workspace beside that of the plan.
+fn largest(problem: &Problem) -> Form {
+    let wide = problem.widen.scratch_bytes > problem.after.scratch_bytes;
+    if wide { Form::Narrow } else { Form::Plain }
+}
+
+/// One of each list in turn, until all are used up.
+fn in_turn<T>(mut lists: Vec<impl Iterator<Item = T>>) -> impl Iterator<Item = T> {
+    let mut turn = 0;
+    std::iter::from_fn(move || {
+        while !lists.is_empty() {
+            turn %= lists.len();
+            if let Some(next) = lists[turn].next() {
+                turn += 1;
+                return Some(next);
+            }
+            drop(lists.remove(turn));
+        }
+        None
+    })
+}
+
 /// The plans, the fastest first, up to where our own kernels are faster, which is `None`.
+///
+/// Each runs once to be ready and is timed once. After that only those are timed again that may still be the fastest, for as
+/// long as there are several of them: most are told apart by the first run.
 fn in_order(
     trial: &Trial,
     plans: Vec<Arc<Plan>>,
     problem: &Problem,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Option<Arc<Plan>>>> {
+    let seconds = |plan: &Option<Arc<Plan>>, least: f64| match plan {
+        Some(plan) => trial.seconds_of(plan, least),
+        None => trial.own_seconds(least),
+    };
+    let own = (!problem.always).then_some(None);
     let mut timed = Vec::new();
-    // Twice in turn: a GPU that has been idle is slower at first.
-    for plan in plans {
-        match trial.seconds_of(&plan) {
-            Ok(seconds) => timed.push((seconds, Some(plan))),
-            Err(e) => notes.push(not_used(&plan, problem, &brief(&e))),
+    for plan in plans.into_iter().map(Some).chain(own) {
+        match (seconds(&plan, 0.0), &plan) {
+            (Ok(seconds), _) => timed.push((seconds, plan)),
+            (Err(e), Some(plan)) => notes.push(not_used(plan, problem, &brief(&e))),
+            (Err(e), None) => return Err(e),
         }
     }
-    if !problem.always {
-        timed.push((trial.own_seconds()?, None));
-    }
-    for (seconds, plan) in &mut timed {
-        let again = match plan {
-            Some(plan) => trial.seconds_of(plan)?,
-            None => trial.own_seconds()?,
-        };
-        *seconds = seconds.min(again);
+    // A GPU that has been idle is slower at first: the first times are the least certain.
+    for apart in [2.0, 1.25, 1.1] {
+        let best = timed.iter().map(|(seconds, _)| *seconds).fold(f64::INFINITY, f64::min);
+        let near = |seconds: f64| seconds <= best * apart;
+        if timed.iter().filter(|(seconds, _)| near(*seconds)).count() < 2 {
+            break;
+        }
+        for (before, plan) in timed.iter_mut().filter(|(seconds, _)| near(*seconds)) {
+            *before = before.min(seconds(plan, TIMED)?);
+        }
     }
     timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     Ok(timed.into_iter().map(|(_, plan)| plan).collect())
 }
 
 fn not_used(plan: &Plan, problem: &Problem, why: &str) -> String {
-    let choice = Choice::Plan { fused: plan.fused, tag: plan.tag.clone() };
+    let choice = Choice::Plan { form: plan.form, tag: plan.tag.clone() };
     format!("note: cuDNN's plan `{choice}` is not used for {}: {why}", problem.convolution)
 }
 
@@ -327,4 +414,18 @@ fn cannot_be_kept(path: &Path, error: &std::io::Error) -> String {
         "note: the choice of cuDNN's plans cannot be kept in `{}`: {error}; they are not chosen by measuring\nhelp: {CACHE} names another folder",
         path.display()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_turn;
+
+    #[test]
+    fn lists_of_any_length_are_taken_in_turn() {
+        let lists =
+            |lists: &[&[u32]]| in_turn(lists.iter().map(|list| list.iter()).collect()).copied().collect::<Vec<_>>();
+        assert_eq!(lists(&[&[1, 4, 6], &[2], &[3, 5]]), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(lists(&[&[], &[1, 2], &[]]), [1, 2]);
+        assert_eq!(lists(&[]), [0; 0]);
+    }
 }

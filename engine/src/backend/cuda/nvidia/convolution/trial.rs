@@ -6,31 +6,25 @@ use super::graph::Places;
 use crate::backend::cuda::driver::Context;
 use crate::backend::cuda::driver::memory::DeviceBlock;
 use crate::backend::cuda::driver::stream::{Event, Stream};
-use crate::backend::cuda::launch::{Convolution, Direction, Lowered, Memory, WORKSPACE_ALIGNMENT};
-use crate::backend::cuda::modules::Modules;
+use crate::backend::cuda::launch::{
+    Convolution, Direction, Kernel, LaunchConfig, Lowered, Memory, Module, WORKSPACE_ALIGNMENT, suffix,
+};
+use crate::backend::cuda::modules::{Function, Modules, launch};
 use crate::backend::cuda::ready::{LibraryCall, Ready, Tables, own as ready_own, table_bytes};
 use crate::backend::cuda::settings::Bindings;
-use crate::backend::cuda::target::Problem;
+use crate::backend::cuda::target::{Form, Problem};
 use crate::graph::DType;
 use anyhow::Result;
 use std::sync::Arc;
 
-/// Runs that are timed as one, and how many times that is repeated.
-const TOGETHER: usize = 4;
-const TIMES: usize = 5;
-
-/// Longer runs, in seconds, are timed one by one. After the second number of seconds in all, timing ends.
-const LONG: f64 = 2e-3;
-const LONG_ENOUGH: f64 = 50e-3;
+/// Most runs that are timed as one.
+const TOGETHER: usize = 16;
 
 /// Period of an operand's numbers: a prime, so that neighbouring pixels differ.
 const PERIOD: usize = 65_537;
 
 /// One 32-bit operand is scaled up by this, the other down: beyond the range of 16 bits, so that rounding to those shows.
 const SCALE: f32 = (1u32 << 20) as f32;
-
-/// Bytes that are compared at a time.
-const CHUNK: usize = 4 << 20;
 
 /// Pieces of the block begin at multiples of this.
 const PIECE: usize = 256;
@@ -50,9 +44,12 @@ struct Layout {
     /// Results of our own kernels and of the library.
     results: [usize; 2],
     result_bytes: usize,
+    /// The result in the operands' type, or what our own kernels need.
     scratch: usize,
     workspace: usize,
     tables: usize,
+    /// Where the number of a wrong element goes.
+    found: usize,
     bytes: usize,
 }
 
@@ -63,8 +60,11 @@ pub struct Trial<'a> {
     block: DeviceBlock,
     layout: Layout,
     own: Vec<Ready>,
-    /// What follows a plan that is not fused.
+    /// What follows a plan that is plain, and one that is narrow.
     after: Vec<Ready>,
+    widen: Vec<Ready>,
+    /// Looks for the first element of both results that is not as it should be: see [`Trial::first`].
+    compare: Function,
 }
 
 /// Why a plan is not used.
@@ -109,10 +109,12 @@ impl Layout {
         let inputs = [a * c.dtype.bytes(), b * c.dtype.bytes(), if c.bias { 4 * c.outputs } else { 0 }].map(&mut piece);
         let result_bytes = result * c.result.bytes();
         let results = [result_bytes; 2].map(&mut piece);
-        let scratch = piece(own.scratch_bytes.max(problem.after.scratch_bytes));
-        let tables = piece(table_bytes(own) + table_bytes(&problem.after));
+        let scratch = [own, &problem.after, &problem.widen].map(|lowered| lowered.scratch_bytes);
+        let scratch = piece(scratch.into_iter().max().unwrap_or(0));
+        let tables = piece([own, &problem.after, &problem.widen].map(table_bytes).iter().sum());
+        let found = piece(size_of::<u32>());
         let workspace = piece(workspace + WORKSPACE_ALIGNMENT);
-        Layout { inputs, results, result_bytes, scratch, workspace, tables, bytes: end }
+        Layout { inputs, results, result_bytes, scratch, workspace, tables, found, bytes: end }
     }
 }
 
@@ -142,9 +144,12 @@ impl<'a> Trial<'a> {
         };
         let own = resolve(&own, layout.results[0])?;
         let after = resolve(&problem.after, layout.results[1])?;
+        let widen = resolve(&problem.widen, layout.results[1])?;
+        let name = format!("first_difference_{}", suffix(problem.convolution.result));
+        let compare = bench.modules.function(Module::Runtime, &name, 0)?;
         // SAFETY: the tables live until the stream has been waited for, in `fill`.
         unsafe { block.write(&bench.stream, layout.tables, &tables.bytes)? };
-        let mut trial = Trial { bench, problem, block, layout, own, after };
+        let mut trial = Trial { bench, problem, block, layout, own, after, widen, compare };
         trial.fill()?;
         trial.run(&trial.own)?;
         trial.bench.stream.synchronize()?;
@@ -185,7 +190,8 @@ impl<'a> Trial<'a> {
     /// The plan's call on this trial's memory.
     fn call(&self, plan: &Arc<Plan>) -> Result<Call> {
         let at = |offset: usize| self.block.address() + offset as u64;
-        let ([a, b, bias], result) = (self.layout.inputs.map(at), at(self.layout.results[1]));
+        let result = if plan.form == Form::Narrow { self.layout.scratch } else { self.layout.results[1] };
+        let ([a, b, bias], result) = (self.layout.inputs.map(at), at(result));
         let (x, w, y) = match self.problem.convolution.direction {
             Direction::Forward => (a, b, result),
             Direction::Input => (result, b, a),
@@ -199,11 +205,15 @@ impl<'a> Trial<'a> {
     fn run_plan(&self, plan: &Plan, call: &Call) -> Result<()> {
         // SAFETY: the context is current, and all addresses lie in the block, in pieces that are large enough.
         unsafe { call.enqueue(&self.bench.stream)? };
-        if plan.fused { Ok(()) } else { self.run(&self.after) }
+        match plan.form {
+            Form::Plain => self.run(&self.after),
+            Form::Fused => Ok(()),
+            Form::Narrow => self.run(&self.widen),
+        }
     }
 
-    /// Seconds of a run, the least of several times.
-    fn seconds(&self, run: impl Fn() -> Result<()>) -> Result<f64> {
+    /// Seconds of a run: of one, or of as many together as take `least` seconds.
+    fn seconds(&self, run: impl Fn() -> Result<()>, least: f64) -> Result<f64> {
         let [start, end] = &self.bench.events;
         let timed = |count: usize| -> Result<f64> {
             start.record(&self.bench.stream)?;
@@ -212,37 +222,28 @@ impl<'a> Trial<'a> {
             end.synchronize()?;
             Ok(end.seconds_since(start)? / count as f64)
         };
-        // Kernels are loaded in the first run.
-        timed(1)?;
-        let mut least = timed(1)?;
-        let together = if least > LONG { 1 } else { TOGETHER };
-        let mut all = least;
-        for _ in 0..TIMES {
-            if all > LONG_ENOUGH {
-                break;
-            }
-            let seconds = timed(together)?;
-            least = least.min(seconds);
-            all += seconds * together as f64;
-        }
-        Ok(least)
+        // Kernels are loaded in the first run, and what lies in the cache is its own.
+        run()?;
+        let one = timed(1)?;
+        let together = (least / one).min(TOGETHER as f64) as usize;
+        if together < 2 { Ok(one) } else { Ok(one.min(timed(together)?)) }
     }
 
-    /// Seconds that our own kernels take.
+    /// Seconds that our own kernels take, timed for `least` seconds.
     ///
     /// # Errors
     /// The driver failed.
-    pub fn own_seconds(&self) -> Result<f64> {
-        self.seconds(|| self.run(&self.own))
+    pub fn own_seconds(&self, least: f64) -> Result<f64> {
+        self.seconds(|| self.run(&self.own), least)
     }
 
-    /// Seconds that a plan takes, with what follows it.
+    /// Seconds that a plan takes, with what follows it, timed for `least` seconds.
     ///
     /// # Errors
     /// The library or the driver failed.
-    pub fn seconds_of(&self, plan: &Arc<Plan>) -> Result<f64> {
+    pub fn seconds_of(&self, plan: &Arc<Plan>, least: f64) -> Result<f64> {
         let call = self.call(plan)?;
-        self.settled(self.seconds(|| self.run_plan(plan, &call)))
+        self.settled(self.seconds(|| self.run_plan(plan, &call), least))
     }
 
     /// What was enqueued before something failed may still run, and the plan must live until it has.
@@ -273,10 +274,9 @@ impl<'a> Trial<'a> {
             self.run_plan(plan, call)
         };
         run()?;
-        let dtype = self.problem.convolution.result;
-        let tolerance = Tolerance::new(self.problem.convolution, plan.fused);
-        let compare = |a: &[u8], b: &[u8]| tolerance.difference(&decoded(dtype, a), &decoded(dtype, b));
-        if let Some((at, a, b)) = self.compare([own, theirs], compare)? {
+        let tolerance = Tolerance::new(self.problem.convolution, plan.form);
+        if let Some(at) = self.first([own, theirs], Some(tolerance))? {
+            let [a, b] = [self.element(own, at)?, self.element(theirs, at)?];
             return Ok(Verdict::Bad(format!("element {at} of a trial is {b}, and {a} by our own kernels")));
         }
         // The other result is kept where that of our own kernels is, and that made again.
@@ -284,8 +284,7 @@ impl<'a> Trial<'a> {
         // SAFETY: both are results of that many bytes in the block.
         unsafe { Ready::Copy { from, to, bytes: self.layout.result_bytes }.enqueue(stream)? };
         run()?;
-        let bits = |a: &[u8], b: &[u8]| a.iter().zip(b).position(|(a, b)| a != b);
-        let differs = self.compare([own, theirs], bits)?;
+        let differs = self.first([own, theirs], None)?;
         self.run(&self.own)?;
         stream.synchronize()?;
         Ok(match differs {
@@ -294,22 +293,36 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// The first difference that `find` finds in two results, piece by piece.
-    fn compare<T: Shift>(&self, at: [usize; 2], find: impl Fn(&[u8], &[u8]) -> Option<T>) -> Result<Option<T>> {
-        let (mut pieces, bytes) = ([vec![0; CHUNK], vec![0; CHUNK]], self.layout.result_bytes);
-        for start in (0..bytes).step_by(CHUNK) {
-            let length = CHUNK.min(bytes - start);
-            for (piece, at) in pieces.iter_mut().zip(at) {
-                // SAFETY: nobody looks at the piece before the wait below.
-                unsafe { self.block.read(&self.bench.stream, at + start, &mut piece[..length])? };
-            }
-            self.bench.stream.synchronize()?;
-            let [a, b] = &pieces;
-            if let Some(found) = find(&a[..length], &b[..length]) {
-                return Ok(Some(found.shifted(start / self.problem.convolution.result.bytes())));
-            }
-        }
-        Ok(None)
+    /// The first element of the second result that is further from the first than the tolerance; without one, whose bits are
+    /// others. It is looked for on the device, which has both.
+    fn first(&self, results: [usize; 2], tolerance: Option<Tolerance>) -> Result<Option<usize>> {
+        let (stream, found) = (&self.bench.stream, self.layout.found);
+        let at = |offset: usize| self.block.address() + offset as u64;
+        let count = self.layout.result_bytes / self.problem.convolution.result.bytes();
+        let [absolute, relative] = tolerance.map_or([-1.0; 2], |t| [t.absolute as f32, t.relative as f32]);
+        let floats = [absolute, relative].map(|x| u64::from(x.to_bits()));
+        let Kernel { grid, block, shared_bytes, .. } = Kernel::new(Module::Runtime, "first_difference").over(count);
+        let config = LaunchConfig { grid, block, shared_bytes };
+        let cells = [at(results[0]), at(results[1]), count as u64, floats[0], floats[1], at(found)];
+        self.block.fill(stream, found, 0xff, size_of::<u32>())?;
+        // SAFETY: these are the kernel's arguments, all addresses lie in the block, and the stream is waited for below.
+        unsafe { launch(stream, &self.compare, config, &cells)? };
+        let mut first = [0xff; size_of::<u32>()];
+        // SAFETY: nobody looks at the bytes before the wait.
+        unsafe { self.block.read(stream, found, &mut first)? };
+        stream.synchronize()?;
+        let first = u32::from_ne_bytes(first);
+        Ok((first != u32::MAX).then_some(first as usize))
+    }
+
+    /// An element of a result.
+    fn element(&self, result: usize, at: usize) -> Result<f32> {
+        let dtype = self.problem.convolution.result;
+        let mut bytes = vec![0; dtype.bytes()];
+        // SAFETY: nobody looks at the bytes before the wait.
+        unsafe { self.block.read(&self.bench.stream, result + at * dtype.bytes(), &mut bytes)? };
+        self.bench.stream.synchronize()?;
+        Ok(decoded(dtype, &bytes)[0])
     }
 }
 
@@ -317,22 +330,5 @@ impl Drop for Trial<'_> {
     fn drop(&mut self) {
         // The block is freed next.
         let _ = self.bench.stream.synchronize();
-    }
-}
-
-/// What is found in a piece, seen from the whole.
-trait Shift {
-    fn shifted(self, by: usize) -> Self;
-}
-
-impl Shift for usize {
-    fn shifted(self, by: usize) -> usize {
-        self + by
-    }
-}
-
-impl Shift for (usize, f32, f32) {
-    fn shifted(self, by: usize) -> Self {
-        (self.0 + by, self.1, self.2)
     }
 }
