@@ -1,10 +1,12 @@
 //! Launches of attention, by our own kernels alone. They read heads in the layout of the projection, and the order of their
-//! sums depends on the shapes alone.
+//! sums depends on the shapes alone. There are two sets: `kernels/attention_mma.cuh` for tensor cores, and `kernels/attention.cu` for
+//! all else.
 
 use super::Context;
 use super::elementwise::sum_rows;
 use crate::backend::cuda::launch::{Arg, BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
 use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, attention_scale};
+use crate::backend::cuda::target::Target;
 use crate::graph::{DType, Shape};
 use crate::random::dropout_threshold;
 
@@ -16,6 +18,45 @@ const WARPS: usize = BLOCK as usize / 32;
 
 /// Blocks that fill any GPU: with fewer, the samples of the gradient by a bias are divided among blocks.
 const ENOUGH_BLOCKS: usize = 1024;
+
+/// Threads of a block of the kernels on tensor cores.
+const THREADS: u32 = 128;
+
+/// Rows of a block of theirs, but for the forward kernel, and rows of an operand that it has in a stage, of which there are two.
+const ROWS: usize = 64;
+
+/// The kernels on tensor cores for heads of up to `width`: `ATTENTION_MMA` in `kernels/attention_mma.cuh`.
+#[derive(Clone, Copy)]
+struct Tiles {
+    width: usize,
+    /// Queries of a block of the forward kernel.
+    queries: usize,
+    /// Rows in shared memory of a block of the kernel for the gradients of keys and values.
+    keys: usize,
+}
+
+/// Of 16-bit floats.
+const TILES_HALF: [Tiles; 4] = [
+    Tiles { width: 32, queries: 128, keys: 4 * ROWS },
+    Tiles { width: 64, queries: 128, keys: 4 * ROWS },
+    // Queries come 32 at a time, and the block's keys and values lie behind them.
+    Tiles { width: 96, queries: 64, keys: 4 * 32 + 2 * ROWS },
+    Tiles { width: 128, queries: 64, keys: 4 * 32 + 2 * ROWS },
+];
+
+/// Of 32-bit floats that are rounded to TF32.
+const TILES_TF32: [Tiles; 2] =
+    [Tiles { width: 32, queries: 64, keys: 4 * ROWS }, Tiles { width: 64, queries: 64, keys: 4 * ROWS }];
+
+/// Kernels on tensor cores.
+#[derive(Clone, Copy)]
+struct TensorCores {
+    tiles: Tiles,
+    /// How their names end.
+    name: &'static str,
+    /// Bytes of an element.
+    element: usize,
+}
 
 /// Sizes of an attention.
 struct Sizes {
@@ -43,6 +84,30 @@ impl Sizes {
         Sizes { samples, length, heads, width: packed / 3 / heads, causal, bias, dropout }
     }
 
+    /// Which kernels on tensor cores take these heads, if any do: they move 16 bytes at a time.
+    fn tensor_cores(&self, target: &Target, dtype: DType) -> Option<TensorCores> {
+        let name = match dtype {
+            DType::F32 if target.tf32 => "tf32",
+            DType::F32 => return None,
+            half => suffix(half),
+        };
+        let tiles: &[Tiles] = if dtype == DType::F32 { &TILES_TF32 } else { &TILES_HALF };
+        let tiles = tiles.iter().find(|tiles| self.width <= tiles.width)?;
+        let wide = (self.width * dtype.bytes()).is_multiple_of(16);
+        (target.capability >= 80 && wide).then(|| TensorCores { tiles: *tiles, name, element: dtype.bytes() })
+    }
+
+    /// A launch of a kernel on tensor cores with a block for every `rows` positions of a head, and `staged` rows in its shared memory.
+    fn on_tensor_cores(&self, of: TensorCores, name: &str, rows: usize, staged: usize) -> Kernel {
+        let TensorCores { tiles, name: kind, element } = of;
+        let bytes = staged * (tiles.width * element + 16);
+        let blocks = self.length.div_ceil(rows) * self.samples * self.heads;
+        Kernel::new(Module::Attention, format!("{name}_{}_{kind}", tiles.width))
+            .grid(blocks, 1, 1)
+            .block(THREADS, 1)
+            .shared(bytes)
+    }
+
     /// A launch with a block for every [`SIDE`] positions × [`SIDE`] columns of a head.
     fn blocks(&self, name: &str, dtype: DType) -> Kernel {
         let blocks = self.length.div_ceil(SIDE) * self.samples * self.heads;
@@ -68,8 +133,12 @@ impl Sizes {
 /// One launch.
 pub fn attention(cx: &Context, op: &Attention) -> Lowered {
     let sizes = Sizes::new(cx.x(0), op.heads, op.causal, op.bias.then(|| (1, cx.x(1))), op.dropout);
-    let name = if op.bias { "attention_biased" } else { "attention" };
-    let kernel = sizes.blocks(name, cx.x_type(0)).arg(Memory::Input(0)).arg(Memory::Output(0));
+    let kernel = match sizes.tensor_cores(cx.target, cx.x_type(0)) {
+        Some(of) => sizes.on_tensor_cores(of, "attention_mma", of.tiles.queries, 4 * ROWS),
+        None if op.bias => sizes.blocks("attention_biased", cx.x_type(0)),
+        None => sizes.blocks("attention", cx.x_type(0)),
+    };
+    let kernel = kernel.arg(Memory::Input(0)).arg(Memory::Output(0));
     Lowered::one(sizes.args(kernel.arg(Memory::Output(1)), Memory::Input(1 + usize::from(op.bias))))
 }
 
@@ -91,8 +160,12 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
         .int(sizes.length)
         .int(sizes.heads)
         .int(sizes.width);
-    let grads = ["attention_grad_keys", "attention_grad_queries"].map(|name| {
-        let kernel = sizes.blocks(name, dtype);
+    let grads = match sizes.tensor_cores(cx.target, dtype) {
+        Some(of) => [("attention_mma_grad_keys", of.tiles.keys), ("attention_mma_grad_queries", 4 * ROWS)]
+            .map(|(name, staged)| sizes.on_tensor_cores(of, name, ROWS, staged)),
+        None => ["attention_grad_keys", "attention_grad_queries"].map(|name| sizes.blocks(name, dtype)),
+    };
+    let grads = grads.map(|kernel| {
         sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(delta).arg(Memory::Output(0)), key)
     });
     let steps = [products].into_iter().chain(grads).map(Step::Kernel).collect();
