@@ -1,4 +1,5 @@
-// Scaled dot-product attention and its gradients, after FlashAttention-2 (Dao 2023): no matrix of scores in device memory.
+// Scaled dot-product attention and its gradients, after FlashAttention-2 (Dao 2023): no matrix of scores in device memory. These kernels are
+// for any type and width, without tensor cores; attention_mma.cuh has those with them.
 //
 // qkv [samples, length, 3, heads, width], y and dy [samples, length, heads, width], lse and delta [samples, heads, length].
 // A block of 256 threads has a head's 64 queries (or keys) × 64 columns of the result and goes over the keys (or queries)
@@ -238,20 +239,36 @@ template <bool BIASED, class T> __device__ __forceinline__ void forward(const Jo
 #define FORWARD(T, S) FORWARD_OF(attention, false, (256), T, S) FORWARD_OF(attention_biased, true, (256, 1), T, S)
 FOR_FLOATS(FORWARD)
 
-// delta = Σ dy · y of each head of each position: a warp for each.
+// Σ dy · y over a lane's part of a row, N elements at a time: every LANES-th N.
+template <int N, int LANES, class T> __device__ __forceinline__ float part_of_products(const T *dy, const T *y, int width) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x % LANES * N; i < width; i += LANES * N) {
+        float a[N], b[N];
+        load<N>(dy + i, a);
+        load<N>(y + i, b);
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            sum += a[j] * b[j];
+        }
+    }
+    return sum;
+}
+
+// delta = Σ dy · y of each head of each position: eight lanes for each.
 template <class T>
 __device__ __forceinline__ void products(const T *dy, const T *y, float *delta, i64 rows, int length, int heads,
                                          int width) {
-    i64 row = thread_index() >> 5;
-    if (row >= rows) {
-        return;
-    }
+    constexpr int LANES = 8;
+    i64 row = thread_index() / LANES, at = row * width;
     float sum = 0.0f;
-    for (int i = threadIdx.x & 31; i < width; i += 32) {
-        sum += to_float(dy[row * width + i]) * to_float(y[row * width + i]);
+    if (row < rows) {
+        sum = width % PACK<T> == 0 ? part_of_products<PACK<T>, LANES>(dy + at, y + at, width)
+                                   : part_of_products<1, LANES>(dy + at, y + at, width);
     }
-    sum = warp_sum(sum);
-    if ((threadIdx.x & 31) == 0) {
+    for (int offset = LANES / 2; offset > 0; offset >>= 1) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    }
+    if (row < rows && threadIdx.x % LANES == 0) {
         u32 position = (u32)(row / heads), head = (u32)(row - (i64)position * heads), sample = position / length;
         delta[((i64)sample * heads + head) * length + (position - sample * length)] = sum;
     }

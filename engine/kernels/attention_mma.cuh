@@ -338,19 +338,44 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
                     }
                 }
             }
+            float most[M][2];
+            bool more = false;
 #pragma unroll
             for (int m = 0; m < M; ++m) {
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    float most = top[m][h];
+                    float of_row = top[m][h];
 #pragma unroll
                     for (int j = 0; j < N; ++j) {
-                        most = fmaxf(most, fmaxf(scores[m][j][2 * h], scores[m][j][2 * h + 1]));
+                        of_row = fmaxf(of_row, fmaxf(scores[m][j][2 * h], scores[m][j][2 * h + 1]));
                     }
-                    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-                    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-                    float factor = power_of_2((top[m][h] - most) * scale), shift = most * scale, added = 0.0f;
-                    top[m][h] = most;
+                    of_row = fmaxf(of_row, __shfl_xor_sync(0xffffffffu, of_row, 1));
+                    most[m][h] = fmaxf(of_row, __shfl_xor_sync(0xffffffffu, of_row, 2));
+                    more = more || most[m][h] > top[m][h];
+                }
+            }
+            // Else all factors are 1.
+            if (__any_sync(0xffffffffu, more)) {
+#pragma unroll
+                for (int m = 0; m < M; ++m) {
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        float factor = power_of_2((top[m][h] - most[m][h]) * scale);
+                        top[m][h] = most[m][h];
+                        sum[m][h] *= factor;
+#pragma unroll
+                        for (int j = 0; j < Tile::D / 8; ++j) {
+                            out[m][j][2 * h] *= factor;
+                            out[m][j][2 * h + 1] *= factor;
+                        }
+                    }
+                }
+            }
+#pragma unroll
+            for (int m = 0; m < M; ++m) {
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    float shift = top[m][h] * scale, added = 0.0f;
 #pragma unroll
                     for (int i = 0; i < N * 2; ++i) {
                         float &score = scores[m][i / 2][2 * h + i % 2];
@@ -358,12 +383,7 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
                         added += score;
                     }
                     // A lane's own part; the other three add theirs at the end.
-                    sum[m][h] = sum[m][h] * factor + added;
-#pragma unroll
-                    for (int j = 0; j < Tile::D / 8; ++j) {
-                        out[m][j][2 * h] *= factor;
-                        out[m][j][2 * h + 1] *= factor;
-                    }
+                    sum[m][h] += added;
                 }
             }
             if (job.dropout.random) {
@@ -638,10 +658,10 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
 #define ON_TENSOR_CORES(...)
 #endif
 
-// For heads of up to D elements: BLOCKS is how many a multiprocessor is to hold. The numbers of rows and the bytes of shared memory are those of `tiles` in
-// engine/src/backend/cuda/lower/attention.rs.
-#define ATTENTION_MMA(KIND, T, S, D, BLOCKS, FORWARD_M, KEYS_TILE, KEYS_KEPT)                                                              \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                             \
+// For heads of up to D elements: BLOCKS are how many a multiprocessor is to hold. All have 256 rows in shared memory: two stages of 64 of each of two
+// operands, or of 32, and 64 of the block's own. engine/src/backend/cuda/lower/attention.rs has the same numbers.
+#define ATTENTION_MMA(KIND, T, S, D, FORWARD_BLOCKS, FORWARD_M, BLOCKS, KEYS_TILE, KEYS_KEPT)                                                              \
+    extern "C" __global__ void __launch_bounds__(128, FORWARD_BLOCKS)                                                                             \
         attention_mma_##D##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads, int width,          \
                                 int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                      \
         ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
@@ -667,11 +687,11 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
                         attention_mma::grad_queries<attention_mma::Tile<KIND, D>, 64, 32>(job, operands, dqkv);)                          \
     }
 #define ATTENTION_MMA_16(T, S)                      \
-    ATTENTION_MMA(T, T, S, 32, 3, 2, 64, true)      \
-    ATTENTION_MMA(T, T, S, 64, 3, 2, 64, true)      \
-    ATTENTION_MMA(T, T, S, 96, 2, 1, 32, false)     \
-    ATTENTION_MMA(T, T, S, 128, 2, 1, 32, false)
+    ATTENTION_MMA(T, T, S, 32, 3, 2, 3, 64, true)   \
+    ATTENTION_MMA(T, T, S, 64, 2, 2, 3, 64, true)   \
+    ATTENTION_MMA(T, T, S, 96, 2, 1, 2, 32, false)  \
+    ATTENTION_MMA(T, T, S, 128, 2, 1, 2, 32, false)
 ATTENTION_MMA_16(bf16, bf16)
 ATTENTION_MMA_16(f16, f16)
-ATTENTION_MMA(Tf32, float, tf32, 32, 2, 1, 64, true)
-ATTENTION_MMA(Tf32, float, tf32, 64, 2, 1, 64, true)
+ATTENTION_MMA(Tf32, float, tf32, 32, 2, 1, 2, 64, true)
+ATTENTION_MMA(Tf32, float, tf32, 64, 2, 1, 2, 32, false)
