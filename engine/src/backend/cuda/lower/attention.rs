@@ -34,18 +34,21 @@ struct Tiles {
     width: usize,
     /// Queries of a block of the forward kernel.
     queries: usize,
+    /// The gradient by a bias of the scores has a kernel, too.
+    bias: bool,
 }
 
 /// Of 16-bit floats.
 const TILES_HALF: [Tiles; 4] = [
-    Tiles { width: 32, queries: 128 },
-    Tiles { width: 64, queries: 128 },
-    Tiles { width: 96, queries: 64 },
-    Tiles { width: 128, queries: 64 },
+    Tiles { width: 32, queries: 128, bias: true },
+    Tiles { width: 64, queries: 128, bias: true },
+    Tiles { width: 96, queries: 64, bias: false },
+    Tiles { width: 128, queries: 64, bias: false },
 ];
 
 /// Of 32-bit floats that are rounded to TF32.
-const TILES_TF32: [Tiles; 2] = [Tiles { width: 32, queries: 64 }, Tiles { width: 64, queries: 64 }];
+const TILES_TF32: [Tiles; 2] =
+    [Tiles { width: 32, queries: 64, bias: false }, Tiles { width: 64, queries: 64, bias: false }];
 
 /// Kernels on tensor cores.
 #[derive(Clone, Copy)]
@@ -176,7 +179,10 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
         let parts = turns.div_ceil(each);
         let floats = biases * sizes.heads * sizes.length * sizes.length;
         let to = if parts == 1 { Memory::Output(1) } else { Memory::Scratch(lowered.scratch_bytes) };
-        let kernel = Kernel::new(Module::Attention, format!("attention_grad_bias_{}", suffix(dtype)));
+        let kernel = match sizes.tensor_cores(cx.target, dtype) {
+            Some(of) if of.tiles.bias => sizes.on_tensor_cores(of, "attention_mma_grad_bias", ROWS),
+            _ => sizes.blocks("attention_grad_bias", dtype),
+        };
         let kernel = kernel.grid(blocks * parts, 1, 1).arg(dy).arg(qkv).arg(lse).arg(delta).arg(to);
         lowered.steps.push(sizes.args(kernel.int(turns).int(each), key).into());
         if parts > 1 {
