@@ -1,10 +1,12 @@
-// Scaled dot-product attention and its gradients, after FlashAttention-2 (Dao 2023): no matrix of scores in device memory.
+// Scaled dot-product attention and its gradients, after FlashAttention-2 (Dao 2023): no matrix of scores in device memory. These kernels are
+// for any type and width, without tensor cores; attention_mma.cuh has those with them.
 //
 // qkv [samples, length, 3, heads, width], y and dy [samples, length, heads, width], lse and delta [samples, heads, length].
 // A block of 256 threads has a head's 64 queries (or keys) × 64 columns of the result and goes over the keys (or queries)
 // 64 at a time: scores from shared memory to registers, weights back to shared memory, and their product with the other
 // operand's columns into registers. Wider heads are more blocks, which make the same scores again.
-#include "draws.cuh"
+#include "attention.cuh"
+#include "attention_mma.cuh"
 
 // Queries, keys and columns of a block.
 constexpr int SIDE = 64;
@@ -21,85 +23,6 @@ constexpr int STAGED = DEPTH + 1, WIDE = SIDE + 1;
 struct Shared {
     float stage[2 * SIDE * STAGED];
     float table[SIDE * WIDE];
-};
-
-// Rows of one operand of a head.
-template <class T> struct Rows {
-    const T *at;
-    // Elements from row to row.
-    i64 step;
-    // How many there are.
-    int count;
-
-    __device__ __forceinline__ Rows from(int row) const {
-        return Rows{at + row * step, step, count - row};
-    }
-};
-
-// What is left out of the weights: nothing, if there is no key.
-struct Dropout {
-    const u32 *random;
-    u32 stream, threshold;
-    float scale;
-};
-
-// What a block works on.
-struct Job {
-    int length, width, heads;
-    bool causal;
-    // exp(scale · q · k) are the weights before they are normalised.
-    float scale;
-    // Number of the head among those of all samples.
-    u32 head;
-    // The first row of the block, and the first of its columns.
-    int row, column;
-    Dropout dropout;
-    // What is added to the head's scores, [length, length]; null, if nothing is.
-    const float *bias;
-
-    __device__ __forceinline__ Job(int length, int heads, int width, int causal, float scale, Dropout dropout)
-        : length(length), width(width), heads(heads), causal(causal), scale(scale), row(0), column(0), dropout(dropout),
-          bias(nullptr) {}
-
-    // A block for every SIDE rows × SIDE columns of a head; `all` are the biases of the scores, of which the samples have one in turn.
-    __device__ __forceinline__ void of_block(const float *all, int biases) {
-        u32 index = blockIdx.x;
-        row = (int)split(index, (u32)((length + SIDE - 1) / SIDE)) * SIDE;
-        column = blockIdx.y * SIDE;
-        set_head(index, all, biases);
-    }
-
-    __device__ __forceinline__ void set_head(u32 number, const float *all, int biases) {
-        head = number;
-        if (all) {
-            u32 sample = number / heads, h = number - sample * heads;
-            bias = all + ((i64)(sample % biases) * heads + h) * length * length;
-        }
-    }
-
-    // What is added to a score that the query sees, if anything is.
-    __device__ __forceinline__ float added(int query, int key) const { return bias[(i64)query * length + key]; }
-
-    // Elements before the head's part of a position's `parts` parts of heads · width, in the sample's first position.
-    __device__ __forceinline__ i64 start(int part, int parts) const {
-        u32 sample = head / heads, h = head - sample * heads;
-        return ((i64)sample * length * parts + part) * heads * width + (i64)h * width;
-    }
-
-    // A part of qkv.
-    template <class T> __device__ __forceinline__ Rows<T> packed(const T *qkv, int part) const {
-        return Rows<T>{qkv + start(part, 3), (i64)3 * heads * width, length};
-    }
-
-    // All of y or dy.
-    template <class T> __device__ __forceinline__ Rows<T> plain(const T *y) const {
-        return Rows<T>{y + start(0, 1), (i64)heads * width, length};
-    }
-
-    // The query sees the key.
-    __device__ __forceinline__ bool sees(int query, int key) const {
-        return query < length && key < length && (!causal || key <= query);
-    }
 };
 
 // A thread's rows and columns of a block: rows side by side, columns THREADS apart.
@@ -310,26 +233,42 @@ template <bool BIASED, class T> __device__ __forceinline__ void forward(const Jo
         NAME##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads, int width,   \
                    int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
         Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        job.of_block(BIASED ? bias : nullptr, biases);                                                                \
+        job.of_block(SIDE, SIDE, BIASED ? bias : nullptr, biases);                                                                \
         forward<BIASED>(job, qkv, y, lse);                                                                            \
     }
 #define FORWARD(T, S) FORWARD_OF(attention, false, (256), T, S) FORWARD_OF(attention_biased, true, (256, 1), T, S)
 FOR_FLOATS(FORWARD)
 
-// delta = Σ dy · y of each head of each position: a warp for each.
+// Σ dy · y over a lane's part of a row, N elements at a time: every LANES-th N.
+template <int N, int LANES, class T> __device__ __forceinline__ float part_of_products(const T *dy, const T *y, int width) {
+    float sum = 0.0f;
+    for (int i = threadIdx.x % LANES * N; i < width; i += LANES * N) {
+        float a[N], b[N];
+        load<N>(dy + i, a);
+        load<N>(y + i, b);
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+            sum += a[j] * b[j];
+        }
+    }
+    return sum;
+}
+
+// delta = Σ dy · y of each head of each position: eight lanes for each.
 template <class T>
 __device__ __forceinline__ void products(const T *dy, const T *y, float *delta, i64 rows, int length, int heads,
                                          int width) {
-    i64 row = thread_index() >> 5;
-    if (row >= rows) {
-        return;
-    }
+    constexpr int LANES = 8;
+    i64 row = thread_index() / LANES, at = row * width;
     float sum = 0.0f;
-    for (int i = threadIdx.x & 31; i < width; i += 32) {
-        sum += to_float(dy[row * width + i]) * to_float(y[row * width + i]);
+    if (row < rows) {
+        sum = width % PACK<T> == 0 ? part_of_products<PACK<T>, LANES>(dy + at, y + at, width)
+                                   : part_of_products<1, LANES>(dy + at, y + at, width);
     }
-    sum = warp_sum(sum);
-    if ((threadIdx.x & 31) == 0) {
+    for (int offset = LANES / 2; offset > 0; offset >>= 1) {
+        sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    }
+    if (row < rows && threadIdx.x % LANES == 0) {
         u32 position = (u32)(row / heads), head = (u32)(row - (i64)position * heads), sample = position / length;
         delta[((i64)sample * heads + head) * length + (position - sample * length)] = sum;
     }
@@ -449,7 +388,7 @@ __device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const
                                const float *bias, int biases, int length, int heads, int width, int causal,           \
                                float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
         Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        job.of_block(bias, biases);                                                                                   \
+        job.of_block(SIDE, SIDE, bias, biases);                                                                                   \
         NAME(job, Saved<T>{dy, qkv, lse, delta}, dqkv);                                                               \
     }
 #define GRAD_BIAS(T, S)                                                                                               \

@@ -142,25 +142,30 @@ struct Rule {
 const FLOATS: &[&str] = &["_f32", "_bf16", "_f16"];
 const HALVES: &[&str] = &["_bf16", "_f16"];
 const SINGLE: &[&str] = &["_f32"];
+const PRODUCTS: &[&str] = &["linear_", "conv_"];
 const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_biased_", "attention_grad_"];
 
 /// For capability 8.0 and up.
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 21] = [
     // Tensor cores, fed by matrix loads from tiles that are copied asynchronously, 16 bytes at a time.
-    Rule { kernels: &["*_mma_"], types: HALVES, anchor: ("HMMA", 8), must: &["LDSM", "LDGSTS.128"] },
+    Rule { kernels: PRODUCTS, types: HALVES, anchor: ("HMMA", 8), must: &["LDSM", "LDGSTS.128"] },
     // There is no matrix load of 32-bit elements.
-    Rule { kernels: &["*_mma_"], types: &["_tf32"], anchor: ("HMMA", 8), must: &["LDS", "LDGSTS.128"] },
+    Rule { kernels: PRODUCTS, types: &["_tf32"], anchor: ("HMMA", 8), must: &["LDS", "LDGSTS.128"] },
+    // Of attention the copies are around the loop over a stage.
+    Rule { kernels: &["attention_mma_"], types: HALVES, anchor: ("HMMA", 16), must: &["LDSM", "MUFU.EX2"] },
+    Rule { kernels: &["attention_mma_"], types: &["_tf32"], anchor: ("HMMA", 16), must: &["LDS", "MUFU.EX2"] },
+    Rule {
+        kernels: &["attention_mma_"],
+        types: &["_tf32", "_bf16", "_f16"],
+        anchor: ("LDGSTS.128", 2),
+        must: &["HMMA"],
+    },
     // Fused multiply-adds, fed by 16 bytes at a time; around them the loop that reads the next tile.
     Rule { kernels: &["*_simt_"], types: SINGLE, anchor: ("FFMA", 64), must: &["LDS.128"] },
     Rule { kernels: &["*_simt_"], types: SINGLE, anchor: ("LDG.128", 1), must: &["FFMA", "LDS.128"] },
     Rule { kernels: ATTENTION, types: FLOATS, anchor: ("FFMA", 64), must: &["LDS.128"] },
     // Sums leave in 16 bytes.
-    Rule {
-        kernels: &["*_mma_", "*_simt_"],
-        types: &["_f32", "_tf32", "_bf16", "_f16"],
-        anchor: ("STG.128", 1),
-        must: &["LDS.128"],
-    },
+    Rule { kernels: PRODUCTS, types: &["_f32", "_tf32", "_bf16", "_f16"], anchor: ("STG.128", 1), must: &["LDS.128"] },
     // One trip through memory, 16 bytes at a time.
     Rule {
         kernels: &[
@@ -236,7 +241,7 @@ const RULES: [Rule; 18] = [
 
 /// For 7.5, which has no asynchronous copies, and tensor cores for binary16 alone.
 const RULES_75: [Rule; 2] = [
-    Rule { kernels: &["*_mma_"], types: &["_f16"], anchor: ("HMMA", 8), must: &["LDSM"] },
+    Rule { kernels: PRODUCTS, types: &["_f16"], anchor: ("HMMA", 8), must: &["LDSM"] },
     Rule { kernels: &["*_simt_"], types: FLOATS, anchor: ("FFMA", 64), must: &["LDS.128"] },
 ];
 

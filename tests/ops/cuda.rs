@@ -1,9 +1,9 @@
 //! The CUDA backend against the reference. `RUNNER_TEST_CASES=conv` takes the cases with `conv` in their names.
 
 use crate::emulator;
-use crate::parity::check_families;
 #[cfg(feature = "cust")]
 use crate::parity::check_some;
+use crate::parity::{check_families, check_tf32};
 use runner::backend::Backend;
 use runner::backend::cuda::CudaBackend;
 #[cfg(feature = "cust")]
@@ -96,6 +96,20 @@ fn libraries(family: &str) {
     }
 }
 
+/// Attention whose products are rounded to TF32, in heads that tensor cores take.
+#[test]
+fn attention_agrees_in_tf32() {
+    if emulator::ready() {
+        let backend = || CudaBackend::new(0).unwrap().with_libraries(&Wanted::default()).with_tf32(true);
+        let backends = [backend(), backend().with_separate(true).with_sync(true)];
+        check_tf32(&backends.map(|backend| Box::new(backend) as Box<dyn Backend>), "attention", |case| {
+            let Op::Attention(op) = &case.op else { return false };
+            let width = case.operands[0].shape.dims()[2] / 3 / op.heads;
+            width.is_multiple_of(4) && width <= 64
+        });
+    }
+}
+
 /// Products have other kernels on other architectures: each is a process of its own, as the emulated driver is asked for its
 /// capability once.
 #[test]
@@ -104,7 +118,7 @@ fn products_agree_on_other_architectures() {
         return;
     }
     for capability in ["75", "90"] {
-        for cases in ["conv", "few rows", "thin results"] {
+        for cases in ["conv", "few rows", "thin results", "1 heads of 96"] {
             let child = Command::new(std::env::current_exe().unwrap())
                 .args(["cuda::agrees_with_the_reference::", "--nocapture"])
                 .env("EMULATED_CAPABILITY", capability)

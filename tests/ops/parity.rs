@@ -234,8 +234,8 @@ fn shared(key: Key, make: impl FnOnce() -> Expected) -> Arc<Expected> {
 }
 
 /// Compares what a backend has computed with the reference. Each node is judged by itself, on the operands that the backend
-/// gave it, so that no error is excused by an earlier one.
-fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Result<(), String> {
+/// gave it, so that no error is excused by an earlier one. What is allowed is `factor` times that of its type.
+fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>, factor: f64) -> Result<(), String> {
     let found = |id: ValueId| decode(built.graph.value(id).dtype, &found[&id]);
     let mut known = built.values.clone();
     let mut computed = BTreeSet::new();
@@ -249,7 +249,8 @@ fn compare(case: &Case, built: &Built, found: &BTreeMap<ValueId, Vec<u8>>) -> Re
         for Written { id, expected, allowed } in &expected.0 {
             let found = found(*id);
             for (i, ((f, e), a)) in found.iter().zip(expected).zip(allowed).enumerate() {
-                if !(f == e || (f - e).abs() <= *a || f.is_nan() && e.is_nan()) {
+                let a = a * factor;
+                if !(f == e || (f - e).abs() <= a || f.is_nan() && e.is_nan()) {
                     return Err(format!(
                         "{}: element {i} of value {} of `{}` is {f}, not {e} ± {a:e}",
                         case.name,
@@ -301,9 +302,21 @@ pub fn check_some(backends: &[Box<dyn Backend>], wanted: impl Fn(&Case) -> bool)
 
 /// As [`check`], for these cases of these families alone.
 pub fn check_families(backends: &[Box<dyn Backend>], names: &[&str], wanted: impl Fn(&Case) -> bool) {
-    let mut failures = Vec::new();
     let cases = names.iter().flat_map(|name| chosen(backends[0].as_ref(), name));
-    let mut cases: Vec<Case> = cases.filter(|case| wanted(case)).collect();
+    check_cases(backends, cases.filter(|case| wanted(case)), 1.0);
+}
+
+/// As [`check`], for the cases of a family on 32-bit floats, where operands of products are rounded to TF32: numbers with as many
+/// digits as those of binary16. There it is results that are rounded, once; here it is both operands of two products.
+pub fn check_tf32(backends: &[Box<dyn Backend>], name: &str, wanted: impl Fn(&Case) -> bool) {
+    let single = |case: &Case| case.outputs()[0].0 == DType::F32;
+    let cases = chosen(backends[0].as_ref(), name).into_iter().filter(|case| single(case) && wanted(case));
+    check_cases(backends, cases, 4.0 * tolerance(DType::F16) / TOLERANCE);
+}
+
+fn check_cases(backends: &[Box<dyn Backend>], cases: impl Iterator<Item = Case>, factor: f64) {
+    let mut failures = Vec::new();
+    let mut cases: Vec<Case> = cases.collect();
     let mut turn = Cases::begin(&mut cases);
     for case in cases {
         if !turn.wants(&case.name) {
@@ -311,7 +324,7 @@ pub fn check_families(backends: &[Box<dyn Backend>], names: &[&str], wanted: imp
         }
         let built = case.build();
         let first = run(backends[0].as_ref(), &built);
-        let mut found = Vec::from_iter(compare(&case, &built, &first).err());
+        let mut found = Vec::from_iter(compare(&case, &built, &first, factor).err());
         for other in &backends[1..] {
             if run(other.as_ref(), &built) != first {
                 found.push(format!("{}: {} has other bits", case.name, other.describe()));
@@ -337,7 +350,7 @@ fn a_backend_that_errs_fails() {
     let some: Vec<Case> = all().into_iter().step_by(3).collect();
     let fails = |case: &&Case| {
         let built = case.build();
-        compare(case, &built, &run(&Rounded { error: 1e-3 }, &built)).is_err()
+        compare(case, &built, &run(&Rounded { error: 1e-3 }, &built), 1.0).is_err()
     };
     let failed = some.iter().filter(fails).count();
     assert!(failed * 10 > some.len() * 9, "only {failed} of {} cases noticed", some.len());

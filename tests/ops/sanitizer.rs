@@ -54,7 +54,8 @@ impl Way {
     fn cases(self) -> Vec<Case> {
         let products = |op: &Op| {
             let linear = matches!(op, Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_));
-            linear || matches!(op, Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_))
+            let conv = matches!(op, Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_));
+            linear || conv || matches!(op, Op::Attention(_))
         };
         let named = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
         let mut cases = on(self.dtype);

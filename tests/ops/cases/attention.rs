@@ -79,17 +79,38 @@ pub fn cases() -> Vec<Case> {
     // More positions than a block of a GPU has, and than one of a CPU.
     list.push(biased(2, [2, 70, 1, 3], true, None).kinked());
     list.push(biased(1, [2, 530, 1, 2], false, dropout).kinked());
+    list.push(biased(2, [4, 49, 2, 32], false, None).kinked());
+    list.push(biased(1, [2, 70, 1, 64], true, dropout).kinked());
+    list.push(biased(1, [1, 67, 1, 128], false, dropout).kinked());
     for causal in [false, true] {
         for size in sizes {
             list.push(case("attention", size, causal, |d, shape| d.normal(shape)));
+        }
+        // On tensor cores: heads of every class of widths, with and without columns that are missing, and positions around
+        // the sides of tiles.
+        for size in [
+            [2, 1, 2, 64],
+            [1, 15, 1, 16],
+            [1, 16, 1, 96],
+            [1, 17, 2, 48],
+            [1, 65, 1, 128],
+            [1, 70, 1, 112],
+            [1, 197, 1, 64],
+        ] {
+            list.push(case("attention", size, causal, |d, shape| d.normal(shape)).kinked());
         }
         // More positions than a block has queries or keys, on any device and with any vectors.
         for size in [[1, 531, 1, 8], [1, 250, 1, 2]] {
             list.push(case("attention", size, causal, |d, shape| d.normal(shape)).kinked());
         }
-        for (p, stream, [n, l, heads, width]) in
-            [(0.1, 0, [2, 7, 2, 3]), (0.5, 7, [1, 65, 2, 8]), (0.9, 300, [2, 130, 1, 4]), (0.2, 1, [1, 531, 1, 2])]
-        {
+        for (p, stream, [n, l, heads, width]) in [
+            (0.1, 0, [2, 7, 2, 3]),
+            (0.5, 7, [1, 65, 2, 8]),
+            (0.9, 300, [2, 130, 1, 4]),
+            (0.2, 1, [1, 531, 1, 2]),
+            (0.4, 3, [1, 101, 1, 96]),
+            (0.3, 2, [1, 150, 2, 40]),
+        ] {
             let name =
                 format!("attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, dropout {p}");
             let op = Attention { heads, causal, bias: false, dropout: Some(AttentionDropout { p, stream }) };

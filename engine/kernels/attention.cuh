@@ -1,0 +1,82 @@
+// What the kernels of attention share: a head's operands, and what a block works on.
+#pragma once
+#include "draws.cuh"
+
+// Rows of one operand of a head.
+template <class T> struct Rows {
+    const T *at;
+    // Elements from row to row.
+    i64 step;
+    // How many there are.
+    int count;
+
+    __device__ __forceinline__ Rows from(int row) const {
+        return Rows{at + row * step, step, count - row};
+    }
+};
+
+// What is left out of the weights: nothing, if there is no key.
+struct Dropout {
+    const u32 *random;
+    u32 stream, threshold;
+    float scale;
+};
+
+// What a block works on.
+struct Job {
+    int length, width, heads;
+    bool causal;
+    // exp(scale · q · k) are the weights before they are normalised.
+    float scale;
+    // Number of the head among those of all samples.
+    u32 head;
+    // The first row of the block, and the first of its columns.
+    int row, column;
+    Dropout dropout;
+    // What is added to the head's scores, [length, length]; null, if nothing is.
+    const float *bias;
+
+    __device__ __forceinline__ Job(int length, int heads, int width, int causal, float scale, Dropout dropout)
+        : length(length), width(width), heads(heads), causal(causal), scale(scale), row(0), column(0), dropout(dropout),
+          bias(nullptr) {}
+
+    // A block for every `rows` rows × `columns` columns of a head; `all` are the biases of the scores, of which the samples have one in turn.
+    __device__ __forceinline__ void of_block(int rows, int columns, const float *all, int biases) {
+        u32 index = blockIdx.x;
+        row = (int)split(index, (u32)((length + rows - 1) / rows)) * rows;
+        column = blockIdx.y * columns;
+        set_head(index, all, biases);
+    }
+
+    __device__ __forceinline__ void set_head(u32 number, const float *all, int biases) {
+        head = number;
+        if (all) {
+            u32 sample = number / heads, h = number - sample * heads;
+            bias = all + ((i64)(sample % biases) * heads + h) * length * length;
+        }
+    }
+
+    // What is added to a score that the query sees, if anything is.
+    __device__ __forceinline__ float added(int query, int key) const { return bias[(i64)query * length + key]; }
+
+    // Elements before the head's part of a position's `parts` parts of heads · width, in the sample's first position.
+    __device__ __forceinline__ i64 start(int part, int parts) const {
+        u32 sample = head / heads, h = head - sample * heads;
+        return ((i64)sample * length * parts + part) * heads * width + (i64)h * width;
+    }
+
+    // A part of qkv.
+    template <class T> __device__ __forceinline__ Rows<T> packed(const T *qkv, int part) const {
+        return Rows<T>{qkv + start(part, 3), (i64)3 * heads * width, length};
+    }
+
+    // All of y or dy.
+    template <class T> __device__ __forceinline__ Rows<T> plain(const T *y) const {
+        return Rows<T>{y + start(0, 1), (i64)heads * width, length};
+    }
+
+    // The query sees the key.
+    __device__ __forceinline__ bool sees(int query, int key) const {
+        return query < length && key < length && (!causal || key <= query);
+    }
+};
