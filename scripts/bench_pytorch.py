@@ -43,6 +43,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch takes")
     parser.add_argument("--mode", choices=[*MODES, *RUNTIMES], default="eager")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: autocast, and OpenVINO's hint")
     parser.add_argument("--evaluate", action="store_true", help="time the evaluation of the batch instead of a training step")
     parser.add_argument("--optimizer", choices=["config", "sgd"], default="config", help="config: as in `configs/`")
     parser.add_argument("--allocator", choices=["stock", "tuned"], default="stock", help="tuned: glibc keeps freed memory")
@@ -90,6 +91,13 @@ def build(model: str, *, hidden=(256, 128), side: int | None = None, classes: in
     return net, shape, torch.optim.Adam(net.parameters(), lr=1e-3, **one_kernel), nn.CrossEntropyLoss(), None
 
 
+def in_precision(args: argparse.Namespace):
+    """A context in which PyTorch computes in the precision asked for."""
+    import torch
+
+    return torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16")
+
+
 def evaluation(args: argparse.Namespace, net, inputs):
     """A function that evaluates the batch."""
     import torch
@@ -99,7 +107,7 @@ def evaluation(args: argparse.Namespace, net, inputs):
         forward = torch.compile(net) if args.mode.startswith("compile") else net
 
         def step() -> None:
-            with torch.inference_mode():
+            with torch.inference_mode(), in_precision(args):
                 forward(inputs)
 
         return step
@@ -109,8 +117,9 @@ def evaluation(args: argparse.Namespace, net, inputs):
         model = openvino.convert_model(net, example_input=inputs)
         model.reshape(list(inputs.shape))
         threads = {"INFERENCE_NUM_THREADS": args.threads} if args.threads else {}
-        # Otherwise it computes in bfloat16 where the processor can.
-        options = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY", **threads}
+        # Unless told otherwise it computes in bfloat16 where the processor can.
+        hint = {"fp32": "f32", "bf16": "bf16"}[args.precision]
+        options = {"INFERENCE_PRECISION_HINT": hint, "PERFORMANCE_HINT": "LATENCY", **threads}
         request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
         tensor = openvino.Tensor(inputs.numpy())
         return lambda: request.infer([tensor])
@@ -190,6 +199,8 @@ def main() -> None:
     inputs, targets = torch.randn(args.batch, *shape), torch.randint(10, (args.batch,))
     if args.mode.endswith("channels_last"):
         net, inputs = net.to(memory_format=torch.channels_last), inputs.to(memory_format=torch.channels_last)
+    if args.mode == "onnxruntime" and args.precision != "fp32":
+        sys.exit("onnxruntime computes in single precision here")
     if args.mode in RUNTIMES and not args.evaluate:
         sys.exit(f"{args.mode} does not train here: --evaluate")
     if "WORLD_SIZE" in os.environ:
@@ -200,7 +211,9 @@ def main() -> None:
 
     def train() -> None:
         optimizer.zero_grad()
-        criterion(forward(inputs), targets).backward()
+        with in_precision(args):
+            loss = criterion(forward(inputs), targets)
+        loss.backward()
         if clip is not None:
             torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
         optimizer.step()
@@ -222,6 +235,7 @@ def main() -> None:
             "batch": args.batch,
             "threads": torch.get_num_threads(),
             "mode": args.mode,
+            "precision": args.precision,
             "allocator": args.allocator,
             "steps": len(times),
             "step_ms": round(median, 4),

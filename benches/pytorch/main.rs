@@ -44,6 +44,9 @@ struct Options {
     /// Time the evaluation of a batch instead of the training step, beside ONNX Runtime and OpenVINO, too
     #[arg(long)]
     eval: bool,
+    /// Precision of `--model`, for all: PyTorch's autocast and OpenVINO's hint in bf16
+    #[arg(long, value_name = "NAME", value_parser = ["fp32", "bf16"], default_value = "fp32", requires = "model")]
+    precision: String,
     /// Only this mode of PyTorch (repeatable)
     #[arg(long, value_name = "NAME", value_parser = peer::MODES)]
     mode: Vec<String>,

@@ -70,7 +70,7 @@ impl Workload {
 
 /// One of PyTorch's modes with what it measured.
 struct Contestant {
-    mode: &'static str,
+    mode: String,
     /// None if it has failed.
     peer: Option<Peer>,
     times: Vec<f64>,
@@ -89,7 +89,7 @@ struct Row {
     flops: f64,
     /// GFLOP/s of multiply-adds in registers.
     peak: f64,
-    theirs: Vec<(&'static str, Figures)>,
+    theirs: Vec<(String, Figures)>,
     /// PyTorch's fastest by ours: the median over rounds, so that a drift of the machine weighs little.
     ratio: Option<f64>,
 }
@@ -127,6 +127,7 @@ pub fn compare(machine: &Machine, options: &Options) -> Result<()> {
 fn measure(machine: &Machine, options: &Options, workload: Workload) -> Result<Row> {
     let key = if workload.eval { "eval_batch_size" } else { "batch_size" };
     let set = [workload.set, vec![format!("data.{key}={}", workload.batch)]].concat();
+    let set = [set, vec![format!("precision={}", options.precision)]].concat();
     let set: Vec<&str> = set.iter().flat_map(|value| ["--set", value.as_str()]).collect();
     let ours = |steps: u32, more: &[&str]| {
         let steps = steps.to_string();
@@ -144,10 +145,12 @@ fn measure(machine: &Machine, options: &Options, workload: Workload) -> Result<R
         if !wanted {
             continue;
         }
-        for allocator in ALLOCATORS {
+        let precisions = precisions(options, mode);
+        for (precision, allocator) in precisions.iter().flat_map(|p| ALLOCATORS.map(|allocator| (*p, allocator))) {
             if !options.allocator.is_empty() && !options.allocator.iter().any(|a| a == allocator) {
                 continue;
             }
+            let peer = [&peer[..], &["--precision".to_string(), precision.to_string()]].concat();
             let start = || Peer::start(machine, options, &peer, mode, allocator);
             let peer = match machine.alone(start) {
                 Ok(None) => continue,
@@ -157,6 +160,7 @@ fn measure(machine: &Machine, options: &Options, workload: Workload) -> Result<R
                     None
                 }
             };
+            let mode = if options.precision == precision { mode.to_string() } else { format!("{mode} in {precision}") };
             contestants.push(Contestant { mode, peer, times: Vec::new(), rss_mib: 0.0 });
         }
     }
@@ -189,7 +193,7 @@ fn measure(machine: &Machine, options: &Options, workload: Workload) -> Result<R
     let finished = contestants.iter().filter(|c| c.peer.is_some());
     let best = finished.min_by(|a, b| median(a.times.clone()).total_cmp(&median(b.times.clone())));
     let ratio = best.map(|best| median(best.times.iter().zip(&times).map(|(theirs, ours)| theirs / ours).collect()));
-    let mut theirs: Vec<(&str, Figures)> = Vec::new();
+    let mut theirs: Vec<(String, Figures)> = Vec::new();
     for Contestant { mode, peer, times, rss_mib } in contestants {
         let figures = peer.map(|_| (median(times), rss_mib));
         match theirs.last_mut().filter(|(last, _)| *last == mode) {
@@ -200,13 +204,24 @@ fn measure(machine: &Machine, options: &Options, workload: Workload) -> Result<R
     Ok(Row { title: workload.title, ours_ms: median(times), ours_mib: mib, flops, peak, theirs, ratio })
 }
 
+/// The precisions that a mode of PyTorch's is measured in: that of the run, and for training in bf16 single precision as well, which may be the
+/// faster one; ONNX Runtime has that alone here.
+fn precisions(options: &Options, mode: &str) -> &'static [&'static str] {
+    match (options.precision.as_str(), mode) {
+        ("bf16", "onnxruntime") => &["fp32"],
+        ("bf16", _) if options.eval => &["bf16"],
+        ("bf16", _) => &["bf16", "fp32"],
+        _ => &["fp32"],
+    }
+}
+
 fn number(value: &Value, key: &str) -> Result<f64> {
     value[key].as_f64().ok_or_else(|| anyhow::anyhow!("no number `{key}` in {value}"))
 }
 
 fn print(rows: &[Row], options: &Options) {
     let Options { rounds, seconds, .. } = options;
-    let modes: Vec<&str> = rows[0].theirs.iter().map(|(mode, _)| *mode).collect();
+    let modes: Vec<&str> = rows[0].theirs.iter().map(|(mode, _)| mode.as_str()).collect();
     let allocators = match (modes.is_empty(), &options.allocator[..]) {
         (true, _) => String::new(),
         (_, [one]) => format!("; PyTorch with glibc's allocator {one}"),

@@ -44,6 +44,7 @@ fn cpu_json() -> Value {
         "physical_cores": cpu.physical_cores,
         "logical_cores": cpu.logical_cores,
         "simd": cpu.simd,
+        "bf16": cpu.bf16,
         "memory_total": cpu.memory_total,
         "memory_free": cpu.memory_free,
     })
@@ -55,8 +56,9 @@ fn cpu_text() -> String {
         Some(p) if p != cpu.logical_cores => format!("{} ({p} physical)", cpu.logical_cores),
         _ => cpu.logical_cores.to_string(),
     };
+    let bf16 = cpu.bf16.map_or(String::new(), |unit| format!("  bf16    {unit}\n"));
     format!(
-        "cpu\n  model   {}\n  cores   {cores}\n  simd    {}\n  memory  {} free of {}\n",
+        "cpu\n  model   {}\n  cores   {cores}\n  simd    {}\n{bf16}  memory  {} free of {}\n",
         cpu.model.as_deref().unwrap_or("unknown"),
         cpu.simd.join(", "),
         bytes(cpu.memory_free),

@@ -1,6 +1,7 @@
 //! The program from the outside: the real binary, its output, its files, its exit codes.
 
 mod bench;
+mod bf16;
 mod checks;
 mod commands;
 mod completions;

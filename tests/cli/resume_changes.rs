@@ -155,8 +155,9 @@ fn a_precision_that_the_device_lacks_is_told_and_becomes_fp32() {
     let place = Place::with(&plain());
     place.ok("train c.toml --out single --set train.epochs=1");
     for precision in ["tf32", "bf16", "fp16"] {
-        let done =
-            place.ok(&format!("train c.toml --out {precision} --set train.epochs=1 --set precision=\"{precision}\""));
+        let args = format!("train c.toml --out {precision} --set train.epochs=1 --set precision=\"{precision}\"");
+        let (_, done) = place.start_with(&args, &[("RUNNER_BF16", "off".to_owned())]).wait();
+        assert_eq!(done.code, Some(0), "{done:?}");
         let told = |text: &str| text.contains(&format!("does not compute in `{precision}`: the run is in `fp32`"));
         assert_eq!(done.err.lines().filter(|line| told(line)).count(), 1, "{}", done.err);
         let metrics = place.read(&format!("{precision}/metrics.jsonl"));

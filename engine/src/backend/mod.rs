@@ -196,6 +196,17 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// True if products of 32-bit floats are computed with factors rounded to bf16, as this backend was asked to: values in
+    /// memory are 32 bits wide all the same.
+    fn makes_bf16_products(&self) -> bool {
+        false
+    }
+
+    /// What is to be said of a precision that it computes in, but more slowly than in single precision.
+    fn slow_precision(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Scratch bytes that `node` needs while it runs. Depends on nothing that is not known before the first step.
     fn workspace(&self, graph: &Graph, node: &Node) -> usize;
 

@@ -19,6 +19,8 @@ pub struct Wanted {
     pub threads: Option<usize>,
     /// On a GPU: products of 32-bit floats may be rounded to TF32.
     pub tf32: bool,
+    /// On the CPU: products are made in bf16, if it has a unit for that.
+    pub bf16: bool,
     /// On a GPU: programs are captured into graphs.
     pub graph: bool,
 }
@@ -27,13 +29,14 @@ impl Wanted {
     /// What an experiment asks for.
     pub fn of(experiment: &Experiment, threads: Option<usize>) -> Wanted {
         let tf32 = experiment.precision == Precision::Tf32;
+        let bf16 = experiment.precision == Precision::Bf16;
         let first = experiment.devices.as_ref().map(|devices| Device::Cuda(devices.first()));
-        Wanted { device: first.unwrap_or(experiment.device), threads, tf32, graph: experiment.graph }
+        Wanted { device: first.unwrap_or(experiment.device), threads, tf32, bf16, graph: experiment.graph }
     }
 
     /// `device` with everything else as it is by default.
     pub fn plain(device: Device, threads: Option<usize>) -> Wanted {
-        Wanted { device, threads, tf32: false, graph: true }
+        Wanted { device, threads, tf32: false, bf16: false, graph: true }
     }
 }
 
@@ -82,7 +85,7 @@ pub struct Selected {
 /// The device is not there ([`DeviceError`]), or a variable of the environment asks for something that there is not
 /// ([`crate::backend::SettingError`]).
 pub fn select(wanted: &Wanted) -> Result<Selected> {
-    let cpu = || -> Result<Box<dyn Backend>> { Ok(Box::new(CpuBackend::new(wanted.threads)?)) };
+    let cpu = || -> Result<Box<dyn Backend>> { Ok(Box::new(CpuBackend::new(wanted.threads)?.in_bf16(wanted.bf16))) };
     let note = match wanted.device {
         Device::Cpu => None,
         Device::Cuda(ordinal) => return Ok(on_gpu(gpu(wanted, ordinal, &Settings::from_env()?)?)),

@@ -13,7 +13,7 @@ use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
 use crate::graph::op::{Figure, Loss};
-use crate::graph::{Graph, Input, ValueId, VarKind, Variables};
+use crate::graph::{DType, Graph, Input, ValueId, VarKind, Variables};
 use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
 use crate::passes::rematerialize::Recompute;
 use crate::passes::simplify::simplify;
@@ -134,6 +134,7 @@ pub fn build(
     options: &PassOptions,
 ) -> Result<Programs, Vec<Diagnostic>> {
     let precision = precision::supported(experiment.precision, backend);
+    let half = precision::half(precision, backend);
     let device = device(backend);
     let shards = shards(experiment, backend);
     let mut vars = Variables::new();
@@ -163,7 +164,7 @@ pub fn build(
         let again = recompute::layers(experiment, &forward.graph)?;
         let phases = in_phases(phases, TRAIN).zip(sums.iter_mut().zip(&mut shard_sums));
         for ((spec, kind, name), (sums, shard_sums)) in phases {
-            let how = (precision, &again);
+            let how = (half, &again);
             let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, how, (options, device))?;
             *sums = trained.sums.or(sums.take());
             *shard_sums = trained.shards.or(shard_sums.take());
@@ -211,7 +212,7 @@ pub fn build(
         for batch in if together.is_some() { &whole } else { &sizes.train } {
             let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
             let Some(mut graph) = statistics_graph(&forward, &mut vars) else { break };
-            let job = Job { device, half: precision::half(precision), training: None, options };
+            let job = Job { device, half, training: None, options };
             job.run(&mut graph).map_err(|e| internal(&e))?;
             kinds.push((Kind::Statistics, *batch));
             let name = format!("statistics, batch of {batch}");
@@ -226,7 +227,7 @@ pub fn build(
             let graph = gradients::without_effects(&forward);
             let mut training = Training::new(&mut vars, &spec, loss_of(&forward)?, Purpose::Output);
             training.recompute = recompute::layers(experiment, &graph)?;
-            let (graph, trained) = after_passes(graph, training, precision, (options, device))?;
+            let (graph, trained) = after_passes(graph, training, half, (options, device))?;
             put_out.insert(sources.len(), gradients::outputs(&trained, &spec));
             kinds.push((Kind::Gradients, *batch));
             let name = format!("gradients, batch of {batch}");
@@ -243,7 +244,7 @@ pub fn build(
             if kind != Kind::EvalWeights {
                 take_averages(&mut graph, &vars);
             }
-            let job = Job { device, half: precision::half(precision), training: None, options };
+            let job = Job { device, half, training: None, options };
             job.run(&mut graph).map_err(|e| internal(&e))?;
             kinds.push((kind, *batch));
             let name = match kind {
@@ -323,7 +324,7 @@ pub fn graph_after(
     let precision = experiment.precision;
     let shards = (shards(experiment, backend), rank(backend));
     let spec = trained::phases(experiment, &mut vars, precision, &forward, shards)?.spec;
-    let how = (precision, &recompute::layers(experiment, &forward.graph)?);
+    let how = (precision::half_of(precision), &recompute::layers(experiment, &forward.graph)?);
     Ok(train_graph(experiment, &mut vars, &spec, &forward, how, (options, device(backend)))?.0)
 }
 
@@ -366,7 +367,7 @@ fn train_graph(
     vars: &mut Variables,
     spec: &UpdateSpec,
     forward: &Forward,
-    (precision, recompute): (Precision, &Recompute),
+    (half, recompute): (Option<DType>, &Recompute),
     passes: (&PassOptions, Device),
 ) -> Result<(Graph, Trained), Vec<Diagnostic>> {
     let purpose = match (experiment.distributed.shards, experiment.train.accumulate) {
@@ -376,7 +377,7 @@ fn train_graph(
     };
     let mut training = Training::new(vars, spec, loss_of(forward)?, purpose);
     training.recompute = recompute.clone();
-    after_passes(forward.graph.clone(), training, precision, passes)
+    after_passes(forward.graph.clone(), training, half, passes)
 }
 
 /// The loss that a forward graph of training has, and what its batch weighs.
@@ -389,10 +390,10 @@ fn loss_of(forward: &Forward) -> Result<[ValueId; 2], Vec<Diagnostic>> {
 fn after_passes(
     mut graph: Graph,
     training: Training,
-    precision: Precision,
+    half: Option<DType>,
     (options, device): (&PassOptions, Device),
 ) -> Result<(Graph, Trained), Vec<Diagnostic>> {
-    let job = Job { device, half: precision::half(precision), training: Some(training), options };
+    let job = Job { device, half, training: Some(training), options };
     let trained = job.run(&mut graph).map_err(|e| internal(&e))?;
     Ok((graph, trained.ok_or_else(|| internal("a graph that is not trained"))?))
 }

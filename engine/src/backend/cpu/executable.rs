@@ -4,7 +4,7 @@ use super::lower::lower;
 use super::run::frame::{Bases, Frame, Operand, Step, Touched};
 use super::run::memory::zeroed;
 use super::run::threads::Pool;
-use super::simd::SimdLevel;
+use super::simd::bf16::Instructions;
 use crate::backend::{Detail, Executable, HostBuffer, Span, Track, Work};
 use crate::collective::{Ahead, Collective};
 use crate::graph::{DType, Node, NodeId, Rounds, ValueId, VarId};
@@ -44,11 +44,11 @@ impl CpuExecutable {
     ///
     /// # Errors
     /// There is not enough memory, or the plan contradicts the operations' rules (a bug of the planner).
-    pub fn new(plan: Arc<Plan>, pool: Pool, level: SimdLevel, team: Option<Arc<dyn Collective>>) -> Result<Self> {
+    pub fn new(plan: Arc<Plan>, pool: Pool, how: Instructions, team: Option<Arc<dyn Collective>>) -> Result<Self> {
         let programs = plan
             .programs
             .iter()
-            .map(|p| compile(&plan, p, level, pool.threads()).with_context(|| format!("program `{}`", p.name)))
+            .map(|p| compile(&plan, p, how, pool.threads()).with_context(|| format!("program `{}`", p.name)))
             .collect::<Result<_>>()?;
         let persistent = zeroed(plan.persistent_bytes, "parameters and optimizer state")?;
         let transient = zeroed(plan.transient_bytes, "activations and gradients")?;
@@ -275,7 +275,7 @@ impl Executable for CpuExecutable {
 }
 
 /// Lowers the nodes of a program and puts the places of their operands beside the kernels.
-fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> Result<Compiled> {
+fn compile(plan: &Plan, program: &Program, how: Instructions, threads: usize) -> Result<Compiled> {
     let graph = &program.graph;
     let mut steps = Vec::with_capacity(graph.nodes.len());
     if let Some(v) = graph.values.iter().find(|v| v.dtype.is_half()) {
@@ -284,7 +284,7 @@ fn compile(plan: &Plan, program: &Program, level: SimdLevel, threads: usize) -> 
     let parts = graph.parts();
     let operand = |value: &ValueId| operand(program, *value, parts[value.index()]);
     for (at, node) in graph.nodes.iter().enumerate() {
-        let step = match lower(graph, node, level, threads) {
+        let step = match lower(graph, node, how, threads) {
             None => {
                 let (from, to) = (node.inputs[0], node.outputs[0]);
                 ensure!(

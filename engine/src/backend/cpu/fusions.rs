@@ -5,6 +5,7 @@ use crate::graph::op::{
     MaxPool2dGrad, Pattern, Source, Step, StepOutput,
 };
 use crate::graph::{DType, Op};
+use std::sync::LazyLock;
 
 /// Most operations of an element-wise group: what lies between them has room in a core's first-level cache.
 pub const MAX_STEPS: usize = 12;
@@ -90,6 +91,10 @@ pub static FUSIONS: [Pattern; 8] = [
         repeats: |_| false,
     },
 ];
+
+/// The same where products are made in bf16: tiles of its convolutions are not whole windows of the pooling behind them.
+pub static BF16_FUSIONS: LazyLock<Vec<Pattern>> =
+    LazyLock::new(|| FUSIONS.iter().filter(|pattern| pattern.name != "pool").copied().collect());
 
 /// True for what can have something behind it.
 fn is_head(op: &Op) -> bool {

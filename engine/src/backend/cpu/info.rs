@@ -1,6 +1,7 @@
 //! What the `devices` command tells about the processor.
 
 use super::simd::SimdLevel;
+use super::simd::bf16::Bf16Unit;
 
 /// The processor and the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct CpuInfo {
     pub logical_cores: usize,
     /// Instruction sets that the kernels can use here, widest first.
     pub simd: Vec<&'static str>,
+    /// What makes products in bf16 faster than in single precision; `None` if nothing does.
+    pub bf16: Option<&'static str>,
     /// Main memory, bytes.
     pub memory_total: Option<u64>,
     /// Main memory that a new process could have, bytes.
@@ -30,6 +33,7 @@ pub fn cpu_info() -> CpuInfo {
         physical_cores: physical_cores(&cpuinfo),
         logical_cores: std::thread::available_parallelism().map_or(1, usize::from),
         simd,
+        bf16: Bf16Unit::detect().map(Bf16Unit::name),
         memory_total: field(&meminfo, "MemTotal").and_then(kibibytes),
         memory_free: field(&meminfo, "MemAvailable").and_then(kibibytes),
     }

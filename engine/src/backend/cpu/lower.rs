@@ -43,6 +43,7 @@ use super::ops::state::{KeepStateKernel, RestoreStateKernel};
 use super::ops::sum_to::SumToKernel;
 use super::run::frame::NodeKernel;
 use super::simd::SimdLevel;
+use super::simd::bf16::Instructions;
 use crate::graph::op::{ActivationOp, Binary, Conv2d, Fused, Source};
 use crate::graph::{Graph, Node, Op, Shape, op};
 
@@ -62,8 +63,20 @@ fn trains(graph: &Graph) -> bool {
     graph.nodes.iter().any(|node| node.backward)
 }
 
+/// The products of Muon's iteration, which stay in single precision: of a matrix with itself, and with what [`op::MuonPolynomial`] makes.
+fn is_of_muon(graph: &Graph, node: &Node) -> bool {
+    let [a, b] = node.inputs[..] else { return false };
+    let polynomial = |v: &crate::graph::ValueId| {
+        graph.nodes.iter().any(|n| matches!(n.op, Op::MuonPolynomial(_)) && n.outputs.contains(v))
+    };
+    a == b || node.inputs.iter().any(polynomial)
+}
+
 /// The kernel of `node`; `None` if the node only gives memory another shape.
-pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Option<Box<dyn NodeKernel>> {
+pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> Option<Box<dyn NodeKernel>> {
+    let is_linear = matches!(node.op, Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_));
+    let how = if how.bf16.is_some() && is_linear && is_of_muon(graph, node) { how.level.into() } else { how };
+    let level = how.level;
     let x = |i: usize| graph.shape(node.inputs[i]);
     let y = |i: usize| graph.shape(node.outputs[i]);
     Some(match &node.op {
@@ -77,19 +90,19 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
         | Op::BatchNorm(_)
         | Op::BatchNormApply(_)
         | Op::BatchNormInfer(_)
-        | Op::LayerNormGrad(_) => return product(graph, node, &node.op, Behind::default(), level, threads),
+        | Op::LayerNormGrad(_) => return product(graph, node, &node.op, Behind::default(), how, threads),
         Op::LinearGradWeight(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: x(1).last() };
-            Box::new(GradWeight { kernel: LinearGradWeightKernel::new(op, shape, level, threads), bias: op.bias })
+            Box::new(GradWeight { kernel: LinearGradWeightKernel::new(op, shape, how, threads), bias: op.bias })
         }
         Op::Conv2dGradWeight(op) => {
-            let kernel = Conv2dGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), level, threads);
+            let kernel = Conv2dGradWeightKernel::new(op, conv_shape(x(0), y(0), x(1)), how, threads);
             Box::new(GradWeight { kernel, bias: op.bias })
         }
         Op::Activation(op) => Box::new(ActivationKernel { act: op.act, level }),
         Op::ActivationGrad(op) => Box::new(ActivationGradKernel { act: op.act, level }),
         Op::Binary(op) => return Some(binary(graph, node, op, None, level, threads)),
-        Op::Fused(op) => return fused(graph, node, op, level, threads),
+        Op::Fused(op) => return fused(graph, node, op, how, threads),
         Op::SumTo(_) => Box::new(SumToKernel::new(x(0), y(0), level)),
         Op::Reshape(_) | Op::BatchPart(_) | Op::BatchJoin(_) => return None,
         Op::Permute(op) => Box::new(Permute::new(op, x(0))),
@@ -208,11 +221,12 @@ pub fn lower(graph: &Graph, node: &Node, level: SimdLevel, threads: usize) -> Op
 }
 
 /// A group, as its pattern in [`super::fusions`] has it.
-fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usize) -> Option<Box<dyn NodeKernel>> {
+fn fused(graph: &Graph, node: &Node, op: &Fused, how: Instructions, threads: usize) -> Option<Box<dyn NodeKernel>> {
+    let level = how.level;
     let x = |i: usize| graph.shape(node.inputs[i]);
     let y = |i: usize| graph.shape(node.outputs[i]);
     if let Some(behind) = Behind::of(op) {
-        return product(graph, node, &op.steps[0].op, behind, level, threads);
+        return product(graph, node, &op.steps[0].op, behind, how, threads);
     }
     if let Some((kind, act)) = activated(op) {
         return Some(binary(graph, node, &Binary { kind }, Some(act), level, threads));
@@ -225,12 +239,12 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
         let (channels, other) = (x(0).last(), x(norm.own));
         return Some(match step? {
             Op::Conv2d(conv) => {
-                let kernel = prepared(conv, conv_shape(x(0), other, y(0)), level, threads);
+                let kernel = prepared(conv, conv_shape(x(0), other, y(0)), how, threads);
                 Box::new(NormConvKernel::normalised(norm, kernel, conv.bias, channels, None, level))
             }
             Op::Conv2dGradWeight(grad) => {
                 let shape = conv_shape(x(0), y(0), other);
-                let kernel = PreparedConv2dGradWeightKernel::new(grad, shape, level, threads);
+                let kernel = PreparedConv2dGradWeightKernel::new(grad, shape, how, threads);
                 let kernel = kernel.expect("the pattern takes what there is a kernel for");
                 Box::new(NormGradWeightKernel::new(norm, kernel, grad.bias, channels, level))
             }
@@ -244,11 +258,11 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
         let shape = conv_shape(x(0), x(weight), y(1));
         return Some(Box::new(match read {
             Some(read) => {
-                let (kernel, channels) = (prepared(conv, shape, level, threads), x(0).last());
+                let (kernel, channels) = (prepared(conv, shape, how, threads), x(0).last());
                 NormConvKernel::normalised(read, kernel, conv.bias, channels, Some(statistics), level)
             }
             None => NormConvKernel::plain(
-                Conv2dKernel::new(conv, None, shape, level, threads, trains(graph)),
+                Conv2dKernel::new(conv, None, shape, how, threads, trains(graph)),
                 conv.bias,
                 statistics,
             ),
@@ -276,8 +290,8 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, level: SimdLevel, threads: usiz
 }
 
 /// The kernel of a convolution of normalised values.
-fn prepared(conv: &Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> PreparedConv2dKernel {
-    PreparedConv2dKernel::new(conv, shape, level, threads).expect("the pattern takes what there is a kernel for")
+fn prepared(conv: &Conv2d, shape: ConvShape, how: Instructions, threads: usize) -> PreparedConv2dKernel {
+    PreparedConv2dKernel::new(conv, shape, how, threads).expect("the pattern takes what there is a kernel for")
 }
 
 /// `head`, the first operation of `node`, with what is behind it; `None` if nothing can be behind it.
@@ -286,23 +300,24 @@ fn product(
     node: &Node,
     head: &Op,
     behind: Behind,
-    level: SimdLevel,
+    how: Instructions,
     threads: usize,
 ) -> Option<Box<dyn NodeKernel>> {
+    let level = how.level;
     let x = |i: usize| graph.shape(node.inputs[i]);
     let y = graph.shape(node.outputs[0]);
     Some(match head {
         Op::Linear(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y.last() };
-            let kernel = LinearKernel::new(behind.act, shape, level, threads, trains(graph));
+            let kernel = LinearKernel::new(behind.act, shape, how, threads, trains(graph));
             Box::new(Forward { kernel, bias: op.bias, behind, level })
         }
         Op::LinearGradInput(_) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: y.last(), outputs: x(0).last() };
-            Box::new(GradInput { kernel: LinearGradInputKernel::new(shape, level, threads), behind })
+            Box::new(GradInput { kernel: LinearGradInputKernel::new(shape, how, threads), behind })
         }
         Op::Conv2d(op) => {
-            let kernel = Conv2dKernel::new(op, behind.act, conv_shape(x(0), x(1), y), level, threads, trains(graph));
+            let kernel = Conv2dKernel::new(op, behind.act, conv_shape(x(0), x(1), y), how, threads, trains(graph));
             let conv = Forward { kernel, bias: op.bias, behind, level };
             match behind.norm {
                 Some(norm) => Box::new(ConvNorm { conv, norm: Folded { norm, bias: op.bias, channels: y.last() } }),
@@ -310,7 +325,7 @@ fn product(
             }
         }
         Op::Conv2dGradInput(op) => {
-            let kernel = Conv2dGradInputKernel::new(op, conv_shape(y, x(1), x(0)), level, threads);
+            let kernel = Conv2dGradInputKernel::new(op, conv_shape(y, x(1), x(0)), how, threads);
             Box::new(GradInput { kernel, behind })
         }
         Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, behind, x(0).rows(), x(0).last(), level)),

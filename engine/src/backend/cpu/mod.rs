@@ -29,6 +29,7 @@ use anyhow::{Context, Result};
 use run::memory::zeroed;
 use run::threads::Pool;
 use simd::SimdLevel;
+use simd::bf16::{Bf16Unit, Instructions};
 use std::sync::Arc;
 
 /// The CPU.
@@ -36,23 +37,46 @@ use std::sync::Arc;
 pub struct CpuBackend {
     threads: usize,
     level: SimdLevel,
+    /// What could make products in bf16, and whether it is to.
+    unit: Option<Bf16Unit>,
+    in_bf16: bool,
     team: Option<Arc<dyn Collective>>,
 }
 
 impl CpuBackend {
     /// With `threads` compute threads (as many as this process may use, if `None`), and the instructions that
-    /// `RUNNER_SIMD` names, else the best ones.
+    /// `RUNNER_SIMD` and `RUNNER_BF16` name, else the best ones.
     ///
     /// # Errors
-    /// `RUNNER_SIMD` names instructions that there are not.
+    /// `RUNNER_SIMD` or `RUNNER_BF16` names instructions that there are not.
     pub fn new(threads: Option<usize>) -> Result<Self> {
-        Ok(Self::with_level(threads, SimdLevel::from_env()?))
+        Ok(Self::with_level(threads, SimdLevel::from_env()?).with_unit(Bf16Unit::from_env()?))
     }
 
     /// With given instructions, to compare them.
     pub fn with_level(threads: Option<usize>, level: SimdLevel) -> Self {
         let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-        CpuBackend { threads, level, team: None }
+        CpuBackend { threads, level, unit: None, in_bf16: false, team: None }
+    }
+
+    /// With other vector instructions.
+    pub fn at_level(self, level: SimdLevel) -> Self {
+        CpuBackend { level, ..self }
+    }
+
+    /// With what makes products in bf16, if they are to be made in it.
+    pub fn with_unit(self, unit: Option<Bf16Unit>) -> Self {
+        CpuBackend { unit, ..self }
+    }
+
+    /// Products are made in bf16 if that is `wanted` and there is a unit for it: linear layers, convolutions, attention and their
+    /// gradients round their factors. Values in memory, sums and everything else stay in single precision.
+    pub fn in_bf16(self, wanted: bool) -> Self {
+        CpuBackend { in_bf16: wanted, ..self }
+    }
+
+    fn how(&self) -> Instructions {
+        Instructions { level: self.level, bf16: self.unit.filter(|_| self.in_bf16) }
     }
 
     /// As one of several ranks that compute the same programs.
@@ -67,7 +91,7 @@ impl Backend for CpuBackend {
     }
 
     fn fusions(&self) -> &'static [Pattern] {
-        &fusions::FUSIONS
+        if self.how().bf16.is_some() { &fusions::BF16_FUSIONS } else { &fusions::FUSIONS }
     }
 
     fn updates_apart(&self) -> bool {
@@ -80,7 +104,17 @@ impl Backend for CpuBackend {
 
     fn describe(&self) -> String {
         let s = if self.threads == 1 { "" } else { "s" };
-        format!("cpu ({} thread{s}, {})", self.threads, self.level)
+        let bf16 = self.how().bf16.map_or(String::new(), |unit| format!(", bf16 by {unit}"));
+        format!("cpu ({} thread{s}, {}{bf16})", self.threads, self.level)
+    }
+
+    fn makes_bf16_products(&self) -> bool {
+        self.how().bf16.is_some()
+    }
+
+    fn slow_precision(&self) -> Option<&'static str> {
+        let plain = self.how().bf16 == Some(Bf16Unit::Plain);
+        plain.then_some("products in bf16 are made by plain code, which is slower than `fp32`")
     }
 
     fn measured_peak(&self) -> Result<Option<f64>> {
@@ -89,11 +123,11 @@ impl Backend for CpuBackend {
     }
 
     fn workspace(&self, graph: &Graph, node: &Node) -> usize {
-        lower::lower(graph, node, self.level, self.threads).map_or(0, |k| k.scratch_bytes())
+        lower::lower(graph, node, self.how(), self.threads).map_or(0, |k| k.scratch_bytes())
     }
 
     fn node_memory(&self, graph: &Graph, node: &Node) -> NodeMemory {
-        let kernel = lower::lower(graph, node, self.level, self.threads);
+        let kernel = lower::lower(graph, node, self.how(), self.threads);
         kernel.map_or(NodeMemory::default(), |k| NodeMemory {
             workspace: k.scratch_bytes(),
             lasts: false,
@@ -111,6 +145,6 @@ impl Backend for CpuBackend {
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
         let pool = Pool::new(self.threads).context("cannot start the compute threads")?;
-        Ok(Box::new(executable::CpuExecutable::new(plan, pool, self.level, self.team.clone())?))
+        Ok(Box::new(executable::CpuExecutable::new(plan, pool, self.how(), self.team.clone())?))
     }
 }

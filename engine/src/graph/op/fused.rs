@@ -47,6 +47,7 @@ pub struct Fused {
 }
 
 /// A kind of group that a backend has one kernel for.
+#[derive(Clone, Copy)]
 pub struct Pattern {
     /// The name by which it is left out (`--without`).
     pub name: &'static str,

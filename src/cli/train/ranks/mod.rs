@@ -82,7 +82,7 @@ impl Others {
             Team::Threads(ranks) if on_gpus => {
                 Others::Threads(Threads::on_gpus(&wanted, &gpus::of_threads(experiment, ranks)?)?)
             }
-            Team::Threads(ranks) => Others::Threads(Threads::new(ranks, threads)?),
+            Team::Threads(ranks) => Others::Threads(Threads::new(ranks, threads, wanted.bf16)?),
             Team::Process(member, agreed) => Others::Processes(Processes::new(member, &agreed, &wanted, on_gpus)?),
         }))
     }
@@ -186,7 +186,8 @@ pub fn planned(experiment: &Experiment, ranks: usize, found: &dyn Backend) -> Re
         return Ok(planned_gpu_of_rank(&Wanted::of(experiment, None), gpu, first.clone())?);
     }
     let threads = threads_of(None, ranks);
-    Ok(Box::new(CpuBackend::new(Some(threads))?.in_team(first)))
+    let bf16 = Wanted::of(experiment, None).bf16;
+    Ok(Box::new(CpuBackend::new(Some(threads))?.in_bf16(bf16).in_team(first)))
 }
 
 /// How many threads each of so many ranks on this machine has.

@@ -12,6 +12,7 @@ use super::{Team, TellsPanic, gpus, lead, threads_of};
 use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
+use crate::backend::cpu::simd::bf16::Bf16Unit;
 use crate::checkpoint::Best;
 use crate::collective::Collective;
 use crate::collective::tcp::{Limits, Tell, World, join};
@@ -47,6 +48,8 @@ const SILENCE: &str = "RUNNER_RANK_TIMEOUT";
 pub struct Agreed {
     /// The instructions that all of them have: others give other bits.
     level: SimdLevel,
+    /// All of them can make products in bf16, whose bits do not depend on how.
+    bf16: bool,
 }
 
 /// The other ranks, as the leader sees them.
@@ -63,6 +66,7 @@ struct Hello {
     version: String,
     program: String,
     level: String,
+    bf16: bool,
 }
 
 /// What the leader says before data is read.
@@ -172,6 +176,7 @@ fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
         version: env!("CARGO_PKG_VERSION").into(),
         program: program()?,
         level: SimdLevel::from_env()?.name().into(),
+        bf16: Bf16Unit::from_env()?.is_some(),
     };
     let all: Vec<Hello> = exchange(member, &own)?;
     for (rank, other) in all.iter().enumerate() {
@@ -192,7 +197,7 @@ fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
     if member.rank() == 0 && own.level != level.name() {
         say(&format!("note: all ranks compute with {}, which is what all of them have", level.name()));
     }
-    Ok(Agreed { level })
+    Ok(Agreed { level, bf16: all.iter().all(|hello| hello.bf16) })
 }
 
 /// What tells this build from others.
@@ -275,7 +280,8 @@ impl Agreed {
             return Ok(gpu_of_rank(wanted, gpus::of_process(wanted.device)?, member.clone())?);
         }
         let threads = wanted.threads.or_else(|| Some(threads_of(None, world::ranks_here()?)));
-        Ok(Box::new(CpuBackend::with_level(threads, self.level).in_team(Some(member.clone()))))
+        let backend = CpuBackend::new(threads)?.at_level(self.level).in_bf16(wanted.bf16 && self.bf16);
+        Ok(Box::new(backend.in_team(Some(member.clone()))))
     }
 }
 

@@ -28,17 +28,18 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// So many ranks, each with `threads` threads.
+    /// So many ranks, each with `threads` threads and, if that is wanted and possible, products in `bf16`.
     ///
     /// # Errors
-    /// `RUNNER_SIMD` is wrong.
-    pub fn new(ranks: usize, threads: Option<usize>) -> Result<Threads> {
+    /// `RUNNER_SIMD` or `RUNNER_BF16` is wrong.
+    pub fn new(ranks: usize, threads: Option<usize>, bf16: bool) -> Result<Threads> {
         let threads = threads_of(threads, ranks);
         let members = team(ranks);
         let backends = members
             .iter()
             .map(|member| -> Result<Box<dyn Backend>> {
-                Ok(Box::new(CpuBackend::new(Some(threads))?.in_team(Some(member.clone()))))
+                let backend = CpuBackend::new(Some(threads))?.in_bf16(bf16);
+                Ok(Box::new(backend.in_team(Some(member.clone()))))
             })
             .collect::<Result<_>>()?;
         Ok(Threads { backends, members })

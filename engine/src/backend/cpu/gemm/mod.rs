@@ -1,5 +1,7 @@
 //! Single-precision matrix products: a register tile, packing, and cache blocks around them.
 
+pub mod any_product;
+pub mod bf16;
 mod dots;
 pub mod memory;
 pub mod pack;

@@ -1,12 +1,13 @@
 //! Matrix products with a weight. All matrices by rows: `x [rows, in]`, `w [out, in]`, `y` and `dy [rows, out]`.
 
+use crate::backend::cpu::gemm::any_product::AnyProduct;
 use crate::backend::cpu::gemm::memory::Memory;
-use crate::backend::cpu::gemm::product::{Operand, Product, ProductSpec};
+use crate::backend::cpu::gemm::product::{Operand, ProductSpec};
 use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::sums::ColumnSums;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
-use crate::backend::cpu::simd::SimdLevel;
+use crate::backend::cpu::simd::bf16::Instructions;
 use crate::graph::op::{self, Activation};
 use crate::plan::Kept;
 
@@ -23,23 +24,28 @@ pub struct LinearShape {
 
 /// `y = act(x · wᵀ + b)`.
 pub struct LinearKernel {
-    product: Product,
+    product: AnyProduct,
 }
 
 impl LinearKernel {
     /// Prepares the product for at most `threads` threads, for a program that makes gradients or not.
-    pub fn new(act: Option<Activation>, shape: LinearShape, level: SimdLevel, threads: usize, trains: bool) -> Self {
+    pub fn new(
+        act: Option<Activation>,
+        shape: LinearShape,
+        how: impl Into<Instructions>,
+        threads: usize,
+        trains: bool,
+    ) -> Self {
         let LinearShape { rows: m, inputs: k, outputs: n } = shape;
         let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act };
-        let product = if trains { Product::new } else { Product::keeping };
-        LinearKernel { product: product(spec, level, threads) }
+        LinearKernel { product: AnyProduct::new(spec, how, threads, None, !trains) }
     }
 
     /// The same for an `x` with a prologue, without an activation.
-    pub fn prepared(shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn prepared(shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
         let LinearShape { rows: m, inputs: k, outputs: n } = shape;
         let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: None };
-        LinearKernel { product: Product::prepared(spec, level, threads, Some(Operand::A)) }
+        LinearKernel { product: AnyProduct::new(spec, how, threads, Some(Operand::A), false) }
     }
 
     /// The activation that the kernel was made for.
@@ -83,15 +89,15 @@ impl LinearKernel {
 
 /// `dx = dy · w`.
 pub struct LinearGradInputKernel {
-    product: Product,
+    product: AnyProduct,
 }
 
 impl LinearGradInputKernel {
     /// Prepares the product for at most `threads` threads.
-    pub fn new(shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
         let LinearShape { rows: m, inputs: n, outputs: k } = shape;
         let spec = ProductSpec { m, n, k, a: [k, 1], b: [n, 1], c: n, act: None };
-        LinearGradInputKernel { product: Product::new(spec, level, threads) }
+        LinearGradInputKernel { product: AnyProduct::new(spec, how, threads, None, false) }
     }
 
     /// Workspace that [`LinearGradInputKernel::run`] needs.
@@ -115,32 +121,32 @@ impl LinearGradInputKernel {
 
 /// `dw = dyᵀ · x`, `db = Σ dy`.
 pub struct LinearGradWeightKernel {
-    product: Product,
+    product: AnyProduct,
     bias: Option<ColumnSums>,
 }
 
 impl LinearGradWeightKernel {
     /// Prepares the product for at most `threads` threads.
-    pub fn new(op: &op::LinearGradWeight, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
-        LinearGradWeightKernel::of(op, shape, level, threads, None)
+    pub fn new(op: &op::LinearGradWeight, shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
+        LinearGradWeightKernel::of(op, shape, how.into(), threads, None)
     }
 
     /// The same for an `x` with a prologue.
-    pub fn prepared(op: &op::LinearGradWeight, shape: LinearShape, level: SimdLevel, threads: usize) -> Self {
-        LinearGradWeightKernel::of(op, shape, level, threads, Some(Operand::B))
+    pub fn prepared(op: &op::LinearGradWeight, shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
+        LinearGradWeightKernel::of(op, shape, how.into(), threads, Some(Operand::B))
     }
 
     fn of(
         op: &op::LinearGradWeight,
         LinearShape { rows: k, inputs: n, outputs: m }: LinearShape,
-        level: SimdLevel,
+        how: Instructions,
         threads: usize,
         prepared: Option<Operand>,
     ) -> Self {
         let spec = ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None };
         LinearGradWeightKernel {
-            product: Product::prepared(spec, level, threads, prepared),
-            bias: op.bias.then(|| ColumnSums::new(k, m, level)),
+            product: AnyProduct::new(spec, how, threads, prepared, false),
+            bias: op.bias.then(|| ColumnSums::new(k, m, how.level)),
         }
     }
 
@@ -170,6 +176,7 @@ impl LinearGradWeightKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cpu::simd::SimdLevel;
     use crate::backend::cpu::gemm::reference::{Sum, Workspace, draw, on_every_level};
 
     const SHAPES: [(usize, usize, usize); 6] =

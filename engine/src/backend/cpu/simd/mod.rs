@@ -11,6 +11,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub mod bf16;
 pub mod lanes;
 pub mod math;
 #[cfg(target_arch = "aarch64")]

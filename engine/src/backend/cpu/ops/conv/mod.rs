@@ -3,6 +3,7 @@
 //! The kernel is chosen by the problem alone: the first of `PIXEL_KERNELS` or `WEIGHT_KERNELS` that takes it.
 //!
 //! - `pointwise`: 1 × 1 without stride or padding, a matrix product;
+//! - `bf16`: where products are made in bf16, everything without groups;
 //! - `few_pixels`: batches of images of few pixels; gradients by the weight also for larger images;
 //! - `winograd`: 3 × 3 of stride 1 with enough channels;
 //! - `strided`: 1 × 1 with a stride, a matrix product of some of the pixels;
@@ -13,6 +14,7 @@
 //! `pooled` has the convolutions with the max-pooling behind them, by `winograd` or `dense`; `prepared` those of an input that
 //! is normalised where it is read, by `pointwise` or `depthwise`.
 
+mod bf16;
 mod dense;
 mod depthwise;
 mod few_pixels;
@@ -35,9 +37,10 @@ pub use shape::ConvShape;
 use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
-use crate::backend::cpu::simd::SimdLevel;
+use crate::backend::cpu::simd::bf16::Instructions;
 use crate::graph::op::{self, Activation, Conv2d};
 use crate::plan::Kept;
+use bf16::{Bf16GradWeight, Bf16Pixels};
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
 use few_pixels::{FewPixels, FewPixelsGradWeight, SOME_PIXELS};
@@ -52,8 +55,9 @@ use winograd::WinogradGradWeight;
 type NewPixelKernel = fn(&ConvProblem, Direction, Option<Activation>) -> Option<Box<dyn PixelKernel>>;
 
 /// In order of preference; [`Dense`] takes what is left.
-const PIXEL_KERNELS: [NewPixelKernel; 6] = [
+const PIXEL_KERNELS: [NewPixelKernel; 7] = [
     pointwise::pixel_kernel,
+    |problem, direction, act| Some(Box::new(Bf16Pixels::new(problem, direction, act)?)),
     |problem, direction, act| Some(Box::new(FewPixels::new(problem, direction, act)?)),
     |problem, direction, act| Some(winograd::pixel_kernel(problem, direction, act)?),
     |problem, direction, act| Some(Box::new(Strided::new(problem, direction, act)?)),
@@ -65,8 +69,9 @@ const PIXEL_KERNELS: [NewPixelKernel; 6] = [
 type NewWeightKernel = fn(&ConvProblem, bool) -> Option<Box<dyn WeightKernel>>;
 
 /// In order of preference; [`DenseGradWeight`] takes what is left.
-const WEIGHT_KERNELS: [NewWeightKernel; 6] = [
+const WEIGHT_KERNELS: [NewWeightKernel; 7] = [
     pointwise::weight_kernel,
+    |problem, _| Some(Box::new(Bf16GradWeight::new(problem)?)),
     |problem, _| Some(Box::new(FewPixelsGradWeight::beside_winograd(problem)?)),
     |problem, _| Some(Box::new(WinogradGradWeight::new(problem)?)),
     |problem, _| Some(Box::new(FewPixelsGradWeight::new(problem, SOME_PIXELS)?)),
@@ -96,11 +101,11 @@ impl Conv2dKernel {
         op: &Conv2d,
         act: Option<Activation>,
         shape: ConvShape,
-        level: SimdLevel,
+        how: impl Into<Instructions>,
         threads: usize,
         trains: bool,
     ) -> Self {
-        let problem = ConvProblem::new(op, shape, level, threads).in_training(trains);
+        let problem = ConvProblem::new(op, shape, how, threads).in_training(trains);
         let kernel = pixel_kernel(&problem, Direction::Forward, act);
         Conv2dKernel { kernel, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)] }
     }
@@ -154,9 +159,9 @@ pub struct Conv2dGradInputKernel {
 
 impl Conv2dGradInputKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
-    pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(op: &op::Conv2dGradInput, shape: ConvShape, how: impl Into<Instructions>, threads: usize) -> Self {
         let conv = &op.conv;
-        let kernel = pixel_kernel(&ConvProblem::new(conv, shape, level, threads), Direction::Backward, None);
+        let kernel = pixel_kernel(&ConvProblem::new(conv, shape, how, threads), Direction::Backward, None);
         Conv2dGradInputKernel { kernel, lens: [shape.y_len(conv), shape.w_len(conv), shape.x_len()] }
     }
 
@@ -194,9 +199,9 @@ pub struct Conv2dGradWeightKernel {
 
 impl Conv2dGradWeightKernel {
     /// Prepares the gradient for at most `threads` threads. `shape` is the convolution's.
-    pub fn new(op: &op::Conv2dGradWeight, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(op: &op::Conv2dGradWeight, shape: ConvShape, how: impl Into<Instructions>, threads: usize) -> Self {
         let conv = &op.conv;
-        let kernel = weight_kernel(&ConvProblem::new(conv, shape, level, threads), op.bias);
+        let kernel = weight_kernel(&ConvProblem::new(conv, shape, how, threads), op.bias);
         let lens = [shape.x_len(), shape.y_len(conv), shape.w_len(conv)];
         Conv2dGradWeightKernel { kernel, lens, bias: op.bias }
     }

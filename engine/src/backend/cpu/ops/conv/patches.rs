@@ -6,7 +6,7 @@
 //! pixels of a class have the same taps, and the patches of neighbours in a class begin one position apart.
 
 use super::operands::{PixelSource, PooledGrad};
-use super::shape::{ConvProblem, ConvShape};
+use super::shape::{ConvProblem, ConvShape, Direction};
 use crate::backend::cpu::gemm::pack::{Copy2d, CopyRows};
 use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::Run;
@@ -44,7 +44,7 @@ pub fn tasks_for(threads: usize) -> usize {
 
 /// A convolution along one spatial axis.
 #[derive(Debug, Clone, Copy)]
-struct ConvAxis {
+pub(super) struct ConvAxis {
     source: usize,
     dest: usize,
     kernel: usize,
@@ -56,23 +56,23 @@ struct ConvAxis {
 /// Pixels of one class along one axis. Pixel `q` of `range` reads the buffer at `q · step + t` for every tap, and is pixel
 /// `first + q · dest_step` of the destination.
 #[derive(Debug, Clone)]
-struct AxisClass {
-    range: Range<usize>,
-    first: isize,
-    dest_step: usize,
+pub(super) struct AxisClass {
+    pub range: Range<usize>,
+    pub first: isize,
+    pub dest_step: usize,
     /// Kernel position, `t`; by rising `t`.
-    taps: Vec<(usize, usize)>,
+    pub taps: Vec<(usize, usize)>,
 }
 
 /// All classes along one axis. The buffer's position `p` holds the source's pixel `p - origin`.
 #[derive(Debug, Clone)]
-struct AxisPlan {
-    classes: Vec<AxisClass>,
-    step: usize,
-    origin: usize,
-    range: Range<usize>,
+pub(super) struct AxisPlan {
+    pub classes: Vec<AxisClass>,
+    pub step: usize,
+    pub origin: usize,
+    pub range: Range<usize>,
     /// Largest `t`.
-    reach: usize,
+    pub reach: usize,
 }
 
 impl ConvAxis {
@@ -165,22 +165,29 @@ pub struct PatchPart {
 }
 
 impl Patches {
+    /// The rows and the columns of a convolution, or of its gradient by the input.
+    pub(super) fn axes(problem: &ConvProblem, direction: Direction) -> [AxisPlan; 2] {
+        [0, 1].map(|i| {
+            let axis = Self::axis(problem, i);
+            match direction {
+                Direction::Forward => axis.forward(),
+                Direction::Backward => ConvAxis { source: axis.dest, dest: axis.source, ..axis }.backward(),
+            }
+        })
+    }
+
     /// The convolution itself: patches of `x`. `channels` of them are worked on at once, and take `width` floats each.
     pub fn forward(problem: &ConvProblem, channels: usize, width: usize, cut: Cut) -> Self {
-        let (shape, axis) = (&problem.shape, |i: usize| Self::axis(problem, i).forward());
+        let (shape, axes) = (&problem.shape, Self::axes(problem, Direction::Forward));
         let (source, dest) = ((shape.input, shape.channels), (problem.output(), shape.outputs));
-        Self::new([axis(0), axis(1)], shape, source, dest, [channels, width], cut)
+        Self::new(axes, shape, source, dest, [channels, width], cut)
     }
 
     /// The gradient by the input: patches of `dy`.
     pub fn backward(problem: &ConvProblem, channels: usize, width: usize, cut: Cut) -> Self {
-        let shape = &problem.shape;
-        let swapped = |i: usize| {
-            let axis = Self::axis(problem, i);
-            ConvAxis { source: axis.dest, dest: axis.source, ..axis }.backward()
-        };
+        let (shape, axes) = (&problem.shape, Self::axes(problem, Direction::Backward));
         let (source, dest) = ((problem.output(), shape.outputs), (shape.input, shape.channels));
-        Self::new([swapped(0), swapped(1)], shape, source, dest, [channels, width], cut)
+        Self::new(axes, shape, source, dest, [channels, width], cut)
     }
 
     fn axis(problem: &ConvProblem, i: usize) -> ConvAxis {

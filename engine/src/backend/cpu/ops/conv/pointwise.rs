@@ -24,28 +24,28 @@ pub fn pixel_kernel(
     direction: Direction,
     act: Option<Activation>,
 ) -> Option<Box<dyn PixelKernel>> {
-    let (shape, level, threads) = (linear(problem)?, problem.level, problem.threads);
+    let (shape, how, threads) = (linear(problem)?, problem.how(), problem.threads);
     Some(match direction {
-        Direction::Forward => Box::new(LinearKernel::new(act, shape, level, threads, problem.trains)),
-        Direction::Backward => Box::new(LinearGradInputKernel::new(shape, level, threads)),
+        Direction::Forward => Box::new(LinearKernel::new(act, shape, how, threads, problem.trains)),
+        Direction::Backward => Box::new(LinearGradInputKernel::new(shape, how, threads)),
     })
 }
 
 /// The gradient by the weight, if it is a matrix product; `bias`: with that by the bias.
 pub fn weight_kernel(problem: &ConvProblem, bias: bool) -> Option<Box<dyn WeightKernel>> {
     let op = LinearGradWeight { bias };
-    Some(Box::new(LinearGradWeightKernel::new(&op, linear(problem)?, problem.level, problem.threads)))
+    Some(Box::new(LinearGradWeightKernel::new(&op, linear(problem)?, problem.how(), problem.threads)))
 }
 
 /// The convolution of an input with a prologue, if it is a matrix product.
 pub fn prepared_pixel_kernel(problem: &ConvProblem) -> Option<Box<dyn PreparedPixelKernel>> {
-    Some(Box::new(LinearKernel::prepared(linear(problem)?, problem.level, problem.threads)))
+    Some(Box::new(LinearKernel::prepared(linear(problem)?, problem.how(), problem.threads)))
 }
 
 /// The gradient by the weight of an input with a prologue, if it is a matrix product; `bias`: with that by the bias.
 pub fn prepared_weight_kernel(problem: &ConvProblem, bias: bool) -> Option<Box<dyn PreparedWeightKernel>> {
     let (op, shape) = (LinearGradWeight { bias }, linear(problem)?);
-    Some(Box::new(LinearGradWeightKernel::prepared(&op, shape, problem.level, problem.threads)))
+    Some(Box::new(LinearGradWeightKernel::prepared(&op, shape, problem.how(), problem.threads)))
 }
 
 impl PixelKernel for LinearKernel {

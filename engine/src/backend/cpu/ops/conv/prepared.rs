@@ -9,7 +9,7 @@ use super::shape::{ConvProblem, Direction};
 use crate::backend::cpu::gemm::prologue::Source;
 use crate::backend::cpu::gemm::tile::EpilogueOperands;
 use crate::backend::cpu::run::threads::Pool;
-use crate::backend::cpu::simd::SimdLevel;
+use crate::backend::cpu::simd::bf16::Instructions;
 use crate::graph::op::{Conv2d, Conv2dGradWeight};
 
 /// `y = f(x) ⋆ w + b`.
@@ -20,8 +20,8 @@ pub struct PreparedConv2dKernel {
 
 impl PreparedConv2dKernel {
     /// Prepares the convolution for at most `threads` threads, if there is a kernel.
-    pub fn new(op: &Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> Option<Self> {
-        let problem = ConvProblem::new(op, shape, level, threads);
+    pub fn new(op: &Conv2d, shape: ConvShape, how: impl Into<Instructions>, threads: usize) -> Option<Self> {
+        let problem = ConvProblem::new(op, shape, how, threads);
         let depthwise = || Some(Box::new(Depthwise::new(&problem, Direction::Forward, None)?) as _);
         let kernel = prepared_pixel_kernel(&problem).or_else(depthwise)?;
         Some(PreparedConv2dKernel { kernel, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)] })
@@ -59,8 +59,8 @@ pub struct PreparedConv2dGradWeightKernel {
 
 impl PreparedConv2dGradWeightKernel {
     /// Prepares the gradient for at most `threads` threads, if there is a kernel. `shape` is the convolution's.
-    pub fn new(op: &Conv2dGradWeight, shape: ConvShape, level: SimdLevel, threads: usize) -> Option<Self> {
-        let problem = ConvProblem::new(&op.conv, shape, level, threads);
+    pub fn new(op: &Conv2dGradWeight, shape: ConvShape, how: impl Into<Instructions>, threads: usize) -> Option<Self> {
+        let problem = ConvProblem::new(&op.conv, shape, how, threads);
         let depthwise = || Some(Box::new(DepthwiseGradWeight::new(&problem)?) as _);
         let kernel = prepared_weight_kernel(&problem, op.bias).or_else(depthwise)?;
         let lens = [shape.x_len(), shape.y_len(&op.conv), shape.w_len(&op.conv)];

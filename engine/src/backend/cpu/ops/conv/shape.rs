@@ -1,6 +1,7 @@
 //! What a convolution kernel is made for: the sizes of the operands, the direction, the instructions and the threads.
 
 use crate::backend::cpu::simd::SimdLevel;
+use crate::backend::cpu::simd::bf16::{Bf16Unit, Instructions};
 use crate::graph::op::Conv2d;
 
 /// Sizes of a convolution's operands.
@@ -68,6 +69,8 @@ pub struct ConvProblem<'a> {
     pub shape: ConvShape,
     /// Instructions.
     pub level: SimdLevel,
+    /// Products are made in bf16, by this unit.
+    pub bf16: Option<Bf16Unit>,
     /// Most threads of a pool that runs the kernel, at least 1.
     pub threads: usize,
     /// The program makes gradients.
@@ -76,8 +79,9 @@ pub struct ConvProblem<'a> {
 
 impl<'a> ConvProblem<'a> {
     /// The problem, for at most `threads` threads.
-    pub fn new(op: &'a Conv2d, shape: ConvShape, level: SimdLevel, threads: usize) -> Self {
-        ConvProblem { op, shape, level, threads: threads.max(1), trains: false }
+    pub fn new(op: &'a Conv2d, shape: ConvShape, how: impl Into<Instructions>, threads: usize) -> Self {
+        let Instructions { level, bf16 } = how.into();
+        ConvProblem { op, shape, level, bf16, threads: threads.max(1), trains: false }
     }
 
     /// The same in a program that makes gradients, or not.
@@ -88,6 +92,11 @@ impl<'a> ConvProblem<'a> {
     /// Results decide which gradients activations and pooling let pass.
     pub fn decides(&self, direction: Direction) -> bool {
         self.trains && direction == Direction::Forward
+    }
+
+    /// The instructions, as kernels of matrix products take them.
+    pub fn how(&self) -> Instructions {
+        Instructions { level: self.level, bf16: self.bf16 }
     }
 
     /// Height and width of the output.

@@ -1,6 +1,9 @@
 use super::*;
+use crate::backend::cpu::gemm::bf16::pack::rounded;
 use crate::backend::cpu::gemm::reference::{Sum, Workspace, draw, on_every_level};
 use crate::backend::cpu::run::frame::KeptMemory;
+use crate::backend::cpu::simd::SimdLevel;
+use crate::backend::cpu::simd::bf16::Bf16Unit;
 use crate::random::{Purpose, Stream};
 
 /// A plain convolution to be tried.
@@ -393,5 +396,76 @@ fn gradient_by_the_weight() {
             dw
         });
         compare(&sums, results, error, &format!("{op:?} {s:?}"));
+    }
+}
+
+/// Drawn numbers that bf16 has.
+fn draw_bf16(n: usize, seed: u64) -> Vec<f32> {
+    draw(n, seed).into_iter().map(|x| f32::from_bits(u32::from(rounded(x)) << 16)).collect()
+}
+
+/// Calls `f` with every unit for bf16, and asserts that the bits of what it returns are the same.
+fn with_every_unit(level: SimdLevel, mut f: impl FnMut(Instructions) -> Vec<f32>) -> Vec<f32> {
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let mut results = Bf16Unit::supported().map(|unit| f(Instructions { level, bf16: Some(unit) }));
+    let first = results.next().expect("plain code is always there");
+    assert!(results.all(|other| bits(&other) == bits(&first)), "{level}: the bits depend on the unit");
+    first
+}
+
+/// In bf16: on factors that it has, the results are those of single precision up to the rounding of sums. All three kernels, by turns
+/// with kept weights; of every level the same bits.
+#[test]
+fn products_in_bf16() {
+    for (op, s, _) in all_cases() {
+        let (x, w, dy) = (draw_bf16(s.x_len(), 1), draw_bf16(s.w_len(&op), 2), draw_bf16(s.y_len(&op), 4));
+        let [mut y, mut dx, mut dw] = [s.y_len(&op), s.x_len(), s.w_len(&op)].map(|n| vec![Sum::default(); n]);
+        for_each_product(&op, &s, |from, weight, to| {
+            y[to].add(x[from], w[weight]);
+            dx[from].add(dy[to], w[weight]);
+            dw[weight].add(x[from], dy[to]);
+        });
+        let what = format!("{op:?} {s:?}");
+        let forward = on_every_level(|level, pool| {
+            with_every_unit(level, |how| {
+                let kernel = Conv2dKernel::new(&op, None, s, how, pool.threads(), false);
+                let mut y = vec![f32::NAN; s.y_len(&op)];
+                kernel.run(pool, &x, &w, None, &mut y, Workspace::new(kernel.workspace_bytes()).bytes());
+                if let Some(Kept { bytes, workspace, .. }) = kernel.kept() {
+                    let (mut packed, mut workspace) = (Workspace::new(bytes), Workspace::new(workspace));
+                    for ready in [false, true] {
+                        let mut again = vec![f32::NAN; y.len()];
+                        let w = if ready { vec![f32::NAN; w.len()] } else { w.clone() };
+                        let kept = Some(KeptMemory { bytes: packed.bytes(), ready });
+                        kernel.run(pool, &x, &w, None, &mut again, Memory { workspace: workspace.bytes(), kept });
+                        assert!(again == y, "{level} {what}: kept weights, ready {ready}");
+                    }
+                }
+                y
+            })
+        });
+        compare(&y, forward, 1.5, &what);
+        let by_input = on_every_level(|level, pool| {
+            with_every_unit(level, |how| {
+                let op = op::Conv2dGradInput { conv: op.clone(), input: s.input };
+                let kernel = Conv2dGradInputKernel::new(&op, s, how, pool.threads());
+                let mut dx = vec![f32::NAN; s.x_len()];
+                kernel.run(pool, &dy, &w, None, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
+                dx
+            })
+        });
+        compare(&dx, by_input, 1.5, &format!("gradient by the input, {what}"));
+        let by_weight = on_every_level(|level, pool| {
+            with_every_unit(level, |how| {
+                let op = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
+                let kernel = Conv2dGradWeightKernel::new(&op, s, how, pool.threads());
+                let (mut dw, mut db) = (vec![f32::NAN; s.w_len(&op.conv)], vec![f32::NAN; s.outputs]);
+                let mut workspace = Workspace::new(kernel.workspace_bytes());
+                kernel.run(pool, &x, &dy, &mut dw, Some(&mut db), workspace.bytes());
+                assert!(db.iter().all(|db| db.is_finite()));
+                dw
+            })
+        });
+        compare(&dw, by_weight, 1.5, &format!("gradient by the weight, {what}"));
     }
 }
