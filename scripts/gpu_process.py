@@ -33,7 +33,7 @@ class Log:
     def said(self, text: str) -> None:
         """A line of a process, as long as the log has room for such."""
         with self.lock:
-            full, self.left = self.left < 0, self.left - len(text) - 1
+            full, self.left = self.left < 0, self.left - len(text.encode()) - 1
             if self.left >= 0:
                 self.line(text)
             elif not full:
