@@ -28,14 +28,16 @@ class Log:
         self.lock = threading.Lock()
 
     def line(self, text: str) -> None:
-        content = (text + "\n").encode()
+        os.write(self.file, (text + "\n").encode())
+
+    def said(self, text: str) -> None:
+        """A line of a process, as long as the log has room for such."""
         with self.lock:
-            if self.left < 0:
-                return
-            self.left -= len(content)
-            if self.left < 0:
-                content = b"... the log is full; what follows is not written down\n"
-            os.write(self.file, content)
+            full, self.left = self.left < 0, self.left - len(text.encode()) - 1
+            if self.left >= 0:
+                self.line(text)
+            elif not full:
+                self.line("… the log is full: what processes say from here on is not written down")
 
 
 @dataclass

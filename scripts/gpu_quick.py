@@ -131,6 +131,7 @@ def aim(part: Part) -> None:
 def threads(part: Part) -> None:
     """The CPU's steps on so many threads, ours and PyTorch's."""
     cores = os.cpu_count() or 1
+    models = wanted("MODELS", ON_CPU)
     counts = sorted({count for count in (1, 2, 4, 8) if count < cores} | {cores})
 
     def ours(name: str, count: int) -> str:
@@ -143,7 +144,7 @@ def threads(part: Part) -> None:
         return ""
 
     for count in reversed(counts):
-        for name in ON_CPU:
+        for name in models:
             part.family(f"{name}.{count}", lambda n=name, c=count: ours(n, c))
-    ways = [f"{mode}/fp32/{name}" for mode in ("channels_last", "eager") for name in ON_CPU]
+    ways = [f"{mode}/fp32/{name}" for mode in ("channels_last", "eager") for name in models]
     part.family("torch", lambda: with_pytorch(part, ways, 25, list(reversed(counts))))

@@ -113,7 +113,7 @@ class Part:
         return not words or any(word in family for word in words)
 
     def say(self, name: str, text: str) -> None:
-        self.log.line(f"{name} | {text}")
+        self.log.said(f"{name} | {text}")
 
     def verdict(self, name: str, verdict: str, seconds: float, note: str = "", **counts: int) -> None:
         """Writes down what became of a family, and how many cases it had."""

@@ -95,6 +95,9 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
     assert!(fs::read_dir(place.path("out/correctness")).unwrap().count() <= 8, "more files than may come back");
     let babble = fs::metadata(place.path("out/correctness/cuda.log")).unwrap().len();
     assert!((1 << 20..16 << 20).contains(&babble), "a log of {babble} bytes");
+    let log = fs::read(place.path("out/correctness/cuda.log")).unwrap();
+    let end = text(&log[log.len() - 2000..]);
+    assert!(end.contains("cuda engine::babbles: out of time") && end.contains("===== cuda: **failed**"), "{end}");
     nothing_hangs_on(&place);
 }
 
