@@ -4,27 +4,27 @@
 
 // First stage of the statistics: Σ x, Σ x² into partials [gridDim.x][2][C].
 template <int V, class T>
-__device__ __forceinline__ void moments(const T *x, double *partials, i64 rows, i64 stretch, int columns) {
-    Place p = place<V>(rows, stretch, gridDim.x, columns);
+__device__ __forceinline__ void moments(const T *x, double *partials, i64 rows, int columns) {
+    Place p = place_of_sums<V, MOMENT_ROWS>(rows, gridDim.x, columns);
     double sum[V] = {}, square[V] = {};
     column_moments(x, p, columns, sum, square);
     store_partials(sum, square, p, columns, partials);
 }
 
 #define MOMENTS(T, S, V)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256)                                                          \
-        batch_norm_moments##V##_##S(const T *x, double *partials, i64 rows, i64 stretch, int columns) {        \
-        moments<V>(x, partials, rows, stretch, columns);                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                       \
+        batch_norm_moments##V##_##S(const T *x, double *partials, i64 rows, int columns) {                     \
+        moments<V>(x, partials, rows, columns);                                                                \
     }
 FOR_PACKS(MOMENTS)
 
-// Second stage, by blocks of 32 channels × 32 threads: mean and 1 / sqrt(var + eps). With running statistics (`counter`
+// Second stage, by blocks of 8 channels × 128 threads: mean and 1 / sqrt(var + eps). With running statistics (`counter`
 // is not null) these move by `momentum`, or if that is negative to the average over all batches seen, of which the
 // counter tells the number before this one; it is increased by the launch after this, when no block reads it any more.
 extern "C" __global__ void __launch_bounds__(1024)
     batch_norm_statistics(const double *partials, i64 blocks, i64 rows, int columns, double eps, double momentum,
                           float *mean, float *invstd, float *running_mean, float *running_var, const i64 *counter) {
-    int c = blockIdx.x * 32 + threadIdx.x;
+    int c = total_column();
     double sum, square;
     column_totals(partials, blocks, columns, c, sum, square);
     if (threadIdx.y > 0 || c >= columns) {
@@ -43,35 +43,63 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
 }
 
+// factor = factor · gamma and offset = beta of the thread's columns; gamma and beta may be null.
+template <int V>
+__device__ __forceinline__ void scaled(const float *gamma, const float *beta, const Place &p, float (&factor)[V],
+                                       float (&offset)[V]) {
+    if (gamma) {
+        float by[V];
+        load_columns(gamma + p.column, by);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            factor[j] *= by[j];
+        }
+    }
+    if (beta) {
+        load_columns(beta + p.column, offset);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            offset[j] = 0.0f;
+        }
+    }
+}
+
 // Third stage: y = act((x − mean) · invstd · gamma + beta); gamma and beta may be null. Increases the counter of batches,
-// if there is one.
-template <int V, class T>
-__device__ __forceinline__ void apply(const T *x, T *y, const float *mean, const float *invstd, const float *gamma,
-                                      const float *beta, i64 *counter, int act, float slope, float extra, i64 rows, i64 stretch,
-                                      int columns) {
+// if there is one. With SUM, `other` is added before the activation, which is ReLU or none.
+template <bool SUM, int V, class T>
+__device__ __forceinline__ void apply(const T *x, const T *other, T *y, const float *mean, const float *invstd,
+                                      const float *gamma, const float *beta, i64 *counter, int act, float slope, float extra,
+                                      i64 rows, i64 stretch, int columns) {
     Place p = place<V>(rows, stretch, gridDim.x, columns);
     if (counter && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
         *counter += 1;
     }
-    if (p.column >= columns) {
+    if (p.row >= p.end) {
         return;
     }
-    float center[V], factor[V], offset[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        int c = p.column + j;
-        center[j] = mean[c];
-        factor[j] = invstd[c] * (gamma ? gamma[c] : 1.0f);
-        offset[j] = beta ? beta[c] : 0.0f;
+    auto parameters = [&](float (&center)[V], float (&factor)[V], float (&offset)[V]) {
+        load_columns(mean + p.column, center);
+        load_columns(invstd + p.column, factor);
+        scaled(gamma, beta, p, factor, offset);
+    };
+    if constexpr (SUM) {
+        normalise_sum<V>(x, other, y, p, columns, parameters, act == RELU);
+    } else {
+        normalise<V>(x, y, p, columns, parameters, act, slope, extra);
     }
-    normalise(x, y, p, columns, center, factor, offset, act, slope, extra);
 }
 
 #define APPLY(T, S, V)                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256) batch_norm_apply##V##_##S(                                        \
         const T *x, T *y, const float *mean, const float *invstd, const float *gamma, const float *beta, i64 *counter, \
         int act, float slope, float extra, i64 rows, i64 stretch, int columns) {                                       \
-        apply<V>(x, y, mean, invstd, gamma, beta, counter, act, slope, extra, rows, stretch, columns);                 \
+        apply<false, V, T>(x, nullptr, y, mean, invstd, gamma, beta, counter, act, slope, extra, rows, stretch, columns); \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256) batch_norm_apply_sum##V##_##S(                                    \
+        const T *x, const T *other, T *y, const float *mean, const float *invstd, const float *gamma,                  \
+        const float *beta, i64 *counter, int act, float slope, float extra, i64 rows, i64 stretch, int columns) {      \
+        apply<true, V, T>(x, other, y, mean, invstd, gamma, beta, counter, act, slope, extra, rows, stretch, columns); \
     }
 FOR_PACKS(APPLY)
 
@@ -81,18 +109,19 @@ __device__ __forceinline__ void infer(const T *x, T *y, const float *mean, const
                                       const float *beta, float eps, int act, float slope, float extra, i64 rows, i64 stretch,
                                       int columns) {
     Place p = place<V>(rows, stretch, gridDim.x, columns);
-    if (p.column >= columns) {
+    if (p.row >= p.end) {
         return;
     }
-    float center[V], factor[V], offset[V];
+    auto parameters = [&](float (&center)[V], float (&factor)[V], float (&offset)[V]) {
+        load_columns(mean + p.column, center);
+        load_columns(var + p.column, factor);
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        int c = p.column + j;
-        center[j] = mean[c];
-        factor[j] = 1.0f / sqrtf(var[c] + eps) * (gamma ? gamma[c] : 1.0f);
-        offset[j] = beta ? beta[c] : 0.0f;
-    }
-    normalise(x, y, p, columns, center, factor, offset, act, slope, extra);
+        for (int j = 0; j < V; j++) {
+            factor[j] = 1.0f / sqrtf(factor[j] + eps);
+        }
+        scaled(gamma, beta, p, factor, offset);
+    };
+    normalise<V>(x, y, p, columns, parameters, act, slope, extra);
 }
 
 #define INFER(T, S, V)                                                                                            \
@@ -106,34 +135,31 @@ FOR_PACKS(INFER)
 // Gradient, first stage: Σ dy, Σ dy · (x − mean) into partials [gridDim.x][2][C].
 template <int V, class T>
 __device__ __forceinline__ void grad_sums(const T *x, const T *dy, const float *mean, double *partials, i64 rows,
-                                          i64 stretch, int columns) {
-    Place p = place<V>(rows, stretch, gridDim.x, columns);
+                                          int columns) {
+    Place p = place_of_sums<V, DOT_ROWS>(rows, gridDim.x, columns);
     float center[V] = {};
     double dys[V] = {}, dots[V] = {};
     if (p.column < columns) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            center[j] = mean[p.column + j];
-        }
+        load_columns(mean + p.column, center);
     }
     column_dots(x, dy, p, columns, center, dys, dots);
     store_partials(dys, dots, p, columns, partials);
 }
 
 #define GRAD_SUMS(T, S, V)                                                                                         \
-    extern "C" __global__ void __launch_bounds__(256)                                                              \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                           \
         batch_norm_grad_sums##V##_##S(const T *x, const T *dy, const float *mean, double *partials, i64 rows,     \
-                                      i64 stretch, int columns) {                                                 \
-        grad_sums<V>(x, dy, mean, partials, rows, stretch, columns);                                              \
+                                      int columns) {                                                              \
+        grad_sums<V>(x, dy, mean, partials, rows, columns);                                                       \
     }
 FOR_PACKS(GRAD_SUMS)
 
-// Gradient, second stage, by blocks of 32 channels × 32 threads: table [2][C] of the mean of dy, and of
+// Gradient, second stage, by blocks of 8 channels × 128 threads: table [2][C] of the mean of dy, and of
 // invstd² · mean(dy · (x − mean)); dgamma and dbeta unless they are null.
 extern "C" __global__ void __launch_bounds__(1024)
     batch_norm_grad_totals(const double *partials, i64 blocks, i64 rows, int columns, const float *invstd, float *table,
                            float *dgamma, float *dbeta) {
-    int c = blockIdx.x * 32 + threadIdx.x;
+    int c = total_column();
     double dys, dots;
     column_totals(partials, blocks, columns, c, dys, dots);
     if (threadIdx.y > 0 || c >= columns) {
@@ -153,20 +179,22 @@ template <int V, class T>
 __device__ __forceinline__ void grad_apply(const T *x, const T *dy, T *dx, const float *mean, const float *invstd,
                                            const float *gamma, const float *table, i64 rows, i64 stretch, int columns) {
     Place p = place<V>(rows, stretch, gridDim.x, columns);
-    if (p.column >= columns) {
+    if (p.row >= p.end) {
         return;
     }
-    float center[V], scale[V], shift[V], tilt[V], factor[V];
+    auto parameters = [&](float (&center)[V], float (&scale)[V], float (&shift)[V], float (&tilt)[V], float (&factor)[V]) {
+        load_columns(mean + p.column, center);
+        load_columns(table + p.column, shift);
+        load_columns(table + columns + p.column, tilt);
+        load_columns(invstd + p.column, factor);
+        float none[V];
+        scaled(gamma, nullptr, p, factor, none);
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        int c = p.column + j;
-        center[j] = mean[c];
-        scale[j] = 1.0f;
-        shift[j] = table[c];
-        tilt[j] = table[columns + c];
-        factor[j] = invstd[c] * (gamma ? gamma[c] : 1.0f);
-    }
-    normalise_grad(x, dy, dx, p, columns, center, scale, shift, tilt, factor);
+        for (int j = 0; j < V; j++) {
+            scale[j] = 1.0f;
+        }
+    };
+    normalise_grad<V>(x, dy, dx, p, columns, parameters);
 }
 
 #define GRAD_APPLY(T, S, V)                                                                                             \
@@ -177,11 +205,11 @@ __device__ __forceinline__ void grad_apply(const T *x, const T *dy, T *dx, const
     }
 FOR_PACKS(GRAD_APPLY)
 
-// Over all shards of a step. Second stage of a shard's sums, by blocks of 32 channels × 32 threads: Σ x, Σ x² and the number of
+// Over all shards of a step. Second stage of a shard's sums, by blocks of 8 channels × 128 threads: Σ x, Σ x² and the number of
 // rows as sums [2 C + 1].
 extern "C" __global__ void __launch_bounds__(1024)
     batch_norm_sums(const double *partials, i64 blocks, i64 rows, int columns, double *sums) {
-    int c = blockIdx.x * 32 + threadIdx.x;
+    int c = total_column();
     double sum, square;
     column_totals(partials, blocks, columns, c, sum, square);
     if (threadIdx.y > 0 || c >= columns) {
@@ -223,12 +251,12 @@ extern "C" __global__ void batch_norm_count(i64 *counter) {
     }
 }
 
-// Second stage of a shard's sums for the gradient, by blocks of 32 channels × 32 threads: Σ dy, Σ dy · (x − mean) as sums [2 C];
+// Second stage of a shard's sums for the gradient, by blocks of 8 channels × 128 threads: Σ dy, Σ dy · (x − mean) as sums [2 C];
 // the shard's dgamma and dbeta unless they are null.
 extern "C" __global__ void __launch_bounds__(1024)
     batch_norm_grad_sum(const double *partials, i64 blocks, int columns, const float *invstd, double *sums, float *dgamma,
                         float *dbeta) {
-    int c = blockIdx.x * 32 + threadIdx.x;
+    int c = total_column();
     double dys, dots;
     column_totals(partials, blocks, columns, c, dys, dots);
     if (threadIdx.y > 0 || c >= columns) {

@@ -4,19 +4,19 @@
 
 // First stage of the statistics: Σ x, Σ x² by channel into partials [N · splits][2][C].
 template <int V, class T>
-__device__ __forceinline__ void moments(const T *x, double *partials, i64 rows, i64 stretch, int splits, int columns) {
-    Place p = place<V>(rows, stretch, splits, columns);
+__device__ __forceinline__ void moments(const T *x, double *partials, i64 rows, int splits, int columns) {
+    Place p = place_of_sums<V, MOMENT_ROWS>(rows, splits, columns);
     double sum[V] = {}, square[V] = {};
     column_moments(x, p, columns, sum, square);
     store_partials(sum, square, p, columns, partials);
 }
 
 #define MOMENTS(T, S, V)                                                                                                \
-    extern "C" __global__ void __launch_bounds__(256)                                                                   \
-        group_norm_moments##V##_##S(const T *x, double *partials, i64 rows, i64 stretch, int splits, int columns) {    \
-        moments<V>(x, partials, rows, stretch, splits, columns);                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
+        group_norm_moments##V##_##S(const T *x, double *partials, i64 rows, int splits, int columns) {                 \
+        moments<V>(x, partials, rows, splits, columns);                                                                \
     }
-FOR_PACKS(MOMENTS)
+FOR_SINGLE_PACKS(MOMENTS)
 
 // A warp a group: its two sums over `splits` rows of the table and the group's channels, with the channels' weights.
 __device__ __forceinline__ void group_totals(const double *partials, i64 sample, int group, int splits, int columns,
@@ -61,19 +61,20 @@ template <int V, class T>
 __device__ __forceinline__ void apply(const T *x, T *y, const float *mean, const float *rstd, const float *gamma,
                                       const float *beta, int groups, i64 rows, i64 stretch, int splits, int columns) {
     Place p = place<V>(rows, stretch, splits, columns);
-    if (p.column >= columns) {
+    if (p.row >= p.end) {
         return;
     }
-    float center[V], factor[V], offset[V];
+    auto parameters = [&](float (&center)[V], float (&factor)[V], float (&offset)[V]) {
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        int c = p.column + j;
-        i64 set = p.segment * groups + c / (columns / groups);
-        center[j] = mean[set];
-        factor[j] = rstd[set] * (gamma ? gamma[c] : 1.0f);
-        offset[j] = beta ? beta[c] : 0.0f;
-    }
-    normalise_as<NO_ACTIVATION>(x, y, p, columns, center, factor, offset, NO_ACTIVATION, 0.0f, 0.0f);
+        for (int j = 0; j < V; j++) {
+            int c = p.column + j;
+            i64 set = p.segment * groups + c / (columns / groups);
+            center[j] = mean[set];
+            factor[j] = rstd[set] * (gamma ? gamma[c] : 1.0f);
+            offset[j] = beta ? beta[c] : 0.0f;
+        }
+    };
+    normalise_as<NO_ACTIVATION, V>(x, y, p, columns, parameters, NO_ACTIVATION, 0.0f, 0.0f);
 }
 
 #define APPLY(T, S, V)                                                                                                  \
@@ -82,13 +83,13 @@ __device__ __forceinline__ void apply(const T *x, T *y, const float *mean, const
         i64 rows, i64 stretch, int splits, int columns) {                                                              \
         apply<V>(x, y, mean, rstd, gamma, beta, groups, rows, stretch, splits, columns);                               \
     }
-FOR_PACKS(APPLY)
+FOR_SINGLE_PACKS(APPLY)
 
 // Gradient, first stage: Σ dy, Σ dy · (x − mean) by sample and channel into partials [N · splits][2][C].
 template <int V, class T>
 __device__ __forceinline__ void grad_sums(const T *x, const T *dy, const float *mean, double *partials, int groups,
-                                          i64 rows, i64 stretch, int splits, int columns) {
-    Place p = place<V>(rows, stretch, splits, columns);
+                                          i64 rows, int splits, int columns) {
+    Place p = place_of_sums<V, DOT_ROWS>(rows, splits, columns);
     float center[V] = {};
     double dys[V] = {}, dots[V] = {};
     if (p.column < columns) {
@@ -102,12 +103,12 @@ __device__ __forceinline__ void grad_sums(const T *x, const T *dy, const float *
 }
 
 #define GRAD_SUMS(T, S, V)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                                \
         group_norm_grad_sums##V##_##S(const T *x, const T *dy, const float *mean, double *partials, int groups,        \
-                                      i64 rows, i64 stretch, int splits, int columns) {                                \
-        grad_sums<V>(x, dy, mean, partials, groups, rows, stretch, splits, columns);                                   \
+                                      i64 rows, int splits, int columns) {                                             \
+        grad_sums<V>(x, dy, mean, partials, groups, rows, splits, columns);                                            \
     }
-FOR_PACKS(GRAD_SUMS)
+FOR_SINGLE_PACKS(GRAD_SUMS)
 
 // Gradient, second stage, a warp for each of `sets` = N · groups: table [2][sets] of the group's mean(dy · gamma), and of
 // rstd² · mean(dy · gamma · (x − mean)).
@@ -128,17 +129,17 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-// Gradients of gamma and beta from the same partials, by blocks of 32 channels × 32 threads:
+// Gradients of gamma and beta from the same partials, by blocks of 8 channels × 128 threads:
 // dgamma = Σ over samples of rstd · Σ dy · (x − mean), dbeta = Σ dy.
 extern "C" __global__ void __launch_bounds__(1024)
     group_norm_grad_parameters(const double *partials, i64 blocks, int groups, int splits, int columns,
                                const float *rstd, float *dgamma, float *dbeta) {
-    int c = blockIdx.x * 32 + threadIdx.x;
+    int c = total_column();
     double dys = 0.0, dots = 0.0;
     if (c < columns) {
         int group = c / (columns / groups);
 #pragma unroll 4
-        for (i64 i = threadIdx.y; i < blocks; i += 32) {
+        for (i64 i = threadIdx.y; i < blocks; i += TOTAL_ROWS) {
             dys += partials[i * 2 * columns + c];
             dots += partials[(i * 2 + 1) * columns + c] * rstd[i / splits * groups + group];
         }
@@ -156,21 +157,22 @@ __device__ __forceinline__ void grad_apply(const T *x, const T *dy, T *dx, const
                                            const float *gamma, const float *table, i64 sets, int groups, i64 rows,
                                            i64 stretch, int splits, int columns) {
     Place p = place<V>(rows, stretch, splits, columns);
-    if (p.column >= columns) {
+    if (p.row >= p.end) {
         return;
     }
-    float center[V], scale[V], shift[V], tilt[V], factor[V];
+    auto parameters = [&](float (&center)[V], float (&scale)[V], float (&shift)[V], float (&tilt)[V], float (&factor)[V]) {
 #pragma unroll
-    for (int j = 0; j < V; j++) {
-        int c = p.column + j;
-        i64 set = p.segment * groups + c / (columns / groups);
-        center[j] = mean[set];
-        scale[j] = gamma ? gamma[c] : 1.0f;
-        shift[j] = table[set];
-        tilt[j] = table[sets + set];
-        factor[j] = rstd[set];
-    }
-    normalise_grad(x, dy, dx, p, columns, center, scale, shift, tilt, factor);
+        for (int j = 0; j < V; j++) {
+            int c = p.column + j;
+            i64 set = p.segment * groups + c / (columns / groups);
+            center[j] = mean[set];
+            scale[j] = gamma ? gamma[c] : 1.0f;
+            shift[j] = table[set];
+            tilt[j] = table[sets + set];
+            factor[j] = rstd[set];
+        }
+    };
+    normalise_grad<V>(x, dy, dx, p, columns, parameters);
 }
 
 #define GRAD_APPLY(T, S, V)                                                                                            \
@@ -179,7 +181,7 @@ __device__ __forceinline__ void grad_apply(const T *x, const T *dy, T *dx, const
         i64 sets, int groups, i64 rows, i64 stretch, int splits, int columns) {                                       \
         grad_apply<V>(x, dy, dx, mean, rstd, gamma, table, sets, groups, rows, stretch, splits, columns);             \
     }
-FOR_PACKS(GRAD_APPLY)
+FOR_SINGLE_PACKS(GRAD_APPLY)
 
 // ---- Normalisation over neighbouring channels -----------------------------------------------------------------------
 

@@ -145,7 +145,7 @@ const SINGLE: &[&str] = &["_f32"];
 const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_biased_", "attention_grad_"];
 
 /// For capability 8.0 and up.
-const RULES: [Rule; 18] = [
+const RULES: [Rule; 21] = [
     // Tensor cores, fed by matrix loads from tiles that are copied asynchronously, 16 bytes at a time.
     Rule { kernels: &["*_mma_"], types: HALVES, anchor: ("HMMA", 8), must: &["LDSM", "LDGSTS.128"] },
     // There is no matrix load of 32-bit elements.
@@ -193,10 +193,16 @@ const RULES: [Rule; 18] = [
     Rule { kernels: &["normalize_u8_"], types: FLOATS, anchor: ("STG.128", 1), must: &["LDG.64"] },
     Rule { kernels: &["copy_rows_", "gather_"], types: &["_b128"], anchor: ("STG.128", 1), must: &["LDG.128"] },
     Rule { kernels: &["transpose_"], types: &["_b128"], anchor: ("STG.128", 1), must: &["LDS.128"] },
-    // Four channels at a time.
+    // Channels by 16 bytes; of 16-bit floats by fours, too, where they are no multiple of eight.
     Rule {
         kernels: &["*_norm_apply4", "*_norm_grad_apply4", "*_norm_infer4"],
         types: SINGLE,
+        anchor: ("STG.128", 1),
+        must: &["LDG.128"],
+    },
+    Rule {
+        kernels: &["*_norm_apply8", "*_norm_grad_apply8", "*_norm_infer8"],
+        types: HALVES,
         anchor: ("STG.128", 1),
         must: &["LDG.128"],
     },
@@ -207,6 +213,9 @@ const RULES: [Rule; 18] = [
         must: &["LDG.64"],
     },
     Rule { kernels: &["*_moments4", "*_sums4"], types: SINGLE, anchor: ("LDG.128", 4), must: &["FADD"] },
+    Rule { kernels: &["*_moments8", "*_sums8"], types: HALVES, anchor: ("LDG.128", 8), must: &["FFMA"] },
+    // A row of whole packs at once.
+    Rule { kernels: &["layer_norm_grad_packs_"], types: SINGLE, anchor: ("STG.128", 8), must: &["SHFL"] },
     // The update: every array in 16 bytes.
     Rule {
         kernels: &[
@@ -257,8 +266,7 @@ impl Rule {
 }
 
 /// Kernels that may have a stack, with the reason. Names are without the element type.
-const MAY_HAVE_A_STACK: [(&str, &str); 3] = [
-    ("chain", "values of earlier links are found by a number that is data: registers have none"),
+const MAY_HAVE_A_STACK: [(&str, &str); 2] = [
     ("cross_entropy_thread", "up to 8 registers are spilled around a row where NVRTC assembles them"),
     ("cross_entropy_block", "up to 16 registers are spilled around a row where NVRTC assembles them"),
 ];

@@ -88,7 +88,7 @@ fn places(graph: &Graph, links: &Links, updates: &[usize], groups: &[Vec<usize>]
             Op::Fused(op) => &op.steps[0].op,
             op => op,
         };
-        let place = if head.element_wise().is_none() && all_known { first } else { last };
+        let place = if !head.keeps_places() && all_known { first } else { last };
         members.iter().for_each(|member| made_at[*member] = place);
         places.push(place);
     }
@@ -236,7 +236,7 @@ fn joined(graph: &Graph, links: &Links, members: &[usize], repeated: Option<Valu
     let (outputs, results): (Vec<ValueId>, Vec<StepOutput>) = results.into_iter().unzip();
     let last = members[members.len() - 1];
     let mut op = Fused { steps, results, in_place: None };
-    if op.steps.iter().all(|step| step.op.rules().in_place().is_some()) {
+    if op.steps.iter().all(|step| step.op.rules().in_place().is_some() || matches!(step.op, Op::Cast(_))) {
         let dies = |i: &usize| {
             alike(graph, operands[*i], outputs[0])
                 && !op.is_key(*i)
@@ -245,7 +245,7 @@ fn joined(graph: &Graph, links: &Links, members: &[usize], repeated: Option<Valu
         op.in_place = (0..operands.len()).find(dies);
     }
     // In listings it belongs to the layer of its most expensive operation: the product at its beginning, if there is one.
-    let head = if op.steps[0].op.element_wise().is_none() { members[0] } else { last };
+    let head = if !op.steps[0].op.keeps_places() { members[0] } else { last };
     let Node { origin, backward, .. } = graph.nodes[head];
     Some(Node { op: op.into(), inputs: operands, outputs, origin, backward })
 }

@@ -1,8 +1,10 @@
+//! Chains of element-wise operations.
+
 use super::ACTIVATIONS;
 use crate::case::{Case, Draw, Operand};
 use runner::backend::cpu::fusions::MAX_STEPS;
 use runner::graph::op::{
-    Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, Dropout, Fused, Source, Step, StepOutput,
+    Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, Cast, Dropout, Fused, Source, Step, StepOutput,
 };
 use runner::graph::{DType, Input, Op};
 
@@ -94,6 +96,13 @@ pub fn cases() -> Vec<Case> {
     list.push(Case::new("sum of gradients, and the gradient of ReLU", op, |d| {
         vec![d.normal([2, 3, 5, 40]), d.normal([2, 3, 5, 40]), d.normal([2, 3, 5, 40])]
     }));
+    // The same over sizes that no pack divides, and with the gradient of GELU.
+    for (n, act) in [(1, Activation::Relu), (7, Activation::Gelu), (8, Activation::Relu), (2049, Activation::Gelu)] {
+        let op = Fused::of(add(), 2).then(ActivationGrad { act }, vec![Source::Operand(2), Source::Step(0)]);
+        list.push(Case::new(format!("sum of {n} gradients, and the gradient of {act:?}"), op, |d| {
+            vec![d.normal([n]), d.normal([n]), d.normal([n])]
+        }));
+    }
     // A stretched operand of both sides of steps, and one that is read last.
     let op = Fused::of(multiply(), 2)
         .then(ActivationOp { act: Activation::Silu }, vec![Source::Step(0)])
@@ -101,5 +110,52 @@ pub fn cases() -> Vec<Case> {
         .then(multiply(), vec![Source::Step(2), Source::Step(2)])
         .with_result(0, 0);
     list.push(Case::new("a stretched operand twice", op, |d| vec![d.normal([2, 3, 5, 40]), d.normal([2, 1, 1, 40])]));
+    list
+}
+
+/// Chains of 32-bit floats and those of type `half`, with casts between them.
+pub fn mixed(half: DType) -> Vec<Case> {
+    let add = || Op::from(Binary { kind: BinaryKind::Add });
+    let to = |to| Op::from(Cast { to });
+    let mut list = Vec::new();
+    let shapes: [&[usize]; 5] = [&[3, 1], &[2, 3, 5, 4], &[1027], &[5, 409], &[2, 3, 8]];
+    for shape in shapes {
+        // What a transformer does at the end of a block: the result of a product is added to what goes by it, and the sum goes on
+        // in both types.
+        let op = Fused::of(to(DType::F32), 1)
+            .then(add(), vec![Source::Step(0), Source::Operand(1)])
+            .then(to(half), vec![Source::Step(1)])
+            .with_result(1, 0);
+        list.push(Case::new(format!("cast, sum and cast of {shape:?} in {half}"), op, |d| {
+            vec![d.normal(shape).cast(half), d.normal(shape)]
+        }));
+        // The way back, with an activation before the sum.
+        let op = Fused::of(ActivationGrad { act: Activation::Gelu }.into(), 2)
+            .then(to(DType::F32), vec![Source::Step(0)])
+            .then(add(), vec![Source::Operand(2), Source::Step(1)]);
+        let op = Fused { in_place: Some(2), ..op };
+        list.push(Case::new(format!("gradient of GELU, cast and sum of {shape:?} in {half}"), op, |d| {
+            vec![d.normal(shape).cast(half), d.normal(shape).cast(half), d.normal(shape)]
+        }));
+        // A dropout on 16-bit floats, then more operands than are read at the beginning, one of them stretched.
+        let mut op = Fused::of(Dropout { p: 0.3, stream: 2 }.into(), 2)
+            .then(to(DType::F32), vec![Source::Step(0)])
+            .then(add(), vec![Source::Step(1), Source::Operand(2)]);
+        for i in 3..7 {
+            op = op.then(Binary { kind: BinaryKind::Add }, vec![Source::Operand(i), Source::Step(i - 1)]);
+        }
+        let op = op
+            .then(to(half), vec![Source::Step(1)])
+            .then(ActivationOp { act: Activation::Silu }, vec![Source::Step(7)]);
+        let op = op.with_result(6, 0);
+        list.push(Case::new(format!("many operands over {shape:?} in {half}"), op, |d| {
+            let key = Operand::new(DType::U32, [4], vec![17.0, 4_000_000_000.0, 3.0, 0.0]).input(Input::Random);
+            let first = d.normal(shape).cast(half);
+            let narrow = stretched(d, shape);
+            let rest: Vec<Operand> =
+                (2..7).map(|i| if i == 4 { d.normal(narrow.clone()) } else { d.normal(shape) }).collect();
+            [vec![first, key], rest].concat()
+        }));
+    }
     list
 }

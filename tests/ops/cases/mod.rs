@@ -97,6 +97,12 @@ pub fn family(name: &str, dtype: DType) -> Vec<Case> {
     if name == "elementwise" {
         list.extend(half::casts(dtype));
     }
+    if name == "chain" {
+        list.extend(chain::mixed(dtype));
+    }
+    if name == "norm" {
+        list.extend(norm::with_casts(dtype));
+    }
     list
 }
 

@@ -3,7 +3,8 @@ use crate::case::{Case, Draw, Operand};
 use runner::graph::DType;
 use runner::graph::op::{
     Activation, ActivationGrad, ActivationOp, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer,
-    BatchNormStatistics, Conv2d, Conv2dGradWeight, Fused, GroupNorm, LayerNorm, LocalResponseNorm, Op, Source,
+    BatchNormStatistics, Binary, BinaryKind, Cast, Conv2d, Conv2dGradWeight, Fused, GroupNorm, LayerNorm,
+    LayerNormGrad, LocalResponseNorm, Op, Source,
 };
 
 /// Data whose mean and spread are not those that a normalisation makes.
@@ -197,7 +198,7 @@ pub fn cases() -> Vec<Case> {
     let mut list = norm_reads();
     list.extend(norm_statistics());
     let plain = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine: true, track: true };
-    for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[9, 33], &[2, 4, 3, 64]] {
+    for shape in [&[3, 5, 4, 7][..], &[4, 3], &[2, 9, 9, 1], &[9, 33], &[2, 4, 3, 64], &[3, 5, 5, 24], &[419, 36]] {
         for affine in [false, true] {
             for track in [false, true] {
                 list.push(batch_norm(shape, BatchNorm { affine, track, ..plain.clone() }, 5.0));
@@ -217,9 +218,14 @@ pub fn cases() -> Vec<Case> {
         }
         list.push(norm_grad(&[2, 3, 5, 6], true, act));
     }
-    for (shape, groups) in
-        [(vec![2, 3, 5, 6], 3), (vec![3, 4, 4, 8], 1), (vec![2, 2, 2, 5], 5), (vec![4, 12], 2), (vec![2, 7, 34], 2)]
-    {
+    for (shape, groups) in [
+        (vec![2, 3, 5, 6], 3),
+        (vec![3, 4, 4, 8], 1),
+        (vec![2, 2, 2, 5], 5),
+        (vec![4, 12], 2),
+        (vec![2, 7, 34], 2),
+        (vec![2, 150, 16], 4),
+    ] {
         for affine in [false, true] {
             let op = GroupNorm { groups, eps: 1e-5, affine };
             list.push(Case::new(format!("group norm of {shape:?}, {op:?}"), op, |d| {
@@ -232,7 +238,10 @@ pub fn cases() -> Vec<Case> {
             }));
         }
     }
-    for (shape, dims) in [(vec![4, 9], 1), (vec![2, 3, 5, 7], 1), (vec![2, 3, 5, 7], 3), (vec![3, 2, 33], 2)] {
+    let shapes = [(vec![4, 9], 1), (vec![2, 3, 5, 7], 1), (vec![2, 3, 5, 7], 3), (vec![3, 2, 33], 2)];
+    // Rows of whole packs, in numbers that no block of rows divides.
+    let packs = [(vec![37, 128], 1), (vec![5, 2, 160], 1), (vec![1025, 4, 72], 2)];
+    for (shape, dims) in shapes.into_iter().chain(packs) {
         for (weight, bias, centered) in
             [(false, false, true), (true, false, true), (true, true, true), (false, false, false), (true, false, false)]
         {
@@ -252,6 +261,63 @@ pub fn cases() -> Vec<Case> {
         list.push(Case::new(format!("local response norm of {shape:?}, {size} neighbours"), op, |d| {
             vec![d.normal(shape).wrt()]
         }));
+    }
+    list
+}
+
+/// Layer normalisation of 32-bit floats with casts from and to the type `half`, and batch normalisation in that type with a sum
+/// behind it.
+pub fn with_casts(half: DType) -> Vec<Case> {
+    let mut list = Vec::new();
+    for (rows, length) in [(37, 128), (5, 64), (1030, 300)] {
+        for (weight, bias, centered) in [(true, true, true), (true, false, false), (false, false, true)] {
+            let norm = LayerNorm { dims: 1, eps: 1e-5, weight, bias, centered };
+            let parameters = usize::from(weight) + usize::from(bias);
+            let op = Fused::of(norm.into(), 1 + parameters).then(Cast { to: half }, vec![Source::Step(0)]);
+            let op = op.with_result(0, 1).with_result(0, 2);
+            let what = format!("{rows} rows of {length}, weight {weight}, bias {bias}, centered {centered}");
+            list.push(Case::new(format!("layer norm of {what}, cast to {half}"), op, |d| {
+                let rest: Vec<Operand> = (0..parameters).map(|_| d.normal([length])).collect();
+                [vec![data(d, &[rows, length])], rest].concat()
+            }));
+            let norm = LayerNormGrad { dims: 1, weight, bias, centered };
+            let from = [Source::Operand(1), Source::Step(0)].into_iter();
+            let from = from.chain((2..4 + usize::from(weight)).map(Source::Operand)).collect();
+            let op = Fused::of(Cast { to: DType::F32 }.into(), 1).then(norm, from);
+            let op = (1..=parameters).fold(op, |op, output| op.with_result(1, output));
+            list.push(Case::new(format!("gradient of the layer norm of {what}, cast from {half}"), op, |d| {
+                let dy = d.normal([rows, length]).cast(half);
+                let statistics = [d.normal([rows]), d.positive([rows])];
+                let gamma = weight.then(|| d.normal([length]));
+                [vec![dy, d.normal([rows, length])], statistics.into(), Vec::from_iter(gamma)].concat()
+            }));
+        }
+    }
+    // At the end of a residual block.
+    for shape in [&[2, 5, 3, 24][..], &[3, 7, 7, 12], &[419, 5]] {
+        for (affine, track, act) in [(true, true, Some(Activation::Relu)), (false, false, None)] {
+            let op = BatchNorm { eps: 1e-5, momentum: Some(0.1), affine, track };
+            let mut case = batch_norm(shape, op, 3.0);
+            let operands = case.operands.len();
+            let from = if affine {
+                [Source::Step(0), Source::Operand(operands)]
+            } else {
+                [Source::Operand(operands), Source::Step(0)]
+            };
+            let op = Fused::of(case.op, operands).then(Binary { kind: BinaryKind::Add }, from.into());
+            let op = match act {
+                Some(act) => op.then(ActivationOp { act }, vec![Source::Step(1)]),
+                None => op,
+            };
+            case.op = op.with_result(0, 1).with_result(0, 2).into();
+            case.operands.push(Draw::new(&case.name).normal(shape));
+            for i in [0, operands] {
+                case.operands[i] = case.operands[i].cast(half);
+            }
+            case.operands.iter_mut().for_each(|o| o.wrt = false);
+            case.name = format!("{} and a sum in {half}, {act:?}", case.name);
+            list.push(case);
+        }
     }
     list
 }

@@ -1,7 +1,7 @@
 //! Operations that a device does at once, joined by the fusion pass.
 
 use super::{Activation, ActivationOp, BinaryKind, Dropout, Op, OpRules, Output, ShapeError, Value};
-use crate::graph::Role;
+use crate::graph::{DType, Role};
 
 /// What a step of a [`Fused`] operation reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,6 +251,11 @@ impl Op {
             _ => None,
         }
     }
+
+    /// True if it makes each element of its result of those in the same place: what is element-wise, and casts.
+    pub fn keeps_places(&self) -> bool {
+        self.element_wise().is_some() || matches!(self, Op::Cast(_))
+    }
 }
 
 impl Fused {
@@ -265,18 +270,33 @@ impl Group<'_> {
     /// True if all steps are element-wise, and every value has the type and shape of the result; what only sums and
     /// products read may be stretched to it.
     pub fn is_element_wise(&self) -> bool {
+        let dtype = self.result().dtype;
+        self.op.steps.iter().all(|step| step.op.element_wise().is_some()) && self.keeps_places(|of| of == dtype)
+    }
+
+    /// The same with casts among the steps: values are `F32` or of one 16-bit type.
+    pub fn is_element_wise_with_casts(&self) -> bool {
+        let made = self.made.iter().filter_map(|outputs| outputs.first());
+        let values = self.operands.iter().copied().chain(made).filter(|value| value.dtype.is_activation());
+        let half = values.map(|value| value.dtype).find(|dtype| *dtype != DType::F32);
+        self.op.steps.iter().all(|step| step.op.keeps_places())
+            && self.keeps_places(|of| of == DType::F32 || Some(of) == half)
+    }
+
+    /// True if every value has the shape of the result and a type that is `allowed`; what only sums and products read may be
+    /// stretched to that shape.
+    fn keeps_places(&self, allowed: impl Fn(DType) -> bool) -> bool {
         let result = self.result();
-        let whole = |value: &Value| (value.dtype, &value.shape) == (result.dtype, &result.shape);
+        let whole = |value: &Value| allowed(value.dtype) && value.shape == result.shape;
         let may_read = |step: &Step, place: usize, from: Source| {
-            let stretches = matches!(step.op, Op::Binary(_)) && self.value(from).dtype == result.dtype;
+            let stretches = matches!(step.op, Op::Binary(_)) && allowed(self.value(from).dtype);
             let is_key = matches!(step.op, Op::Dropout(_)) && place == 1 && matches!(from, Source::Operand(_));
             is_key || whole(self.value(from)) || stretches
         };
         let steps = self.op.steps.iter().zip(&self.made);
         steps.into_iter().all(|(step, made)| {
             let reads = step.from.iter().enumerate();
-            step.op.element_wise().is_some()
-                && whole(&made[0])
+            whole(&made[0])
                 && reads.clone().all(|(place, from)| may_read(step, place, *from))
                 && reads.into_iter().any(|(_, from)| whole(self.value(*from)))
         })

@@ -2,8 +2,9 @@
 
 use super::Context;
 use super::columns::{Columns, aligned};
+use crate::backend::cuda::fusions::NormSum;
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, Step};
-use crate::graph::op::{BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics};
+use crate::graph::op::{Activation, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics};
 
 pub(super) const MODULE: Module = Module::BatchNorm;
 
@@ -15,26 +16,40 @@ pub(super) fn operand(i: usize, there: bool) -> Arg {
 /// The operand as a matrix: all positions of all samples × channels.
 pub(super) fn matrix(cx: &Context) -> (usize, Columns) {
     let (rows, channels) = (cx.x(0).rows(), cx.x(0).last());
-    (rows, Columns::new(1, rows, channels))
+    (rows, Columns::new(1, rows, channels, cx.x_type(0)))
 }
 
 /// The elements `y` normalised by `mean` and `invstd`, with `gamma` and `beta`, or none; adds one to `counter`. Arguments that
 /// are not there are null.
 fn apply(cx: &Context, y: Option<Memory>, statistics: [Memory; 2], parameters: [Arg; 2], counter: Arg) -> Kernel {
+    let start = |kernel: Kernel| kernel.arg(Memory::Input(0));
+    apply_as("batch_norm_apply", start, cx, cx.act, y, statistics, parameters, counter)
+}
+
+/// The same by the kernel of that name, which `start` gives the operands that are as large as the result, and with that activation.
+#[allow(clippy::too_many_arguments)]
+fn apply_as(
+    name: &str,
+    start: impl FnOnce(Kernel) -> Kernel,
+    cx: &Context,
+    act: Option<Activation>,
+    y: Option<Memory>,
+    statistics: [Memory; 2],
+    parameters: [Arg; 2],
+    counter: Arg,
+) -> Kernel {
     let (rows, columns) = matrix(cx);
     let rows = if y.is_some() { rows } else { 0 };
     let map = columns.map();
     let [gamma, beta] = parameters;
-    columns
-        .launch(MODULE, "batch_norm_apply", cx.x_type(0), map)
-        .arg(Memory::Input(0))
+    start(columns.launch(MODULE, name, cx.x_type(0), map.splits))
         .arg(y.map_or(Arg::Null, Arg::from))
         .arg(statistics[0])
         .arg(statistics[1])
         .arg(gamma)
         .arg(beta)
         .arg(counter)
-        .activation(cx.act)
+        .activation(act)
         .long(rows)
         .long(map.stretch)
         .int(cx.x(0).last())
@@ -49,13 +64,11 @@ pub fn again(cx: &Context, op: &BatchNormApply) -> Lowered {
 /// Sums by block, in the scratch memory.
 pub(super) fn moments(cx: &Context) -> Kernel {
     let (rows, columns) = matrix(cx);
-    let sums = columns.sums();
     columns
-        .launch(MODULE, "batch_norm_moments", cx.x_type(0), sums)
+        .launch(MODULE, "batch_norm_moments", cx.x_type(0), columns.sums())
         .arg(Memory::Input(0))
         .arg(Memory::Scratch(0))
         .long(rows)
-        .long(sums.stretch)
         .int(cx.x(0).last())
 }
 
@@ -90,6 +103,20 @@ pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
     Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
 }
 
+/// The statistics, and the sum of the normalised elements and another operand.
+pub fn with_sum(cx: &Context, sum: &NormSum) -> Lowered {
+    let op = sum.norm;
+    let tracked = 1 + 2 * usize::from(op.affine);
+    let made = [1, 2].map(Memory::Output);
+    let [moments, statistics] = of_batch(cx, &op.statistics(), tracked, made);
+    let parameters = [1, 2].map(|i| operand(i, op.affine));
+    let start = |kernel: Kernel| kernel.arg(Memory::Input(0)).arg(Memory::Input(sum.summand));
+    let (y, counter) = (Some(Memory::Output(0)), operand(tracked + 2, op.track));
+    let apply = apply_as("batch_norm_apply_sum", start, cx, sum.act, y, made, parameters, counter);
+    let steps = [moments, statistics, apply].map(Step::Kernel).into();
+    Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
+}
+
 /// The statistics alone. The launch behind them adds to the counter, and normalises nothing.
 pub fn statistics(cx: &Context, op: &BatchNormStatistics) -> Lowered {
     let made = [0, 1].map(Memory::Output);
@@ -104,16 +131,14 @@ pub fn statistics(cx: &Context, op: &BatchNormStatistics) -> Lowered {
 /// Sums by block of the gradient, in the scratch memory.
 pub(super) fn dots(cx: &Context) -> Kernel {
     let (rows, columns) = matrix(cx);
-    let sums = columns.sums();
     let [x, dy, mean] = [0, 1, 2].map(Memory::Input);
     columns
-        .launch(MODULE, "batch_norm_grad_sums", cx.x_type(0), sums)
+        .launch(MODULE, "batch_norm_grad_sums", cx.x_type(0), columns.sums())
         .arg(x)
         .arg(dy)
         .arg(mean)
         .arg(Memory::Scratch(0))
         .long(rows)
-        .long(sums.stretch)
         .int(cx.x(0).last())
 }
 
@@ -123,7 +148,7 @@ pub(super) fn input_gradient(cx: &Context, gamma: Arg, table: usize) -> Kernel {
     let map = columns.map();
     let [x, dy, mean, invstd] = [0, 1, 2, 3].map(Memory::Input);
     columns
-        .launch(MODULE, "batch_norm_grad_apply", cx.x_type(0), map)
+        .launch(MODULE, "batch_norm_grad_apply", cx.x_type(0), map.splits)
         .arg(x)
         .arg(dy)
         .arg(Memory::Output(0))
@@ -163,7 +188,7 @@ pub fn infer(cx: &Context, op: &BatchNormInfer) -> Lowered {
     let statistics = 1 + 2 * usize::from(op.affine);
     let map = columns.map();
     let kernel: Kernel = columns
-        .launch(MODULE, "batch_norm_infer", cx.x_type(0), map)
+        .launch(MODULE, "batch_norm_infer", cx.x_type(0), map.splits)
         .arg(Memory::Input(0))
         .arg(Memory::Output(0))
         .arg(Memory::Input(statistics))

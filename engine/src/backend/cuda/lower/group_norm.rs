@@ -21,7 +21,7 @@ impl Samples {
     fn new(cx: &Context, groups: usize) -> Samples {
         let (samples, channels) = (cx.x(0).dims()[0], cx.x(0).last());
         let rows = cx.x(0).rows() / samples;
-        Samples { rows, channels, sets: samples * groups, columns: Columns::new(samples, rows, channels) }
+        Samples { rows, channels, sets: samples * groups, columns: Columns::new(samples, rows, channels, cx.x_type(0)) }
     }
 
     /// A launch of `name` with a warp for every set.
@@ -47,8 +47,7 @@ pub fn group_norm(cx: &Context, op: &GroupNorm) -> Lowered {
         .arg(Memory::Input(0))
         .arg(partials)
         .long(rows)
-        .long(sums.stretch)
-        .int(sums.splits)
+        .int(sums)
         .int(channels);
     let statistics = Samples { rows, channels, sets, columns }
         .over_sets("group_norm_statistics")
@@ -56,14 +55,14 @@ pub fn group_norm(cx: &Context, op: &GroupNorm) -> Lowered {
         .long(sets)
         .int(op.groups)
         .long(rows)
-        .int(sums.splits)
+        .int(sums)
         .int(channels)
         .arg(Arg::F64(f64::from(op.eps)))
         .arg(Memory::Output(1))
         .arg(Memory::Output(2));
     let map = columns.map();
     let apply = columns
-        .launch(MODULE, "group_norm_apply", dtype, map)
+        .launch(MODULE, "group_norm_apply", dtype, map.splits)
         .arg(Memory::Input(0))
         .arg(Memory::Output(0))
         .arg(Memory::Output(1))
@@ -95,8 +94,7 @@ pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
         .arg(partials)
         .int(op.groups)
         .long(rows)
-        .long(sums.stretch)
-        .int(sums.splits)
+        .int(sums)
         .int(channels);
     let totals = samples
         .over_sets("group_norm_grad_totals")
@@ -104,7 +102,7 @@ pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
         .long(sets)
         .int(op.groups)
         .long(rows)
-        .int(sums.splits)
+        .int(sums)
         .int(channels)
         .arg(rstd)
         .arg(operand(4, op.affine))
@@ -116,7 +114,7 @@ pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
             .arg(partials)
             .long(columns.partials())
             .int(op.groups)
-            .int(sums.splits)
+            .int(sums)
             .int(channels)
             .arg(rstd)
             .arg(Memory::Output(1))
@@ -125,7 +123,7 @@ pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
     }
     let map = columns.map();
     let apply = columns
-        .launch(MODULE, "group_norm_grad_apply", dtype, map)
+        .launch(MODULE, "group_norm_grad_apply", dtype, map.splits)
         .arg(x)
         .arg(dy)
         .arg(Memory::Output(0))

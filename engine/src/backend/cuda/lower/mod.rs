@@ -30,7 +30,7 @@ mod sync_batch_norm;
 
 use super::launch::Lowered;
 use super::target::Target;
-use crate::backend::cuda::fusions::activated;
+use crate::backend::cuda::fusions::{CastRows, activated, cast_rows, norm_sum};
 use crate::graph::op::{Activation, Algorithm};
 use crate::graph::{DType, Graph, Node, Op, Shape, Value};
 
@@ -97,7 +97,12 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::Activation(op) => elementwise::activation(cx, op),
         Op::ActivationGrad(op) => elementwise::activation_grad(cx, op),
         Op::Binary(op) => elementwise::binary(cx, op),
-        Op::Fused(op) => chain::chain(cx, op),
+        Op::Fused(op) => match (cast_rows(op), norm_sum(op)) {
+            (Some(CastRows::Forward(norm)), _) => layer_norm::layer_norm(cx, norm),
+            (Some(CastRows::Backward(norm)), _) => layer_norm::grad_of_cast(cx, norm),
+            (None, Some(sum)) => batch_norm::with_sum(cx, &sum),
+            (None, None) => chain::chain(cx, op),
+        },
         Op::SumTo(_) => elementwise::sum_to(cx),
         Op::Reshape(_) => return None,
         Op::BatchPart(_) | Op::BatchJoin(_) => unreachable!("batches are not divided for this device"),

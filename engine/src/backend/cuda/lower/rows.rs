@@ -1,16 +1,11 @@
 //! How kernels that reduce rows divide them among threads (`kernels/rows.cuh`): a thread, a warp or a block for each row.
 
+use crate::backend::cuda::fusions::{MANY_ROWS, WARP_LENGTHS};
 use crate::backend::cuda::launch::{Kernel, Module, suffix};
 use crate::graph::DType;
 
 /// Longest rows that one thread reduces.
 const THREAD_LENGTH: usize = 16;
-
-/// Longest rows that one warp reduces, if there are few and if there are many.
-const WARP_LENGTHS: [usize; 2] = [256, 1024];
-
-/// From this number of rows on there are many.
-const MANY_ROWS: usize = 1024;
 
 /// Most bytes of dynamic shared memory: several blocks fit a multiprocessor, and a kernel's static arrays beside them.
 const KEPT_BYTES: usize = 40 << 10;
