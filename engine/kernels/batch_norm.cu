@@ -96,7 +96,7 @@ __device__ __forceinline__ void apply(const T *x, const T *other, T *y, const fl
         int act, float slope, float extra, i64 rows, i64 stretch, int columns) {                                       \
         apply<false, V, T>(x, nullptr, y, mean, invstd, gamma, beta, counter, act, slope, extra, rows, stretch, columns); \
     }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256) batch_norm_apply_sum##V##_##S(                                    \
+    extern "C" __global__ void __launch_bounds__(256, 3) batch_norm_apply_sum##V##_##S(                                 \
         const T *x, const T *other, T *y, const float *mean, const float *invstd, const float *gamma,                  \
         const float *beta, i64 *counter, int act, float slope, float extra, i64 rows, i64 stretch, int columns) {      \
         apply<true, V, T>(x, other, y, mean, invstd, gamma, beta, counter, act, slope, extra, rows, stretch, columns); \

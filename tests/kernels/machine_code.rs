@@ -206,7 +206,7 @@ const RULES: [Rule; 21] = [
         must: &["LDG.128"],
     },
     Rule {
-        kernels: &["*_norm_apply8", "*_norm_grad_apply8", "*_norm_infer8"],
+        kernels: &["*_norm_apply8", "*_norm_apply_sum8", "*_norm_grad_apply8", "*_norm_infer8"],
         types: HALVES,
         anchor: ("STG.128", 1),
         must: &["LDG.128"],
