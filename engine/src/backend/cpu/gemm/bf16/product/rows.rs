@@ -8,11 +8,16 @@ use crate::backend::cpu::gemm::tile::Rows;
 use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
 use crate::backend::cpu::simd::prefetch_far;
 
-/// Most bytes of a task's packed rows: half of a second-level cache.
+/// Most bytes of a task's packed rows: a part of a second-level cache.
 const ROWS_BYTES: usize = 768 << 10;
 
-/// Steps that a panel's rows meet at a time, so that they stay in the first-level cache for all blocks of a task.
-const NEAR_STEPS: usize = 16;
+/// The same where there are more than so many bytes of panels, which each task reads from beyond that cache: larger tasks read them less
+/// often.
+const MANY_PANELS: usize = 1 << 20;
+const LARGE_ROWS_BYTES: usize = 1280 << 10;
+
+/// Steps that a panel's rows meet at a time, so that they stay near for all blocks of a task.
+const NEAR_STEPS: usize = 64;
 
 /// The layout.
 pub struct ByRows {
@@ -27,9 +32,13 @@ impl ByRows {
     /// Lays out `spec`.
     pub fn new(spec: &ProductSpec, threads: usize, _: Option<Operand>) -> ByRows {
         let steps = steps(spec.k);
-        let fitting = ROWS_BYTES / (row_steps(steps) * 2 * STEP);
-        let wanted = spec.m.div_ceil(TASKS_PER_THREAD * threads);
-        let grain = (fitting.min(wanted) / PANEL * PANEL).max(PANEL);
+        let large = tiles(spec.n) * steps * TILE * 2 > MANY_PANELS;
+        let (bytes, tasks) =
+            if large { (LARGE_ROWS_BYTES, threads) } else { (ROWS_BYTES, TASKS_PER_THREAD * threads) };
+        let fitting = (bytes / (row_steps(steps) * 2 * STEP) / PANEL * PANEL).max(PANEL);
+        // As much for each thread.
+        let tasks = spec.m.div_ceil(fitting).next_multiple_of(threads).max(tasks);
+        let grain = spec.m.div_ceil(tasks).next_multiple_of(PANEL).max(PANEL);
         ByRows { steps, rows: chunks(spec.m, grain), grain }
     }
 
