@@ -186,11 +186,15 @@ impl Grid {
                     c,
                     accumulate: !first,
                 };
+                let place = p.place(job, c, start..start + height, panel);
+                if last {
+                    p.foresee(&place);
+                }
                 // SAFETY: rows and panels are packed up to whole tiles, and the results are this task's own.
                 unsafe {
                     blocks.run([tiles(height), width], &args);
                     if last {
-                        p.store(job, c, start..start + height, panel);
+                        p.store(&place);
                     }
                 }
             }
@@ -217,7 +221,7 @@ impl Grid {
                 });
                 p.level.run(AddRows { rows: others, sums });
                 let rows = block * PANEL..((block + 1) * PANEL).min(self.m);
-                p.store(job, sums.as_ptr(), rows.clone(), panel);
+                p.store(&p.place(job, sums.as_ptr(), rows.clone(), panel));
                 if let Some(finish) = job.operands.finish {
                     let n = panel * PANEL;
                     let first = job.c.as_ptr().wrapping_add(rows.start * p.spec.c + n);

@@ -127,11 +127,15 @@ impl ByRows {
                     c,
                     accumulate: !first,
                 };
+                let place = p.place(job, c, rows.start + start..rows.start + start + height, panel);
+                if last {
+                    p.foresee(&place);
+                }
                 // SAFETY: the rows and the panel are packed up to whole tiles, and the results are this task's own.
                 unsafe {
                     blocks.run([tiles(height), width], &args);
                     if last {
-                        p.store(job, c, rows.start + start..rows.start + start + height, panel);
+                        p.store(&place);
                     }
                 }
             }

@@ -33,8 +33,9 @@ const RESULT_FLOATS: usize = 2 << 20;
 /// Most channels of a block.
 const CHANNELS: usize = 128;
 
-/// Fewest channels of the result for which tiles are worth their padding.
+/// Fewest channels of the result, and of the source, for which tiles are worth their padding.
 const FEWEST: usize = 8;
+const FEWEST_INPUTS: usize = 12;
 
 /// The gradient by the weight, without groups.
 pub struct Bf16GradWeight {
@@ -69,7 +70,7 @@ impl Bf16GradWeight {
     pub fn new(problem: &ConvProblem) -> Option<Self> {
         let unit = problem.bf16.filter(|_| problem.op.groups == 1)?;
         let (inputs, outputs) = (problem.shape.channels, problem.shape.outputs);
-        if outputs < FEWEST || inputs * problem.taps() < FEWEST {
+        if outputs < FEWEST || inputs < FEWEST_INPUTS {
             return None;
         }
         // From the shape alone: it decides the order of the sum.
