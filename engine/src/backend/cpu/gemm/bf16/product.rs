@@ -12,7 +12,7 @@ mod grid;
 mod rows;
 
 use super::block::BLOCK;
-use super::pack::{PairRows, Packer, RoundRows};
+use super::pack::{Packer, PairRows, RoundRows};
 use super::store::{ForeseeBlock, StoreBlock, Stored};
 use super::{PANEL, SIDE, STEP, TILE, steps, tiles};
 use crate::backend::cpu::gemm::memory::Memory;
@@ -109,7 +109,7 @@ impl TileProduct {
         let splits = (TASKS / blocks).min(steps(spec.k) / LEAST_STEPS).max(1);
         let many = spec.m.div_ceil(PANEL) >= TASKS_PER_THREAD * threads;
         let order = if spec.a[1] == 1 && many && splits == 1 {
-            Order::ByRows(ByRows::new(&spec, threads, prepared))
+            Order::ByRows(ByRows::new(&spec, threads))
         } else {
             Order::Grid(Grid::new(&spec, threads, splits))
         };

@@ -3,7 +3,7 @@
 use super::{Job, TileProduct, floats, panel_start, row_steps};
 use crate::backend::cpu::gemm::bf16::block::{BLOCK, Block, Blocks};
 use crate::backend::cpu::gemm::bf16::{PANEL, STEP, TILE, steps, tiles};
-use crate::backend::cpu::gemm::product::{Operand, ProductSpec};
+use crate::backend::cpu::gemm::product::ProductSpec;
 use crate::backend::cpu::gemm::tile::Rows;
 use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
 use crate::backend::cpu::simd::prefetch_far;
@@ -30,11 +30,10 @@ pub struct ByRows {
 
 impl ByRows {
     /// Lays out `spec`.
-    pub fn new(spec: &ProductSpec, threads: usize, _: Option<Operand>) -> ByRows {
+    pub fn new(spec: &ProductSpec, threads: usize) -> ByRows {
         let steps = steps(spec.k);
         let large = tiles(spec.n) * steps * TILE * 2 > MANY_PANELS;
-        let (bytes, tasks) =
-            if large { (LARGE_ROWS_BYTES, threads) } else { (ROWS_BYTES, TASKS_PER_THREAD * threads) };
+        let (bytes, tasks) = if large { (LARGE_ROWS_BYTES, threads) } else { (ROWS_BYTES, TASKS_PER_THREAD * threads) };
         let fitting = (bytes / (row_steps(steps) * 2 * STEP) / PANEL * PANEL).max(PANEL);
         // As much for each thread.
         let tasks = spec.m.div_ceil(fitting).next_multiple_of(threads).max(tasks);

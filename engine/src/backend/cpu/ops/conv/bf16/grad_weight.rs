@@ -115,7 +115,8 @@ impl Bf16GradWeight {
 
     /// Numbers from channel to channel: an odd number of cache lines, so that a tile's rows lie in different sets.
     fn x_step(&self) -> usize {
-        (self.strips.phases() * self.strips.phase_positions().max(self.most_steps() * STEP) / STEP | 1) * STEP + STEP * 2
+        (self.strips.phases() * self.strips.phase_positions().max(self.most_steps() * STEP) / STEP | 1) * STEP
+            + STEP * 2
     }
 
     fn x_numbers(&self) -> usize {
@@ -193,7 +194,14 @@ impl Bf16GradWeight {
     }
 
     /// The part's pixels of some channels: of each channel all positions, phase by phase.
-    fn turn_x(&self, x: &[f32], part: &PatchPart, (first, len): (usize, usize), to: *mut u16, table: &mut [Option<u32>]) {
+    fn turn_x(
+        &self,
+        x: &[f32],
+        part: &PatchPart,
+        (first, len): (usize, usize),
+        to: *mut u16,
+        table: &mut [Option<u32>],
+    ) {
         assert!(x.len() >= self.pixels * self.inputs, "x is too short");
         for phase in 0..self.strips.phases() {
             self.strips.source_pixels(part, phase, table);
