@@ -169,7 +169,7 @@ pub fn profile_of(
 
 /// The type that products are computed in.
 fn product_type(precision: Precision, backend: &dyn Backend) -> DType {
-    half(supported(precision, backend)).unwrap_or(DType::F32)
+    half(supported(precision, backend), backend).unwrap_or(DType::F32)
 }
 
 /// A session that steps are run on.
