@@ -141,8 +141,7 @@ impl Grid {
                 let (split, task) = (task / per_split, task % per_split);
                 let range = self.range(split, group);
                 let a = numbers(a, split, self.a_numbers());
-                let kept = kept;
-                let b = match kept.0 {
+                let b = match kept.get() {
                     Some(all) => (all, p.all_steps(), range.start),
                     None => (numbers(b, split, self.b_numbers()).cast_const(), self.group, 0),
                 };
@@ -236,6 +235,12 @@ impl Grid {
 /// A pointer to what all tasks read.
 #[derive(Clone, Copy)]
 struct Panels(Option<*const u16>);
+
+impl Panels {
+    fn get(&self) -> Option<*const u16> {
+        self.0
+    }
+}
 
 // SAFETY: it is only read.
 unsafe impl Sync for Panels {}

@@ -80,9 +80,8 @@ impl ByRows {
             let rows = self.rows.range(task);
             p.pack_rows(job, (rows.clone(), 0..self.steps), (a, self.a_step()), p.of(prologues, worker));
             let blocks = Blocks::new(p.unit, p.level);
-            let packed = packed;
             for panel in 0..p.panels() {
-                self.panel(p, job, &blocks, (rows.clone(), panel), (a, packed.0, results.as_mut_ptr()));
+                self.panel(p, job, &blocks, (rows.clone(), panel), (a, packed.get(), results.as_mut_ptr()));
             }
         });
     }
@@ -150,6 +149,12 @@ impl ByRows {
 /// A pointer to what all tasks read.
 #[derive(Clone, Copy)]
 struct Packed(*const u16);
+
+impl Packed {
+    fn get(&self) -> *const u16 {
+        self.0
+    }
+}
 
 // SAFETY: it is only read.
 unsafe impl Sync for Packed {}

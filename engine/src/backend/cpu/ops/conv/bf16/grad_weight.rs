@@ -115,7 +115,7 @@ impl Bf16GradWeight {
 
     /// Numbers from channel to channel: an odd number of cache lines, so that a tile's rows lie in different sets.
     fn x_step(&self) -> usize {
-        (self.strips.phases() * self.strips.phase_positions().max(self.most_steps() * STEP) / STEP | 1) * STEP
+        ((self.strips.phases() * self.strips.phase_positions().max(self.most_steps() * STEP) / STEP) | 1) * STEP
             + STEP * 2
     }
 
