@@ -1,9 +1,11 @@
-//! Speed of the CPU's matrix products and convolutions: `cargo bench --bench kernels`. `RUNNER_SIMD` chooses the level.
+//! Speed of the CPU's matrix products and convolutions: `cargo bench --bench kernels`. `RUNNER_SIMD` chooses the level; with
+//! `RUNNER_BF16=amx` products are made in bf16.
 
 use runner::backend::cpu::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use runner::backend::cpu::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};
 use runner::backend::cpu::run::threads::Pool;
 use runner::backend::cpu::simd::SimdLevel;
+use runner::backend::cpu::simd::bf16::{self, Bf16Unit, Instructions};
 use runner::graph::op;
 use std::time::Instant;
 
@@ -16,12 +18,17 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let level = SimdLevel::from_env()?;
+    // Single precision, unless a unit is asked for.
+    let bf16 = if std::env::var_os(bf16::ENV).is_some() { Bf16Unit::from_env()? } else { None };
+    let how = Instructions { level, bf16 };
     let most = std::thread::available_parallelism().map_or(1, |n| n.get()).min(2);
     for threads in 1..=most {
-        println!("{level}, {threads} thread(s): forward, by input, by weight in ms (GFLOP/s)");
+        let unit = bf16.map_or(String::new(), |unit| format!(", bf16 by {unit}"));
+        println!("{level}{unit}, {threads} thread(s): forward, by input, by weight in ms (GFLOP/s)");
         let pool = Pool::new(threads)?;
         // Large ones, the layers of a perceptron, few columns, few rows, short sums, and sizes that fill no vector.
         for (rows, inputs, outputs) in [
+            (1024, 1024, 1024),
             (2000, 2000, 2000),
             (256, 784, 256),
             (256, 256, 128),
@@ -44,7 +51,7 @@ fn main() -> anyhow::Result<()> {
             (256, 256, 112),
             (100, 100, 33),
         ] {
-            linear(&pool, level, LinearShape { rows, inputs, outputs });
+            linear(&pool, how, LinearShape { rows, inputs, outputs });
         }
         // Images, side, input and output channels, kernel, stride, groups.
         for [images, side, channels, outputs, kernel, stride, groups] in [
@@ -64,7 +71,7 @@ fn main() -> anyhow::Result<()> {
             [1, 56, 64, 64, 3, 1, 1],
         ] {
             let shape = ConvShape { images, input: [side; 2], channels, kernel: [kernel; 2], outputs };
-            conv(&pool, level, shape, stride, groups);
+            conv(&pool, how, shape, stride, groups);
         }
     }
     Ok(())
@@ -106,14 +113,14 @@ impl Workspace {
     }
 }
 
-fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
+fn linear(pool: &Pool, how: Instructions, shape: LinearShape) {
     let LinearShape { rows, inputs, outputs } = shape;
     let (x, w, b, dy) = (draw(rows * inputs), draw(inputs * outputs), draw(outputs), draw(rows * outputs));
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
-    let forward = LinearKernel::new(Some(op::Activation::Relu), shape, level, threads, true);
-    let by_input = LinearGradInputKernel::new(shape, level, threads);
-    let by_weight = LinearGradWeightKernel::new(&op::LinearGradWeight { bias: true }, shape, level, threads);
+    let forward = LinearKernel::new(Some(op::Activation::Relu), shape, how, threads, true);
+    let by_input = LinearGradInputKernel::new(shape, how, threads);
+    let by_weight = LinearGradWeightKernel::new(&op::LinearGradWeight { bias: true }, shape, how, threads);
     let mut workspaces =
         [forward.workspace_bytes(), by_input.workspace_bytes(), by_weight.workspace_bytes()].map(Workspace::new);
     let [w0, w1, w2] = &mut workspaces;
@@ -128,7 +135,7 @@ fn linear(pool: &Pool, level: SimdLevel, shape: LinearShape) {
     );
 }
 
-fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: usize) {
+fn conv(pool: &Pool, how: Instructions, shape: ConvShape, stride: usize, groups: usize) {
     let act = Some(op::Activation::Relu);
     let (padding, dilation) = ([shape.kernel[0] / 2; 4], [1, 1]);
     let op = op::Conv2d { stride: [stride; 2], padding, dilation, groups, bias: true };
@@ -138,11 +145,11 @@ fn conv(pool: &Pool, level: SimdLevel, shape: ConvShape, stride: usize, groups: 
     let (b, dy) = (draw(shape.outputs), draw(shape.images * oh * ow * shape.outputs));
     let (mut y, mut dx, mut dw, mut db) = (dy.clone(), x.clone(), w.clone(), b.clone());
     let threads = pool.threads();
-    let forward = Conv2dKernel::new(&op, act, shape, level, threads, true);
+    let forward = Conv2dKernel::new(&op, act, shape, how, threads, true);
     let by_input = op::Conv2dGradInput { conv: op.clone(), input: shape.input };
-    let by_input = Conv2dGradInputKernel::new(&by_input, shape, level, threads);
+    let by_input = Conv2dGradInputKernel::new(&by_input, shape, how, threads);
     let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: shape.kernel, bias: true };
-    let by_weight = Conv2dGradWeightKernel::new(&by_weight, shape, level, threads);
+    let by_weight = Conv2dGradWeightKernel::new(&by_weight, shape, how, threads);
     let bytes = [forward.workspace_bytes(), by_input.workspace_bytes(), by_weight.workspace_bytes()];
     let [mut w0, mut w1, mut w2] = bytes.map(Workspace::new);
     let ConvShape { images, input, channels, kernel, outputs } = shape;

@@ -8,6 +8,7 @@ use crate::rounded::Rounded;
 use half::{bf16, f16};
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
+use runner::backend::cpu::simd::bf16::Bf16Unit;
 use runner::backend::reference::{Values, evaluate};
 use runner::backend::{Backend, Executable, HostBuffer};
 use runner::graph::op::{Activation, ActivationOp, BinaryKind, Fused, Pattern};
@@ -360,5 +361,41 @@ fn a_backend_that_errs_fails() {
 fn the_cpu_agrees_with_the_reference() {
     for level in SimdLevel::supported() {
         check(&[1, 2, 5].map(|threads| Box::new(CpuBackend::with_level(Some(threads), level)) as Box<dyn Backend>));
+    }
+}
+
+/// Products in bf16, of operands that it has, so that nothing is lost where factors are rounded. All units and numbers of threads
+/// give the same bits.
+#[test]
+fn the_cpu_agrees_in_bf16() {
+    let product = |case: &Case| {
+        let linear = matches!(case.op, Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_));
+        linear || matches!(case.op, Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_))
+    };
+    for level in SimdLevel::supported() {
+        let with = |unit: Bf16Unit, threads: usize| -> Box<dyn Backend> {
+            Box::new(CpuBackend::with_level(Some(threads), level).with_unit(Some(unit)).in_bf16(true))
+        };
+        let backends: Vec<_> =
+            Bf16Unit::supported().flat_map(|unit| [1, 2, 5].map(|threads| with(unit, threads))).collect();
+        let (mut compared, single) = (0, CpuBackend::with_level(Some(1), level));
+        let mut others = 0;
+        for mut case in families().into_iter().flat_map(|name| family(name, DType::F32)).filter(product) {
+            case.name += ", on numbers of bf16";
+            let mut built = case.build();
+            for (id, data) in &mut built.values {
+                if built.graph.value(*id).dtype == DType::F32 {
+                    data.iter_mut().for_each(|x| *x = bf16::from_f64(*x).to_f64());
+                }
+            }
+            let first = run(backends[0].as_ref(), &built);
+            compare(&case, &built, &first).unwrap_or_else(|why| panic!("{why}"));
+            for other in &backends[1..] {
+                assert!(run(other.as_ref(), &built) == first, "{}: {} has other bits", case.name, other.describe());
+            }
+            compared += 1;
+            others += usize::from(run(&single, &built) != first);
+        }
+        assert!(compared > 20 && others > 5, "{level}: {others} of {compared} cases are computed otherwise in bf16");
     }
 }

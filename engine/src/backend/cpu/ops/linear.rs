@@ -132,7 +132,12 @@ impl LinearGradWeightKernel {
     }
 
     /// The same for an `x` with a prologue.
-    pub fn prepared(op: &op::LinearGradWeight, shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
+    pub fn prepared(
+        op: &op::LinearGradWeight,
+        shape: LinearShape,
+        how: impl Into<Instructions>,
+        threads: usize,
+    ) -> Self {
         LinearGradWeightKernel::of(op, shape, how.into(), threads, Some(Operand::B))
     }
 
@@ -176,8 +181,8 @@ impl LinearGradWeightKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cpu::simd::SimdLevel;
     use crate::backend::cpu::gemm::reference::{Sum, Workspace, draw, on_every_level};
+    use crate::backend::cpu::simd::SimdLevel;
 
     const SHAPES: [(usize, usize, usize); 6] =
         [(1, 7, 10), (5, 3, 33), (64, 40, 10), (33, 100, 3), (150, 17, 31), (700, 5, 6)];

@@ -117,15 +117,17 @@ impl Terms {
     }
 }
 
-/// Calls `f` for each tile of `A`, `B` and `C` of a block, step by step; the last argument says whether the result starts at zero.
+/// Calls `f` for each tile of `A`, `B` and `C` of a block, step by step, after results that begin at zero were set to it.
 ///
 /// # Safety
 /// As [`Blocks::run`].
 #[inline(always)]
-unsafe fn each_tile(shape: Shape, block: &Block, mut f: impl FnMut(&Terms, &Terms, *mut f32, bool)) {
+unsafe fn each_tile(shape: Shape, block: &Block, mut f: impl FnMut(&Terms, &Terms, *mut f32)) {
     // SAFETY: the caller's promise.
     unsafe {
-        let mut first = !block.accumulate;
+        for tile in (0..4).filter(|tile| !block.accumulate && tile / 2 < shape[0] && tile % 2 < shape[1]) {
+            block.c.add(tile * RESULTS).write_bytes(0, RESULTS);
+        }
         let mut b = block.b;
         for &run in block.runs {
             for step in 0..block.steps {
@@ -134,11 +136,10 @@ unsafe fn each_tile(shape: Shape, block: &Block, mut f: impl FnMut(&Terms, &Term
                     let a = Terms::read(a, block.a_step);
                     for column in 0..shape[1] {
                         let c = block.c.wrapping_add((row * 2 + column) * RESULTS);
-                        f(&a, &Terms::read(b.wrapping_add(column * TILE), 2 * STEP), c, first);
+                        f(&a, &Terms::read(b.wrapping_add(column * TILE), 2 * STEP), c);
                     }
                 }
                 b = b.wrapping_add(shape[1] * TILE);
-                first = false;
             }
         }
     }
@@ -155,7 +156,7 @@ impl Routine for Plain {
         let flushed = |x: S::V| s.select(s.gt(s.splat(f32::MIN_POSITIVE), s.abs(x)), s.mul(x, s.zero()), x);
         // SAFETY: the caller passes a block whose addresses are all valid.
         unsafe {
-            each_tile(shape, &*block, |a, b, c, first| {
+            each_tile(shape, &*block, |a, b, c| {
                 for row in 0..SIDE {
                     for column in (0..SIDE).step_by(S::LANES) {
                         let mut sums = [s.zero(); 2];
@@ -168,7 +169,7 @@ impl Routine for Plain {
                         }
                         let both = flushed(s.add(sums[0], sums[1]));
                         let c = c.add(row * SIDE + column);
-                        let before = if first { s.zero() } else { flushed(s.load(c)) };
+                        let before = flushed(s.load(c));
                         s.store(c, flushed(s.add(before, both)));
                     }
                 }
@@ -188,7 +189,7 @@ unsafe fn scalar((shape, block): (Shape, *const Block<'static>)) {
     }
     // SAFETY: the caller's promise.
     unsafe {
-        each_tile(shape, &*block, |a, b, c, first| {
+        each_tile(shape, &*block, |a, b, c| {
             for row in 0..SIDE {
                 for column in 0..SIDE {
                     let mut sums = [0.0f32; 2];
@@ -199,7 +200,7 @@ unsafe fn scalar((shape, block): (Shape, *const Block<'static>)) {
                         }
                     }
                     let c = c.add(row * SIDE + column);
-                    let before = if first { 0.0 } else { flushed(*c) };
+                    let before = flushed(*c);
                     *c = flushed(before + flushed(sums[0] + sums[1]));
                 }
             }

@@ -10,7 +10,7 @@ use crate::backend::cpu::simd::{Routine, Simd, SimdLevel};
 #[inline(always)]
 pub fn rounded(x: f32) -> u16 {
     let bits = x.to_bits();
-    let number = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    let number = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
     let number = if bits & 0x7f80_0000 == 0 { bits >> 16 & 0x8000 } else { number };
     // Bits of NaN, without those that are cut off, and quiet.
     let number = if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { number };

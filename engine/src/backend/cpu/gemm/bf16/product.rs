@@ -12,8 +12,8 @@ mod grid;
 mod rows;
 
 use super::block::BLOCK;
-use super::pack::{PairRows, Packer, RoundRows};
-use super::store::{StoreBlock, Stored};
+use super::pack::{Packer, PairRows, RoundRows};
+use super::store::{ForeseeBlock, StoreBlock, Stored};
 use super::{PANEL, SIDE, STEP, TILE, steps, tiles};
 use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::pack::Copy2d;
@@ -57,6 +57,7 @@ pub struct TileProduct {
     threads: usize,
     packer: Packer,
     store: unsafe fn(*const Stored<'static>),
+    foresee: unsafe fn(*const Stored<'static>),
     /// The operand that goes through a prologue.
     prepared: Option<Operand>,
     /// `B` may be kept from run to run.
@@ -108,7 +109,7 @@ impl TileProduct {
         let splits = (TASKS / blocks).min(steps(spec.k) / LEAST_STEPS).max(1);
         let many = spec.m.div_ceil(PANEL) >= TASKS_PER_THREAD * threads;
         let order = if spec.a[1] == 1 && many && splits == 1 {
-            Order::ByRows(ByRows::new(&spec, threads, prepared))
+            Order::ByRows(ByRows::new(&spec, threads))
         } else {
             Order::Grid(Grid::new(&spec, threads, splits))
         };
@@ -119,6 +120,7 @@ impl TileProduct {
             threads,
             packer: Packer::new(level),
             store: level.routine::<StoreBlock>(),
+            foresee: level.routine::<ForeseeBlock>(),
             prepared,
             keeps,
             order,
@@ -331,13 +333,10 @@ impl TileProduct {
         }
     }
 
-    /// Stores a block: its tiles to rows from `row` on and columns of `panel`.
-    ///
-    /// # Safety
-    /// The tiles are valid, and the block of `C` is this task's own.
-    unsafe fn store(&self, job: &Job, tiles: *const f32, rows: Range<usize>, panel: usize) {
+    /// The place of a block: rows from `rows.start` on and the columns of `panel`.
+    fn place(&self, job: &Job, tiles: *const f32, rows: Range<usize>, panel: usize) -> Stored<'static> {
         let (spec, n) = (&self.spec, panel * PANEL);
-        let stored = Stored {
+        Stored {
             tiles,
             rows: rows.len(),
             n: (spec.n - n).min(PANEL),
@@ -345,9 +344,22 @@ impl TileProduct {
             places: &[],
             step: spec.c,
             epilogue: job.epilogue.from_column(n),
-        };
+        }
+    }
+
+    /// Stores a block.
+    ///
+    /// # Safety
+    /// The tiles are valid, and the block of `C` is this task's own.
+    unsafe fn store(&self, place: &Stored<'static>) {
         // SAFETY: the caller's promise.
-        unsafe { (self.store)(std::ptr::from_ref(&stored).cast()) };
+        unsafe { (self.store)(place) };
+    }
+
+    /// Asks for the lines that a block will be stored to.
+    fn foresee(&self, place: &Stored<'static>) {
+        // SAFETY: a hint.
+        unsafe { (self.foresee)(place) };
     }
 }
 

@@ -72,3 +72,27 @@ impl Routine for StoreBlock {
         }
     }
 }
+
+/// Asks for the cache lines of a block's place, which is stored when its sums are done.
+pub struct ForeseeBlock;
+
+impl Routine for ForeseeBlock {
+    type Args = *const Stored<'static>;
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(s: S, args: *const Stored<'static>) {
+        // SAFETY: the caller passes valid arguments; the lines are only asked for.
+        unsafe {
+            let b = &*args;
+            for row in 0..b.rows {
+                let place = if b.places.is_empty() { row * b.step } else { *b.places.get_unchecked(row) as usize };
+                if place != SKIPPED as usize {
+                    for column in (0..b.n).step_by(SIDE) {
+                        s.prefetch_write(b.c.wrapping_add(place + column));
+                    }
+                    s.prefetch_write(b.c.wrapping_add(place + b.n - 1));
+                }
+            }
+        }
+    }
+}

@@ -44,15 +44,8 @@ fn every_packer_gives_the_same_numbers() {
             let (padded, whole) = (columns.next_multiple_of(STEP), rows.next_multiple_of(SIDE));
             let (step, to_step) = (columns.max(rows) + 3, padded + STEP);
             let mut to = vec![7u16; whole * to_step];
-            let r = RoundRows {
-                from: from.as_ptr(),
-                from_step: step,
-                rows,
-                columns,
-                to: to.as_mut_ptr(),
-                to_step,
-                padded,
-            };
+            let r =
+                RoundRows { from: from.as_ptr(), from_step: step, rows, columns, to: to.as_mut_ptr(), to_step, padded };
             // SAFETY: both sides are long enough.
             unsafe { packer.rows(r) };
             let expect = |to: &[u16], of: &dyn Fn(usize, usize) -> f32, what: &str| {
@@ -179,7 +172,10 @@ fn check(spec: ProductSpec, with_bias: bool) {
         });
         for (level, c) in results.into_iter().filter(|(_, c)| !c.is_empty()) {
             let first = first.get_or_insert_with(|| c.clone());
-            assert!(c.iter().zip(&*first).all(|(x, y)| x.to_bits() == y.to_bits()), "{unit} {level} {spec:?}: other bits");
+            assert!(
+                c.iter().zip(&*first).all(|(x, y)| x.to_bits() == y.to_bits()),
+                "{unit} {level} {spec:?}: other bits"
+            );
         }
     }
     let c = first.expect("a unit has computed it");

@@ -141,8 +141,7 @@ impl Grid {
                 let (split, task) = (task / per_split, task % per_split);
                 let range = self.range(split, group);
                 let a = numbers(a, split, self.a_numbers());
-                let kept = kept;
-                let b = match kept.0 {
+                let b = match kept.get() {
                     Some(all) => (all, p.all_steps(), range.start),
                     None => (numbers(b, split, self.b_numbers()).cast_const(), self.group, 0),
                 };
@@ -186,11 +185,15 @@ impl Grid {
                     c,
                     accumulate: !first,
                 };
+                let place = p.place(job, c, start..start + height, panel);
+                if last {
+                    p.foresee(&place);
+                }
                 // SAFETY: rows and panels are packed up to whole tiles, and the results are this task's own.
                 unsafe {
                     blocks.run([tiles(height), width], &args);
                     if last {
-                        p.store(job, c, start..start + height, panel);
+                        p.store(&place);
                     }
                 }
             }
@@ -217,7 +220,7 @@ impl Grid {
                 });
                 p.level.run(AddRows { rows: others, sums });
                 let rows = block * PANEL..((block + 1) * PANEL).min(self.m);
-                p.store(job, sums.as_ptr(), rows.clone(), panel);
+                p.store(&p.place(job, sums.as_ptr(), rows.clone(), panel));
                 if let Some(finish) = job.operands.finish {
                     let n = panel * PANEL;
                     let first = job.c.as_ptr().wrapping_add(rows.start * p.spec.c + n);
@@ -232,6 +235,12 @@ impl Grid {
 /// A pointer to what all tasks read.
 #[derive(Clone, Copy)]
 struct Panels(Option<*const u16>);
+
+impl Panels {
+    fn get(&self) -> Option<*const u16> {
+        self.0
+    }
+}
 
 // SAFETY: it is only read.
 unsafe impl Sync for Panels {}

@@ -3,16 +3,21 @@
 use super::{Job, TileProduct, floats, panel_start, row_steps};
 use crate::backend::cpu::gemm::bf16::block::{BLOCK, Block, Blocks};
 use crate::backend::cpu::gemm::bf16::{PANEL, STEP, TILE, steps, tiles};
-use crate::backend::cpu::gemm::product::{Operand, ProductSpec};
+use crate::backend::cpu::gemm::product::ProductSpec;
 use crate::backend::cpu::gemm::tile::Rows;
 use crate::backend::cpu::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
 use crate::backend::cpu::simd::prefetch_far;
 
-/// Most bytes of a task's packed rows: half of a second-level cache.
+/// Most bytes of a task's packed rows: a part of a second-level cache.
 const ROWS_BYTES: usize = 768 << 10;
 
-/// Steps that a panel's rows meet at a time, so that they stay in the first-level cache for all blocks of a task.
-const NEAR_STEPS: usize = 16;
+/// The same where there are more than so many bytes of panels, which each task reads from beyond that cache: larger tasks read them less
+/// often.
+const MANY_PANELS: usize = 1 << 20;
+const LARGE_ROWS_BYTES: usize = 1280 << 10;
+
+/// Steps that a panel's rows meet at a time, so that they stay near for all blocks of a task.
+const NEAR_STEPS: usize = 64;
 
 /// The layout.
 pub struct ByRows {
@@ -25,11 +30,14 @@ pub struct ByRows {
 
 impl ByRows {
     /// Lays out `spec`.
-    pub fn new(spec: &ProductSpec, threads: usize, _: Option<Operand>) -> ByRows {
+    pub fn new(spec: &ProductSpec, threads: usize) -> ByRows {
         let steps = steps(spec.k);
-        let fitting = ROWS_BYTES / (row_steps(steps) * 2 * STEP);
-        let wanted = spec.m.div_ceil(TASKS_PER_THREAD * threads);
-        let grain = (fitting.min(wanted) / PANEL * PANEL).max(PANEL);
+        let large = tiles(spec.n) * steps * TILE * 2 > MANY_PANELS;
+        let (bytes, tasks) = if large { (LARGE_ROWS_BYTES, threads) } else { (ROWS_BYTES, TASKS_PER_THREAD * threads) };
+        let fitting = (bytes / (row_steps(steps) * 2 * STEP) / PANEL * PANEL).max(PANEL);
+        // As much for each thread.
+        let tasks = spec.m.div_ceil(fitting).next_multiple_of(threads).max(tasks);
+        let grain = spec.m.div_ceil(tasks).next_multiple_of(PANEL).max(PANEL);
         ByRows { steps, rows: chunks(spec.m, grain), grain }
     }
 
@@ -72,9 +80,8 @@ impl ByRows {
             let rows = self.rows.range(task);
             p.pack_rows(job, (rows.clone(), 0..self.steps), (a, self.a_step()), p.of(prologues, worker));
             let blocks = Blocks::new(p.unit, p.level);
-            let packed = packed;
             for panel in 0..p.panels() {
-                self.panel(p, job, &blocks, (rows.clone(), panel), (a, packed.0, results.as_mut_ptr()));
+                self.panel(p, job, &blocks, (rows.clone(), panel), (a, packed.get(), results.as_mut_ptr()));
             }
         });
     }
@@ -118,11 +125,15 @@ impl ByRows {
                     c,
                     accumulate: !first,
                 };
+                let place = p.place(job, c, rows.start + start..rows.start + start + height, panel);
+                if last {
+                    p.foresee(&place);
+                }
                 // SAFETY: the rows and the panel are packed up to whole tiles, and the results are this task's own.
                 unsafe {
                     blocks.run([tiles(height), width], &args);
                     if last {
-                        p.store(job, c, rows.start + start..rows.start + start + height, panel);
+                        p.store(&place);
                     }
                 }
             }
@@ -138,6 +149,12 @@ impl ByRows {
 /// A pointer to what all tasks read.
 #[derive(Clone, Copy)]
 struct Packed(*const u16);
+
+impl Packed {
+    fn get(&self) -> *const u16 {
+        self.0
+    }
+}
 
 // SAFETY: it is only read.
 unsafe impl Sync for Packed {}

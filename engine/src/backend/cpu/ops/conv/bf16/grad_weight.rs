@@ -33,8 +33,9 @@ const RESULT_FLOATS: usize = 2 << 20;
 /// Most channels of a block.
 const CHANNELS: usize = 128;
 
-/// Fewest channels of the result for which tiles are worth their padding.
+/// Fewest channels of the result, and of the source, for which tiles are worth their padding.
 const FEWEST: usize = 8;
+const FEWEST_INPUTS: usize = 12;
 
 /// The gradient by the weight, without groups.
 pub struct Bf16GradWeight {
@@ -69,7 +70,7 @@ impl Bf16GradWeight {
     pub fn new(problem: &ConvProblem) -> Option<Self> {
         let unit = problem.bf16.filter(|_| problem.op.groups == 1)?;
         let (inputs, outputs) = (problem.shape.channels, problem.shape.outputs);
-        if outputs < FEWEST || inputs * problem.taps() < FEWEST {
+        if outputs < FEWEST || inputs < FEWEST_INPUTS {
             return None;
         }
         // From the shape alone: it decides the order of the sum.
@@ -114,7 +115,8 @@ impl Bf16GradWeight {
 
     /// Numbers from channel to channel: an odd number of cache lines, so that a tile's rows lie in different sets.
     fn x_step(&self) -> usize {
-        (self.strips.phases() * self.strips.phase_positions().max(self.most_steps() * STEP) / STEP | 1) * STEP + STEP * 2
+        ((self.strips.phases() * self.strips.phase_positions().max(self.most_steps() * STEP) / STEP) | 1) * STEP
+            + STEP * 2
     }
 
     fn x_numbers(&self) -> usize {
@@ -192,7 +194,14 @@ impl Bf16GradWeight {
     }
 
     /// The part's pixels of some channels: of each channel all positions, phase by phase.
-    fn turn_x(&self, x: &[f32], part: &PatchPart, (first, len): (usize, usize), to: *mut u16, table: &mut [Option<u32>]) {
+    fn turn_x(
+        &self,
+        x: &[f32],
+        part: &PatchPart,
+        (first, len): (usize, usize),
+        to: *mut u16,
+        table: &mut [Option<u32>],
+    ) {
         assert!(x.len() >= self.pixels * self.inputs, "x is too short");
         for phase in 0..self.strips.phases() {
             self.strips.source_pixels(part, phase, table);

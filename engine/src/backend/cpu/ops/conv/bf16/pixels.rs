@@ -7,7 +7,7 @@ use super::strips::{Class, Strips};
 use crate::backend::cpu::gemm::bf16::block::{BLOCK, Block, Blocks};
 use crate::backend::cpu::gemm::bf16::pack::{Packer, PairRows};
 use crate::backend::cpu::gemm::bf16::product::floats;
-use crate::backend::cpu::gemm::bf16::store::{SKIPPED, StoreBlock, Stored};
+use crate::backend::cpu::gemm::bf16::store::{ForeseeBlock, SKIPPED, StoreBlock, Stored};
 use crate::backend::cpu::gemm::bf16::{PANEL, STEP, TILE, tiles};
 use crate::backend::cpu::gemm::memory::Memory;
 use crate::backend::cpu::gemm::tile::{Epilogue, EpilogueOperands, Rows, tile_rows};
@@ -32,6 +32,7 @@ pub struct Bf16Pixels {
     level: SimdLevel,
     packer: Packer,
     store: unsafe fn(*const Stored<'static>),
+    foresee: unsafe fn(*const Stored<'static>),
     threads: usize,
     /// Channels read and written.
     from: usize,
@@ -78,6 +79,7 @@ impl Bf16Pixels {
             level: problem.level,
             packer: Packer::new(problem.level),
             store: problem.level.routine::<StoreBlock>(),
+            foresee: problem.level.routine::<ForeseeBlock>(),
             threads: problem.threads,
             from,
             to,
@@ -197,6 +199,7 @@ impl Bf16Pixels {
             };
             // SAFETY: positions lie inside the strip, also those up to a whole tile; the places lead to pixels that belong to this part.
             unsafe {
+                (self.foresee)(std::ptr::from_ref(&stored).cast());
                 blocks.run([tiles(rows), tiles(columns)], &args);
                 (self.store)(std::ptr::from_ref(&stored).cast());
             }

@@ -66,6 +66,15 @@ pub struct Strips {
     groups: usize,
 }
 
+/// Positions of one row, or rows of one image, of `count` along an axis without a stride, where the padding behind them is that before the
+/// next: as many as there are up to the end of what is no padding, and so many that the padding before the next suffices.
+fn shared_length(axis: &AxisPlan, count: usize, source: usize) -> usize {
+    let padded = count + axis.reach;
+    let before = axis.origin.saturating_sub(axis.range.start);
+    let end = (source + axis.origin).saturating_sub(axis.range.start).min(padded);
+    count.max(padded - before.min(padded)).max(end)
+}
+
 impl Strips {
     /// Of `problem`, for kernels of pixels, in parts for its threads.
     pub fn new(problem: &ConvProblem, direction: Direction) -> Strips {
@@ -99,9 +108,7 @@ impl Strips {
         let row = if gathers {
             axes[1].range.len()
         } else if axes[1].step == 1 {
-            let padded = axes[1].range.len() + axes[1].reach;
-            let left = axes[1].origin.saturating_sub(axes[1].range.start);
-            axes[1].range.len().max(padded.saturating_sub(left))
+            shared_length(&axes[1], axes[1].range.len(), source[1])
         } else {
             axes[1].range.len() + axes[1].reach / axes[1].step
         };
@@ -202,9 +209,10 @@ impl Strips {
     /// Rows of positions from image to image.
     fn image_rows(&self) -> usize {
         let axis = &self.axes[0];
-        let shared = axis.origin.saturating_sub(axis.range.start);
-        let shared = if axis.step == 1 && self.strips == 1 && !self.gathers { shared } else { 0 };
-        self.height(self.strip).saturating_sub(shared).max(self.strip)
+        match axis.step == 1 && self.strips == 1 && !self.gathers {
+            true => shared_length(axis, self.strip, self.source[0]),
+            false => self.height(self.strip),
+        }
     }
 
     /// Positions of a phase; behind them there are some that tiles read beyond the end.
@@ -223,14 +231,14 @@ impl Strips {
         if !self.gathers {
             return 0;
         }
-        let rows = (self.strip.max(1) - 1) * self.axes[0].step + self.kernel[0];
-        (rows * self.line() + PANEL).div_ceil(2)
+        let rows = (self.strip - 1) * self.axes[0].step + self.kernel[0];
+        (rows * self.line()).div_ceil(2)
     }
 
     /// Numbers of a row of the source with its padding.
     fn line(&self) -> usize {
         let columns = self.axes[1].range.len().saturating_sub(1) * self.axes[1].step + self.kernel[1];
-        (columns * self.channels).next_multiple_of(STEP) + STEP
+        (columns * self.channels).next_multiple_of(STEP) + 2 * STEP
     }
 
     /// Pixels of the destination, of all images.
@@ -428,7 +436,7 @@ impl Strips {
         let height = (part.rows.len() - 1) * v.step + self.kernel[0];
         let run = self.kernel[1] * c;
         let skip = h.origin * c;
-        let inside = (self.source[1] * c).min((line - STEP).saturating_sub(skip));
+        let inside = (self.source[1] * c).min((line - 2 * STEP).saturating_sub(skip));
         for (i, image) in part.images.clone().enumerate() {
             for r in 0..height {
                 let to = &mut lines[r * line..(r + 1) * line];
@@ -453,26 +461,33 @@ impl Strips {
                 unsafe { packer.rows(rows) };
             }
             for row in 0..part.rows.len() {
-                for q in 0..self.row {
-                    let position = (i * self.image_rows() + row) * self.row + q;
-                    let patch = &mut to[position * self.width..][..self.width + STEP];
-                    let mut at = 0;
-                    for ky in 0..self.kernel[0] {
-                        let from = &lines[(row * v.step + ky) * line + q * h.step * c..];
-                        let mut copied = 0;
-                        // Whole steps: what is too much is written over by what follows.
-                        while copied < run {
-                            let n = STEP.min(self.width + STEP - at - copied).min(from.len() - copied);
-                            if n == STEP {
-                                patch[at + copied..][..STEP].copy_from_slice(&from[copied..][..STEP]);
-                            } else {
-                                patch[at + copied..][..n].copy_from_slice(&from[copied..][..n]);
-                            }
-                            copied += STEP;
-                        }
-                        at += run;
+                let first = (i * self.image_rows() + row) * self.row * self.width;
+                let to = &mut to[first..][..self.row * self.width + STEP];
+                let from = &lines[row * v.step * line..][..(self.kernel[0] - 1) * line + (self.row - 1) * h.step * c];
+                self.gather_row(from.as_ptr(), to, [line, h.step * c, run]);
+            }
+        }
+    }
+
+    /// Copies the patches of a row of pixels: `run` numbers from each of so many lines, `line` apart; those of the next pixel begin `step`
+    /// numbers on.
+    fn gather_row(&self, from: *const u16, to: &mut [u16], [line, step, run]: [usize; 3]) {
+        assert!(to.len() >= self.row * self.width + STEP && self.width >= self.kernel[0] * run);
+        assert!((self.row - 1) * step + run.next_multiple_of(STEP) <= line);
+        for q in 0..self.row {
+            let patch = to[q * self.width..].as_mut_ptr();
+            // SAFETY: a line has its runs up to whole steps, and so has `to` behind the last patch. What is copied too much is written
+            // over by what follows.
+            unsafe {
+                for ky in 0..self.kernel[0] {
+                    let (from, patch) = (from.add(ky * line + q * step), patch.add(ky * run));
+                    for at in (0..run).step_by(STEP) {
+                        let numbers = from.add(at).cast::<[u16; STEP]>().read_unaligned();
+                        patch.add(at).cast::<[u16; STEP]>().write_unaligned(numbers);
                     }
-                    patch[at..].fill(0);
+                }
+                for at in (self.kernel[0] * run..self.width).step_by(STEP) {
+                    patch.add(at).cast::<[u16; STEP]>().write_unaligned([0; STEP]);
                 }
             }
         }
