@@ -5,10 +5,10 @@ use super::error::{CheckpointError, Reason};
 use super::format::{self, averaged_weight, is_optimizer_state};
 use super::pth::{self, PthError};
 use super::tensor::{Tensor, TensorView};
-use crate::files::{self, durable};
+use crate::files::{self, output::Output};
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, BufWriter, Read, Seek};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write as _};
 use std::path::Path;
 
 /// The first bytes of a file, which decide the format.
@@ -36,14 +36,18 @@ pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
     read().map_err(|e| CheckpointError::new(path, e))
 }
 
-/// Writes tensors as a state dict of PyTorch: beside its place, made durable, and renamed, so that the old file or the new one is
-/// there, whole.
+/// Writes tensors as a state dict of PyTorch to where `path` leads, as an [`Output`] is written.
 ///
 /// # Errors
-/// The file cannot be written; two tensors have one name; the bytes of one do not fit its shape.
+/// The file cannot or may not be written; two tensors have one name; the bytes of one do not fit its shape.
 pub fn write_state_dict(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
-    let written = durable::replace(path, |file| pth::write(BufWriter::with_capacity(1 << 16, file), tensors));
-    written.map_err(|e| match e.kind() {
+    let output = Output::at(path).map_err(|e| CheckpointError::new(path, e))?;
+    let fill = |out: &mut files::output::Out| -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        pth::write(&mut out, tensors)?;
+        out.flush()
+    };
+    output.write(fill).map(|_| ()).map_err(|e| match e.kind() {
         io::ErrorKind::InvalidInput => CheckpointError::new(path, Reason::Invalid(e.to_string())),
         _ => CheckpointError::new(path, e),
     })

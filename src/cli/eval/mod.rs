@@ -8,13 +8,13 @@ use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
-use super::what::expect_folder_of;
+use super::what::{expect_no_input, output};
 use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
 use crate::data::{Batch, Split, Unread};
-use crate::files::durable;
+use crate::files::output::{Out, Output};
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
 use crate::passes::PassOptions;
@@ -33,12 +33,12 @@ use crate::train::setup::session::Session;
 use anyhow::Context;
 use predictions::{Form, Predictions};
 use serde_json::{Map, Value, json};
-use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 /// What is evaluated.
+#[derive(Clone)]
 pub struct Asked<'a> {
     /// A checkpoint, or a configuration with weights.
     pub model: &'a Path,
@@ -52,6 +52,8 @@ pub struct Asked<'a> {
     pub allow_download: bool,
     /// Compute threads.
     pub threads: Option<usize>,
+    /// Where something is written, which must be none of the files that are read.
+    pub out: Option<&'a Output>,
 }
 
 /// What came of it.
@@ -111,6 +113,9 @@ pub fn evaluated(
     see: &mut dyn FnMut(&mut Session, &Batch, &Split) -> anyhow::Result<()>,
 ) -> Result<Evaluated, Failure> {
     let mut model = load_model(asked.model, &asked.overrides.sets())?;
+    if let Some(out) = asked.out {
+        expect_no_input(out, model.files().iter().map(PathBuf::as_path))?;
+    }
     // What is reported of each class.
     model.loaded.experiment.class_counts = true;
     let model = model;
@@ -203,9 +208,10 @@ pub fn evaluated(
 /// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
 fn with_predictions(asked: &Asked, path: &Path) -> Result<Evaluated, Failure> {
     let form = Form::of(path)?;
-    expect_folder_of(path)?;
+    let out = output(path)?;
+    let asked = &Asked { out: Some(&out), ..asked.clone() };
     let mut done = None;
-    let fill = |file: &mut File| -> anyhow::Result<()> {
+    let fill = |file: &mut Out| -> anyhow::Result<()> {
         let mut rows = Predictions::new(form, file);
         let found = evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split));
         let failed = found.is_err();
@@ -217,7 +223,7 @@ fn with_predictions(asked: &Asked, path: &Path) -> Result<Evaluated, Failure> {
         say(&format!("wrote {} row{s} to `{}`", super::thousands(rows), path.display()));
         Ok(())
     };
-    let written = durable::replace(path, fill);
+    let written = out.write(fill);
     match done {
         Some(Ok(evaluated)) => {
             written.with_context(|| format!("cannot write `{}`", path.display()))?;
@@ -241,6 +247,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         split: args.split,
         allow_download: args.allow_download,
         threads: args.threads,
+        out: None,
     };
     let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, chosen } =
         match &args.predictions {

@@ -247,7 +247,7 @@ fn page(
     }
     let asked = ReportArgs {
         runs,
-        out: folder.join(REPORT),
+        out: Some(folder.join(REPORT)),
         no_evaluation: true,
         no_timing: true,
         overrides: Overrides::default(),
@@ -255,5 +255,5 @@ fn page(
         output: OutputArgs::default(),
     };
     report::of_runs(&asked, &table::lead(rows, read.monitor.name(), read.sweep.method))?;
-    Ok(Some(asked.out))
+    Ok(asked.out)
 }
