@@ -3,8 +3,8 @@
 use super::failure::Failure;
 use crate::checkpoint;
 use crate::config::text::spelling::list;
-use crate::files::output::{Output, Refusal, Why};
 use crate::files::kind::{Kind, kind};
+use crate::files::output::{Output, Refusal, Why};
 use crate::runs::datum::natural;
 use crate::runs::find::suggestion;
 use crate::runs::folder::is_run;

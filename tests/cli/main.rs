@@ -26,6 +26,8 @@ mod mpi;
 mod network;
 mod not_finite;
 mod optimizers;
+#[cfg(unix)]
+mod outputs;
 mod photo_lists;
 mod photos;
 mod predict;

@@ -9,6 +9,7 @@ pub mod caches;
 pub mod durable;
 pub mod kind;
 pub mod output;
+pub mod pattern;
 
 use std::fmt;
 use std::fs::{self, File, Metadata};

@@ -114,7 +114,8 @@ impl Output {
     pub fn is_none_of<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Refusal> {
         let Target::File(file, Some(metadata)) = target(&self.path)? else { return Ok(()) };
         let own = identity(&file, &metadata);
-        let same = |input: &&Path| fs::metadata(input).is_ok_and(|meta| meta.is_file() && identity(input, &meta) == own);
+        let same =
+            |input: &&Path| fs::metadata(input).is_ok_and(|meta| meta.is_file() && identity(input, &meta) == own);
         match inputs.into_iter().find(same) {
             Some(input) => Err(refusal(&self.path, Why::Input(input.to_owned()))),
             None => Ok(()),

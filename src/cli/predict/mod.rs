@@ -59,7 +59,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
                 .into(),
         ));
     }
-    let masks = args.masks.as_deref().map(|folder| Masks::new(folder, &files, &own, &meaning.positions(), classes(&data)));
+    let masks =
+        args.masks.as_deref().map(|folder| Masks::new(folder, &files, &own, &meaning.positions(), classes(&data)));
     let masks = masks.transpose()?;
     let (programs, batch, slots) = plan(&model, &data, backend.as_ref(), args, &files)?;
     let session = model.session(programs, backend.as_ref())?;

@@ -57,7 +57,8 @@ fn edited(text: &str, mean: &[f64], std: &[f64]) -> anyhow::Result<(String, &'st
     let data = document.entry("data").or_insert_with(toml_edit::table);
     let done = change(data.as_table_like_mut().context("`data` is no table")?, mean, std)?;
     let changed = document.to_string();
-    let (old, new): (Vec<&str>, Vec<&str>) = (text.split_inclusive('\n').collect(), changed.split_inclusive('\n').collect());
+    let (old, new): (Vec<&str>, Vec<&str>) =
+        (text.split_inclusive('\n').collect(), changed.split_inclusive('\n').collect());
     let same = |(old, new): &(&&str, &&str)| bare(old) == bare(new);
     let before = old.iter().zip(&new).take_while(same).count();
     let most = old.len().min(new.len()) - before;

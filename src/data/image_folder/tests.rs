@@ -126,7 +126,7 @@ fn what_is_left_out_is_told() {
     }
     assert_eq!(set.spec.class_names.unwrap(), ["birds", "cats", "dogs"]);
     if cfg!(unix) {
-        assert!(text.contains("links to a folder around them, which are left out: `cats/all`"), "{text}");
+        assert!(text.contains("links to folders that are there already, which are left out: `cats/all`"), "{text}");
         assert_eq!(labels(&set.train), [1, 1, 2], "a link to another folder is followed");
     }
 }
