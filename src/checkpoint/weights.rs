@@ -3,7 +3,7 @@
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
 use super::format::{self, averaged_weight, is_optimizer_state};
-use super::pth::{self, PthError};
+use super::pth::{self, Choose};
 use super::tensor::{Tensor, TensorView};
 use crate::files::{self, output::Output};
 use safetensors::tensor::Dtype;
@@ -29,9 +29,17 @@ pub struct Loaded {
 /// # Errors
 /// The file cannot be read, is broken, or holds something else.
 pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
+    load_chosen(path, &Choose::default())
+}
+
+/// As [`load_tensors`], of a file of PyTorch the state dict that is wanted. Other files have no keys, and one that is asked for is an error.
+///
+/// # Errors
+/// As for [`load_tensors`].
+pub fn load_chosen(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let read = || {
         let opened = files::open(path)?;
-        parse(BufReader::new(opened.file), opened.size)
+        parse(BufReader::new(opened.file), opened.size, choose)
     };
     read().map_err(|e| CheckpointError::new(path, e))
 }
@@ -54,20 +62,25 @@ pub fn write_state_dict(path: &Path, tensors: &[TensorView]) -> Result<(), Check
 }
 
 /// Reads from a file of `size` bytes. Its first bytes decide the format, and how much of it is worth reading.
-fn parse(mut file: impl Read + Seek, size: u64) -> Result<Loaded, Reason> {
+fn parse(mut file: impl Read + Seek, size: u64, choose: &Choose) -> Result<Loaded, Reason> {
     let mut start = Vec::new();
     file.by_ref().take(START).read_to_end(&mut start)?;
     file.rewind()?;
-    if pth::is_zip(&start) {
-        let pth::StateDict { tensors, notes } = pth::parse(file, size)?;
+    if pth::is_zip(&start) || pth::is_legacy(&start) {
+        let pth::StateDict { tensors, notes } = match pth::is_zip(&start) {
+            true => pth::parse(file, size, choose)?,
+            false => pth::parse_legacy(file, size, choose)?,
+        };
         return Ok(Loaded { tensors, notes });
-    }
-    if pth::is_legacy(&start) {
-        return Err(Reason::Pth(PthError::Legacy));
     }
     // A safetensors file has its JSON after eight bytes. Without it no error about its header would help anyone.
     if start.get(8) != Some(&b'{') {
         return Err(Reason::UnknownFormat);
+    }
+    if let Some(key) = choose.key {
+        return Err(Reason::Invalid(format!(
+            "it has no key `{key}`: a safetensors file has one list of tensors; leave `weights_key` out"
+        )));
     }
     let bytes = format::read_accounted(&mut file, size)?;
     let (file, meta) = format::open(&bytes)?;

@@ -85,19 +85,26 @@ pub fn carried_by(checkpoint: &Path) -> String {
 /// # Errors
 /// It is not there.
 pub fn device(experiment: &Experiment, threads: Option<usize>) -> Result<Box<dyn Backend>, Failure> {
-    let backend = say_why(select(&Wanted::of(experiment, threads))?);
-    if let Some(note) = precision::note(experiment.precision, backend.as_ref()) {
-        say(&format!("note: {note}"));
-    }
-    Ok(backend)
+    Ok(usable(select(&Wanted::of(experiment, threads))?, experiment))
 }
 
-/// Reports why the device is not the preferred one, if so.
-pub fn say_why(selected: Selected) -> Box<dyn Backend> {
+/// The same for a command that trains, which also says why it is not the device that would be preferred.
+///
+/// # Errors
+/// As for [`device`].
+pub fn training_device(experiment: &Experiment, threads: Option<usize>) -> Result<Box<dyn Backend>, Failure> {
+    let selected = select(&Wanted::of(experiment, threads))?;
     if let Some(note) = &selected.note {
         say(note);
     }
-    selected.backend
+    Ok(usable(selected, experiment))
+}
+
+fn usable(Selected { backend, .. }: Selected, experiment: &Experiment) -> Box<dyn Backend> {
+    if let Some(note) = precision::note(experiment.precision, backend.as_ref()) {
+        say(&format!("note: {note}"));
+    }
+    backend
 }
 
 /// Reports notes about how the device computes, such as another precision.

@@ -2,7 +2,9 @@
 
 use super::failure::Failure;
 use crate::checkpoint;
+use crate::config::text::foreign;
 use crate::config::text::spelling::list;
+use crate::files;
 use crate::files::kind::{Kind, kind};
 use crate::files::output::{Output, Refusal, Why};
 use crate::runs::datum::natural;
@@ -11,7 +13,11 @@ use crate::runs::folder::is_run;
 use crate::train::files::folder::file;
 use anyhow::anyhow;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Bytes of a text that are looked at to know its encoding.
+const MOST_READ: u64 = 1 << 16;
 
 /// Refuses a file that is no configuration. A file that is missing, or of unknown kind, is left to its reader.
 ///
@@ -47,6 +53,8 @@ pub fn expect_configuration(path: &Path) -> Result<(), Failure> {
         }
         Some(Kind::Image) => ("an image", format!("`runner predict MODEL {shown}` classifies it")),
         Some(Kind::Compressed) => ("a compressed file", "a configuration is a `.toml` file".into()),
+        // Its reader says which.
+        Some(Kind::Other) if is_foreign_text(path) => return Ok(()),
         Some(Kind::Other) => ("no text", "a configuration is a `.toml` file".into()),
         Some(Kind::Text | Kind::Empty) | None => return Ok(()),
     };
@@ -56,6 +64,13 @@ pub fn expect_configuration(path: &Path) -> Result<(), Failure> {
         format!("is {what}, not a configuration")
     };
     Err(refuse(format!("`{shown}` {is}\nhelp: {help}")))
+}
+
+/// Whether a file is a text in another encoding than UTF-8.
+fn is_foreign_text(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read = files::open(path).map(|opened| opened.file.take(MOST_READ).read_to_end(&mut bytes));
+    read.is_ok_and(|read| read.is_ok()) && foreign::encoding(&bytes).is_some()
 }
 
 /// Refuses a file that is no checkpoint, where one is asked for. A file of unknown kind is left to its reader.

@@ -74,6 +74,8 @@ pub struct Evaluated {
     pub notes: Vec<String>,
     /// Samples that could not be read.
     pub unread: Unread,
+    /// Samples whose loss is not finite.
+    pub not_finite: u64,
     /// How the checkpoint was chosen among those of its run, if it was.
     pub chosen: Option<Chosen>,
 }
@@ -178,7 +180,7 @@ pub fn evaluated(
     let never = AtomicBool::new(false);
     let mut unread = Unread::default();
     let options = eval_options(experiment);
-    let Evaluation { figures, notes: of_figures } = evaluate_batches(
+    let Evaluation { figures, notes: of_figures, not_finite } = evaluate_batches(
         &mut session,
         backend.as_ref(),
         split,
@@ -202,7 +204,18 @@ pub fn evaluated(
         Chosen { best, on, same }
     });
     let (report, count) = (session.class_report()?, split.len());
-    Ok(Evaluated { loaded: model.loaded, samples, split: name, count, figures, report, notes, unread, chosen })
+    Ok(Evaluated {
+        loaded: model.loaded,
+        samples,
+        split: name,
+        count,
+        figures,
+        report,
+        notes,
+        unread,
+        not_finite,
+        chosen,
+    })
 }
 
 /// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
@@ -249,7 +262,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         threads: args.threads,
         out: None,
     };
-    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, chosen } =
+    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, not_finite, chosen } =
         match &args.predictions {
             Some(path) => with_predictions(&asked, path)?,
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
@@ -272,6 +285,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         if !unread.is_empty() {
             out["unreadable"] = json!(unread.list().iter().map(|u| &u.name).collect::<Vec<_>>());
+        }
+        if not_finite > 0 {
+            out["not_finite"] = not_finite.into();
         }
         if !notes.is_empty() {
             out["note"] = json!(notes.join(" "));
@@ -302,13 +318,18 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             let positions = rank > usize::from(report.labels);
             format!("\n\n{}", class_table::text(&report, names, positions, width(Stream::Out)))
         });
-        let line = in_lines(&format!("{name}, {n} samples{instead}:"), &list, width(Stream::Out));
+        let left_out = match not_finite {
+            0 => String::new(),
+            n => format!(", {} of them not finite", super::thousands(n)),
+        };
+        let line = in_lines(&format!("{name}, {n} samples{instead}{left_out}:"), &list, width(Stream::Out));
         super::print(&format!("{line}{}", table.unwrap_or_default()))?;
         if let Some(chosen) = &chosen {
             say(&format!("note: {}", chosen.in_words()));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    // As a training step with such a loss ends.
+    Ok(if not_finite > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// What is said of the samples with a list of figures, in lines of at most `width` columns where they have a break.
