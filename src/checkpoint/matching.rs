@@ -93,6 +93,7 @@ pub fn unwrap_names<'a>(
 ) -> Option<String> {
     let wanted: HashSet<&str> = wanted.into_iter().collect();
     let is_wanted = |name: &str| wanted.contains(name);
+    let all: BTreeSet<String> = tensors.keys().cloned().collect();
     let mut prefixes = BTreeSet::new();
     let mut renamed = Vec::new();
     for name in tensors.keys() {
@@ -126,7 +127,12 @@ pub fn unwrap_names<'a>(
         tensors.remove(AVERAGED);
     }
     let shown: Vec<String> = prefixes.iter().map(|prefix| format!("`{prefix}`")).collect();
-    Some(format!("took {} off names (saved from {})", shown.join(" and "), wrappers_of(&longest)))
+    let which = match all.iter().filter(|name| !tensors.contains_key(*name)).count() {
+        n if n == all.len() => "all names".to_owned(),
+        1 => "a name".into(),
+        n => format!("{n} names"),
+    };
+    Some(format!("took {} off {which} (saved from {})", shown.join(" and "), wrappers_of(&longest)))
 }
 
 /// What has put a prefix before names, the outermost first.

@@ -16,6 +16,7 @@ mod fields;
 mod figures;
 mod finetune;
 mod force;
+mod given;
 mod hostile_files;
 mod lr_find;
 mod masks;

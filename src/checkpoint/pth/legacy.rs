@@ -28,7 +28,7 @@ pub(super) fn open<F: Read + Seek>(mut file: F, size: u64) -> Result<(Legacy<F>,
     let mut bytes = Vec::new();
     file.by_ref().take(MAX_PICKLES).read_to_end(&mut bytes).map_err(io)?;
     let mut rest = bytes.as_slice();
-    let mut next = || {
+    let mut next = || -> Result<(Memory, usize), PthError> {
         let memory = pickle::run_first(&mut rest)?;
         Ok((memory, bytes.len() - rest.len()))
     };

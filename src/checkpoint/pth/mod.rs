@@ -43,7 +43,7 @@ impl fmt::Display for PthError {
             PthError::NoStateDict(why) => write!(f, "{why}; {HOW}"),
             PthError::Ambiguous(keys) => {
                 const SHOWN: usize = 4;
-                let shown: Vec<String> = keys.iter().take(SHOWN).map(|key| format!("`{key}`")).collect();
+                let shown: Vec<String> = keys.iter().take(SHOWN).map(shown_key).collect();
                 let more = if keys.len() > SHOWN { ", …" } else { "" };
                 write!(
                     f,
@@ -57,6 +57,10 @@ impl fmt::Display for PthError {
 }
 
 impl std::error::Error for PthError {}
+
+fn shown_key(key: &String) -> String {
+    if key.is_empty() { "the whole".into() } else { format!("`{key}`") }
+}
 
 fn malformed(why: impl Into<String>) -> PthError {
     PthError::Malformed(why.into())

@@ -400,8 +400,13 @@ fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("more than {MAX_BYTES} bytes are too many for a configuration"));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        foreign::encoding(error.as_bytes()).unwrap_or_else(|| format!("not UTF-8 text: byte {at}"))
-    })
+    match String::from_utf8(bytes) {
+        // UTF-16 may be UTF-8 with zeros in it.
+        Ok(text) if text.contains('\0') => foreign::encoding(text.as_bytes()).map_or(Ok(text), Err),
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(foreign::encoding(error.as_bytes()).unwrap_or_else(|| format!("not UTF-8 text: byte {at}")))
+        }
+    }
 }

@@ -129,8 +129,8 @@ impl std::error::Error for NotFinite {}
 
 /// Whether what is written of a variable is sound. The state of an optimizer may have an infinite square of a gradient, after which it goes
 /// on.
-fn is_sound(kind: VarKind, dtype: DType, piece: &[u8]) -> bool {
-    let sound = |x: f32| if kind == VarKind::Optimizer { !x.is_nan() } else { x.is_finite() };
+fn is_sound(kind: &VarKind, dtype: DType, piece: &[u8]) -> bool {
+    let sound = |x: f32| if *kind == VarKind::Optimizer { !x.is_nan() } else { x.is_finite() };
     dtype != DType::F32 || piece.as_chunks().0.iter().all(|bytes| sound(f32::from_ne_bytes(*bytes)))
 }
 
@@ -158,7 +158,7 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     meta.extra = serde_json::to_value(&state.extra).context("the run's state cannot be written as JSON")?;
     checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| {
         let variable = &plan.variables[ids[i]];
-        session.read(ids[i], &mut |piece| match is_sound(variable.kind, variable.dtype, piece) {
+        session.read(ids[i], &mut |piece| match is_sound(&variable.kind, variable.dtype, piece) {
             true => put(piece),
             false => Err(NotFinite { variable: variable.name.clone() }.into()),
         })

@@ -32,9 +32,7 @@ pub fn evaluate_by_sample(session: &mut Session, batch: &mut Batch) -> Result<Ve
         return Ok(Vec::new());
     }
     let rows = fields(session);
-    let mut total = before.clone();
-    let mut nothing = before;
-    nothing.add(&nothing.clone(), -1.0);
+    let (nothing, mut total) = (before.emptied(), before);
     // What can be seen without another try.
     let mut bad = not_finite(session, batch, &rows)?;
     let good: Vec<usize> = (0..batch.len).filter(|i| !bad.contains(i)).collect();

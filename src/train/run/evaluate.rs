@@ -161,7 +161,7 @@ impl NotFinite {
     fn in_words(&self, split: &Split) -> Option<String> {
         let name = |sample: u32| match split.name(sample as usize) {
             Some(name) => format!(" (the first is `{name}`)"),
-            None => format!(" (the first is number {}, from 0)", sample),
+            None => format!(" (the first is number {sample}, from 0)"),
         };
         let first = self.first.map_or(String::new(), name);
         let (verb, them) = if self.samples == 1 { ("is", "it") } else { ("are", "them") };

@@ -7,6 +7,7 @@ pub mod events;
 mod live;
 pub mod mistakes;
 mod moments;
+mod not_finite;
 pub mod pace;
 pub mod parts;
 pub mod pending;

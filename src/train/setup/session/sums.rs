@@ -16,6 +16,11 @@ impl EvalSums {
         self.0.first().map_or(0.0, |(_, sums)| sums[metric_slot::NOT_FINITE])
     }
 
+    /// As they are before anything is evaluated.
+    pub fn emptied(&self) -> EvalSums {
+        EvalSums(self.0.iter().map(|(id, sums)| (*id, vec![0.0; sums.len()])).collect())
+    }
+
     /// Adds `factor` times what others are.
     pub fn add(&mut self, others: &EvalSums, factor: f64) {
         for ((_, own), (_, others)) in self.0.iter_mut().zip(&others.0) {
