@@ -74,7 +74,7 @@ const AVERAGED: &str = "n_averaged";
 
 /// The name that the model has for a name of a file, if that is the same but for what wrappers have put before it, one within another too.
 /// As little as possible is taken off.
-pub fn unwrapped<'n>(name: &'n str, is_wanted: impl Fn(&str) -> bool) -> Option<&'n str> {
+pub fn unwrapped(name: &str, is_wanted: impl Fn(&str) -> bool) -> Option<&str> {
     let mut rest = name;
     loop {
         if is_wanted(rest) {

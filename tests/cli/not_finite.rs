@@ -118,7 +118,7 @@ fn targets_that_are_no_numbers_are_blamed_on_the_data() {
 #[test]
 fn samples_that_are_not_finite_are_counted_one_by_one() {
     let place =
-        regression("[train.early_stopping]\nmonitor = \"val_loss\"\npatience = 2\n[metrics]\nreport = [\"r2\"]\n");
+        regression("[train.early_stopping]\nmonitor = \"val_loss\"\npatience = 2\n[metrics]\nfigures = [\"r2\"]\n");
     let inputs: Vec<f32> = (0..96).map(|i| ((i * 37 % 19) as f32 - 9.0) * 0.1).collect();
     let targets: Vec<f32> = (0..32).map(|i| (i % 5) as f32 * 0.2).collect();
     write(&place, &inputs, &targets, &targets);
@@ -211,7 +211,7 @@ fn a_state_that_is_not_finite_is_not_saved() {
     // What was saved before stays, and is good.
     place.ok("train c.toml --out r --force --set optimizer.eps=1e-8 --set train.max_steps=2");
     let before = std::fs::read(place.path("r/last.safetensors")).unwrap();
-    let err = place.fails("train --resume r --set optimizer.eps=0 --set train.max_steps=9 --set optimizer.lr=1e30", 1);
+    let err = place.fails("train --resume r --set optimizer.eps=0 --set train.max_steps=9", 1);
     assert!(err.contains("not finite") || err.contains("the loss is"), "{err}");
     assert_eq!(std::fs::read(place.path("r/last.safetensors")).unwrap(), before);
 }

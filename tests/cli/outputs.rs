@@ -186,8 +186,10 @@ fn masks_do_not_take_the_place_of_images_under_other_names() {
     let config = digits("", "[model]\nlayers = [{ type = \"conv2d\", out_channels = 10, kernel_size = 1 }]\n");
     let config = config
         .replace("\"digits\"", "\"image_list\"\npath = \"l.csv\"\nlabel_kind = \"mask\"\nclasses = [\"a\", \"b\"]");
-    let config =
-        config.replace("limit = 320\nlimit_val = 100\n", "val_path = \"l.csv\"\ntransforms = [\"grayscale\"]\n");
+    let config = config.replace(
+        "limit = 320\nlimit_val = 100\n",
+        "val_path = \"l.csv\"\ntransforms = [{ type = \"resize\", size = [8, 8] }, \"grayscale\"]\n",
+    );
     let config = config.replace("out_channels = 10", "out_channels = 2");
     let place = Place::with(&format!(
         "{config}[optimizer]\ntype = \"adam\"\n[train]\nepochs = 1\n[lint]\nallow = [\"chosen_on_test_set\"]\n"

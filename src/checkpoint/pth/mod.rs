@@ -83,13 +83,16 @@ pub(super) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04")
 }
 
+/// How many of these names of tensors a model has.
+pub type Fits<'a> = dyn Fn(&[&str]) -> usize + 'a;
+
 /// Which of the state dicts in a file is wanted.
 #[derive(Clone, Copy, Default)]
 pub struct Choose<'a> {
     /// The one under this key; keys within one another have dots between them.
     pub key: Option<&'a str>,
     /// Else the one for whose names this is highest.
-    pub fits: Option<&'a dyn Fn(&[&str]) -> usize>,
+    pub fits: Option<&'a Fits<'a>>,
 }
 
 /// Reads a state dict from a zip file of `size` bytes.
