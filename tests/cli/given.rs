@@ -110,7 +110,7 @@ fn patterns_of_shards_are_beside_the_configuration() {
     }
 }
 
-/// What is no configuration is told as what it is, in a few lines.
+/// A file that is no configuration has an error of a few lines, which says what it is.
 #[test]
 fn what_is_no_configuration_is_named() {
     let place = Place::new();

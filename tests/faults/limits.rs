@@ -152,7 +152,7 @@ fn few_threads() {
         eprintln!("skipped: only root can become a user who has no other threads");
         return;
     }
-    // Nobody else has it.
+    // A number that no other user has.
     const USER: u32 = 60_123;
     let start = Place::with("c.toml", CONFIG);
     start.ok(TRAIN);

@@ -76,7 +76,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let whole = pool.run(&interrupt)?;
     let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better())?;
     let page = if whole { page(&folder, args, &read, &pool, &rows) } else { Ok(None) };
-    // What has come of the trials is told whatever became of the page.
+    // The table of the trials is printed even if the page cannot be written.
     let report = page.as_ref().ok().and_then(Option::as_ref);
     if args.output.json {
         super::print_json(&table::as_json(&rows, &read, &folder, report.map(PathBuf::as_path)))?;

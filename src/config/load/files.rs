@@ -352,7 +352,7 @@ pub fn relative_paths(experiment: &Experiment, sources: &Sources) -> Vec<Diagnos
 /// Mistakes that are told of one file before it is none of TOML.
 const MOST_MISTAKES: usize = 10;
 
-/// What is told of a text that is not TOML: all that is wrong or, if that is very much, what the text is instead.
+/// The errors of a text that is not TOML: all of them or, if there are very many, what the text looks like instead.
 fn shortened(problems: Vec<Diagnostic>, text: &str) -> Vec<Diagnostic> {
     if problems.len() <= MOST_MISTAKES {
         return problems;
