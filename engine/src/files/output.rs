@@ -90,7 +90,7 @@ impl Output {
     pub fn at(path: &Path) -> Result<Output, Refusal> {
         let target = target(path)?;
         if let Target::File(file, Some(metadata)) = &target {
-            // Root may write it all the same; whoever made it read-only meant it to stay.
+            // Root may write it all the same, and the mode says that it is to stay.
             if metadata.permissions().readonly() {
                 return Err(refusal(path, Why::ReadOnly));
             }
@@ -345,7 +345,7 @@ mod tests {
             assert_eq!(put(path, "through it"), Ok(true));
             assert_eq!(reader.join().unwrap(), "through it");
         }
-        assert_eq!(put(&pipe, ""), Ok(false), "nobody has to read nothing");
+        assert_eq!(put(&pipe, ""), Ok(false), "without a byte the pipe is not opened");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 

@@ -56,7 +56,10 @@ fn edited(text: &str, mean: &[f64], std: &[f64]) -> anyhow::Result<(String, &'st
     let mut document: DocumentMut = plain.parse()?;
     let data = document.entry("data").or_insert_with(toml_edit::table);
     let done = change(data.as_table_like_mut().context("`data` is no table")?, mean, std)?;
-    let changed = document.to_string();
+    let mut changed = document.to_string();
+    if !plain.ends_with('\n') && changed.ends_with('\n') {
+        changed.pop();
+    }
     let (old, new): (Vec<&str>, Vec<&str>) =
         (text.split_inclusive('\n').collect(), changed.split_inclusive('\n').collect());
     let same = |(old, new): &(&&str, &&str)| bare(old) == bare(new);
@@ -138,6 +141,39 @@ mod tests {
 
     fn with(text: &str) -> String {
         edited(text, &[0.47523, 0.45206], &[0.26349, 0.25]).unwrap().0
+    }
+
+    #[test]
+    fn ends_of_lines_and_the_mark_before_them_stay() {
+        let plain = "# mine\n[data]\nsource = \"digits\"\n\n[model]\nlayers = []\n";
+        let windows = plain.replace('\n', "\r\n");
+        let mixed = plain.replacen('\n', "\r\n", 1);
+        let without_end = plain.trim_end().to_owned();
+        for text in [
+            plain.to_owned(),
+            windows.clone(),
+            mixed,
+            without_end,
+            format!("\u{feff}{windows}"),
+            format!("\u{feff}{plain}"),
+        ] {
+            let changed = with(&text);
+            let is_new = |line: &&str| line.starts_with("transforms");
+            let lines: Vec<&str> = changed.split_inclusive('\n').collect();
+            let old: String = lines.iter().copied().filter(|line| !is_new(line)).collect();
+            assert_eq!(old, text);
+            let new: Vec<&str> = lines.into_iter().filter(is_new).collect();
+            let end = if text.lines().count() > 0
+                && text.split_inclusive('\n').next().unwrap_or_default().ends_with("\r\n")
+            {
+                "\r\n"
+            } else {
+                "]\n"
+            };
+            assert!(new.len() == 1 && new[0].ends_with(end), "{changed:?}");
+        }
+        // A first line that changes keeps the mark.
+        assert!(with("\u{feff}data = { source = \"digits\" }\n").starts_with('\u{feff}'));
     }
 
     #[test]

@@ -51,9 +51,12 @@ pub fn language(text: &str) -> Option<&'static str> {
             key.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c)) && (rest.is_empty() || rest.starts_with(' '))
         })
     };
-    let is_code = |line: &str| ["import ", "from ", "def ", "class "].iter().any(|word| line.starts_with(word));
+    let is_code = |line: &str| {
+        line.starts_with("import ")
+            || line.starts_with("from ") && line.contains(" import ")
+            || line.starts_with("def ") && line.ends_with(':')
+    };
     Some(match () {
-        () if share(&assigns) >= 3 || share(&|line| line.starts_with('[') && line.ends_with(']')) >= 3 => return None,
         () if first.starts_with("<?xml")
             || first.to_ascii_lowercase().starts_with("<!doctype")
             || first.starts_with("<html") =>
@@ -62,6 +65,7 @@ pub fn language(text: &str) -> Option<&'static str> {
         }
         () if first.starts_with('{') || first == "[" || first.starts_with("[{") => "JSON",
         () if lines.iter().any(|line| is_code(line)) => "Python",
+        () if share(&assigns) >= 3 || share(&|line| line.starts_with('[') && line.ends_with(']')) >= 3 => return None,
         () if commas > 0 && share(&|line| line.matches(',').count() == commas) >= 9 => "a table (CSV)",
         () if first == "---" || share(&is_yaml) >= 5 => "YAML",
         () => "a text",
