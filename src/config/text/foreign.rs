@@ -66,7 +66,9 @@ pub fn language(text: &str) -> Option<&'static str> {
         () if first.starts_with('{') || first == "[" || first.starts_with("[{") => "JSON",
         () if lines.iter().any(|line| is_code(line)) => "Python",
         () if share(&assigns) >= 3 || share(&|line| line.starts_with('[') && line.ends_with(']')) >= 3 => return None,
-        () if commas > 0 && share(&|line| line.matches(',').count() == commas) >= 9 => "a table (CSV)",
+        () if commas > 0 && share(&|line| line.matches(',').count() == commas && !line.contains(", ")) >= 9 => {
+            "a table (CSV)"
+        }
         () if first == "---" || share(&is_yaml) >= 5 => "YAML",
         () => "a text",
     })
@@ -102,6 +104,7 @@ mod tests {
     fn languages_are_known_by_their_lines() {
         for (text, what) in [
             ("It was a bright cold day in April,\nand the clocks were striking thirteen.\n", Some("a text")),
+            ("It is one line, and no more.\nHere is another, and that is all.\n", Some("a text")),
             ("{\n  \"a\": 1\n}", Some("JSON")),
             ("---\nmodel:\n  layers: 3\n", Some("YAML")),
             ("lr: 0.1\nepochs: 3\n", Some("YAML")),
