@@ -1,5 +1,6 @@
 """PyTorch's own files of state dicts, and a few that must be refused."""
 
+import argparse
 import collections
 import pickle
 import warnings
@@ -31,6 +32,17 @@ def _zip_with_pickle(path: Path, pickled: bytes) -> None:
 def net() -> nn.Module:
     torch.manual_seed(5)
     return nn.Sequential(nn.Conv2d(2, 3, (3, 2)), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 4))
+
+
+def layouts(folder: Path, state: dict) -> None:
+    """Checkpoints as training scripts leave them: the state dict somewhere beside other things."""
+    arguments = argparse.Namespace(arch="resnet18", lr=0.1)
+    torch.save({"epoch": 3, "state_dict": state, "best_acc1": torch.tensor(71.2)}, folder / "loose.pth")
+    torch.save({"args": arguments, "model": {"state_dict": state}, "epoch": 3}, folder / "namespace.pth")
+    averaged = torch.optim.swa_utils.AveragedModel(net())
+    torch.save(averaged.state_dict(), folder / "averaged.pth")
+    ema = {name: value + 1 if value.is_floating_point() else value for name, value in state.items()}
+    torch.save({"model": state, "model_ema": ema}, folder / "ema.pth")
 
 
 def make(folder: Path) -> None:
@@ -87,5 +99,6 @@ def make(folder: Path) -> None:
         warnings.simplefilter("ignore")
         torch.save(net(), folder / "whole_module.pth")
     torch.save([1, 2], folder / "list.pth")
+    layouts(folder, state)
     _zip_with_pickle(folder / "malicious.pth", pickle.dumps({"weight": _Shell()}, protocol=2))
     _zip_with_pickle(folder / "malicious_protocol4.pth", pickle.dumps({"weight": _Shell()}, protocol=4))

@@ -62,6 +62,12 @@ impl From<io::Error> for Reason {
     }
 }
 
+impl From<files::output::Refusal> for Reason {
+    fn from(e: files::output::Refusal) -> Self {
+        Reason::Io(io::Error::other(e.in_words()))
+    }
+}
+
 impl From<files::Error> for Reason {
     fn from(e: files::Error) -> Self {
         match e.problem {

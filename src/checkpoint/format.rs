@@ -8,6 +8,7 @@ use super::error::{CheckpointError, Reason};
 use super::matching::GRAD_SCALER;
 use super::meta::Meta;
 use super::tensor::{Tensor, TensorInfo, TensorView, count};
+use crate::files::output::Output;
 use crate::files::{self, durable};
 use crate::graph::DType;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
@@ -77,7 +78,7 @@ pub fn write_streamed(
     let text = serde_json::to_string(&meta)
         .map_err(|e| CheckpointError::new(first, Reason::Invalid(format!("the run's state is no JSON: {e}"))))?;
     debug_assert!(text.starts_with(META_START));
-    write_file(first, tensors, Some(&text), content)?;
+    write_file(first, tensors, &text, content)?;
     for path in others {
         let mut written = File::open(first).map_err(|e| CheckpointError::new(first, e))?;
         replace(path, |file| Ok(io::copy(&mut written, file).map(|_| ())?))?;
@@ -94,13 +95,24 @@ pub fn write(path: &Path, tensors: &[TensorView], meta: &Meta) -> Result<(), Che
     write_streamed(&[path], &infos, meta, &mut |i, put| put(tensors[i].bytes)).map_err(|e| as_checkpoint(path, e))
 }
 
-/// Writes tensors as a plain safetensors file, in the same safe way as [`write()`].
+/// Writes tensors as a plain safetensors file to where `path` leads, as an [`Output`] is written.
 ///
 /// # Errors
-/// As for [`write()`].
+/// As for [`write()`]; nothing may be written there.
 pub fn write_weights(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
     let infos: Vec<TensorInfo> = tensors.iter().map(TensorView::info).collect();
-    write_file(path, &infos, None, &mut |i, put| put(tensors[i].bytes)).map_err(|e| as_checkpoint(path, e))
+    let order = sorted(path, &infos)?;
+    let head = header(&infos, &order, None);
+    let output = Output::at(path).map_err(|e| CheckpointError::new(path, e))?;
+    let fill = |out: &mut files::output::Out| -> anyhow::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        put_all(path, &infos, (&head, &order), &mut |i, put| put(tensors[i].bytes), &mut |b| Ok(out.write_all(b)?))?;
+        Ok(out.flush()?)
+    };
+    output.write(fill).map(|_| ()).map_err(|e| match e.downcast::<io::Error>() {
+        Ok(e) => CheckpointError::new(path, e),
+        Err(e) => as_checkpoint(path, e),
+    })
 }
 
 /// A source of the tensors' bytes.
@@ -111,42 +123,47 @@ fn as_checkpoint(path: &Path, e: anyhow::Error) -> CheckpointError {
     e.downcast().unwrap_or_else(|e| CheckpointError::new(path, Reason::Invalid(format!("{e:#}"))))
 }
 
-/// A safetensors file of `tensors` at `path`; with the metadata `meta`, in which the checksum's place is, if given.
-fn write_file(path: &Path, tensors: &[TensorInfo], meta: Option<&str>, content: &mut Content) -> anyhow::Result<()> {
-    let invalid = |why: String| CheckpointError::new(path, Reason::Invalid(why));
+/// A checkpoint of `tensors` at `path`, with the metadata `meta`, in which the checksum's place is.
+fn write_file(path: &Path, tensors: &[TensorInfo], meta: &str, content: &mut Content) -> anyhow::Result<()> {
     let order = sorted(path, tensors)?;
-    let head = header(tensors, &order, meta);
-    let digits = match meta {
-        Some(_) => Some(checksum_range(&head).ok_or_else(|| invalid("the header has no place for a checksum".into()))?),
-        None => None,
-    };
+    let head = header(tensors, &order, Some(meta));
+    let no_place = || CheckpointError::new(path, Reason::Invalid("the header has no place for a checksum".into()));
+    let digits = checksum_range(&head).ok_or_else(no_place)?;
     replace(path, |file| {
         let mut hash = Sha256::new();
         let mut out = BufWriter::with_capacity(1 << 16, &mut *file);
-        out.write_all(&head)?;
-        hash.update(&head);
-        drop(head);
-        for (i, bytes) in order {
-            let mut left = bytes;
-            content(i, &mut |piece| {
-                left = left.checked_sub(piece.len()).ok_or_else(|| invalid(wrong_size(&tensors[i], "more")))?;
-                if digits.is_some() {
-                    hash.update(piece);
-                }
-                Ok(out.write_all(piece)?)
-            })?;
-            if left > 0 {
-                return Err(invalid(wrong_size(&tensors[i], "fewer")).into());
-            }
-        }
+        put_all(path, tensors, (&head, &order), content, &mut |piece| {
+            hash.update(piece);
+            Ok(out.write_all(piece)?)
+        })?;
         out.flush()?;
         drop(out);
-        if let Some(digits) = digits {
-            file.seek(SeekFrom::Start(digits.start as u64))?;
-            file.write_all(hex(&hash.finalize()).as_bytes())?;
-        }
-        Ok(())
+        file.seek(SeekFrom::Start(digits.start as u64))?;
+        Ok(file.write_all(hex(&hash.finalize()).as_bytes())?)
     })
+}
+
+/// Hands on the header, and all tensors in the order of the file, in pieces.
+fn put_all(
+    path: &Path,
+    tensors: &[TensorInfo],
+    (head, order): (&[u8], &[(usize, usize)]),
+    content: &mut Content,
+    put: &mut dyn FnMut(&[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let wrong = |t: &TensorInfo, how| CheckpointError::new(path, Reason::Invalid(wrong_size(t, how)));
+    put(head)?;
+    for (i, bytes) in order {
+        let mut left = *bytes;
+        content(*i, &mut |piece| {
+            left = left.checked_sub(piece.len()).ok_or_else(|| wrong(&tensors[*i], "more"))?;
+            put(piece)
+        })?;
+        if left > 0 {
+            return Err(wrong(&tensors[*i], "fewer").into());
+        }
+    }
+    Ok(())
 }
 
 fn wrong_size(t: &TensorInfo, how: &str) -> String {

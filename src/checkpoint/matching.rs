@@ -69,50 +69,106 @@ pub struct Matched {
     pub left_out: Mismatch,
 }
 
-/// Takes off what wrappers have put before all of a file's names, one within another too, as far as that makes more of
-/// them names that the model has. What was taken off, for the user to know.
+/// Counts the models in a mean of weights (`torch.optim.swa_utils.AveragedModel`), which holds the model as a module.
+const AVERAGED: &str = "n_averaged";
+
+/// The name that the model has for a name of a file, if that is the same but for what wrappers have put before it, one within another too.
+/// As little as possible is taken off.
+pub fn unwrapped(name: &str, is_wanted: impl Fn(&str) -> bool) -> Option<&str> {
+    let mut rest = name;
+    loop {
+        if is_wanted(rest) {
+            return Some(rest);
+        }
+        let inner = WRAPPERS.iter().find_map(|(prefix, _)| rest.strip_prefix(prefix));
+        rest = inner.filter(|inner| !inner.is_empty())?;
+    }
+}
+
+/// Takes off what wrappers have put before names, from each by itself, where what is left is a name that the model has; and from names that
+/// the model has not where the same was taken off others. What was taken off, for the user to know.
 pub fn unwrap_names<'a>(
     wanted: impl IntoIterator<Item = &'a str>,
     tensors: &mut BTreeMap<String, Tensor>,
 ) -> Option<String> {
     let wanted: HashSet<&str> = wanted.into_iter().collect();
-    unwrap_while(tensors, &WRAPPERS, |names| names.filter(|n| wanted.contains(n)).count())
+    let is_wanted = |name: &str| wanted.contains(name);
+    let all: BTreeSet<String> = tensors.keys().cloned().collect();
+    let mut prefixes = BTreeSet::new();
+    let mut renamed = Vec::new();
+    for name in tensors.keys() {
+        let Some(short) = unwrapped(name, is_wanted).filter(|short| *short != name) else { continue };
+        // Two tensors of a file may be one to the model: that with its very name is meant.
+        if !tensors.contains_key(short) {
+            prefixes.insert(name[..name.len() - short.len()].to_owned());
+            renamed.push((name.clone(), short.to_owned()));
+        }
+    }
+    // Those of which less has been taken off come first, and keep their name if two would have it.
+    renamed.sort_by_key(|(name, short)| name.len() - short.len());
+    for (name, short) in renamed {
+        if !tensors.contains_key(&short)
+            && let Some(tensor) = tensors.remove(&name)
+        {
+            tensors.insert(short, tensor);
+        }
+    }
+    let longest = prefixes.iter().max_by_key(|prefix| prefix.len())?.clone();
+    let strange: Vec<String> = tensors.keys().filter(|name| !is_wanted(name)).cloned().collect();
+    for name in strange {
+        let short = name.strip_prefix(&longest).filter(|short| !short.is_empty() && !tensors.contains_key(*short));
+        if let Some(short) = short.map(str::to_owned)
+            && let Some(tensor) = tensors.remove(&name)
+        {
+            tensors.insert(short, tensor);
+        }
+    }
+    if longest.starts_with("module.") && !is_wanted(AVERAGED) {
+        tensors.remove(AVERAGED);
+    }
+    let shown: Vec<String> = prefixes.iter().map(|prefix| format!("`{prefix}`")).collect();
+    let which = match all.iter().filter(|name| !tensors.contains_key(*name)).count() {
+        n if n == all.len() => "all names".to_owned(),
+        1 => "a name".into(),
+        n => format!("{n} names"),
+    };
+    Some(format!("took {} off {which} (saved from {})", shown.join(" and "), wrappers_of(&longest)))
 }
 
-/// The same where no model is at hand: only what is certain not to be a layer's name, and `module.`.
+/// What has put a prefix before names, the outermost first.
+fn wrappers_of(prefix: &str) -> String {
+    let (mut rest, mut by) = (prefix, Vec::new());
+    while let Some((inner, wrapper)) = WRAPPERS.iter().find_map(|(p, wrapper)| Some((rest.strip_prefix(p)?, *wrapper)))
+    {
+        by.push(wrapper);
+        rest = inner;
+    }
+    by.join(" around ")
+}
+
+/// The same where no model is at hand: what is before all names, and certain not to be a layer's, which `model.` is not.
 pub fn unwrap_all_names(tensors: &mut BTreeMap<String, Tensor>) -> Option<String> {
-    let total = tensors.keys().map(String::len).sum::<usize>();
-    unwrap_while(tensors, &WRAPPERS[..2], |names| total - names.map(str::len).sum::<usize>())
-}
-
-/// Takes off the wrappers with which `score` is highest, the fewest of equals.
-fn unwrap_while(
-    tensors: &mut BTreeMap<String, Tensor>,
-    wrappers: &[(&str, &str)],
-    score: impl Fn(&mut dyn Iterator<Item = &str>) -> usize,
-) -> Option<String> {
-    let first = tensors.keys().next()?.clone();
-    let all_begin = |prefix: &str| tensors.keys().all(|n| n.len() > prefix.len() && n.starts_with(prefix));
-    let (mut taken, mut by) = (0, Vec::new());
-    let mut best = (score(&mut tensors.keys().map(String::as_str)), 0, 0);
-    while let Some((prefix, wrapper)) = wrappers.iter().find(|(prefix, _)| first[taken..].starts_with(prefix)) {
-        if !all_begin(&first[..taken + prefix.len()]) {
+    let averaged = tensors.contains_key(AVERAGED);
+    let first = tensors.keys().find(|name| *name != AVERAGED)?.clone();
+    let mut taken = 0;
+    while let Some((prefix, _)) = WRAPPERS[..2].iter().find(|(prefix, _)| first[taken..].starts_with(prefix)) {
+        let whole = &first[..taken + prefix.len()];
+        let has = |name: &String| name == AVERAGED || name.len() > whole.len() && name.starts_with(whole);
+        if !tensors.keys().all(has) {
             break;
         }
         taken += prefix.len();
-        by.push(*wrapper);
-        let now = score(&mut tensors.keys().map(|n| &n[taken..]));
-        if now > best.0 {
-            best = (now, taken, by.len());
-        }
     }
-    let (_, length, wrappers) = best;
-    if length == 0 {
+    let prefix = &first[..taken];
+    if prefix.is_empty() {
         return None;
     }
-    let short = std::mem::take(tensors).into_iter().map(|(name, t)| (name[length..].to_owned(), t));
+    if averaged {
+        tensors.remove(AVERAGED);
+    }
+    let short = std::mem::take(tensors).into_iter().map(|(name, t)| (name[taken..].to_owned(), t));
     tensors.extend(short);
-    Some(format!("took `{}` off all names (saved from {})", &first[..length], by[..wrappers].join(" around ")))
+    Some(format!("took `{prefix}` off all names (saved from {})", wrappers_of(prefix)))
 }
 
 /// Compares the names and outside shapes that a model wants with a file's tensors.
@@ -224,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn wrappers_are_taken_off_as_far_as_that_helps() {
+    fn wrappers_are_taken_off_each_name() {
         let off = |names: &[&str], model: &[&str]| {
             let mut have = file(&names.iter().map(|n| (*n, 1)).collect::<Vec<_>>());
             let note = unwrap_names(model.iter().copied(), &mut have);
@@ -242,8 +298,15 @@ mod tests {
             assert_eq!(off(&["model.a", "model.b"], model), (vec!["model.a".into(), "model.b".into()], None));
         }
         assert_eq!(off(&["model.model.a"], &["model.a"]).0, ["model.a"]);
-        // Not before all of them, or nothing of it is known.
-        assert_eq!(off(&["module.a", "b"], &["a", "b"]).1, None);
+        // Nothing of it is known.
+        // Each name by itself, and with those taken off that others have lost.
+        assert_eq!(off(&["module.a", "b", "module.c"], &["a", "b"]).0, ["a", "b", "c"]);
+        assert_eq!(off(&["_orig_mod.a", "module.b"], &["a", "b"]).0, ["a", "b"]);
+        // The very name is meant where the file has both.
+        assert_eq!(off(&["a", "module.a", "module.b"], &["a", "b"]).0, ["a", "b", "module.a"]);
+        // The count of models in a mean goes with its wrapper.
+        assert_eq!(off(&["module.a", "n_averaged"], &["a"]).0, ["a"]);
+        assert_eq!(off(&["a", "n_averaged"], &["a"]).0, ["a", "n_averaged"]);
         assert_eq!(off(&["module.a"], &["c"]).1, None);
         assert_eq!(off(&["module."], &[""]).1, None);
         assert_eq!(off(&[], &["a"]).1, None);

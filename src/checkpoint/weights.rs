@@ -3,12 +3,12 @@
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
 use super::format::{self, averaged_weight, is_optimizer_state};
-use super::pth::{self, PthError};
+use super::pth::{self, Choose};
 use super::tensor::{Tensor, TensorView};
-use crate::files::{self, durable};
+use crate::files::{self, output::Output};
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
-use std::io::{self, BufReader, BufWriter, Read, Seek};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write as _};
 use std::path::Path;
 
 /// The first bytes of a file, which decide the format.
@@ -29,41 +29,58 @@ pub struct Loaded {
 /// # Errors
 /// The file cannot be read, is broken, or holds something else.
 pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
+    load_chosen(path, &Choose::default())
+}
+
+/// As [`load_tensors`], of a file of PyTorch the state dict that is wanted. Other files have no keys, and one that is asked for is an error.
+///
+/// # Errors
+/// As for [`load_tensors`].
+pub fn load_chosen(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let read = || {
         let opened = files::open(path)?;
-        parse(BufReader::new(opened.file), opened.size)
+        parse(BufReader::new(opened.file), opened.size, choose)
     };
     read().map_err(|e| CheckpointError::new(path, e))
 }
 
-/// Writes tensors as a state dict of PyTorch: beside its place, made durable, and renamed, so that the old file or the new one is
-/// there, whole.
+/// Writes tensors as a state dict of PyTorch to where `path` leads, as an [`Output`] is written.
 ///
 /// # Errors
-/// The file cannot be written; two tensors have one name; the bytes of one do not fit its shape.
+/// The file cannot or may not be written; two tensors have one name; the bytes of one do not fit its shape.
 pub fn write_state_dict(path: &Path, tensors: &[TensorView]) -> Result<(), CheckpointError> {
-    let written = durable::replace(path, |file| pth::write(BufWriter::with_capacity(1 << 16, file), tensors));
-    written.map_err(|e| match e.kind() {
+    let output = Output::at(path).map_err(|e| CheckpointError::new(path, e))?;
+    let fill = |out: &mut files::output::Out| -> io::Result<()> {
+        let mut out = BufWriter::with_capacity(1 << 16, out);
+        pth::write(&mut out, tensors)?;
+        out.flush()
+    };
+    output.write(fill).map(|_| ()).map_err(|e| match e.kind() {
         io::ErrorKind::InvalidInput => CheckpointError::new(path, Reason::Invalid(e.to_string())),
         _ => CheckpointError::new(path, e),
     })
 }
 
 /// Reads from a file of `size` bytes. Its first bytes decide the format, and how much of it is worth reading.
-fn parse(mut file: impl Read + Seek, size: u64) -> Result<Loaded, Reason> {
+fn parse(mut file: impl Read + Seek, size: u64, choose: &Choose) -> Result<Loaded, Reason> {
     let mut start = Vec::new();
     file.by_ref().take(START).read_to_end(&mut start)?;
     file.rewind()?;
-    if pth::is_zip(&start) {
-        let pth::StateDict { tensors, notes } = pth::parse(file, size)?;
+    if pth::is_zip(&start) || pth::is_legacy(&start) {
+        let pth::StateDict { tensors, notes } = match pth::is_zip(&start) {
+            true => pth::parse(file, size, choose)?,
+            false => pth::parse_legacy(file, size, choose)?,
+        };
         return Ok(Loaded { tensors, notes });
-    }
-    if pth::is_legacy(&start) {
-        return Err(Reason::Pth(PthError::Legacy));
     }
     // A safetensors file has its JSON after eight bytes. Without it no error about its header would help anyone.
     if start.get(8) != Some(&b'{') {
         return Err(Reason::UnknownFormat);
+    }
+    if let Some(key) = choose.key {
+        return Err(Reason::Invalid(format!(
+            "it has no key `{key}`: a safetensors file has one list of tensors; leave `weights_key` out"
+        )));
     }
     let bytes = format::read_accounted(&mut file, size)?;
     let (file, meta) = format::open(&bytes)?;

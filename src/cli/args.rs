@@ -77,7 +77,7 @@ pub enum Command {
 pub struct Overrides {
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
     ///
-    /// All of them lie over the files, in their order. A value that is no TOML is taken as text.
+    /// All of them lie over the files, in their order. A value that is no TOML is taken as text, and so is any value of a key that takes text alone.
     #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub set: Vec<String>,
     /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable)
@@ -218,8 +218,8 @@ pub struct TrainArgs {
 /// `runner eval`
 #[derive(Debug, Args)]
 pub struct EvalArgs {
-    /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
-    #[arg(value_hint = ValueHint::FilePath)]
+    /// A checkpoint (.safetensors), a run's folder (its best checkpoint, else its last), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub model: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -265,8 +265,8 @@ pub enum SplitName {
 /// `runner predict`
 #[derive(Debug, Args)]
 pub struct PredictArgs {
-    /// A checkpoint (.safetensors), or a configuration (.toml) with `[model] weights`
-    #[arg(value_hint = ValueHint::FilePath)]
+    /// A checkpoint (.safetensors), a run's folder (its best checkpoint, else its last), or a configuration (.toml) with `[model] weights`
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub model: PathBuf,
     /// Image files, folders of images, patterns (`'photos/**/*.jpg'`), or `-` for names on standard input, one a line
     ///
@@ -365,17 +365,17 @@ pub struct BenchArgs {
 /// `runner export`
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// A checkpoint (.safetensors), a configuration (.toml), or, to copy weights, another file that has some (.safetensors, .pth, .pt)
+    /// A checkpoint (.safetensors), a run's folder, a configuration (.toml), or, to copy weights, another file that has some (.safetensors, .pth, .pt)
     ///
     /// A configuration without `[model] weights` is written with the values that training would start from.
-    #[arg(value_hint = ValueHint::FilePath)]
+    #[arg(value_hint = ValueHint::AnyPath)]
     pub checkpoint: PathBuf,
     /// The file to write; its suffix is the format: .safetensors, .pth (or .pt) or .onnx
     #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
     ///
-    /// All of them lie over the files, in their order. A value that is no TOML is taken as text.
+    /// All of them lie over the files, in their order. A value that is no TOML is taken as text, and so is any value of a key that takes text alone.
     #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
     pub set: Vec<String>,
     /// Put out probabilities instead of logits (.onnx)

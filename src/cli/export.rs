@@ -3,9 +3,9 @@
 use super::args::ExportArgs;
 use super::failure::Failure;
 use super::model::{Model, load_any_model, read_weights, refuse};
-use super::what::{expect_file, expect_folder_of};
+use super::what::{checkpoint_of, expect_file, expect_no_input, output};
 use crate::checkpoint::{self, Tensor};
-use crate::files::durable;
+use crate::files::output::Output;
 use crate::graph::Variables;
 use crate::model::{Forward, Mode, forward, init};
 use crate::onnx;
@@ -14,7 +14,7 @@ use crate::train::setup::transfer::in_state_dict;
 use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What is written.
@@ -40,24 +40,15 @@ impl Format {
 
 /// Writes the weights of a checkpoint, without the state of its training, or the whole model for other programs.
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
-    let (from, out) = (&args.checkpoint, &args.out);
+    let (from, out) = (&checkpoint_of(&args.checkpoint)?, &args.out);
     let Some(format) = Format::of(out) else {
         return Err(Failure::Usage(format!(
             "cannot write `{}`: its suffix tells the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model",
             out.display()
         )));
     };
-    expect_folder_of(out)?;
-    let same = match (from.canonicalize(), out.canonicalize()) {
-        (Ok(from), Ok(to)) => from == to,
-        _ => false,
-    };
-    if same {
-        return Err(Failure::Usage(format!(
-            "`{}` is the file to read: writing the weights alone over it would lose the rest\nhelp: give another name to write to",
-            out.display()
-        )));
-    }
+    let to = output(out)?;
+    expect_no_input(&to, [from.as_path()])?;
     let options = onnx::Options { softmax: args.softmax, preprocess: args.preprocess };
     if format != Format::Onnx && options != onnx::Options::default() {
         let option = if args.softmax { "--softmax" } else { "--preprocess" };
@@ -67,10 +58,14 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let mut told = if format == Format::Onnx {
-        whole(args, options)?
+        whole(args, options, &to)?
     } else {
         let tensors = match from.extension().is_some_and(|e| e == "toml") {
-            true => Parts::of(args)?.tensors,
+            true => {
+                let parts = Parts::of(args)?;
+                expect_no_input(&to, parts.model.files().iter().map(PathBuf::as_path))?;
+                parts.tensors
+            }
             false if args.set.is_empty() => copied(from)?,
             false => {
                 return Err(Failure::Usage(
@@ -110,14 +105,15 @@ fn copied(from: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
 }
 
 /// Writes the whole model; what is told of it.
-fn whole(args: &ExportArgs, options: onnx::Options) -> Result<serde_json::Value, Failure> {
+fn whole(args: &ExportArgs, options: onnx::Options, to: &Output) -> Result<serde_json::Value, Failure> {
     let Parts { model, data, variables, forward, tensors } = Parts::of(args)?;
+    expect_no_input(to, model.files().iter().map(PathBuf::as_path))?;
     let loaded = &model.loaded;
     let source =
         onnx::Source { experiment: &loaded.experiment, data: &data, rows: &forward.rows, variables: &variables };
     let exported = onnx::export(source, tensors, options).map_err(|error| refuse(loaded, error))?;
     exported.notes.iter().for_each(|note| say(&format!("note: {note}")));
-    durable::write(&args.out, &exported.bytes).with_context(|| format!("cannot write `{}`", args.out.display()))?;
+    to.put(&exported.bytes).with_context(|| format!("cannot write `{}`", to.path().display()))?;
     Ok(json!({ "tensors": exported.tensors, "elements": exported.elements, "nodes": exported.nodes }))
 }
 

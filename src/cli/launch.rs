@@ -3,7 +3,7 @@
 use super::args::{Command as Asked, LaunchArgs};
 use super::failure::{self, Failure};
 use super::parse;
-use super::signals::on_warning;
+use super::signals::{on_stop, on_warning};
 use super::train::{self, RENDEZVOUS, Team};
 use crate::terminal::say;
 use anyhow::Context;
@@ -51,7 +51,7 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
     let note = move || {
         seen.fetch_add(1, Ordering::Relaxed);
     };
-    ctrlc::set_handler(note).context("cannot watch for Ctrl-C")?;
+    on_stop(note)?;
     let warned = Arc::new(AtomicBool::new(false));
     on_warning(&warned)?;
     let mut ranks = Ranks(Vec::new());
@@ -136,13 +136,15 @@ impl Ranks {
         Ok(running)
     }
 
-    /// Passes Ctrl-C on.
+    /// Passes Ctrl-C on, by a signal that the ranks do not ignore.
     fn interrupt(&self) {
+        #[cfg(unix)]
+        let signal = super::signals::heard();
         #[cfg(unix)]
         for (child, _) in self.0.iter().filter(|(_, status)| status.is_none()) {
             // SAFETY: a child that was not waited for, so the number is still its own.
             unsafe {
-                libc::kill(child.id() as libc::pid_t, libc::SIGINT);
+                libc::kill(child.id() as libc::pid_t, signal);
             }
         }
     }

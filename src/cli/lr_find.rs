@@ -3,7 +3,7 @@
 use super::args::LrFindArgs;
 use super::failure::Failure;
 use super::memory::{Planned, resolve_batch};
-use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
+use super::model::{build_run, describe_data, load_config, read_weights, say_notes, training_device};
 use super::samples;
 use crate::data::{DataSpec, Footprint};
 use crate::plan::Plan;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
     let mut loaded = load_config(&args.config, &args.overrides.sets())?;
     // What is told is the rate that is used.
     loaded.experiment.optimizer.rule.without_warmup();
-    let backend = device(&loaded.experiment, args.threads)?;
+    let backend = training_device(&loaded.experiment, args.threads)?;
     let described = describe_data(&loaded)?;
     let passes = args.passes.options();
     if let Some(note) = resolve_batch(&mut loaded, &described, backend.as_ref(), &passes)? {

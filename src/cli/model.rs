@@ -1,12 +1,13 @@
 //! What commands are given: a configuration, or a checkpoint that carries one; and the device for it.
 
 use super::failure::{Failure, warn};
-use super::what::{expect_checkpoint, expect_configuration};
+use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
 use crate::config::language::sections::Source;
+use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
 use crate::graph::Variables;
@@ -46,7 +47,7 @@ pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// Reads a checkpoint with its configuration, or a configuration that names weights.
+/// Reads a checkpoint with its configuration, that of a run's folder, or a configuration that names weights.
 ///
 /// # Errors
 /// The file cannot be read, is broken, or is a configuration without `[model] weights`.
@@ -69,10 +70,11 @@ pub fn load_any_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     if path.extension().is_some_and(|e| e == "toml") {
         return Ok(Model { loaded: load_config(path, sets)?, checkpoint: None });
     }
+    let path = &checkpoint_of(path)?;
     expect_checkpoint(path)?;
     let meta = checkpoint::verify(path).map_err(anyhow::Error::new)?;
     let loaded = config::load_effective(&carried_by(path), &meta.config, sets)?;
-    Ok(Model { loaded, checkpoint: Some((path.to_path_buf(), meta)) })
+    Ok(Model { loaded, checkpoint: Some((path.clone(), meta)) })
 }
 
 /// What messages call the configuration that a checkpoint carries.
@@ -85,19 +87,26 @@ pub fn carried_by(checkpoint: &Path) -> String {
 /// # Errors
 /// It is not there.
 pub fn device(experiment: &Experiment, threads: Option<usize>) -> Result<Box<dyn Backend>, Failure> {
-    let backend = say_why(select(&Wanted::of(experiment, threads))?);
-    if let Some(note) = precision::note(experiment.precision, backend.as_ref()) {
-        say(&format!("note: {note}"));
-    }
-    Ok(backend)
+    Ok(usable(select(&Wanted::of(experiment, threads))?, experiment))
 }
 
-/// Reports why the device is not the preferred one, if so.
-pub fn say_why(selected: Selected) -> Box<dyn Backend> {
+/// The same for a command that trains, which also says why it is not the device that would be preferred.
+///
+/// # Errors
+/// As for [`device`].
+pub fn training_device(experiment: &Experiment, threads: Option<usize>) -> Result<Box<dyn Backend>, Failure> {
+    let selected = select(&Wanted::of(experiment, threads))?;
     if let Some(note) = &selected.note {
         say(note);
     }
-    selected.backend
+    Ok(usable(selected, experiment))
+}
+
+fn usable(Selected { backend, .. }: Selected, experiment: &Experiment) -> Box<dyn Backend> {
+    if let Some(note) = precision::note(experiment.precision, backend.as_ref()) {
+        say(&format!("note: {note}"));
+    }
+    backend
 }
 
 /// Reports notes about how the device computes, such as another precision.
@@ -172,7 +181,21 @@ pub fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
     Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
 }
 
+/// The files that a configuration is written in, and those that it names.
+pub fn read_files(loaded: &Loaded) -> Vec<PathBuf> {
+    let sources = loaded.sources.iter().filter(|(_, source)| source.kind == SourceKind::File);
+    let experiment = &loaded.experiment;
+    let named = experiment.data.source.paths().into_iter().map(|(_, path)| path).chain(&experiment.model.weights);
+    sources.map(|(_, source)| PathBuf::from(&source.name)).chain(named.cloned()).collect()
+}
+
 impl Model {
+    /// The files that it is made of, and those that its configuration names.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let checkpoint = self.checkpoint.iter().map(|(path, _)| path.clone());
+        checkpoint.chain(read_files(&self.loaded)).collect()
+    }
+
     /// A word on what it was trained on, if that is not the data that its configuration names.
     pub fn trained_on(&self) -> Option<String> {
         let (_, meta) = self.checkpoint.as_ref()?;

@@ -1,8 +1,22 @@
-//! Signals besides those of Ctrl-C and of an end that somebody asks for.
+//! Signals that ask for an end: of Ctrl-C, of a closed terminal, of batch systems. One that was ignored when the program was started, as
+//! `nohup` and shells have it for what outlives them, stays ignored.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Calls `asked`, on a thread of its own, for each SIGINT (which is Ctrl-C), SIGTERM and SIGHUP.
+///
+/// # Errors
+/// The system refuses it, or has no thread for it.
+pub fn on_stop(asked: impl FnMut() + Send + 'static) -> Result<()> {
+    #[cfg(unix)]
+    let ignored = unix::ignored()?;
+    ctrlc::set_handler(asked).context("cannot watch for Ctrl-C: no thread could be started for it")?;
+    #[cfg(unix)]
+    ignored.into_iter().try_for_each(unix::ignore)?;
+    Ok(())
+}
 
 /// Sets the flag when the process gets SIGUSR1, as batch systems send it some time before they end a job. Of several flags the
 /// first one counts.
@@ -20,8 +34,11 @@ pub fn on_warning(flag: &Arc<AtomicBool>) -> Result<()> {
 }
 
 #[cfg(unix)]
+pub use unix::heard;
+
+#[cfg(unix)]
 mod unix {
-    use anyhow::{Context, Result};
+    use anyhow::{Context, Result, ensure};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, OnceLock};
 
@@ -34,8 +51,47 @@ mod unix {
         }
     }
 
+    /// Those that ask for an end and do not come, because the program was started that way.
+    pub fn ignored() -> Result<Vec<libc::c_int>> {
+        let mut all = Vec::new();
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            if is_ignored(signal)? {
+                all.push(signal);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The first of Ctrl-C's signal and those like it that a process gets which is started now.
+    pub fn heard() -> libc::c_int {
+        let heard = |signal: &libc::c_int| is_ignored(*signal).is_ok_and(|ignored| !ignored);
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().find(heard).unwrap_or(libc::SIGINT)
+    }
+
+    fn is_ignored(signal: libc::c_int) -> Result<bool> {
+        // SAFETY: all zero is a `sigaction`, into which the system writes what it has; nothing is changed.
+        let (done, action) = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            (libc::sigaction(signal, std::ptr::null(), &mut action), action)
+        };
+        if done != 0 {
+            return Err(std::io::Error::last_os_error()).context("cannot ask which signals are ignored");
+        }
+        Ok(action.sa_sigaction == libc::SIG_IGN)
+    }
+
+    pub fn ignore(signal: libc::c_int) -> Result<()> {
+        // SAFETY: a plain call; nothing else asks for this signal from here on.
+        let before = unsafe { libc::signal(signal, libc::SIG_IGN) };
+        ensure!(before != libc::SIG_ERR, "cannot ignore signal {signal}: {}", std::io::Error::last_os_error());
+        Ok(())
+    }
+
     pub fn on_warning(flag: &Arc<AtomicBool>) -> Result<()> {
         ASKED.get_or_init(|| flag.clone());
+        if is_ignored(libc::SIGUSR1)? {
+            return Ok(());
+        }
         let handler: extern "C" fn(libc::c_int) = note;
         // SAFETY: all zero is a `sigaction` without flags and with an empty mask; the handler does what handlers may.
         let done = unsafe {

@@ -2,15 +2,22 @@
 
 use super::failure::Failure;
 use crate::checkpoint;
+use crate::config::text::foreign;
 use crate::config::text::spelling::list;
+use crate::files;
 use crate::files::kind::{Kind, kind};
+use crate::files::output::{Output, Refusal, Why};
 use crate::runs::datum::natural;
 use crate::runs::find::suggestion;
 use crate::runs::folder::is_run;
 use crate::train::files::folder::file;
 use anyhow::anyhow;
 use std::fs;
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a text that are looked at to know its encoding.
+const MOST_READ: u64 = 1 << 16;
 
 /// Refuses a file that is no configuration. A file that is missing, or of unknown kind, is left to its reader.
 ///
@@ -46,6 +53,8 @@ pub fn expect_configuration(path: &Path) -> Result<(), Failure> {
         }
         Some(Kind::Image) => ("an image", format!("`runner predict MODEL {shown}` classifies it")),
         Some(Kind::Compressed) => ("a compressed file", "a configuration is a `.toml` file".into()),
+        // Its reader says which.
+        Some(Kind::Other) if is_foreign_text(path) => return Ok(()),
         Some(Kind::Other) => ("no text", "a configuration is a `.toml` file".into()),
         Some(Kind::Text | Kind::Empty) | None => return Ok(()),
     };
@@ -57,23 +66,20 @@ pub fn expect_configuration(path: &Path) -> Result<(), Failure> {
     Err(refuse(format!("`{shown}` {is}\nhelp: {help}")))
 }
 
+/// Whether a file is a text in another encoding than UTF-8.
+fn is_foreign_text(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read = files::open(path).map(|opened| opened.file.take(MOST_READ).read_to_end(&mut bytes));
+    read.is_ok_and(|read| read.is_ok()) && foreign::encoding(&bytes).is_some()
+}
+
 /// Refuses a file that is no checkpoint, where one is asked for. A file of unknown kind is left to its reader.
 ///
 /// # Errors
-/// Nothing is there; a folder, a configuration, weights of PyTorch, an image, an archive.
+/// Nothing is there; a configuration, weights of PyTorch, an image, an archive.
 pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
     expect_file(path)?;
     let shown = path.display();
-    if path.is_dir() {
-        let best = [file::BEST, file::LAST].into_iter().map(|name| path.join(name)).find(|p| p.is_file());
-        return Err(refuse(match best {
-            Some(best) => format!("`{shown}` is a folder\nhelp: give a checkpoint of the run: `{}`", best.display()),
-            None => format!(
-                "`{shown}` is a folder\nhelp: give a checkpoint of a run, such as `{}`",
-                path.join(file::BEST).display()
-            ),
-        }));
-    }
     let (what, help) = match kind(path) {
         // A file that is called a checkpoint and is none is damaged: its reader reports that.
         Some(Kind::Text) if path.extension().is_none_or(|e| e != "safetensors") => ("a text", "a checkpoint is a `.safetensors` file in a run's folder; the name of a configuration ends in `.toml`".to_owned()),
@@ -88,19 +94,54 @@ pub fn expect_checkpoint(path: &Path) -> Result<(), Failure> {
     Err(refuse(format!("`{shown}` is {what}, not a checkpoint\nhelp: {help}")))
 }
 
-/// Refuses to write a file into a folder that is not there, before what it would say is found out.
+/// The output of that name, before what it would hold is found out.
 ///
 /// # Errors
-/// There is no such folder.
-pub fn expect_folder_of(out: &Path) -> Result<(), Failure> {
-    match out.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => Err(Failure::Usage(format!(
-            "cannot write `{}`: there is no folder `{1}`\nhelp: `mkdir -p {1}` makes it",
-            out.display(),
-            folder.display()
-        ))),
-        _ => Ok(()),
+/// Nothing can be written there, or nothing may.
+pub fn output(path: &Path) -> Result<Output, Failure> {
+    Output::at(path).map_err(refused)
+}
+
+/// Refuses an output that is one of the files that the command reads.
+///
+/// # Errors
+/// It is one of them.
+pub fn expect_no_input<'a>(output: &Output, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
+    output.is_none_of(inputs).map_err(refused)
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    let help = match &refusal.why {
+        // What the system says has nothing to be added to.
+        Why::Io(_) => return Failure::Other(refusal.into()),
+        Why::NoFolder(folder) => format!("`mkdir -p {}` makes it", folder.display()),
+        Why::ReadOnly => {
+            format!("give another name to write to, or `chmod u+w {}` if it may be replaced", refusal.path.display())
+        }
+        Why::NotAFile(_) | Why::Input(_) => "give another name to write to".into(),
+    };
+    Failure::Usage(format!("{refusal}\nhelp: {help}"))
+}
+
+/// The checkpoint that a path stands for: of a run's folder its best one, else its last; any other path is itself.
+///
+/// # Errors
+/// A folder that has none.
+pub fn checkpoint_of(path: &Path) -> Result<PathBuf, Failure> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
     }
+    let shown = path.display();
+    let found = [file::BEST, file::LAST].into_iter().map(|name| path.join(name)).find(|p| p.is_file());
+    found.ok_or_else(|| {
+        refuse(match is_run(path) {
+            true => format!("the run `{shown}` has saved no checkpoint yet"),
+            false => format!(
+                "`{shown}` is a folder, and of no run\nhelp: give a checkpoint or the folder of a run, which has a `{}`",
+                file::LAST
+            ),
+        })
+    })
 }
 
 /// Refuses a path at which nothing is, with what there is in its stead.

@@ -181,6 +181,9 @@ pub struct Model {
     /// A file of parameters to start from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weights: Option<PathBuf>,
+    /// Under which key that file has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights_key: Option<String>,
     /// Every name in that file must fit, and none may be missing.
     pub weights_strict: bool,
     /// Parameters that training leaves as they are.

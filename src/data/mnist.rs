@@ -8,6 +8,7 @@ use super::{DataSpec, Dataset, Describes, Files, Footprint, MissingFiles, Split,
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 
 /// Which of the two sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,9 +112,12 @@ pub fn open(variant: Variant, files: &Files) -> Result<Dataset> {
     let set = variant.known();
     // Unpacking is most of the time before the first step; the two sets need not wait for each other.
     let (train, test) = std::thread::scope(|scope| {
-        let test = scope.spawn(|| read_pair(set, 2, &paths, files));
+        let read_test = || read_pair(set, 2, &paths, files);
+        let test = std::thread::Builder::new().spawn_scoped(scope, read_test);
         let train = read_pair(set, 0, &paths, files);
-        (train, test.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        // Without a second thread they wait for each other.
+        let join = |test: ScopedJoinHandle<_>| test.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        (train, test.map_or_else(|_| read_test(), join))
     });
     let (train, test) = (train?, test?);
     ensure!(!train.is_empty(), "{} holds no image", paths[0].display());

@@ -14,6 +14,7 @@ use super::progress::Event;
 use super::split::Split;
 use super::store::Values;
 use crate::files;
+use crate::files::kind::{Kind, kind};
 use crate::graph::{DType, Shape};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::Dtype;
@@ -219,10 +220,20 @@ impl TensorFile {
         let mut length = [0; 8];
         file.read_exact(&mut length).with_context(|| format!("{name} is too short to be a safetensors file"))?;
         let length = u64::from_le_bytes(length);
-        ensure!(
-            length <= MAX_HEADER && length <= size.saturating_sub(8),
-            "{name} is no safetensors file, or is cut short: it claims a header of {length} bytes"
-        );
+        if length > MAX_HEADER || length > size.saturating_sub(8) {
+            let what = match kind(path) {
+                Some(Kind::Text) => {
+                    "a text: the source `image_list` reads tables of image files (.csv); numbers are to be written as tensors, by `safetensors.numpy.save_file`"
+                }
+                Some(Kind::Zip) => {
+                    "a zip archive, as which NumPy (.npz) and PyTorch save: write its arrays by `safetensors.numpy.save_file`"
+                }
+                Some(Kind::Image) => "an image: the sources `image_folder` and `image_list` read those",
+                Some(Kind::Compressed) => "compressed: unpack it first",
+                _ => bail!("{name} is no safetensors file, or is cut short: it claims a header of {length} bytes"),
+            };
+            bail!("{name} is no safetensors file, but {what}");
+        }
         let mut header = vec![0; length as usize];
         file.read_exact(&mut header).with_context(|| format!("cannot read {name}"))?;
         let header: Metadata =

@@ -139,12 +139,13 @@ fn what_wrappers_put_before_names_is_taken_off() {
         let check = place.ok("check c.toml --set model.weights='w.safetensors'");
         assert!(check.err.contains(&format!("took `{prefix}` off all names")), "{}", check.err);
     }
-    // Not before all names.
+    // From each name by itself.
     weights(&place, "w.safetensors", |name, t| {
         Some((if name.ends_with("bias") { format!("model.{name}") } else { name.to_owned() }, t))
     });
-    let err = place.fails("check c.toml --set model.weights='w.safetensors'", 2);
-    assert!(err.contains("model.") && !err.contains("off all names"), "{err}");
+    let done = place.run("eval c.toml --json --set model.weights='w.safetensors'");
+    assert_eq!(done.json(), whole);
+    assert!(done.err.contains("took `model.` off ") && !done.err.contains("off all names"), "{}", done.err);
 }
 
 #[test]
@@ -229,8 +230,7 @@ fn files_in_each_others_place_are_told() {
     }
     for command in ["eval FILE", "predict FILE picture.png", "train c.toml --resume FILE"] {
         for (file, told) in [
-            ("r", &["is a folder", "r/best.safetensors"][..]),
-            ("folder", &["is a folder", "checkpoint of a run"]),
+            ("folder", &["is a folder, and of no run", "the folder of a run"][..]),
             ("c.txt", &["is a text, not a checkpoint", ".toml"]),
             ("picture.png", &["is an image, not a checkpoint", "the model comes first"]),
             ("weights.pth", &["is a zip archive, not a checkpoint", "[model] weights"]),
@@ -246,5 +246,5 @@ fn files_in_each_others_place_are_told() {
     }
     let err = place.fails("train c.toml --out s --set model.weights='c.txt'", 2);
     assert!(err.contains("neither a safetensors file nor a PyTorch state dict"), "{err}");
-    assert!(place.fails("export folder out.safetensors", 1).contains("is a folder, not a file"));
+    assert!(place.fails("export folder out.safetensors", 2).contains("is a folder, and of no run"));
 }

@@ -17,6 +17,7 @@ mod fields;
 mod figures;
 mod finetune;
 mod force;
+mod given;
 mod hostile_files;
 mod lr_find;
 mod masks;
@@ -27,6 +28,8 @@ mod mpi;
 mod network;
 mod not_finite;
 mod optimizers;
+#[cfg(unix)]
+mod outputs;
 mod photo_lists;
 mod photos;
 mod predict;

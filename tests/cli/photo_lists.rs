@@ -166,7 +166,7 @@ fn the_worst_folder_is_told_in_full() {
     let told = place.ok("train c.toml --out r --set model.layers.4.out_features=3").err;
     for part in [
         "classes without images: `green`",
-        "links to a folder around them, which are left out: `blue/around`",
+        "links to folders that are there already, which are left out: `blue/around`",
         "files that are no images by their endings, which are left out: `red/notes.txt`",
     ] {
         assert!(told.contains(part), "{part}: {told}");

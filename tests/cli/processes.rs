@@ -297,3 +297,33 @@ fn a_loss_that_is_not_finite_in_a_process_is_told_with_its_place() {
     assert!(done.err.contains("rank 2 has failed: the loss is NaN at step 2"), "{done:?}");
     assert!(done.err.contains("error: rank 2: the loss is NaN at step 2"), "{done:?}");
 }
+
+/// What `nohup`, and a shell for what outlives it, have the program ignore stays ignored; all else ends it in good order.
+#[test]
+fn signals_that_were_ignored_stay_ignored() {
+    use std::os::unix::process::CommandExt;
+    let config = config("epochs = 100000", "");
+    for (ignored, ends) in [(libc::SIGHUP, libc::SIGTERM), (libc::SIGINT, libc::SIGHUP), (libc::SIGTERM, libc::SIGINT)]
+    {
+        let place = Place::with(&config);
+        let mut command = place.command("train c.toml --quiet --out r");
+        // SAFETY: between fork and exec it makes plain system calls.
+        unsafe {
+            command.pre_exec(move || {
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+                    libc::signal(signal, if signal == ignored { libc::SIG_IGN } else { libc::SIG_DFL });
+                }
+                Ok(())
+            });
+        }
+        let mut running = Running::new(&mut command);
+        // By its first checkpoint it has long been listening.
+        assert!(running.until(|| place.path("r/last.safetensors").exists()));
+        let begun = std::fs::metadata(place.path("r/metrics.jsonl")).unwrap().len();
+        running.signal(ignored);
+        let goes_on = || std::fs::metadata(place.path("r/metrics.jsonl")).is_ok_and(|file| file.len() > begun + 2000);
+        assert!(running.until(goes_on), "signal {ignored} has ended it");
+        running.signal(ends);
+        assert_eq!(running.wait().1.code, Some(130));
+    }
+}

@@ -58,6 +58,7 @@ impl Place {
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(root::program());
         command.args(args.split_whitespace()).current_dir(self.dir.path()).stdin(Stdio::null());
+        root::heeding_signals(&mut command);
         command
     }
 

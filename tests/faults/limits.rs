@@ -143,3 +143,46 @@ fn little_room_for_addresses() {
             .map_err(|why| Failed { at: format!("{} MiB: {ended:?}", most >> 20), why })
     });
 }
+
+/// A user who may have few threads: whatever is started is started, or an error says what could not be.
+#[test]
+fn few_threads() {
+    // SAFETY: a plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("skipped: only root can become a user who has no other threads");
+        return;
+    }
+    // A number that no other user has.
+    const USER: u32 = 60_123;
+    let start = Place::with("c.toml", CONFIG);
+    start.ok(TRAIN);
+    let commands = [
+        TRAIN.replace("--threads 1", "--threads 2 --force"),
+        "sweep c.toml --sweep optimizer.lr=1e-3,1e-2 --jobs 2 --out s".into(),
+    ];
+    for (number, command) in commands.iter().enumerate() {
+        // One after the other: the limit is on all of a user's threads.
+        for most in 1..8 {
+            let place = start.copy();
+            open_to_all(place.path().parent().unwrap());
+            let mut process = place.command(command);
+            process.uid(USER + number as u32).gid(USER);
+            let ended = limited(process, libc::RLIMIT_NPROC, most);
+            let told = ended.err.contains("cannot start") || ended.err.contains("cannot watch for Ctrl-C");
+            let fine = ended.code == Some(0) || ended.code == Some(1) && (told || ended.err.contains("have failed"));
+            assert!(fine && !ended.panicked(), "{command} with {most}: {ended:?}");
+        }
+    }
+}
+
+/// Lets all users write all that is in a folder.
+fn open_to_all(folder: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let _ = std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777));
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.path().is_dir() {
+            true => open_to_all(&entry.path()),
+            false => drop(std::fs::set_permissions(entry.path(), std::fs::Permissions::from_mode(0o666))),
+        }
+    }
+}

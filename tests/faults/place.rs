@@ -4,7 +4,7 @@ use crate::faults::Fault;
 use crate::library::library;
 use crate::operation::{self, Operation};
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -69,6 +69,14 @@ impl Place {
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_runner"));
         command.args(args.split_whitespace()).current_dir(self.path()).stdin(Stdio::null());
+        // A signal that is ignored where tests are run would stay ignored.
+        // SAFETY: between fork and exec it makes a plain system call, which allocates nothing.
+        unsafe {
+            command.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
         let temporary = self.file("tmp");
         if temporary.is_dir() {
             command.env("TMPDIR", temporary);

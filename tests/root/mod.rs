@@ -5,7 +5,23 @@
 #![allow(dead_code)]
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// Has a command heed the signals that ask for an end, which a shell has what it starts in the background ignore: what is ignored stays so.
+pub fn heeding_signals(command: &mut Command) -> &mut Command {
+    #[cfg(unix)]
+    // SAFETY: between fork and exec it makes plain system calls, which allocate nothing.
+    unsafe {
+        std::os::unix::process::CommandExt::pre_exec(command, || {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+    command
+}
 
 /// Cases one after the other, each told of before it is run, so that one that ends the process, or the use of the GPU, is
 /// known by its name. `RUNNER_TEST_AFTER` names such a case: those up to it are left out. With `RUNNER_TEST_SECONDS` no case

@@ -1,6 +1,6 @@
 //! Writing a file so that at any instant the old one or the new one is there, and that it lasts.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,20 +13,58 @@ const TEMPORARY: &str = ".tmp-";
 /// # Errors
 /// That of `fill`; the disk is full, or the like. The old file is whole then.
 pub fn replace<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&mut File) -> Result<(), E>) -> Result<(), E> {
+    replace_like(path, None, |file| fill(file).map(|()| true)).map(|_| ())
+}
+
+/// As [`replace`], with the mode, the owner and the group of the `old` file; if `fill` says that there is nothing to be written, all stays
+/// as it was. True if it was replaced.
+///
+/// # Errors
+/// As for [`replace`]; owner and group cannot be kept.
+pub(super) fn replace_like<E: From<io::Error>>(
+    path: &Path,
+    old: Option<&Metadata>,
+    fill: impl FnOnce(&mut File) -> Result<bool, E>,
+) -> Result<bool, E> {
     let temporary = temporary_name(path)?;
-    let result = (|| -> Result<(), E> {
+    let result = (|| -> Result<bool, E> {
         let mut file = create(&temporary)?;
-        fill(&mut file)?;
+        if let Some(old) = old {
+            keep_access(&file, old)?;
+        }
+        if !fill(&mut file)? {
+            return Ok(false);
+        }
         file.sync_all()?;
         drop(file);
-        Ok(fs::rename(&temporary, path)?)
+        fs::rename(&temporary, path)?;
+        Ok(true)
     })();
-    if result.is_err() {
+    if !matches!(result, Ok(true)) {
         // The first error is the one worth reporting.
         let _ = fs::remove_file(&temporary);
     }
-    result?;
-    Ok(sync(folder_of(path))?)
+    let replaced = result?;
+    if replaced {
+        sync(folder_of(path))?;
+    }
+    Ok(replaced)
+}
+
+/// Gives a new file the owner, the group and the mode of an old one.
+fn keep_access(file: &File, old: &Metadata) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let new = file.metadata()?;
+        if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
+            fchown(file, Some(old.uid()), Some(old.gid())).map_err(|e| {
+                let why = format!("the file there belongs to another user or group, which cannot be kept: {e}");
+                io::Error::new(e.kind(), why)
+            })?;
+        }
+    }
+    file.set_permissions(old.permissions())
 }
 
 /// [`replace`] by `content`.

@@ -1,5 +1,5 @@
 //! Files. Reading untrusted files: data sets, weights, images, configurations that somebody else wrote; and in
-//! [`durable`], writing that never leaves half a file.
+//! [`durable`] and [`output`], writing that never leaves half a file.
 //!
 //! A name may stand for a folder, a pipe that nobody writes to, or a device without an end. Nothing here waits for
 //! another program when it is read, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
@@ -8,6 +8,8 @@
 pub mod caches;
 pub mod durable;
 pub mod kind;
+pub mod output;
+pub mod pattern;
 
 use std::fmt;
 use std::fs::{self, File, Metadata};

@@ -13,6 +13,22 @@ pub(super) struct Archive<F> {
     folder: String,
 }
 
+/// Where the bytes of storages come from.
+pub(super) trait Storages {
+    /// The bytes of a storage, of which there must be `bytes`.
+    fn storage(&mut self, key: &str, bytes: u64) -> Result<Vec<u8>, PthError>;
+}
+
+impl<F: Read + Seek> Storages for Archive<F> {
+    fn storage(&mut self, key: &str, bytes: u64) -> Result<Vec<u8>, PthError> {
+        let data = self.read(&format!("data/{key}"), bytes)?;
+        if data.len() as u64 != bytes {
+            return Err(malformed(format!("the storage `{key}` has {} bytes instead of {bytes}", data.len())));
+        }
+        Ok(data)
+    }
+}
+
 impl<F: Read + Seek> Archive<F> {
     pub(super) fn open(file: F) -> Result<Self, PthError> {
         let zip = ZipArchive::new(file).map_err(|e| malformed(format!("the zip archive: {e}")))?;
@@ -38,15 +54,6 @@ impl<F: Read + Seek> Archive<F> {
 
     pub(super) fn pickle(&mut self) -> Result<Vec<u8>, PthError> {
         self.read("data.pkl", MAX_PICKLE)
-    }
-
-    /// The bytes of a storage, of which there must be `bytes`.
-    pub(super) fn storage(&mut self, key: &str, bytes: u64) -> Result<Vec<u8>, PthError> {
-        let data = self.read(&format!("data/{key}"), bytes)?;
-        if data.len() as u64 != bytes {
-            return Err(malformed(format!("the storage `{key}` has {} bytes instead of {bytes}", data.len())));
-        }
-        Ok(data)
     }
 
     fn read(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, PthError> {

@@ -6,6 +6,7 @@
 //! meaning, and any other is an error.
 
 mod archive;
+mod legacy;
 mod pickle;
 mod state_dict;
 mod storage;
@@ -23,10 +24,10 @@ pub(super) use write::write;
 pub enum PthError {
     /// The pickle refers to something that no state dict needs.
     Global(String),
-    /// The format before PyTorch 1.6, which is no zip archive.
-    Legacy,
-    /// There is no state dict in the file, or more than one.
+    /// There is no state dict in the file, or not where it should be.
     NoStateDict(String),
+    /// There are several that fit alike, under these keys.
+    Ambiguous(Vec<String>),
     /// The archive or the pickle is broken, or made to harm.
     Malformed(String),
 }
@@ -39,18 +40,27 @@ impl fmt::Display for PthError {
                 f,
                 "no plain state dict: it refers to `{name}`, which would run Python code, and that is never done; {HOW}"
             ),
-            PthError::Legacy => write!(
-                f,
-                "in the format of PyTorch before 1.6; load it in Python and save it again: \
-                 `torch.save(torch.load(\"old.pth\"), \"new.pth\")`"
-            ),
             PthError::NoStateDict(why) => write!(f, "{why}; {HOW}"),
+            PthError::Ambiguous(keys) => {
+                const SHOWN: usize = 4;
+                let shown: Vec<String> = keys.iter().take(SHOWN).map(shown_key).collect();
+                let more = if keys.len() > SHOWN { ", …" } else { "" };
+                write!(
+                    f,
+                    "it holds more than one state dict ({}{more}), which fit alike; choose one by `weights_key` in `[model]`, or {HOW}",
+                    shown.join(", ")
+                )
+            }
             PthError::Malformed(why) => write!(f, "a broken PyTorch file: {why}"),
         }
     }
 }
 
 impl std::error::Error for PthError {}
+
+fn shown_key(key: &String) -> String {
+    if key.is_empty() { "the whole".into() } else { format!("`{key}`") }
+}
 
 fn malformed(why: impl Into<String>) -> PthError {
     PthError::Malformed(why.into())
@@ -73,13 +83,40 @@ pub(super) fn is_zip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04")
 }
 
+/// How many of these names of tensors a model has.
+pub type Fits<'a> = dyn Fn(&[&str]) -> usize + 'a;
+
+/// Which of the state dicts in a file is wanted.
+#[derive(Clone, Copy, Default)]
+pub struct Choose<'a> {
+    /// The one under this key; keys within one another have dots between them.
+    pub key: Option<&'a str>,
+    /// Else the one for whose names this is highest.
+    pub fits: Option<&'a Fits<'a>>,
+}
+
 /// Reads a state dict from a zip file of `size` bytes.
-pub(super) fn parse(file: impl Read + Seek, size: u64) -> Result<StateDict, PthError> {
+pub(super) fn parse(file: impl Read + Seek, size: u64, choose: &Choose) -> Result<StateDict, PthError> {
     let mut archive = archive::Archive::open(file)?;
     let memory = pickle::run(&archive.pickle()?)?;
-    let (mut entries, notes) = state_dict::find(&memory)?;
+    tensors(&mut archive, &memory, size, choose)
+}
+
+/// Reads a state dict from a file of `size` bytes in the old format.
+pub(super) fn parse_legacy(file: impl Read + Seek, size: u64, choose: &Choose) -> Result<StateDict, PthError> {
+    let (mut storages, memory) = legacy::open(file, size)?;
+    tensors(&mut storages, &memory, size, choose)
+}
+
+fn tensors(
+    storages: &mut dyn archive::Storages,
+    memory: &value::Memory,
+    size: u64,
+    choose: &Choose,
+) -> Result<StateDict, PthError> {
+    let (mut entries, notes) = state_dict::find(memory, choose)?;
     entries.sort_by(|(_, a), (_, b)| a.storage.key.cmp(&b.storage.key));
-    let mut reader = storage::Reader::new(&mut archive, usize::try_from(size).unwrap_or(usize::MAX));
+    let mut reader = storage::Reader::new(storages, usize::try_from(size).unwrap_or(usize::MAX));
     let mut tensors = BTreeMap::new();
     for (name, tensor) in entries {
         let tensor = reader.tensor(tensor).map_err(|e| match e {

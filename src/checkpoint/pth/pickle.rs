@@ -1,7 +1,8 @@
 //! The pickle machine: protocols 2 to 4, as far as a state dict needs them.
 
-use super::value::{Global, Memory, Storage, Tensor, Value, global};
+use super::value::{Global, Memory, Storage, Tensor, Value, global, is_suspect};
 use super::{PthError, malformed};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Values that a pickle may make; a state dict with ten thousand tensors makes some hundred thousand.
@@ -9,6 +10,11 @@ const MAX_VALUES: usize = 4 << 20;
 
 /// Runs a pickle to its end.
 pub(super) fn run(bytes: &[u8]) -> Result<Memory, PthError> {
+    run_first(&mut { bytes })
+}
+
+/// Runs the pickle that `bytes` begin with to its end, behind which they begin then.
+pub(super) fn run_first(bytes: &mut &[u8]) -> Result<Memory, PthError> {
     let mut machine = Machine { bytes, ..Machine::default() };
     while machine.step()? {
         if machine.made > MAX_VALUES {
@@ -16,7 +22,8 @@ pub(super) fn run(bytes: &[u8]) -> Result<Memory, PthError> {
         }
     }
     let result = machine.pop()?;
-    Ok(Memory { dicts: machine.dicts, result })
+    *bytes = machine.bytes;
+    Ok(Memory { dicts: machine.dicts, lists: machine.lists, storages: machine.storages, result })
 }
 
 #[derive(Default)]
@@ -28,6 +35,7 @@ struct Machine<'a> {
     memo: Vec<Option<Value>>,
     lists: Vec<Vec<Value>>,
     dicts: Vec<Vec<(Value, Value)>>,
+    storages: HashMap<Rc<str>, Storage>,
     /// Work done so far: pushes, and elements copied.
     made: usize,
 }
@@ -91,14 +99,14 @@ impl<'a> Machine<'a> {
                 self.take(len)?;
                 self.push(Value::Other);
             }
-            b')' | b']' => self.push_list(Vec::new()),
+            b')' | b']' | 0x8f => self.push_list(Vec::new()),
             0x85..=0x87 => {
                 let len = (op - 0x84) as usize;
                 let from = self.stack.len().checked_sub(len).ok_or_else(underflow)?;
                 let items = self.cut(from)?;
                 self.push_list(items);
             }
-            b't' | b'l' => {
+            b't' | b'l' | 0x91 => {
                 let items = self.pop_mark()?;
                 self.push_list(items);
             }
@@ -106,9 +114,12 @@ impl<'a> Machine<'a> {
                 let item = self.pop()?;
                 self.top_list()?.push(item);
             }
-            b'e' => {
+            b'e' | 0x90 => {
                 let items = self.pop_mark()?;
-                self.top_list()?.extend(items);
+                match self.top()? {
+                    Value::Object(_) => {}
+                    _ => self.top_list()?.extend(items),
+                }
             }
             b'}' => self.push_dict(Vec::new()),
             b'd' => {
@@ -119,11 +130,17 @@ impl<'a> Machine<'a> {
             b's' => {
                 let value = self.pop()?;
                 let key = self.pop()?;
-                self.top_dict()?.push((key, value));
+                match self.top()? {
+                    Value::Object(_) => {}
+                    _ => self.top_dict()?.push((key, value)),
+                }
             }
             b'u' => {
                 let items = self.pop_mark()?;
-                self.top_dict()?.extend(pairs(items)?);
+                match self.top()? {
+                    Value::Object(_) => {}
+                    _ => self.top_dict()?.extend(pairs(items)?),
+                }
             }
             b'c' => {
                 let module = self.line()?;
@@ -138,6 +155,10 @@ impl<'a> Machine<'a> {
                 }
             }
             b'R' | 0x81 => self.call()?,
+            0x92 => {
+                self.pop()?;
+                self.call()?;
+            }
             // Attributes of an object (the version numbers in a state dict's `_metadata`): not needed.
             b'b' => drop(self.pop()?),
             b'Q' => self.persistent()?,
@@ -165,16 +186,24 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// The one place where Python would run code. Here it is a choice among four meanings.
+    /// The one place where Python would run code. Here it is a choice among a few meanings; what any other code would have made stays
+    /// unknown.
     fn call(&mut self) -> Result<(), PthError> {
         let args = match self.pop()? {
             Value::List(at) => self.lists[at].clone(),
             _ => return Err(malformed("a call without arguments")),
         };
         self.made += args.len();
-        let Value::Global(what) = self.pop()? else { return Err(malformed("a call of something that is no global")) };
+        let what = match self.pop()? {
+            Value::Global(what) => what,
+            Value::Object(name) => {
+                self.push(Value::Object(name));
+                return Ok(());
+            }
+            _ => return Err(malformed("a call of something that is no global")),
+        };
         match (what, args.as_slice()) {
-            (Global::OrderedDict, []) => self.push_dict(Vec::new()),
+            (Global::OrderedDict, []) | (Global::DefaultDict, _) => self.push_dict(Vec::new()),
             (Global::OrderedDict, [Value::List(at)]) => {
                 // A list of pairs, as Python 2 wrote them.
                 let mut entries = Vec::new();
@@ -220,13 +249,22 @@ impl<'a> Machine<'a> {
         }
         let len = usize::try_from(*len).map_err(|_| malformed("a storage of negative length"))?;
         let storage = Storage { element: *element, key: key.clone(), len };
+        match self.storages.get(&storage.key) {
+            Some(known) if *known != storage => return Err(malformed("a storage is described in two ways")),
+            Some(_) => {}
+            None => _ = self.storages.insert(storage.key.clone(), storage.clone()),
+        }
         self.push(Value::Storage(storage));
         Ok(())
     }
 
     fn global(&mut self, module: &str, name: &str) -> Result<(), PthError> {
-        let known = global(module, name).ok_or_else(|| PthError::Global(format!("{module}.{name}")))?;
-        self.push(Value::Global(known));
+        let value = match global(module, name) {
+            Some(known) => Value::Global(known),
+            None if is_suspect(module, name) => return Err(PthError::Global(format!("{module}.{name}"))),
+            None => Value::Object(format!("{module}.{name}").into()),
+        };
+        self.push(value);
         Ok(())
     }
 

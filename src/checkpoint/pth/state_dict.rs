@@ -1,36 +1,112 @@
 //! Where in a file's object the state dict is.
 
 use super::value::{Memory, Tensor, Value};
-use super::{PthError, malformed};
-use std::collections::BTreeMap;
+use super::{Choose, PthError, malformed};
+use std::collections::{BTreeMap, HashSet};
 
 type Found<'a> = (Vec<(String, &'a Tensor)>, Vec<String>);
 
-/// The named tensors of the one state dict in the file: the object itself, or the only dict of tensors in it.
-pub(super) fn find(memory: &Memory) -> Result<Found<'_>, PthError> {
-    let Value::Dict(top) = memory.result else {
-        return Err(PthError::NoStateDict(format!("it holds {} instead of a state dict", describe(&memory.result))));
-    };
-    // Each dict is looked through once, however often a file refers to it.
-    let holds_tensors: Vec<bool> = memory.dicts.iter().map(|dict| dict.iter().any(is_named_tensor)).collect();
-    if holds_tensors[top] {
-        return entries(&memory.dicts[top], Vec::new());
-    }
-    let mut nested = memory.dicts[top].iter().filter_map(|(key, value)| match (key, value) {
-        (Value::Str(key), Value::Dict(at)) if holds_tensors[*at] => Some((key, *at)),
-        _ => None,
-    });
-    match (nested.next(), nested.next()) {
-        (Some((key, at)), None) => {
-            entries(&memory.dicts[at], vec![format!("took the state dict under the key `{key}`")])
+/// Dicts within one another that are looked through.
+const DEEPEST: usize = 4;
+
+/// A dict that has tensors by name.
+struct Candidate {
+    /// The keys that lead to it, with dots between them; empty for the object itself.
+    key: String,
+    at: usize,
+}
+
+/// The named tensors of the state dict in the file: the one under the key that is chosen, else the one of whose names most fit the model,
+/// else, of several that fit alike or where there is no model, the one with most tensors.
+pub(super) fn find<'m>(memory: &'m Memory, choose: &Choose) -> Result<Found<'m>, PthError> {
+    let top = match &memory.result {
+        Value::Dict(top) => *top,
+        Value::Object(name) => return Err(PthError::Global(name.to_string())),
+        other => {
+            return Err(PthError::NoStateDict(format!("it holds {} instead of a state dict", describe(other))));
         }
-        (Some((first, _)), Some((second, _))) => Err(PthError::NoStateDict(format!(
-            "it holds more than one state dict (`{first}`, `{second}`{}), and which one is meant cannot be told",
-            if nested.next().is_some() { ", …" } else { "" }
-        ))),
-        (None, _) if memory.dicts[top].is_empty() => Err(PthError::NoStateDict("the state dict is empty".into())),
-        (None, _) => Err(PthError::NoStateDict("it holds no state dict (no dict of tensors by name)".into())),
+    };
+    let mut all = Vec::new();
+    // Each dict is looked through once, however often a file refers to it.
+    candidates(memory, String::new(), top, &mut HashSet::new(), &mut all);
+    let chosen = match choose.key {
+        Some(key) => all.iter().find(|one| one.key == key).ok_or_else(|| {
+            PthError::NoStateDict(match &all[..] {
+                [] => format!("it has no state dict under the key `{key}`, nor anywhere else"),
+                all => format!("it has no state dict under the key `{key}`, but {}", listed(all)),
+            })
+        })?,
+        None => best(memory, &all, choose)?,
+    };
+    let others = objects(memory, top, &chosen.key);
+    let mut notes = Vec::new();
+    if !chosen.key.is_empty() {
+        notes.push(format!("took the state dict under the key `{}`", chosen.key));
     }
+    notes.extend(others);
+    entries(&memory.dicts[chosen.at], notes)
+}
+
+fn candidates(memory: &Memory, key: String, at: usize, seen: &mut HashSet<usize>, all: &mut Vec<Candidate>) {
+    let depth = if key.is_empty() { 0 } else { key.matches('.').count() + 1 };
+    let again = !seen.insert(at);
+    if memory.dicts[at].iter().any(is_named_tensor) {
+        all.push(Candidate { key: key.clone(), at });
+    }
+    if again || depth >= DEEPEST {
+        return;
+    }
+    for (name, value) in &memory.dicts[at] {
+        if let (Value::Str(name), Value::Dict(inner)) = (name, value) {
+            let key = if key.is_empty() { name.to_string() } else { format!("{key}.{name}") };
+            candidates(memory, key, *inner, seen, all);
+        }
+    }
+}
+
+fn best<'c>(memory: &Memory, all: &'c [Candidate], choose: &Choose) -> Result<&'c Candidate, PthError> {
+    let names = |one: &Candidate| -> Vec<&str> {
+        let named = memory.dicts[one.at].iter().filter(|entry| is_named_tensor(entry));
+        named.filter_map(|(key, _)| if let Value::Str(key) = key { Some(&**key) } else { None }).collect()
+    };
+    let rated: Vec<((usize, usize), &Candidate)> = all
+        .iter()
+        .map(|one| {
+            let names = names(one);
+            ((choose.fits.map_or(0, |fits| fits(&names)), names.len()), one)
+        })
+        .collect();
+    let most = rated.iter().map(|(rate, _)| *rate).max();
+    let mut first = rated.iter().filter(|(rate, _)| Some(*rate) == most).map(|(_, one)| *one);
+    let Some(chosen) = first.next() else {
+        let empty = matches!(memory.result, Value::Dict(top) if memory.dicts[top].is_empty());
+        return Err(PthError::NoStateDict(match empty {
+            true => "the state dict is empty".into(),
+            false => "it holds no state dict (no dict of tensors by name)".into(),
+        }));
+    };
+    match first.next() {
+        None => Ok(chosen),
+        Some(_) => Err(PthError::Ambiguous(
+            rated.iter().filter(|(rate, _)| Some(*rate) == most).map(|(_, one)| one.key.clone()).collect(),
+        )),
+    }
+}
+
+fn listed(all: &[Candidate]) -> String {
+    let shown = |one: &Candidate| if one.key.is_empty() { "as a whole".into() } else { format!("under `{}`", one.key) };
+    all.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+/// What is said of objects beside the state dict that Python code would have to make.
+fn objects(memory: &Memory, top: usize, chosen: &str) -> Option<String> {
+    let object = |(key, value): &(Value, Value)| match (key, value) {
+        (Value::Str(key), Value::Object(name)) if **key != *chosen => Some(format!("`{key}` (`{name}`)")),
+        _ => None,
+    };
+    let found: Vec<String> = memory.dicts[top].iter().filter_map(object).collect();
+    (!found.is_empty() && !chosen.is_empty())
+        .then(|| format!("left out {}, which Python code would have to make: none is run", found.join(", ")))
 }
 
 fn is_named_tensor(entry: &(Value, Value)) -> bool {
@@ -67,6 +143,6 @@ fn describe(value: &Value) -> &'static str {
         Value::List(_) => "a list",
         Value::Dict(_) => "a dict",
         Value::Tensor(_) => "a single tensor",
-        Value::Global(_) | Value::Storage(_) | Value::Other => "another object",
+        Value::Global(_) | Value::Storage(_) | Value::Object(_) | Value::Other => "another object",
     }
 }

@@ -1,10 +1,9 @@
 //! From windows into storages to dense tensors.
 
-use super::archive::Archive;
+use super::archive::Storages;
 use super::value;
 use super::{PthError, malformed};
 use crate::checkpoint::tensor::{Tensor, count};
-use std::io::{Read, Seek};
 
 /// All tensors together may be this many times as large as the file (shared and expanded storages, wider elements).
 const MAX_GROWTH: usize = 64;
@@ -12,16 +11,16 @@ const MAX_GROWTH: usize = 64;
 const MAX_RANK: usize = 64;
 
 /// Reads tensors. Only the storage read last is kept: tensors that share one are best asked for in a row.
-pub(super) struct Reader<'r, F> {
-    archive: &'r mut Archive<F>,
+pub(super) struct Reader<'r> {
+    archive: &'r mut dyn Storages,
     last: Option<(value::Storage, Vec<u8>)>,
     /// Bytes that storages, and tensors, may still take.
     storage_budget: usize,
     tensor_budget: usize,
 }
 
-impl<'r, F: Read + Seek> Reader<'r, F> {
-    pub(super) fn new(archive: &'r mut Archive<F>, file_bytes: usize) -> Self {
+impl<'r> Reader<'r> {
+    pub(super) fn new(archive: &'r mut dyn Storages, file_bytes: usize) -> Self {
         let tensor_budget = file_bytes.saturating_mul(MAX_GROWTH);
         Reader { archive, last: None, storage_budget: file_bytes, tensor_budget }
     }

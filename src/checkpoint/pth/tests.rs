@@ -7,7 +7,11 @@ use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
 fn parse_bytes(bytes: &[u8]) -> Result<StateDict, PthError> {
-    parse(std::io::Cursor::new(bytes), bytes.len() as u64)
+    let (file, size) = (std::io::Cursor::new(bytes), bytes.len() as u64);
+    match is_legacy(bytes) {
+        true => parse_legacy(file, size, &Choose::default()),
+        false => parse(file, size, &Choose::default()),
+    }
 }
 
 fn golden(name: &str) -> PathBuf {
@@ -38,15 +42,25 @@ fn i64s(dict: &StateDict, name: &str) -> Vec<i64> {
 fn state_dicts_read_as_safetensors_would() {
     let expected = load_tensors(&golden("plain.safetensors")).unwrap().tensors;
     assert_eq!(expected.len(), 9);
-    for name in ["plain.pth", "module_prefix.pth", "nested.pth"] {
+    for name in
+        ["plain.pth", "module_prefix.pth", "nested.pth", "legacy.pth", "loose.pth", "namespace.pth", "averaged.pth"]
+    {
         let mut tensors = load(name).tensors;
         let note = crate::checkpoint::unwrap_all_names(&mut tensors);
         assert_eq!(tensors, expected, "{name}");
         let wrapped = "took `module.` off all names (saved from `DataParallel`)";
-        assert_eq!(note, (name == "module_prefix.pth").then(|| wrapped.to_owned()), "{name}");
+        let is_wrapped = ["module_prefix.pth", "averaged.pth"].contains(&name);
+        assert_eq!(note, is_wrapped.then(|| wrapped.to_owned()), "{name}");
     }
     assert!(load("plain.pth").notes.is_empty());
-    assert_eq!(load("nested.pth").notes, ["took the state dict under the key `state_dict`"]);
+    for name in ["nested.pth", "loose.pth"] {
+        assert_eq!(load(name).notes, ["took the state dict under the key `state_dict`"], "{name}");
+    }
+    let notes = load("namespace.pth").notes.join("\n");
+    assert!(
+        notes.contains("under the key `model.state_dict`") && notes.contains("`args` (`argparse.Namespace`)"),
+        "{notes}"
+    );
 }
 
 #[test]
@@ -93,11 +107,55 @@ fn code_is_named_and_never_run() {
 
 #[test]
 fn other_contents_are_told() {
-    assert_eq!(refusal("legacy.pth"), PthError::Legacy);
-    let e = refusal("ambiguous.pth").to_string();
-    assert!(e.contains("(`model`, `model_ema`)"), "{e}");
+    for name in ["ambiguous.pth", "ema.pth"] {
+        let e = refusal(name).to_string();
+        assert!(e.contains("(`model`, `model_ema`)") && e.contains("`weights_key`"), "{e}");
+    }
     let e = refusal("list.pth").to_string();
     assert!(e.contains("a list instead of a state dict"), "{e}");
+}
+
+/// A key chooses; else the dict that most names of the model are in, whatever else the file has.
+#[test]
+fn the_state_dict_that_is_wanted_is_taken() {
+    let first = |name: &str, choose: &Choose| {
+        let loaded = crate::checkpoint::load_chosen(&golden(name), choose).map(|loaded| loaded.tensors);
+        loaded.map(|tensors| tensors["3.bias"].to_f32().unwrap()[0]).map_err(|e| e.to_string())
+    };
+    let key = |key| Choose { key: Some(key), fits: None };
+    let plain = first("plain.pth", &Choose::default()).unwrap();
+    assert_eq!(first("ema.pth", &key("model")).unwrap(), plain);
+    assert_eq!(first("ema.pth", &key("model_ema")).unwrap(), plain + 1.0);
+    assert_eq!(first("namespace.pth", &key("model.state_dict")).unwrap(), plain);
+    let error = first("ema.pth", &key("ema")).unwrap_err();
+    assert!(error.contains("no state dict under the key `ema`, but under `model`, under `model_ema`"), "{error}");
+    let error = first("plain.safetensors", &key("model")).unwrap_err();
+    assert!(error.contains("leave `weights_key` out"), "{error}");
+    // Two alike, of which only one has names that the model knows.
+    let fits = |names: &[&str]| names.iter().filter(|name| **name == "best_acc1").count();
+    let loose = crate::checkpoint::load_chosen(&golden("loose.pth"), &Choose { key: None, fits: Some(&fits) }).unwrap();
+    assert_eq!(loose.tensors.keys().collect::<Vec<_>>(), ["best_acc1"]);
+}
+
+/// Whatever is cut off or changed in a file of the old format, which has no checksums.
+#[test]
+fn broken_files_of_the_old_format_are_errors_or_other_numbers() {
+    let whole = std::fs::read(golden("legacy.pth")).unwrap();
+    let expected = load("legacy.pth").tensors;
+    for len in 0..whole.len() {
+        assert!(parse_bytes(&whole[..len]).is_err(), "cut at {len}");
+    }
+    for at in 0..whole.len() {
+        for bits in [0x01, 0x11, 0xff] {
+            let mut broken = whole.clone();
+            broken[at] ^= bits;
+            let Ok(dict) = parse_bytes(&broken) else { continue };
+            for t in dict.tensors.values() {
+                assert_eq!(t.data.len(), t.shape.iter().product::<usize>() * t.dtype.bytes(), "byte {at}");
+            }
+            assert!(dict.tensors.len() <= expected.len(), "byte {at}");
+        }
+    }
 }
 
 #[test]

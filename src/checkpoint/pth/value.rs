@@ -1,6 +1,7 @@
 //! What a pickle may hold.
 
 use crate::checkpoint::element::Element;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// An object that a pickle made. Containers lie in [`Memory`] and are referred to by index, as a pickle may refer to
@@ -19,6 +20,8 @@ pub(super) enum Value {
     Global(Global),
     Storage(Storage),
     Tensor(Rc<Tensor>),
+    /// What Python would have made by code of this name, or that code itself. It is not run, and nothing is known of it.
+    Object(Rc<str>),
     /// Something with no part in a state dict's tensors (byte strings).
     Other,
 }
@@ -27,6 +30,7 @@ pub(super) enum Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Global {
     OrderedDict,
+    DefaultDict,
     RebuildTensor,
     RebuildParameter,
     Size,
@@ -54,12 +58,46 @@ pub(super) struct Tensor {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub dicts: Vec<Vec<(Value, Value)>>,
+    pub lists: Vec<Vec<Value>>,
+    /// The storages that it refers to, by key.
+    pub storages: HashMap<Rc<str>, Storage>,
     pub result: Value,
+}
+
+/// Modules of which no state dict or what lies beside one has anything: they reach out of Python.
+const REACHING_OUT: [&str; 16] = [
+    "posix",
+    "nt",
+    "os",
+    "sys",
+    "subprocess",
+    "shutil",
+    "socket",
+    "runpy",
+    "importlib",
+    "ctypes",
+    "pty",
+    "commands",
+    "code",
+    "pip",
+    "webbrowser",
+    "urllib",
+];
+/// Functions of Python itself that run what they are given.
+const RUNNING: [&str; 7] = ["eval", "exec", "execfile", "compile", "open", "__import__", "getattr"];
+
+/// Whether code of this name has no honest place in a file of weights. It would not be run either.
+pub(super) fn is_suspect(module: &str, name: &str) -> bool {
+    let package = module.split('.').next().unwrap_or_default();
+    REACHING_OUT.contains(&package)
+        || matches!(module, "builtins" | "__builtin__") && RUNNING.contains(&name)
+        || module == "torch" && name == "load"
 }
 
 pub(super) fn global(module: &str, name: &str) -> Option<Global> {
     Some(match (module, name) {
         ("collections", "OrderedDict") => Global::OrderedDict,
+        ("collections", "defaultdict") => Global::DefaultDict,
         ("torch._utils", "_rebuild_tensor_v2" | "_rebuild_tensor") => Global::RebuildTensor,
         ("torch._utils", "_rebuild_parameter") => Global::RebuildParameter,
         ("torch", "Size") => Global::Size,

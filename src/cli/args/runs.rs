@@ -74,9 +74,11 @@ pub struct ReportArgs {
     /// The folders of runs
     #[arg(required = true, value_name = "RUN", value_hint = ValueHint::DirPath)]
     pub runs: Vec<PathBuf>,
-    /// The page to write (.html); it needs no other file, and no network
+    /// The page to write (.html); it needs no other file, and no network [default: RUN/report.html]
+    ///
+    /// Of several runs it is `report.html` in the current folder by default.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub out: PathBuf,
+    pub out: Option<PathBuf>,
     /// Leave out what the best checkpoint is evaluated for: figures of classes, confusion matrix, pictures of mistakes
     #[arg(long)]
     pub no_evaluation: bool,

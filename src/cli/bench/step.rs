@@ -1,6 +1,6 @@
 //! `runner bench CONFIG`: the training step, or with `--eval` the evaluation of a batch, on made-up batches.
 
-use super::super::what::expect_folder_of;
+use super::super::what::{expect_no_input, output};
 use super::profile::Profile;
 use super::{Times, WARM_UP, chrome, product};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
@@ -8,7 +8,7 @@ use crate::cli::args::BenchArgs;
 use crate::cli::failure::{Failure, warn};
 use crate::cli::human_bytes;
 use crate::cli::memory::resolve_batch;
-use crate::cli::model::{build, describe_data, device, load_config, say_notes};
+use crate::cli::model::{build, describe_data, device, load_config, read_files, say_notes};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Loaded};
 use crate::data::DataSpec;
@@ -22,7 +22,7 @@ use crate::train::setup::session::{Session, StepInputs};
 use crate::train::setup::synthetic_batch;
 use anyhow::Context;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -37,8 +37,11 @@ const ROUND_SECONDS: f64 = 0.1;
 
 /// Times the step of the configuration that is named.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
-    args.trace.as_deref().map_or(Ok(()), expect_folder_of)?;
+    let trace = args.trace.as_deref().map(output).transpose()?;
     let mut loaded = load_config(Path::new(&args.what), &args.overrides.sets())?;
+    if let Some(trace) = &trace {
+        expect_no_input(trace, read_files(&loaded).iter().map(PathBuf::as_path))?;
+    }
     let backend = device(&loaded.experiment, args.threads)?;
     let data = describe_data(&loaded)?;
     let passes = args.passes.options();
@@ -65,12 +68,13 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     } else {
         None
     };
-    if let Some(path) = &args.trace {
+    if let Some(out) = &trace {
         let spans = bench.trace(args.trace_steps, Detail::Nodes)?;
         let title = format!("{}{} on {}", args.what, args.passes.note(), backend.describe());
         let events = chrome::events(&plan, &spans, &title).to_string();
-        std::fs::write(path, events).with_context(|| format!("cannot write `{}`", path.display()))?;
-        say(&format!("the trace is in `{}`: open it in Perfetto or chrome://tracing", path.display()));
+        let name = out.path().display();
+        out.put(events.as_bytes()).with_context(|| format!("cannot write `{name}`"))?;
+        say(&format!("the trace is in `{name}`: open it in Perfetto or chrome://tracing"));
     }
 
     // When all has been run, so that graphs, kernels and libraries have what they take.

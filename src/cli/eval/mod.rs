@@ -8,13 +8,13 @@ use super::failure::{Failure, warn};
 use super::memory::Planned;
 use super::model::{build, describe_data, device, load_model};
 use super::samples;
-use super::what::expect_folder_of;
+use super::what::{expect_no_input, output};
 use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
 use crate::data::{Batch, Split, Unread};
-use crate::files::durable;
+use crate::files::output::{Out, Output};
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
 use crate::passes::PassOptions;
@@ -33,12 +33,12 @@ use crate::train::setup::session::Session;
 use anyhow::Context;
 use predictions::{Form, Predictions};
 use serde_json::{Map, Value, json};
-use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 /// What is evaluated.
+#[derive(Clone)]
 pub struct Asked<'a> {
     /// A checkpoint, or a configuration with weights.
     pub model: &'a Path,
@@ -52,6 +52,8 @@ pub struct Asked<'a> {
     pub allow_download: bool,
     /// Compute threads.
     pub threads: Option<usize>,
+    /// Where something is written, which must be none of the files that are read.
+    pub out: Option<&'a Output>,
 }
 
 /// What came of it.
@@ -72,6 +74,8 @@ pub struct Evaluated {
     pub notes: Vec<String>,
     /// Samples that could not be read.
     pub unread: Unread,
+    /// Samples whose loss is not finite.
+    pub not_finite: u64,
     /// How the checkpoint was chosen among those of its run, if it was.
     pub chosen: Option<Chosen>,
 }
@@ -111,6 +115,9 @@ pub fn evaluated(
     see: &mut dyn FnMut(&mut Session, &Batch, &Split) -> anyhow::Result<()>,
 ) -> Result<Evaluated, Failure> {
     let mut model = load_model(asked.model, &asked.overrides.sets())?;
+    if let Some(out) = asked.out {
+        expect_no_input(out, model.files().iter().map(PathBuf::as_path))?;
+    }
     // What is reported of each class.
     model.loaded.experiment.class_counts = true;
     let model = model;
@@ -173,7 +180,7 @@ pub fn evaluated(
     let never = AtomicBool::new(false);
     let mut unread = Unread::default();
     let options = eval_options(experiment);
-    let Evaluation { figures, notes: of_figures } = evaluate_batches(
+    let Evaluation { figures, notes: of_figures, not_finite } = evaluate_batches(
         &mut session,
         backend.as_ref(),
         split,
@@ -197,15 +204,27 @@ pub fn evaluated(
         Chosen { best, on, same }
     });
     let (report, count) = (session.class_report()?, split.len());
-    Ok(Evaluated { loaded: model.loaded, samples, split: name, count, figures, report, notes, unread, chosen })
+    Ok(Evaluated {
+        loaded: model.loaded,
+        samples,
+        split: name,
+        count,
+        figures,
+        report,
+        notes,
+        unread,
+        not_finite,
+        chosen,
+    })
 }
 
 /// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
 fn with_predictions(asked: &Asked, path: &Path) -> Result<Evaluated, Failure> {
     let form = Form::of(path)?;
-    expect_folder_of(path)?;
+    let out = output(path)?;
+    let asked = &Asked { out: Some(&out), ..asked.clone() };
     let mut done = None;
-    let fill = |file: &mut File| -> anyhow::Result<()> {
+    let fill = |file: &mut Out| -> anyhow::Result<()> {
         let mut rows = Predictions::new(form, file);
         let found = evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split));
         let failed = found.is_err();
@@ -217,7 +236,7 @@ fn with_predictions(asked: &Asked, path: &Path) -> Result<Evaluated, Failure> {
         say(&format!("wrote {} row{s} to `{}`", super::thousands(rows), path.display()));
         Ok(())
     };
-    let written = durable::replace(path, fill);
+    let written = out.write(fill);
     match done {
         Some(Ok(evaluated)) => {
             written.with_context(|| format!("cannot write `{}`", path.display()))?;
@@ -241,8 +260,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         split: args.split,
         allow_download: args.allow_download,
         threads: args.threads,
+        out: None,
     };
-    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, chosen } =
+    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, not_finite, chosen } =
         match &args.predictions {
             Some(path) => with_predictions(&asked, path)?,
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
@@ -265,6 +285,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         if !unread.is_empty() {
             out["unreadable"] = json!(unread.list().iter().map(|u| &u.name).collect::<Vec<_>>());
+        }
+        if not_finite > 0 {
+            out["not_finite"] = not_finite.into();
         }
         if !notes.is_empty() {
             out["note"] = json!(notes.join(" "));
@@ -295,13 +318,18 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             let positions = rank > usize::from(report.labels);
             format!("\n\n{}", class_table::text(&report, names, positions, width(Stream::Out)))
         });
-        let line = in_lines(&format!("{name}, {n} samples{instead}:"), &list, width(Stream::Out));
+        let left_out = match not_finite {
+            0 => String::new(),
+            n => format!(", {} of them not finite", super::thousands(n)),
+        };
+        let line = in_lines(&format!("{name}, {n} samples{instead}{left_out}:"), &list, width(Stream::Out));
         super::print(&format!("{line}{}", table.unwrap_or_default()))?;
         if let Some(chosen) = &chosen {
             say(&format!("note: {}", chosen.in_words()));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    // As a training step with such a loss ends.
+    Ok(if not_finite > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// What is said of the samples with a list of figures, in lines of at most `width` columns where they have a break.

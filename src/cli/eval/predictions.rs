@@ -9,7 +9,6 @@ use crate::train::setup::programs::{Kind, Programs};
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -65,7 +64,7 @@ enum Said {
 /// Writes rows, a batch at a time.
 pub struct Predictions<'a> {
     form: Form,
-    file: BufWriter<&'a mut File>,
+    file: BufWriter<&'a mut dyn Write>,
     outputs: Vec<u8>,
     begun: bool,
     /// The sample of the last row.
@@ -75,7 +74,7 @@ pub struct Predictions<'a> {
 
 impl<'a> Predictions<'a> {
     /// Rows in that form go to `file`.
-    pub fn new(form: Form, file: &'a mut File) -> Self {
+    pub fn new(form: Form, file: &'a mut dyn Write) -> Self {
         let file = BufWriter::new(file);
         Predictions { form, file, outputs: Vec::new(), begun: false, last: None, rows: 0 }
     }

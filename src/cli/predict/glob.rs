@@ -31,6 +31,8 @@ fn below(path: PathBuf, parts: &[Component], depth: usize, found: &mut Vec<PathB
         return;
     };
     match part {
+        // Several in a row stand for what one stands for.
+        Component::Normal(name) if *name == "**" && rest.first() == Some(part) => below(path, rest, depth, found),
         Component::Normal(name) if *name == "**" => {
             below(path.clone(), rest, depth, found);
             for name in names(&path).into_iter().filter(|_| depth > 0) {

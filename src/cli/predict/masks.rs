@@ -3,10 +3,10 @@
 use super::answer::{Answer, Of};
 use crate::cli::failure::Failure;
 use crate::cli::palette::colour;
-use crate::files::durable;
+use crate::files::output::Output;
 use crate::graph::Shape;
 use anyhow::{Context, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// A folder that masks are written into.
@@ -15,14 +15,15 @@ pub struct Masks<'a> {
 }
 
 impl<'a> Masks<'a> {
-    /// Those of `files` go into `folder`, which is made if it is not there. A sample's classes have the shape `positions`, and there are
-    /// `classes`.
+    /// Those of `files` go into `folder`, which is made if it is not there; none takes the place of one of them or of the `others` that the
+    /// command reads. A sample's classes have the shape `positions`, and there are `classes`.
     ///
     /// # Errors
-    /// They are no masks, two of them would have one name, or one the name of an image.
+    /// They are no masks, two of them would have one name, or one would take the place of what is read.
     pub fn new(
         folder: &'a Path,
         files: &[PathBuf],
+        others: &[PathBuf],
         positions: &Shape,
         classes: Option<usize>,
     ) -> Result<Self, Failure> {
@@ -33,12 +34,18 @@ impl<'a> Masks<'a> {
         }
         let masks = Masks { folder };
         let mut names: HashMap<PathBuf, &Path> = HashMap::new();
+        // The system knows a file by any of its names.
+        let read: HashSet<PathBuf> = match folder.is_dir() {
+            true => files.iter().chain(others).filter_map(|file| file.canonicalize().ok()).collect(),
+            false => HashSet::new(),
+        };
         for file in files {
             let mask = masks.path(Of { file, sample: None });
-            if std::path::absolute(&mask).ok() == std::path::absolute(file).ok() {
+            if mask.canonicalize().is_ok_and(|mask| read.contains(&mask)) {
                 return Err(Failure::Usage(format!(
-                    "the mask of `{}` would take its place\nhelp: let `--masks` name another folder",
-                    file.display()
+                    "the mask of `{}` would take the place of `{}`, which this command reads\nhelp: let `--masks` name another folder",
+                    file.display(),
+                    mask.display()
                 )));
             }
             if let Some(other) = names.insert(mask, file).filter(|other| *other != file) {
@@ -71,7 +78,8 @@ impl<'a> Masks<'a> {
         let path = self.path(of);
         let numbers: Vec<u8> = classes.iter().map(|class| *class as u8).collect();
         let file = png_of(&numbers, shape).context("cannot make a PNG file of a mask")?;
-        durable::write(&path, &file).with_context(|| format!("cannot write `{}`", path.display()))
+        let written = Output::at(&path)?.put(&file);
+        written.with_context(|| format!("cannot write `{}`", path.display()))
     }
 }
 

@@ -10,13 +10,13 @@ use super::args::PredictArgs;
 use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device, load_model};
-use super::what::expect_folder_of;
+use super::what::{expect_no_input, output};
 use crate::backend::Backend;
 use crate::data::tensors::read_fields;
 use crate::data::{
     DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, TargetSpec, Transform,
 };
-use crate::files::durable;
+use crate::files::output::Out;
 use crate::model::{input_fields, target_field, task};
 use crate::terminal::say;
 use crate::train::setup::input::transforms;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 /// Applies a model to image files, or to the samples in files of tensors.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
-    args.out.as_deref().map_or(Ok(()), expect_folder_of)?;
+    let out = args.out.as_deref().map(output).transpose()?;
     let model = load_model(&args.model, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;
@@ -47,6 +47,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let targets = target_field(experiment, &data, false).map(|(_, field)| field);
     let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
     let names::Given { files, problems } = names::files(&args.files, std::io::stdin())?;
+    let own = model.files();
+    if let Some(out) = &out {
+        expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
+    }
     let form = Form::of(args, files.len())?;
     let meaning = Meaning { task: task(experiment), data: &data, top: args.top as usize };
     if form == Form::Csv && meaning.has_positions() {
@@ -55,7 +59,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
                 .into(),
         ));
     }
-    let masks = args.masks.as_deref().map(|folder| Masks::new(folder, &files, &meaning.positions(), classes(&data)));
+    let masks =
+        args.masks.as_deref().map(|folder| Masks::new(folder, &files, &own, &meaning.positions(), classes(&data)));
     let masks = masks.transpose()?;
     let (programs, batch, slots) = plan(&model, &data, backend.as_ref(), args, &files)?;
     let session = model.session(programs, backend.as_ref())?;
@@ -74,17 +79,21 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     problems.iter().for_each(|problem| say(&format!("error: {problem}")));
     let images = Images { fields: &fields, transforms: transforms.as_deref(), invert: args.invert };
     let with_sample = files.iter().any(|file| is_tensors(file));
-    match &args.out {
+    match &out {
         Some(out) => {
-            let fill = |file: &mut std::fs::File| {
+            let fill = |file: &mut Out| {
                 let mut sink = Sink::new(form, &meaning, with_sample, Some(file));
                 batches.all(&files, &images, &mut sink)?;
                 sink.finish()
             };
-            durable::replace(out, fill).with_context(|| format!("cannot write `{}`", out.display()))?;
+            let name = out.path().display();
+            let written = out.write(fill).with_context(|| format!("cannot write `{name}`"))?;
             let told = files.len() + problems.len() - batches.failed;
             let s = if told == 1 { "" } else { "s" };
-            say(&format!("wrote the results for {} file{s} to `{}`", super::thousands(told as u64), out.display()));
+            say(&match written {
+                true => format!("wrote the results for {} file{s} to `{name}`", super::thousands(told as u64)),
+                false => format!("there are no results: nothing was written to `{name}`"),
+            });
         }
         None => {
             let mut sink = Sink::new(form, &meaning, with_sample, None);

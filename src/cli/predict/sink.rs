@@ -6,7 +6,6 @@ use super::answer::{Answer, Meaning, Of};
 use crate::terminal;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 
 /// The form of results.
@@ -60,7 +59,7 @@ pub struct Sink<'a> {
     meaning: &'a Meaning<'a>,
     /// Whether a table has a column for the number of a sample in its file.
     with_sample: bool,
-    file: Option<BufWriter<&'a mut File>>,
+    file: Option<BufWriter<&'a mut dyn Write>>,
     /// What is to be written.
     text: String,
     list: Vec<Value>,
@@ -69,7 +68,7 @@ pub struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// Results in that form go to `file`, else to standard output.
-    pub fn new(form: Form, meaning: &'a Meaning<'a>, with_sample: bool, file: Option<&'a mut File>) -> Self {
+    pub fn new(form: Form, meaning: &'a Meaning<'a>, with_sample: bool, file: Option<&'a mut dyn Write>) -> Self {
         let file = file.map(BufWriter::new);
         Sink { form, meaning, with_sample, file, text: String::new(), list: Vec::new(), begun: false }
     }
@@ -104,7 +103,7 @@ impl<'a> Sink<'a> {
             return Ok(true);
         }
         match &mut self.file {
-            Some(file) => file.write_all(text.as_bytes()).context("cannot write the results").map(|()| true),
+            Some(file) => listens(file.write_all(text.as_bytes())).context("cannot write the results"),
             None => told(terminal::print(&text)),
         }
     }
@@ -116,7 +115,7 @@ impl<'a> Sink<'a> {
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
         if let Some(mut file) = self.file {
-            file.flush().context("cannot write the results")?;
+            listens(file.flush()).context("cannot write the results")?;
         } else if self.form == Form::Json {
             told(terminal::print_json(&Value::Array(self.list)))?;
         }
@@ -124,11 +123,15 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// A closed pipe is no failure: who was reading has read enough.
 fn told(result: std::io::Result<()>) -> Result<bool> {
+    listens(result).context("cannot write to standard output")
+}
+
+/// A closed pipe is no failure: who was reading has read enough.
+fn listens(result: std::io::Result<()>) -> std::io::Result<bool> {
     match result {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(e) => Err(anyhow::Error::new(e).context("cannot write to standard output")),
+        Err(e) => Err(e),
     }
 }

@@ -41,6 +41,7 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
         split: SplitName::Val,
         allow_download: false,
         threads: args.threads,
+        out: None,
     };
     let mut worst = Worst::new(Keep::OfPairs(OF_A_PAIR, OF_ALL));
     let Evaluated { samples, split, count, figures, report, notes, .. } =

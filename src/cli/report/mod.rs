@@ -8,15 +8,17 @@ mod page;
 use super::args::ReportArgs;
 use super::failure::Failure;
 use super::runs;
-use super::what::expect_folder_of;
-use crate::files::durable;
+use super::what::{expect_no_input, output};
+use crate::files::output::Output;
 use crate::runs::Run;
 use crate::runs::lines::Wanted;
 use crate::terminal::say;
+use crate::train::files::folder::file;
 use anyhow::{Context, anyhow};
 use details::{Model, Setting, Timing};
 use evaluation::Evaluation;
 use serde_json::json;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A part of a report that could not be made says why.
@@ -45,7 +47,7 @@ pub struct Lead {
 
 /// Writes a report.
 pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
-    let (reported, bytes) = write(args, None)?;
+    let (reported, out, bytes) = write(args, None)?;
     if args.output.json {
         let one = |reported: &Reported| {
             let mut told = runs::as_json(&reported.run);
@@ -55,13 +57,13 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
             }
             told
         };
-        let out = args.out.to_string_lossy();
+        let out = out.to_string_lossy();
         super::print_json(
             &json!({ "report": out, "bytes": bytes, "runs": reported.iter().map(one).collect::<Vec<_>>() }),
         )?;
     } else {
         let size = super::human_bytes(bytes);
-        super::print(&format!("the report is in `{}` ({size}): open it in a browser", args.out.display()))?;
+        super::print(&format!("the report is in `{}` ({size}): open it in a browser", out.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,13 +76,27 @@ pub fn of_runs(args: &ReportArgs, lead: &Lead) -> Result<(), Failure> {
     write(args, Some(lead)).map(|_| ())
 }
 
-/// Writes the page; what is on it, and its bytes.
-fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, usize), Failure> {
-    if args.out.extension().is_none_or(|suffix| suffix != "html") {
-        return Err(Failure::Usage(format!("cannot write `{}`: the format is .html", args.out.display())));
+/// Where the page about `runs` is written.
+fn place(args: &ReportArgs, runs: &[Run]) -> Result<Output, Failure> {
+    let path = match (&args.out, runs) {
+        (Some(out), _) => out.clone(),
+        (None, [run]) => run.path.join(file::REPORT),
+        (None, _) => PathBuf::from(file::REPORT),
+    };
+    let out = output(&path)?;
+    let names = [file::CONFIG, file::METRICS, file::BEST, file::LAST];
+    let read: Vec<PathBuf> = runs.iter().flat_map(|run| names.map(|name| run.path.join(name))).collect();
+    expect_no_input(&out, read.iter().map(PathBuf::as_path))?;
+    Ok(out)
+}
+
+/// Writes the page; what is on it, where it is, and its bytes.
+fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, PathBuf, usize), Failure> {
+    if let Some(out) = args.out.as_deref().filter(|out| out.extension().is_none_or(|suffix| suffix != "html")) {
+        return Err(Failure::Usage(format!("cannot write `{}`: the format is .html", out.display())));
     }
     let runs = runs::read(&args.runs, Wanted::All)?;
-    expect_folder_of(&args.out)?;
+    let out = place(args, &runs)?;
     let mut reported = Vec::new();
     for run in runs {
         let name = run.path.display().to_string();
@@ -93,8 +109,8 @@ fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, usize
         reported.push(Reported { settings: details::settings(&run), evaluation, model, timing, run });
     }
     let text = page::page(&reported, lead);
-    durable::write(&args.out, text.as_bytes()).with_context(|| format!("cannot write `{}`", args.out.display()))?;
-    Ok((reported, text.len()))
+    out.put(text.as_bytes()).with_context(|| format!("cannot write `{}`", out.path().display()))?;
+    Ok((reported, out.path().to_owned(), text.len()))
 }
 
 /// A part of a report, or why it is missing, which is said, too.

@@ -25,10 +25,27 @@ impl Grid {
         self.rows.push(cells);
     }
 
+    /// Leaves out columns of these names, one after the other, until the lines have at most `most` columns of a terminal.
+    pub fn narrow(&mut self, most: usize, spare: &[&str]) {
+        for name in spare {
+            let widths = self.widths();
+            let whole = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+            let at = self.rows[0].iter().position(|head| head == name);
+            if let Some(at) = at.filter(|_| whole > most) {
+                self.rows.iter_mut().for_each(|row| drop(row.remove(at)));
+                self.left.remove(at);
+            }
+        }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let wide = |i: usize| self.rows.iter().map(|row| columns(&row[i])).max().unwrap_or(0);
+        (0..self.left.len()).map(wide).collect()
+    }
+
     /// The lines.
     pub fn text(&self) -> String {
-        let wide = |i: usize| self.rows.iter().map(|row| columns(&row[i])).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.left.len()).map(wide).collect();
+        let widths = self.widths();
         let mut out = String::new();
         for row in &self.rows {
             let mut line = String::new();

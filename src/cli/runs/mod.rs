@@ -11,7 +11,7 @@ use crate::runs::figure::is_share;
 use crate::runs::find::{RUNS, below, named};
 use crate::runs::lines::{Wanted, number};
 use crate::runs::{Run, State};
-use crate::terminal::{duration, figure, human_bytes, percent, say};
+use crate::terminal::{Stream, duration, figure, human_bytes, percent, say, width};
 use crate::train::files::folder::file;
 use grid::Grid;
 use serde_json::{Map, Value, json};
@@ -134,6 +134,8 @@ fn as_text(runs: &[Run]) -> String {
         cells.extend([duration(run.seconds), human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX))]);
         grid.row(cells);
     }
+    // What is left out is in the JSON.
+    grid.narrow(width(Stream::Out), &["train_loss", "size", "val_loss", "val_accuracy", "time"]);
     let mut text = grid.text();
     for run in runs.iter().filter(|run| run.state == State::Failed) {
         let why = run.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default().to_owned();

@@ -8,13 +8,12 @@ mod sheet;
 
 use super::args::{ShowArgs, ShownSplit};
 use super::failure::Failure;
-use super::model::load_config;
+use super::model::{load_config, read_files};
 use super::palette::colour;
 use super::samples;
-use super::what::expect_folder_of;
+use super::what::{expect_no_input, output};
 use crate::config::Experiment;
 use crate::data::{DataSpec, LoaderOptions, Position, Split, TargetSpec, mask, output_shape, transformed};
-use crate::files::durable;
 use crate::graph::DType;
 use crate::terminal::say;
 use crate::train::setup::input::{mixing, transforms};
@@ -25,6 +24,7 @@ use measure::{Measured, measure};
 use serde_json::{Value, json};
 use sheet::Shown;
 use std::io::Cursor;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Classes that all have a bar. Of more, the largest and the smallest have one.
@@ -32,7 +32,10 @@ const MANY_CLASSES: usize = 20;
 
 /// Measures the images of a split, and draws some of them as a model is given them.
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
-    args.out.as_deref().map_or(Ok(()), expect_folder_of)?;
+    let out = args.out.as_deref().map(output).transpose()?;
+    if let Some(out) = args.out.as_deref().filter(|out| out.extension().is_none_or(|suffix| suffix != "png")) {
+        return Err(Failure::Usage(format!("cannot write `{}`: the format is .png", out.display())));
+    }
     let train = args.split == ShownSplit::Train;
     if !train && args.write_normalize {
         return Err(Failure::Usage(
@@ -42,8 +45,15 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     if !train && args.epoch.is_some() {
         return Err(Failure::Usage("validation is the same in every epoch: leave out `--epoch`".into()));
     }
+    if args.write_normalize {
+        // Before it is measured what would be written.
+        output(&args.config)?;
+    }
     let loaded = load_config(&args.config, &args.overrides.sets())?;
     let experiment = &loaded.experiment;
+    if let Some(out) = &out {
+        expect_no_input(out, read_files(&loaded).iter().map(PathBuf::as_path))?;
+    }
     let take = samples::as_configured(experiment);
     let samples = samples::load(experiment, &take)?;
     if let Some(note) = &samples.note {
@@ -72,10 +82,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     json["source"] = source.into();
     json["split"] = split_name.into();
     json["samples"] = split.len().into();
-    if let Some(out) = &args.out {
-        if out.extension().is_none_or(|suffix| suffix != "png") {
-            return Err(Failure::Usage(format!("cannot write `{}`: the format is .png", out.display())));
-        }
+    if let Some(out) = &out {
         let epoch = args.epoch.unwrap_or(1);
         let start = Position { epoch: epoch - 1, batch: 0 };
         let (shown, places) = shown(split, &Wanted { start, ..wanted(train)? }, args.count as usize, &names)?;
@@ -83,11 +90,12 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
         let (image, [rows, columns]) = sheet::draw(&shown, [h, w, if masks { 3 } else { channels }]);
         let mut png = Cursor::new(Vec::new());
         image.write_to(&mut png, ImageFormat::Png).context("cannot make a PNG file of the sheet")?;
-        durable::write(out, png.get_ref()).with_context(|| format!("cannot write `{}`", out.display()))?;
+        let name = out.path().display();
+        out.put(png.get_ref()).with_context(|| format!("cannot write `{name}`"))?;
         let n = shown.len().min(rows * columns);
         let when = if train { format!(", epoch {epoch}") } else { String::new() };
-        text.push_str(&format!("`{}` shows {n} samples{when}: {rows} rows of {columns}\n", out.display()));
-        json["sheet"] = out.to_string_lossy().into();
+        text.push_str(&format!("`{name}` shows {n} samples{when}: {rows} rows of {columns}\n"));
+        json["sheet"] = out.path().to_string_lossy().into();
         let one = |(place, image): (&u32, &Shown)| json!({ "sample": place, "label": image.label });
         json["shown"] = places.iter().zip(&shown).take(n).map(one).collect();
     }

@@ -1,9 +1,9 @@
 //! Writes a measured mean and standard deviation into a configuration.
 
 use crate::cli::failure::Failure;
+use crate::cli::what::output;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{Loaded, Span};
-use crate::files::durable;
 use anyhow::{Context, anyhow};
 use std::path::Path;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, TableLike, Value};
@@ -25,7 +25,7 @@ pub fn write(path: &Path, loaded: &Loaded, mean: &[f64], std: &[f64]) -> Result<
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{name}`"))?;
     let (text, what) = edited(&text, mean, std).with_context(|| format!("cannot change `{name}`"))?;
-    durable::write(path, text.as_bytes()).with_context(|| format!("cannot write `{name}`"))?;
+    output(path)?.put(text.as_bytes()).with_context(|| format!("cannot write `{name}`"))?;
     Ok(format!("{what} in `{name}`"))
 }
 
@@ -47,12 +47,40 @@ fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
-/// The text with the mean and the standard deviation, and what was done.
+/// The text with the mean and the standard deviation, and what was done. Lines that do not change stay as they are to the byte, with their
+/// ends; others end as the first line does.
 fn edited(text: &str, mean: &[f64], std: &[f64]) -> anyhow::Result<(String, &'static str)> {
-    let mut document: DocumentMut = text.parse()?;
+    const MARK: &str = "\u{feff}";
+    // What writes the document knows one kind of line's end, and no mark before the first line.
+    let plain = text.strip_prefix(MARK).unwrap_or(text).replace("\r\n", "\n");
+    let mut document: DocumentMut = plain.parse()?;
     let data = document.entry("data").or_insert_with(toml_edit::table);
     let done = change(data.as_table_like_mut().context("`data` is no table")?, mean, std)?;
-    Ok((document.to_string(), done))
+    let mut changed = document.to_string();
+    if !plain.ends_with('\n') && changed.ends_with('\n') {
+        changed.pop();
+    }
+    let (old, new): (Vec<&str>, Vec<&str>) =
+        (text.split_inclusive('\n').collect(), changed.split_inclusive('\n').collect());
+    let same = |(old, new): &(&&str, &&str)| bare(old) == bare(new);
+    let before = old.iter().zip(&new).take_while(same).count();
+    let most = old.len().min(new.len()) - before;
+    let behind = old.iter().rev().zip(new.iter().rev()).take(most).take_while(same).count();
+    let end = if old.first().is_some_and(|line| line.ends_with("\r\n")) { "\r\n" } else { "\n" };
+    let between = new[before..new.len() - behind].iter().map(|line| line.replace('\n', end));
+    let mut all: String = old[..before].iter().map(|line| (*line).to_owned()).chain(between).collect();
+    if text.starts_with(MARK) && before == 0 {
+        all.insert_str(0, MARK);
+    }
+    all.extend(old[old.len() - behind..].iter().copied());
+    Ok((all, done))
+}
+
+/// A line without a byte-order mark and without its end.
+fn bare(line: &str) -> (&str, bool) {
+    let text = line.strip_prefix('\u{feff}').unwrap_or(line);
+    let ended = text.strip_suffix("\r\n").or(text.strip_suffix('\n'));
+    (ended.unwrap_or(text), ended.is_some())
 }
 
 /// Changes the table `[data]`; what was done.
@@ -113,6 +141,39 @@ mod tests {
 
     fn with(text: &str) -> String {
         edited(text, &[0.47523, 0.45206], &[0.26349, 0.25]).unwrap().0
+    }
+
+    #[test]
+    fn ends_of_lines_and_the_mark_before_them_stay() {
+        let plain = "# mine\n[data]\nsource = \"digits\"\n\n[model]\nlayers = []\n";
+        let windows = plain.replace('\n', "\r\n");
+        let mixed = plain.replacen('\n', "\r\n", 1);
+        let without_end = plain.trim_end().to_owned();
+        for text in [
+            plain.to_owned(),
+            windows.clone(),
+            mixed,
+            without_end,
+            format!("\u{feff}{windows}"),
+            format!("\u{feff}{plain}"),
+        ] {
+            let changed = with(&text);
+            let is_new = |line: &&str| line.starts_with("transforms");
+            let lines: Vec<&str> = changed.split_inclusive('\n').collect();
+            let old: String = lines.iter().copied().filter(|line| !is_new(line)).collect();
+            assert_eq!(old, text);
+            let new: Vec<&str> = lines.into_iter().filter(is_new).collect();
+            let end = if text.lines().count() > 0
+                && text.split_inclusive('\n').next().unwrap_or_default().ends_with("\r\n")
+            {
+                "\r\n"
+            } else {
+                "]\n"
+            };
+            assert!(new.len() == 1 && new[0].ends_with(end), "{changed:?}");
+        }
+        // A first line that changes keeps the mark.
+        assert!(with("\u{feff}data = { source = \"digits\" }\n").starts_with('\u{feff}'));
     }
 
     #[test]

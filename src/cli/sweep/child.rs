@@ -43,12 +43,15 @@ impl Child {
         let program = std::env::current_exe().context("it is not known where this program is")?;
         let mut command = Command::new(program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn().with_context(|| format!("cannot start trial {}", number + 1))?;
+        let cannot = || format!("cannot start trial {}", number + 1);
+        let mut process = command.spawn().with_context(cannot)?;
         let (stdin, stdout, stderr) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
+        // Both threads end with the process, which ends when its standard input does.
+        let on_a_thread = || thread::Builder::new().name(format!("trial-{}", number + 1));
         let warnings = events.clone();
-        let said = thread::spawn(move || tail(stderr, number, &warnings));
+        let said = on_a_thread().spawn(move || tail(stderr, number, &warnings)).with_context(cannot)?;
         let events = events.clone();
-        thread::spawn(move || {
+        let listen = move || {
             let mut errors = None;
             for line in stdout.map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
                 let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
@@ -62,7 +65,8 @@ impl Child {
             // It is our child, and nobody else waits for it.
             let Ok(status) = process.wait() else { return };
             let _ = events.send(Event::Ended(number, End { status, error: errors.or(said) }));
-        });
+        };
+        on_a_thread().spawn(listen).with_context(cannot)?;
         Ok(Child { stdin })
     }
 

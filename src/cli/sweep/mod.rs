@@ -8,7 +8,7 @@ mod trial;
 
 use super::args::{Jobs, OutputArgs, Overrides, ReportArgs, SweepArgs};
 use super::failure::{Failure, warn};
-use super::model::device;
+use super::model::training_device;
 use super::{report, train};
 use crate::backend::Backend;
 use crate::files::durable;
@@ -38,7 +38,7 @@ const MOST_REPORTED: usize = 100;
 pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let read = Read::new(&args.config, &args.sets())?;
     warn(&read.base.sources, &read.base.warnings);
-    let backend = device(&read.base.experiment, args.threads)?;
+    let backend = training_device(&read.base.experiment, args.threads)?;
     let checked = read.check(backend.as_ref(), &args.passes.options())?;
     let jobs = jobs(args, &checked, backend.as_ref())?;
     let cores = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -75,14 +75,20 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let mut pool = Pool::new(&read, &checked, args, &folder, (jobs, threads), trials, record);
     let whole = pool.run(&interrupt)?;
     let rows = table::rows(&read, &checked, &pool.trials, &pool.verdicts(), pool.better())?;
-    let report = if whole { page(&folder, args, &read, &pool, &rows)? } else { None };
+    let page = if whole { page(&folder, args, &read, &pool, &rows) } else { Ok(None) };
+    // The table of the trials is printed even if the page cannot be written.
+    let report = page.as_ref().ok().and_then(Option::as_ref);
     if args.output.json {
-        super::print_json(&table::as_json(&rows, &read, &folder, report.as_deref()))?;
+        super::print_json(&table::as_json(&rows, &read, &folder, report.map(PathBuf::as_path)))?;
     } else {
         super::print(&table::as_text(&rows, read.monitor.name()))?;
-        if let Some(report) = &report {
+        if let Some(report) = report {
             say(&format!("all curves are in `{}`: open it in a browser", report.display()));
         }
+    }
+    if let Err(failure) = page {
+        say(&format!("error: {}", failure.in_words()));
+        return Ok(ExitCode::FAILURE);
     }
     if !whole {
         say("interrupted; the same command goes on");
@@ -247,7 +253,7 @@ fn page(
     }
     let asked = ReportArgs {
         runs,
-        out: folder.join(REPORT),
+        out: Some(folder.join(REPORT)),
         no_evaluation: true,
         no_timing: true,
         overrides: Overrides::default(),
@@ -255,5 +261,5 @@ fn page(
         output: OutputArgs::default(),
     };
     report::of_runs(&asked, &table::lead(rows, read.monitor.name(), read.sweep.method))?;
-    Ok(Some(asked.out))
+    Ok(asked.out)
 }

@@ -2,7 +2,7 @@
 
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;
-use super::super::signals::on_warning;
+use super::super::signals::{on_stop, on_warning};
 use super::quoted;
 use crate::checkpoint::{CheckpointError, Reason};
 use crate::config::experiment::Validation;
@@ -28,7 +28,7 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
     }
     let interrupt = on_interrupt()?;
     if args.watch_stdin {
-        watch_stdin(interrupt.clone());
+        watch_stdin(interrupt.clone())?;
     }
     let outcome = run.run(&interrupt).map_err(|e| {
         run.metrics.failed(&format!("{e:#}"));
@@ -144,24 +144,28 @@ pub fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
 pub fn asked_to_stop(first: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let seen = flag.clone();
-    ctrlc::set_handler(move || {
+    on_stop(move || {
         if seen.swap(true, Ordering::Relaxed) {
             std::process::exit(i32::from(INTERRUPTED));
         }
         first();
-    })
-    .context("cannot watch for Ctrl-C")?;
+    })?;
     on_warning(&flag)?;
     Ok(flag)
 }
 
 /// Sets the flag when standard input ends, whatever comes before that.
-fn watch_stdin(flag: Arc<AtomicBool>) {
-    std::thread::spawn(move || {
+fn watch_stdin(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
+    let watch = move || {
         // An input that cannot be read has ended, too.
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         flag.store(true, Ordering::Relaxed);
-    });
+    };
+    std::thread::Builder::new()
+        .name("stdin".into())
+        .spawn(watch)
+        .context("cannot start a thread for standard input")?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Which sections and options there are, from their declarations.
 
+use std::collections::HashSet;
+
 use schemars::SchemaGenerator;
+use serde_json::Value as Json;
 
 use super::sections::{
     Checkpoint, Curve, Distributed, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys,
     ModelLayers, MuonAdamW, OptimizerRule, ParamGroups, Pipeline, Source, Swa, Sweep, TopKeys, Train, Warmup,
 };
-use crate::config::declare::declaration::{Declaration, Declare, Effect, Rule};
+use crate::config::declare::declaration::{Declaration, Declare, Declared, Effect, Rule};
 use crate::config::declare::options::Options;
 use crate::config::declare::tagged::Tagged;
 use crate::config::text::sink::Elsewhere;
@@ -152,17 +155,30 @@ pub const TOP: [Declare; 2] = [TopKeys::declaration, FileKeys::declaration];
 
 /// The dotted keys whose values are files or folders.
 pub fn paths() -> Vec<String> {
+    let mut all: Vec<String> =
+        declared().into_iter().filter(|(_, option)| option.is_path).map(|(key, _)| key).collect();
+    let mut seen = HashSet::new();
+    all.retain(|key| seen.insert(key.clone()));
+    all
+}
+
+/// Whether the value of a dotted key is always a string.
+pub fn is_text(key: &str) -> bool {
+    let all = declared();
+    let mut options = all.iter().filter(|(declared, _)| declared == key).map(|(_, option)| option).peekable();
+    let is_text = |option: &Declared| option.schema.get("type").and_then(Json::as_str) == Some("string");
+    options.peek().is_some() && options.all(is_text)
+}
+
+/// All options of sections, whatever their kind, with their dotted keys; one of several kinds comes several times.
+fn declared() -> Vec<(String, Declared)> {
     let mut generator = SchemaGenerator::default();
     let mut all = Vec::new();
     for section in sections() {
         let shared: Vec<Declaration> = section.shared.iter().map(|declare| declare(&mut generator)).collect();
         let kinds = (section.kinds)(&mut generator).into_iter().map(|(_, declaration)| declaration);
-        for option in kinds.chain(shared).flat_map(|declaration| declaration.options).filter(|option| option.is_path) {
-            let key = format!("{}.{}", section.name, option.key);
-            if !all.contains(&key) {
-                all.push(key);
-            }
-        }
+        let options = kinds.chain(shared).flat_map(|declaration| declaration.options);
+        all.extend(options.map(|option| (format!("{}.{}", section.name, option.key), option)));
     }
     all
 }

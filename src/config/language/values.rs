@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::written::Written;
 use crate::config::declare::part::Part;
 use crate::config::declare::value::{Value, deserialize, values};
+use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::tree::Node;
 
 values!(Pair, Padding, Groups, Momentum, ValidationSplit, Device, Precision, Anneal);
@@ -423,6 +424,15 @@ impl Value for PathBuf {
     const IS_PATH: bool = true;
 
     fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        if let Some((scheme, _)) = node.as_str().and_then(|text| text.split_once("://"))
+            && scheme.len() > 1
+            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        {
+            let error = Diagnostic::error(format!("`{key}` in {} is an address, and files are not fetched", part.what))
+                .help("fetch the file first, as by `curl -LO` and the address, and name the file");
+            part.sink.push(error.at(node.span, "no path of a file"));
+            return None;
+        }
         deserialize(part, key, node)
     }
 

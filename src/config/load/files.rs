@@ -12,6 +12,7 @@ use crate::config::experiment::Experiment;
 use crate::config::language::keys;
 use crate::config::language::sections::ModelKeys;
 use crate::config::text::diagnostics::{Diagnostic, Severity, SourceId, SourceKind, Sources, Span};
+use crate::config::text::foreign;
 use crate::config::text::parse::parse;
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
@@ -133,7 +134,8 @@ impl Files {
     fn document(&mut self, source: SourceId, chain: &[PathBuf]) -> Option<Table> {
         let (mut table, problems) = parse(source, &self.sources.get(source).text);
         if !problems.is_empty() {
-            problems.into_iter().for_each(|problem| self.sink.push(problem));
+            let text = &self.sources.get(source).text;
+            shortened(problems, text).into_iter().for_each(|problem| self.sink.push(problem));
             return None;
         }
         let Some(extends) = table.remove("extends") else { return Some(table) };
@@ -347,6 +349,29 @@ pub fn relative_paths(experiment: &Experiment, sources: &Sources) -> Vec<Diagnos
     keys::paths().iter().filter_map(place).filter(written).map(warning).collect()
 }
 
+/// Mistakes that are told of one file before it is none of TOML.
+const MOST_MISTAKES: usize = 10;
+
+/// The errors of a text that is not TOML: all of them or, if there are very many, what the text looks like instead.
+fn shortened(problems: Vec<Diagnostic>, text: &str) -> Vec<Diagnostic> {
+    if problems.len() <= MOST_MISTAKES {
+        return problems;
+    }
+    let left = problems.len() - MOST_MISTAKES;
+    let mut told = problems.into_iter();
+    if let Some(what) = foreign::language(text) {
+        let first = told.next().and_then(|problem| problem.span());
+        let error = Diagnostic::error(format!("this is no configuration: it looks like {what}, not like TOML"))
+            .help("a configuration has sections like `[data]` and lines like `source = \"digits\"`");
+        return vec![match first {
+            Some(span) => error.at(span, "the first of what is not TOML"),
+            None => error,
+        }];
+    }
+    let rest = format!("{left} more mistakes are not shown");
+    told.by_ref().take(MOST_MISTAKES).chain([Diagnostic::error(rest)]).collect()
+}
+
 /// The configuration beside a path at which nothing is that was probably meant.
 fn near(path: &Path) -> Option<PathBuf> {
     let (word, folder) = (path.file_name()?.to_str()?, path.parent()?);
@@ -375,5 +400,13 @@ fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("more than {MAX_BYTES} bytes are too many for a configuration"));
     }
-    String::from_utf8(bytes).map_err(|error| format!("not UTF-8 text: byte {}", error.utf8_error().valid_up_to()))
+    match String::from_utf8(bytes) {
+        // UTF-16 may be UTF-8 with zeros in it.
+        Ok(text) if text.contains('\0') => foreign::encoding(text.as_bytes()).map_or(Ok(text), Err),
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(foreign::encoding(error.as_bytes()).unwrap_or_else(|| format!("not UTF-8 text: byte {at}")))
+        }
+    }
 }

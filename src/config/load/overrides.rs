@@ -23,6 +23,13 @@ const SWEEP_OPTIONS: [(&str, &str); 4] =
 /// What an option begins with that gives a sweep a parameter: `--sweep KEY=VALUES`.
 pub const SWEEP_OPTION: &str = "--sweep ";
 
+/// Reports a word of another language for "nothing".
+fn nothing(value: &str, key: &str, at: Span, sink: &Sink) -> Option<Override> {
+    let error = Diagnostic::error(format!("there is no value `{value}`"));
+    sink.push(error.at(at, format!("to take the key away: `--unset {}`", key.trim())));
+    None
+}
+
 /// One option.
 #[derive(Debug)]
 pub struct Override {
@@ -64,7 +71,16 @@ impl Override {
         let start = key.len() + 1 + (value.len() - value.trim_start().len());
         let value = value.trim();
         let at = Span { source, start, end: start + value.len() };
+        let dotted = keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(".");
         let value = match (parse_value(source, start, value), plain_value(value)) {
+            // A folder may be called `2024`.
+            (read, _) if !value.starts_with(['[', '{', '"', '\'']) && !value.is_empty() && keys::is_text(&dotted) => {
+                match read {
+                    Ok(node) if node.as_str().is_some() => node,
+                    _ if is_nothing(value) => return nothing(value, key, at, sink),
+                    _ => Node { value: Value::String(value.to_owned()), span: at },
+                }
+            }
             (Ok(node), _) => node,
             (Err(_), Some(value)) => Node { value, span: at },
             // Brackets and quotes are meant as TOML.
@@ -73,9 +89,7 @@ impl Override {
                 return None;
             }
             (Err(_), _) if is_nothing(value) => {
-                let error = Diagnostic::error(format!("there is no value `{value}`"));
-                sink.push(error.at(at, format!("to take the key away: `--unset {}`", key.trim())));
-                return None;
+                return nothing(value, key, at, sink);
             }
             (Err(_), _) => Node { value: Value::String(value.to_owned()), span: at },
         };

@@ -4,6 +4,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::config::text::diagnostics::{SourceKind, Sources, Span};
+use crate::files::pattern;
 
 /// Folders above a configuration in which the files that it names are looked for: `configs/` and one folder inside of it
 /// stand side by side with `models/`.
@@ -50,7 +51,7 @@ fn from(here: &Path, path: &Path) -> Option<PathBuf> {
     Some(if way.as_os_str().is_empty() { PathBuf::from(".") } else { way })
 }
 
-/// Where a file that a value names is: beside the file that names it, from the current directory, or in one of the
+/// Where a file that a value names is, or one of those that its pattern stands for: beside the file that names it, from the current directory, or in one of the
 /// two folders above that file, whichever has it first; as written if none has. Absolute, so that it is the same file
 /// from wherever it is looked for later.
 pub(super) fn place(sources: &Sources, written: &str, span: Span) -> PathBuf {
@@ -65,7 +66,11 @@ pub(super) fn place(sources: &Sources, written: &str, span: Span) -> PathBuf {
 pub(super) fn locate(sources: &Sources, written: &str, span: Span) -> PathBuf {
     let beside = beside(sources, written, span);
     let here = PathBuf::from(written);
-    [beside, here.clone()].into_iter().chain(above(sources, written, span)).find(|place| place.exists()).unwrap_or(here)
+    [beside, here.clone()]
+        .into_iter()
+        .chain(above(sources, written, span))
+        .find(|place| pattern::is_any_there(place))
+        .unwrap_or(here)
 }
 
 /// A path taken from the folder of the file that names it; from the current directory on the command line.

@@ -252,9 +252,16 @@ impl<'a> Reader<'a> {
                     .at(rename.key_span, "there is no `weights`"),
             );
         }
+        if let (None, Some(key)) = (&weights, part.table.entry("weights_key")) {
+            self.sink.push(
+                Diagnostic::warning(Lint::NoEffect, "`weights_key` in `[model]` has no effect")
+                    .at(key.key_span, "there is no `weights`"),
+            );
+        }
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
         let weights_rename = if weights.is_some() { keys.weights_rename } else { Vec::new() };
+        let weights_key = keys.weights_key.filter(|_| weights.is_some());
         let ModelKeys { freeze, thaw_after, init, .. } = keys;
         // After errors a layer may simply not be there.
         for word in init.iter().flat_map(|rule| rule.keys.layers.iter().flatten()) {
@@ -262,7 +269,7 @@ impl<'a> Reader<'a> {
                 self.sink.push(InitRule::no_layer(word));
             }
         }
-        Some(Model { inputs, layers, init, weights, weights_strict, freeze, thaw_after, weights_rename })
+        Some(Model { inputs, layers, init, weights, weights_key, weights_strict, freeze, thaw_after, weights_rename })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {

@@ -2,6 +2,7 @@
 //! pen, and with those of PyTorch and its relatives. Which keys and words there are is told by those who read a table.
 
 pub mod diagnostics;
+pub mod foreign;
 pub mod lints;
 pub(super) mod origins;
 pub(super) mod parse;

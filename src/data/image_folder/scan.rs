@@ -3,6 +3,8 @@
 use super::photos::{ENDINGS, bytes_of_paths};
 use crate::files;
 use anyhow::{Context, Result, bail};
+use std::cmp::Ordering;
+use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, DirEntry};
 use std::io::ErrorKind;
@@ -40,7 +42,7 @@ impl Listing {
 struct LeftOut {
     no_class: Vec<String>,
     no_image: Vec<String>,
-    circles: Vec<String>,
+    again: Vec<String>,
 }
 
 /// Lists the images of `folder`: of `classes`, else of all folders in it, by name. Hidden files and folders are left out.
@@ -75,8 +77,7 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
         let path = folder.join(class);
         let before = listing.images.len();
         if is_folder(&path)? {
-            let above = vec![Identity::of(folder)?];
-            add_images(folder, &path, &above, &mut listing.images, &mut left_out)?;
+            add_images(folder, &path, &mut listing.images, &mut left_out)?;
         }
         listing.labels.resize(listing.images.len(), label as i32);
         if listing.images.len() == before {
@@ -94,40 +95,90 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
 /// A folder cannot be read.
 pub fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut images = Vec::new();
-    add_images(folder, folder, &[], &mut images, &mut LeftOut::default())?;
+    add_images(folder, folder, &mut images, &mut LeftOut::default())?;
     Ok(images.iter().map(|image| folder.join(image)).collect())
 }
 
-/// Adds the images in `path` and in the folders below it, in the order of their names. `above` are the folders around it.
-fn add_images(
-    root: &Path,
-    path: &Path,
-    above: &[Identity],
-    images: &mut Vec<Box<Path>>,
-    left_out: &mut LeftOut,
-) -> Result<()> {
-    let identity = Identity::of(path)?;
-    if above.contains(&identity) {
-        left_out.circles.push(shown(path, root));
-        return Ok(());
+/// Adds the images in `path` and in the folders below it, in the order of their names: those of a folder, then those of the folders in
+/// it. Each folder is entered once, whatever links lead to it: by its own name if that is below `path`, else by the first link. `root`
+/// itself is never entered by a link.
+fn add_images(root: &Path, path: &Path, images: &mut Vec<Box<Path>>, left_out: &mut LeftOut) -> Result<()> {
+    let before = images.len();
+    let mut walk =
+        Walk { root, entered: HashSet::from([Identity::of(root)?]), links: VecDeque::new(), images, left_out };
+    if walk.entered.insert(Identity::of(path)?) || path == root {
+        walk.enter(path)?;
+    } else {
+        // The folder of a class that leads to that of all.
+        walk.left_out.again.push(shown(path, root));
     }
-    let above = [above, &[identity]].concat();
-    let mut folders = Vec::new();
-    for entry in entries(path)? {
-        let path = entry.path();
-        // Links are followed; one that leads nowhere is an image that cannot be read.
-        let is_folder = match entry.file_type() {
-            Ok(kind) if kind.is_symlink() => path.is_dir(),
-            Ok(kind) => kind.is_dir(),
-            Err(_) => false,
-        };
-        match is_folder {
-            true => folders.push(path),
-            false if is_image(&path) => images.push(path.strip_prefix(root).unwrap_or(&path).into()),
-            false => left_out.no_image.push(shown(&path, root)),
+    let mut linked = false;
+    while let Some(link) = walk.links.pop_front() {
+        if walk.entered.insert(Identity::of(&link)?) {
+            linked = true;
+            walk.enter(&link)?;
+        } else {
+            walk.left_out.again.push(shown(&link, root));
         }
     }
-    folders.iter().try_for_each(|folder| add_images(root, folder, &above, images, left_out))
+    left_out.again.sort_unstable();
+    if linked {
+        images[before..].sort_by(|a, b| in_order(a, b));
+    }
+    Ok(())
+}
+
+/// A walk through folders.
+struct Walk<'a> {
+    root: &'a Path,
+    /// The folders that have been entered.
+    entered: HashSet<Identity>,
+    /// Links to folders, which come after all that are there under their own names.
+    links: VecDeque<PathBuf>,
+    images: &'a mut Vec<Box<Path>>,
+    left_out: &'a mut LeftOut,
+}
+
+impl Walk<'_> {
+    /// Adds the images in a folder, and in those in it.
+    fn enter(&mut self, folder: &Path) -> Result<()> {
+        let mut folders = Vec::new();
+        for entry in entries(folder)? {
+            let path = entry.path();
+            // Links are followed; one that leads nowhere is an image that cannot be read.
+            let kind = entry.file_type().ok();
+            if kind.is_some_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if kind.is_some_and(|kind| kind.is_symlink()) && path.is_dir() {
+                self.links.push_back(path);
+            } else if is_image(&path) {
+                self.images.push(path.strip_prefix(self.root).unwrap_or(&path).into());
+            } else {
+                self.left_out.no_image.push(shown(&path, self.root));
+            }
+        }
+        for folder in folders {
+            // A link may have led into the middle of what is below it.
+            if self.entered.insert(Identity::of(&folder)?) {
+                self.enter(&folder)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The order of paths below one folder: its files by name, then what is in its folders, by their names.
+fn in_order(a: &Path, b: &Path) -> Ordering {
+    let (mut a, mut b) = (a.components().peekable(), b.components().peekable());
+    loop {
+        match (a.next(), b.next()) {
+            (Some(x), Some(y)) if x == y => {}
+            (Some(x), Some(y)) => {
+                return a.peek().is_some().cmp(&b.peek().is_some()).then_with(|| x.as_os_str().cmp(y.as_os_str()));
+            }
+            (x, y) => return x.is_some().cmp(&y.is_some()),
+        }
+    }
 }
 
 /// What is in a folder and not hidden, by name.
@@ -157,7 +208,7 @@ fn is_image(path: &Path) -> bool {
 }
 
 /// What a folder is, whatever way leads to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Identity(#[cfg(unix)] (u64, u64), #[cfg(not(unix))] PathBuf);
 
 impl Identity {
@@ -193,7 +244,7 @@ fn told(folder: &Path, empty: &[String], others: &[String], left_out: &LeftOut) 
         (others, "folders that are no classes, which are left out"),
         (&left_out.no_class, "images in no class, which are left out"),
         (&left_out.no_image, "files that are no images by their endings, which are left out"),
-        (&left_out.circles, "links to a folder around them, which are left out"),
+        (&left_out.again, "links to folders that are there already, which are left out"),
     ];
     let lines = kinds.iter().filter(|(list, _)| !list.is_empty());
     lines.map(|(list, what)| format!("`{}` has {what}: {}", folder.display(), names(list))).collect()

@@ -126,9 +126,37 @@ fn what_is_left_out_is_told() {
     }
     assert_eq!(set.spec.class_names.unwrap(), ["birds", "cats", "dogs"]);
     if cfg!(unix) {
-        assert!(text.contains("links to a folder around them, which are left out: `cats/all`"), "{text}");
+        assert!(text.contains("links to folders that are there already, which are left out: `cats/all`"), "{text}");
         assert_eq!(labels(&set.train), [1, 1, 2], "a link to another folder is followed");
     }
+}
+
+/// Folders that link to one another forwards: 2⁴⁰ ways through forty folders, and no circle.
+#[cfg(unix)]
+#[test]
+fn each_folder_is_entered_once() {
+    use std::os::unix::fs::symlink;
+    let place = folder(&["b/1.png", "a/f0/1.png", "a/f39/2.png", "a/z/3.png", "a/0.png", "a/real/deep/4.png"]);
+    let at = |name: &str| place.path().join(name);
+    for i in 0..39 {
+        fs::create_dir_all(at(&format!("a/f{i}"))).unwrap();
+        for name in ["x", "y"] {
+            symlink(format!("../f{}", i + 1), at(&format!("a/f{i}/{name}"))).unwrap();
+        }
+    }
+    // Elsewhere, twice; and into the middle of what is there.
+    fs::create_dir(at("elsewhere")).unwrap();
+    fs::copy(at("b/1.png"), at("elsewhere/5.png")).unwrap();
+    fs::rename(at("elsewhere"), place.path().join(".elsewhere")).unwrap();
+    symlink("../.elsewhere", at("a/link")).unwrap();
+    symlink("../.elsewhere", at("a/more")).unwrap();
+    symlink("real/deep", at("a/again")).unwrap();
+    let listing = super::scan::list(place.path(), None).unwrap();
+    let images: Vec<String> = listing.images.iter().map(|image| image.display().to_string()).collect();
+    let expected =
+        ["a/0.png", "a/f0/1.png", "a/f39/2.png", "a/link/5.png", "a/real/deep/4.png", "a/z/3.png", "b/1.png"];
+    assert_eq!(images, expected);
+    assert!(listing.told.join("\n").contains("links to folders that are there already"), "{:?}", listing.told);
 }
 
 #[test]

@@ -307,7 +307,7 @@ impl Shared {
         let mut state = self.lock();
         state.slots[slot] = match failure {
             None => Slot::Ready(batch),
-            Some(text) => Slot::Failed(format!("batch {} of epoch {}: {text}", position.batch, position.epoch)),
+            Some(text) => Slot::Failed(format!("batch {} of epoch {}: {text}", position.batch + 1, position.epoch + 1)),
         };
         (state, true)
     }

@@ -240,7 +240,7 @@ fn a_panic_surfaces_in_next() {
             }
         }
         let error = error.unwrap();
-        assert!(error.contains("batch 1 of epoch 0") && error.contains("sample 4"), "{error}");
+        assert!(error.contains("batch 2 of epoch 1") && error.contains("sample 4"), "{error}");
         assert!(loader.next().is_err(), "it stays failed");
     }
 }
@@ -458,7 +458,7 @@ fn too_many_in_a_row_end_it() {
         }
         for _ in 0..2 {
             let error = loader.next().err().unwrap().to_string();
-            assert!(error.contains("batch 5 of epoch 0: 4 of 60 samples cannot be read"), "{error}");
+            assert!(error.contains("batch 6 of epoch 1: 4 of 60 samples cannot be read"), "{error}");
             assert!(error.contains("`20.png`: damaged"), "{error}");
         }
     }

@@ -4,7 +4,6 @@
 //! The archives are not unpacked. Their headers are read once, when the source is opened, and where each image begins is kept. Any
 //! sample can be read from there, so that the order of samples is drawn from all of them.
 
-mod pattern;
 mod shard;
 
 use super::cache::Stamp;
@@ -13,7 +12,7 @@ use super::found::Found;
 use super::image_folder::photos::{Images, Photos, Targets};
 use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
-use crate::files;
+use crate::files::{self, pattern};
 use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use shard::{Label, Sample};

@@ -26,6 +26,8 @@ pub mod file {
     pub const LAST: &str = "last.safetensors";
     /// The best checkpoint by the monitored figure.
     pub const BEST: &str = "best.safetensors";
+    /// The page about the run, if one was asked for.
+    pub const REPORT: &str = "report.html";
 }
 
 /// Whether a run leaves files of this name.
@@ -77,7 +79,8 @@ impl Folder {
     pub fn new(out: Option<&Path>, name: &str, force: bool) -> Result<Folder> {
         let mut folder = match out {
             Some(p) => Folder::at(p.to_path_buf(), false),
-            None => Folder::at(next_number(&Path::new("runs").join(name))?, true),
+            // Whether the number is still free then, shows when the folder is made.
+            None => return Folder::numbered(&Path::new("runs").join(name)),
         };
         if folder.path.is_dir() {
             folder.lock()?;
@@ -86,6 +89,11 @@ impl Folder {
             return Err(Taken(folder.path.clone()).into());
         }
         Ok(folder)
+    }
+
+    /// The folder of the next number in `parent`.
+    fn numbered(parent: &Path) -> Result<Folder> {
+        Ok(Folder::at(next_number(parent)?, true))
     }
 
     /// Refuses a folder, one that is named, that [`Folder::new`] would refuse for the run in it. Nothing is changed on disk.
@@ -151,9 +159,18 @@ impl Folder {
         if let (true, Some(parent)) = (self.numbered, self.path.parent().map(Path::to_path_buf)) {
             let cannot = || format!("cannot make the folder `{}`", parent.display());
             durable::create_folders(&parent).with_context(cannot)?;
-            while let Err(e) = fs::create_dir(&self.path) {
-                if e.kind() != std::io::ErrorKind::AlreadyExists {
-                    return Err(e).with_context(|| format!("cannot make the run's folder `{}`", self.path.display()));
+            // Another run may take the number, or look into the new folder, at any instant: the later one goes on to the next.
+            loop {
+                match fs::create_dir(&self.path) {
+                    Ok(()) => match self.lock() {
+                        Err(e) if e.is::<InUse>() => {}
+                        locked => break locked?,
+                    },
+                    Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+                    Err(e) => {
+                        let cannot = || format!("cannot make the run's folder `{}`", self.path.display());
+                        return Err(e).with_context(cannot);
+                    }
                 }
                 self.path = next_number(&parent)?;
             }

@@ -4,7 +4,7 @@ use super::sample::Sample;
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
 use crate::data::Unread;
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
-use crate::graph::{VarKind, Variable};
+use crate::graph::{DType, VarKind, Variable};
 use crate::model::{Mode, metrics_variable};
 use crate::train::setup::schedule::PlateauState;
 use crate::train::setup::session::Session;
@@ -112,11 +112,33 @@ pub struct Started {
 /// More epochs, steps or batches than any run has: at one a microsecond, 285 years.
 const MOST_COUNTED: u64 = 1 << 53;
 
+/// A state that is not saved, because it is no number: going on from it would lead nowhere.
+#[derive(Debug)]
+pub struct NotFinite {
+    /// The first variable in which that shows.
+    pub variable: String,
+}
+
+impl std::fmt::Display for NotFinite {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` has values that are not finite", self.variable)
+    }
+}
+
+impl std::error::Error for NotFinite {}
+
+/// Whether what is written of a variable is sound. The state of an optimizer may have an infinite square of a gradient, after which it goes
+/// on.
+fn is_sound(kind: &VarKind, dtype: DType, piece: &[u8]) -> bool {
+    let sound = |x: f32| if *kind == VarKind::Optimizer { !x.is_nan() } else { x.is_finite() };
+    dtype != DType::F32 || piece.as_chunks().0.iter().all(|bytes| sound(f32::from_ne_bytes(*bytes)))
+}
+
 /// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration. The state goes
 /// from the device to the file in pieces.
 ///
 /// # Errors
-/// The disk is full, or the like; the old files are whole then.
+/// The disk is full, or the like; [`NotFinite`]. The old files are whole then.
 pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64, paths: &[&Path]) -> Result<()> {
     let sums = session.save(|v| v.name == metrics_variable(Mode::Train))?;
     state.extra.train_sums =
@@ -134,7 +156,13 @@ pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64
     meta.batch = state.batch;
     meta.best = state.best.clone();
     meta.extra = serde_json::to_value(&state.extra).context("the run's state cannot be written as JSON")?;
-    checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| session.read(ids[i], put))?;
+    checkpoint::write_streamed(paths, &tensors, &meta, &mut |i, put| {
+        let variable = &plan.variables[ids[i]];
+        session.read(ids[i], &mut |piece| match is_sound(&variable.kind, variable.dtype, piece) {
+            true => put(piece),
+            false => Err(NotFinite { variable: variable.name.clone() }.into()),
+        })
+    })?;
     session.has_all()
 }
 

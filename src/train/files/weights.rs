@@ -2,14 +2,14 @@
 //! what `train` would.
 
 use super::folder::file;
-use crate::checkpoint::{self, Mismatch, Tensor};
+use crate::checkpoint::{self, Choose, Mismatch, Tensor};
 use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
 use crate::graph::{VarId, VarKind, Variable, Variables};
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
 use anyhow::Result;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 /// The parameters and buffers that a model starts from.
@@ -43,9 +43,17 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
         };
         at(error, "the file that `weights` names")
     };
-    let checkpoint::Loaded { mut tensors, mut notes } = checkpoint::load_tensors(path).map_err(unreadable)?;
-    notes.extend(rename(experiment, path, &mut tensors)?);
     let model: Vec<(VarId, &Variable)> = vars.iter().filter(|(_, v)| in_state_dict(v)).collect();
+    let wanted: HashSet<&str> = model.iter().map(|(_, v)| v.name.as_str()).collect();
+    let fits = |names: &[&str]| {
+        let rules = &experiment.model.weights_rename;
+        let renamed = |name: &str| rules.iter().find_map(|rule| rule.apply(name)).unwrap_or_else(|| name.to_owned());
+        let is_wanted = |name: &&&str| checkpoint::unwrapped(&renamed(name), |name| wanted.contains(name)).is_some();
+        names.iter().filter(is_wanted).count()
+    };
+    let choose = Choose { key: experiment.model.weights_key.as_deref(), fits: Some(&fits) };
+    let checkpoint::Loaded { mut tensors, mut notes } = checkpoint::load_chosen(path, &choose).map_err(unreadable)?;
+    notes.extend(rename(experiment, path, &mut tensors)?);
     notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
     let names = model.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
     let strict = experiment.model.weights_strict;

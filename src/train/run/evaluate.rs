@@ -1,5 +1,6 @@
 //! One pass over samples with a model as it is.
 
+use super::by_sample::evaluate_by_sample;
 use super::parts::Parts;
 use crate::backend::{Backend, HostBuffer};
 use crate::data::{Batch, Loader, LoaderOptions, Position, Split, Transform, Unread};
@@ -36,15 +37,17 @@ pub struct EvalOptions {
 pub struct Evaluation {
     /// The figures.
     pub figures: Figures,
-    /// What must be said of them: of which classes there was nothing to compute them from.
+    /// What must be said of them: of which classes there was nothing to compute them from, how many samples are left out.
     pub notes: Vec<String>,
+    /// Samples whose loss is not finite.
+    pub not_finite: u64,
 }
 
 /// Evaluates `split`; `None` if `interrupt` came before the end. `progress` is called with the number of samples done, `unread`
 /// records those that could not be read.
 ///
 /// # Errors
-/// A batch could not be made, too many samples cannot be read, the loss is not finite on any batch, or the device failed.
+/// A batch could not be made, too many samples cannot be read, the loss is not finite for any sample, or the device failed.
 pub fn evaluate(
     session: &mut Session,
     backend: &dyn Backend,
@@ -77,25 +80,9 @@ pub fn evaluate_batches(
     see: &mut dyn FnMut(&mut Session, &Batch) -> Result<()>,
 ) -> Result<Option<Evaluation>> {
     session.reset_figures(Mode::Eval)?;
-    let layout = session.programs.plan.slot.clone();
-    let buffers: Vec<HostBuffer> =
-        (0..options.slots).map(|_| backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
-    let mut parts = Parts::new(session, backend, split.len().div_ceil(options.batch_size.max(1)))?;
-    let loading = LoaderOptions {
-        batch_size: options.batch_size,
-        batches_together: 1,
-        own: parts.own(),
-        shuffle: false,
-        drop_last: false,
-        seed: options.seed,
-        workers: options.workers,
-        transforms: options.transforms.clone(),
-        mixing: None,
-        end_epoch: Some(1),
-    };
+    let (mut parts, mut loader) = begin(session, backend, split, options)?;
     let mut scores = Scores::new(&session.programs, split.len());
     let mut outputs = Vec::new();
-    let mut loader = Loader::start(split, loading, &layout, buffers, Position::default())?;
     let mut stopped = false;
     while let Some(batch) = loader.next()? {
         stopped = interrupt.load(Ordering::Relaxed);
@@ -116,13 +103,100 @@ pub fn evaluate_batches(
     if !parts.end(session, stopped, scores.as_mut(), (unread, split.len()))? {
         return Ok(None);
     }
-    let (figures, not_finite) = session.figures(Mode::Eval)?;
-    let figures =
-        figures.context(if not_finite > 0 { "the loss is not finite on any batch" } else { NOTHING_COUNTS })?;
-    // The sums leave such batches out; the loss over all samples is no number.
-    let figures = if not_finite > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures };
+    let mut not_finite = NotFinite::default();
+    let (mut figures, batches) = session.figures(Mode::Eval)?;
+    if batches > 0 {
+        // Once more, and slower: all ranks know of it.
+        drop(loader);
+        let Some(found) = by_sample(session, backend, split, options, interrupt)? else { return Ok(None) };
+        not_finite = found;
+        (figures, not_finite.samples) = session.figures(Mode::Eval)?;
+    }
+    let figures = figures.context(if not_finite.samples > 0 {
+        "the loss is not finite for any sample"
+    } else {
+        NOTHING_COUNTS
+    })?;
+    // The sums leave such samples out; the loss over all is no number.
+    let figures = if not_finite.samples > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures };
     let figures = with_perplexity(figures, &session.programs);
     let names = session.programs.class_names.as_slice();
-    let (figures, notes) = scores.map_or((figures, Vec::new()), |scores| scores.finish(figures, names));
-    Ok(Some(Evaluation { figures, notes }))
+    let (figures, mut notes) = scores.map_or((figures, Vec::new()), |scores| scores.finish(figures, names));
+    notes.extend(not_finite.in_words(split));
+    Ok(Some(Evaluation { figures, notes, not_finite: not_finite.samples }))
+}
+
+/// The parts of an evaluation, and its batches.
+fn begin(session: &Session, backend: &dyn Backend, split: &Split, options: &EvalOptions) -> Result<(Parts, Loader)> {
+    let layout = session.programs.plan.slot.clone();
+    let buffers: Vec<HostBuffer> =
+        (0..options.slots).map(|_| backend.host_buffer(layout.bytes)).collect::<Result<_>>()?;
+    let parts = Parts::new(session, backend, split.len().div_ceil(options.batch_size.max(1)))?;
+    let loading = LoaderOptions {
+        batch_size: options.batch_size,
+        batches_together: 1,
+        own: parts.own(),
+        shuffle: false,
+        drop_last: false,
+        seed: options.seed,
+        workers: options.workers,
+        transforms: options.transforms.clone(),
+        mixing: None,
+        end_epoch: Some(1),
+    };
+    let loader = Loader::start(split, loading, &layout, buffers, Position::default())?;
+    Ok((parts, loader))
+}
+
+/// Samples of an evaluation whose loss is not finite.
+#[derive(Debug, Default)]
+struct NotFinite {
+    /// How many, on all ranks.
+    samples: u64,
+    /// The first that this rank has met, as a place in the split.
+    first: Option<u32>,
+}
+
+impl NotFinite {
+    fn in_words(&self, split: &Split) -> Option<String> {
+        let name = |sample: u32| match split.name(sample as usize) {
+            Some(name) => format!(" (the first is `{name}`)"),
+            None => format!(" (the first is number {sample}, from 0)"),
+        };
+        let first = self.first.map_or(String::new(), name);
+        let (verb, them) = if self.samples == 1 { ("is", "it") } else { ("are", "them") };
+        (self.samples > 0).then(|| {
+            format!(
+                "{} of {} samples {verb} not finite{first}: the loss over all is no number, other figures leave {them} out",
+                self.samples,
+                split.len()
+            )
+        })
+    }
+}
+
+/// Evaluates `split` anew, so that samples whose loss is not finite are left out one by one, and counted. `None` if it was interrupted.
+fn by_sample(
+    session: &mut Session,
+    backend: &dyn Backend,
+    split: &Split,
+    options: &EvalOptions,
+    interrupt: &AtomicBool,
+) -> Result<Option<NotFinite>> {
+    session.reset_figures(Mode::Eval)?;
+    let (mut parts, mut loader) = begin(session, backend, split, options)?;
+    let (mut found, mut stopped) = (NotFinite::default(), false);
+    while let Some(mut batch) = loader.next()? {
+        stopped = interrupt.load(Ordering::Relaxed);
+        if stopped {
+            break;
+        }
+        parts.begin(session, batch.position.batch)?;
+        let bad = evaluate_by_sample(session, &mut batch)?;
+        found.first = found.first.or_else(|| bad.first().map(|i| batch.samples()[*i]));
+        loader.release(batch);
+    }
+    // What cannot be read has been told.
+    let done = parts.end(session, stopped, None, (&mut Unread::default(), split.len()))?;
+    Ok(done.then_some(found))
 }

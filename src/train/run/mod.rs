@@ -1,11 +1,13 @@
 //! The training loop.
 
 mod averaging;
+mod by_sample;
 pub mod evaluate;
 pub mod events;
 mod live;
 pub mod mistakes;
 mod moments;
+mod not_finite;
 pub mod pace;
 pub mod parts;
 pub mod pending;
@@ -424,44 +426,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The error for the loss of batch `k` of `update`, which is not finite. The state on the device is still that of
-    /// before the update.
-    fn not_finite(&mut self, update: Update, k: u64, loss: f32) -> anyhow::Error {
-        self.reporter.end(None);
-        let together = self.session.programs.together;
-        if !together && self.session.programs.shards.is_some() && k + 1 == update.batches {
-            return self.not_finite_in_all(update.step, loss);
-        }
-        let start = Position { batch: update.start.batch + k as usize, ..update.start };
-        let (step, epoch) = (update.step, start.epoch + 1);
-        let at = match together {
-            true => format!("the loss is {loss} at step {step} (epoch {epoch}), over all shards"),
-            false => format!("the loss is {loss} at step {step} (epoch {epoch}, batch {})", start.batch + 1),
-        };
-        let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
-        let explained = if together { self.explain_together(&update) } else { self.explain(start, inputs) };
-        let place = match explained {
-            Ok(text) => text,
-            Err(e) => format!("where it began could not be found: {e:#}"),
-        };
-        let saved = match self.folder.file(file::LAST).exists() {
-            true => format!("; the checkpoints in `{}` are from before this step", self.folder.path.display()),
-            false => String::new(),
-        };
-        anyhow::anyhow!("{at}: {place}\nhelp: try a smaller learning rate, a warm-up, or `clip_grad_norm`{saved}")
-    }
-
-    /// Runs the batch at `start` again, operation by operation. It is made anew: by the time its loss is known, its buffer
-    /// may hold another one.
-    fn explain(&mut self, start: Position, inputs: StepInputs) -> Result<String> {
-        let layout = self.session.programs.plan.slot.clone();
-        let options = LoaderOptions { workers: 1, ..self.loader_options() };
-        let buffers = vec![self.backend.host_buffer(layout.bytes)?];
-        let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
-        let mut batch = loader.next()?.context("the batch is no longer there")?;
-        self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs)
-    }
-
     fn reached_max_steps(&self) -> bool {
         self.experiment.train.max_steps.is_some_and(|m| self.state.step >= m)
     }
@@ -483,7 +447,8 @@ impl Run<'_> {
         }
         self.state.extra.metrics_bytes = self.metrics.flush()?;
         let files: Vec<&std::path::Path> = paths.iter().map(PathBuf::as_path).collect();
-        save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &files)?;
+        save(&mut self.session, &mut self.state, self.config, self.experiment.seed, &files)
+            .map_err(|error| self.not_saved(error))?;
         if paths.contains(&self.folder.file(file::LAST)) && self.folder.saved()? {
             self.metrics.moved_to(&self.folder.path);
         }

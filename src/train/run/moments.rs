@@ -6,6 +6,7 @@ use super::table::Row;
 use super::{Clock, Outcome, Run, eval_options};
 use crate::config::language::sections::{EvalEvery, Length};
 use crate::data::Batch;
+use crate::graph::op::Figure;
 use crate::model::Mode;
 use crate::train::files::folder::file;
 use crate::train::files::metrics_file::{RowOf, add_memory, add_unreadable, row_line};
@@ -124,6 +125,13 @@ impl Run<'_> {
         if let Some(value) = Self::figure(monitor, train.as_ref(), val.as_ref()) {
             self.reporter.note_watched(monitor, value);
         }
+        let early = self.experiment.train.early_stopping.as_ref().filter(|_| due).map(|early| early.monitor);
+        if let Some(watched) = early
+            && Self::figure(watched, train.as_ref(), val.as_ref()).is_some_and(|value| !value.is_finite())
+        {
+            let name = watched.name();
+            self.reporter.warn_once(&format!("`{name}` is no number: to early stopping that is no improvement"));
+        }
         let stop = due && self.out_of_patience(train.as_ref(), val.as_ref());
         let drop = if due { self.note_plateau(train.as_ref(), val.as_ref()) } else { None };
         if due {
@@ -171,11 +179,15 @@ impl Run<'_> {
         let most = self.experiment.log.mistakes;
         // Every rank sees a part of them; the first one has the file.
         let mut worst = (self.experiment.log.tensorboard && most > 0).then(|| Worst::new(Keep::Any(most)));
-        let mut done = 0;
+        let (mut done, asynchronous) = (0, self.backend.is_asynchronous());
         let mut see = |session: &mut Session, batch: &Batch| {
             done += batch.len as u64;
             if reporter.due() {
-                reporter.progress(done, place.step, None);
+                // What has been measured so far; to ask a device that is still at work would wait for it.
+                let so_far = if asynchronous { None } else { session.figures(Mode::Eval)?.0 };
+                let of = |figure| so_far.and_then(|figures| figures.get(figure));
+                reporter.note_accuracy(of(Figure::Accuracy));
+                reporter.progress(done, place.step, of(Figure::Loss).map(|loss| loss as f32));
             }
             worst.as_mut().map_or(Ok(()), |worst| worst.see(session, batch))
         };
@@ -186,7 +198,7 @@ impl Run<'_> {
             true => format!("the evaluation at step {}", self.state.step),
             false => format!("the evaluation in epoch {}", self.state.epoch + 1),
         })?;
-        let Some(Evaluation { figures, notes }) = found else { return Ok(None) };
+        let Some(Evaluation { figures, notes, .. }) = found else { return Ok(None) };
         notes.iter().for_each(|note| self.reporter.warn_once(note));
         self.evaluated = Some((self.state.step, figures));
         if let Some(mut worst) = worst {

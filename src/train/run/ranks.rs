@@ -3,6 +3,7 @@
 //! All ranks have the same state and make the same decisions, from the same numbers. The first one, the leader, writes files and speaks.
 
 use super::Run;
+use super::not_finite::Explained;
 use super::pending::Update;
 use super::told::Told;
 use crate::data::{Loader, LoaderOptions, Own, Unreadable};
@@ -62,24 +63,28 @@ impl Run<'_> {
 
     /// Runs all shards that this rank has of `update` again, operation by operation, as all ranks do at this place: where the first of them stops
     /// being finite. Whoever finds it tells the others, which wait for its sums.
-    pub(super) fn explain_together(&mut self, update: &Update) -> Result<String> {
+    pub(super) fn explain_together(&mut self, update: &Update) -> Result<Explained> {
         let layout = self.session.programs.plan.slot.clone();
         let [group, shards] = update.shards;
         let first = self.own_of(group).start;
         let mut buffer = self.backend.host_buffer(layout.bytes)?;
         if shards == 0 {
             self.session.set_shard(first as usize, group as usize);
-            return self.session.explain_not_finite(&mut buffer, 0, update.inputs);
+            return self.session.explain_not_finite(&mut buffer, 0, update.inputs).map(Explained::Model);
         }
         let options = LoaderOptions { workers: 1, ..self.loader_options() };
         let mut loader = Loader::start(&self.samples.train, options, &layout, vec![buffer], update.start)?;
+        let mut data = None;
         for k in 0..shards {
             let mut batch = loader.next()?.context("a batch is no longer there")?;
             let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
             self.session.set_shard((first + k) as usize, group as usize);
             self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            data = data.or_else(|| self.in_the_data(&batch));
             if k + 1 == shards {
-                return self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs);
+                // All ranks run it, whatever one of them has found before.
+                let found = self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs)?;
+                return Ok(data.map_or(Explained::Model(found), Explained::Data));
             }
             loader.release(batch);
         }

@@ -211,7 +211,8 @@ impl Reporter {
             samples: stretch.samples,
             loss: loss.map(f64::from),
             accuracy: stretch.accuracy,
-            watched: self.watched.as_deref(),
+            // An evaluation has figures of its own.
+            watched: self.watched.as_deref().filter(|_| stretch.at.evaluated.is_none()),
             rate: if seconds > 0.0 { (done - stretch.first) as f64 / seconds } else { 0.0 },
             left: self.horizon.as_ref().and_then(|run| self.pace.left(run, &stretch.at)),
             at_most: self.horizon.is_some_and(|run| run.may_stop_early),

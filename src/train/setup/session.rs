@@ -4,9 +4,11 @@ mod averaging;
 mod explain;
 mod gather;
 mod gradients;
+mod sums;
 mod variables;
 
 pub use gradients::Gradients;
+pub use sums::EvalSums;
 pub use variables::Saved;
 
 use super::class_report::ClassReport;

@@ -28,6 +28,9 @@ options! {
         /// optimizer state is left out. The content decides, not the suffix.
         #[option(resume = Harmless)]
         pub weights: Option<PathBuf>,
+        /// The key under which a PyTorch file `weights` has the state dict, with dots between keys within one another, as `"model_ema"`.
+        #[option(otherwise = "where most names fit", example = "\"model_ema\"", resume = Harmless)]
+        pub weights_key: Option<String>,
         /// Every name in `weights` must fit, and none may be missing, as `load_state_dict(strict=True)`. Without, what does not fit,
         /// among it tensors of another shape, is listed and left out; a file of which nothing fits is still refused.
         #[option(default = true, resume = Harmless)]

@@ -153,7 +153,9 @@ fn remove(path: &Path) -> io::Result<()> {
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
-        found.extend(entry?.file_name().into_string().ok().filter(|name| is_run_file(name)));
+        // A page about the run is made by another command, and goes with it.
+        let of_run = |name: &String| is_run_file(name) || name == file::REPORT;
+        found.extend(entry?.file_name().into_string().ok().filter(of_run));
     }
     found.sort_unstable();
     Ok(found)

@@ -84,3 +84,25 @@ fn runs_are_numbered() {
     fs::create_dir(dir.path().join(u32::MAX.to_string())).unwrap();
     assert!(next_number(dir.path()).unwrap_err().to_string().contains("no number after"));
 }
+
+/// Runs that are started at once take different numbers.
+#[test]
+fn numbers_are_taken_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let parent = dir.path().join("runs/x");
+    let taken: Vec<PathBuf> = std::thread::scope(|scope| {
+        let claim = || {
+            let mut folder = Folder::numbered(&parent).unwrap();
+            folder.claim(false).unwrap();
+            let path = folder.path.clone();
+            // It goes on being locked, as that of a run at work is.
+            std::mem::forget(folder);
+            path
+        };
+        let threads: Vec<_> =
+            (0..8).map(|_| scope.spawn(move || (0..25).map(|_| claim()).collect::<Vec<_>>())).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let different: std::collections::HashSet<&PathBuf> = taken.iter().collect();
+    assert_eq!((taken.len(), different.len()), (200, 200));
+}

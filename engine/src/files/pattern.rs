@@ -1,6 +1,5 @@
 //! Paths of several files: `train-{000..009}.tar`, `{a,b}.tar`, `train-*.tar`.
 
-use crate::files;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
@@ -12,34 +11,58 @@ const MAX: usize = 1 << 20;
 /// # Errors
 /// There are none, or a brace is none.
 pub fn paths(pattern: &Path) -> Result<Vec<PathBuf>> {
-    let text = pattern.to_str().with_context(|| format!("`{}` is not UTF-8", pattern.display()))?;
-    let mut expanded = Vec::new();
-    expand(text, &mut expanded).with_context(|| format!("`{text}`"))?;
     let mut all = Vec::new();
-    for path in expanded.iter().map(Path::new) {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if !name.contains(['*', '?']) || files::is_there(path) {
-            all.push(path.to_owned());
-            continue;
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let context = || format!("cannot read the folder `{}`", folder.display());
-        let mut found = Vec::new();
-        for entry in std::fs::read_dir(folder).with_context(context)? {
-            let entry = entry.with_context(context)?.file_name();
-            if entry.to_str().is_some_and(|entry| matches(name.as_bytes(), entry.as_bytes())) {
-                found.push(path.with_file_name(entry));
+    for path in expanded(pattern)? {
+        match called_like(&path)? {
+            None => all.push(path),
+            Some(found) => {
+                ensure!(!found.is_empty(), "no file is called like `{}`", path.display());
+                all.extend(found);
             }
         }
-        ensure!(!found.is_empty(), "no file is called like `{}`", path.display());
-        found.sort_unstable();
-        all.extend(found);
     }
-    let missing: Vec<&PathBuf> = all.iter().filter(|path| !files::is_there(path)).collect();
+    let missing: Vec<&PathBuf> = all.iter().filter(|path| !super::is_there(path)).collect();
     if let Some(first) = missing.first() {
         bail!("{} of {} shards are not there, such as `{}`", missing.len(), all.len(), first.display());
     }
     Ok(all)
+}
+
+/// Whether a path stands for a file that is there, or for several of which one is.
+pub fn is_any_there(pattern: &Path) -> bool {
+    let one = |path: &PathBuf| match called_like(path) {
+        Ok(None) => super::is_there(path),
+        Ok(Some(found)) => !found.is_empty(),
+        Err(_) => false,
+    };
+    super::is_there(pattern) || expanded(pattern).is_ok_and(|all| all.iter().any(one))
+}
+
+/// The paths that the braces of one stand for.
+fn expanded(pattern: &Path) -> Result<Vec<PathBuf>> {
+    let text = pattern.to_str().with_context(|| format!("`{}` is not UTF-8", pattern.display()))?;
+    let mut all = Vec::new();
+    expand(text, &mut all).with_context(|| format!("`{text}`"))?;
+    Ok(all.into_iter().map(PathBuf::from).collect())
+}
+
+/// The files that the last part of a path with `*` or `?` fits, by name; `None` for a path without, or one that is there as it is.
+fn called_like(path: &Path) -> Result<Option<Vec<PathBuf>>> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !name.contains(['*', '?']) || super::is_there(path) {
+        return Ok(None);
+    }
+    let folder = super::durable::folder_of(path);
+    let context = || format!("cannot read the folder `{}`", folder.display());
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(context)? {
+        let entry = entry.with_context(context)?.file_name();
+        if entry.to_str().is_some_and(|entry| matches(name.as_bytes(), entry.as_bytes())) {
+            found.push(path.with_file_name(entry));
+        }
+    }
+    found.sort_unstable();
+    Ok(Some(found))
 }
 
 /// Writes out the first brace of `text`, and those behind it.
@@ -88,18 +111,18 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn expanded(text: &str) -> Result<Vec<String>> {
+    fn written_out(text: &str) -> Result<Vec<String>> {
         let mut all = Vec::new();
         expand(text, &mut all).map(|()| all)
     }
 
     #[test]
     fn braces_are_written_out() {
-        assert_eq!(expanded("a.tar").unwrap(), ["a.tar"]);
-        assert_eq!(expanded("a-{08..11}.tar").unwrap(), ["a-08.tar", "a-09.tar", "a-10.tar", "a-11.tar"]);
-        assert_eq!(expanded("{a,b}/{0..1}").unwrap(), ["a/0", "a/1", "b/0", "b/1"]);
+        assert_eq!(written_out("a.tar").unwrap(), ["a.tar"]);
+        assert_eq!(written_out("a-{08..11}.tar").unwrap(), ["a-08.tar", "a-09.tar", "a-10.tar", "a-11.tar"]);
+        assert_eq!(written_out("{a,b}/{0..1}").unwrap(), ["a/0", "a/1", "b/0", "b/1"]);
         for wrong in ["a{1", "{1..x}", "{3..1}", "{0..9999999999}", "{0..1000}{0..1000}{0..1000}", "{+1..2}"] {
-            assert!(expanded(wrong).is_err(), "{wrong}");
+            assert!(written_out(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -130,5 +153,10 @@ mod tests {
         let told = |name: &str| format!("{:#}", paths(&at(name)).unwrap_err());
         assert!(told("b-{0..5}.tar").contains("4 of 6 shards are not there, such as `"), "{}", told("b-{0..5}.tar"));
         assert!(told("c*.tar").contains("no file is called like `"));
+        for (name, there) in
+            [("b-{0..5}.tar", true), ("b-*.tar", true), ("c*.tar", false), ("{c,d}/*.tar", false), ("b-{0", false)]
+        {
+            assert_eq!(is_any_there(&at(name)), there, "{name}");
+        }
     }
 }
