@@ -3,6 +3,7 @@
 - every layer, and what holds layers: the cases of `tests/golden`, in which PyTorch's outputs are;
 - every file of `models/`: the logits of PyTorch in `tests/golden/architectures`;
 - every file of `configs/`, with the values that training starts from: the probabilities of `runner predict`, from pixels;
+- photos of any size, with resizing and cropping inside: the probabilities of `runner predict`;
 - a model of the bundled digits, trained: the classes of `runner predict`, for all of scikit-learn's copy of them.
 
 Usage: `RUNNER=target/release/runner python scripts/onnx_check.py [WORD]` for what has WORD in its name. Needs onnx, onnxruntime, safetensors,
@@ -113,7 +114,8 @@ def configs(folder: Path, findings: Findings) -> None:
             classes = "cross_entropy" in runner("check", path, "--print")    # with what the file extends
             runner("export", path, out, *weights, "--preprocess", *(["--softmax"] if classes else []))
             (value,) = onnxruntime.InferenceSession(str(out)).get_inputs()
-            shape = [2, *value.shape[1:]]
+            # Height and width of photos are open.
+            shape = [2, *(side if isinstance(side, int) else 150 + 75 * axis for axis, side in enumerate(value.shape[1:]))]
             if value.type == "tensor(uint8)":
                 inputs = random.integers(0, 256, shape, dtype=np.uint8)
             else:
@@ -153,6 +155,67 @@ def digits(folder: Path, findings: Findings) -> None:
         findings.failed("digits", error)
 
 
+PHOTOS = """seed = 1
+[data]
+source = "image_folder"
+root = "{root}"
+classes = ["a", "b", "c"]
+val_transforms = [{transforms}]
+transforms = [{{ type = "normalize", mean = "imagenet", std = "imagenet" }}]
+[model]
+layers = [{{ type = "conv2d", out_channels = 8, kernel_size = 3 }}, "relu", {{ type = "adaptive_avg_pool2d", output_size = 1 }}, "flatten", {{ type = "linear", out_features = 3 }}]
+[loss]
+type = "cross_entropy"
+[optimizer]
+type = "sgd"
+lr = 0.1
+[train]
+epochs = 1
+"""
+TRANSFORMS = {
+    "shorter": '{ type = "resize", size = 40 }, { type = "center_crop", size = 32 }',
+    "both": '{ type = "resize", size = [24, 33] }',
+    "cubic": '{ type = "resize", size = 50, interpolation = "bicubic" }, { type = "center_crop", size = [49, 64] }',
+    "grey": '{ type = "grayscale", num_output_channels = 3 }, { type = "resize", size = [32, 32] }',
+}
+
+
+def photos(folder: Path, findings: Findings) -> None:
+    """Photos of any size go in as they are: the probabilities of `runner predict`."""
+    from PIL import Image
+
+    random = np.random.default_rng(2)
+    sides = [(60, 80), (40, 40), (31, 90), (200, 41), (33, 17), (300, 500)]
+    files = []
+    for height, width in sides:
+        # Coarse shapes and noise: a wrong pixel anywhere moves the mean.
+        pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        files.append(folder / f"{height}x{width}.png")
+        Image.fromarray(pixels).save(files[-1])
+    for split in ("train", "val"):
+        for name in "abc":
+            (folder / "photos" / split / name).mkdir(parents=True)
+            Image.open(files[0]).save(folder / "photos" / split / name / "0.png")
+    for name, transforms in TRANSFORMS.items():
+        if WORD not in f"photos {name}":
+            continue
+        try:
+            config, start, out = folder / "photos.toml", folder / "start.safetensors", folder / "photos.onnx"
+            config.write_text(PHOTOS.format(root=folder / "photos", transforms=transforms))
+            runner("export", config, start)
+            weights = ["--set", f"model.weights={start}"]
+            runner("export", config, out, *weights, "--preprocess", "--softmax")
+            told = json.loads(runner("predict", config, *files, *weights, "--json", "--top", "3"))
+            for file, said in zip(files, told, strict=True):
+                pixels = np.asarray(Image.open(file)).transpose(2, 0, 1)[None]
+                want = np.zeros(3)
+                for answer in said["top"]:
+                    want[answer["class"]] = answer["probability"]
+                findings.near(f"photos {name} {file.stem}", compute(out, {"input": pixels})[0], want)
+        except Exception as error:
+            findings.failed(f"photos {name}", error)
+
+
 def main() -> None:
     findings = Findings()
     with tempfile.TemporaryDirectory() as name:
@@ -160,6 +223,7 @@ def main() -> None:
         cases(folder, findings)
         models(folder, findings)
         configs(folder, findings)
+        photos(folder, findings)
         if WORD in "digits":
             digits(folder, findings)
     findings.end()

@@ -383,9 +383,9 @@ pub struct ExportArgs {
     /// A softmax over the classes, or a sigmoid for each label.
     #[arg(long)]
     pub softmax: bool,
-    /// Normalise inside: the model takes pixels from 0 to 255, as bytes (.onnx)
+    /// Resize, crop and normalise inside: the model takes pixels from 0 to 255, as bytes (.onnx)
     ///
-    /// Without it the model takes what comes out of the configuration's `transforms`. Sizes are not changed either way.
+    /// Without it the model takes what comes out of the configuration's `transforms`.
     #[arg(long)]
     pub preprocess: bool,
     #[command(flatten)]

@@ -1,14 +1,15 @@
 //! What is before the first layer and behind the last: samples as they are given, probabilities, and what the file says of both.
 
 use super::graph::{int, value_info};
+use super::images::{self, Image};
 use super::proto::{self, DataType};
 use super::{Translator, Value};
 use crate::config::Diagnostic;
-use crate::config::language::sections::Transform;
-use crate::data::{Field, transformed};
+use crate::config::language::sections;
+use crate::data::{Field, Transform, transformed};
 use crate::graph::op::Task;
 use crate::graph::{DType, Shape};
-use crate::model::{input_fields, task};
+use crate::model::{input_fields, task, transforms};
 use serde_json::json;
 
 /// How samples are normalised: `(x / divisor - mean) / std`, with a number for all channels or one for each.
@@ -43,20 +44,32 @@ impl Translator<'_> {
         for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
             let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
             let name = self.graph.fresh(if named { &field.name } else { "input" });
-            let shape = [vec![1], outside(&field.shape)].concat();
+            let mut shape = [vec![1], outside(&field.shape)].concat();
             let normalization = self.normalization(&field, changed == Some(number));
             let inside = self.options.preprocess && normalization.acts();
-            let bytes = field.dtype == DType::U8 && inside;
+            let transforms = match changed == Some(number) && self.options.preprocess {
+                true => self.transforms(&field),
+                false => Vec::new(),
+            };
+            let made = shape.clone();
+            if !transforms.is_empty() {
+                shape = [vec![1], outside(&data.fields[number].shape)].concat();
+            }
+            let bytes = field.dtype == DType::U8 && (inside || !transforms.is_empty());
             let r#type = match field.dtype {
-                DType::U8 if inside => DataType::Uint8,
+                DType::U8 if bytes => DataType::Uint8,
                 DType::I32 => DataType::Int32,
                 _ => DataType::Float,
             };
             self.inputs.push(value_info(&name, r#type, &shape));
             let mut x = Value { name, shape };
+            if !transforms.is_empty() {
+                let image = Image { name: x.name, channels: x.shape[1] };
+                x = Value { name: images::transformed(&mut self.graph, image, &transforms).name, shape: made };
+            }
             if inside {
                 x.name = self.normalized(&x, bytes, &normalization);
-            } else if self.options.preprocess {
+            } else if self.options.preprocess && transforms.is_empty() {
                 self.notes.push(format!("`{}` needs no preprocessing: it goes in as it is", field.name));
             }
             if named {
@@ -67,13 +80,27 @@ impl Translator<'_> {
         first.ok_or_else(|| Diagnostic::error("the samples have nothing that a model could take"))
     }
 
+    /// What the transforms of evaluation do to the image `field` before it is normalised, if the graph can have it all.
+    fn transforms(&mut self, field: &Field) -> Vec<Transform> {
+        let all = transforms(self.source.experiment, false);
+        if all.is_empty() || field.dtype == DType::U8 && field.shape.rank() == 3 && images::has_form(&all) {
+            return all;
+        }
+        self.notes.push(format!(
+            "not all transforms of `{}` have a form in ONNX that gives the same pixels: the model takes images as they come out of \
+             them, and normalises inside",
+            field.name
+        ));
+        Vec::new()
+    }
+
     /// What the transforms of evaluation do to the numbers of a field; those that come one after the other as one.
     fn normalization(&self, field: &Field, change: bool) -> Normalization {
         let divisor = if field.dtype == DType::U8 { 255.0 } else { 1.0 };
         let mut all = Normalization { divisor, mean: vec![0.0], std: vec![1.0] };
         let data = &self.source.experiment.data;
         for transform in data.val_transforms.iter().chain(&data.transforms).filter(|_| change) {
-            let Transform::Normalize(n) = transform else { continue };
+            let sections::Transform::Normalize(n) = transform else { continue };
             let channels = all.mean.len().max(n.mean.len()).max(n.std.len());
             let of = |list: &[f64], i: usize| list[i % list.len()];
             let mean = |i| of(&all.mean, i) + of(&all.std, i) * of(&n.mean, i);
@@ -155,8 +182,18 @@ impl Translator<'_> {
             entries.push(("input_divisor", json!(normalization.divisor)));
             entries.push(("mean", json!(normalization.mean)));
             entries.push(("std", json!(normalization.std)));
+            let data = &experiment.data;
+            entries.push(("transforms", json!(data.val_transforms.iter().chain(&data.transforms).collect::<Vec<_>>())));
         }
-        entries.push(("preprocess", json!(if self.options.preprocess { "inside" } else { "outside" })));
+        let changes = transforms(experiment, false);
+        entries.push((
+            "preprocess",
+            json!(match self.options.preprocess {
+                true if images::has_form(&changes) => "inside",
+                true => "normalization inside",
+                false => "outside",
+            }),
+        ));
         entries.push(("output", json!(if self.options.softmax { "probabilities" } else { "logits" })));
         let text = |value: serde_json::Value| match value {
             serde_json::Value::String(text) => text,

@@ -30,15 +30,25 @@ pub(super) fn word(name: &str, value: &str) -> Attribute {
     Attribute { s: Some(value.into()), ..attribute(name, AttributeType::String) }
 }
 
-/// The name, type and shape of a value whose first dimension is the batch.
+/// The name, type and shape of a value whose first dimension is the batch. A dimension of length 0 is an image's height or width
+/// that the model takes as it comes.
 pub(super) fn value_info(name: &str, r#type: DataType, shape: &[usize]) -> proto::ValueInfo {
-    let dim = shape.iter().enumerate().map(|(i, n)| match i {
-        0 => proto::Dimension { dim_param: Some("batch".into()), dim_value: None },
+    let open = |name: &str| proto::Dimension { dim_param: Some(name.into()), dim_value: None };
+    let dim = shape.iter().enumerate().map(|(i, n)| match (i, n) {
+        (0, _) => open("batch"),
+        (2, 0) => open("height"),
+        (_, 0) => open("width"),
         _ => proto::Dimension { dim_value: Some(*n as i64), dim_param: None },
     });
     let shape = proto::TensorShape { dim: dim.collect() };
     let tensor = proto::TensorType { elem_type: Some(r#type.into()), shape: Some(shape) };
     proto::ValueInfo { name: Some(name.into()), r#type: Some(proto::Type { tensor_type: Some(tensor) }) }
+}
+
+/// Nodes that are computed or not, by a condition, and the result of the last of them.
+pub(super) struct Subgraph {
+    nodes: Vec<proto::Node>,
+    result: String,
 }
 
 /// Nodes and constants. Names are unique; those of nodes and of their results begin with the path of their layer.
@@ -93,6 +103,31 @@ impl Graph {
         self.nodes.push(proto::Node { input, output, name: Some(name), op_type: Some(op_type.into()), attribute });
     }
 
+    /// The nodes that `make` adds, apart from all others. They may read what the graph has so far.
+    pub fn subgraph(&mut self, make: impl FnOnce(&mut Self) -> String) -> Subgraph {
+        let outer = std::mem::take(&mut self.nodes);
+        let result = make(self);
+        Subgraph { nodes: std::mem::replace(&mut self.nodes, outer), result }
+    }
+
+    /// The result of the first of two subgraphs of bytes where `condition` holds, else that of the second.
+    pub fn either(&mut self, condition: &str, branches: [Subgraph; 2]) -> String {
+        let mut names = ["then_branch", "else_branch"].into_iter();
+        let attributes = branches.map(|branch| {
+            let name = names.next().unwrap_or_default();
+            let tensor = proto::TensorType { elem_type: Some(DataType::Uint8.into()), shape: None };
+            let r#type = Some(proto::Type { tensor_type: Some(tensor) });
+            let graph = proto::Graph {
+                node: branch.nodes,
+                name: Some(name.into()),
+                output: vec![proto::ValueInfo { name: Some(branch.result), r#type }],
+                ..proto::Graph::default()
+            };
+            Attribute { g: Some(Box::new(graph)), ..attribute(name, AttributeType::Graph) }
+        });
+        self.op("If", &[condition], attributes)
+    }
+
     /// A constant of whole numbers: a list, or with no dimensions one number.
     fn whole(&mut self, dims: Vec<i64>, values: &[i64]) -> String {
         let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -118,6 +153,27 @@ impl Graph {
     /// A constant number.
     pub fn scalar(&mut self, value: f32) -> String {
         self.floats(&[], &[value])
+    }
+
+    /// A constant number in double precision.
+    pub fn double(&mut self, value: f64) -> String {
+        self.constant(Vec::new(), DataType::Double, value.to_le_bytes().to_vec())
+    }
+
+    /// A constant tensor of whole numbers of 32 bits.
+    pub fn int32s(&mut self, shape: &[usize], values: &[i32]) -> String {
+        let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.constant(shape.iter().map(|n| *n as i64).collect(), DataType::Int32, data)
+    }
+
+    /// A constant whole number of 32 bits.
+    pub fn int32(&mut self, value: i32) -> String {
+        self.int32s(&[], &[value])
+    }
+
+    /// A constant byte.
+    pub fn byte(&mut self, value: u8) -> String {
+        self.constant(Vec::new(), DataType::Uint8, vec![value])
     }
 
     fn constant(&mut self, dims: Vec<i64>, r#type: DataType, data: Vec<u8>) -> String {
@@ -172,6 +228,12 @@ impl Graph {
     /// `op` of `x` and a number.
     pub fn with_scalar(&mut self, op_type: &str, x: &str, value: f32) -> String {
         let value = self.scalar(value);
+        self.op(op_type, &[x, &value], [])
+    }
+
+    /// `op` of `x` and a number in double precision.
+    pub fn with_double(&mut self, op_type: &str, x: &str, value: f64) -> String {
+        let value = self.double(value);
         self.op(op_type, &[x, &value], [])
     }
 }

@@ -8,6 +8,7 @@
 
 mod edges;
 mod graph;
+mod images;
 mod layers;
 mod proto;
 mod walk;
@@ -33,7 +34,7 @@ const MAX_BYTES: usize = i32::MAX as usize;
 pub struct Options {
     /// Probabilities come out instead of logits.
     pub softmax: bool,
-    /// Samples go in as they come from the data, and are normalised inside.
+    /// Samples go in as they come from the data: they are resized, cropped and normalised inside.
     pub preprocess: bool,
 }
 

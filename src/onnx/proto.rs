@@ -83,6 +83,8 @@ pub struct Attribute {
     pub i: Option<i64>,
     #[prost(bytes = "vec", optional, tag = "4")]
     pub s: Option<Vec<u8>>,
+    #[prost(message, optional, boxed, tag = "6")]
+    pub g: Option<Box<Graph>>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
     #[prost(enumeration = "AttributeType", optional, tag = "20")]
@@ -97,6 +99,7 @@ pub enum AttributeType {
     Float = 1,
     Int = 2,
     String = 3,
+    Graph = 5,
     Ints = 7,
 }
 
@@ -122,6 +125,7 @@ pub enum DataType {
     Uint8 = 2,
     Int32 = 6,
     Int64 = 7,
+    Double = 11,
 }
 
 /// A value's name, type and shape.

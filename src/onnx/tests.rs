@@ -82,6 +82,7 @@ fn listed(graph: &proto::Graph, with_names: bool) -> String {
                     AttributeType::Float => a.f().to_string(),
                     AttributeType::String => String::from_utf8_lossy(a.s()).into_owned(),
                     AttributeType::Ints => format!("{:?}", a.ints).replace(' ', ""),
+                    AttributeType::Graph => "{…}".into(),
                     AttributeType::Undefined => "?".into(),
                 };
                 format!(" {}={value}", a.name())
