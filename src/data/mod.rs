@@ -7,7 +7,9 @@
 
 mod cache;
 pub mod cifar;
+mod claims;
 mod dataset;
+mod decoders;
 mod digest;
 pub mod digits;
 pub mod fetch;

@@ -1,6 +1,7 @@
 //! How large the photos of a source are, by the headers of some of them.
 
-use super::photo::{Measured, measure, read_head};
+use super::decoders::Measured;
+use super::photo::{measure, read_head};
 use super::transforms::{Transform, fixed};
 use crate::files;
 use crate::graph::Shape;
@@ -56,10 +57,11 @@ impl Survey {
         let mut file = Vec::new();
         let mut look = |at: usize| -> Option<Measured> {
             read(at, HEAD, &mut file).ok()?;
-            measure(&file).or_else(|| {
+            let bytes = size(at);
+            measure(&file, bytes).or_else(|| {
                 // What comes before the image, such as a small one, may be long.
                 let whole = file.len() as u64 == HEAD;
-                (whole && read(at, u64::MAX, &mut file).is_ok()).then(|| measure(&file)).flatten()
+                (whole && read(at, u64::MAX, &mut file).is_ok()).then(|| measure(&file, bytes)).flatten()
             })
         };
         let found: Vec<Measured> = chosen.into_iter().filter_map(&mut look).collect();

@@ -17,7 +17,7 @@ const LIMITS: Limits =
     Limits { join: Duration::from_secs(60), silence: Duration::from_secs(20), patience: Duration::from_secs(20) };
 
 fn world(rank: usize, ranks: usize, file: &Path) -> World {
-    World { rank, ranks, meeting: Meeting::File(file.into()), shared_memory: true }
+    World { rank, ranks, meeting: Meeting::File(file.into()), shared_memory: true, secret: None }
 }
 
 /// Ranks that have joined, each by a thread of its own.
@@ -262,12 +262,12 @@ fn strangers_are_passed_over() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     for meeting in [Meeting::File(file), Meeting::Address { host: host(), port, local: true }] {
         let worlds: Vec<World> =
-            (0..2).map(|rank| World { rank, ranks: 2, meeting: meeting.clone(), shared_memory: true }).collect();
+            (0..2).map(|rank| World { meeting: meeting.clone(), ..world(rank, 2, Path::new("")) }).collect();
         std::thread::scope(|scope| {
             let first = scope.spawn(|| join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap());
             let reach = || {
                 let place: SocketAddr = match &meeting {
-                    Meeting::File(file) => std::fs::read_to_string(file).ok()?.parse().ok()?,
+                    Meeting::File(file) => std::fs::read_to_string(file).ok()?.lines().next()?.parse().ok()?,
                     Meeting::Address { port, .. } => ([127, 0, 0, 1], *port).into(),
                 };
                 TcpStream::connect(place).ok()
