@@ -17,15 +17,13 @@ const BLOCKS_PER_BYTE: u64 = 8;
 const MOST_SCANS: usize = 64;
 /// Bytes before the first chunk of a RIFF file.
 const RIFF: usize = 12;
-/// Bytes for tables and windows of any decoder.
-const SOME: u64 = 1 << 20;
 
 /// What a file claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claims {
     /// Height and width, as they are in the file.
     pub sides: [u64; 2],
-    /// Bytes of memory that its decoder takes beside the pixels that it hands over.
+    /// Bytes of memory that its decoder takes beside the pixels that it hands over, tables of some hundred kilobytes apart.
     working: u64,
     /// How many copies of the file, or of parts of it, the decoder makes.
     copies: u64,
@@ -129,14 +127,14 @@ fn png(file: &[u8]) -> Header<Claims> {
     ensure_header(bytes::<4>(file, 12)? == *b"IHDR", "a PNG file begins with its header, and this one does not")?;
     let [w, h] = [16, 20].map(|at| bytes(file, at).map(|side| u64::from(u32::from_be_bytes(side))));
     let (w, h) = (w?, h?);
-    // Two rows of eight bytes a pixel, and the window of what is packed.
-    Ok(Claims::new([h, w], [0, 16 * w + SOME]))
+    // Two rows of eight bytes a pixel.
+    Ok(Claims::new([h, w], [0, 16 * w]))
 }
 
 fn gif(file: &[u8]) -> Header<Claims> {
     let [w, h] = [6, 8].map(|at| bytes(file, at).map(|side| u64::from(u16::from_le_bytes(side))));
     // A frame that is not as large as the image is decoded by itself; the decoder keeps to the limit that it is given for that.
-    Ok(Claims::new([h?, w?], [0, SOME]))
+    Ok(Claims::new([h?, w?], [0, 0]))
 }
 
 fn bmp(file: &[u8]) -> Header<Claims> {
@@ -148,7 +146,7 @@ fn bmp(file: &[u8]) -> Header<Claims> {
     };
     let [w, h] = sides;
     let (w, h) = (w?, h?);
-    Ok(Claims::new([h, w], [0, 8 * w + SOME]))
+    Ok(Claims::new([h, w], [0, 8 * w]))
 }
 
 fn ensure_header(right: bool, why: &'static str) -> Header<()> {
@@ -210,6 +208,14 @@ fn jpeg_frame(file: &[u8], marker: u8, frame: &[u8], scanned: usize, at: usize) 
     ensure_header((1..=4).contains(&count), "it is a JPEG file of no components, or of more than four")?;
     let factors = (0..count).map(factors).collect::<Header<Vec<_>>>()?;
     let [across, down] = [0, 1].map(|axis| factors.iter().map(|f| f[axis]).max().unwrap_or(1));
+    if let [luma, one, other] = &factors[..] {
+        // The decoder would make other colours of it.
+        let fits = [one, other].iter().all(|chroma| chroma[0] <= luma[0] && chroma[1] <= luma[1]);
+        ensure_header(
+            fits,
+            "it is a JPEG file whose colours have more samples than its luma, which is not read: save it anew",
+        )?;
+    }
     let mcus = [w.div_ceil(8 * across), h.div_ceil(8 * down)];
     let coefficients: u64 = factors.iter().map(|[x, y]| 64 * mcus[0] * x * mcus[1] * y).sum();
     let progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
@@ -221,11 +227,11 @@ fn jpeg_frame(file: &[u8], marker: u8, frame: &[u8], scanned: usize, at: usize) 
         )?;
     }
     // The coefficients of the whole image, 16 bits each, where it comes in several scans. Some rows of blocks as numbers of 16 bits, in the size
-    // of the component and enlarged.
+    // of the component and enlarged. A copy of the file, and another if what it says of its colours is to be changed.
     let rows = 2 * 8 * 8 * across * mcus[0] * down * (count as u64) * 8;
-    let working = if all { 2 * coefficients } else { 0 } + rows + SOME;
+    let working = if all { 2 * coefficients } else { 0 } + rows;
     let blocks: u64 = factors.iter().map(|[x, y]| (w * x).div_ceil(8 * across) * (h * y).div_ceil(8 * down)).sum();
-    Ok(Claims { working, copies: 1, least: blocks / BLOCKS_PER_BYTE, ..Claims::new([h, w], [0, 0]) })
+    Ok(Claims { working, copies: 2, least: blocks / BLOCKS_PER_BYTE, ..Claims::new([h, w], [0, 0]) })
 }
 
 /// How many scans begin in what follows.
@@ -311,5 +317,5 @@ fn webp(file: &[u8]) -> Header<Claims> {
         (false, false, false) => 5,
     };
     // Blocks of 16 pixels that are not full, and what is copied of the file, tables of codes among it.
-    Ok(Claims { copies: 2, ..Claims::new([h, w], [each, 64 * (w + h) + SOME]) })
+    Ok(Claims { copies: 2, ..Claims::new([h, w], [each, 64 * (w + h)]) })
 }

@@ -15,7 +15,7 @@ const PNG: (&[u8], usize, u8) = (b"\x89PNG\r\n\x1a\n", 25, 3);
 ///
 /// # Errors
 /// It is no image, or one whose pixels are no single numbers up to 255.
-pub(super) fn read_mask(file: &[u8]) -> Result<Image> {
+pub fn read_mask(file: &[u8]) -> Result<Image> {
     ensure!(
         !file.starts_with(b"\xff\xd8"),
         "it is a JPEG file, which does not keep numbers as they are: save masks as PNG"

@@ -290,4 +290,38 @@ mod tests {
             assert!(mean < 1.5 && ours != image::RgbImage::new(ours.width(), ours.height()), "{name}: {mean}");
         }
     }
+
+    /// Of what our own decoder leaves to the other one, too: `scripts/golden/jpegs.py` has files of which Pillow's pixels are known.
+    #[test]
+    fn colours_are_those_that_libjpeg_takes_them_for() {
+        let adobe = |file: &[u8], transform: u8| {
+            let segment = [&b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0"[..], &[transform]].concat();
+            [&file[..2], &segment, &file[2..]].concat()
+        };
+        // JFIF knows nothing but YCbCr.
+        let progressive = golden("other-progressive");
+        for transform in [0, 1, 2] {
+            assert_eq!(decode(&adobe(&progressive, transform)).unwrap(), decode(&progressive).unwrap(), "{transform}");
+        }
+        // Two ways to say that there is no transform.
+        let rgb = decode(&golden("other-names-rgb")).unwrap();
+        assert_eq!(rgb, decode(&golden("other-adobe-0")).unwrap());
+        assert_ne!(rgb, decode(&golden("colours-names")).unwrap());
+    }
+
+    /// What a decoder panics on, or takes gigabytes for, is refused with a reason; the next file is not touched by it.
+    #[test]
+    fn what_decoders_do_not_survive_is_an_error() {
+        let folder = format!("{}/fuzz/crashes/image", env!("CARGO_MANIFEST_DIR"));
+        let mut decoded = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let file = std::fs::read(entry.unwrap().path()).unwrap();
+            decoded += usize::from(Photo::new(&file).and_then(Photo::whole).is_ok());
+            assert!(decode(&golden("other-progressive")).is_ok());
+        }
+        assert_eq!(decoded, 0);
+        let webp = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\xf3\xf3\xfc\x0c\x07\x10\x11\xfd\x0f\x44\x44\xff\x03";
+        let told = format!("{:#}", decode(webp).unwrap_err());
+        assert!(told.contains("pixels in 34 bytes: the limit for so many pixels is"), "{told}");
+    }
 }

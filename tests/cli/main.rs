@@ -16,6 +16,7 @@ mod fields;
 mod figures;
 mod finetune;
 mod force;
+mod hostile_data;
 mod hostile_files;
 mod lr_find;
 mod masks;

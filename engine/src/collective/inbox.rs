@@ -4,6 +4,7 @@ use super::messages::Message;
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -83,8 +84,9 @@ pub struct State {
     arrived: Vec<VecDeque<Message>>,
     /// Who has done all that was to do.
     pub gone: Vec<bool>,
-    /// The longest message that may arrive.
+    /// The longest message that may arrive, and whether this rank waits for one.
     longest: usize,
+    receives: bool,
     /// Memory of messages that have been read.
     spare: Vec<Message>,
     /// The first that has failed.
@@ -100,6 +102,7 @@ impl Inbox {
             arrived: (0..ranks).map(|_| VecDeque::new()).collect(),
             gone: vec![false; ranks],
             longest: LONGEST,
+            receives: false,
             spare: Vec::new(),
             failed: None,
             ended: false,
@@ -172,15 +175,23 @@ impl Inbox {
     }
 
     /// Waits until rank `from` may send a message of so many bytes. A rank may be ahead of this one, which then does not know yet of what it
-    /// sends; and what is no rank may claim any length. `meanwhile` is done every so often. False: nothing is to be received any more.
-    pub fn admits(&self, from: usize, bytes: usize, meanwhile: impl Fn()) -> bool {
+    /// sends; and what is no rank may claim any length. `meanwhile` is done every so often.
+    ///
+    /// # Errors
+    /// This rank waits for that message, and knows that it cannot be as long; or nothing is to be received any more.
+    pub fn admit(&self, from: usize, bytes: usize, meanwhile: impl Fn()) -> io::Result<()> {
         let mut state = self.lock();
         loop {
             if state.ended || state.failed.is_some() {
-                return false;
+                return Err(ErrorKind::ConnectionAborted.into());
+            }
+            let next = state.arrived[from].is_empty();
+            if bytes > state.longest && next && state.receives {
+                let why = format!("it sends {bytes} bytes, and at most {} are expected", state.longest);
+                return Err(io::Error::new(ErrorKind::InvalidData, why));
             }
             if bytes <= state.longest && state.arrived[from].len() < WAITING {
-                return true;
+                return Ok(());
             }
             meanwhile();
             state = self.wait(state, LOOK);
@@ -212,6 +223,8 @@ impl Inbox {
         let began = Instant::now();
         let mut told = self.patience;
         let mut state = self.lock();
+        state.receives = true;
+        self.changed.notify_all();
         loop {
             if let Some(failed) = &state.failed {
                 return Err(failed.error());
@@ -219,6 +232,7 @@ impl Inbox {
             let missing: Vec<usize> = self.others().filter(|rank| state.arrived[*rank].is_empty()).collect();
             if missing.is_empty() {
                 let taken = state.arrived.iter_mut().map(|arrived| arrived.pop_front().unwrap_or_default()).collect();
+                state.receives = false;
                 self.changed.notify_all();
                 return Ok(taken);
             }

@@ -9,6 +9,7 @@ pub mod caches;
 mod contained;
 pub mod durable;
 pub mod kind;
+mod lines;
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 pub use contained::{Contained, contained};
+pub use lines::{Line, Lines};
 
 /// A regular file that is open.
 #[derive(Debug)]

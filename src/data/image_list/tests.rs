@@ -199,7 +199,7 @@ fn what_is_wrong_is_told_with_its_line() {
         (
             "a.jsonl",
             "{\"file_name\":\"1.png\",\"label\":1,\"label\":2}",
-            "line 1, column 40: no JSON object on a line of its own: the key `label` stands in it twice",
+            "line 1, column 41: no JSON object on a line of its own: the key `label` stands in it twice",
         ),
         ("a.jsonl", "[1]", "line 1, column 0: no JSON object on a line of its own: invalid type: sequence"),
         ("a.jsonl", "{\"file_name\":\"1.png\",\"label\":{}}", "line 1: `label`: is an object"),

@@ -7,6 +7,51 @@ use crate::targets::headers;
 pub fn add(list: &mut List) {
     lists(list);
     shards(list);
+    masks(list);
+    kept(list);
+}
+
+/// A mask of 6 × 4 pixels in a PNG file: shades of grey, or the numbers of colours; with as many pixels as its header says, or more.
+fn masks(list: &mut List) {
+    let png = |indexed: bool, width: u32, height: u32| {
+        let mut file = Vec::new();
+        let mut encoder = png::Encoder::new(&mut file, 6, 4);
+        encoder.set_color(if indexed { png::ColorType::Indexed } else { png::ColorType::Grayscale });
+        encoder.set_palette(vec![9; 12]);
+        let pixels: Vec<u8> = (0..24).map(|i| i % 4).collect();
+        encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).expect("memory");
+        // The checksum of the header is made anew.
+        file[16..24].copy_from_slice(&[width.to_be_bytes(), height.to_be_bytes()].concat());
+        let mut sum = flate2::Crc::new();
+        sum.update(&file[12..29]);
+        file[29..33].copy_from_slice(&sum.sum().to_be_bytes());
+        file
+    };
+    list.seed("mask", "ok-grey", png(false, 6, 4));
+    list.seed("mask", "ok-palette", png(true, 6, 4));
+    list.seed("mask", "bad-cut", &png(true, 6, 4)[..60]);
+    for (name, width, height) in [("sides", 30_000, 30_000), ("side", 1 << 31, 1), ("none", 0, 4)] {
+        list.crash("mask", &format!("bad-palette-{name}"), png(true, width, height));
+        list.crash("mask", &format!("bad-grey-{name}"), png(false, width, height));
+    }
+}
+
+/// An index of one photo that is kept, with its pixels within a file of 4 KiB or beyond it.
+fn kept(list: &mut List) {
+    let row = |offset: u64, sides: [u32; 3]| {
+        let mut row = vec![7; 32];
+        row.extend(offset.to_le_bytes());
+        row.extend(sides.into_iter().chain([1]).flat_map(u32::to_le_bytes));
+        row.resize(88, 3);
+        let hash = blake3::hash(&row);
+        row.extend(&hash.as_bytes()[..16]);
+        [&b"\x0crunner: photos 1"[..], &row].concat()
+    };
+    list.seed("kept", "ok-row", row(0, [8, 8, 3]));
+    list.seed("kept", "bad-cut", &row(0, [8, 8, 3])[..100]);
+    list.crash("kept", "bad-beyond", row(4000, [8, 8, 3]));
+    list.crash("kept", "bad-sides", row(0, [u32::MAX; 3]));
+    list.crash("kept", "bad-offset", row(u64::MAX, [8, 8, 3]));
 }
 
 /// A list whose one photo is its own file, which is there.

@@ -154,6 +154,15 @@ pub fn hear<T: DeserializeOwned>(from: &TcpStream, until: Instant) -> Result<T> 
     hear_at_most(from, until, LONG)
 }
 
+/// Whether bytes are a frame with one of the words that ranks begin with.
+pub fn is_understood(mut bytes: &[u8]) -> bool {
+    let Ok((kind, content)) = frame::read_short(&mut bytes, SHORT) else { return false };
+    let parsed = |parsed: bool| parsed && kind == Kind::Hello;
+    parsed(serde_json::from_slice::<Hello>(&content).is_ok())
+        || parsed(serde_json::from_slice::<Challenge>(&content).is_ok())
+        || parsed(serde_json::from_slice::<Proof>(&content).is_ok())
+}
+
 fn hear_at_most<T: DeserializeOwned>(from: &TcpStream, until: Instant, most: usize) -> Result<T> {
     let (kind, content) =
         frame::read_short(&mut Timed::new(from, until), most).context("the connection has failed")?;

@@ -53,6 +53,11 @@ pub struct World {
 #[cfg(test)]
 pub use rendezvous::connect as connections;
 
+/// Whether a rank that meets others can make anything of these bytes. It is what comes from whoever connects: fuzzers begin here.
+pub fn is_understood(bytes: &[u8]) -> bool {
+    handshake::is_understood(bytes)
+}
+
 /// Joins the others.
 ///
 /// # Errors

@@ -144,9 +144,10 @@ impl Shared {
             heard();
             let (kind, len) = frame::parse(header)?;
             let most = match kind {
-                Kind::Data if self.inbox.admits(from, len, heard) => len,
-                // Whoever is told why will look there.
-                Kind::Data => return Err(ErrorKind::ConnectionAborted.into()),
+                Kind::Data => {
+                    self.inbox.admit(from, len, heard)?;
+                    len
+                }
                 Kind::Failed => REASON,
                 Kind::Placed => Place::BYTES,
                 Kind::Alive | Kind::Bye | Kind::Hello => 0,

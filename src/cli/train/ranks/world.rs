@@ -3,7 +3,6 @@
 use super::super::super::failure::Failure;
 use super::private::private_folder;
 use crate::collective::tcp::{Meeting, Secret};
-use std::path::PathBuf;
 
 /// A file through which ranks find each other.
 pub const RENDEZVOUS: &str = "RUNNER_RENDEZVOUS";
