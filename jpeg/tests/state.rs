@@ -61,7 +61,9 @@ fn a_table_that_was_refused_leaves_nothing() {
         let mut out = b"\xff\xd8\xff\xe0\0\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0".to_vec();
         out.extend([&[0xff, 0xdb, 0, 0x43, 0][..], &[8; 64]].concat());
         out.extend([0xff, 0xc0, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0]);
-        for (kind, (counts, symbols)) in [(0, dc), (0x10, (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[0][..]))] {
+        for (kind, (counts, symbols)) in
+            [(0, dc), (0x10, (&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], &[0][..]))]
+        {
             out.extend([0xff, 0xc4, 0, 19 + symbols.len() as u8, kind]);
             out.extend([&counts[..], symbols].concat());
         }

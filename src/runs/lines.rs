@@ -173,7 +173,9 @@ mod tests {
 
     #[test]
     fn what_is_no_line_of_a_run_takes_no_memory() {
-        let long = [&b"{\"kind\":\"epoch\",\"x\":\""[..], &vec![b'a'; 2 << 20], b"\"}\n{\"kind\":\"epoch\",\"step\":2}\n"].concat();
+        let long =
+            [&b"{\"kind\":\"epoch\",\"x\":\""[..], &vec![b'a'; 2 << 20], b"\"}\n{\"kind\":\"epoch\",\"step\":2}\n"]
+                .concat();
         let lines = Lines::of(&[&long[..], &vec![b'\n'; 5000]].concat(), Wanted::All);
         assert_eq!((lines.epochs.len(), lines.step(), lines.broken.len()), (1, 2, BROKEN));
         assert_eq!(lines.broken[0], (1, "it has more than 1048576 bytes".to_owned()));

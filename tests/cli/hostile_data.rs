@@ -52,7 +52,9 @@ fn a_line_without_an_end_takes_no_memory() {
     let mut list = File::create(place.path("list.csv")).unwrap();
     list.write_all(b"file_name,label\n").unwrap();
     (0..100).for_each(|_| list.write_all(&vec![b','; 1 << 20]).unwrap());
-    let config = place.read("c.toml").replace("source = \"image_folder\"\nroot = \"photos\"", "source = \"image_list\"\npath = \"list.csv\"");
+    let config = place
+        .read("c.toml")
+        .replace("source = \"image_folder\"\nroot = \"photos\"", "source = \"image_list\"\npath = \"list.csv\"");
     place.write("l.toml", config);
     let done = run(&place, "check l.toml");
     assert!(done.code.is_some_and(|code| code != 0), "{done:?}");

@@ -325,7 +325,8 @@ fn ranks_of_another_job_are_not_let_in() {
         ..world(rank, 2, Path::new(""))
     };
     let short = Limits { join: Duration::from_secs(1), ..LIMITS };
-    for (first, second) in [(Some("one secret"), Some("another")), (Some("one secret"), None), (None, Some("another"))] {
+    for (first, second) in [(Some("one secret"), Some("another")), (Some("one secret"), None), (None, Some("another"))]
+    {
         let told: Vec<String> = joined(vec![of(0, first), of(1, second)], short)
             .into_iter()
             .map(|outcome| format!("{:#}", outcome.unwrap_err()))
@@ -379,9 +380,8 @@ fn a_length_that_cannot_be_is_no_message() {
     let folder = tempfile::tempdir().unwrap();
     let worlds: Vec<World> = (0..2).map(|rank| world(rank, 2, &folder.path().join("at"))).collect();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| {
-            join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap().gather(b"x").unwrap_err().to_string()
-        });
+        let first =
+            scope.spawn(|| join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap().gather(b"x").unwrap_err().to_string());
         let mut peers = super::tcp::connections(&worlds[1], LIMITS, &(Box::new(|_: &str| ()) as Tell)).unwrap();
         let stream = &mut peers.peers[0].as_mut().unwrap().stream;
         stream.write_all(&[&b"runner\x02\0"[..], &(1u64 << 44).to_le_bytes()].concat()).unwrap();

@@ -34,10 +34,17 @@ impl<R: BufRead> Lines<R> {
     pub fn read(&mut self) -> io::Result<Option<Line<'_>>> {
         self.line.clear();
         let most = self.most as u64;
-        let mut length = self.reader.by_ref().take(most).read_until(b'\n', &mut self.line)? as u64;
-        let cut = length == most && self.line.last() != Some(&b'\n');
-        let before = length;
-        while cut {
+        let kept = self.reader.by_ref().take(most).read_until(b'\n', &mut self.line)? as u64;
+        let cut = kept == most && self.line.last() != Some(&b'\n');
+        let rest = if cut { self.pass_over()? } else { 0 };
+        let line = Line { bytes: &self.line, length: kept + rest, too_long: rest > 0 };
+        Ok((kept > 0).then_some(line))
+    }
+
+    /// Goes on behind the end of a line; bytes until there.
+    fn pass_over(&mut self) -> io::Result<u64> {
+        let mut passed = 0;
+        loop {
             let there = match self.reader.fill_buf() {
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 there => there?,
@@ -45,13 +52,11 @@ impl<R: BufRead> Lines<R> {
             let end = there.iter().position(|byte| *byte == b'\n');
             let used = end.map_or(there.len(), |end| end + 1);
             self.reader.consume(used);
-            length += used as u64;
+            passed += used as u64;
             if end.is_some() || used == 0 {
-                break;
+                return Ok(passed);
             }
         }
-        let line = Line { bytes: &self.line, length, too_long: length > before };
-        Ok((length > 0).then_some(line))
     }
 }
 
@@ -68,7 +73,13 @@ mod tests {
             while let Some(Line { bytes, length, too_long }) = lines.read().unwrap() {
                 found.push((String::from_utf8(bytes.to_vec()).unwrap(), length, too_long));
             }
-            let expected = [("ab\n", 3, false), ("\n", 1, false), ("123456", 10, true), ("cdefg\n", 6, false), ("hijkl", 5, false)];
+            let expected = [
+                ("ab\n", 3, false),
+                ("\n", 1, false),
+                ("123456", 10, true),
+                ("cdefg\n", 6, false),
+                ("hijkl", 5, false),
+            ];
             assert_eq!(found, expected.map(|(text, length, long)| (text.to_owned(), length, long)));
         }
         // One that ends where the file does, as long as it may be.

@@ -160,11 +160,15 @@ impl<'a> Table<'a> {
         };
         let what = match kind {
             quotes::Kind::TooLong => return Err(self.too_long(line)),
-            quotes::Kind::Unclosed => "a quote opens here that is not closed: the lines behind it would be a part of this field",
+            quotes::Kind::Unclosed => {
+                "a quote opens here that is not closed: the lines behind it would be a part of this field"
+            }
             quotes::Kind::Behind => {
                 "a field goes on behind the quote that closes it: is a quote before this one not closed? Within quotes, one is written twice"
             }
-            quotes::Kind::Space => "a space stands before the quote that opens, which then is a part of the text: leave it out",
+            quotes::Kind::Space => {
+                "a space stands before the quote that opens, which then is a part of the text: leave it out"
+            }
         };
         bail!("`{}`, line {line}, column {column}: {what}", self.path.display())
     }

@@ -181,7 +181,11 @@ fn what_is_wrong_is_told_with_its_line() {
         ("a.csv", "file_name,label\n,a\n", "line 2: there is no photo: `file_name` names none"),
         ("a.csv", "file_name,label\n1.png,a,b\n", "line 2 has 3 fields, and the first line names 2 columns"),
         ("a.csv", "file_name,label\n1.png,\"a\n2.png,b\n", "line 2, column 7: a quote opens here that is not closed"),
-        ("a.csv", "file_name,label\r\n1.png,a\r\n2.png,\"b\r\n", "line 3, column 7: a quote opens here that is not closed"),
+        (
+            "a.csv",
+            "file_name,label\r\n1.png,a\r\n2.png,\"b\r\n",
+            "line 3, column 7: a quote opens here that is not closed",
+        ),
         ("a.csv", "file_name,label\n1.png,\"a\n2.png,\"b\"\n", "line 3, column 8: a field goes on behind the quote"),
         ("a.csv", "file_name,label\n1.png, \"a\"\n", "line 2, column 8: a space stands before the quote"),
         ("a.csv", "file_name,label\r\n\r\n1.png,a\r\n2.png\r\n", "line 4 has 1 fields, and the first line names 2"),
@@ -368,7 +372,11 @@ fn no_list_that_is_cut_off_is_shorter_than_its_lines() {
             let begun = begins.iter().filter(|begin| **begin < length).count();
             let ends = text[..length].trim_end().len();
             let named = begins.iter().filter(|begin| **begin < ends).count();
-            assert!(set.train.len() >= named && set.train.len() <= begun, "{list}, {length} bytes: {}", set.train.len());
+            assert!(
+                set.train.len() >= named && set.train.len() <= begun,
+                "{list}, {length} bytes: {}",
+                set.train.len()
+            );
         }
     }
 }

@@ -36,7 +36,8 @@ impl CsvFile {
         columns.extend(LAST.map(str::to_owned));
         // The run may have had other figures before.
         rows(metrics, |row| {
-            columns.extend(row.into_iter().map(|(key, _)| key).filter(|key| !columns.contains(key)).collect::<Vec<_>>());
+            columns
+                .extend(row.into_iter().map(|(key, _)| key).filter(|key| !columns.contains(key)).collect::<Vec<_>>());
             Ok(())
         })
         .with_context(cannot)?;

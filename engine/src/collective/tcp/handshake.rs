@@ -164,8 +164,7 @@ pub fn is_understood(mut bytes: &[u8]) -> bool {
 }
 
 fn hear_at_most<T: DeserializeOwned>(from: &TcpStream, until: Instant, most: usize) -> Result<T> {
-    let (kind, content) =
-        frame::read_short(&mut Timed::new(from, until), most).context("the connection has failed")?;
+    let (kind, content) = frame::read_short(&mut Timed::new(from, until), most).context("the connection has failed")?;
     ensure!(kind == Kind::Hello, "it says something else than who it is");
     serde_json::from_slice(&content).context("what it says cannot be understood")
 }

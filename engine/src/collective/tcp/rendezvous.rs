@@ -229,13 +229,16 @@ fn other(world: &World, wait: &Wait) -> Result<Vec<Option<TcpStream>>> {
     let port = listener.local_addr().with_context(|| format!("rank {rank} cannot listen"))?.port();
     let guests = Guests::new(listener, secret, ranks)?;
     let hello = || Hello::new(rank, ranks, port);
-    come(&stream, &hello(), secret, Instant::now() + SPEAK).with_context(|| format!("rank {rank} cannot join rank 0"))?;
+    come(&stream, &hello(), secret, Instant::now() + SPEAK)
+        .with_context(|| format!("rank {rank} cannot join rank 0"))?;
     let answer = hear::<Answer>(&stream, wait.for_words()).map_err(|error| {
         match error.root_cause().downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
             Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 anyhow!("rank 0 has not said within {} s that all are there", wait.seconds())
             }
-            _ => anyhow!("rank 0 has gone before all ranks were there, or does not take this one: is its secret another?"),
+            _ => anyhow!(
+                "rank 0 has gone before all ranks were there, or does not take this one: is its secret another?"
+            ),
         }
     })?;
     let places = match answer {
