@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Signs of life within the time that a rank may be silent.
 pub const SIGNS: u32 = 10;
 
-/// Longest message that may arrive before this rank knows of a longer one, in bytes: a configuration, the state of a run.
-const LONGEST: usize = 64 << 20;
+/// Longest message that may arrive before this rank knows of a longer one, in bytes: a configuration, the state of a run, a tensor of it.
+const LONGEST: usize = 1 << 30;
 
 /// Messages of a rank that may have arrived and not been taken: none is further ahead than by two exchanges.
 const WAITING: usize = 4;
