@@ -1,4 +1,4 @@
-//! Those who come to a rank that listens. Each is heard by itself, so that none who is slow, or says nothing, delays another.
+//! Connections to a rank that listens. Each is heard by itself, so that one that is slow, or says nothing, delays no other.
 
 use super::handshake::{Hello, Secret, welcome};
 use anyhow::{Context, Result, anyhow};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// For all that somebody says who has come.
+/// Time for all that is said first on a connection.
 pub const SPEAK: Duration = Duration::from_secs(5);
 
 /// How many may be heard at once, beside ranks that are expected. Others wait until one of them has been heard.
@@ -68,7 +68,7 @@ impl Guests {
             if stream.set_nonblocking(false).is_ok()
                 && let Ok(hello) = welcome(&stream, secret.as_deref(), until)
             {
-                // Nobody is waited for any more.
+                // The rank may not listen any more.
                 sender.send((stream, hello)).ok();
             }
             heard.fetch_sub(1, Ordering::AcqRel);

@@ -19,12 +19,12 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// Longest that is read of somebody who may be anybody, in bytes.
+/// Longest message that is read before the other side has proved anything, in bytes.
 const SHORT: usize = 4 << 10;
-/// Longest that is read of a rank while ranks meet, in bytes: where all of them are.
+/// Longest message of a rank while ranks meet, in bytes: where all of them are.
 const LONG: usize = 1 << 20;
 
-/// What the ranks of a job know, and nobody else.
+/// What the ranks of a job know, and no other process.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
@@ -90,14 +90,14 @@ impl Hello {
     }
 }
 
-/// What whoever is there answers.
+/// The answer of the rank that listens.
 #[derive(Debug, Serialize, Deserialize)]
 struct Challenge {
     number: [u8; 32],
     proof: Option<[u8; 32]>,
 }
 
-/// What whoever has come says then.
+/// The last word of the rank that comes.
 #[derive(Debug, Serialize, Deserialize)]
 struct Proof(Option<[u8; 32]>);
 
@@ -172,7 +172,7 @@ fn hear_at_most<T: DeserializeOwned>(from: &TcpStream, until: Instant, most: usi
 /// Comes to another rank.
 ///
 /// # Errors
-/// The connection has failed, or whoever is there does not know the secret.
+/// The connection has failed, or the process that listens there does not know the secret.
 pub fn come(stream: &TcpStream, hello: &Hello, secret: Option<&Secret>, until: Instant) -> Result<()> {
     say(stream, until, hello)?;
     let Challenge { number, proof } = hear_at_most(stream, until, SHORT)?;

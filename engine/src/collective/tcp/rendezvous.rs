@@ -48,7 +48,7 @@ impl Wait<'_> {
         Instant::now() > self.until
     }
 
-    /// Until when all must be said that is left to say; somebody who has just come has some time in any case.
+    /// Until when all must be said that is left to say; a rank that has just come has some time in any case.
     fn for_words(&self) -> Instant {
         self.until.max(Instant::now() + SPEAK)
     }
@@ -146,7 +146,7 @@ fn first(world: &World, wait: &Wait) -> Result<Vec<Option<TcpStream>>> {
     };
     let listener = TcpListener::bind((ip, port)).with_context(|| format!("rank 0 cannot listen at port {port}"))?;
     let at = listener.local_addr().context("rank 0 cannot listen")?;
-    // Whoever can read the file has the secret from there.
+    // Other ranks read the secret from the file.
     let drawn = (world.secret.is_none() && matches!(world.meeting, Meeting::File(_))).then(Secret::draw);
     let secret = world.secret.clone().or(drawn.as_deref().map(Secret::of));
     let _file = match &world.meeting {
