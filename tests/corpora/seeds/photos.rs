@@ -14,18 +14,23 @@ pub fn add(list: &mut List) {
 /// A mask of 6 × 4 pixels in a PNG file: shades of grey, or the numbers of colours; with as many pixels as its header says, or more.
 fn masks(list: &mut List) {
     let png = |indexed: bool, width: u32, height: u32| {
-        let mut file = Vec::new();
-        let mut encoder = png::Encoder::new(&mut file, 6, 4);
-        encoder.set_color(if indexed { png::ColorType::Indexed } else { png::ColorType::Grayscale });
-        encoder.set_palette(vec![9; 12]);
-        let pixels: Vec<u8> = (0..24).map(|i| i % 4).collect();
-        encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels)).expect("memory");
-        // The checksum of the header is made anew.
-        file[16..24].copy_from_slice(&[width.to_be_bytes(), height.to_be_bytes()].concat());
-        let mut sum = flate2::Crc::new();
-        sum.update(&file[12..29]);
-        file[29..33].copy_from_slice(&sum.sum().to_be_bytes());
-        file
+        let chunk = |name: &[u8; 4], content: &[u8]| {
+            let named = [&name[..], content].concat();
+            let mut sum = flate2::Crc::new();
+            sum.update(&named);
+            [&(content.len() as u32).to_be_bytes()[..], &named, &sum.sum().to_be_bytes()].concat()
+        };
+        let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 3 * u8::from(indexed), 0, 0, 0]].concat();
+        // Rows without a filter, in one block that is not packed.
+        let rows: Vec<u8> = [0, 0, 1, 2, 3, 0, 1].repeat(4);
+        let (mut low, mut high) = (1u32, 0u32);
+        rows.iter().for_each(|byte| {
+            low = (low + u32::from(*byte)) % 65_521;
+            high = (high + low) % 65_521;
+        });
+        let block = [&[0x78, 0x01, 1, 28, 0, 227, 255][..], &rows, &(high << 16 | low).to_be_bytes()].concat();
+        let palette = if indexed { chunk(b"PLTE", &[9; 12]) } else { Vec::new() };
+        [&b"\x89PNG\r\n\x1a\n"[..], &chunk(b"IHDR", &header), &palette, &chunk(b"IDAT", &block), &chunk(b"IEND", b"")].concat()
     };
     list.seed("mask", "ok-grey", png(false, 6, 4));
     list.seed("mask", "ok-palette", png(true, 6, 4));
