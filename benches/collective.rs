@@ -85,7 +85,7 @@ fn fail(error: anyhow::Error) {
 fn tcp(ranks: usize, shared_memory: bool) -> anyhow::Result<Vec<Member>> {
     let file = std::env::temp_dir().join(format!("runner-bench-{}", std::process::id()));
     let join = |rank| {
-        let world = World { rank, ranks, meeting: Meeting::File(file.clone()), shared_memory };
+        let world = World { rank, ranks, meeting: Meeting::File(file.clone()), shared_memory, secret: None };
         join(&world, LIMITS, Box::new(|text| println!("{text}")))
     };
     std::thread::scope(|scope| {

@@ -87,7 +87,7 @@ impl<'a> Jpeg<'a> {
                     jpeg.scan = rest;
                     break;
                 }
-                0xe0 if segment.starts_with(b"JFIF\0") => colours.jfif = true,
+                0xe0 if segment.starts_with(b"JFIF\0") && segment.len() >= JFIF => colours.jfif = true,
                 0xe1 if segment.starts_with(b"Exif\0\0") => {
                     if jpeg.exif.replace(&segment[6..]).is_some() {
                         return Err(Unsupported);
@@ -237,6 +237,9 @@ fn drop_error<E>(_: E) -> Unsupported {
     Unsupported
 }
 
+/// Bytes that a JFIF segment has at least.
+const JFIF: usize = 14;
+
 /// What a file says of its colours.
 #[derive(Default)]
 struct Colours {
@@ -245,11 +248,13 @@ struct Colours {
 }
 
 impl Colours {
-    /// Whether three components are YCbCr, by the rules that libjpeg has.
+    /// Whether three components are YCbCr, by the rules that libjpeg has: JFIF knows nothing else, Adobe says so, and without both only these
+    /// names are those of other colours.
     fn are_ycbcr(&self, ids: [u8; 3]) -> bool {
         match self.adobe {
-            Some(transform) => transform == 1,
-            None => self.jfif || ids == [1, 2, 3],
+            _ if self.jfif => true,
+            Some(transform) => transform != 0,
+            None => ids != *b"RGB",
         }
     }
 }

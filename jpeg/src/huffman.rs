@@ -77,7 +77,8 @@ pub(crate) struct Table {
     /// For each length, what is added to a code to find its symbol.
     offsets: [i32; 17],
     symbols: [Symbol; 256],
-    /// What it was made of.
+    /// Whether it is that of a code, all of it; what it was made of.
+    made: bool,
     counts: [u8; 16],
     bytes: Vec<u8>,
     dc: bool,
@@ -91,6 +92,7 @@ impl Table {
             limits: [0; 17],
             offsets: [0; 17],
             symbols: [Symbol(0); 256],
+            made: false,
             counts: [0; 16],
             bytes: Vec::new(),
             dc,
@@ -99,10 +101,14 @@ impl Table {
     }
 
     /// Makes it that of `codes`. Many files have the same.
+    ///
+    /// # Errors
+    /// They are none. What is in the table then is made anew the next time, whatever that is of.
     pub fn set(&mut self, codes: Codes) -> Result<(), Unsupported> {
-        if self.counts == *codes.counts && self.bytes == codes.symbols {
+        if self.made && self.counts == *codes.counts && self.bytes == codes.symbols {
             return Ok(());
         }
+        self.made = false;
         self.bytes.clear();
         if std::mem::take(&mut self.skips.made) {
             self.skips.lookup.fill(Skip(0));
@@ -129,6 +135,7 @@ impl Table {
         }
         self.counts = *codes.counts;
         self.bytes.extend_from_slice(codes.symbols);
+        self.made = true;
         Ok(())
     }
 

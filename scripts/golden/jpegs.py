@@ -47,6 +47,19 @@ def as_440(file: bytes) -> bytes:
     return file[: frame + 11] + b"\x12" + file[frame + 12 :]
 
 
+def with_colours(file: bytes, jfif: bool, adobe: int | None, names: bytes) -> bytes:
+    """What a file says of its colours, changed: a JFIF segment, the transform in one of Adobe's, the names of the components."""
+    assert file[2:4] == b"\xff\xe0"
+    begin = file[:20] if jfif else file[:2]
+    segment = b"" if adobe is None else b"\xff\xee\x00\x0eAdobe\x00\x64\x00\x00\x00\x00" + bytes([adobe])
+    rest = bytearray(file[20:])
+    frame, scan = rest.index(b"\xff\xc0"), rest.index(b"\xff\xda")
+    for number, name in enumerate(names):
+        rest[frame + 10 + 3 * number] = name
+        rest[scan + 5 + 2 * number] = name
+    return begin + segment + bytes(rest)
+
+
 def files() -> dict[str, bytes]:
     made = {}
     options, qualities = itertools.cycle(OPTIONS), itertools.cycle(QUALITIES)
@@ -62,6 +75,17 @@ def files() -> dict[str, bytes]:
     for kind, noise in [("edges", False), ("noise", True)]:
         made[f"440-32x32-{kind}"] = as_440(encoded(picture(32, 32, noise), quality=85, subsampling="4:2:2"))
     image = picture(17, 9, False)
+    plain = encoded(image, quality=90, subsampling="4:4:4")
+    for name, jfif, adobe, names in [
+        ("jfif-adobe-0", True, 0, b"\1\2\3"),
+        ("jfif-rgb", True, None, b"RGB"),
+        ("adobe-2-rgb", False, 2, b"RGB"),
+        ("adobe-1", False, 1, b"\1\2\3"),
+        ("names", False, None, b"\5\6\7"),
+    ]:
+        made[f"colours-{name}"] = with_colours(plain, jfif, adobe, names)
+    made["other-adobe-0"] = with_colours(plain, False, 0, b"\1\2\3")
+    made["other-names-rgb"] = with_colours(plain, False, None, b"RGB")
     made["other-progressive"] = encoded(image, progressive=True)
     made["other-cmyk"] = encoded(image.convert("CMYK"))
     made["other-rgb"] = encoded(image, keep_rgb=True)

@@ -4,7 +4,8 @@ use super::args::{Command as Asked, LaunchArgs};
 use super::failure::{self, Failure};
 use super::parse;
 use super::signals::{on_stop, on_warning};
-use super::train::{self, RENDEZVOUS, Team};
+use super::train::{self, RENDEZVOUS, SECRET, Team};
+use crate::collective::tcp::Secret;
 use crate::terminal::say;
 use anyhow::Context;
 use std::ffi::OsString;
@@ -44,7 +45,13 @@ struct Ranks(Vec<(Child, Option<ExitStatus>)>);
 
 /// Runs each rank in a process of its own; the exit code is that of the first one.
 fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
-    let place = tempfile::tempdir().context("cannot make a folder for the ranks to meet")?;
+    let mut folder = tempfile::Builder::new();
+    folder.prefix("runner-ranks-");
+    // Other users are not to see where ranks meet, nor to come there.
+    #[cfg(unix)]
+    folder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    let place = folder.tempdir().context("cannot make a folder for the ranks to meet")?;
+    let secret = Secret::draw();
     let program = std::env::current_exe().context("cannot find the program")?;
     let asked = Arc::new(AtomicUsize::new(0));
     let seen = asked.clone();
@@ -57,7 +64,7 @@ fn processes(args: &LaunchArgs) -> Result<ExitCode, Failure> {
     let mut ranks = Ranks(Vec::new());
     for rank in 0..args.ranks {
         let mut command = Command::new(&program);
-        command.args(&args.command).env(RENDEZVOUS, place.path().join("rank-0"));
+        command.args(&args.command).env(RENDEZVOUS, place.path().join("rank-0")).env(SECRET, &secret);
         for name in ["RANK", "LOCAL_RANK"] {
             command.env(name, rank.to_string());
         }

@@ -3,7 +3,7 @@
 //! tell, not the name.
 
 use super::digest::{Digest, Digesting};
-use crate::files;
+use crate::files::{self, Contained};
 use anyhow::{Context, Result, bail, ensure};
 use std::fmt;
 use std::fs::File;
@@ -74,7 +74,7 @@ pub fn parse(from: impl BufRead, name: &str, rank: usize) -> Result<Idx> {
 fn parse_shaped(mut from: impl BufRead, name: &str, expected: Expected) -> Result<Idx> {
     let start = from.fill_buf().with_context(|| format!("cannot read {name}"))?;
     if start.starts_with(&[0x1f, 0x8b]) {
-        parse_plain(flate2::bufread::MultiGzDecoder::new(from), name, expected)
+        parse_plain(Contained::new(flate2::bufread::MultiGzDecoder::new(from)), name, expected)
     } else {
         parse_plain(from, name, expected)
     }

@@ -1,7 +1,9 @@
 //! Mask files: images whose values are classes.
 
-use super::photo::{MAX_DECODED, MAX_SIDE, decode};
+use super::claims::{Claims, MAX_DECODED, check_memory};
+use super::photo::decode;
 use super::transforms::Image;
+use crate::files::contained;
 use anyhow::{Result, bail, ensure};
 use image::DynamicImage;
 use std::io::Cursor;
@@ -13,14 +15,16 @@ const PNG: (&[u8], usize, u8) = (b"\x89PNG\r\n\x1a\n", 25, 3);
 ///
 /// # Errors
 /// It is no image, or one whose pixels are no single numbers up to 255.
-pub(super) fn read_mask(file: &[u8]) -> Result<Image> {
+pub fn read_mask(file: &[u8]) -> Result<Image> {
     ensure!(
         !file.starts_with(b"\xff\xd8"),
         "it is a JPEG file, which does not keep numbers as they are: save masks as PNG"
     );
     let (begin, kind, palette) = PNG;
     if file.starts_with(begin) && file.get(kind) == Some(&palette) {
-        return numbers_of_colours(file);
+        let claims = Claims::of(file)?;
+        claims.check(file.len() as u64)?;
+        return contained(|| numbers_of_colours(file, claims.sides));
     }
     let image = decode(file)?;
     let sides = [image.height() as usize, image.width() as usize];
@@ -41,19 +45,17 @@ pub(super) fn read_mask(file: &[u8]) -> Result<Image> {
 }
 
 /// The numbers that the pixels of a PNG file with a palette have there.
-fn numbers_of_colours(file: &[u8]) -> Result<Image> {
+fn numbers_of_colours(file: &[u8], sides: [u64; 2]) -> Result<Image> {
     let limits = png::Limits { bytes: MAX_DECODED as usize };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(file), limits);
     // As they are in the file.
     decoder.set_transformations(png::Transformations::IDENTITY);
     let mut reader = decoder.read_info()?;
-    let (width, height) = reader.info().size();
-    ensure!(width.max(height) <= MAX_SIDE, "it is an image of {width}×{height} pixels, more than are read");
-    let bytes = reader.output_buffer_size().filter(|bytes| *bytes as u64 <= MAX_DECODED);
-    let Some(bytes) = bytes else { bail!("it is an image of {width}×{height} pixels, more than are read") };
+    let bytes = reader.output_buffer_size().unwrap_or(usize::MAX);
+    check_memory((bytes as u64).saturating_add(sides[0] * sides[1]), sides)?;
     let mut packed = vec![0; bytes];
     let frame = reader.next_frame(&mut packed)?;
-    let [height, width] = [height as usize, width as usize];
+    let [height, width] = sides.map(|side| side as usize);
     let bits = frame.bit_depth as usize;
     let (in_a_byte, most) = (8 / bits, u8::MAX >> (8 - bits));
     let mut pixels = Vec::with_capacity(height * width);

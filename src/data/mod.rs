@@ -7,7 +7,9 @@
 
 mod cache;
 pub mod cifar;
+mod claims;
 mod dataset;
+mod decoders;
 mod digest;
 pub mod digits;
 pub mod fetch;
@@ -33,12 +35,13 @@ mod store;
 mod survey;
 pub mod synthetic;
 pub mod tensors;
+mod told_colours;
 mod transforms;
 mod unreadable;
 mod verify;
 pub mod webdataset;
 
-pub use cache::{Cache, Keep, Kept};
+pub use cache::{Cache, Keep, Kept, kept_in};
 pub use dataset::Dataset;
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, mask, transformed};
 pub use fingerprint::Fingerprint;
@@ -47,6 +50,7 @@ pub use hold_out::HoldOut;
 pub use image_file::{image_sample, photo_sample};
 pub use image_folder::images_below;
 pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Own, Position};
+pub use mask_file::read_mask;
 pub use named_images::NamedImages;
 pub use split::Split;
 pub use store::{Memory, Rows, Store, Unreadable, Values};

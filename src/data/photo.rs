@@ -1,21 +1,19 @@
 //! Photos: image files that are decoded as far as they are needed.
 
+use super::claims::{MAX_DECODED, MAX_SIDE};
+use super::decoders::{self, Measured, decode_any};
 use super::transforms::{Image, ImageSource, Window};
 use crate::files;
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 use image::metadata::Orientation;
-use image::{DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, RgbImage};
-use runner_jpeg::{Decoder, Jpeg, Region, is_cut_off};
+use image::{DynamicImage, RgbImage};
+use runner_jpeg::{Decoder, Jpeg, Region};
 use std::cell::RefCell;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::path::Path;
 
-/// Largest width or height that is read: a file that claims more is refused before it is unpacked.
-pub(super) const MAX_SIDE: u32 = 32_768;
 /// Largest file that is read, in bytes.
 pub(super) const MAX_FILE: u64 = 256 << 20;
-/// Most memory that unpacking one may take, in bytes: an image of 11,000×11,000 pixels in 32 bits.
-pub(super) const MAX_DECODED: u64 = 512 << 20;
 
 /// Most memory that a thread keeps for the next photo, in bytes.
 const MOST_KEPT: usize = 32 << 20;
@@ -89,39 +87,12 @@ pub(super) fn with_photo<T>(
     result
 }
 
-/// Height and width of the image in the bytes of a file, turned as its EXIF orientation says, without decoding it.
-///
-/// # Errors
-/// It is no image.
-pub(super) fn sides(bytes: &[u8]) -> Result<[usize; 2]> {
-    use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
-    let mut decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?.into_decoder()?;
-    let (w, h) = decoder.dimensions();
-    Ok(match decoder.orientation() {
-        Ok(Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH) => [w as usize, h as usize],
-        _ => [h as usize, w as usize],
-    })
-}
-
-/// What the header of a photo tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Measured {
-    /// Height and width, turned as its EXIF orientation says.
-    pub sides: [usize; 2],
-    /// Bytes of memory that decoding all of it takes, its file apart.
-    pub decoding: usize,
-}
-
-/// Reads the header of a photo from the first bytes of its file; `None`: it is none, or its header goes on behind them.
-pub(super) fn measure(bytes: &[u8]) -> Option<Measured> {
+/// Reads the header of a photo from the first bytes of its file, which has `size` bytes; `None`: it is none, or its header goes on behind them.
+pub(super) fn measure(bytes: &[u8], size: u64) -> Option<Measured> {
     if let Some((jpeg, Orientation::NoTransforms)) = common(bytes) {
         return Some(Measured { sides: [jpeg.height(), jpeg.width()], decoding: jpeg.decoding_bytes() });
     }
-    let sides = sides(bytes).ok()?;
-    let decoder = ImageReader::new(Cursor::new(bytes)).with_guessed_format().ok()?.into_decoder().ok()?;
-    // As it is in the file, and in colours; or before it is turned, and after.
-    let pixels = usize::try_from(decoder.total_bytes()).unwrap_or(usize::MAX);
-    Some(Measured { sides, decoding: pixels.saturating_add(3 * sides[0] * sides[1]) })
+    decoders::measure(bytes, size)
 }
 
 impl<'a> Photo<'a> {
@@ -245,33 +216,6 @@ pub(super) fn decode(bytes: &[u8]) -> Result<DynamicImage> {
     whole_jpeg(bytes).map_or_else(|| decode_any(bytes), Ok)
 }
 
-/// The same without our own decoder.
-fn decode_any(bytes: &[u8]) -> Result<DynamicImage> {
-    // The decoder would fill up what is lacking with grey.
-    ensure!(!is_cut_off(bytes), "it is cut off: the file ends before the JPEG image in it does");
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    let mut limits = Limits::no_limits();
-    limits.max_image_width = Some(MAX_SIDE);
-    limits.max_image_height = Some(MAX_SIDE);
-    limits.max_alloc = Some(MAX_DECODED);
-    reader.limits(limits.clone());
-    let mut decoder = reader.into_decoder().map_err(|e| match e {
-        ImageError::Unsupported(_) => anyhow!("{e}; PNG, JPEG, GIF, BMP and WebP files are read"),
-        other => other.into(),
-    })?;
-    let (w, h) = decoder.dimensions();
-    // Some formats can say so; nothing can be made of it.
-    ensure!(w > 0 && h > 0, "it is an image of {w}×{h} pixels, which has none at all");
-    // The pixels count, too, and the decoder may have what they leave.
-    limits.reserve(decoder.total_bytes())?;
-    decoder.set_limits(limits)?;
-    // Cameras store what the sensor saw and say how it was held. Where that cannot be read, the pixels still can.
-    let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
-    let mut image = DynamicImage::from_decoder(decoder)?;
-    image.apply_orientation(orientation);
-    Ok(image)
-}
-
 /// An image in colour.
 fn colours(image: DynamicImage) -> Image {
     let image = image.into_rgb8();
@@ -345,5 +289,39 @@ mod tests {
             let mean = apart.iter().map(|d| f64::from(*d)).sum::<f64>() / apart.len() as f64;
             assert!(mean < 1.5 && ours != image::RgbImage::new(ours.width(), ours.height()), "{name}: {mean}");
         }
+    }
+
+    /// Of what our own decoder leaves to the other one, too: `scripts/golden/jpegs.py` has files of which Pillow's pixels are known.
+    #[test]
+    fn colours_are_those_that_libjpeg_takes_them_for() {
+        let adobe = |file: &[u8], transform: u8| {
+            let segment = [&b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0"[..], &[transform]].concat();
+            [&file[..2], &segment, &file[2..]].concat()
+        };
+        // JFIF knows nothing but YCbCr.
+        let progressive = golden("other-progressive");
+        for transform in [0, 1, 2] {
+            assert_eq!(decode(&adobe(&progressive, transform)).unwrap(), decode(&progressive).unwrap(), "{transform}");
+        }
+        // Two ways to say that there is no transform.
+        let rgb = decode(&golden("other-names-rgb")).unwrap();
+        assert_eq!(rgb, decode(&golden("other-adobe-0")).unwrap());
+        assert_ne!(rgb, decode(&golden("colours-names")).unwrap());
+    }
+
+    /// What a decoder panics on, or takes gigabytes for, is refused with a reason; the next file is not touched by it.
+    #[test]
+    fn what_decoders_do_not_survive_is_an_error() {
+        let folder = format!("{}/fuzz/crashes/image", env!("CARGO_MANIFEST_DIR"));
+        let mut decoded = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let file = std::fs::read(entry.unwrap().path()).unwrap();
+            decoded += usize::from(Photo::new(&file).and_then(Photo::whole).is_ok());
+            assert!(decode(&golden("other-progressive")).is_ok());
+        }
+        assert_eq!(decoded, 0);
+        let webp = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\xf3\xf3\xfc\x0c\x07\x10\x11\xfd\x0f\x44\x44\xff\x03";
+        let told = format!("{:#}", decode(webp).unwrap_err());
+        assert!(told.contains("pixels in 34 bytes: the limit for so many pixels is"), "{told}");
     }
 }

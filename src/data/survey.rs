@@ -1,6 +1,7 @@
 //! How large the photos of a source are, by the headers of some of them.
 
-use super::photo::{Measured, measure, read_head};
+use super::decoders::Measured;
+use super::photo::{measure, read_head};
 use super::transforms::{Transform, fixed};
 use crate::files;
 use crate::graph::Shape;
@@ -56,10 +57,11 @@ impl Survey {
         let mut file = Vec::new();
         let mut look = |at: usize| -> Option<Measured> {
             read(at, HEAD, &mut file).ok()?;
-            measure(&file).or_else(|| {
+            let bytes = size(at);
+            measure(&file, bytes).or_else(|| {
                 // What comes before the image, such as a small one, may be long.
                 let whole = file.len() as u64 == HEAD;
-                (whole && read(at, u64::MAX, &mut file).is_ok()).then(|| measure(&file)).flatten()
+                (whole && read(at, u64::MAX, &mut file).is_ok()).then(|| measure(&file, bytes)).flatten()
             })
         };
         let found: Vec<Measured> = chosen.into_iter().filter_map(&mut look).collect();
@@ -124,7 +126,8 @@ mod tests {
         std::fs::write(place.path().join("100.png"), "no photo").unwrap();
         let survey = Survey::of_files(place.path(), &names);
         assert!(survey.sides.contains(&[50, 90]), "the largest file is looked at wherever it is");
-        assert_eq!(survey.decoding, 2 * 3 * 50 * 90);
+        // Its pixels, and two rows of as many bytes as there can be.
+        assert_eq!(survey.decoding, 3 * 50 * 90 + 16 * 90);
         assert!(survey.sides.len() >= SPREAD && survey.sides.len() < names.len(), "{}", survey.sides.len());
         // After a transform that fixes the size all is known.
         let fixed = [resize(Size::Both([8, 5])), Transform::RandomHorizontalFlip { p: 0.5 }];

@@ -2,10 +2,14 @@
 
 use crate::files;
 use serde_json::{Map, Value};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// More than any run writes.
+/// More than any run writes: bytes of the file, and of a line.
 const MOST: u64 = 4 << 30;
+const LONGEST: usize = 1 << 20;
+/// Lines that cannot be read, of which it is kept why.
+const BROKEN: usize = 1000;
 
 /// A line, its numbers by their names.
 pub type Line = Map<String, Value>;
@@ -21,7 +25,7 @@ pub struct Lines {
     pub notes: Vec<String>,
     /// Why the run failed, if that was its end.
     pub failed: Option<String>,
-    /// Lines that cannot be read: their number, from 1, and why.
+    /// Lines that cannot be read, the first of them: their number, from 1, and why.
     pub broken: Vec<(usize, String)>,
 }
 
@@ -43,32 +47,60 @@ impl Lines {
         if !files::is_there(path) {
             return Ok(Lines::default());
         }
-        Ok(Lines::of(&files::read(path, MOST)?, wanted))
+        let opened = files::open(path)?;
+        let error = |problem| files::Error { path: path.to_owned(), problem };
+        if opened.size > MOST {
+            return Err(error(files::Problem::TooLarge { bytes: opened.size, limit: MOST }));
+        }
+        // What it was when it was opened: the run may be at work.
+        let reader = BufReader::with_capacity(1 << 16, opened.file.take(opened.size));
+        Lines::read_from(reader, wanted).map_err(|e| error(e.into()))
     }
 
     /// The lines of a text.
+    #[cfg(test)]
     pub fn of(text: &[u8], wanted: Wanted) -> Lines {
+        Lines::read_from(text, wanted).unwrap_or_default()
+    }
+
+    /// # Errors
+    /// It cannot be read.
+    fn read_from(reader: impl BufRead, wanted: Wanted) -> io::Result<Lines> {
         let mut lines = Lines::default();
-        let mut last_step: Option<&[u8]> = None;
-        for (number, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
-            let whole = line.ends_with(b"\n");
-            let line = line.trim_ascii();
+        let mut last_step: Option<Vec<u8>> = None;
+        let mut reader = files::Lines::new(reader, LONGEST);
+        let mut number = 0;
+        while let Some(files::Line { bytes, too_long, .. }) = reader.read()? {
+            number += 1;
+            let whole = bytes.ends_with(b"\n");
+            let line = bytes.trim_ascii();
+            let mut broken = |why: String| {
+                if lines.broken.len() < BROKEN {
+                    lines.broken.push((number, why));
+                }
+            };
+            if too_long {
+                broken(format!("it has more than {LONGEST} bytes"));
+                continue;
+            }
             let is_step = line.starts_with(br#"{"kind":"step""#) && line.ends_with(b"}");
             if is_step && wanted == Wanted::Epochs {
-                last_step = Some(line);
+                let last = last_step.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(line);
                 continue;
             }
             match serde_json::from_slice::<Line>(line) {
                 Ok(line) => lines.take(line),
                 // The run is at work, or was cut off.
                 Err(_) if !whole => {}
-                Err(e) => lines.broken.push((number + 1, why(&e))),
+                Err(e) => broken(why(&e)),
             }
         }
-        if let Some(Ok(line)) = last_step.map(serde_json::from_slice::<Line>) {
+        if let Some(Ok(line)) = last_step.as_deref().map(serde_json::from_slice::<Line>) {
             lines.take(line);
         }
-        lines
+        Ok(lines)
     }
 
     fn take(&mut self, line: Line) {
@@ -137,6 +169,16 @@ mod tests {
         }
         // A last line that is whole counts, though its end is missing.
         assert_eq!(Lines::of(b"{\"kind\":\"step\",\"step\":7}", Wanted::Epochs).step(), 7);
+    }
+
+    #[test]
+    fn what_is_no_line_of_a_run_takes_no_memory() {
+        let long =
+            [&b"{\"kind\":\"epoch\",\"x\":\""[..], &vec![b'a'; 2 << 20], b"\"}\n{\"kind\":\"epoch\",\"step\":2}\n"]
+                .concat();
+        let lines = Lines::of(&[&long[..], &vec![b'\n'; 5000]].concat(), Wanted::All);
+        assert_eq!((lines.epochs.len(), lines.step(), lines.broken.len()), (1, 2, BROKEN));
+        assert_eq!(lines.broken[0], (1, "it has more than 1048576 bytes".to_owned()));
     }
 
     #[test]

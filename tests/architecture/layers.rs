@@ -17,7 +17,7 @@ const IMPORTS: [(&str, &[&str]); 17] = [
     // Of the graph, what the engine says of losses, figures, activations and optimizers.
     ("config", &["files", "graph", "terminal"]),
     ("plan", &["graph"]),
-    ("collective", &["graph", "shards"]),
+    ("collective", &["files", "graph", "shards"]),
     ("backend", &["collective", "files", "graph", "plan", "random", "shards"]),
     ("passes", &["graph", "shards"]),
     ("checkpoint", &["files", "graph"]),

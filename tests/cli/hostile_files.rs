@@ -10,7 +10,7 @@ use std::process::Command;
 const MEMORY: libc::rlim_t = 2 << 30;
 
 /// Runs with little memory; a process that waits for a pipe is a test that hangs.
-fn run(place: &Place, args: &str) -> Done {
+pub fn run(place: &Place, args: &str) -> Done {
     let mut command: Command = place.command(args);
     // SAFETY: `setrlimit` is safe to call between fork and exec, and reads a value of its own.
     unsafe {

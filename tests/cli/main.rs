@@ -18,6 +18,7 @@ mod figures;
 mod finetune;
 mod force;
 mod given;
+mod hostile_data;
 mod hostile_files;
 mod lr_find;
 mod masks;

@@ -84,6 +84,16 @@ fn ranks_meet_at_an_address_and_the_first_one_speaks() {
     assert!(!second.path("two").exists());
 }
 
+#[test]
+fn a_secret_that_can_be_guessed_is_refused() {
+    let place = Place::with(&config("epochs = 1", ""));
+    let mut variables = variables(0, 2, free_port());
+    variables.push(("RUNNER_SECRET", "guess".into()));
+    let (_, done) = place.start_with("train c.toml --out r", &variables).wait();
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.err.contains("`RUNNER_SECRET` has 5 characters, and must have 16 at least"), "{done:?}");
+}
+
 pub fn tensors(place: &Place, changed: f32) {
     let mut inputs: Vec<f32> = (0..36).map(|i| i as f32 * 0.01).collect();
     inputs[20] += changed;

@@ -12,7 +12,7 @@ use targets::{TARGETS, Target};
 
 /// What a file may take at most, whatever it claims. Beside the sizes that the program itself sets, this is what a
 /// debug build needs to say no.
-const MOST_MIB: [(&str, usize); 12] = [
+const MOST_MIB: [(&str, usize); 15] = [
     // As many layers as a model may have, 100,000, take 75.
     ("config", 96),
     ("check", 96),
@@ -30,6 +30,10 @@ const MOST_MIB: [(&str, usize); 12] = [
     ("list", 64),
     // A label that is claimed to be a megabyte, and the images that are decoded.
     ("shard", 64),
+    // As for images.
+    ("mask", 512),
+    ("kept", 16),
+    ("ranks", 16),
 ];
 
 fn folder(kind: &str, target: &str) -> PathBuf {

@@ -4,11 +4,21 @@ use super::messages::Message;
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Signs of life within the time that a rank may be silent.
 pub const SIGNS: u32 = 10;
+
+/// Longest message that may arrive before this rank knows of a longer one, in bytes: a configuration, the state of a run, a tensor of it.
+const LONGEST: usize = 1 << 30;
+
+/// Messages of a rank that may have arrived and not been taken: none is further ahead than by two exchanges.
+const WAITING: usize = 4;
+
+/// How often whoever holds a message back looks whether it may come now.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Why a rank that has said goodbye has failed.
 pub const LEFT: &str = "it has ended before the others";
@@ -74,6 +84,9 @@ pub struct State {
     arrived: Vec<VecDeque<Message>>,
     /// Who has done all that was to do.
     pub gone: Vec<bool>,
+    /// The longest message that may arrive, and whether this rank waits for one.
+    longest: usize,
+    receives: bool,
     /// Memory of messages that have been read.
     spare: Vec<Message>,
     /// The first that has failed.
@@ -88,6 +101,8 @@ impl Inbox {
         let state = State {
             arrived: (0..ranks).map(|_| VecDeque::new()).collect(),
             gone: vec![false; ranks],
+            longest: LONGEST,
+            receives: false,
             spare: Vec::new(),
             failed: None,
             ended: false,
@@ -150,6 +165,39 @@ impl Inbox {
         self.changed.notify_all();
     }
 
+    /// Messages of so many bytes may arrive from now on.
+    pub fn allow(&self, bytes: usize) {
+        let mut state = self.lock();
+        if bytes > state.longest {
+            state.longest = bytes;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until rank `from` may send a message of so many bytes. A rank may be ahead of this one, which then does not know yet of what it
+    /// sends; and what is no rank may claim any length. `meanwhile` is done every so often.
+    ///
+    /// # Errors
+    /// This rank waits for that message, and knows that it cannot be as long; or nothing is to be received any more.
+    pub fn admit(&self, from: usize, bytes: usize, meanwhile: impl Fn()) -> io::Result<()> {
+        let mut state = self.lock();
+        loop {
+            if state.ended || state.failed.is_some() {
+                return Err(ErrorKind::ConnectionAborted.into());
+            }
+            let next = state.arrived[from].is_empty();
+            if bytes > state.longest && next && state.receives {
+                let why = format!("it sends {bytes} bytes, and at most {} are expected", state.longest);
+                return Err(io::Error::new(ErrorKind::InvalidData, why));
+            }
+            if bytes <= state.longest && state.arrived[from].len() < WAITING {
+                return Ok(());
+            }
+            meanwhile();
+            state = self.wait(state, LOOK);
+        }
+    }
+
     /// A message of so many bytes, in memory that was used before; `None` if there is no memory for it.
     pub fn room(&self, len: usize) -> Option<Message> {
         let spare = self.lock().spare.pop().unwrap_or_default();
@@ -175,13 +223,18 @@ impl Inbox {
         let began = Instant::now();
         let mut told = self.patience;
         let mut state = self.lock();
+        state.receives = true;
+        self.changed.notify_all();
         loop {
             if let Some(failed) = &state.failed {
                 return Err(failed.error());
             }
             let missing: Vec<usize> = self.others().filter(|rank| state.arrived[*rank].is_empty()).collect();
             if missing.is_empty() {
-                return Ok(state.arrived.iter_mut().map(|arrived| arrived.pop_front().unwrap_or_default()).collect());
+                let taken = state.arrived.iter_mut().map(|arrived| arrived.pop_front().unwrap_or_default()).collect();
+                state.receives = false;
+                self.changed.notify_all();
+                return Ok(taken);
             }
             if let Some(rank) = missing.iter().find(|rank| state.gone[**rank]) {
                 let failed = Failed { rank: *rank, why: LEFT.into() };

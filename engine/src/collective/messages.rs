@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// Where a part of a tensor begins in a message that has it: whole words for each.
 const WORD: usize = 8;
 
+/// How many times as long as what a rank gives in an exchange of bytes that of another may be.
+const ALIKE: usize = 16;
+
 /// Bytes that have arrived, aligned as any number must be.
 #[derive(Debug, Default)]
 pub struct Message {
@@ -102,6 +105,12 @@ pub trait Wire: Send + Sync + Debug {
     /// # Errors
     /// A rank has failed, or does not answer; there is no memory for the messages.
     fn exchange(&self, parcels: &dyn Parcels) -> Result<Vec<Message>>;
+
+    /// A message of so many bytes may come in the next exchange. What carries messages between processes that it has started itself may
+    /// believe any length.
+    fn allow(&self, bytes: usize) {
+        let _ = bytes;
+    }
 
     /// Takes back messages that have been read: their memory is used again.
     fn recycle(&self, messages: Vec<Message>);
@@ -229,6 +238,8 @@ impl<W: Wire> Collective for Messages<W> {
         let slots_of =
             |rank: usize| order.iter().filter(move |of| of.rank == rank).map(|of| of.slot).collect::<Vec<_>>();
         let slots: Vec<Vec<usize>> = (0..ranks).map(slots_of).collect();
+        let given = |rank: usize| length(tensors, &parts[own], slots[rank].len());
+        self.wire.allow((0..ranks).map(given).max().unwrap_or(0));
         // SAFETY: the caller lets the slots be read until this returns.
         let partials = unsafe { PartsOf::new(tensors, &parts, &slots[own], None) };
         let given = self.wire.exchange(&partials)?;
@@ -258,6 +269,7 @@ impl<W: Wire> Collective for Messages<W> {
     unsafe fn all_gather(&self, tensors: &[Slots], division: Division) -> Result<()> {
         let (own, ranks) = (self.wire.rank(), self.wire.ranks());
         let parts: Vec<Vec<Range<usize>>> = (0..ranks).map(|rank| parts(tensors, division, (rank, ranks))).collect();
+        self.wire.allow((0..ranks).map(|rank| length(tensors, &parts[rank], 1)).max().unwrap_or(0));
         // SAFETY: the caller lets the slots be read until this returns.
         let totals = unsafe { PartsOf::new(tensors, &parts, &[0], Some(own)) };
         let given = self.wire.exchange(&totals)?;
@@ -279,8 +291,11 @@ impl<W: Wire> Collective for Messages<W> {
     }
 
     fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Vec<u8>>> {
-        let messages = self.wire.exchange(&Bytes(given))?;
         let own = self.wire.rank();
+        // What ranks tell each other is of about one length.
+        let longest = (0..self.wire.ranks()).map(|rank| given(rank).len()).max().unwrap_or(0);
+        self.wire.allow(longest.saturating_mul(ALIKE));
+        let messages = self.wire.exchange(&Bytes(given))?;
         let all = messages.iter().enumerate().map(|(rank, message)| match rank == own {
             true => given(own).to_vec(),
             false => message.bytes().to_vec(),

@@ -1,6 +1,6 @@
 //! What holds for all engines, and what only connections can have wrong.
 
-use super::tcp::{Limits, Meeting, Tell, World, join};
+use super::tcp::{Limits, Meeting, Secret, Tell, World, join};
 use super::{Collective, Slots, team};
 use crate::graph::DType;
 use crate::shards::Shards;
@@ -17,7 +17,7 @@ const LIMITS: Limits =
     Limits { join: Duration::from_secs(60), silence: Duration::from_secs(20), patience: Duration::from_secs(20) };
 
 fn world(rank: usize, ranks: usize, file: &Path) -> World {
-    World { rank, ranks, meeting: Meeting::File(file.into()), shared_memory: true }
+    World { rank, ranks, meeting: Meeting::File(file.into()), shared_memory: true, secret: None }
 }
 
 /// Ranks that have joined, each by a thread of its own.
@@ -262,12 +262,12 @@ fn strangers_are_passed_over() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     for meeting in [Meeting::File(file), Meeting::Address { host: host(), port, local: true }] {
         let worlds: Vec<World> =
-            (0..2).map(|rank| World { rank, ranks: 2, meeting: meeting.clone(), shared_memory: true }).collect();
+            (0..2).map(|rank| World { meeting: meeting.clone(), ..world(rank, 2, Path::new("")) }).collect();
         std::thread::scope(|scope| {
             let first = scope.spawn(|| join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap());
             let reach = || {
                 let place: SocketAddr = match &meeting {
-                    Meeting::File(file) => std::fs::read_to_string(file).ok()?.parse().ok()?,
+                    Meeting::File(file) => std::fs::read_to_string(file).ok()?.lines().next()?.parse().ok()?,
                     Meeting::Address { port, .. } => ([127, 0, 0, 1], *port).into(),
                 };
                 TcpStream::connect(place).ok()
@@ -281,4 +281,111 @@ fn strangers_are_passed_over() {
             );
         });
     }
+}
+
+/// Connections that say nothing, and one that says a byte every so often: each is heard by itself.
+#[test]
+fn those_who_are_slow_delay_nobody() {
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let meeting = Meeting::Address { host: "127.0.0.1".into(), port, local: true };
+    let worlds: Vec<World> =
+        (0..2).map(|rank| World { meeting: meeting.clone(), ..world(rank, 2, Path::new("")) }).collect();
+    let limits = Limits { join: Duration::from_secs(20), ..LIMITS };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| join(&worlds[0], limits, Box::new(|_| ())));
+        let reach = || TcpStream::connect(("127.0.0.1", port)).ok();
+        let mut dripping = std::iter::repeat_with(reach).flatten().next().unwrap();
+        let idle: Vec<TcpStream> = (0..20).filter_map(|_| reach()).collect();
+        let drips = scope.spawn(move || {
+            let header = [&b"runner\x01\0"[..], &1000u64.to_le_bytes()].concat();
+            for byte in header.into_iter().chain(std::iter::repeat_n(b' ', 1000)) {
+                if dripping.write_all(&[byte]).is_err() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let second = join(&worlds[1], limits, Box::new(|_| ()));
+        let members = [first.join().unwrap().unwrap(), second.unwrap()];
+        assert_eq!(all(&members, |member| member.gather(b"x").unwrap()).len(), 2);
+        // It is cut off in the midst of a word.
+        drips.join().unwrap();
+        drop(idle);
+    });
+}
+
+#[test]
+fn ranks_of_another_job_are_not_let_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let meeting = Meeting::Address { host: "127.0.0.1".into(), port, local: true };
+    let of = |rank: usize, secret: Option<&str>| World {
+        meeting: meeting.clone(),
+        secret: secret.map(Secret::of),
+        ..world(rank, 2, Path::new(""))
+    };
+    let short = Limits { join: Duration::from_secs(1), ..LIMITS };
+    for (first, second) in [(Some("one secret"), Some("another")), (Some("one secret"), None), (None, Some("another"))]
+    {
+        let told: Vec<String> = joined(vec![of(0, first), of(1, second)], short)
+            .into_iter()
+            .map(|outcome| format!("{:#}", outcome.unwrap_err()))
+            .collect();
+        // Without a secret of its own the first one takes any rank, which does not take it.
+        assert!(told[0].contains("rank 0 has waited 1 s for rank 1") || first.is_none(), "{told:?}");
+        assert!(told[1].contains("secret"), "{told:?}");
+    }
+    let members = joined(vec![of(0, Some("one secret")), of(1, Some("one secret"))], LIMITS);
+    leave(members.into_iter().map(Result::unwrap).collect());
+    // Through a file that other users cannot read, which has the secret; whoever only knows the port is passed over.
+    let file = folder.path().join("at");
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| join(&world(0, 2, &file), LIMITS, Box::new(|_| ())).unwrap());
+        let told = || std::fs::read_to_string(&file).ok()?.lines().next()?.parse::<SocketAddr>().ok();
+        let at = std::iter::repeat_with(told).flatten().next().unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let by_port = Meeting::Address { host: "127.0.0.1".into(), port: at.port(), local: true };
+        let stranger = World { meeting: by_port, ..world(1, 2, Path::new("")) };
+        let told = format!("{:#}", join(&stranger, short, Box::new(|_| ())).unwrap_err());
+        assert!(told.contains("is its secret another?"), "{told}");
+        let second = join(&world(1, 2, &file), LIMITS, Box::new(|_| ())).unwrap();
+        leave(vec![first.join().unwrap(), second]);
+    });
+}
+
+/// To open it does not wait for its other end.
+#[cfg(unix)]
+#[test]
+fn a_pipe_in_the_place_of_the_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("at");
+    let name = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
+    // SAFETY: the name is a string with an end, alive for the call.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let short = Limits { join: Duration::from_millis(300), ..LIMITS };
+    let told = format!("{:#}", join(&world(1, 2, &file), short, Box::new(|_| ())).unwrap_err());
+    assert!(told.contains("is a pipe, not a file"), "{told}");
+    // The first rank puts its own in that place.
+    let members = joined(vec![world(0, 2, &file), world(1, 2, &file)], LIMITS);
+    leave(members.into_iter().map(Result::unwrap).collect());
+}
+
+/// What claims to be longer than anything that a rank has to say: no memory is taken for it.
+#[test]
+fn a_length_that_cannot_be_is_no_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let worlds: Vec<World> = (0..2).map(|rank| world(rank, 2, &folder.path().join("at"))).collect();
+    std::thread::scope(|scope| {
+        let first =
+            scope.spawn(|| join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap().gather(b"x").unwrap_err().to_string());
+        let mut peers = super::tcp::connections(&worlds[1], LIMITS, &(Box::new(|_: &str| ()) as Tell)).unwrap();
+        let stream = &mut peers.peers[0].as_mut().unwrap().stream;
+        stream.write_all(&[&b"runner\x02\0"[..], &(1u64 << 44).to_le_bytes()].concat()).unwrap();
+        let told = first.join().unwrap();
+        assert!(told.contains("it sends 17592186044416 bytes, and at most 1073741824 are expected"), "{told}");
+    });
 }

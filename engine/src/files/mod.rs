@@ -1,13 +1,15 @@
 //! Files. Reading untrusted files: data sets, weights, images, configurations that somebody else wrote; and in
-//! [`durable`] and [`output`], writing that never leaves half a file.
+//! [`durable`] and [`output`], writing that never leaves half a file. [`contained`] runs decoders of dependencies.
 //!
 //! A name may stand for a folder, a pipe that nobody writes to, or a device without an end. Nothing here waits for
 //! another program when it is read, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
 //! is known.
 
 pub mod caches;
+mod contained;
 pub mod durable;
 pub mod kind;
+mod lines;
 pub mod output;
 pub mod pattern;
 
@@ -16,6 +18,9 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+
+pub use contained::{Contained, contained};
+pub use lines::{Line, Lines};
 
 /// A regular file that is open.
 #[derive(Debug)]

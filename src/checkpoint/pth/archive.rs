@@ -1,6 +1,7 @@
 //! The zip archive around a pickle.
 
 use super::{PthError, malformed};
+use crate::files::{Contained, contained};
 use std::io::{Read, Seek};
 use zip::{CompressionMethod, ZipArchive};
 
@@ -31,7 +32,7 @@ impl<F: Read + Seek> Storages for Archive<F> {
 
 impl<F: Read + Seek> Archive<F> {
     pub(super) fn open(file: F) -> Result<Self, PthError> {
-        let zip = ZipArchive::new(file).map_err(|e| malformed(format!("the zip archive: {e}")))?;
+        let zip = contained(|| Ok(ZipArchive::new(file)?)).map_err(|e| malformed(format!("the zip archive: {e}")))?;
         let mut folders: Vec<String> = zip
             .file_names()
             .filter_map(|name| name.ok()?.strip_suffix("data.pkl").map(str::to_owned))
@@ -59,7 +60,7 @@ impl<F: Read + Seek> Archive<F> {
     fn read(&mut self, name: &str, limit: u64) -> Result<Vec<u8>, PthError> {
         let name = format!("{}{name}", self.folder);
         let broken = |e: &dyn std::fmt::Display| malformed(format!("`{name}` in the zip archive: {e}"));
-        let mut entry = self.zip.by_name(&name).map_err(|e| broken(&e))?;
+        let entry = contained(|| Ok(self.zip.by_name(&name)?)).map_err(|e| broken(&e))?;
         // PyTorch stores without compression. To insist on that means that no entry is larger than the file.
         if entry.compression() != CompressionMethod::Stored {
             return Err(broken(&"it is compressed, which PyTorch does not do; save the file again with `torch.save`"));
@@ -69,7 +70,7 @@ impl<F: Read + Seek> Archive<F> {
         }
         let mut data = Vec::new();
         // The zip reader checks the CRC-32 when it reaches the end.
-        entry.by_ref().take(limit + 1).read_to_end(&mut data).map_err(|e| broken(&e))?;
+        Contained::new(entry).take(limit + 1).read_to_end(&mut data).map_err(|e| broken(&e))?;
         Ok(data)
     }
 }

@@ -4,9 +4,13 @@ use crate::cli::failure::Failure;
 use crate::cli::what::output;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{Loaded, Span};
+use crate::files;
 use anyhow::{Context, anyhow};
 use std::path::Path;
 use toml_edit::{Array, DocumentMut, InlineTable, Item, TableLike, Value};
+
+/// Largest configuration, in bytes.
+const MOST: u64 = 16 << 20;
 
 /// Puts both into `normalize` in `[data] transforms` of the file at `path`, or adds that. All else of the file stays as it is. What was
 /// changed, in words.
@@ -23,7 +27,8 @@ pub fn write(path: &Path, loaded: &Loaded, mean: &[f64], std: &[f64]) -> Result<
         return Err(Failure::Other(anyhow!("{why}: nothing is changed")));
     }
     let name = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{name}`"))?;
+    let bytes = files::read(path, MOST).map_err(anyhow::Error::from)?;
+    let text = String::from_utf8(bytes).with_context(|| format!("cannot read `{name}`"))?;
     let (text, what) = edited(&text, mean, std).with_context(|| format!("cannot change `{name}`"))?;
     output(path)?.put(text.as_bytes()).with_context(|| format!("cannot write `{name}`"))?;
     Ok(format!("{what} in `{name}`"))

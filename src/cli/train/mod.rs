@@ -45,7 +45,7 @@ use anyhow::Context;
 use asked::Asked;
 pub(super) use outcome::{INTERRUPTED, on_interrupt};
 use ranks::spread;
-pub(super) use ranks::{RENDEZVOUS, Team, run};
+pub(super) use ranks::{RENDEZVOUS, SECRET, Team, run};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -4,6 +4,7 @@
 //! added at the end of their file, and their row to the index when they are there. So nothing that a reader knows of ever changes,
 //! but for files that are made anew, and what is read is held to the hash in its row.
 
+use super::super::claims::MAX_DECODED;
 use super::super::transforms::Image;
 use super::index::{HEADER, Hash, OVERHEAD, ROW, Row, Stamp, hash, located};
 use super::{Budget, Locate};
@@ -113,19 +114,25 @@ impl Disk {
         budget: &Budget,
     ) -> Result<Disk> {
         let failure = || failure(&place);
-        let rows = read_rows(&index, pixels.metadata().with_context(failure)?.len()).with_context(failure)?;
-        let end = rows.iter().map(Row::end).max().unwrap_or(0);
+        let samples: Vec<Hash> = (0..len).map(|sample| located(sample, locate)).collect();
+        // Of several of a sample the last one counts. Rows of others are of an earlier state of the source, and there may be any number.
+        let mut known: HashMap<Hash, Option<Row>> = samples.iter().map(|sample| (*sample, None)).collect();
+        let (mut end, mut all) = (0, 0u64);
+        let take = |row: Row| {
+            (end, all) = (row.end().max(end), all + 1);
+            if let Some(place) = known.get_mut(&row.image) {
+                *place = Some(row);
+            }
+        };
+        read_rows(&index, pixels.metadata().with_context(failure)?.len(), take).with_context(failure)?;
         let ends = match locked {
             false => None,
-            true => Some(Mutex::new(begin(&pixels, &index, end, rows.is_empty()).with_context(failure)?)),
+            true => Some(Mutex::new(begin(&pixels, &index, end, all == 0).with_context(failure)?)),
         };
-        let samples: Vec<Hash> = (0..len).map(|sample| located(sample, locate)).collect();
-        // Of several of a sample the last one counts.
-        let known: HashMap<Hash, Row> = rows.iter().map(|row| (row.image, *row)).collect();
-        let rows: Vec<Option<Row>> = samples.iter().map(|sample| known.get(sample).copied()).collect();
+        let rows: Vec<Option<Row>> = samples.iter().map(|sample| known.get(sample).copied().flatten()).collect();
         let there = rows.iter().flatten().count() as u64;
         budget.images.fetch_add(there, Ordering::Relaxed);
-        budget.used.fetch_add(end + known.len() as u64 * OVERHEAD, Ordering::Relaxed);
+        budget.used.fetch_add(end.saturating_add(all * OVERHEAD), Ordering::Relaxed);
         let failed = AtomicBool::new(false);
         Ok(Disk { pixels, index, samples, rows: RwLock::new(rows), ends, failed, folder: place })
     }
@@ -135,16 +142,20 @@ impl Disk {
         self.ends.is_some() && !self.failed.load(Ordering::Relaxed)
     }
 
-    /// The image of a sample, if it was made of a file with this stamp, and is one that `fits`.
-    pub fn read(&self, sample: usize, stamp: Stamp, fits: impl FnOnce(&Image) -> bool) -> Option<Image> {
+    /// The image of a sample, if it was made of a file with this stamp, and height, width and channels are those of one that `fits`.
+    pub fn read(&self, sample: usize, stamp: Stamp, fits: impl FnOnce([usize; 3]) -> bool) -> Option<Image> {
         let row = self.row(sample).filter(|row| row.stamp == stamp)?;
-        let mut pixels = vec![0; usize::try_from(row.bytes()).ok()?];
-        files::read_at(&self.pixels, &mut pixels, row.offset).ok()?;
-        let is_whole = hash(&pixels) == row.pixels;
         let [h, w, channels] = row.shape.map(|side| side as usize);
-        let image = Image { sides: [h, w], channels, pixels };
-        if is_whole && fits(&image) {
-            return Some(image);
+        // Before there is memory for it: a file with holes has any number of bytes.
+        if row.bytes() <= MAX_DECODED && fits([h, w, channels]) {
+            let bytes = usize::try_from(row.bytes()).ok()?;
+            let mut pixels = Vec::new();
+            pixels.try_reserve_exact(bytes).ok()?;
+            pixels.resize(bytes, 0);
+            files::read_at(&self.pixels, &mut pixels, row.offset).ok()?;
+            if hash(&pixels) == row.pixels {
+                return Some(Image { sides: [h, w], channels, pixels });
+            }
         }
         // A power cut may have left the row and not the pixels. They are added anew.
         if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample) {
@@ -211,13 +222,26 @@ fn write_both(folder: &Path, pixels: &Path, index: &Path) -> io::Result<(File, F
     Ok((open(pixels)?, open(index)?))
 }
 
-/// The rows that are whole, and whose pixels can be there.
-fn read_rows(index: &File, pixels: u64) -> io::Result<Vec<Row>> {
+/// Hands out the rows of an index that are whole, and whose pixels can be in a file of so many bytes.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_rows(index: &File, pixels: u64, mut take: impl FnMut(Row)) -> io::Result<()> {
+    const AT_ONCE: u64 = 4096 * ROW as u64;
     let size = index.metadata()?.len().min(MAX_INDEX);
-    let mut bytes = vec![0; size as usize];
-    files::read_at(index, &mut bytes, 0)?;
-    let Some(rows) = bytes.strip_prefix(HEADER) else { return Ok(Vec::new()) };
-    Ok(rows.as_chunks::<ROW>().0.iter().filter_map(Row::read).filter(|row| row.end() <= pixels).collect())
+    let mut at = HEADER.len() as u64;
+    let mut header = [0; HEADER.len()];
+    if size < at || files::read_at(index, &mut header, 0).is_err() || header != *HEADER {
+        return Ok(());
+    }
+    let mut piece = Vec::new();
+    while at < size {
+        piece.resize(AT_ONCE.min(size - at) as usize, 0);
+        files::read_at(index, &mut piece, at)?;
+        at += piece.len() as u64;
+        piece.as_chunks::<ROW>().0.iter().filter_map(Row::read).filter(|row| row.end() <= pixels).for_each(&mut take);
+    }
+    Ok(())
 }
 
 /// Takes away what a run that was killed has left unfinished; where the next pixels and the next row go.

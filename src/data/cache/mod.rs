@@ -16,6 +16,7 @@ mod tests;
 
 use super::photo::{Photo, Sound};
 use super::transforms::{Image, ImageSource, Transform, fixed, output_shape, transform_source};
+use crate::files;
 use crate::graph::Shape;
 use crate::random::{Purpose, Stream};
 use anyhow::Result;
@@ -23,9 +24,19 @@ use disk::Disk;
 pub(super) use index::Stamp;
 use memory::Memory;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many images the index of a cache has whose pixels may be in a file of so many bytes.
+///
+/// # Errors
+/// It cannot be read.
+pub fn kept_in(index: &Path, pixels: u64) -> Result<usize> {
+    let mut count = 0;
+    disk::read_rows(&files::open(index)?.file, pixels, |_| count += 1)?;
+    Ok(count)
+}
 
 /// Where images are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,13 +206,12 @@ impl Area {
     pub fn look<T>(&self, sample: usize, stamp: Option<Stamp>, act: impl FnOnce(&Image) -> T) -> Option<T> {
         match &self.held {
             Held::Memory(memory) => memory.get(sample).map(act),
-            Held::Disk(disk) => disk.read(sample, stamp?, |image| self.fits(image)).map(|image| act(&image)),
+            Held::Disk(disk) => disk.read(sample, stamp?, |sides| self.fits(sides)).map(|image| act(&image)),
         }
     }
 
-    /// Whether an image has a shape that one may have here: files may hold anything.
-    fn fits(&self, image: &Image) -> bool {
-        let sides = [image.sides[0], image.sides[1], image.channels];
+    /// Whether height, width and channels are those that an image may have here: files may hold anything.
+    fn fits(&self, sides: [usize; 3]) -> bool {
         self.shape.dims().iter().zip(sides).all(|(expected, side)| side > 0 && [0, side].contains(expected))
     }
 

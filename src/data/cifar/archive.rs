@@ -5,7 +5,7 @@
 
 use super::format::Format;
 use crate::data::progress::Event;
-use crate::files;
+use crate::files::{self, Contained, contained};
 use anyhow::{Context, Result, bail, ensure};
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -43,10 +43,12 @@ pub(super) fn for_each_file(
     let mut seen = vec![false; set.files.len()];
     // Raw: the headers before a file that give it a longer name, or other attributes, are passed over as files are. They
     // would be taken into memory as large as they say they are, and no file of the set needs one.
-    for entry in archive.entries().with_context(damaged)?.raw(true) {
-        let mut entry = entry.with_context(damaged)?;
+    let mut entries = archive.entries().with_context(damaged)?.raw(true);
+    while let Some(entry) = contained(|| Ok(entries.next())).with_context(damaged)? {
+        let entry = entry.with_context(damaged)?;
         tell();
-        let name = entry.path().with_context(damaged)?.file_name().map(|n| n.to_string_lossy().into_owned());
+        let name = contained(|| Ok(entry.path()?.file_name().map(|n| n.to_string_lossy().into_owned())));
+        let name = name.with_context(damaged)?;
         let Some(i) = set.files.iter().position(|f| Some(*f) == name.as_deref()) else { continue };
         if !entry.header().entry_type().is_file() {
             continue;
@@ -60,6 +62,7 @@ pub(super) fn for_each_file(
         if records.try_reserve_exact(bytes as usize).is_err() {
             bail!("{place}: there is not enough memory for {} ({bytes} bytes)", set.files[i]);
         }
+        let mut entry = Contained::new(entry);
         while entry.by_ref().take(PIECE as u64).read_to_end(&mut records).with_context(damaged)? > 0 {
             tell();
         }
@@ -83,9 +86,9 @@ fn plain(mut file: impl BufRead + 'static) -> io::Result<Box<dyn Read>> {
     let start = file.fill_buf()?;
     let inner: Box<dyn Read> = if start.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
         // The limit is for what a damaged header may claim; `xz -9` needs 65 MiB.
-        Box::new(lzma_rust2::XzReader::new_mem_limit(file, true, 512 << 10))
+        Box::new(Contained::new(lzma_rust2::XzReader::new_mem_limit(file, true, 512 << 10)))
     } else if start.starts_with(&[0x1f, 0x8b]) {
-        Box::new(flate2::bufread::MultiGzDecoder::new(file))
+        Box::new(Contained::new(flate2::bufread::MultiGzDecoder::new(file)))
     } else {
         return Err(io::Error::other("it is compressed neither by gzip nor by xz"));
     };

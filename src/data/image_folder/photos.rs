@@ -2,8 +2,9 @@
 
 use super::super::Field;
 use super::super::cache::Stamp;
+use super::super::decoders::sides;
 use super::super::mask_file::read_mask;
-use super::super::photo::{read_photo, sides, with_photo};
+use super::super::photo::{read_photo, with_photo};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::transforms::{Image, ImageSource as _};
 use crate::files;

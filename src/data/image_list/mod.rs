@@ -2,6 +2,7 @@
 //! are their labels, are read when a batch asks for them.
 
 mod labels;
+mod quotes;
 mod table;
 
 use super::field::{INPUTS, TARGETS};
@@ -240,7 +241,10 @@ impl ImageListOptions {
             part.first.join(", ")
         );
         let folder = if part.folder.as_os_str().is_empty() { Path::new(".") } else { &part.folder };
-        let root = format!("names are relative to `{}`, unless `root` is another folder", folder.display());
+        let mut root = format!("names are relative to `{}`, unless `root` is another folder", folder.display());
+        if !cfg!(windows) && part.first.iter().any(|name| name.contains('\\')) {
+            root += "; they have `\\` in them, which is a part of a name here: write `/` between folders";
+        }
         if self.strict || part.paths.is_empty() || part.missing > most_unreadable(all) {
             bail!("{what}; {root}");
         }

@@ -1,8 +1,11 @@
 //! The lines of a list: CSV, TSV or JSON Lines.
 
+use super::quotes::{self, Lines};
 use crate::files;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::path::Path;
 
 /// Endings of the names of lists.
@@ -61,9 +64,10 @@ impl<'a> Table<'a> {
         let mut table = Table { path, text: text_of(path, files::read(path, MAX_FILE)?)?, format, columns: Vec::new() };
         table.columns = match table.format {
             Format::Columns(delimiter) => {
+                table.check_quotes(delimiter)?;
                 let mut reader = table.reader(delimiter);
                 let names = reader.headers().with_context(|| format!("cannot read `{place}`"))?;
-                ensure!(names.as_slice().len() <= MAX_LINE, table.too_long(1));
+                table.check_delimiter(delimiter, names)?;
                 names.iter().map(str::to_owned).collect()
             }
             Format::Objects => match table.lines().next() {
@@ -89,9 +93,10 @@ impl<'a> Table<'a> {
         if let Format::Columns(delimiter) = self.format {
             let mut reader = self.reader(delimiter);
             let mut record = csv::StringRecord::new();
+            // The reader counts an end of two bytes where it ends.
+            let mut lines = Lines::new(&self.text);
             while reader.read_record(&mut record).with_context(|| format!("cannot read `{place}`"))? {
-                let line = record.position().map_or(0, csv::Position::line);
-                ensure!(record.as_slice().len() <= MAX_LINE, self.too_long(line));
+                let line = lines.at(record.position().map_or(0, csv::Position::byte));
                 ensure!(
                     record.len() == self.columns.len(),
                     "`{place}`, line {line} has {} fields, and the first line names {} columns: a field with {} in it stands in \
@@ -130,7 +135,7 @@ impl<'a> Table<'a> {
     /// The JSON object on a line.
     fn object(&self, line: u64, text: &str) -> Result<Map<String, Value>> {
         ensure!(text.len() <= MAX_LINE, self.too_long(line));
-        serde_json::from_str(text).map_err(|error| {
+        serde_json::from_str::<Object>(text).map(|object| object.0).map_err(|error| {
             let (column, why) = (error.column(), error.to_string());
             let why = why.split(" at line ").next().unwrap_or_default();
             anyhow!(
@@ -142,10 +147,75 @@ impl<'a> Table<'a> {
 
     fn too_long(&self, line: u64) -> anyhow::Error {
         let what = match self.format {
-            Format::Columns(_) => "is a quote not closed?",
+            Format::Columns(_) => "a list has a line for each photo",
             Format::Objects => "each object has a line of its own",
         };
         anyhow!("`{}`, line {line} has more than {MAX_LINE} bytes: {what}", self.path.display())
+    }
+
+    /// Quotes that are closed, and lines that are no longer than they may be.
+    fn check_quotes(&self, delimiter: u8) -> Result<()> {
+        let Err(quotes::Fault { line, column, kind }) = quotes::check(&self.text, delimiter, MAX_LINE) else {
+            return Ok(());
+        };
+        let what = match kind {
+            quotes::Kind::TooLong => return Err(self.too_long(line)),
+            quotes::Kind::Unclosed => {
+                "a quote opens here that is not closed: the lines behind it would be a part of this field"
+            }
+            quotes::Kind::Behind => {
+                "a field goes on behind the quote that closes it: is a quote before this one not closed? Within quotes, one is written twice"
+            }
+            quotes::Kind::Space => {
+                "a space stands before the quote that opens, which then is a part of the text: leave it out"
+            }
+        };
+        bail!("`{}`, line {line}, column {column}: {what}", self.path.display())
+    }
+
+    /// Columns that something else stands between.
+    fn check_delimiter(&self, delimiter: u8, names: &csv::StringRecord) -> Result<()> {
+        let (expected, others) = match delimiter {
+            b',' => ("commas", [(';', "semicolons"), ('\t', "tabs")]),
+            _ => ("tabs", [(';', "semicolons"), (',', "commas")]),
+        };
+        let [name] = &names.iter().collect::<Vec<_>>()[..] else { return Ok(()) };
+        if let Some((_, found)) = others.iter().find(|(other, _)| name.contains(*other)) {
+            bail!(
+                "`{}`, line 1: the columns have {found} between them, and {expected} are expected: save the list with commas as .csv, or \
+                 with tabs as .tsv",
+                self.path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A JSON object that has each key once.
+struct Object(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Object, A::Error> {
+                let mut map = Map::new();
+                while let Some((key, value)) = access.next_entry::<String, Value>()? {
+                    if map.contains_key(&key) {
+                        return Err(A::Error::custom(format_args!("the key `{key}` stands in it twice")));
+                    }
+                    map.insert(key, value);
+                }
+                Ok(Object(map))
+            }
+        }
+        deserializer.deserialize_map(Keys)
     }
 }
 

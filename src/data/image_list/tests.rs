@@ -171,6 +171,7 @@ fn several_classes_and_numbers_are_floats() {
 fn what_is_wrong_is_told_with_its_line() {
     let place = folder(&PICTURES);
     let long = format!("file_name,label\n1.png,a\n2.png,\"{}\n", "x".repeat(2 << 20));
+    let commas = format!("file_name,label\n{}\n", ",".repeat(2 << 20));
     for (list, text, told) in [
         ("a.csv", "name,label\n1.png,a\n", "has no column `file_name` or `image` or"),
         ("a.csv", "name,label\n1.png,a\n", "its columns are `name`, `label`; name the right one with `image_column`"),
@@ -179,20 +180,36 @@ fn what_is_wrong_is_told_with_its_line() {
         ("a.csv", "file_name,label\n1.png,a\n2.png,\n", "line 3: there is no label: `label` is empty"),
         ("a.csv", "file_name,label\n,a\n", "line 2: there is no photo: `file_name` names none"),
         ("a.csv", "file_name,label\n1.png,a,b\n", "line 2 has 3 fields, and the first line names 2 columns"),
-        ("a.csv", "file_name,label\n1.png,\"a\n2.png,b\n", "line 2: `a\n2.png,b` is no class"),
-        ("a.csv", &long, "line 3 has more than 1048576 bytes: is a quote not closed?"),
+        ("a.csv", "file_name,label\n1.png,\"a\n2.png,b\n", "line 2, column 7: a quote opens here that is not closed"),
+        (
+            "a.csv",
+            "file_name,label\r\n1.png,a\r\n2.png,\"b\r\n",
+            "line 3, column 7: a quote opens here that is not closed",
+        ),
+        ("a.csv", "file_name,label\n1.png,\"a\n2.png,\"b\"\n", "line 3, column 8: a field goes on behind the quote"),
+        ("a.csv", "file_name,label\n1.png, \"a\"\n", "line 2, column 8: a space stands before the quote"),
+        ("a.csv", "file_name,label\r\n\r\n1.png,a\r\n2.png\r\n", "line 4 has 1 fields, and the first line names 2"),
+        ("a.csv", &long, "line 3, column 7: a quote opens here that is not closed"),
+        ("a.csv", &commas, "line 2 has more than 1048576 bytes"),
+        ("a.csv", "file_name;label\n1.png;a\n", "the columns have semicolons between them, and commas are expected"),
+        ("a.csv", "file_name\tlabel\n1.png\ta\n", "the columns have tabs between them, and commas are expected"),
+        ("a.tsv", "file_name,label\n1.png,a\n", "the columns have commas between them, and tabs are expected"),
+        ("a.csv", "file_name,label\nmore\\3.png,a\n", "they have `\\` in them, which is a part of a name here"),
         ("a.csv", "file_name,label\n", "names no photos to train on"),
         ("a.csv", "", "is empty: it has no columns"),
         ("a.csv", "file_name,label,split\n1.png,a,dev2\n", "line 2: `split` is `dev2`: `train`, `val` or `test`"),
         ("a.jsonl", "", "is empty"),
         ("a.jsonl", "{\"file_name\":\"1.png\",\"label\":1}\n{\"file_name\"", "line 2, column 12: no JSON object"),
+        (
+            "a.jsonl",
+            "{\"file_name\":\"1.png\",\"label\":1,\"label\":2}",
+            "line 1, column 41: no JSON object on a line of its own: the key `label` stands in it twice",
+        ),
         ("a.jsonl", "[1]", "line 1, column 0: no JSON object on a line of its own: invalid type: sequence"),
         ("a.jsonl", "{\"file_name\":\"1.png\",\"label\":{}}", "line 1: `label`: is an object"),
         ("a.txt", "", "its name must end in .csv, .tsv or .jsonl"),
     ] {
-        // An unclosed quote makes a class of its own.
-        let classes = text.contains("\"a\n").then(|| vec!["a".to_owned()]);
-        let found = error(&ImageListOptions { classes, ..options(&place, list, text) });
+        let found = error(&options(&place, list, text));
         assert!(found.contains(told) && found.contains(list), "{told}: {found}");
     }
     let told = error(&options(&place, "a.csv", b"file_name,label\n1.png,caf\xe9\n"));
@@ -332,4 +349,34 @@ fn masks_that_do_not_fit_are_told() {
     assert!(told.contains("1 of 5 photos or their masks are not there: `none.png` (line 6)"), "{told}");
     let empty = error(&masks(&place, &[0], "4.png,\n"));
     assert!(empty.contains("line 3: there is no mask: `mask` names none"), "{empty}");
+}
+
+/// A list that ends anywhere is an error, or all of its lines that are whole; of the last one a part of the label may be lacking, which is a
+/// text like any other.
+#[test]
+fn no_list_that_is_cut_off_is_shorter_than_its_lines() {
+    let place = folder(&PICTURES);
+    for (list, text) in [
+        ("a.csv", "file_name,note,label\r\n1.png,\"a, \"\"b\"\"\nc\",cat\r\n2.png,,\"dog\"\r\n4.png,x,cat\r\n"),
+        ("a.tsv", "file_name\tlabel\n1.png\tcat\n2.png\tdog\n\n4.png\tcat\n"),
+        (
+            "a.jsonl",
+            "{\"file_name\":\"1.png\",\"label\":\"cat\"}\n{\"file_name\":\"2.png\",\"label\":\"dog\"}\n{\"file_name\":\"4.png\",\"label\":0}",
+        ),
+    ] {
+        // Where each of the three photos begins, and so the line before it is whole.
+        let begins = ["1.png", "2.png", "4.png"].map(|name| text.find(name).unwrap());
+        for length in 0..text.len() {
+            let options = options(&place, list, &text[..length]);
+            let Ok(set) = open(&Source::ImageList(options)) else { continue };
+            let begun = begins.iter().filter(|begin| **begin < length).count();
+            let ends = text[..length].trim_end().len();
+            let named = begins.iter().filter(|begin| **begin < ends).count();
+            assert!(
+                set.train.len() >= named && set.train.len() <= begun,
+                "{list}, {length} bytes: {}",
+                set.train.len()
+            );
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! A tar archive: where its images are, and their labels.
 
 use super::super::image_folder::photos::ENDINGS;
-use crate::files::{self, Opened};
+use crate::files::{self, Opened, contained};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 const BLOCK: u64 = 512;
@@ -42,15 +43,16 @@ pub struct Scanned {
     pub bytes: u64,
     /// Its samples, in its order.
     pub samples: Vec<Sample>,
-    /// What the user should know: files of other kinds.
-    pub told: Option<String>,
+    /// What the user should know: files of other kinds, an archive that may be cut off.
+    pub told: Vec<String>,
 }
 
 /// What is known of a sample so far.
 #[derive(Default)]
 struct Half {
     image: Option<(u64, u32)>,
-    label: Option<Label>,
+    /// What `cls` and `json` say, if they are there.
+    labels: [Option<Option<Label>>; 2],
 }
 
 /// Reads the headers of the archive in `path`, and its labels; in JSON they are at `label_key`.
@@ -61,8 +63,10 @@ pub fn scan(path: &Path, label_key: &str) -> Result<Scanned> {
     let Opened { file, size, .. } = files::open(path)?;
     let place = path.display();
     let (mut order, mut halves, mut others) = (Vec::new(), HashMap::<String, Half>::new(), Vec::new());
-    let mut walk = Walk { file: &file, size, at: 0 };
+    let mut walk = Walk { file: &file, size, at: 0, ended: false };
+    let mut last = None;
     while let Some(Member { name, offset, bytes }) = walk.next().with_context(|| format!("`{place}`"))? {
+        last = Some(name.clone());
         let (key, ending) = parts(&name);
         let ending = ending.to_ascii_lowercase();
         let is_image = ENDINGS.contains(&&ending[..]);
@@ -90,11 +94,13 @@ pub fn scan(path: &Path, label_key: &str) -> Result<Scanned> {
         } else {
             of_json(&text, label_key).with_context(|| format!("`{place}`: `{name}`"))?
         };
-        match (&half.label, ending == "cls") {
-            (None, _) => half.label = label,
-            (Some(_), true) => half.label = label,
-            (Some(_), false) => {}
-        }
+        let known = &mut half.labels[usize::from(ending == "json")];
+        ensure!(
+            known.is_none(),
+            "`{place}`: the sample `{key}` has two files with the ending `{ending}`: `{name}`, whose header is at byte {}, is the second",
+            offset - BLOCK
+        );
+        *known = Some(label);
     }
     let whole = |key: String| {
         let half = halves.remove(&key).unwrap_or_default();
@@ -102,17 +108,26 @@ pub fn scan(path: &Path, label_key: &str) -> Result<Scanned> {
         let image = half
             .image
             .with_context(|| lacks(&format!("image: files with the endings {} are images", ENDINGS.join(", "))))?;
-        let label = half
-            .label
+        let [number, of_json] = half.labels.map(Option::flatten);
+        let label = number
+            .or(of_json)
             .with_context(|| lacks(&format!("label: neither `{key}.cls` nor `{label_key}` in `{key}.json`")))?;
         Ok(Sample { image, label, key })
     };
     let samples = order.into_iter().map(whole).collect::<Result<_>>()?;
-    let told = (!others.is_empty()).then(|| {
+    let mut told = Vec::new();
+    if !walk.ended {
+        // Some writers leave out the empty blocks at the end.
+        told.push(format!(
+            "`{place}` does not end as a tar archive does: if it was cut off, samples are missing behind `{}`",
+            last.unwrap_or_default()
+        ));
+    }
+    told.extend((!others.is_empty()).then(|| {
         let some: Vec<String> = others.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
         let more = if others.len() > SHOWN { format!(" and {} more", others.len() - SHOWN) } else { String::new() };
         format!("`{place}` has files that are neither images nor labels, which are left out: {}{more}", some.join(", "))
-    });
+    }));
     Ok(Scanned { bytes: size, samples, told })
 }
 
@@ -155,8 +170,7 @@ fn of_json(text: &str, key: &str) -> Result<Option<Label>> {
 pub fn name_before(path: &Path, offset: u64) -> Option<String> {
     let mut block = [0; BLOCK as usize];
     files::read_at(&files::open(path).ok()?.file, &mut block, offset.checked_sub(BLOCK)?).ok()?;
-    let header = tar::Header::from_byte_slice(&block);
-    Some(header.path().ok()?.to_string_lossy().into_owned())
+    Some(String::from_utf8_lossy(&Header::read(&block).ok()?.name).into_owned())
 }
 
 /// A file in an archive.
@@ -166,11 +180,52 @@ struct Member {
     bytes: u64,
 }
 
+/// What a header tells.
+struct Header {
+    kind: tar::EntryType,
+    bytes: io::Result<u64>,
+    /// The sum of the block's bytes that it is to have, if it tells one.
+    sum: Option<u32>,
+    name: Vec<u8>,
+}
+
+impl Header {
+    fn read(block: &[u8; BLOCK as usize]) -> Result<Header> {
+        contained(|| {
+            let header = tar::Header::from_byte_slice(block);
+            Ok(Header {
+                kind: header.entry_type(),
+                bytes: header.entry_size(),
+                sum: header.cksum().ok(),
+                name: header.path_bytes().into_owned(),
+            })
+        })
+    }
+}
+
+/// The name and the size in an extended header, of those that it has.
+fn extended(text: &[u8]) -> Result<(Option<Vec<u8>>, Option<u64>)> {
+    contained(|| {
+        let (mut name, mut size) = (None, None);
+        for record in tar::PaxExtensions::new(text) {
+            let record = record?;
+            match record.key_bytes() {
+                b"path" => name = Some(record.value_bytes().to_vec()),
+                b"size" => size = record.value().ok().and_then(|size| size.parse().ok()),
+                _ => {}
+            }
+        }
+        Ok((name, size))
+    })
+}
+
 /// Goes from header to header.
 struct Walk<'a> {
     file: &'a File,
     size: u64,
     at: u64,
+    /// Whether there was the empty block that an archive ends with.
+    ended: bool,
 }
 
 impl Walk<'_> {
@@ -181,7 +236,6 @@ impl Walk<'_> {
         loop {
             let at = self.at;
             if at == self.size && at > 0 {
-                // Some writers leave out the empty blocks at the end.
                 return Ok(None);
             }
             ensure!(
@@ -192,31 +246,33 @@ impl Walk<'_> {
             let mut block = [0; BLOCK as usize];
             files::read_at(self.file, &mut block, at)?;
             if block.iter().all(|byte| *byte == 0) {
+                self.ended = true;
+                self.nothing_behind()?;
                 return Ok(None);
             }
-            let header = tar::Header::from_byte_slice(&block);
+            let header = Header::read(&block).with_context(|| format!("has no header at byte {at}"))?;
             let sum = block
                 .iter()
                 .enumerate()
                 .map(|(i, byte)| if (148..156).contains(&i) { 32 } else { u32::from(*byte) })
                 .sum::<u32>();
             ensure!(
-                header.cksum().is_ok_and(|told| told == sum),
+                header.sum == Some(sum),
                 "is damaged, or no tar archive: there is no header at byte {at}{}",
                 self.packed()
             );
-            let kind = header.entry_type();
+            let kind = header.kind;
             let bytes = match long_size.take().filter(|_| kind.is_file()) {
                 Some(bytes) => bytes,
-                None => header.entry_size().with_context(|| format!("the header at byte {at} has no size"))?,
+                None => header.bytes.with_context(|| format!("the header at byte {at} has no size"))?,
             };
             let offset = at + BLOCK;
             let end = offset.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(BLOCK));
-            let name = || header.path_bytes().into_owned();
+            let name = header.name;
             let Some(end) = end.filter(|end| *end <= self.size) else {
                 bail!(
                     "is cut short: `{}` is to have {bytes} bytes from byte {offset} on, and the archive ends at byte {}",
-                    String::from_utf8_lossy(&name()),
+                    String::from_utf8_lossy(&name),
                     self.size
                 )
             };
@@ -232,14 +288,9 @@ impl Walk<'_> {
                     text.truncate(text.iter().position(|byte| *byte == 0).unwrap_or(text.len()));
                     long_name = Some(text);
                 } else {
-                    for record in tar::PaxExtensions::new(&text) {
-                        let record = record.with_context(|| format!("the header at byte {at} is damaged"))?;
-                        match record.key_bytes() {
-                            b"path" => long_name = Some(record.value_bytes().to_vec()),
-                            b"size" => long_size = record.value().ok().and_then(|size| size.parse().ok()),
-                            _ => {}
-                        }
-                    }
+                    let (name, size) =
+                        extended(&text).with_context(|| format!("the header at byte {at} is damaged"))?;
+                    (long_name, long_size) = (name.or(long_name), size.or(long_size));
                 }
                 continue;
             }
@@ -247,11 +298,31 @@ impl Walk<'_> {
                 long_name = None;
                 continue;
             }
-            let name = String::from_utf8(long_name.take().unwrap_or_else(name)).map_err(|error| {
+            let name = String::from_utf8(long_name.take().unwrap_or(name)).map_err(|error| {
                 anyhow::anyhow!("the name `{}` is not UTF-8", String::from_utf8_lossy(error.as_bytes()))
             })?;
             return Ok(Some(Member { name, offset, bytes }));
         }
+    }
+
+    /// What follows the end of an archive is empty.
+    fn nothing_behind(&self) -> Result<()> {
+        const PIECE: u64 = 1 << 16;
+        let mut piece = Vec::new();
+        let mut at = self.at;
+        while at < self.size {
+            piece.resize(PIECE.min(self.size - at) as usize, 0);
+            files::read_at(self.file, &mut piece, at)?;
+            if let Some(place) = piece.iter().position(|byte| *byte != 0) {
+                bail!(
+                    "goes on behind its end, at byte {}: archives that were put together into one file are read to the end of the first; give \
+                     each as a shard of its own",
+                    at + place as u64
+                );
+            }
+            at += piece.len() as u64;
+        }
+        Ok(())
     }
 
     /// What to do about an archive that is compressed.

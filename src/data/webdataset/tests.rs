@@ -186,6 +186,15 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
         (tar(&[("1.png", &picture), ("1.json", b"{\"x\": 1}")]), "the sample `1` has no label"),
         (tar(&[("1.png", &picture), ("1.json", b"{")]), "`1.json`: is no JSON object"),
         (tar(&[("1.png", &picture), ("1.cls", b"0"), ("1.jpg", &picture)]), "has two images called `1`"),
+        (
+            tar(&[("1.cls", b"0"), ("1.png", &picture), ("1.cls", b"1")]),
+            "the sample `1` has two files with the ending `cls`: `1.cls`, whose header is at byte 2048, is the second",
+        ),
+        (
+            tar(&[("1.json", b"{\"label\": 1}"), ("1.png", &picture), ("1.JSON", b"{}")]),
+            "the sample `1` has two files with the ending `json`",
+        ),
+        ([whole.clone(), whole.clone()].concat(), "goes on behind its end, at byte"),
         (tar(&[("1.txt", b"x")]), "holds no samples"),
         (tar(&[]), "holds no samples"),
     ] {
@@ -195,7 +204,9 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
     }
     // Without the empty blocks at the end, it is whole.
     fs::write(place.path().join("a.tar"), &whole[..whole.len() - 1024]).unwrap();
-    assert_eq!(open(&Source::WebDataset(options(&place, "a.tar"))).unwrap().train.len(), 1);
+    let set = open(&Source::WebDataset(options(&place, "a.tar"))).unwrap();
+    assert_eq!((set.train.len(), set.told.len()), (1, 1));
+    assert!(set.told[0].contains("if it was cut off, samples are missing behind `1.cls`"), "{:?}", set.told);
     assert!(error(&options(&place, "none.tar")).contains("1 of 1 shards are not there"));
 }
 
@@ -226,4 +237,26 @@ fn endings_begin_at_the_first_dot_of_a_name() {
         &[("v1.0/a.png", &picture), ("v1.0/a.cls", b"0"), ("v1.1/a.png", &picture), ("v1.1/a.cls", b"1")],
     );
     assert_eq!(labels(&open(&Source::WebDataset(options(&place, "a.tar"))).unwrap().train), [0, 1]);
+}
+
+/// An archive that ends anywhere is an error, or says that samples may be missing.
+#[test]
+fn no_archive_that_is_cut_off_is_shorter_in_silence() {
+    let place = tempfile::tempdir().unwrap();
+    let picture = png(1);
+    let whole = tar(&[("1.png", &picture), ("1.cls", b"0"), ("2.png", &picture), ("2.cls", b"1")]);
+    let (mut refused, mut told) = (0, 0);
+    for length in 0..whole.len() {
+        fs::write(place.path().join("a.tar"), &whole[..length]).unwrap();
+        match open(&Source::WebDataset(options(&place, "a.tar"))) {
+            Err(_) => refused += 1,
+            Ok(set) if set.train.len() < 2 => {
+                assert!(set.told.iter().any(|told| told.contains("if it was cut off")), "{length} bytes");
+                told += 1;
+            }
+            // Only the empty blocks behind the last sample are lacking.
+            Ok(_) => assert!(length >= whole.len() - 1024, "{length} bytes"),
+        }
+    }
+    assert!(refused > 3000 && told > 0, "{refused} {told}");
 }

@@ -2,12 +2,15 @@
 //! file: a run that goes on makes it anew, and so it ends where the checkpoint was.
 
 use super::folder::never_elsewhere;
-use crate::files::durable;
+use crate::files::{Line, Lines, durable};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+/// Longest line of `metrics.jsonl` that is one, in bytes.
+pub const LONGEST: usize = 1 << 20;
 
 /// Columns before the figures, and behind them.
 const FIRST: [&str; 5] = ["kind", "epoch", "step", "loss", "lr"];
@@ -27,23 +30,22 @@ impl CsvFile {
     /// # Errors
     /// A file cannot be read or written.
     pub fn create(path: &Path, metrics: &Path, figures: &[String]) -> Result<CsvFile> {
-        let text = fs::read(metrics).with_context(|| format!("cannot read `{}`", metrics.display()))?;
-        let lines = || text.split(|byte| *byte == b'\n').filter_map(|line| row_of(serde_json::from_slice(line).ok()?));
+        let cannot = || format!("cannot read `{}`", metrics.display());
         let mut columns: Vec<String> = FIRST.map(str::to_owned).to_vec();
         columns.extend(figures.iter().cloned());
         columns.extend(LAST.map(str::to_owned));
         // The run may have had other figures before.
-        for line in lines() {
+        rows(metrics, |row| {
             columns
-                .extend(line.into_iter().map(|(key, _)| key).filter(|key| !columns.contains(key)).collect::<Vec<_>>());
-        }
+                .extend(row.into_iter().map(|(key, _)| key).filter(|key| !columns.contains(key)).collect::<Vec<_>>());
+            Ok(())
+        })
+        .with_context(cannot)?;
         let begin = || -> io::Result<File> {
             durable::replace(path, |file| {
                 let mut file = BufWriter::new(file);
                 file.write_all(&record(columns.iter().cloned())?)?;
-                for line in lines() {
-                    file.write_all(&record(cells(&columns, &line))?)?;
-                }
+                rows(metrics, |row| file.write_all(&record(cells(&columns, &row))?))?;
                 file.flush()
             })?;
             let mut options = OpenOptions::new();
@@ -80,6 +82,17 @@ impl CsvFile {
     }
 }
 
+/// Hands out the lines of a file that have a row.
+fn rows(metrics: &Path, mut take: impl FnMut(Map<String, Value>) -> io::Result<()>) -> io::Result<()> {
+    let mut lines = Lines::new(BufReader::new(File::open(metrics)?), LONGEST);
+    while let Some(Line { bytes, .. }) = lines.read()? {
+        if let Some(row) = serde_json::from_slice(bytes).ok().and_then(row_of) {
+            take(row)?;
+        }
+    }
+    Ok(())
+}
+
 fn row_of(line: Map<String, Value>) -> Option<Map<String, Value>> {
     let kind = line.get("kind").and_then(Value::as_str);
     matches!(kind, Some("step" | "epoch" | "eval")).then_some(line)
@@ -105,6 +118,7 @@ fn record(cells: impl Iterator<Item = String>) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::fs;
 
     #[test]
     fn the_table_has_the_numbers_of_the_lines() {

@@ -1,17 +1,17 @@
 //! `metrics.jsonl`: one JSON object a line; and what goes with it, the table and the events.
 
 use super::folder::{file, never_elsewhere};
-use super::metrics_csv::CsvFile;
+use super::metrics_csv::{CsvFile, LONGEST};
 use super::tensorboard::EventFile;
 use crate::backend::MemoryUse;
 use crate::data::Unreadable;
-use crate::files::durable;
+use crate::files::{Line, Lines, durable};
 use crate::terminal::{json_line, masked};
 use crate::train::setup::figures::Figures;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The file, open for appending.
@@ -147,13 +147,12 @@ fn whole_lines(path: &Path, keep: u64, mut take: impl FnMut(&[u8])) -> io::Resul
         Err(e) => return Err(e),
     };
     let mut read = 0;
-    let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? > 0 {
-        read += line.len() as u64;
-        if line.ends_with(b"\n") && serde_json::from_slice::<Map<String, Value>>(&line).is_ok() {
-            take(&line);
+    let mut lines = Lines::new(&mut reader, LONGEST);
+    while let Some(Line { bytes, length, .. }) = lines.read()? {
+        read += length;
+        if bytes.ends_with(b"\n") && serde_json::from_slice::<Map<String, Value>>(bytes).is_ok() {
+            take(bytes);
         }
-        line.clear();
     }
     Ok(read)
 }

@@ -164,6 +164,7 @@ fn images(list: &mut List) {
         gif.extend([0, 2, 2, 0x44, 1, 0, b';']);
         list.crash("image", &format!("bad-gif-{name}"), gif);
     }
+    bombs(list);
     list.crash("image", "bad-bmp-sides", {
         let mut bmp = b"BM\x3a\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0".to_vec();
         bmp.extend(30_000u32.to_le_bytes());
@@ -179,4 +180,44 @@ fn images(list: &mut List) {
         bmp.extend([0; 28]);
         bmp
     });
+}
+
+/// Few bytes that decoders made gigabytes of.
+fn bombs(list: &mut List) {
+    let chunk = |name: &[u8; 4], content: &[u8]| {
+        let mut out = [&name[..], &(content.len() as u32).to_le_bytes(), content].concat();
+        out.resize(out.len().next_multiple_of(2), 0);
+        out
+    };
+    let riff = |chunks: &[Vec<u8>]| {
+        let content = [&b"WEBP"[..], &chunks.concat()].concat();
+        [&b"RIFF"[..], &(content.len() as u32).to_le_bytes(), &content].concat()
+    };
+    let sides = |w: u32, h: u32| ((w - 1) | (h - 1) << 14).to_le_bytes();
+    // One colour, of 16,000 × 16,000 pixels.
+    let plain = [&[0x2f][..], &sides(13_300, 13_300), &[0x07, 0x10, 0x11, 0xfd, 0x0f, 0x44, 0x44, 0xff, 0x03]].concat();
+    list.crash("image", "bad-webp-sides", riff(&[chunk(b"VP8L", &plain)]));
+    // A canvas of one pixel around an image of many, and a chunk that claims to go on.
+    let canvas = |flags: u8| chunk(b"VP8X", &[flags, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let lossy = [&[0x10, 0, 0, 0x9d, 0x01, 0x2a][..], &[0xff, 0x3f, 0xff, 0x3f], &[0; 16]].concat();
+    list.crash("image", "bad-webp-canvas", riff(&[canvas(0), chunk(b"VP8 ", &lossy)]));
+    let mut exif = chunk(b"EXIF", &[7; 8]);
+    exif[4..8].copy_from_slice(&0xfff0_0000u32.to_le_bytes());
+    let mut file = riff(&[canvas(8), chunk(b"VP8L", &plain), exif]);
+    file[4..8].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
+    list.crash("image", "bad-webp-chunk", file);
+    // A progressive JPEG file of 16,383 × 32,768 pixels, none of which is in it.
+    let jpeg = |h: u16, w: u16, scans: usize| {
+        let mut out = b"\xff\xd8\xff\xdb\0\x43\0".to_vec();
+        out.extend([16; 64]);
+        out.extend([&[0xff, 0xc2, 0, 11, 8][..], &h.to_be_bytes(), &w.to_be_bytes(), &[1, 1, 0x11, 0]].concat());
+        out.extend([&[0xff, 0xc4, 0, 20, 0, 1][..], &[0; 16]].concat());
+        out.extend([&[0xff, 0xc4, 0, 21, 0x10, 1, 1][..], &[0; 14], &[0xe0, 0]].concat());
+        for _ in 0..scans {
+            out.extend([0xff, 0xda, 0, 8, 1, 1, 0, 1, 63, 0, 0x7f, 0xfe]);
+        }
+        [&out[..], &[0xff, 0xd9]].concat()
+    };
+    list.crash("image", "bad-progressive-sides", jpeg(0x3fff, 0x8000, 50));
+    list.crash("image", "bad-progressive-scans", jpeg(8, 8, 70));
 }

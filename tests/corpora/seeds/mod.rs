@@ -3,6 +3,7 @@
 mod config;
 mod data;
 mod photos;
+mod ranks;
 mod weights;
 
 /// A file to be kept.
@@ -24,6 +25,7 @@ pub fn all() -> Vec<Seed> {
     weights::add(&mut list);
     data::add(&mut list);
     photos::add(&mut list);
+    ranks::add(&mut list);
     list.0
 }
 

@@ -7,6 +7,56 @@ use crate::targets::headers;
 pub fn add(list: &mut List) {
     lists(list);
     shards(list);
+    masks(list);
+    kept(list);
+}
+
+/// A mask of 6 × 4 pixels in a PNG file: shades of grey, or the numbers of colours; with as many pixels as its header says, or more.
+fn masks(list: &mut List) {
+    let png = |indexed: bool, width: u32, height: u32| {
+        let chunk = |name: &[u8; 4], content: &[u8]| {
+            let named = [&name[..], content].concat();
+            let mut sum = flate2::Crc::new();
+            sum.update(&named);
+            [&(content.len() as u32).to_be_bytes()[..], &named, &sum.sum().to_be_bytes()].concat()
+        };
+        let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[8, 3 * u8::from(indexed), 0, 0, 0]].concat();
+        // Rows without a filter, in one block that is not packed.
+        let rows: Vec<u8> = [0, 0, 1, 2, 3, 0, 1].repeat(4);
+        let (mut low, mut high) = (1u32, 0u32);
+        rows.iter().for_each(|byte| {
+            low = (low + u32::from(*byte)) % 65_521;
+            high = (high + low) % 65_521;
+        });
+        let block = [&[0x78, 0x01, 1, 28, 0, 227, 255][..], &rows, &(high << 16 | low).to_be_bytes()].concat();
+        let palette = if indexed { chunk(b"PLTE", &[9; 12]) } else { Vec::new() };
+        [&b"\x89PNG\r\n\x1a\n"[..], &chunk(b"IHDR", &header), &palette, &chunk(b"IDAT", &block), &chunk(b"IEND", b"")].concat()
+    };
+    list.seed("mask", "ok-grey", png(false, 6, 4));
+    list.seed("mask", "ok-palette", png(true, 6, 4));
+    list.seed("mask", "bad-cut", &png(true, 6, 4)[..60]);
+    for (name, width, height) in [("sides", 30_000, 30_000), ("side", 1 << 31, 1), ("none", 0, 4)] {
+        list.crash("mask", &format!("bad-palette-{name}"), png(true, width, height));
+        list.crash("mask", &format!("bad-grey-{name}"), png(false, width, height));
+    }
+}
+
+/// An index of one photo that is kept, with its pixels within a file of 4 KiB or beyond it.
+fn kept(list: &mut List) {
+    let row = |offset: u64, sides: [u32; 3]| {
+        let mut row = vec![7; 32];
+        row.extend(offset.to_le_bytes());
+        row.extend(sides.into_iter().chain([1]).flat_map(u32::to_le_bytes));
+        row.resize(88, 3);
+        let hash = blake3::hash(&row);
+        row.extend(&hash.as_bytes()[..16]);
+        [&b"\x0crunner: photos 1"[..], &row].concat()
+    };
+    list.seed("kept", "ok-row", row(0, [8, 8, 3]));
+    list.seed("kept", "bad-cut", &row(0, [8, 8, 3])[..100]);
+    list.crash("kept", "bad-beyond", row(4000, [8, 8, 3]));
+    list.crash("kept", "bad-sides", row(0, [u32::MAX; 3]));
+    list.crash("kept", "bad-offset", row(u64::MAX, [8, 8, 3]));
 }
 
 /// A list whose one photo is its own file, which is there.

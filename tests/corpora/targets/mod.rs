@@ -9,6 +9,7 @@ mod config;
 mod data;
 mod pack;
 mod photos;
+mod ranks;
 mod scratch;
 mod weights;
 
@@ -20,7 +21,7 @@ pub type Target = fn(&[u8]) -> bool;
 
 /// All targets by name; each has a file of its own in `fuzz/fuzz_targets`.
 #[allow(dead_code, reason = "each binary of `fuzz/` runs one of them")]
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("config", config::config),
     ("check", config::check),
     ("pickle", weights::pickle),
@@ -33,6 +34,9 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("jpeg", data::jpeg),
     ("list", photos::list),
     ("shard", photos::shard),
+    ("mask", photos::mask),
+    ("kept", photos::kept),
+    ("ranks", ranks::ranks),
 ];
 
 /// The target called `name`.

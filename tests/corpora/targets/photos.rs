@@ -1,7 +1,7 @@
 //! Lists of photos, and archives of photos.
 
 use super::pack::headers;
-use super::scratch::with_folder;
+use super::scratch::{with_file, with_folder};
 use runner::data::image_list::{ImageListOptions, Kind};
 use runner::data::webdataset::WebDatasetOptions;
 use runner::data::{self, Source};
@@ -54,4 +54,24 @@ fn opens(source: &Source) -> bool {
             false
         }
     }
+}
+
+/// A mask: an image whose values are classes.
+pub fn mask(data: &[u8]) -> bool {
+    match data::read_mask(data) {
+        Ok(mask) => {
+            assert!(mask.channels == 1 && mask.pixels.len() == mask.sides[0] * mask.sides[1]);
+            true
+        }
+        Err(e) => {
+            assert!(!e.to_string().is_empty());
+            false
+        }
+    }
+}
+
+/// The index of photos that are kept on a disk; the first byte tells how large the file of their pixels is.
+pub fn kept(data: &[u8]) -> bool {
+    let Some((size, index)) = data.split_first() else { return false };
+    with_file(index, |path| data::kept_in(path, 1 << (size & 63)).expect("a file") > 0)
 }

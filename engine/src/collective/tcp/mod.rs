@@ -1,12 +1,16 @@
 //! Ranks that are processes, on one machine or several: each has a connection by TCP to each of the others. What is long goes
 //! through memory between those of one machine (`memory`).
 
+mod announced;
 mod frame;
+mod guests;
+mod handshake;
 mod memory;
 mod rendezvous;
 mod wire;
 
 pub use super::inbox::{Limits, Tell};
+pub use handshake::Secret;
 
 use super::Collective;
 use super::messages::Messages;
@@ -26,7 +30,7 @@ pub enum Meeting {
         /// All ranks are on one machine, and nobody else needs to get in.
         local: bool,
     },
-    /// Rank 0 listens at a port that it finds free, and writes into this file which one it is.
+    /// Rank 0 listens at a port that it finds free, for ranks of its machine, and writes into this file which one it is.
     File(PathBuf),
 }
 
@@ -41,11 +45,18 @@ pub struct World {
     pub meeting: Meeting,
     /// Ranks of one machine give each other long messages through memory that they share, where the system has such memory.
     pub shared_memory: bool,
+    /// What proves that a connection is one of this job. Those who meet through a file have one from there, if this is `None`.
+    pub secret: Option<Secret>,
 }
 
 /// The connections of a rank that then says nothing.
 #[cfg(test)]
 pub use rendezvous::connect as connections;
+
+/// Whether a rank that meets others can make anything of these bytes. It is what comes from whoever connects: fuzzers begin here.
+pub fn is_understood(bytes: &[u8]) -> bool {
+    handshake::is_understood(bytes)
+}
 
 /// Joins the others.
 ///

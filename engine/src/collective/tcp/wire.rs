@@ -20,6 +20,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How often is looked whether a rank has failed while others do not take what is sent to them.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Longest reason that a rank has failed, in bytes.
+const REASON: usize = 1 << 20;
+
 /// What is read at once at most, if there is more than was asked for: a header and what follows it, if that is short.
 const AHEAD: usize = 4 << 10;
 
@@ -140,6 +143,18 @@ impl Shared {
             stream.read_exact(&mut header)?;
             heard();
             let (kind, len) = frame::parse(header)?;
+            let most = match kind {
+                Kind::Data => {
+                    self.inbox.admit(from, len, heard)?;
+                    len
+                }
+                Kind::Failed => REASON,
+                Kind::Placed => Place::BYTES,
+                Kind::Alive | Kind::Bye | Kind::Hello => 0,
+            };
+            if len > most {
+                return Err(io::Error::new(ErrorKind::InvalidData, "it sends more than there is to say"));
+            }
             let Some(mut message) = self.inbox.room(len) else { return Err(ErrorKind::OutOfMemory.into()) };
             let bytes = message.bytes_mut();
             let mut at = 0;
@@ -320,6 +335,10 @@ impl Wire for TcpWire {
         }
         drop(buffer);
         self.shared.inbox.receive(|failed| self.shared.give_up(failed))
+    }
+
+    fn allow(&self, bytes: usize) {
+        self.shared.inbox.allow(bytes);
     }
 
     fn recycle(&self, messages: Vec<Message>) {

@@ -3,13 +3,14 @@
 
 mod follower;
 mod gpus;
+mod private;
 mod processes;
 mod threads;
 mod world;
 
 pub use gpus::spread;
 pub use processes::run;
-pub use world::RENDEZVOUS;
+pub use world::{RENDEZVOUS, SECRET};
 
 use super::super::args::TrainArgs;
 use super::super::failure::Failure;

@@ -138,7 +138,13 @@ fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
     let Found { rank, ranks, .. } = *found;
     match &found.transport {
         Transport::Tcp { meeting, shared_memory } => {
-            let world = World { rank, ranks, meeting: meeting.clone(), shared_memory: *shared_memory };
+            let world = World {
+                rank,
+                ranks,
+                meeting: meeting.clone(),
+                shared_memory: *shared_memory,
+                secret: world::secret()?,
+            };
             Ok(join(&world, limits, tell)?)
         }
         Transport::Mpi(name) => join_mpi((rank, ranks), name, limits, tell),

@@ -1,11 +1,14 @@
 //! Which rank this process is, by what starts processes: `runner launch`, `torchrun` and Kubernetes, `mpirun`, `srun`.
 
 use super::super::super::failure::Failure;
-use crate::collective::tcp::Meeting;
-use std::path::PathBuf;
+use super::private::private_folder;
+use crate::collective::tcp::{Meeting, Secret};
 
 /// A file through which ranks find each other.
 pub const RENDEZVOUS: &str = "RUNNER_RENDEZVOUS";
+
+/// What proves to ranks that they are of one job.
+pub const SECRET: &str = "RUNNER_SECRET";
 
 /// What carries messages: `mpi`, or `tcp`, also between processes of one machine.
 pub const TRANSPORT: &str = "RUNNER_TRANSPORT";
@@ -107,6 +110,23 @@ const LAUNCHERS: [Launcher; 4] = [
 /// The variables contradict each other, or do not say where the ranks meet; MPI is asked for and cannot be had.
 pub fn of_environment() -> Result<Option<Found>, Failure> {
     of(&|name| std::env::var(name).ok(), parent, cfg!(feature = "mpi"))
+}
+
+/// The secret of the job, if whatever has started this rank has given it one.
+///
+/// # Errors
+/// It is too short.
+pub fn secret() -> Result<Option<Secret>, Failure> {
+    let Ok(text) = std::env::var(SECRET) else { return Ok(None) };
+    let text = text.trim();
+    if text.len() < Secret::LEAST {
+        return Err(Failure::Usage(format!(
+            "`{SECRET}` has {} characters, and must have {} at least\nhelp: the same for all ranks of a job, as `openssl rand -hex 32` makes one",
+            text.len(),
+            Secret::LEAST
+        )));
+    }
+    Ok(Some(Secret::of(text)))
 }
 
 /// MPI is asked for, and this program has none.
@@ -227,7 +247,7 @@ impl Launcher {
             return Ok(Meeting::Address { host, port, local });
         }
         if local {
-            return Ok(Meeting::File(self.file(read, parent)));
+            return Ok(Meeting::File(private_folder()?.join(self.file(read, parent))));
         }
         if let (Some(host), Some(job)) =
             (read("SLURM_STEP_NODELIST").as_deref().and_then(first_node), number(read, "SLURM_JOB_ID")?)
@@ -243,12 +263,12 @@ impl Launcher {
         )))
     }
 
-    /// A file of this job in the folder for temporary files.
-    fn file(&self, read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32) -> PathBuf {
+    /// The name of a file of this job.
+    fn file(&self, read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32) -> String {
         let known: Vec<String> = self.job.iter().filter_map(|name| read(name)).collect();
         let job = if known.is_empty() { parent().to_string() } else { known.join("-") };
         let plain: String = job.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        std::env::temp_dir().join(format!("runner-{}-{plain}", self.name))
+        format!("{}-{plain}", self.name)
     }
 }
 
@@ -304,7 +324,13 @@ mod tests {
     }
 
     fn file(name: &str) -> Meeting {
-        Meeting::File(std::env::temp_dir().join(name))
+        let folder = private_folder().unwrap();
+        #[cfg(unix)]
+        {
+            let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&folder).unwrap());
+            assert_eq!(mode & 0o777, 0o700);
+        }
+        Meeting::File(folder.join(name))
     }
 
     #[test]
@@ -330,7 +356,7 @@ mod tests {
                 ],
                 0,
                 2,
-                file("runner-mpirun-prterun-h-5-1"),
+                file("mpirun-prterun-h-5-1"),
             ),
             (
                 vec![
@@ -343,7 +369,7 @@ mod tests {
                 4,
                 address("a", PORT, false),
             ),
-            (vec![("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")], 1, 2, file("runner-mpiexec-77")),
+            (vec![("PMI_RANK", "1"), ("PMI_SIZE", "2"), ("MPI_LOCALNRANKS", "2")], 1, 2, file("mpiexec-77")),
             (
                 vec![
                     ("SLURM_PROCID", "1"),
@@ -366,7 +392,7 @@ mod tests {
                 ],
                 1,
                 2,
-                file("runner-srun-5-0"),
+                file("srun-5-0"),
             ),
         ] {
             let transport = Transport::Tcp { meeting, shared_memory: true };

@@ -1,0 +1,82 @@
+//! Connections to a rank that listens. Each is heard by itself, so that one that is slow, or says nothing, delays no other.
+
+use super::handshake::{Hello, Secret, welcome};
+use anyhow::{Context, Result, anyhow};
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// Time for all that is said first on a connection.
+pub const SPEAK: Duration = Duration::from_secs(5);
+
+/// How many may be heard at once, beside ranks that are expected. Others wait until one of them has been heard.
+const MOST: usize = 256;
+
+/// Bytes of the stack of a thread that hears one.
+const STACK: usize = 256 << 10;
+
+/// A rank's door.
+pub struct Guests {
+    listener: TcpListener,
+    secret: Option<Arc<Secret>>,
+    most: usize,
+    /// How many are being heard.
+    heard: Arc<AtomicUsize>,
+    sender: Sender<(TcpStream, Hello)>,
+    receiver: Receiver<(TcpStream, Hello)>,
+}
+
+impl Guests {
+    /// That of a rank that expects at most `ranks` others.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn new(listener: TcpListener, secret: Option<&Secret>, ranks: usize) -> Result<Guests> {
+        listener.set_nonblocking(true).context("cannot wait for other ranks")?;
+        let (sender, receiver) = channel();
+        let (secret, heard) = (secret.cloned().map(Arc::new), Arc::default());
+        Ok(Guests { listener, secret, most: MOST + ranks, heard, sender, receiver })
+    }
+
+    /// Somebody who has come and said who that is, if there is one by now. Does not wait.
+    ///
+    /// # Errors
+    /// Nobody can come any more.
+    pub fn next(&self) -> Result<Option<(TcpStream, Hello)>> {
+        while self.heard.load(Ordering::Acquire) < self.most {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.hear(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // Whoever has gone again before.
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error) => return Err(anyhow!(error).context("cannot wait for other ranks")),
+            }
+        }
+        Ok(self.receiver.try_recv().ok())
+    }
+
+    /// In a thread of its own, which ends in time by itself.
+    fn hear(&self, stream: TcpStream) {
+        let (secret, sender, heard) = (self.secret.clone(), self.sender.clone(), self.heard.clone());
+        let until = Instant::now() + SPEAK;
+        heard.fetch_add(1, Ordering::AcqRel);
+        let listen = move || {
+            // Whatever else may try ports is passed over.
+            if stream.set_nonblocking(false).is_ok()
+                && let Ok(hello) = welcome(&stream, secret.as_deref(), until)
+            {
+                // The rank may not listen any more.
+                sender.send((stream, hello)).ok();
+            }
+            heard.fetch_sub(1, Ordering::AcqRel);
+        };
+        let thread = std::thread::Builder::new().name("guest".into()).stack_size(STACK).spawn(listen);
+        if thread.is_err() {
+            // Without a thread it is as if it had not come, and it may come again.
+            self.heard.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The quotes of a CSV or TSV text (RFC 4180), looked at before any record is made of it: what is not closed swallows the lines behind it,
+//! and a record without an end takes memory without an end.
+
+/// What is wrong in a text, and where: lines and columns are counted from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// The line.
+    pub line: u64,
+    /// The column.
+    pub column: u64,
+    /// What is wrong there.
+    pub kind: Kind,
+}
+
+/// What is wrong in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A quote opens that is not closed.
+    Unclosed,
+    /// Behind a closing quote a field goes on.
+    Behind,
+    /// Before an opening quote a space stands.
+    Space,
+    /// A record begins that is too long.
+    TooLong,
+}
+
+/// Where the look at a text is.
+enum State {
+    /// At the begin of a field; `Some`: behind spaces.
+    Begin,
+    Spaces,
+    Plain,
+    /// Within quotes, which opened at a line and a column.
+    Quoted(u64, u64),
+    /// Behind a quote that closes, or is the first of two that stand for one.
+    Closed(u64, u64),
+}
+
+/// Looks at the records of `text`, whose fields have `delimiter` between them. A record may have `most` bytes.
+///
+/// # Errors
+/// The first fault.
+pub fn check(text: &str, delimiter: u8, most: usize) -> Result<(), Fault> {
+    let mut state = State::Begin;
+    let (mut line, mut column) = (1, 0);
+    // Where the record begins.
+    let (mut begin, mut begin_line) = (0, 1);
+    let bytes = text.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        // The other bytes of a character are on its column.
+        column += u64::from(byte & 0xc0 != 0x80);
+        let fault = |line, column, kind| Err(Fault { line, column, kind });
+        let ends = byte == b'\n' || byte == b'\r';
+        if at - begin >= most && !ends {
+            return match state {
+                State::Quoted(line, column) => fault(line, column, Kind::Unclosed),
+                _ => fault(begin_line, 1, Kind::TooLong),
+            };
+        }
+        state = match state {
+            State::Quoted(line, column) if byte == b'"' => State::Closed(line, column),
+            quoted @ State::Quoted(..) => quoted,
+            State::Closed(line, column) if byte == b'"' => State::Quoted(line, column),
+            State::Begin if byte == b'"' => State::Quoted(line, column),
+            State::Spaces if byte == b'"' => return fault(line, column, Kind::Space),
+            _ if byte == delimiter || ends => State::Begin,
+            State::Begin | State::Spaces if byte == b' ' || byte == b'\t' => State::Spaces,
+            closed @ State::Closed(..) if byte == b' ' || byte == b'\t' => closed,
+            State::Closed(..) => return fault(line, column, Kind::Behind),
+            State::Begin | State::Spaces | State::Plain => State::Plain,
+        };
+        if ends {
+            // `\r\n` is one end.
+            if byte == b'\n' || bytes.get(at + 1) != Some(&b'\n') {
+                (line, column) = (line + 1, 0);
+            }
+            if matches!(state, State::Begin) {
+                (begin, begin_line) = (at + 1, line);
+            }
+        }
+    }
+    match state {
+        State::Quoted(line, column) => Err(Fault { line, column, kind: Kind::Unclosed }),
+        _ => Ok(()),
+    }
+}
+
+/// Counts the lines of a text up to one place after the other.
+pub struct Lines<'a> {
+    text: &'a [u8],
+    at: usize,
+    line: u64,
+}
+
+impl<'a> Lines<'a> {
+    /// Those of `text`.
+    pub fn new(text: &'a str) -> Self {
+        Lines { text: text.as_bytes(), at: 0, line: 1 }
+    }
+
+    /// The line of the first record from byte `byte` on, which is not before the last one that was asked for.
+    pub fn at(&mut self, byte: u64) -> u64 {
+        let is_end = |byte: u8| byte == b'\n' || byte == b'\r';
+        let byte = usize::try_from(byte).unwrap_or(usize::MAX);
+        while self.at < self.text.len() && (self.at < byte || is_end(self.text[self.at])) {
+            let one = self.text[self.at];
+            self.at += 1;
+            self.line += u64::from(one == b'\n' || one == b'\r' && self.text.get(self.at) != Some(&b'\n'));
+        }
+        self.line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_have_their_places() {
+        let of = |text: &str| check(text, b',', 30).err().map(|fault| (fault.line, fault.column, fault.kind));
+        for text in
+            ["a,b\n1,\"2\"\n", "a\r\n\"1\r\n\"\"2\"\" \" ,\"\"\n", "é\"x,5\" y\n", "", "\"\"", "\n\n\r\n", "a,b\n \"\n"]
+        {
+            let expected = text.ends_with(" \"\n").then_some((2, 2, Kind::Space));
+            assert_eq!(of(text), expected, "{text}");
+        }
+        assert_eq!(of("a,b\r\n1,\"2\r\n3,4\r\n"), Some((2, 3, Kind::Unclosed)));
+        assert_eq!(of("a\ré,\"2"), Some((2, 3, Kind::Unclosed)));
+        assert_eq!(of("a,b\n1,\"2\n3,\"4\"\n"), Some((3, 4, Kind::Behind)));
+        assert_eq!(of("a,b\n\"1\"2,3\n"), Some((2, 4, Kind::Behind)));
+        assert_eq!(of(&format!("a\n\nb{}", ",".repeat(29))), None);
+        assert_eq!(of(&format!("a\n\nb{}", ",".repeat(30))), Some((3, 1, Kind::TooLong)));
+        assert_eq!(of(&format!("a\n\"b{}\"", "\n".repeat(40))), Some((2, 1, Kind::Unclosed)));
+    }
+
+    #[test]
+    fn lines_are_counted_as_they_end() {
+        let text = "a\r\n\r\nb\rc\n\nd";
+        let mut lines = Lines::new(text);
+        let places = [(0, 1), (2, 3), (3, 3), (6, 4), (8, 6)];
+        for (byte, line) in places {
+            assert_eq!(lines.at(byte), line, "byte {byte}");
+        }
+    }
+}

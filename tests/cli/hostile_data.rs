@@ -1,0 +1,104 @@
+//! Data that hurts decoders and readers: it is refused with a word on what it is, and loses nothing else.
+#![cfg(unix)]
+
+use super::hostile_files::run;
+use super::photos;
+use super::support::{LAYERS, Place, digits};
+use std::fs::{self, File};
+use std::io::Write;
+
+/// Files that once did harm: decoders panic on some, and took gigabytes for others.
+fn crashes() -> Vec<std::path::PathBuf> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/crashes/image");
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn pictures_that_decoders_do_not_survive_leave_the_others() {
+    let train = "[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[train]\nepochs = 1\n";
+    let place = Place::with(&digits("", &format!("{LAYERS}\n{train}")));
+    place.ok("train c.toml --quiet --out r");
+    image::GrayImage::new(8, 8).save(place.path("good.png")).unwrap();
+    let crashes = crashes();
+    let files: Vec<String> = crashes.iter().map(|path| path.display().to_string()).collect();
+    let done = run(&place, &format!("predict r/last.safetensors {} good.png --json", files.join(" ")));
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert_eq!(done.json().as_array().unwrap().len(), 1, "{done:?}");
+    assert_eq!(done.json()[0]["file"], "good.png");
+    assert_eq!(done.err.lines().count(), crashes.len() + 1, "a line for each, and how many: {}", done.err);
+    assert!(!done.err.contains("panicked") && !done.err.contains("internal error"), "{}", done.err);
+}
+
+#[test]
+fn training_goes_on_without_a_photo_that_a_decoder_does_not_survive() {
+    let place = photos::place("", photos::TRANSFORMS);
+    // The first of those that are named by their hash.
+    let crash = crashes().into_iter().find(|path| path.file_name().unwrap().len() == 40).unwrap();
+    fs::copy(crash, place.path("photos/train/red/x.jpg")).unwrap();
+    let done = run(&place, "train c.toml --out r --set train.epochs=1");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert!(done.err.contains("x.jpg") && done.err.contains("cannot be read"), "{}", done.err);
+    assert!(!done.err.contains("panicked") && !done.err.contains("internal error"), "{}", done.err);
+    let strict = run(&place, "train c.toml --out s --set train.epochs=1 --set data.on_error=fail");
+    assert!(strict.code == Some(1) && strict.err.contains("x.jpg"), "{strict:?}");
+}
+
+/// A hundred megabytes of commas would be a hundred million fields.
+#[test]
+fn a_line_without_an_end_takes_no_memory() {
+    let place = photos::place("", photos::TRANSFORMS);
+    let mut list = File::create(place.path("list.csv")).unwrap();
+    list.write_all(b"file_name,label\n").unwrap();
+    (0..100).for_each(|_| list.write_all(&vec![b','; 1 << 20]).unwrap());
+    let config = place
+        .read("c.toml")
+        .replace("source = \"image_folder\"\nroot = \"photos\"", "source = \"image_list\"\npath = \"list.csv\"");
+    place.write("l.toml", config);
+    let done = run(&place, "check l.toml");
+    assert!(done.code.is_some_and(|code| code != 0), "{done:?}");
+    assert!(done.err.contains("line 2 has more than 1048576 bytes"), "{}", done.err);
+}
+
+/// The index of a cache says that a photo has gigabytes of pixels, in a file with holes.
+#[test]
+fn a_cache_that_claims_gigabytes_is_made_anew() {
+    let place = photos::place("cache = \"disk\"\ncache_dir = \"kept\"\n", photos::TRANSFORMS);
+    place.ok("train c.toml --quiet --out a --set train.epochs=1");
+    let (header, row) = (16, 104);
+    for entry in fs::read_dir(place.path("kept")).unwrap() {
+        let index = entry.unwrap().path();
+        if index.extension().is_none_or(|ending| ending != "index") {
+            continue;
+        }
+        let mut bytes = fs::read(&index).unwrap();
+        for row in bytes[header..].chunks_exact_mut(row) {
+            // It begins at the begin, with a shape of its own; the hash of the row is right.
+            row[32..40].fill(0);
+            for (place, side) in row[40..52].chunks_exact_mut(4).zip([30_000u32, 30_000, 3]) {
+                place.copy_from_slice(&side.to_le_bytes());
+            }
+            let hash = blake3::hash(&row[..88]);
+            row[88..].copy_from_slice(&hash.as_bytes()[..16]);
+        }
+        fs::write(&index, bytes).unwrap();
+        File::options().write(true).open(index.with_extension("pixels")).unwrap().set_len(2_700_000_000).unwrap();
+    }
+    let done = run(&place, "train c.toml --quiet --out b --set train.epochs=1");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    super::support::assert_same_runs((&place, "a"), (&place, "b"));
+}
+
+/// A run's lines with a hole of gigabytes behind them.
+#[test]
+fn lines_of_a_run_are_read_one_by_one() {
+    let place = Place::new();
+    place.write("runs/a/1/config.toml", "seed = 0\n[train]\nepochs = 1\n");
+    let lines = "{\"kind\":\"epoch\",\"epoch\":1,\"step\":10,\"train_loss\":0.5,\"val_loss\":0.25,\"seconds\":1.0}\n";
+    let path = place.write("runs/a/1/metrics.jsonl", lines);
+    File::options().write(true).open(path).unwrap().set_len(3 << 30).unwrap();
+    let done = run(&place, "runs --json");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.json()[0]["run"], "runs/a/1", "{done:?}");
+}
