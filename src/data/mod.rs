@@ -7,6 +7,7 @@
 
 mod cache;
 pub mod cifar;
+mod classes;
 mod dataset;
 mod digest;
 pub mod digits;
@@ -39,6 +40,7 @@ mod verify;
 pub mod webdataset;
 
 pub use cache::{Cache, Keep, Kept};
+pub use classes::Trained;
 pub use dataset::Dataset;
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, mask, transformed};
 pub use fingerprint::Fingerprint;

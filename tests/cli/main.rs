@@ -2,6 +2,8 @@
 
 mod bench;
 mod checks;
+mod class_names;
+mod classes;
 mod commands;
 mod completions;
 mod configs;

@@ -105,6 +105,7 @@ impl<'a> Sink<'a> {
         }
         match &mut self.file {
             Some(file) => file.write_all(text.as_bytes()).context("cannot write the results").map(|()| true),
+            None if self.form == Form::Csv => told(terminal::print_table(&text)),
             None => told(terminal::print(&text)),
         }
     }
