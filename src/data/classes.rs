@@ -6,6 +6,7 @@ use super::split::Split;
 use super::store::{Rows, Store, Unreadable};
 use crate::graph::DType;
 use anyhow::{Result, bail, ensure};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How many names a message shows of a list.
@@ -56,10 +57,10 @@ impl Trained {
         if own == known {
             return Ok((spec, None));
         }
-        let number = |name: &String| known.iter().position(|other| other == name);
-        let unknown: Vec<String> = own.iter().filter(|name| number(name).is_none()).cloned().collect();
+        let by_name: HashMap<&String, usize> = known.iter().enumerate().map(|(number, name)| (name, number)).collect();
+        let unknown: Vec<String> = own.iter().filter(|name| !by_name.contains_key(name)).cloned().collect();
         ensure!(unknown.is_empty(), unknown_classes(&unknown, own, known));
-        let numbers: Numbers = own.iter().filter_map(number).collect();
+        let numbers: Numbers = own.iter().filter_map(|name| by_name.get(name).copied()).collect();
         let mut held = DataSpec { class_names: self.names.clone(), ..spec };
         if has_classes {
             held.targets = TargetSpec::Classes(known.len());

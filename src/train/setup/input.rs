@@ -85,7 +85,7 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
             Kind::Mask { values, ignore_index: experiment.loss.describe().ignore_index() }
         }
     };
-    let numbers = list.label_kind == LabelKind::Number;
+    let known = trained_names(experiment).filter(|_| list.classes.is_none() && list.label_kind != LabelKind::Number);
     ImageListOptions {
         path: shown(&list.path),
         val_path: list.val_path.as_deref().map(shown),
@@ -93,8 +93,8 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
         image_column: list.image_column.clone(),
         label_columns,
         kind,
-        classes: list.classes.clone().or_else(|| trained_names(experiment)).filter(|_| !numbers),
-        trained: list.classes.is_none(),
+        trained: known.is_some(),
+        classes: list.classes.clone().or(known),
         strict: list.on_error == OnError::Fail,
     }
 }
