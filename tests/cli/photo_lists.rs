@@ -165,7 +165,7 @@ fn the_worst_folder_is_told_in_full() {
     fs::write(place.path("photos/blue").join(OsStr::from_bytes(b"caf\xe9.png")), &whole).unwrap();
     let told = place.ok("train c.toml --out r").err;
     for part in [
-        "classes without images: `green`",
+        "the folder `green` holds no photos, and is no class",
         "links to a folder around them, which are left out: `blue/around`",
         "files that are no images by their endings, which are left out: `red/notes.txt`",
     ] {
