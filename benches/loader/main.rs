@@ -97,8 +97,12 @@ struct Ours {
 
 impl Ours {
     fn start(options: &Options, transforms: &str) -> Result<Ours> {
-        let source =
-            Source::ImageFolder(ImageFolderOptions { root: options.photos.clone(), classes: None, strict: false });
+        let source = Source::ImageFolder(ImageFolderOptions {
+            root: options.photos.clone(),
+            classes: None,
+            trained: false,
+            strict: false,
+        });
         let split: Split = open(&source)?.train;
         let side = options.size;
         let (bilinear, antialias) = (Interpolation::Bilinear, true);

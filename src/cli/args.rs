@@ -294,6 +294,11 @@ pub struct PredictArgs {
     /// Write the results to this file instead of standard output; without `--format`, its ending (.csv, .jsonl) is the format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
     pub out: Option<PathBuf>,
+    /// In a table, put a `'` before names that a spreadsheet would run as a formula
+    ///
+    /// Those are names of files and of classes that begin with `=`, `+`, `-`, `@`, a tab or the end of a line. Without it names are written as they are.
+    #[arg(long)]
+    pub guard_formulas: bool,
     /// Write the class of every pixel into this folder, a PNG file with a palette for each image
     ///
     /// Of a model with a class for every pixel. A file has the name of its image, and the size that the model sees.

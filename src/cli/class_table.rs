@@ -1,6 +1,6 @@
 //! What an evaluation says of classes: a table, and which were taken for which, in the width of a terminal.
 
-use crate::terminal::{columns, fitted, percent, visible};
+use crate::terminal::{columns, fitted, one_line, percent, visible};
 use crate::train::setup::class_report::{ClassCount, ClassReport};
 use serde_json::{Map, Value, json};
 
@@ -16,9 +16,7 @@ const LONGEST_NAME: usize = 30;
 
 /// The name of a class; its number, where it has none.
 fn name(names: Option<&[String]>, class: usize) -> String {
-    names
-        .and_then(|names| names.get(class))
-        .map_or_else(|| class.to_string(), |name| visible(name).replace('\n', "\\n"))
+    names.and_then(|names| names.get(class)).map_or_else(|| class.to_string(), |name| one_line(&visible(name)))
 }
 
 /// The table and the picture, in at most `width` columns.

@@ -54,7 +54,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
     }
     samples.keep_photos(&loaded.experiment, Keeping::Training)?;
     let mut balanced = loaded.clone();
-    balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
+    balance(&mut balanced.experiment, &samples.train, &samples.spec);
     // The files may hold another number of samples than the set is known to have.
     let programs = build_run(&balanced, &samples.spec, backend.as_ref(), &passes, &programs.warnings)?;
     require(&samples.spec, &programs.plan, photos.with(samples.footprint()))?;

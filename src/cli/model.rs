@@ -6,7 +6,7 @@ use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
-use crate::config::language::sections::Source;
+use crate::config::language::sections::{Fitted, Source};
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;
@@ -41,8 +41,20 @@ pub struct Model {
 /// # Errors
 /// All mistakes in it.
 pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
+    load_config_of(path, sets, None)
+}
+
+/// The same for a run that goes on with what its training has found on the data.
+///
+/// # Errors
+/// All mistakes in it.
+pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> Result<Loaded, Failure> {
     expect_configuration(path)?;
-    let loaded = config::load(path, sets)?;
+    let ask = |experiment: &Experiment| match fitted {
+        Some(fitted) => Ok(Some(fitted.classes)),
+        None => input::number_of_classes(experiment),
+    };
+    let loaded = config::load_asking(path, sets, &ask)?;
     warn(&loaded.sources, &loaded.warnings);
     Ok(loaded)
 }
@@ -73,8 +85,19 @@ pub fn load_any_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     let path = &checkpoint_of(path)?;
     expect_checkpoint(path)?;
     let meta = checkpoint::verify(path).map_err(anyhow::Error::new)?;
-    let loaded = config::load_effective(&carried_by(path), &meta.config, sets)?;
+    let mut loaded = config::load_effective(&carried_by(path), &meta.config, sets)?;
+    hold(&mut loaded, &meta);
     Ok(Model { loaded, checkpoint: Some((path.clone(), meta)) })
+}
+
+/// Holds all data that is read for a configuration to what the training of a checkpoint has found on its own.
+pub fn hold(loaded: &mut Loaded, meta: &Meta) {
+    loaded.experiment.data.fitted = Extra::of(meta).and_then(|extra| extra.fitted());
+}
+
+/// What a sample looks like, as a checkpoint says; nothing if its version did not keep it.
+pub fn kept_sample(meta: &Meta) -> Option<DataSpec> {
+    Extra::of(meta)?.sample?.spec()
 }
 
 /// What messages call the configuration that a checkpoint carries.
@@ -199,7 +222,7 @@ impl Model {
     /// A word on what it was trained on, if that is not the data that its configuration names.
     pub fn trained_on(&self) -> Option<String> {
         let (_, meta) = self.checkpoint.as_ref()?;
-        let extra: Extra = serde_json::from_value(meta.extra.clone()).ok()?;
+        let extra = Extra::of(meta)?;
         let source = self.loaded.experiment.data.source.type_name();
         extra.data_note.map(|_| format!("The model was trained on the bundled digits, not on {source}."))
     }
@@ -212,7 +235,7 @@ impl Model {
         if own.data.source.type_name() != self.loaded.experiment.data.source.type_name() {
             return None;
         }
-        let extra: Extra = serde_json::from_value(meta.extra.clone()).ok()?;
+        let extra = Extra::of(meta)?;
         let what = provenance::difference(&extra, samples)?;
         Some(format!("The data is not that of the training: {what} differ."))
     }
@@ -232,12 +255,7 @@ impl Model {
     /// # Errors
     /// The checkpoint has none, and the data's file cannot be read.
     pub fn sample(&self) -> Result<DataSpec, Failure> {
-        let kept = match (&self.checkpoint, &self.loaded.experiment.data.source) {
-            (Some((_, meta)), Source::Tensors(_)) => {
-                serde_json::from_value::<Extra>(meta.extra.clone()).ok().and_then(|extra| extra.sample?.spec())
-            }
-            _ => None,
-        };
+        let kept = self.checkpoint.as_ref().and_then(|(_, meta)| kept_sample(meta));
         kept.map_or_else(|| describe_data(&self.loaded), Ok)
     }
 

@@ -51,7 +51,7 @@ pub fn measure(
         say(&format!("warning: {note}"));
     }
     let mut balanced = loaded.clone();
-    balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
+    balance(&mut balanced.experiment, &samples.train, &samples.spec);
     let experiment = &balanced.experiment;
     let programs = build_run(&balanced, &samples.spec, backend, passes, known)?;
     let mut session = Session::new(programs, backend, crate::model::task(experiment), experiment.seed)?;

@@ -194,6 +194,9 @@ pub struct Model {
     /// Other names for the tensors of that file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights_rename: Vec<Rename>,
+    /// The parameter `num_classes`, if the model has one that is a number, and its place.
+    #[serde(skip)]
+    pub num_classes: Option<(usize, Span)>,
 }
 
 /// A layer, or something that holds layers.

@@ -84,6 +84,8 @@ pub struct DataSpec {
     pub classes_exact: bool,
     /// The names of the classes, where the source knows them.
     pub class_names: Option<Vec<String>>,
+    /// Folders where each is a class that hold no samples, and so are none.
+    pub empty_folders: Vec<String>,
     /// Number of training samples, where it is known.
     pub train: Option<usize>,
     /// Number of test samples (0: the source has none), where it is known.
@@ -98,6 +100,7 @@ impl DataSpec {
             targets,
             classes_exact: true,
             class_names: None,
+            empty_folders: Vec::new(),
             train: None,
             val: None,
         }

@@ -123,13 +123,13 @@ mod tests {
         );
         // Shapes and numbers count even where all bytes are alike.
         assert_eq!(names(&bytes(&[1, 2, 3, 4], &[0, 1], &[2, 1]), &test), "the training inputs");
-        assert_eq!(names(&train, &train.limit(0)), "the test inputs and the test targets");
+        assert_eq!(names(&train, &train.first(0)), "the test inputs and the test targets");
     }
 
     #[test]
     fn a_view_is_what_it_shows() {
         let all = bytes(&[1, 2, 3, 4, 5, 6], &[0, 1, 2], &[2]);
-        let empty = all.limit(0);
+        let empty = all.first(0);
         let shown = bytes(&[5, 6, 1, 2], &[2, 0], &[2]);
         assert_eq!(Fingerprint::of(&all.select(&[2, 0]), &empty), Fingerprint::of(&shown, &empty));
         assert_eq!(Fingerprint::of(&all.select(&[0, 1, 2]), &empty), Fingerprint::of(&all, &empty));

@@ -1,4 +1,4 @@
-//! Dividing a split: a part held out for validation, the first few samples.
+//! Dividing a split: a part held out for validation, fewer samples.
 
 use super::Split;
 use crate::random::{Purpose, Stream};
@@ -66,8 +66,22 @@ impl Split {
         order.copy_from_slice(&all);
     }
 
+    /// `n` samples, or all if there are fewer, drawn from `seed` and the number of the `part` that this is: of each class the same part,
+    /// as near as whole numbers come to it. They keep the order of the whole.
+    pub fn limit(&self, n: usize, seed: u64, part: u64) -> Split {
+        if n >= self.len() {
+            return self.clone();
+        }
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        Stream::new(seed, Purpose::Split, 1, part).shuffle(&mut order);
+        self.take_turns(&mut order, n);
+        order.truncate(n);
+        order.sort_unstable();
+        self.select(&order)
+    }
+
     /// The first `n` samples, or all if there are fewer.
-    pub fn limit(&self, n: usize) -> Split {
+    pub fn first(&self, n: usize) -> Split {
         if n >= self.len() {
             return self.clone();
         }
@@ -136,8 +150,23 @@ mod tests {
     }
 
     #[test]
-    fn limit_takes_the_first() {
-        assert_eq!(labels(&numbered(5).limit(2)), [0, 1]);
-        assert_eq!(numbered(5).limit(9).len(), 5);
+    fn limit_draws_from_every_class() {
+        assert_eq!(labels(&numbered(5).first(2)), [0, 1]);
+        assert_eq!(numbered(5).limit(9, 0, 0).len(), 5);
+        // As folders have them: one class after the other.
+        let s = Split::labelled(Values::Bytes(vec![0; 90]), [1], (0..90).map(|i| i / 30).collect()).unwrap();
+        let counts = |s: &Split| (0..3).map(|c| labels(s).iter().filter(|l| **l == c).count()).collect::<Vec<_>>();
+        assert_eq!(counts(&s.limit(9, 3, 0)), [3, 3, 3]);
+        assert_eq!(counts(&s.limit(10, 3, 0)).iter().sum::<usize>(), 10);
+        assert!(labels(&s.limit(10, 3, 0)).is_sorted());
+        // Of one class: any of its samples, the same ones for the same seed and part.
+        let s = Split::labelled(Values::Bytes((0..100).collect()), [1], vec![0; 100]).unwrap();
+        let places = |seed, part| {
+            let s = s.limit(10, seed, part);
+            (0..10).map(|i| s.bytes(i, 0).unwrap()[0]).collect::<Vec<_>>()
+        };
+        assert!(places(3, 0) == places(3, 0) && places(3, 0).is_sorted());
+        assert!(places(3, 0) != places(4, 0) && places(3, 0) != places(3, 1));
+        assert!(places(3, 0).iter().any(|at| *at >= 10), "the first alone are no draw");
     }
 }

@@ -8,6 +8,7 @@
 mod cache;
 pub mod cifar;
 mod claims;
+mod classes;
 mod dataset;
 mod decoders;
 mod digest;
@@ -42,6 +43,7 @@ mod verify;
 pub mod webdataset;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
+pub use classes::Trained;
 pub use dataset::Dataset;
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, mask, transformed};
 pub use fingerprint::Fingerprint;

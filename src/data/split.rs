@@ -70,6 +70,19 @@ impl Split {
         Split::in_memory(vec![inputs, (Field::target(TARGETS, DType::F32, target), Values::Floats(values))], len)
     }
 
+    /// The same samples of another store, which is made of this one.
+    ///
+    /// # Errors
+    /// There are more than 2^32 samples.
+    pub(super) fn in_store(&self, store: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Result<Self> {
+        Ok(Split {
+            index: self.index.clone(),
+            len: self.len,
+            kept: self.kept.clone(),
+            ..Split::new(store(Arc::clone(&self.store)))?
+        })
+    }
+
     /// Bytes of memory that its store holds, whichever part of that it shows.
     pub fn held_bytes(&self) -> usize {
         self.store.held_bytes()

@@ -250,6 +250,8 @@ pub struct Rows<'a> {
     row: usize,
     changes: &'a [Changes],
     area: Option<&'a Area>,
+    /// A field that is not written though the batch has a place for it.
+    left_out: Option<usize>,
     key: Key,
     draws: Option<Stream>,
 }
@@ -262,7 +264,7 @@ impl<'a> Rows<'a> {
         changes: &'a [Changes],
         key: Key,
     ) -> Self {
-        Rows { slot, columns, row, changes, area: None, key, draws: None }
+        Rows { slot, columns, row, changes, area: None, left_out: None, key, draws: None }
     }
 
     /// The same, for images that are kept after the transforms of `changes`.
@@ -272,7 +274,20 @@ impl<'a> Rows<'a> {
 
     /// True if the batch has a place for this field: nobody reads the others.
     pub fn wants(&self, field: usize) -> bool {
-        self.columns.get(field).is_some_and(Option::is_some)
+        self.column(field).is_some()
+    }
+
+    /// The place of a field in the batch, if it is to be written.
+    fn column(&self, field: usize) -> Option<Column> {
+        self.columns.get(field).copied().flatten().filter(|_| self.left_out != Some(field))
+    }
+
+    /// Lets `write` write this sample as if the batch had no place for the field.
+    pub(super) fn without<T>(&mut self, field: usize, write: impl FnOnce(&mut Rows) -> T) -> T {
+        let before = self.left_out.replace(field);
+        let result = write(self);
+        self.left_out = before;
+        result
     }
 
     /// The draws for this sample in this epoch, which are the same whatever thread asks for them and when. Transforms of a field
@@ -286,7 +301,7 @@ impl<'a> Rows<'a> {
     /// # Panics
     /// If there are more or fewer bytes than the field has.
     pub fn put(&mut self, field: usize, bytes: &[u8]) {
-        let Some(column) = self.columns.get(field).copied().flatten() else { return };
+        let Some(column) = self.column(field) else { return };
         let range = column.offset + self.row * column.bytes..column.offset + (self.row + 1) * column.bytes;
         match self.changes.iter().find(|changes| changes.field == field) {
             Some(changes) => {
@@ -309,7 +324,7 @@ impl<'a> Rows<'a> {
     /// # Panics
     /// If transforms do not bring it to the size that the batch has.
     pub(super) fn mask(&mut self, field: usize, mask: Image, widen: impl Fn(u8) -> i32) {
-        let Some(column) = self.columns.get(field).copied().flatten() else { return };
+        let Some(column) = self.column(field) else { return };
         let mask = transform_mask(self.transforms(field), &mut self.key.draws(), mask);
         let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
         assert_eq!(out.len(), mask.pixels.len() * size_of::<i32>(), "a mask of {:?} pixels", mask.sides);
@@ -351,7 +366,7 @@ impl<'a> Rows<'a> {
 
     /// The way of an image to its place, if the batch has one for it.
     fn way(&mut self, field: usize) -> Option<Way<'_>> {
-        let column = self.columns.get(field).copied().flatten()?;
+        let column = self.column(field)?;
         let transforms = self.transforms(field);
         let draws = self.draws.get_or_insert_with(|| self.key.draws());
         let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];

@@ -97,7 +97,7 @@ pub fn open(options: &TensorsOptions) -> Result<Dataset> {
     let train = file.split(&train, train_labels, options, &spec)?;
     let val = match val {
         Some(part) => file.split(&part, val_labels, options, &spec)?,
-        None => train.limit(0),
+        None => train.first(0),
     };
     Ok(Dataset::new(spec, train, val))
 }
@@ -348,6 +348,7 @@ impl TensorFile {
             classes_exact: options.num_classes.is_some() || targets == TargetSpec::Values,
             targets,
             class_names: None,
+            empty_folders: Vec::new(),
             train: Some(train.target.len()),
             val: Some(val.map_or(0, |part| part.target.len())),
         })

@@ -16,6 +16,9 @@ use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 /// Most classes of which it is counted, for each, as which others it was predicted: 8 MiB of counts.
 const MOST_IN_MATRIX: usize = 1024;
 
+/// How many classes a message names.
+const SHOWN: usize = 12;
+
 /// What the model is measured by.
 pub fn task(experiment: &Experiment) -> Task {
     experiment.loss.describe().task()
@@ -207,7 +210,7 @@ impl Builder<'_> {
                         Some("linear") => format!("set `out_features = {classes}`: one for each class"),
                         _ => format!("end the model with a `linear` with `out_features = {classes}`"),
                     };
-                    (message, help)
+                    (message, self.head_help(out, *classes, help))
                 }
                 [1, 1, c] if c == *classes => {
                     let message =
@@ -239,7 +242,7 @@ impl Builder<'_> {
                             format!("end the model with a `linear` with `out_features = {classes}`: one for each class")
                         }
                     };
-                    (message, help)
+                    (message, self.head_help(*out, *classes, help))
                 }
                 _ => {
                     let mut wanted = target.dims().to_vec();
@@ -272,8 +275,19 @@ impl Builder<'_> {
         };
         let mut error = Diagnostic::error(message).help(help);
         let shape = self.shape(y).to_pytorch();
+        let number = experiment.model.num_classes.filter(|(number, _)| *number == self.shape(y).last());
+        let asked = data.targets != TargetSpec::Values && target.rank() == 0;
+        if let Some(found) = self.classes_found() {
+            error = error.note(found);
+        }
         match y.made_by {
             _ if guessed => {}
+            // Where it is said how many there are, which need not be the file of the layer.
+            _ if asked && number.is_some() => {
+                error = number
+                    .into_iter()
+                    .fold(error, |error, (_, span)| error.at(span, format!("the model ends with {shape}")));
+            }
             Some(row) => error = error.at(self.rows[row].span, format!("the model ends here, with {shape}")),
             None => {
                 if let Some(span) = experiment.nearest_span("model.layers") {
@@ -290,6 +304,47 @@ impl Builder<'_> {
         }
         self.report(error);
         false
+    }
+
+    /// What to do about a model of `out` outputs where there are so many classes; `help` is what would fit its end to the data.
+    fn head_help(&self, out: usize, classes: usize, help: String) -> String {
+        let experiment = self.experiment;
+        if experiment.data.fitted.is_some() {
+            return format!(
+                "the model is trained already, on {out} outputs: evaluate it on data of its classes, or train it anew"
+            );
+        }
+        let help = match experiment.model.num_classes {
+            Some((number, _)) if number == out => format!(
+                "set `num_classes = {classes}` (of a model in `use`: `with = {{ num_classes = {classes} }}`), or `\"$classes\"`, which is \
+                 what the data says"
+            ),
+            _ => help,
+        };
+        match self.classes_found() {
+            Some(_) => format!(
+                "if these are the classes that you mean, {help}; if not, move away what is no class, or name those that are with `classes`"
+            ),
+            None => help,
+        }
+    }
+
+    /// Which classes the data has, and what looks wrong about them, where nothing but its folders or its list says it.
+    fn classes_found(&self) -> Option<String> {
+        let (experiment, data) = (self.experiment, self.data);
+        let found = experiment.data.source.has_photos() && experiment.span_of("data.classes").is_none();
+        let quoted = |names: &[String]| {
+            let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{}`", shorten(name))).collect();
+            let more = names.len().saturating_sub(SHOWN);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}", shown.join(", "))
+        };
+        let names = data.class_names.as_ref().filter(|_| found)?;
+        let empty = match &data.empty_folders[..] {
+            [] => String::new(),
+            empty => format!("; folders without photos, which are no classes: {}", quoted(empty)),
+        };
+        Some(format!("the classes that were found in the data: {}{empty}", quoted(names)))
     }
 
     /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample; else reports it.

@@ -17,7 +17,7 @@ pub use chart::{Look, Series, chart};
 pub use color::{can_redraw, color, unicode, width};
 pub use columns::{columns, fitted};
 pub use numbers::{duration, figure, human_bytes, percent};
-pub use visible::{Visible, is_hidden, masked, visible, visible_json};
+pub use visible::{Visible, is_hidden, masked, one_line, visible, visible_json};
 
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
@@ -92,6 +92,14 @@ pub fn print(text: &str) -> io::Result<()> {
         false => written_out(text),
     };
     Stream::Out.write(&(shown + end))
+}
+
+/// Writes a table for other programs to standard output: as it is, unless a person reads it there. Its names are those of files.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_table(text: &str) -> io::Result<()> {
+    if Stream::Out.is_terminal() { print(text) } else { Stream::Out.write(text) }
 }
 
 /// [`print()`] for text with colours in it, as for [`say_styled`].

@@ -141,6 +141,11 @@ pub fn visible_json(text: &str) -> String {
     out
 }
 
+/// A name that stays on its line: the ends of lines and tabs in it are written out. It must not look like a line of ours.
+pub fn one_line(name: &str) -> String {
+    name.replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// Passwords in addresses masked, and nothing else changed.
 pub fn masked(text: &str) -> String {
     let (mut out, mut at) = (String::with_capacity(text.len()), 0);

@@ -3,6 +3,8 @@
 mod bench;
 mod bf16;
 mod checks;
+mod class_names;
+mod classes;
 mod commands;
 mod completions;
 mod configs;

@@ -165,7 +165,7 @@ pub fn evaluated(
     let split = &samples.keep_photos_of(experiment, &split)?;
     // Of weights from elsewhere; a run has kept what its classes weigh.
     let mut balanced = model.loaded.clone();
-    balance(&mut balanced.experiment, &samples.train, &samples.spec.targets);
+    balance(&mut balanced.experiment, &samples.train, &samples.spec);
     let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
     let programs = build(&balanced, &samples.spec, &sizes, backend.as_ref(), passes)?;
     let planned = Planned {

@@ -3,6 +3,7 @@
 use crate::data::DataSpec;
 use crate::graph::Shape;
 use crate::graph::op::Task;
+use crate::terminal::one_line;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -14,6 +15,8 @@ pub struct Meaning<'a> {
     pub data: &'a DataSpec,
     /// How many classes are told.
     pub top: usize,
+    /// Names in a table are kept from being run as formulas.
+    pub guard_formulas: bool,
 }
 
 /// What a model says of one sample.
@@ -70,7 +73,7 @@ impl Meaning<'_> {
 
     /// Shares with their labels, as text shows them.
     fn shares(&self, answer: &Answer) -> Vec<(f64, String)> {
-        let with_label = |(class, share): (usize, f64)| (share, self.label(class));
+        let with_label = |(class, share): (usize, f64)| (share, one_line(&self.label(class)));
         match answer {
             Answer::Classes(list) => list.iter().copied().map(with_label).collect(),
             Answer::Labels(list) => list.iter().copied().enumerate().map(with_label).collect(),
@@ -142,19 +145,25 @@ impl Meaning<'_> {
 
     /// A row of a table.
     pub fn row(&self, of: Of, answer: &Answer, with_sample: bool) -> String {
-        let mut cells = vec![of.file.to_string_lossy().into_owned()];
+        let mut cells = vec![self.guarded(of.file.to_string_lossy().into_owned())];
         if with_sample {
             cells.push(of.sample.map_or(String::new(), |n| n.to_string()));
         }
         match answer {
             Answer::Classes(list) => {
-                list.iter().for_each(|(class, p)| cells.extend([self.label(*class), p.to_string()]))
+                list.iter().for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), p.to_string()]))
             }
             Answer::Labels(list) => cells.extend(list.iter().map(f64::to_string)),
             Answer::Values(values) => cells.extend(values.iter().map(f32::to_string)),
             Answer::Positions(..) => {}
         }
         csv(&cells)
+    }
+
+    /// A name as a cell: with a `'` before it where a spreadsheet would run it as a formula, if that is asked for.
+    fn guarded(&self, name: String) -> String {
+        let runs = name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
+        if self.guard_formulas && runs { format!("'{name}") } else { name }
     }
 
     /// The table's first row: what is in the columns of rows for answers like this one.
@@ -178,7 +187,7 @@ impl Meaning<'_> {
 impl Of<'_> {
     fn name(&self) -> String {
         let number = self.sample.map_or(String::new(), |n| format!(", sample {n}"));
-        format!("{}{number}", self.file.display())
+        format!("{}{number}", one_line(&self.file.display().to_string()))
     }
 }
 

@@ -52,7 +52,13 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
     }
     let form = Form::of(args, files.len())?;
-    let meaning = Meaning { task: task(experiment), data: &data, top: args.top as usize };
+    let top = args.top as usize;
+    let meaning = Meaning { task: task(experiment), data: &data, top, guard_formulas: args.guard_formulas };
+    if args.guard_formulas && form != Form::Csv {
+        return Err(Failure::Usage(
+            "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),
+        ));
+    }
     if form == Form::Csv && meaning.has_positions() {
         return Err(Failure::Usage(
             "each sample has a class at every position, which no row of a table has room for\nhelp: write JSON with --format jsonl, or image files with --masks DIR"

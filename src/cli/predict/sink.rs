@@ -104,6 +104,7 @@ impl<'a> Sink<'a> {
         }
         match &mut self.file {
             Some(file) => listens(file.write_all(text.as_bytes())).context("cannot write the results"),
+            None if self.form == Form::Csv => told(terminal::print_table(&text)),
             None => told(terminal::print(&text)),
         }
     }

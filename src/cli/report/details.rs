@@ -1,13 +1,14 @@
 //! What is reported of a run besides its figures: its configuration with origins, its layers, its memory, its time.
 
 use crate::backend::Backend;
-use crate::checkpoint;
+use crate::checkpoint::{self, Meta};
 use crate::cli::args::{Overrides, ReportArgs};
 use crate::cli::bench;
 use crate::cli::failure::Failure;
 use crate::cli::memory::{Planned, resolve_batch};
-use crate::cli::model::{build, carried_by, describe_data};
+use crate::cli::model::{build, carried_by, describe_data, hold, kept_sample};
 use crate::config::{self, Loaded};
+use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::runs::Run;
 use crate::train::files::state::Extra;
@@ -59,16 +60,27 @@ pub fn loaded(run: &Run, overrides: &Overrides) -> Result<Loaded, Failure> {
         Some(path) => carried_by(&path),
         None => run.path.join("config.toml").display().to_string(),
     };
-    Ok(config::load_effective(&name, &run.config_text, &overrides.sets())?)
+    let mut loaded = config::load_effective(&name, &run.config_text, &overrides.sets())?;
+    if let Some(meta) = meta(run) {
+        hold(&mut loaded, &meta);
+    }
+    Ok(loaded)
+}
+
+/// What the run's checkpoint says of it.
+fn meta(run: &Run) -> Option<Meta> {
+    run.checkpoint().and_then(|path| checkpoint::peek(&path).ok())
+}
+
+/// What the run's samples look like: the data, where it is there, tells how many there are.
+fn samples(run: &Run, loaded: &Loaded) -> Result<DataSpec, Failure> {
+    let kept = || meta(run).and_then(|meta| kept_sample(&meta));
+    describe_data(loaded).or_else(|failure| kept().ok_or(failure))
 }
 
 /// The values of a configuration but for the layers, with their origins.
 pub fn settings(run: &Run) -> Vec<Setting> {
-    let sets = run.checkpoint().and_then(|path| checkpoint::peek(&path).ok()).and_then(|meta| {
-        let extra: Extra = serde_json::from_value(meta.extra).ok()?;
-        Some(extra.started.sets)
-    });
-    let sets = sets.unwrap_or_default();
+    let sets = meta(run).and_then(|meta| Some(Extra::of(&meta)?.started.sets)).unwrap_or_default();
     let set = |key: &str| {
         sets.iter().filter_map(|set| set.split_once('=')).any(|(given, _)| {
             let given = given.trim();
@@ -120,7 +132,7 @@ fn device(loaded: &Loaded, args: &ReportArgs) -> Result<Box<dyn Backend>, Failur
 pub fn model(run: &Run, args: &ReportArgs) -> Result<Model, Failure> {
     let mut loaded = loaded(run, &args.overrides)?;
     let backend = device(&loaded, args)?;
-    let data = describe_data(&loaded)?;
+    let data = samples(run, &loaded)?;
     let passes = PassOptions::default();
     resolve_batch(&mut loaded, &data, backend.as_ref(), &passes)?;
     let experiment = &loaded.experiment;
@@ -164,7 +176,7 @@ pub fn model(run: &Run, args: &ReportArgs) -> Result<Model, Failure> {
 pub fn timing(run: &Run, args: &ReportArgs) -> Result<Timing, Failure> {
     let mut loaded = loaded(run, &args.overrides)?;
     let backend = device(&loaded, args)?;
-    let data = describe_data(&loaded)?;
+    let data = samples(run, &loaded)?;
     resolve_batch(&mut loaded, &data, backend.as_ref(), &PassOptions::default())?;
     let told = bench::profile_of(&loaded, &data, backend.as_ref())?;
     let nodes = told["nodes"].as_array().ok_or_else(|| anyhow!("nothing was measured"))?;

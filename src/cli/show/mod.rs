@@ -15,7 +15,7 @@ use super::what::{expect_no_input, output};
 use crate::config::Experiment;
 use crate::data::{DataSpec, LoaderOptions, Position, Split, TargetSpec, mask, output_shape, transformed};
 use crate::graph::DType;
-use crate::terminal::say;
+use crate::terminal::{one_line, say};
 use crate::train::setup::input::{mixing, transforms};
 use anyhow::{Context, anyhow};
 use batches::{Batches, Wanted};
@@ -240,7 +240,7 @@ fn told(measured: &Measured, names: &Names) -> String {
         true => [&order[..MANY_CLASSES / 2], &order[order.len() - MANY_CLASSES / 2..]].concat(),
         false => order.clone(),
     };
-    let called: Vec<String> = chosen.iter().map(|class| names.of(*class as i32)).collect();
+    let called: Vec<String> = chosen.iter().map(|class| one_line(&names.of(*class as i32))).collect();
     let width = called.iter().map(|name| name.chars().count()).max().unwrap_or(0).min(32);
     for (i, (class, name)) in chosen.iter().zip(&called).enumerate() {
         if many && i == MANY_CLASSES / 2 {

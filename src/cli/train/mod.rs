@@ -343,7 +343,7 @@ fn balanced(loaded: &mut Loaded, samples: &Samples) -> Result<Option<Vec<f64>>, 
     if !loaded.experiment.loss.is_to_be_balanced() {
         return Ok(None);
     }
-    let weights = balance(&mut loaded.experiment, &samples.train, &samples.spec.targets);
+    let weights = balance(&mut loaded.experiment, &samples.train, &samples.spec);
     let weights = weights.ok_or_else(|| anyhow::anyhow!("the classes cannot be counted: `weight` must be numbers"))?;
     Ok(Some(weights.to_vec()))
 }

@@ -3,7 +3,7 @@
 
 use super::super::args::TrainArgs;
 use super::super::failure::{Failure, warn};
-use super::super::model::{carried_by, load_config};
+use super::super::model::{carried_by, load_config, load_config_of};
 use super::asked::Resume;
 use super::in_folder;
 use crate::checkpoint::{self, Meta};
@@ -62,6 +62,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
     };
     let extra: Extra = serde_json::from_value(meta.extra.clone())
         .with_context(|| format!("the run's state in `{}` cannot be read", path.display()))?;
+    let fitted = extra.fitted();
     let before = extra.started;
     let typed: usize = before.sets.iter().map(String::len).sum();
     if typed > MAX_OPTIONS {
@@ -88,7 +89,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
             if !kept.is_empty() {
                 reporter.info(&format!("as when the run was started: {}", as_options(&kept)));
             }
-            load_config(config, &[kept, new_sets.clone()].concat())?
+            load_config_of(config, &[kept, new_sets.clone()].concat(), fitted.as_ref())?
         }
         None => {
             let loaded = config::load_effective(&what, &meta.config, &new_sets)?;
@@ -111,6 +112,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
     {
         weights.clone_from(kept);
     }
+    loaded.experiment.data.fitted = fitted;
     keep_paths(&mut loaded.experiment.data.source, &old.experiment.data.source, &new_sets);
     if asked.config.is_none() {
         loaded.experiment.name = name_for(&before.name, &folder.path);

@@ -9,6 +9,8 @@ use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
+/// The parameter that every model sees: the number of classes of the data.
+pub const CLASSES: &str = "classes";
 const MAX_LENGTH: usize = 1000;
 const MAX_DEPTH: usize = 64;
 /// Lists as parameters are kernel sizes and the like.
@@ -123,6 +125,9 @@ impl<'a> Scope<'a> {
                 let error = Diagnostic::error(format!("there is no parameter `{}` here", shorten(&name)));
                 let error = with_suggestion(error, span, "not defined", &name, &known);
                 match known[..] {
+                    _ if name == CLASSES => {
+                        error.help("it is the number of classes of the data, which is not known here: write a number")
+                    }
                     [] => error.help("no parameters are defined here"),
                     _ => error.help(format!("the parameters here are {}", list(known, "and"))),
                 }
@@ -164,6 +169,13 @@ impl Problem {
     fn other(reason: impl Into<String>) -> Self {
         Self::Other(reason.into())
     }
+}
+
+/// Whether an expression names a parameter.
+pub fn names_parameter(text: &str, name: &str) -> bool {
+    let begins =
+        |(at, _): (usize, &str)| text[at + 1..].strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_name));
+    text.match_indices('$').any(begins)
 }
 
 fn is_name(c: char) -> bool {

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::classes::{Asked, Classes, NUM_CLASSES, written};
 use super::merge::{self, LeftBehind, Reason};
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
@@ -34,11 +35,21 @@ pub struct Files {
     pub sink: Sink,
     /// What of a base is not in the configuration.
     pub left: Vec<LeftBehind>,
+    /// What is known of the number of classes.
+    pub classes: Classes,
+    /// The file in `use` has a number of classes that nothing sets.
+    pub unset: bool,
 }
 
 impl Default for Files {
     fn default() -> Self {
-        Self { sources: Sources::default(), sink: Sink::new(keys::ELSEWHERE), left: Vec::new() }
+        Self {
+            sources: Sources::default(),
+            sink: Sink::new(keys::ELSEWHERE),
+            left: Vec::new(),
+            classes: Classes::Unknown,
+            unset: false,
+        }
     }
 }
 
@@ -107,6 +118,11 @@ impl Files {
             merge::settle(&before, root, &self.sources, &mut self.left);
         }
         (!self.sink.has_errors()).then_some(())
+    }
+
+    /// Whether the model depends on the number of classes of the data.
+    pub fn asked(&self, root: &Table) -> Option<Asked> {
+        written(root).map(Asked::Written).or(self.unset.then_some(Asked::Unset))
     }
 
     fn open(&mut self, path: &Path, named_at: Option<Span>) -> Option<SourceId> {
@@ -228,8 +244,16 @@ impl Files {
         if !self.check_model_file(&file, start, &used) {
             return None;
         }
+        let is_set = with.as_ref().and_then(Node::as_table).is_some_and(|with| with.get(NUM_CLASSES).is_some());
         if let Some(with) = with {
             self.set_parameters(&mut file, &with, used.node.span);
+        }
+        let number = file.get_mut("params").and_then(Node::as_table_mut).and_then(|params| params.get_mut(NUM_CLASSES));
+        if let Some(number) = number.filter(|_| !is_set) {
+            self.unset = true;
+            if let Classes::Known(known) = self.classes {
+                number.value = Value::Integer(known as i64);
+            }
         }
         let within = file.get_mut("model").and_then(Node::as_table_mut);
         let (layers, init) = within.map_or((None, None), |model| (model.remove("layers"), model.remove("init")));

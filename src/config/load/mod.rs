@@ -5,6 +5,7 @@
 //! 4. `model` unrolls the layers: blocks, repeats, parameters (`expr`), names and who takes whose output;
 //! 5. `rules` holds sections against each other.
 
+mod classes;
 mod expr;
 mod files;
 mod merge;
@@ -17,11 +18,13 @@ mod trials;
 
 use std::path::Path;
 
+use self::classes::with_classes;
 use self::files::Files;
 use super::experiment::Experiment;
 use super::text::diagnostics::{self, Diagnostic, SourceId, SourceKind, Sources, Span};
 use super::text::tree::Table;
 
+pub use self::classes::{Ask, Asked};
 pub use self::files::MAX_EFFECTIVE;
 pub use self::merge::LeftBehind;
 pub use self::overrides::{SWEEP_OPTION, UNSET_OPTION};
@@ -38,6 +41,8 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// What a base says that does not count.
     pub left_behind: Vec<LeftBehind>,
+    /// Whether the model depends on the number of classes of the data.
+    pub classes: Option<Asked>,
 }
 
 /// What is wrong with a configuration.
@@ -63,9 +68,20 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// Everything that is wrong in itself. Only a file that is not there has an error without a place.
 pub fn load(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
-    let mut files = Files::default();
-    let read = files.read(path);
-    finish(&name_of(path), files, read, sets)
+    load_asking(path, sets, &classes::of_configuration)
+}
+
+/// The same, where `ask` says how many classes the data has, if the model depends on that.
+///
+/// # Errors
+/// As for [`load`]; `ask` cannot say it, and `$classes` is in the model.
+pub fn load_asking(path: &Path, sets: &[String], ask: Ask) -> Result<Loaded, Failure> {
+    let read = |classes| {
+        let mut files = Files { classes, ..Files::default() };
+        let read = files.read(path);
+        finish(&name_of(path), files, read, sets)
+    };
+    with_classes(&read, ask)
 }
 
 /// The name of an experiment whose configuration is the file at `path`.
@@ -78,9 +94,12 @@ pub fn name_of(path: &Path) -> String {
 /// # Errors
 /// As for [`load`].
 pub fn load_str(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failure> {
-    let mut files = Files::default();
-    let read = files.read_text(name, text);
-    finish(name, files, read, sets)
+    let read = |classes| {
+        let mut files = Files { classes, ..Files::default() };
+        let read = files.read_text(name, text);
+        finish(name, files, read, sets)
+    };
+    with_classes(&read, &classes::of_configuration)
 }
 
 /// Reads the effective configuration that a checkpoint carries, which anybody may have made: it names no other file to
@@ -104,16 +123,17 @@ fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &
     let loaded = read.and_then(|(source, mut root)| {
         files.complete(&mut root, sets)?;
         let start = Span { source, start: 0, end: 0 };
-        let experiment = resolve::resolve(name, &root, start, &files.sources, &files.sink)?;
-        Some(experiment)
+        let asked = files.asked(&root);
+        let experiment = resolve::resolve(name, (&root, start), &files.sources, files.classes, &files.sink)?;
+        Some((experiment, asked))
     });
-    let Files { sources, sink, left } = files;
+    let Files { sources, sink, left, .. } = files;
     let mut diagnostics = sink.into_vec();
     diagnostics::sort(&mut diagnostics);
     match loaded {
-        Some(experiment) => {
+        Some((experiment, classes)) => {
             let warnings = experiment.lint.told(diagnostics);
-            Ok(Loaded { experiment, sources, warnings, left_behind: left })
+            Ok(Loaded { experiment, sources, warnings, left_behind: left, classes })
         }
         None => Err(Failure { sources, diagnostics }),
     }

@@ -7,6 +7,7 @@ use crate::config::experiment::{Experiment, LayerNode, Model};
 use crate::config::text::diagnostics::{Diagnostic, Sources, Span};
 use crate::config::text::origins::Origins;
 
+use super::classes::{Classes, NUM_CLASSES};
 use super::model::unroll;
 use super::paths::{absolute, place};
 use super::rules;
@@ -21,15 +22,21 @@ use crate::config::language::sections::{
 };
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
-use crate::config::text::tree::{Node, Table};
+use crate::config::text::tree::{Node, Table, Value};
 use crate::config::text::words::nearest;
 
 /// Reads everything; `None` if anything is wrong, which `sink` then tells.
-pub(super) fn resolve(name: &str, root: &Table, start: Span, sources: &Sources, sink: &Sink) -> Option<Experiment> {
+pub(super) fn resolve(
+    name: &str,
+    (root, start): (&Table, Span),
+    sources: &Sources,
+    classes: Classes,
+    sink: &Sink,
+) -> Option<Experiment> {
     let top = Part { table: root, span: start, what: "the configuration", bad: &[], sink };
     top.known_keys(&[TopKeys::KEYS, &keys::section_names(), &["params", "blocks"], FileKeys::KEYS]);
     let nothing = Table::default();
-    let reader = Reader { root, start, nothing: &nothing, sources, sink, sections: keys::sections() };
+    let reader = Reader { root, start, nothing: &nothing, sources, classes, sink, sections: keys::sections() };
 
     // All of them, so that all problems are told.
     let top_keys = top.read::<TopKeys>();
@@ -112,6 +119,7 @@ struct Reader<'a> {
     start: Span,
     nothing: &'a Table,
     sources: &'a Sources,
+    classes: Classes,
     sink: &'a Sink,
     sections: Vec<Section>,
 }
@@ -190,7 +198,8 @@ impl<'a> Reader<'a> {
         // The only word that it can be.
         let auto_batch_size = part.table.get("batch_size").is_some_and(|node| node.as_str().is_some());
         let Pipeline { transforms, train_transforms, val_transforms } = pipeline?;
-        Some(Data { source, loading: loading?, transforms, train_transforms, val_transforms, auto_batch_size })
+        let loading = loading?;
+        Some(Data { source, loading, transforms, train_transforms, val_transforms, auto_batch_size, fitted: None })
     }
 
     fn path(&self, node: &Node) -> std::path::PathBuf {
@@ -237,7 +246,7 @@ impl<'a> Reader<'a> {
         let written = keys.as_ref().and_then(|keys| keys.inputs.clone()).unwrap_or_default();
         let inputs: Vec<(String, Span)> =
             written.into_iter().enumerate().map(|(i, name)| (name, span("inputs", i))).collect();
-        let layers = unroll(self.root, layers, &inputs, self.sink);
+        let layers = unroll(self.root, layers, &inputs, self.classes, self.sink);
         let keys = keys?;
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
@@ -269,7 +278,12 @@ impl<'a> Reader<'a> {
                 self.sink.push(InitRule::no_layer(word));
             }
         }
-        Some(Model { inputs, layers, init, weights, weights_key, weights_strict, freeze, thaw_after, weights_rename })
+        let params = self.root.get("params").and_then(Node::as_table);
+        let num_classes = params.and_then(|params| params.get(NUM_CLASSES)).and_then(|node| match node.value {
+            Value::Integer(number) => Some((usize::try_from(number).ok()?, node.span)),
+            _ => None,
+        });
+        Some(Model { inputs, layers, init, weights, weights_key, weights_strict, freeze, thaw_after, weights_rename, num_classes })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {

@@ -230,6 +230,14 @@ impl Rules<'_> {
             let help = "the first is for the gradient, the second, slower one for its square: [0.9, 0.999]";
             self.reporter.at_key(warning.help(help), "optimizer.betas", "the first is above the second");
         }
+        let (rate, [usual, most]) = (optimizer.rule.lr(), optimizer.rule.usual_rates());
+        if rate > most {
+            let word = optimizer.rule.type_name();
+            let message = format!("a learning rate of {rate} is far beyond what `{word}` bears");
+            let help = format!("begin with {usual}; `runner lr-find` measures what the model bears");
+            let warning = Diagnostic::warning(Lint::LargeLearningRate, message).help(help);
+            self.reporter.at_key(warning, "optimizer.lr", &format!("above {most}"));
+        }
         if !optimizer.rule.decays_by_share() {
             return;
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value as Json;
 
+use super::classes::{Ask, Classes, with_classes};
 use super::files::Files;
 use super::{Failure, Loaded, name_of, resolve};
 use crate::config::text::diagnostics::{self, Diagnostic, SourceId, Sources, Span};
@@ -47,11 +48,12 @@ impl Trials {
     ///
     /// # Errors
     /// As for [`super::load()`].
-    pub fn read(path: &Path, sets: &[String]) -> Result<(Self, Loaded), Failure> {
+    pub fn read(path: &Path, sets: &[String], ask: Ask) -> Result<(Self, Loaded), Failure> {
         let mut files = Files::default();
         let Some((source, root)) = files.read(path) else { return Err(failed(files)) };
         let trials = Self { name: name_of(path), sources: files.sources.clone(), source, root, sets: sets.to_vec() };
-        let loaded = trials.finish(files, sets, true)?;
+        let again = |classes| trials.finish(trials.files(classes), sets, true);
+        let loaded = with_classes(&again, ask)?;
         Ok((trials, loaded))
     }
 
@@ -59,10 +61,10 @@ impl Trials {
     ///
     /// # Errors
     /// What the values make wrong; it is told at their places in `[sweep]`.
-    pub fn load(&self, values: &[Assigned]) -> Result<Loaded, Failure> {
+    pub fn load(&self, values: &[Assigned], ask: Ask) -> Result<Loaded, Failure> {
         let sets: Vec<String> = self.sets.iter().cloned().chain(values.iter().map(Assigned::set)).collect();
-        let files = Files { sources: self.sources.clone(), ..Files::default() };
-        let mut loaded = self.finish(files, &sets, false).map_err(|mut failure| {
+        let read = |classes| self.finish(self.files(classes), &sets, false);
+        let mut loaded = with_classes(&read, ask).map_err(|mut failure| {
             self.place(values, &mut failure.diagnostics);
             failure
         })?;
@@ -81,6 +83,10 @@ impl Trials {
         }
     }
 
+    fn files(&self, classes: Classes) -> Files {
+        Files { sources: self.sources.clone(), classes, ..Files::default() }
+    }
+
     fn finish(&self, mut files: Files, sets: &[String], sweep: bool) -> Result<Loaded, Failure> {
         let mut root = self.root.clone();
         let start = Span { source: self.source, start: 0, end: 0 };
@@ -90,13 +96,14 @@ impl Trials {
         if !sweep {
             root.remove("sweep");
         }
-        let experiment = resolve::resolve(&self.name, &root, start, &files.sources, &files.sink);
+        let classes = files.asked(&root);
+        let experiment = resolve::resolve(&self.name, (&root, start), &files.sources, files.classes, &files.sink);
         let Some(experiment) = experiment else { return Err(failed(files)) };
-        let Files { sources, sink, left } = files;
+        let Files { sources, sink, left, .. } = files;
         let mut warnings = sink.into_vec();
         diagnostics::sort(&mut warnings);
         let warnings = experiment.lint.told(warnings);
-        Ok(Loaded { experiment, sources, warnings, left_behind: left })
+        Ok(Loaded { experiment, sources, warnings, left_behind: left, classes })
     }
 }
 

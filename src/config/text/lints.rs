@@ -56,6 +56,8 @@ lints! {
         "`accumulate` is more than the batches of an epoch, and an epoch ends with an update in any case.";
     DivergingOptimizer "diverging_optimizer":
         "Values with which updates grow without bound, or no longer depend on the gradient.";
+    LargeLearningRate "large_learning_rate":
+        "A learning rate far beyond what the optimizer bears.";
     RisingSchedule "rising_schedule":
         "A schedule that lets the learning rate rise after the warm-up: `gamma` above 1, or `min_lr` above the rate of a group.";
     ShadowedGroup "shadowed_group":
@@ -68,6 +70,16 @@ lints! {
         "The run ends before `early_stopping` can have waited for `patience` validations.";
     MonitorWithoutValidation "monitor_without_validation":
         "A `monitor` watches a figure of the validation, and there are no samples to validate on.";
+    NoValidation "no_validation":
+        "There are no samples to validate on: nothing tells how the model does on new ones.";
+    EmptyClass "empty_class":
+        "Folders where each is a class, and that hold no photos: they are no classes.";
+    AlikeClasses "alike_classes":
+        "Classes whose names look the same, and differ in spaces or in how a letter is written.";
+    PhotosWithoutNormalize "photos_without_normalize":
+        "Photos whose pixels no `normalize` brings to a mean of about 0.";
+    FrozenWithoutWeights "frozen_without_weights":
+        "Layers that `freeze` leaves as they are, which are random numbers, as there are no `weights`.";
     ChosenOnTestSet "chosen_on_test_set":
         "A `monitor`, early stopping or a plateau decides by figures of the test set, which then say too much of the model.";
     UnusedParameter "unused_parameter":

@@ -3,6 +3,7 @@
 pub(super) mod photos;
 mod scan;
 
+use super::classes::{listed, unknown_classes};
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
 use super::progress::Event;
@@ -12,11 +13,11 @@ use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use photos::{ENDINGS, Files, Photos, Targets};
 pub use scan::images_below;
-use scan::{Listing, is_folder, list};
+use scan::{Listing, list, part};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder of the samples that are trained on, where there is one for each part.
+/// The folder of the samples that are trained on, where there is one for each part. Names of parts are found without regard to case.
 const TRAIN: &str = "train";
 /// Names of the folder of the samples that are validated on; the first that is there counts.
 const VAL: [&str; 3] = ["val", "valid", "validation"];
@@ -30,6 +31,8 @@ pub struct ImageFolderOptions {
     pub root: PathBuf,
     /// The names of the classes, in order; `None`: all folders there are, by name.
     pub classes: Option<Vec<String>>,
+    /// The classes are those that a model was trained on: photos of any other are an error.
+    pub trained: bool,
     /// A file that cannot be read ends the run; else it is left out.
     pub strict: bool,
 }
@@ -48,10 +51,10 @@ impl Describes for &ImageFolderOptions {
     fn describe(&self) -> Result<DataSpec> {
         match &self.classes {
             // What the model depends on is known without the files.
-            Some(classes) if !files::is_there(&self.root) => Ok(spec(classes, None)),
+            Some(classes) if !files::is_there(&self.root) => Ok(spec(classes, &[], None)),
             _ => {
                 let of = |Parts { train, val, .. }: &Parts| {
-                    spec(&train.classes, Some([train.images.len(), val.images.len()]))
+                    spec(&train.classes, &train.empty, Some([train.images.len(), val.images.len()]))
                 };
                 FOUND.look(self, || self.parts(), of)
             }
@@ -62,7 +65,7 @@ impl Describes for &ImageFolderOptions {
         let Parts { mut train, mut val, mut test } = FOUND.take(self, || self.parts())?;
         let told = [Some(&mut train), Some(&mut val), test.as_mut()];
         let told = told.into_iter().flatten().flat_map(|part| std::mem::take(&mut part.told)).collect();
-        let spec = spec(&train.classes, None);
+        let spec = spec(&train.classes, &train.empty, None);
         let split = |part: Listing| {
             let labels = part.labels.into_iter().flat_map(i32::to_ne_bytes).collect();
             let files = Files::new(part.folder, part.images, self.strict)?;
@@ -87,12 +90,13 @@ impl Describes for &ImageFolderOptions {
 }
 
 /// Images of any size, and the number of their class.
-fn spec(classes: &[String], counts: Option<[usize; 2]>) -> DataSpec {
+fn spec(classes: &[String], empty: &[String], counts: Option<[usize; 2]>) -> DataSpec {
     DataSpec {
         fields: vec![Field::photo(INPUTS, 3), Field::target(TARGETS, DType::I32, [])],
         targets: TargetSpec::Classes(classes.len()),
         classes_exact: true,
         class_names: Some(classes.to_vec()),
+        empty_folders: empty.to_vec(),
         train: counts.map(|[train, _]| train),
         val: counts.map(|[_, val]| val),
     }
@@ -109,41 +113,60 @@ impl ImageFolderOptions {
             "`{}` is a file; `root` is a folder with a folder of photos for each class",
             root.display()
         );
-        let train = root.join(TRAIN);
-        if !is_folder(&train)? {
+        let Some(train) = part(root, &[TRAIN])? else {
             let all = list(root, self.classes.as_deref())?;
             self.require_images(&all, root)?;
+            self.require_known(&all)?;
             let none = Listing { classes: all.classes.clone(), ..Listing::default() };
             return Ok(Parts { train: all, val: none, test: None });
-        }
-        let listed = list(&train, self.classes.as_deref())?;
-        self.require_images(&listed, &train)?;
-        let part = |folder: PathBuf| -> Result<Listing> {
-            let part = list(&folder, Some(&listed.classes))?;
+        };
+        let trained = list(&train, self.classes.as_deref())?;
+        self.require_images(&trained, &train)?;
+        self.require_known(&trained)?;
+        let other = |folder: PathBuf| -> Result<Listing> {
+            let part = list(&folder, Some(&trained.classes))?;
+            self.require_known(&part)?;
             // Where the configuration names the classes, other folders are left out.
             if self.classes.is_none() {
-                same_classes(&part, &folder, &train)?;
+                same_classes(&part, &trained)?;
             }
             Ok(part)
         };
-        let folder = |names: &[&str]| -> Result<Option<PathBuf>> {
-            for folder in names.iter().map(|name| root.join(name)) {
-                if is_folder(&folder)? {
-                    return Ok(Some(folder));
-                }
-            }
-            Ok(None)
-        };
-        let val = folder(&VAL)?;
-        let none = Listing { classes: listed.classes.clone(), ..Listing::default() };
-        let val = val.map(part).transpose()?.unwrap_or(none);
-        let test = folder(&[TEST])?.map(part).transpose()?;
-        Ok(Parts { train: listed, val, test })
+        let none = Listing { classes: trained.classes.clone(), ..Listing::default() };
+        let val = part(root, &VAL)?.map(other).transpose()?.unwrap_or(none);
+        let test = part(root, &[TEST])?.map(other).transpose()?;
+        Ok(Parts { train: trained, val, test })
+    }
+
+    /// Refuses photos of classes that the model does not know.
+    fn require_known(&self, part: &Listing) -> Result<()> {
+        if self.trained && !part.others.is_empty() {
+            let has = |class: usize| part.labels.binary_search(&(class as i32)).is_ok();
+            let with_photos = part.classes.iter().enumerate().filter(|(class, _)| has(*class)).map(|(_, name)| name);
+            let mut own: Vec<String> = with_photos.chain(&part.others).cloned().collect();
+            own.sort_unstable();
+            bail!("`{}`: {}", part.folder.display(), unknown_classes(&part.others, &own, &part.classes));
+        }
+        Ok(())
     }
 
     fn require_images(&self, part: &Listing, folder: &Path) -> Result<()> {
+        let named = self.classes.as_ref().filter(|_| part.images.is_empty() && !part.others.is_empty());
+        if let Some(named) = named {
+            bail!(
+                "`{}` has no photos of the classes that are asked for: {}; the folders with photos there are {}; {}",
+                folder.display(),
+                listed(named),
+                listed(&part.others),
+                if self.trained {
+                    "the model was trained on the former: give them these names, or train a model anew"
+                } else {
+                    "name them in `classes`, or leave `classes` out (`--unset data.classes`) to take all folders"
+                }
+            );
+        }
         ensure!(
-            !part.classes.is_empty(),
+            !part.classes.is_empty() || !part.empty.is_empty(),
             "there are no folders in `{}`: photos are expected in a folder for each class, `{}/train/CLASS/*.jpg` and \
              `{}/val/CLASS/*.jpg`, or `{}/CLASS/*.jpg` with `validation_split`",
             folder.display(),
@@ -162,13 +185,15 @@ impl ImageFolderOptions {
 }
 
 /// Refuses classes that are not trained on.
-fn same_classes(part: &Listing, folder: &Path, trained: &Path) -> Result<()> {
+fn same_classes(part: &Listing, trained: &Listing) -> Result<()> {
     if let Some(other) = part.others.first() {
+        let lacks = if trained.empty.contains(other) { "no images in its own" } else { "none of that name" };
         bail!(
-            "`{}` has a folder `{other}`, and `{}` has none of that name: the classes are those that are trained on; move it \
+            "`{}` has a folder `{other}` with images, and `{}` has {lacks}: the classes are those that are trained on, {}; move it \
              away, or name the classes with `classes`",
-            folder.display(),
-            trained.display()
+            part.folder.display(),
+            trained.folder.display(),
+            listed(&trained.classes)
         );
     }
     Ok(())

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// How many names a message shows.
 const SHOWN: usize = 3;
+/// Folders that systems and their programs leave beside those of users: archives made by macOS, network drives, the roots of disks.
+const STRAY: [&str; 6] = ["__MACOSX", "@eaDir", "#recycle", "lost+found", "$RECYCLE.BIN", "System Volume Information"];
 
 /// The images in the folders of classes.
 #[derive(Debug, Default)]
@@ -24,8 +26,10 @@ pub struct Listing {
     pub images: Vec<Box<Path>>,
     /// The class of each.
     pub labels: Vec<i32>,
-    /// Folders that are no classes.
+    /// Folders with images that are no classes.
     pub others: Vec<String>,
+    /// Folders without images, which are no classes for that.
+    pub empty: Vec<String>,
     /// What the user should know: files that are left out, classes without images.
     pub told: Vec<String>,
 }
@@ -40,12 +44,14 @@ impl Listing {
 /// Files and folders that are left out, for messages.
 #[derive(Default)]
 struct LeftOut {
+    stray: Vec<String>,
     no_class: Vec<String>,
     no_image: Vec<String>,
     again: Vec<String>,
 }
 
-/// Lists the images of `folder`: of `classes`, else of all folders in it, by name. Hidden files and folders are left out.
+/// Lists the images of `folder`: of `classes`, else of all folders in it that hold some, by name. Hidden files and folders are left
+/// out, and those that systems leave.
 ///
 /// # Errors
 /// A folder cannot be read, is not there, or has a name that is not UTF-8.
@@ -55,6 +61,10 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
     for entry in entries(folder)? {
         let path = entry.path();
         if is_folder(&path)? {
+            if is_stray(&entry.file_name()) {
+                left_out.stray.push(shown(&path, folder));
+                continue;
+            }
             match entry.file_name().into_string() {
                 Ok(name) => found.push(name),
                 Err(name) => bail!(
@@ -67,25 +77,62 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
             left_out.no_class.push(shown(&path, folder));
         }
     }
-    let (classes, others) = match classes {
-        None => (found, Vec::new()),
-        Some(classes) => (classes.to_vec(), found.into_iter().filter(|name| !classes.contains(name)).collect()),
-    };
-    let mut listing = Listing { folder: folder.to_owned(), classes, others, ..Listing::default() };
-    let mut empty = Vec::new();
-    for (label, class) in listing.classes.iter().enumerate() {
+    let mut listing = Listing { folder: folder.to_owned(), ..Listing::default() };
+    // Classes that are named, and have no images here.
+    let mut without = Vec::new();
+    for class in classes.unwrap_or(&found) {
         let path = folder.join(class);
         let before = listing.images.len();
         if is_folder(&path)? {
             add_images(folder, &path, &mut listing.images, &mut left_out)?;
         }
-        listing.labels.resize(listing.images.len(), label as i32);
-        if listing.images.len() == before {
-            empty.push(class.clone());
+        match (listing.images.len() == before, classes) {
+            (false, _) => {}
+            (true, Some(_)) => without.push(class.clone()),
+            (true, None) => {
+                listing.empty.push(class.clone());
+                continue;
+            }
+        }
+        listing.labels.resize(listing.images.len(), listing.classes.len() as i32);
+        listing.classes.push(class.clone());
+    }
+    if let Some(classes) = classes {
+        for other in found.into_iter().filter(|name| !classes.contains(name)) {
+            let mut images = Vec::new();
+            add_images(folder, &folder.join(&other), &mut images, &mut LeftOut::default())?;
+            let kind = if images.is_empty() { &mut listing.empty } else { &mut listing.others };
+            kind.push(other);
         }
     }
-    listing.told = told(folder, &empty, &listing.others, &left_out);
+    listing.told = told(folder, &without, &listing.others, &left_out);
     Ok(listing)
+}
+
+/// Whether a folder of this name is one that a system has left.
+fn is_stray(name: &OsStr) -> bool {
+    STRAY.iter().any(|stray| name.eq_ignore_ascii_case(stray))
+}
+
+/// The folder in `root` of one of these names, of which the first that is there counts. A name in other letters counts, too, if
+/// the folder has folders in it: it might be a class.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn part(root: &Path, names: &[&str]) -> Result<Option<PathBuf>> {
+    for folder in names.iter().map(|name| root.join(name)) {
+        if is_folder(&folder)? {
+            return Ok(Some(folder));
+        }
+    }
+    let is_part = |entry: &DirEntry| names.iter().any(|name| entry.file_name().eq_ignore_ascii_case(name));
+    for entry in entries(root)?.iter().filter(|entry| is_part(entry)) {
+        let path = entry.path();
+        if is_folder(&path)? && entries(&path)?.iter().any(|inside| inside.path().is_dir()) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// The images in `folder` and in the folders below it, by their endings, in the order of their names. Hidden ones are left
@@ -147,7 +194,10 @@ impl Walk<'_> {
             let path = entry.path();
             // Links are followed; one that leads nowhere is an image that cannot be read.
             let kind = entry.file_type().ok();
-            if kind.is_some_and(|kind| kind.is_dir()) {
+            let is_folder = kind.is_some_and(|kind| kind.is_dir() || kind.is_symlink() && path.is_dir());
+            if is_folder && is_stray(&entry.file_name()) {
+                self.left_out.stray.push(shown(&path, self.root));
+            } else if kind.is_some_and(|kind| kind.is_dir()) {
                 folders.push(path);
             } else if kind.is_some_and(|kind| kind.is_symlink()) && path.is_dir() {
                 self.links.push_back(path);
@@ -233,14 +283,15 @@ fn shown(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
-fn told(folder: &Path, empty: &[String], others: &[String], left_out: &LeftOut) -> Vec<String> {
+fn told(folder: &Path, without: &[String], others: &[String], left_out: &LeftOut) -> Vec<String> {
     let names = |list: &[String]| {
         let shown: Vec<String> = list.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
         let more = if list.len() > SHOWN { format!(" and {} more", list.len() - SHOWN) } else { String::new() };
         format!("{}{more}", shown.join(", "))
     };
     let kinds = [
-        (empty, "classes without images"),
+        (without, "classes without images"),
+        (&left_out.stray, "folders that a system has left, which are left out"),
         (others, "folders that are no classes, which are left out"),
         (&left_out.no_class, "images in no class, which are left out"),
         (&left_out.no_image, "files that are no images by their endings, which are left out"),

@@ -25,7 +25,12 @@ fn source(place: &TempDir) -> Source {
 
 fn named(place: &TempDir, classes: &[&str]) -> Source {
     let classes = Some(classes.iter().map(|name| name.to_string()).collect());
-    Source::ImageFolder(ImageFolderOptions { root: place.path().into(), classes, strict: false })
+    Source::ImageFolder(ImageFolderOptions {
+        root: place.path().into(),
+        classes,
+        strict: false,
+        ..ImageFolderOptions::default()
+    })
 }
 
 fn labels(split: &Split) -> Vec<i32> {
@@ -98,8 +103,11 @@ fn classes_that_are_named_have_that_order_and_need_no_files() {
     // Folders of other names beside the validation images are left out, too.
     picture(&place.path().join("val/c/1.png"), 3, 0);
     assert_eq!(labels(&open(&named(&place, &["b"])).unwrap().val), [0]);
-    let nowhere =
-        ImageFolderOptions { root: "nowhere".into(), classes: Some(vec!["x".into(), "y".into()]), strict: false };
+    let nowhere = ImageFolderOptions {
+        root: "nowhere".into(),
+        classes: Some(vec!["x".into(), "y".into()]),
+        ..ImageFolderOptions::default()
+    };
     let spec = describe(&Source::ImageFolder(nowhere.clone())).unwrap();
     assert_eq!((spec.targets, spec.train, spec.class_names.unwrap().len()), (TargetSpec::Classes(2), None, 2));
     let error = format!("{:#}", open(&Source::ImageFolder(nowhere)).unwrap_err());
@@ -119,15 +127,16 @@ fn what_is_left_out_is_told() {
     }
     let set = open(&source(&place)).unwrap();
     let text = set.told.join("\n");
-    for part in
-        ["classes without images: `birds`", "images in no class, which are left out: `loose.png`", "`cats/notes.txt`"]
-    {
+    for part in ["images in no class, which are left out: `loose.png`", "`cats/notes.txt`"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert_eq!(set.spec.class_names.unwrap(), ["birds", "cats", "dogs"]);
+    assert_eq!(
+        (set.spec.class_names.unwrap(), set.spec.empty_folders),
+        (vec!["cats".into(), "dogs".into()], vec!["birds".to_owned()])
+    );
     if cfg!(unix) {
         assert!(text.contains("links to folders that are there already, which are left out: `cats/all`"), "{text}");
-        assert_eq!(labels(&set.train), [1, 1, 2], "a link to another folder is followed");
+        assert_eq!(labels(&set.train), [0, 0, 1], "a link to another folder is followed");
     }
 }
 
@@ -183,6 +192,23 @@ fn wrong_folders_are_errors_that_say_what_to_do() {
 }
 
 #[test]
+fn a_model_that_is_trained_knows_its_classes() {
+    let place = folder(&["train/b/1.png", "train/c/1.png", "val/c/1.png"]);
+    let classes = Some(["a", "b", "c"].map(String::from).to_vec());
+    let options = ImageFolderOptions { root: place.path().into(), classes, trained: true, strict: false };
+    let set = open(&Source::ImageFolder(options.clone())).unwrap();
+    assert_eq!((labels(&set.train), labels(&set.val)), (vec![1, 2], vec![2]));
+    // An empty folder is no class, and so none that is unknown.
+    fs::create_dir(place.path().join("val/d")).unwrap();
+    assert!(open(&Source::ImageFolder(options.clone())).is_ok());
+    picture(&place.path().join("val/d/1.png"), 3, 0);
+    let error = format!("{:#}", open(&Source::ImageFolder(options)).unwrap_err());
+    for part in ["does not know the class `d`", "trained on `a`, `b` and `c`", "the data has `c` and `d`"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named() {
     let place = folder(&["a/1.png", "b/2.png"]);
     let broken = place.path().join("a/0.jpg");
@@ -193,7 +219,7 @@ fn a_file_that_cannot_be_read_is_named() {
         assert!(error.starts_with("`a/0.jpg`: "), "{error}");
         assert!(pixel(&set.train, 1).is_ok() && set.train.skips_unreadable());
     }
-    let strict = ImageFolderOptions { root: place.path().into(), classes: None, strict: true };
+    let strict = ImageFolderOptions { root: place.path().into(), strict: true, ..ImageFolderOptions::default() };
     assert!(!open(&Source::ImageFolder(strict)).unwrap().train.skips_unreadable());
 }
 

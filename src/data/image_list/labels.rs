@@ -1,5 +1,6 @@
 //! From the labels in a list to targets.
 
+use super::super::classes::unknown_classes;
 use super::Kind;
 use super::table::Cell;
 use anyhow::{Result, anyhow, bail, ensure};
@@ -176,11 +177,12 @@ impl Raw {
 /// The names of the classes in order, and the class that each word means.
 ///
 /// Without `named` they are the words that are trained on: in the order of numbers if all are numbers, else by name. With it, a word is
-/// the name of a class or, unless there are numbers among the names, its number, counted from 0.
+/// the name of a class or, unless there are numbers among the names, its number, counted from 0. If they are those that a model was
+/// `trained` on, it is a name.
 ///
 /// # Errors
 /// A word is no class.
-pub fn classes(words: &Words, named: Option<&[String]>) -> Result<(Vec<String>, Vec<u32>)> {
+pub fn classes(words: &Words, named: Option<&[String]>, trained: bool) -> Result<(Vec<String>, Vec<u32>)> {
     let names: Vec<String> = match named {
         Some(names) => names.to_vec(),
         None => {
@@ -195,7 +197,7 @@ pub fn classes(words: &Words, named: Option<&[String]>) -> Result<(Vec<String>, 
         }
     };
     let by_name: HashMap<&str, u32> = (0..).zip(&names).map(|(class, name)| (name.as_str(), class)).collect();
-    let by_number = named.is_some() && names.iter().all(|name| name.parse::<f64>().is_err());
+    let by_number = named.is_some() && !trained && names.iter().all(|name| name.parse::<f64>().is_err());
     let class = |word: &Word| {
         let number = || word.text.parse().ok().filter(|number| by_number && (*number as usize) < names.len());
         by_name.get(word.text.as_str()).copied().or_else(number).ok_or_else(|| {
@@ -206,6 +208,14 @@ pub fn classes(words: &Words, named: Option<&[String]>) -> Result<(Vec<String>, 
             anyhow!("{}: `{}` is no class: {known}", word.place, shown(&word.text))
         })
     };
+    if trained {
+        let is_unknown = |word: &&Word| !by_name.contains_key(word.text.as_str());
+        let short = |word: &Word| shown(&word.text);
+        let unknown: Vec<String> = words.list.iter().filter(is_unknown).map(short).collect();
+        let own: Vec<String> = words.list.iter().map(short).collect();
+        let first = words.list.iter().find(is_unknown).map_or("", |word| &word.place);
+        ensure!(unknown.is_empty(), "{first}: {}", unknown_classes(&unknown, &own, &names));
+    }
     let classes = words.list.iter().map(class).collect::<Result<_>>()?;
     Ok((names, classes))
 }

@@ -52,6 +52,8 @@ pub struct ImageListOptions {
     pub kind: Kind,
     /// The names of the classes, in order.
     pub classes: Option<Vec<String>>,
+    /// The classes are those that a model was trained on, and not a matter of the list.
+    pub trained: bool,
     /// A photo that is not there or cannot be read ends the run; else it is left out.
     pub strict: bool,
 }
@@ -176,6 +178,7 @@ impl ImageListOptions {
             targets,
             classes_exact: true,
             class_names: Some(classes).filter(|_| self.kind != Kind::Numbers),
+            empty_folders: Vec::new(),
             train: None,
             val: None,
         }
@@ -201,7 +204,7 @@ impl ImageListOptions {
         }
         let (names, classes) = match self.kind {
             Kind::Numbers => (Vec::new(), Vec::new()),
-            Kind::Class | Kind::Classes { .. } => classes(&words, self.classes.as_deref())?,
+            Kind::Class | Kind::Classes { .. } => classes(&words, self.classes.as_deref(), self.trained)?,
             // What is in the files is not looked at yet.
             Kind::Mask { .. } => (self.classes.clone().context("masks tell no names of classes")?, Vec::new()),
         };
@@ -264,7 +267,16 @@ fn lists_in(path: &Path) -> Result<[Option<PathBuf>; 3]> {
     if let Some(list) = in_folder(path) {
         return Ok([Some(list), None, None]);
     }
-    let lists = PARTS.map(|names| names.iter().find_map(|name| in_folder(&path.join(name))));
+    let mut inside: Vec<PathBuf> = std::fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path()).collect();
+    inside.sort_unstable();
+    // A name in other letters is that of the part, too.
+    let is = |folder: &Path, name: &str| folder.file_name().is_some_and(|found| found.eq_ignore_ascii_case(name));
+    let lists = PARTS.map(|names| {
+        let exact = names.iter().find_map(|name| in_folder(&path.join(name)));
+        let any =
+            || inside.iter().filter(|folder| names.iter().any(|name| is(folder, name))).find_map(|f| in_folder(f));
+        exact.or_else(any)
+    });
     ensure!(
         lists[0].is_some(),
         "the folder `{}` has no list: `{METADATA}.csv`, `{METADATA}.tsv` or `{METADATA}.jsonl` is looked for in it, and in \

@@ -29,6 +29,7 @@ fn options(place: &TempDir, list: &str, content: impl AsRef<[u8]>) -> ImageListO
         label_columns: Vec::new(),
         kind: Kind::Class,
         classes: None,
+        trained: false,
         strict: false,
     }
 }
@@ -118,8 +119,8 @@ fn parts_by_a_column_by_another_list_and_by_folders() {
     let told = error(&two("file_name,label\n1.png,b\n"));
     assert!(told.contains("val.csv`, line 2: `a` is no class: no photo that is trained on has it"), "{told}");
 
-    let place = folder(&["train/1.png", "valid/1.png"]);
-    for part in ["train", "valid"] {
+    let place = folder(&["train/1.png", "Valid/1.png"]);
+    for part in ["train", "Valid"] {
         options(&place, &format!("{part}/metadata.jsonl"), "{\"file_name\": \"1.png\", \"label\": 0}");
     }
     let by_folders = set(&ImageListOptions { path: place.path().into(), ..options(&place, "other.txt", "") });

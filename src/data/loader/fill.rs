@@ -149,7 +149,7 @@ impl Filler {
     /// A filler that panics in its second batch of a split of 8 in batches of 4.
     #[cfg(test)]
     pub fn broken(split: &Split, options: &LoaderOptions, layout: &SlotLayout) -> Result<Self> {
-        Ok(Filler { split: split.limit(4), ..Filler::new(split, options, layout)? })
+        Ok(Filler { split: split.first(4), ..Filler::new(split, options, layout)? })
     }
 }
 

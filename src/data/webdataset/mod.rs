@@ -187,6 +187,7 @@ fn spec(classes: &Labels, exact: bool, counts: Option<[usize; 2]>) -> DataSpec {
         targets: TargetSpec::Classes(number),
         classes_exact: exact,
         class_names: names,
+        empty_folders: Vec::new(),
         train: counts.map(|[train, _]| train),
         val: counts.map(|[_, val]| val),
     }

@@ -115,6 +115,7 @@ impl Fields {
             targets: self.classes.map_or(TargetSpec::Values, TargetSpec::Classes),
             classes_exact: self.classes_exact,
             class_names: self.class_names.clone(),
+            empty_folders: Vec::new(),
             train: None,
             val: None,
         })

@@ -2,7 +2,8 @@
 
 use super::sample::Sample;
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
-use crate::data::Unread;
+use crate::config::language::sections::Fitted;
+use crate::data::{TargetSpec, Unread};
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
 use crate::graph::{DType, VarKind, Variable};
 use crate::model::{Mode, metrics_variable};
@@ -73,6 +74,26 @@ pub struct Extra {
     /// The choices that the device made by measuring, so that the run goes on with the same: [`crate::backend::Backend::choices`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_choices: Option<String>,
+}
+
+impl Extra {
+    /// That of a checkpoint, if it can be read.
+    pub fn of(meta: &Meta) -> Option<Extra> {
+        serde_json::from_value(meta.extra.clone()).ok()
+    }
+
+    /// What the training has found on its data, to which data that is read besides is held: nothing where the bundled digits stood in
+    /// for the data, or where the checkpoint is of a version that did not keep it.
+    pub fn fitted(&self) -> Option<Fitted> {
+        let spec = self.sample.as_ref().filter(|_| self.data_note.is_none())?.spec()?;
+        let classes = match spec.targets {
+            TargetSpec::Classes(classes) => classes,
+            // Any number of classes a sample.
+            TargetSpec::Values => spec.class_names.as_ref()?.len(),
+        };
+        let class_names = spec.class_names.filter(|names| names.len() == classes);
+        Some(Fitted { classes, exact: spec.classes_exact, class_names })
+    }
 }
 
 /// What is in the mean of weights over epochs.

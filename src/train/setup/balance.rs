@@ -2,21 +2,22 @@
 
 use crate::config::Experiment;
 use crate::config::language::sections::ClassWeights;
-use crate::data::{Split, TargetSpec};
-use crate::graph::DType;
+use crate::data::{DataSpec, Split, TargetSpec};
+use crate::graph::{DType, Variables};
+use crate::model::{Mode, forward};
 
 /// Puts numbers in the place of `weight = "balanced"`, from the labels of `train`: scikit-learn's `class_weight`, the number
 /// of targets, divided by that of the classes that occur and by that of the targets of the class. A class that does not occur
-/// weighs 1. Masks are read for it. The numbers, if there were none before; `None` as well where the labels
+/// weighs 1: also an output of the model beyond the classes that occur, where their number was only seen in the labels. Masks are read for it. The numbers, if there were none before; `None` as well where the labels
 /// are neither in memory nor in masks.
-pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, targets: &TargetSpec) -> Option<&'e [f64]> {
-    let TargetSpec::Classes(classes) = targets else { return None };
+pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, data: &DataSpec) -> Option<&'e [f64]> {
+    let TargetSpec::Classes(classes) = data.targets else { return None };
     if !experiment.loss.is_to_be_balanced() {
         return None;
     }
     let ignored = experiment.loss.describe().ignore_index();
     let field = train.fields().iter().position(|field| field.target && field.dtype == DType::I32)?;
-    let mut counts = vec![0u64; *classes];
+    let mut counts = vec![0u64; outputs(experiment, data).map_or(classes, |outputs| outputs.max(classes))];
     for sample in 0..train.len() {
         let known = train.classes(sample, field, |label| {
             let count = usize::try_from(label).ok().and_then(|label| counts.get_mut(label));
@@ -38,6 +39,16 @@ pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, targets: &Targ
     }
 }
 
+/// How many classes the model puts out, if that may be more than were seen. What does not fit is reported where the model is built.
+fn outputs(experiment: &Experiment, data: &DataSpec) -> Option<usize> {
+    if data.classes_exact {
+        return None;
+    }
+    // Batch normalisation without running statistics takes two samples or more.
+    let forward = forward(experiment, data, &mut Variables::new(), 2, Mode::Predict).ok()?;
+    Some(forward.graph.shape(forward.prediction).last())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,11 +62,12 @@ mod tests {
         let mut experiment = config::load_str("t", text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
         let labels = vec![0, 0, 0, 1, 3, 3, 2, 2];
         let split = Split::labelled(Values::Floats(vec![0.0; 8]), [1], labels).unwrap();
+        let data = DataSpec::labelled(DType::F32, [1], 5);
         // As sklearn.utils.class_weight.compute_class_weight of [0, 0, 0, 1, 2, 2].
         let expected = [2.0 / 3.0, 2.0, 1.0, 1.0, 1.0];
-        let got = balance(&mut experiment, &split, &TargetSpec::Classes(5)).map(<[f64]>::to_vec);
+        let got = balance(&mut experiment, &split, &data).map(<[f64]>::to_vec);
         assert_eq!(got.as_deref(), Some(expected.as_slice()));
         assert!(!experiment.loss.is_to_be_balanced());
-        assert_eq!(balance(&mut experiment, &split, &TargetSpec::Classes(5)), None, "they are kept");
+        assert_eq!(balance(&mut experiment, &split, &data), None, "they are kept");
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::declare::part::with_suggestion;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections::{
-    Classes, Download, Fallback, ImageList, LabelKind, OnError, Source as Written,
+    Classes, Download, Fallback, Fitted, ImageList, LabelKind, OnError, Source as Written,
 };
 use crate::config::language::values::ValidationSplit;
 use crate::config::load::paths::shown;
@@ -15,7 +15,9 @@ use crate::data::progress::Event;
 use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::webdataset::{Labels, WebDatasetOptions};
-use crate::data::{self, Cache, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, UnknownField};
+use crate::data::{
+    self, Cache, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, TargetSpec, Trained, UnknownField,
+};
 pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -36,8 +38,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::Cifar100(d) => (Source::Cifar100(at(&d.files), d.labels.coarse), files(&d.files)),
         Written::Digits(_) => (Source::Digits, Missing::default()),
         Written::ImageFolder(f) => {
-            let (root, classes) = (shown(&f.root), f.classes.clone());
-            let options = ImageFolderOptions { root, classes, strict: f.on_error == OnError::Fail };
+            let (root, classes) = (shown(&f.root), f.classes.clone().or_else(|| trained_names(experiment)));
+            let trained = f.classes.is_none() && classes.is_some();
+            let options = ImageFolderOptions { root, classes, trained, strict: f.on_error == OnError::Fail };
             (Source::ImageFolder(options), Missing::default())
         }
         Written::ImageList(list) => (Source::ImageList(image_list(list, experiment)), Missing::default()),
@@ -82,6 +85,7 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
             Kind::Mask { values, ignore_index: experiment.loss.describe().ignore_index() }
         }
     };
+    let known = trained_names(experiment).filter(|_| list.classes.is_none() && list.label_kind != LabelKind::Number);
     ImageListOptions {
         path: shown(&list.path),
         val_path: list.val_path.as_deref().map(shown),
@@ -89,9 +93,21 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
         image_column: list.image_column.clone(),
         label_columns,
         kind,
-        classes: list.classes.clone(),
+        trained: known.is_some(),
+        classes: list.classes.clone().or(known),
         strict: list.on_error == OnError::Fail,
     }
+}
+
+/// What the classes are called that a model was trained on, if it is trained already.
+fn trained_names(experiment: &Experiment) -> Option<Vec<String>> {
+    experiment.data.fitted.as_ref()?.class_names.clone()
+}
+
+/// The classes that a model was trained on, if it is trained already.
+fn trained(experiment: &Experiment) -> Option<Trained> {
+    let Fitted { classes, exact, class_names } = experiment.data.fitted.clone()?;
+    Some(Trained { number: classes, exact, names: class_names })
 }
 
 /// The fields that the model takes, if it names them.
@@ -124,21 +140,7 @@ fn unknown_field(experiment: &Experiment, error: &UnknownField) -> Diagnostic {
 /// # Errors
 /// A file of tensors cannot be read, or the validation split leaves nothing; with the place in the configuration.
 pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
-    let at = |message: String, keys: [&str; 2], label: &str| {
-        let error = Diagnostic::error(message);
-        match experiment.span_of(keys[0]).or_else(|| experiment.nearest_span(keys[1])) {
-            Some(span) => error.at(span, label),
-            None => error,
-        }
-    };
-    let mut spec = data::describe(&source(experiment).0).map_err(|e| match e.downcast_ref() {
-        Some(unknown) => unknown_field(experiment, unknown),
-        None => {
-            let key = experiment.data.source.paths().first().map_or("path", |(key, _)| key);
-            at(format!("{e:#}"), [&format!("data.{key}"), "data"], "the data is described here")
-        }
-    })?;
-    spec = taken(spec, experiment).map_err(|e| unknown_field(experiment, &e))?;
+    let mut spec = taken(described(experiment)?, experiment).map_err(|e| unknown_field(experiment, &e))?;
     let loading = &experiment.data.loading;
     if let (Some(n), Some(how)) = (spec.train, &loading.validation_split) {
         let held = match how {
@@ -148,7 +150,7 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
         if held == 0 || held >= n {
             let message = format!("the validation split takes {held} of {n} training samples");
             let label = "leaves nothing to train or to validate on";
-            return Err(at(message, ["data.validation_split", "data"], label));
+            return Err(at(experiment, message, "data.validation_split", label));
         }
         spec.train = Some(n.saturating_sub(held));
         spec.val = Some(held);
@@ -156,6 +158,42 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     spec.train = spec.train.map(|n| n.min(loading.limit.unwrap_or(n)));
     spec.val = spec.val.map(|n| n.min(loading.limit_val.unwrap_or(n)));
     Ok(spec)
+}
+
+/// An error at a key of the section, or at the section.
+fn at(experiment: &Experiment, message: String, key: &str, label: &str) -> Diagnostic {
+    let error = Diagnostic::error(message);
+    match experiment.span_of(key).or_else(|| experiment.nearest_span("data")) {
+        Some(span) => error.at(span, label),
+        None => error,
+    }
+}
+
+/// What the samples of the source look like: to a model that is trained already, if it is that.
+fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
+    let spec = data::describe(&source(experiment).0).and_then(|spec| match trained(experiment) {
+        Some(trained) => spec.held_to(&trained),
+        None => Ok(spec),
+    });
+    spec.map_err(|e| match e.downcast_ref() {
+        Some(unknown) => unknown_field(experiment, unknown),
+        None => {
+            let key = experiment.data.source.paths().first().map_or("path", |(key, _)| key);
+            at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")
+        }
+    })
+}
+
+/// How many classes the data has, or names of labels; `None`: its targets are numbers.
+///
+/// # Errors
+/// The data cannot be described, with the place in the configuration.
+pub fn number_of_classes(experiment: &Experiment) -> Result<Option<usize>, Diagnostic> {
+    let spec = described(experiment)?;
+    Ok(match spec.targets {
+        TargetSpec::Classes(classes) => Some(classes),
+        TargetSpec::Values => spec.class_names.map(|names| names.len()),
+    })
 }
 
 /// The memory that the samples of an experiment take, without reading them.
@@ -231,6 +269,11 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         Take::Digits => true,
     };
     let stands_in = may_stand_in && set.note.is_some();
+    // What stands in for the data has classes of its own.
+    let set = match trained(experiment).filter(|_| !stands_in) {
+        Some(trained) => set.held_to(&trained)?,
+        None => set,
+    };
     let loading = &experiment.data.loading;
     let (train, val) = match &loading.validation_split {
         Some(how) => {
@@ -243,8 +286,8 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         }
         None => (set.train, set.val.clone()),
     };
-    let train = loading.limit.map_or(train.clone(), |n| train.limit(n));
-    let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n));
+    let train = loading.limit.map_or(train.clone(), |n| train.limit(n, experiment.seed, 0));
+    let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n, experiment.seed, 1));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
     let test = set.test.unwrap_or(set.val);

@@ -1,5 +1,6 @@
 //! What model, data and options show together that is surely not meant; and what keeps a run from its first step.
 
+use super::oversights;
 use super::schedule::{Schedule, batches, updates};
 use crate::config::experiment::Validation;
 use crate::config::language::pattern::Pattern;
@@ -51,6 +52,11 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, vars: &Variables) -> Vec<
     found.extend(patience_beyond_run(experiment, data));
     found.extend(epochs_beyond_run(experiment, data));
     found.extend(monitors_without_validation(experiment, data));
+    if found.iter().all(|found| found.lint != Some(Lint::MonitorWithoutValidation)) {
+        found.extend(no_validation(experiment, data));
+    }
+    found.extend(oversights::of_data(experiment, data));
+    found.extend(oversights::frozen_without_weights(experiment));
     found.extend(chosen_on_test_set(experiment, data));
     found.extend(groups(experiment, vars));
     found
@@ -226,6 +232,19 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
         found.push(warning(message.into(), "checkpoint.monitor", metric));
     }
     found
+}
+
+/// No samples to validate on.
+fn no_validation(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
+    // Who watches the training alone has said so.
+    let watched = experiment.checkpoint.monitor.filter(|_| experiment.span_of("checkpoint.monitor").is_some());
+    if data.val != Some(0) || watched.is_some() {
+        return None;
+    }
+    let message = "there are no samples to validate on: nothing tells how the model does on new ones";
+    let warning = Diagnostic::warning(Lint::NoValidation, message)
+        .help("`validation_split = 0.1` in `[data]` holds a tenth of the training samples out");
+    Some(at(experiment, warning, &[("data.source", "has training samples alone")]))
 }
 
 /// Decisions that were asked for and are made on the test set. By default every run has its `best`; that alone is told when

@@ -13,6 +13,7 @@ pub mod kind;
 pub mod lints;
 pub mod memory;
 pub mod muon;
+mod oversights;
 pub mod patterns;
 pub mod photos;
 pub mod precision;

@@ -24,6 +24,7 @@ pub fn list(data: &[u8]) -> bool {
             label_columns: Vec::new(),
             kind,
             classes: None,
+            trained: false,
             strict: false,
         };
         opens(&Source::ImageList(options))

@@ -20,6 +20,7 @@ use crate::config;
 use crate::data::Missing;
 use crate::passes::PassOptions;
 use crate::terminal::say;
+use crate::train::files::sample::Sample;
 use crate::train::files::state::{Extra, RunState};
 use crate::train::run::Run;
 use crate::train::setup::device::{Wanted, gpu_of_rank};
@@ -79,6 +80,8 @@ struct Plan {
     gpus: bool,
     /// What the leader's device has chosen by measuring.
     choices: Option<String>,
+    /// What the samples are to the model.
+    sample: Sample,
 }
 
 /// Where the run is, and on which data.
@@ -250,6 +253,7 @@ impl Processes {
             digits: samples.note.is_some(),
             gpus: self.on_gpus,
             choices: self.backend.choices(),
+            sample: Sample::of(&samples.spec),
         };
         self.member.gather(&serde_json::to_vec(&plan).context("what is told to the other ranks")?)?;
         Ok(())
@@ -297,6 +301,9 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     let first = |all: Vec<Vec<u8>>| all.into_iter().next().unwrap_or_default();
     let plan: Plan = read(0, &first(member.gather(&[])?))?;
     let mut loaded = config::load_effective("the configuration of rank 0", &plan.config, &[])?;
+    // A folder that looks otherwise on this machine must not give the classes other numbers.
+    let extra = Extra { sample: Some(plan.sample.clone()), ..Extra::default() };
+    loaded.experiment.data.fitted = extra.fitted().filter(|_| !plan.digits);
     let backend = agreed.backend(member, &Wanted::of(&loaded.experiment, args.threads), plan.gpus)?;
     let backend = backend.as_ref();
     // All compute alike, whatever each would find to be fastest.

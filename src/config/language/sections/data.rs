@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::cache::{ByteSize, Cache};
-use super::photos::{ImageFolder, ImageList, LabelKind, WebDataset};
+use super::photos::{Classes, ImageFolder, ImageList, LabelKind, WebDataset};
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::declaration::{Declaration, Rule};
@@ -41,6 +41,21 @@ pub struct Data {
     /// `batch_size` was written as `"auto"`, and no device has been asked yet what that is.
     #[serde(skip)]
     pub auto_batch_size: bool,
+    /// What a training has found on its data, if the model is trained already: what is read besides is held to it. It is no part of a
+    /// configuration, but of a checkpoint.
+    #[serde(skip)]
+    pub fitted: Option<Fitted>,
+}
+
+/// What a training has found on its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitted {
+    /// The number of classes.
+    pub classes: usize,
+    /// False if that was only seen in the labels, so that the model may have more.
+    pub exact: bool,
+    /// The names of the classes, in the order of their numbers, if they have names.
+    pub class_names: Option<Vec<String>>,
 }
 
 tagged! {
@@ -140,6 +155,21 @@ impl Source {
             // What these validate on is the user's own choice.
             Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => false,
             Source::Tensors(_) | Source::Synthetic(_) => false,
+        }
+    }
+
+    /// How many classes there are, if it names them or says how many.
+    pub fn named_classes(&self) -> Option<usize> {
+        match self {
+            Source::ImageFolder(folder) => folder.classes.as_ref().map(Vec::len),
+            Source::ImageList(list) => list.classes.as_ref().map(Vec::len),
+            Source::WebDataset(set) => set.classes.as_ref().map(|classes| match classes {
+                Classes::Number(number) => *number,
+                Classes::Names(names) => names.len(),
+            }),
+            Source::Synthetic(synthetic) => synthetic.classes,
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => None,
+            Source::Digits(_) | Source::Tensors(_) => None,
         }
     }
 
@@ -332,10 +362,10 @@ options! {
         /// which is left for `runner eval --split test`.
         #[option(example = "0.1")]
         pub validation_split: Option<ValidationSplit>,
-        /// Train on the first so many samples only, taken after the split.
+        /// Train on so many samples only, drawn by `seed` after the split: of each class the same part.
         #[option(range = 1.., unit = "samples")]
         pub limit: Option<usize>,
-        /// Validate on the first so many samples only.
+        /// Validate on so many samples only, drawn in the same way.
         #[option(range = 1.., unit = "samples", resume = Harmless)]
         pub limit_val: Option<usize>,
     }

@@ -8,14 +8,15 @@ mod wiring;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use super::expr::Scope;
+use super::classes::Classes;
+use super::expr::{CLASSES, Scope};
 use crate::config::experiment::LayerNode;
 use crate::config::language::layers::MAX_INPUTS;
-use crate::config::text::diagnostics::{Diagnostic, Span};
+use crate::config::text::diagnostics::{Diagnostic, SourceId, Span};
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::shorten;
-use crate::config::text::tree::{Node, Table};
+use crate::config::text::tree::{Node, Table, Value};
 
 /// Layers, and groups of them, that a model may have after unrolling.
 const MAX_LAYERS: usize = 100_000;
@@ -30,7 +31,13 @@ const MAX_NAME: usize = 64;
 
 /// Unrolls the layers of a whole configuration, whose model names these inputs. Problems go to `sink`, and what they concern is
 /// left out.
-pub fn unroll(root: &Table, layers: &[Node], inputs: &[(String, Span)], sink: &Sink) -> Vec<LayerNode> {
+pub fn unroll(
+    root: &Table,
+    layers: &[Node],
+    inputs: &[(String, Span)],
+    classes: Classes,
+    sink: &Sink,
+) -> Vec<LayerNode> {
     let used = RefCell::default();
     let nothing = Table::default();
     let tables = |key: &str, of: &str| match root.get(key) {
@@ -46,7 +53,14 @@ pub fn unroll(root: &Table, layers: &[Node], inputs: &[(String, Span)], sink: &S
     let params = tables("params", "parameters");
     let blocks = tables("blocks", "blocks");
 
-    let mut scope = Scope::new(&used);
+    // What every model sees, unless a parameter of its own has the name.
+    let mut outermost = Scope::new(&used);
+    if let Some(number) = classes.value() {
+        let place = Span { source: SourceId(usize::MAX), start: 0, end: 0 };
+        let value = Node { value: Value::Integer(number as i64), span: place };
+        outermost.define(CLASSES, place, value, sink);
+    }
+    let mut scope = outermost.inner(None);
     for entry in &params.entries {
         if let Some(value) = scope.evaluate(&entry.node, sink) {
             scope.define(&entry.key, entry.key_span, value, sink);

@@ -219,6 +219,22 @@ impl OptimizerRule {
         of_every_rule!(self, lr)
     }
 
+    /// A learning rate to begin with, and the largest that is of use anywhere. Of rules whose updates have about the size of the rate,
+    /// whatever the gradient, parameters change by that in every step.
+    pub fn usual_rates(&self) -> [f64; 2] {
+        match self {
+            Self::Sgd(_) | Self::Lars(_) => [0.1, 100.0],
+            Self::Adagrad(_) => [0.01, 10.0],
+            Self::Adadelta(_) => [1.0, 100.0],
+            Self::Lion(_) => [1e-4, 0.03],
+            Self::Lamb(_) | Self::Muon(_) => [0.01, 1.0],
+            Self::Adafactor(_) | Self::RmsProp(_) => [1e-3, 0.2],
+            Self::Adam(_) | Self::AdamW(_) | Self::Nadam(_) | Self::Radam(_) | Self::Adamax(_) => [1e-3, 0.2],
+            // It is steadier, and its own paper goes higher.
+            Self::AdamWScheduleFree(_) => [2.5e-3, 0.5],
+        }
+    }
+
     /// The weight decay of parameters in no group.
     pub fn weight_decay(&self) -> f64 {
         of_every_rule!(self, weight_decay)
