@@ -6,7 +6,7 @@ use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
-use crate::config::language::sections::{Fitted, Source};
+use crate::config::language::sections::Fitted;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
 use crate::data::DataSpec;

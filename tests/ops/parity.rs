@@ -389,7 +389,7 @@ fn the_cpu_agrees_in_bf16() {
                 }
             }
             let first = run(backends[0].as_ref(), &built);
-            compare(&case, &built, &first).unwrap_or_else(|why| panic!("{why}"));
+            compare(&case, &built, &first, 1.0).unwrap_or_else(|why| panic!("{why}"));
             for other in &backends[1..] {
                 assert!(run(other.as_ref(), &built) == first, "{}: {} has other bits", case.name, other.describe());
             }

@@ -283,7 +283,18 @@ impl<'a> Reader<'a> {
             Value::Integer(number) => Some((usize::try_from(number).ok()?, node.span)),
             _ => None,
         });
-        Some(Model { inputs, layers, init, weights, weights_key, weights_strict, freeze, thaw_after, weights_rename, num_classes })
+        Some(Model {
+            inputs,
+            layers,
+            init,
+            weights,
+            weights_key,
+            weights_strict,
+            freeze,
+            thaw_after,
+            weights_rename,
+            num_classes,
+        })
     }
 
     fn optimizer(&self) -> Option<Optimizer> {

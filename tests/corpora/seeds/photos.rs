@@ -30,7 +30,8 @@ fn masks(list: &mut List) {
         });
         let block = [&[0x78, 0x01, 1, 28, 0, 227, 255][..], &rows, &(high << 16 | low).to_be_bytes()].concat();
         let palette = if indexed { chunk(b"PLTE", &[9; 12]) } else { Vec::new() };
-        [&b"\x89PNG\r\n\x1a\n"[..], &chunk(b"IHDR", &header), &palette, &chunk(b"IDAT", &block), &chunk(b"IEND", b"")].concat()
+        [&b"\x89PNG\r\n\x1a\n"[..], &chunk(b"IHDR", &header), &palette, &chunk(b"IDAT", &block), &chunk(b"IEND", b"")]
+            .concat()
     };
     list.seed("mask", "ok-grey", png(false, 6, 4));
     list.seed("mask", "ok-palette", png(true, 6, 4));
