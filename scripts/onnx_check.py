@@ -160,8 +160,7 @@ PHOTOS = """seed = 1
 source = "image_folder"
 root = "{root}"
 classes = ["a", "b", "c"]
-val_transforms = [{transforms}]
-transforms = [{{ type = "normalize", mean = "imagenet", std = "imagenet" }}]
+transforms = [{transforms}, {{ type = "normalize", mean = "imagenet", std = "imagenet" }}]
 [model]
 layers = [{{ type = "conv2d", out_channels = 8, kernel_size = 3 }}, "relu", {{ type = "adaptive_avg_pool2d", output_size = 1 }}, "flatten", {{ type = "linear", out_features = 3 }}]
 [loss]

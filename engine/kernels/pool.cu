@@ -115,36 +115,6 @@ max_pool_grad(const T *__restrict__ dy, const P *__restrict__ index, T *__restri
         for (int j = 0; j < N; ++j) {
             sum[j] = 0.0f;
         }
-        if (N > 1 && rows.last - rows.first < 2 && columns.last - columns.first < 2) {
-            // Up to two windows each way, as strides of half a window have them: all are on their way before the first is added.
-            Pack<P, N> places[4];
-            Pack<T, N> v[4];
-            int here[4];
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                int oy = rows.first + k / 2, ox = columns.first + k % 2;
-                int row = tap(iy, oy, g.row_stride, g.row_padding, g.row_dilation);
-                int column = tap(ix, ox, g.column_stride, g.column_padding, g.column_dilation);
-                bool covers = oy <= rows.last && ox <= columns.last && row >= 0 && column >= 0;
-                here[k] = covers ? row * g.kernel_columns + column : -1;
-                if (covers) {
-                    i64 at = ((i64)oy * g.out_width + ox) * g.channels + channel;
-                    places[k] = *(const Pack<P, N> *)(index + at);
-                    v[k] = *(const Pack<T, N> *)(dy + at);
-                }
-            }
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                if (here[k] >= 0) {
-#pragma unroll
-                    for (int j = 0; j < N; ++j) {
-                        sum[j] += (int)places[k].at[j] == here[k] ? to_float(v[k].at[j]) : 0.0f;
-                    }
-                }
-            }
-            store(dx + (i64)i * N, sum);
-            continue;
-        }
         UNROLL(1)
         for (int oy = rows.first; oy <= rows.last; ++oy) {
             int row = tap(iy, oy, g.row_stride, g.row_padding, g.row_dilation);
@@ -399,8 +369,7 @@ __device__ __forceinline__ void adaptive_max_pool_grad(
 
 // ---- Kernels: those with `packs` in their names take whole packs of channels ----------------------------------------
 //
-// Four blocks to a multiprocessor: left to choose, the compiler keeps a few numbers in memory to fit eight. Two where several packs
-// are on their way at once.
+// Four blocks to a multiprocessor: left to choose, the compiler keeps a few numbers in memory to fit eight.
 
 // Windows of more than 256 pixels, whose places need i32, are rare: they have no fast forms.
 #define MAX_KERNELS(T, NAME, P, N, K2, K3)                                                             \
@@ -414,7 +383,7 @@ __device__ __forceinline__ void adaptive_max_pool_grad(
             max_pool<N, 0>(x, y, index, lines, MAX_WINDOWS_GIVEN);                                     \
         }                                                                                              \
     }                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(256, (N) > 1 ? 2 : 4)                                    \
+    extern "C" __global__ void __launch_bounds__(256, 4)                                                  \
         max_pool_grad_##NAME(const T *dy, const P *index, T *dx, u32 lines, MAX_WINDOWS) {             \
         max_pool_grad<N>(dy, index, dx, lines, MAX_WINDOWS_GIVEN);                                     \
     }

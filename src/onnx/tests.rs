@@ -218,6 +218,38 @@ fn a_small_net() {
     assert_eq!((said(&model, "preprocess"), said(&model, "output")), ("inside".into(), "probabilities".into()));
 }
 
+/// With `preprocess`, images are resized, cropped and made grey inside; what has no form in ONNX with the same pixels is left outside.
+#[test]
+fn images_are_changed_inside() {
+    let made = |transforms: &str| {
+        let text = format!(
+            "[data]\nsource = 'digits'\ntransforms = [{transforms}, {{ type = 'normalize', mean = [0.5], std = [0.5] }}]\n\
+             [model]\nlayers = ['flatten', {{ type = 'linear', out_features = 10 }}]\n[loss]\ntype = 'cross_entropy'\n\
+             [optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
+        );
+        let experiment = config::load_str("images.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
+        let model = exported(&experiment, Options { softmax: false, preprocess: true }).unwrap();
+        let said = |key: &str| model.metadata_props.iter().find(|e| e.key() == key).map(|e| e.value().to_owned()).unwrap();
+        let (preprocess, transforms) = (said("preprocess"), said("transforms"));
+        let graph = model.graph.unwrap();
+        let input = dims(&graph.input[0]).join(" ");
+        let tensor = graph.input[0].r#type.as_ref().unwrap().tensor_type.as_ref().unwrap().elem_type();
+        let branches = graph.node.iter().flat_map(|node| &node.attribute).filter_map(|attribute| attribute.g.as_deref());
+        let products = |graph: &proto::Graph| graph.node.iter().filter(|node| node.op_type() == "MatMulInteger").count();
+        let inside: Vec<usize> = branches.map(products).collect();
+        (input, tensor, inside, preprocess, transforms)
+    };
+    let resize = "{ type = 'resize', size = 12 }, { type = 'center_crop', size = [10, 14] }, 'grayscale'";
+    let (input, tensor, inside, preprocess, transforms) = made(resize);
+    assert_eq!((input.as_str(), tensor, preprocess.as_str()), ("batch 1 8 8", DataType::Uint8, "inside"));
+    assert_eq!(inside, [6, 6], "three products along each axis, in either order");
+    assert!(transforms.starts_with(r#"[{"type":"resize","size":12"#), "{transforms}");
+    // The nearest pixel is found by adding up steps, which ONNX does not do.
+    let (input, _, inside, preprocess, _) = made("{ type = 'resize', size = [12, 9], interpolation = 'nearest' }");
+    assert_eq!((input.as_str(), preprocess.as_str()), ("batch 1 12 9", "normalization inside"));
+    assert!(inside.is_empty());
+}
+
 /// What cannot be had is told, and what would be no file is none.
 #[test]
 fn refusals() {

@@ -43,7 +43,8 @@ fn nobody_writes_to_the_terminal_but_its_module() {
     ];
     let mut wrong = Vec::new();
     for (inside, text) in program() {
-        if inside.starts_with("terminal") || is_test(&inside) {
+        // A user may name standard output as the place of a file (`--out /dev/stdout`): its content is no text for a terminal.
+        if inside.starts_with("terminal") || inside.ends_with("files/output.rs") || is_test(&inside) {
             continue;
         }
         for (line, code) in code(&text) {

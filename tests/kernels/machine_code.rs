@@ -146,7 +146,7 @@ const PRODUCTS: &[&str] = &["linear_", "conv_"];
 const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_biased_", "attention_grad_"];
 
 /// For capability 8.0 and up.
-const RULES: [Rule; 22] = [
+const RULES: [Rule; 24] = [
     // Tensor cores, fed by matrix loads from tiles that are copied asynchronously, 16 bytes at a time.
     Rule { kernels: PRODUCTS, types: HALVES, anchor: ("HMMA", 8), must: &["LDSM", "LDGSTS.128"] },
     // There is no matrix load of 32-bit elements.

@@ -96,7 +96,8 @@ fn libraries(family: &str) {
     }
 }
 
-/// Attention whose products are rounded to TF32, in heads that tensor cores take.
+/// Attention whose products are rounded to TF32, in heads that tensor cores take. Scores far from 0 are left out: a score `s` is rounded
+/// by up to |s|/1024, and its exponential, relative to itself, by as much as that, so that no bound on the rounding of products holds.
 #[test]
 fn attention_agrees_in_tf32() {
     if emulator::ready() {
@@ -105,7 +106,7 @@ fn attention_agrees_in_tf32() {
         check_tf32(&backends.map(|backend| Box::new(backend) as Box<dyn Backend>), "attention", |case| {
             let Op::Attention(op) = &case.op else { return false };
             let width = case.operands[0].shape.dims()[2] / 3 / op.heads;
-            width.is_multiple_of(4) && width <= 64
+            width.is_multiple_of(4) && width <= 64 && !case.name.starts_with("large scores")
         });
     }
 }

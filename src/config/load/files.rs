@@ -392,8 +392,13 @@ fn shortened(problems: Vec<Diagnostic>, text: &str) -> Vec<Diagnostic> {
             None => error,
         }];
     }
-    let rest = format!("{left} more mistakes are not shown");
-    told.by_ref().take(MOST_MISTAKES).chain([Diagnostic::error(rest)]).collect()
+    let mut shown: Vec<Diagnostic> = told.by_ref().take(MOST_MISTAKES).collect();
+    let rest = Diagnostic::error(format!("{left} more mistakes are not shown"));
+    shown.push(match told.find_map(|problem| problem.span()) {
+        Some(span) => rest.at(span, "the first of them"),
+        None => rest,
+    });
+    shown
 }
 
 /// The configuration beside a path at which nothing is that was probably meant.

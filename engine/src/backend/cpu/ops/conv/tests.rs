@@ -414,10 +414,11 @@ fn with_every_unit(level: SimdLevel, mut f: impl FnMut(Instructions) -> Vec<f32>
 }
 
 /// In bf16: on factors that it has, the results are those of single precision up to the rounding of sums. All three kernels, by turns
-/// with kept weights; of every level the same bits.
+/// with kept weights; of every level the same bits. Plain code takes long: of the cases every eighth, with `RUNNER_CONVOLUTIONS=all` all.
 #[test]
 fn products_in_bf16() {
-    for (op, s, _) in all_cases() {
+    let step = if std::env::var("RUNNER_CONVOLUTIONS").is_ok_and(|cases| cases == "all") { 1 } else { 8 };
+    for (op, s, _) in all_cases().step_by(step) {
         let (x, w, dy) = (draw_bf16(s.x_len(), 1), draw_bf16(s.w_len(&op), 2), draw_bf16(s.y_len(&op), 4));
         let [mut y, mut dx, mut dw] = [s.y_len(&op), s.x_len(), s.w_len(&op)].map(|n| vec![Sum::default(); n]);
         for_each_product(&op, &s, |from, weight, to| {
