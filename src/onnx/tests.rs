@@ -229,13 +229,16 @@ fn images_are_changed_inside() {
         );
         let experiment = config::load_str("images.toml", &text, &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
         let model = exported(&experiment, Options { softmax: false, preprocess: true }).unwrap();
-        let said = |key: &str| model.metadata_props.iter().find(|e| e.key() == key).map(|e| e.value().to_owned()).unwrap();
+        let said =
+            |key: &str| model.metadata_props.iter().find(|e| e.key() == key).map(|e| e.value().to_owned()).unwrap();
         let (preprocess, transforms) = (said("preprocess"), said("transforms"));
         let graph = model.graph.unwrap();
         let input = dims(&graph.input[0]).join(" ");
         let tensor = graph.input[0].r#type.as_ref().unwrap().tensor_type.as_ref().unwrap().elem_type();
-        let branches = graph.node.iter().flat_map(|node| &node.attribute).filter_map(|attribute| attribute.g.as_deref());
-        let products = |graph: &proto::Graph| graph.node.iter().filter(|node| node.op_type() == "MatMulInteger").count();
+        let branches =
+            graph.node.iter().flat_map(|node| &node.attribute).filter_map(|attribute| attribute.g.as_deref());
+        let products =
+            |graph: &proto::Graph| graph.node.iter().filter(|node| node.op_type() == "MatMulInteger").count();
         let inside: Vec<usize> = branches.map(products).collect();
         (input, tensor, inside, preprocess, transforms)
     };

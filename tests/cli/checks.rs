@@ -29,7 +29,7 @@ fn both_refuse(place: &Place, config: &str, sets: &str, told: &[&str]) {
         assert!(check.contains(part), "{part} in\n{check}");
     }
     assert!(check.contains("-->"), "{check}");
-    let train = place.fails(&format!("train x.toml --out never {sets}"), 2);
+    let train = place.fails(&format!("train x.toml --device cpu --out never {sets}"), 2);
     assert_eq!(train, check);
     assert!(!place.path("never").exists());
 }

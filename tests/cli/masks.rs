@@ -79,7 +79,7 @@ fn a_class_for_every_pixel_is_learnt_shown_and_predicted() {
     let expected = 16.0 * 14.0 / (40.0 * 42.0);
     assert!((share - expected).abs() < 0.05 && mask.pixels().any(|pixel| pixel.0 == [0; 3]), "{share}, not {expected}");
     let error = place.fails("predict r/last.safetensors photos/20.png --masks photos", 2);
-    assert!(error.contains("would take its place"), "{error}");
+    assert!(error.contains("would take the place of `photos/20.png`"), "{error}");
     std::fs::create_dir(place.path("other")).unwrap();
     std::fs::copy(place.path("photos/20.png"), place.path("other/20.png")).unwrap();
     let error = place.fails("predict r/last.safetensors photos/20.png other/20.png --masks both", 2);

@@ -204,7 +204,8 @@ fn a_loss_that_is_not_finite_on_one_rank_is_told_with_its_place() {
     for (ranks, of) in [(1, ""), (2, "rank 1 has failed: "), (4, "rank 2 has failed: ")] {
         let err = place.fails(&format!("launch --ranks {ranks} -- train c.toml --out r{ranks}"), 1);
         assert!(err.contains(&format!("{of}the loss is NaN at step 3 (epoch 1, batch 11)")), "{err}");
-        assert!(err.contains("`fc`") && err.contains("look for such values in the data"), "{err}");
+        assert!(err.contains("training sample 10 (from 0) has NaN in `inputs`"), "{err}");
+        assert!(err.contains("look for such values in the data"), "{err}");
         assert_eq!(place.checkpoint(&format!("r{ranks}/last.safetensors")).meta.step, 2);
     }
 }

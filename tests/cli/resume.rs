@@ -63,7 +63,8 @@ fn early_stopping_remembers_how_long_it_has_waited() {
 #[test]
 fn a_plateau_remembers_how_long_it_has_waited() {
     let plateau = "[schedule]\ntype = \"plateau\"\npatience = 1\nthreshold = 0.25\nfactor = 0.5\ncooldown = 1\n";
-    let place = Place::with(&config("epochs = 12", plateau));
+    // No drop at the end of the last epoch: no step would have its rate.
+    let place = Place::with(&config("epochs = 11", plateau));
     let done = place.ok("train c.toml --out whole");
     let rates: Vec<f64> = place.metrics("whole").iter().filter_map(|line| line["lr"].as_f64()).collect();
     let drops: Vec<usize> = (1..rates.len()).filter(|i| rates[*i] < rates[*i - 1]).collect();

@@ -134,7 +134,8 @@ fn a_loss_that_is_not_finite_is_told_by_whoever_finds_it() {
     for ranks in [1, 2, 4] {
         let err = place.fails(&format!("launch --ranks {ranks} -- train c.toml --out r{ranks}"), 1);
         assert!(err.contains("at step 3 (epoch 1), over all shards"), "{ranks}: {err}");
-        assert!(err.contains("`fc`") && err.contains("look for such values in the data"), "{ranks}: {err}");
+        assert!(err.contains("training sample 17 (from 0) has NaN in `inputs`"), "{ranks}: {err}");
+        assert!(err.contains("look for such values in the data"), "{ranks}: {err}");
         // The statistics before that step are still there.
         let kept = place.checkpoint(&format!("r{ranks}/last.safetensors"));
         assert_eq!(kept.meta.step, 2, "{ranks}");

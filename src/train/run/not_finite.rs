@@ -53,10 +53,10 @@ impl Run<'_> {
         let buffers = vec![self.backend.host_buffer(layout.bytes)?];
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut batch = loader.next()?.context("the batch is no longer there")?;
-        if let Some(data) = self.in_the_data(&batch) {
-            return Ok(Explained::Data(data));
-        }
-        self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs).map(Explained::Model)
+        let data = self.in_the_data(&batch);
+        // Run in any case: sums over ranks that have begun end with it.
+        let found = self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs)?;
+        Ok(data.map_or(Explained::Model(found), Explained::Data))
     }
 
     /// The first number of a batch that is itself not finite.

@@ -61,8 +61,8 @@ impl Run<'_> {
         if samples == 0 {
             return Ok(None);
         }
-        let first: Vec<u32> = (0..samples as u32).collect();
-        let (split, never) = (self.samples.val.select(&first), AtomicBool::new(false));
+        // Those that `limit_val` would take.
+        let (split, never) = (self.samples.val.limit(samples, self.experiment.seed, 1), AtomicBool::new(false));
         let unread = &mut self.state.extra.val_unreadable;
         let found = evaluate(&mut self.session, self.backend, &split, &options, &never, unread, |_| {})?;
         Ok(found.map(|Evaluation { figures, .. }| (samples, figures)))

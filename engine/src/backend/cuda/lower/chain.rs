@@ -229,7 +229,10 @@ mod tests {
     use super::*;
     use crate::graph::op::{ActivationGrad, ActivationOp, Binary, Cast};
 
-    fn links(op: &Fused, operands: usize) -> (Vec<(i64, [From; 2])>, Vec<Option<usize>>, usize) {
+    /// Kinds and operands of the links; for each the place that keeps its result, if one does; how many places there are.
+    type Laid = (Vec<(i64, [From; 2])>, Vec<Option<usize>>, usize);
+
+    fn links(op: &Fused, operands: usize) -> Laid {
         let links = Links::new(op, operands);
         let (kept, slots) = links.kept();
         (links.list.iter().map(|link| (link.kind, link.from)).collect(), kept, slots)

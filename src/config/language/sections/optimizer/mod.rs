@@ -228,8 +228,11 @@ impl OptimizerRule {
             Self::Adadelta(_) => [1.0, 100.0],
             Self::Lion(_) => [1e-4, 0.03],
             Self::Lamb(_) | Self::Muon(_) => [0.01, 1.0],
-            Self::Adafactor(_) | Self::RmsProp(_) => [1e-3, 0.2],
-            Self::Adam(_) | Self::AdamW(_) | Self::Nadam(_) | Self::Radam(_) | Self::Adamax(_) => [1e-3, 0.2],
+            // Its steps are in proportion to the size of a parameter.
+            Self::Adafactor(_) => [0.01, 1.0],
+            Self::RmsProp(_) | Self::Adam(_) | Self::AdamW(_) | Self::Nadam(_) | Self::Radam(_) | Self::Adamax(_) => {
+                [1e-3, 0.2]
+            }
             // It is steadier, and its own paper goes higher.
             Self::AdamWScheduleFree(_) => [2.5e-3, 0.5],
         }
