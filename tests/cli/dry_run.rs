@@ -39,7 +39,9 @@ fn stages(done: &Value) -> Vec<(String, Option<u64>)> {
 /// One of everything, and what a run would do: losses, figures and the size of a checkpoint are those of the run.
 #[test]
 fn a_dry_run_does_one_of_everything_and_leaves_nothing() {
-    let place = place(&plain().replace("[train]\n", "[train]\naccumulate = 2\n"));
+    // Samples are drawn once: below, those of the dry run's evaluation are drawn by `limit_val`.
+    let config = plain().replace("[train]\n", "[train]\naccumulate = 2\n").replace("limit_val = 100\n", "");
+    let place = place(&config);
     let done = dry(&place, "c.toml", 0);
     let room = format!(" in `{}` until its end", place.path("tmp").display());
     assert!(done.err.contains("; a dry run, whose checkpoint takes ") && done.err.contains(&room), "{done:?}");

@@ -1,7 +1,8 @@
 //! Whole experiments at random, trained on every level of instructions, on several threads and without passes: the same
 //! bits on any number of threads, and else the same but for what rounding makes of it.
 //!
-//! `RUNNER_SOAK=MINUTES` goes on with new seeds for so long, and `RUNNER_SOAK_SEED=SEED` looks at one.
+//! `RUNNER_SOAK=MINUTES` goes on with new seeds for so long, `RUNNER_SOAK=all` takes all of those that an ordinary run takes a part of,
+//! and `RUNNER_SOAK_SEED=SEED` looks at one.
 
 mod compare;
 mod experiments;
@@ -21,8 +22,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use trained::{How, Trained, train};
 
-/// Experiments of the ordinary test run.
+/// Experiments in which everything occurs.
 const EXPERIMENTS: u64 = 300;
+
+/// How many of them the ordinary test run trains; with `RUNNER_SOAK=all` it trains all.
+const TRAINED: u64 = 120;
 
 /// Runs with disturbed parameters, and how many more before something is called wrong: a unit that is on the edge may go
 /// either way in one of them and not in another.
@@ -125,8 +129,9 @@ fn experiments_come_to_the_same_on_every_level_and_any_number_of_threads() {
         println!("{}\n{:?}", experiment(seed), look_at(seed));
         return;
     }
-    let minutes =
-        std::env::var("RUNNER_SOAK").ok().map(|m| m.parse::<f64>().expect("RUNNER_SOAK is a number of minutes"));
+    let asked = std::env::var("RUNNER_SOAK").ok();
+    let all = asked.as_deref() == Some("all");
+    let minutes = asked.filter(|_| !all).map(|m| m.parse::<f64>().expect("RUNNER_SOAK is a number of minutes"));
     let (mut most, mut not_finite, mut done) = ((0.0, 0), 0, 0);
     // New seeds for every soak; the same ones in every ordinary run.
     let (first, end) = match minutes {
@@ -134,7 +139,7 @@ fn experiments_come_to_the_same_on_every_level_and_any_number_of_threads() {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
             (now.as_secs() << 20, None)
         }
-        None => (0, Some(EXPERIMENTS)),
+        None => (0, Some(if all { EXPERIMENTS } else { TRAINED })),
     };
     let until = Instant::now() + Duration::from_secs_f64(60.0 * minutes.unwrap_or(0.0));
     while end.map_or(Instant::now() < until, |end| done < end) {
