@@ -29,7 +29,7 @@ train() {
     mkdir -p "$out"
     local weights=AAAA losses="2.0 1.0 0.5" accuracy=0.991
     case $all in
-        *"${PLANTED_FAULT:-nothing at all}"*) weights=AAAB losses="2.0 2.0 2.0" accuracy=0.95 ;;
+        *"${PLANTED_FAULT:-nothing at all}"*) weights=AAAB losses="2.0 2.0 2.0" accuracy=0.94 ;;
     esac
     for loss in $losses; do
         echo "{\"kind\":\"step\",\"loss\":$loss}"
