@@ -147,9 +147,12 @@ pub fn describe_data(loaded: &Loaded) -> Result<DataSpec, Failure> {
 
 /// Does `work`, and says every second what the device takes so long for.
 fn telling<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
+    if !backend.is_asynchronous() {
+        return work();
+    }
     std::thread::scope(|scope| {
         let (working, ended) = mpsc::channel::<()>();
-        scope.spawn(move || {
+        let watch = move || {
             let mut told = None;
             while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
                 let progress = backend.progress();
@@ -158,7 +161,9 @@ fn telling<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
                 }
                 told = progress;
             }
-        });
+        };
+        // Without such a thread nothing is told; the work is done all the same.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
         let done = work();
         drop(working);
         done

@@ -94,10 +94,7 @@ impl Output {
             if metadata.permissions().readonly() {
                 return Err(refusal(path, Why::ReadOnly));
             }
-            File::options().append(true).open(file).map_err(|e| match e.kind() {
-                ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => refusal(path, Why::ReadOnly),
-                _ => refusal(path, Why::Io(e)),
-            })?;
+            File::options().append(true).open(file).map_err(|e| refusal(path, Why::Io(e)))?;
         }
         Ok(Output { path: path.to_owned() })
     }
@@ -213,10 +210,17 @@ fn target(path: &Path) -> Result<Target, Refusal> {
             Ok(metadata) => metadata,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let folder = durable::folder_of(&at);
-                return match folder.is_dir() {
-                    true if at.file_name().is_some() => Ok(Target::File(at, None)),
-                    true => Err(refusal(path, Why::NotAFile("no file's name"))),
-                    false => Err(refusal(path, Why::NoFolder(folder.to_owned()))),
+                return match super::uninterrupted(|| fs::metadata(folder)) {
+                    Ok(found) if found.is_dir() && at.file_name().is_some() => Ok(Target::File(at, None)),
+                    Ok(found) if found.is_dir() => Err(refusal(path, Why::NotAFile("no file's name"))),
+                    Ok(_) => Err(refusal(path, Why::NoFolder(folder.to_owned()))),
+                    Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                        Err(refusal(path, Why::NoFolder(folder.to_owned())))
+                    }
+                    Err(e) => {
+                        let why = format!("the folder `{}` cannot be looked at: {e}", folder.display());
+                        Err(refusal(path, Why::Io(io::Error::new(e.kind(), why))))
+                    }
                 };
             }
             Err(e) if e.kind() == ErrorKind::NotADirectory => {
