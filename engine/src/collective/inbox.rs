@@ -17,7 +17,7 @@ const LONGEST: usize = 1 << 30;
 /// Messages of a rank that may have arrived and not been taken: none is further ahead than by two exchanges.
 const WAITING: usize = 4;
 
-/// How often whoever holds a message back looks whether it may come now.
+/// How often a thread that holds a message back checks whether it may come now.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Why a rank that has said goodbye has failed.

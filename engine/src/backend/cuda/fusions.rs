@@ -188,7 +188,7 @@ mod tests {
         g.add_value(dtype, Shape::from(shape), Role::State(id))
     }
 
-    /// What goes by the blocks of a transformer is 32-bit floats, and its products are not: no cast is a launch of its own.
+    /// The residual stream of a transformer is in 32 bits, its products are in 16: no cast between them is a launch of its own.
     #[test]
     fn casts_around_the_products_of_a_transformer_go_along() {
         const ADD: Binary = Binary { kind: BinaryKind::Add };

@@ -68,7 +68,7 @@ impl Blocks {
     /// Computes a block of `shape` tiles of rows and columns.
     ///
     /// # Safety
-    /// All that the arguments reach is valid, and nobody else touches the results.
+    /// All memory that the arguments reach is valid, and no other thread uses the results.
     #[inline]
     pub unsafe fn run(&self, shape: Shape, block: &Block) {
         debug_assert!(shape.iter().all(|n| (1..=2).contains(n)));

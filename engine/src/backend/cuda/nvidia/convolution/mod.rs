@@ -363,7 +363,7 @@ fn in_turn<T>(mut lists: Vec<impl Iterator<Item = T>>) -> impl Iterator<Item = T
 /// The plans, the fastest first, up to where our own kernels are faster, which is `None`.
 ///
 /// Each runs once to be ready and is timed once. After that only those are timed again that may still be the fastest, for as
-/// long as there are several of them: most are told apart by the first run.
+/// long as there are several of them: the first run separates most of them.
 fn in_order(
     trial: &Trial,
     plans: Vec<Arc<Plan>>,

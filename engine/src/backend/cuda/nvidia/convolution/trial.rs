@@ -308,7 +308,7 @@ impl<'a> Trial<'a> {
         // SAFETY: these are the kernel's arguments, all addresses lie in the block, and the stream is waited for below.
         unsafe { launch(stream, &self.compare, config, &cells)? };
         let mut first = [0xff; size_of::<u32>()];
-        // SAFETY: nobody looks at the bytes before the wait.
+        // SAFETY: the bytes are not read before the wait.
         unsafe { self.block.read(stream, found, &mut first)? };
         stream.synchronize()?;
         let first = u32::from_ne_bytes(first);
@@ -319,7 +319,7 @@ impl<'a> Trial<'a> {
     fn element(&self, result: usize, at: usize) -> Result<f32> {
         let dtype = self.problem.convolution.result;
         let mut bytes = vec![0; dtype.bytes()];
-        // SAFETY: nobody looks at the bytes before the wait.
+        // SAFETY: the bytes are not read before the wait.
         unsafe { self.block.read(&self.bench.stream, result + at * dtype.bytes(), &mut bytes)? };
         self.bench.stream.synchronize()?;
         Ok(decoded(dtype, &bytes)[0])
