@@ -30,7 +30,7 @@ class Failed(Exception):
 
 def pieces() -> list[tuple[str, bytes]]:
     """The tree's files that programs may have in them."""
-    files = sorted(path for path in (ROOT / "engine/kernels").rglob("*") if path.is_file() and path.stat().st_size >= LEAST)
+    files = sorted(path for path in (ROOT / "kernels/packed").rglob("*") if path.is_file() and path.stat().st_size >= LEAST)
     return [(str(path.relative_to(ROOT)), path.read_bytes()) for path in files]
 
 

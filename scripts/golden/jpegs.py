@@ -1,6 +1,6 @@
-"""Small JPEG files of all kinds that `jpeg/` decodes, and what Pillow (libjpeg-turbo) makes of them: the SHA-256 of the pixels.
+"""Small JPEG files of all kinds that `crates/jpeg/` decodes, and what Pillow (libjpeg-turbo) makes of them: the SHA-256 of the pixels.
 
-`jpeg/tests/goldens.rs` compares. Of kinds that are left to another decoder there is no sum, but a dash.
+`crates/jpeg/tests/goldens.rs` compares. Of kinds that are left to another decoder there is no sum, but a dash.
 """
 
 import hashlib

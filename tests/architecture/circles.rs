@@ -62,7 +62,7 @@ fn no_modules_name_one_another_in_a_circle() {
     let benches = root().join("benches");
     let mut found = circles(&PROGRAM);
     found.extend(["pytorch", "sweeps"].iter().flat_map(|bench| circles(&Tree::new(below(&benches.join(bench))))));
-    for package in ["jpeg/src", "mpi/src"] {
+    for package in ["crates/jpeg/src", "crates/mpi/src"] {
         found.extend(circles(&Tree::new(below(&root().join(package)))));
     }
     assert!(

@@ -24,7 +24,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 /// The source files of both packages, each with its path below its `src`, and its text.
 pub fn program() -> Vec<(PathBuf, String)> {
-    ["engine/src", "src"].iter().flat_map(|src| below(&root().join(src))).collect()
+    ["crates/engine/src", "src"].iter().flat_map(|src| below(&root().join(src))).collect()
 }
 
 /// The Rust files below `folder`, each with its path from there, and its text.

@@ -221,7 +221,7 @@ fn unreadable_samples_of_all_ranks_are_told() {
             .replace("batch_size = 32", "batch_size = 16")
             .replace("[optimizer]", "[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 2 }]\n[optimizer]"),
     );
-    let photo = std::fs::read(repository("jpeg/tests/data/grey.jpg")).ok();
+    let photo = std::fs::read(repository("crates/jpeg/tests/data/grey.jpg")).ok();
     for i in 0..80 {
         let image = image::GrayImage::from_fn(9, 9, |x, y| image::Luma([(x * 20 + y * 3 + i) as u8]));
         let path = place.write(&format!("photos/{}/{i:02}.png", ["a", "b"][i as usize % 2]), "");

@@ -39,7 +39,7 @@ fn train(place: &Place, folder: &Path, env: &[(&str, &str)]) -> Done {
 
 /// The functions that the backend calls, as `driver/sys.rs` lists them.
 fn functions() -> Vec<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/src/backend/cuda/driver/sys.rs");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/engine/src/backend/cuda/driver/sys.rs");
     let text = std::fs::read_to_string(path).unwrap();
     let list = text.split("functions! {").nth(1).unwrap().split("\n}").next().unwrap();
     let names = list.lines().filter_map(|line| line.trim().split('(').next());
@@ -132,7 +132,7 @@ fn a_fault_of_a_kernel_is_told_with_its_node_where_every_node_is_waited_for() {
         for told in [
             "node 3 (`gelu` of `bend`) of program `train, batch of 8`: the GPU failed",
             name,
-            "\n  kernel `activation_f32` of kernels/elementwise.cu: 1 x 1 x 1 blocks of 256 x 1 x 1 threads",
+            "\n  kernel `activation_f32` of kernels/cuda/elementwise.cu: 1 x 1 x 1 blocks of 256 x 1 x 1 threads",
             "\n  input 0: f32[8, 4, 4, 8], 4096 bytes at 0x",
             "\n  output 0: f32[8, 4, 4, 8], 4096 bytes at 0x",
         ] {

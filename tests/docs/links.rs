@@ -35,8 +35,10 @@ fn relative_links_lead_somewhere() {
 #[test]
 fn named_files_are_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders =
-        ["src/", "engine/", "tests/", "benches/", "scripts/", "docs/", "configs/", "models/", "fuzz/", ".ci/"];
+    let folders = [
+        "src/", "crates/", "kernels/", "tests/", "benches/", "scripts/", "docs/", "configs/", "models/", "fuzz/",
+        ".ci/",
+    ];
     let mut seen = 0;
     for document in all() {
         let spans = document.prose.split('`').skip(1).step_by(2);

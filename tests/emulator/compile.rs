@@ -140,11 +140,10 @@ pub fn library() -> Result<PathBuf, String> {
     };
     // What kernels and driver both see, and what one of them does.
     let device = texts(&[own.clone(), own.join("device")]);
-    let of_kernels = texts(&[root.join("engine/kernels"), own.join("cases")]);
+    let of_kernels = texts(&[root.join("kernels/cuda"), own.join("cases")]);
     let of_driver = texts(&[own.join("driver")]);
     let mut units = Vec::new();
-    for (folder, kernels) in
-        [(root.join("engine/kernels"), true), (own.join("cases"), true), (own.join("driver"), false)]
+    for (folder, kernels) in [(root.join("kernels/cuda"), true), (own.join("cases"), true), (own.join("driver"), false)]
     {
         let found = sources(&folder, &["cu", "cpp"]);
         units.extend(found.into_iter().map(|path| Unit { path, kernels }));

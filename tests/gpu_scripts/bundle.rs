@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-/// Calls `gpu_bundle.py`, with a tree of its own: its kernels are in `tree/engine/kernels`.
+/// Calls `gpu_bundle.py`, with a tree of its own: its kernels are in `tree/kernels`.
 fn bundle(place: &Place, args: &[&str]) -> Output {
     let code = format!(
         "import sys, pathlib, gpu_bundle as b\n\
@@ -27,7 +27,7 @@ fn noise(seed: u64, count: usize) -> Vec<u8> {
 
 /// Two programs with the same kernels in them, one of which the tree has as well.
 fn packed(place: &Place) -> [Vec<u8>; 2] {
-    let kernels = place.path("tree/engine/kernels/ptx");
+    let kernels = place.path("tree/kernels/packed/ptx");
     fs::create_dir_all(&kernels).unwrap();
     let (known, other, unknown) = (noise(1, 60_000), noise(2, 20_000), noise(3, 30_000));
     fs::write(kernels.join("a.ptx.gz"), &known).unwrap();
@@ -70,7 +70,7 @@ fn programs_come_out_as_they_went_in_and_kernels_of_the_tree_do_not_travel_twice
     assert_eq!(fs::read(Path::new(&to).join("data/mnist/labels.gz")).unwrap(), b"labels");
 
     // Another tree, a damaged archive, and none.
-    let kernel = place.path("tree/engine/kernels/ptx/a.ptx.gz");
+    let kernel = place.path("tree/kernels/packed/ptx/a.ptx.gz");
     for content in [noise(9, 60_000), noise(1, 50_000)] {
         fs::write(&kernel, content).unwrap();
         let done = bundle(&place, &["unpack", &archive, &to]);

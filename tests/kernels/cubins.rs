@@ -29,7 +29,7 @@ fn version(family: &[u32]) -> Version {
 }
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/kernels/cubin")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/packed/cubin")
 }
 
 fn path(module: &str, family: &[u32]) -> PathBuf {

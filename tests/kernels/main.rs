@@ -1,7 +1,7 @@
 //! The CUDA kernels: what travels in the binary is made from the sources that lie beside it, and the sources compile for
 //! every GPU that is served, without warnings and without spilled registers.
 //!
-//! `UPDATE_KERNELS=1 cargo test --test kernels` makes `kernels/ptx/*.ptx.gz`, `kernels/cubin/*.xz` and the tables of
+//! `UPDATE_KERNELS=1 cargo test --test kernels` makes `kernels/packed/ptx/*.ptx.gz`, `kernels/packed/cubin/*.xz` and the tables of
 //! `docs/kernels.md` anew, which takes NVRTC 12.1 ([`nvrtc::find`] tells where it is looked for), and nvJitLink 12.1 and 12.8
 //! ([`assembler::find`]). Whether they are fresh is checked without them.
 
@@ -42,10 +42,7 @@ fn every_module_has_its_file() {
     let files: Vec<&str> = sources.modules.keys().map(String::as_str).collect();
     let mut modules = runner::backend::cuda::launch::Module::ALL.map(|module| module.name());
     modules.sort_unstable();
-    assert_eq!(
-        files, modules,
-        "kernels/*.cu (left) against the list in engine/src/backend/cuda/launch/module.rs (right)"
-    );
+    assert_eq!(files, modules, "kernels/cuda/*.cu (left) against the list in kernels/module.rs (right)");
 }
 
 #[test]

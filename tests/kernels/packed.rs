@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Where they are.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/kernels/ptx")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/packed/ptx")
 }
 
 /// The first line of a module's PTX.
@@ -35,7 +35,7 @@ impl Packed {
 
     /// Its path in the repository.
     pub fn name(&self) -> String {
-        format!("engine/kernels/ptx/{}", self.path.file_name().unwrap().to_str().unwrap())
+        format!("kernels/packed/ptx/{}", self.path.file_name().unwrap().to_str().unwrap())
     }
 
     /// First line and rest.

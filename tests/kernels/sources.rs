@@ -36,7 +36,7 @@ impl Architecture {
     }
 }
 
-/// The texts in the folder `kernels`, by name without suffix for modules, and with it for headers.
+/// The texts in the folder `kernels/cuda`, by name without suffix for modules, and with it for headers.
 pub struct Sources {
     /// `*.cu`
     pub modules: BTreeMap<String, String>,
@@ -47,7 +47,7 @@ pub struct Sources {
 impl Sources {
     /// Reads them all.
     pub fn read() -> Sources {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/kernels");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/cuda");
         let mut sources = Sources { modules: BTreeMap::new(), headers: BTreeMap::new() };
         for entry in fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();

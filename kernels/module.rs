@@ -1,0 +1,92 @@
+//! The list of modules: one for each source file.
+
+macro_rules! modules {
+    ($($(#[doc = $doc:literal])* $module:ident $file:literal,)*) => {
+        /// The source files `cuda/*.cu`, each a module that is loaded when a program first needs it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Module {
+            $($(#[doc = $doc])* $module,)*
+        }
+
+        impl Module {
+            /// All modules.
+            pub const ALL: [Module; [$($file),*].len()] = [$(Module::$module),*];
+
+            /// Name of its file in `cuda/`, without `.cu`.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Module::$module => $file,)*
+                }
+            }
+
+            /// Its packed PTX for compute capability 7.5, or for 8.0 and up.
+            pub(crate) fn packed_ptx(self, capability: u32) -> &'static [u8] {
+                match (self, capability >= 80) {
+                    $(
+                        (Module::$module, false) => include_bytes!(concat!("packed/ptx/", $file, ".sm_75.ptx.gz")),
+                        (Module::$module, true) => include_bytes!(concat!("packed/ptx/", $file, ".sm_80.ptx.gz")),
+                    )*
+                }
+            }
+
+            /// Its packed machine code for family number `family` of [`crate::cubin::FAMILIES`]. A file has the name of its
+            /// family's first architecture.
+            pub(crate) fn packed_cubin(self, family: usize) -> &'static [u8] {
+                match (self, family) {
+                    $(
+                        (Module::$module, 0) => include_bytes!(concat!("packed/cubin/", $file, ".sm_80.xz")),
+                        (Module::$module, 1) => include_bytes!(concat!("packed/cubin/", $file, ".sm_86.xz")),
+                        (Module::$module, 2) => include_bytes!(concat!("packed/cubin/", $file, ".sm_90.xz")),
+                        (Module::$module, 3) => include_bytes!(concat!("packed/cubin/", $file, ".sm_100.xz")),
+                        (Module::$module, _) => include_bytes!(concat!("packed/cubin/", $file, ".sm_120.xz")),
+                    )*
+                }
+            }
+        }
+    };
+}
+
+modules! {
+    /// Activations, binary operations, sums over stretched axes, casts.
+    Elementwise "elementwise",
+    /// Element-wise operations one behind the other.
+    Chain "chain",
+    /// Bytes or floats to normalised floats.
+    Normalize "normalize",
+    /// Dropout.
+    Dropout "dropout",
+    /// Permute, concat, slice.
+    Shape "shape",
+    /// Maximum and mean over windows.
+    Pool "pool",
+    /// Images of another size.
+    Resize "resize",
+    /// Batch normalisation.
+    BatchNorm "batch_norm",
+    /// Group normalisation, and normalisation over neighbouring channels.
+    GroupNorm "group_norm",
+    /// Layer normalisation.
+    LayerNorm "layer_norm",
+    /// Softmax over the last axis.
+    Softmax "softmax",
+    /// Scaled dot-product attention.
+    Attention "attention",
+    /// Losses.
+    Loss "loss",
+    /// Running sums of metrics.
+    Metrics "metrics",
+    /// Gradient norm, sums of gradients, optimizers.
+    Optim "optim",
+    /// Optimizers that look at whole tensors.
+    OptimNorms "optim_norms",
+    /// Adafactor, AdamW without a schedule, clipping by the norms of units.
+    OptimUnits "optim_units",
+    /// Sums over the shards of a step.
+    Shards "shards",
+    /// Matrix products.
+    Matmul "matmul",
+    /// Convolutions.
+    Conv "conv",
+    /// What the executable itself launches.
+    Runtime "runtime",
+}

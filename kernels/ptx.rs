@@ -1,0 +1,50 @@
+//! The kernels as they travel in the binary: PTX, made ahead from `cuda/*.cu`, packed.
+//!
+//! There are two sets: one for compute capability 7.5, and one for 8.0 and up, whose kernels use the wider tensor-core
+//! instructions and asynchronous copies. A driver compiles PTX for the GPU at hand, newer ones included, and keeps the
+//! result in its own cache. For most GPUs there is machine code ([`super::cubin`]) and nothing to compile. `tests/kernels` makes
+//! the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and fails if they are older than the sources.
+
+use crate::Module;
+use anyhow::{Context, Result};
+use flate2::read::GzDecoder;
+use std::io::Read;
+
+/// The PTX of `module` for a GPU of `capability`, with a zero byte at its end.
+///
+/// # Errors
+/// The file in the binary is damaged.
+pub fn image(module: Module, capability: u32) -> Result<Vec<u8>> {
+    let mut text = Vec::new();
+    GzDecoder::new(module.packed_ptx(capability))
+        .read_to_end(&mut text)
+        .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
+    text.push(0);
+    Ok(text)
+}
+
+/// The PTX version and target of the kernels for `capability`, as they say themselves: `8.1` and `sm_80`.
+pub fn version(capability: u32) -> Option<(String, String)> {
+    let text = String::from_utf8(image(Module::Runtime, capability).ok()?).ok()?;
+    let word = |directive: &str| {
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(directive))?;
+        Some(line.trim().split(',').next()?.to_owned())
+    };
+    Some((word(".version ")?, word(".target ")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_module_is_there_for_both_sets() {
+        for module in Module::ALL {
+            for (capability, target) in [(75, ".target sm_75"), (90, ".target sm_80")] {
+                let text = String::from_utf8(image(module, capability).unwrap()).unwrap();
+                assert!(text.contains(target), "{} has no `{target}`", module.name());
+                assert!(text.ends_with('\0'));
+            }
+        }
+    }
+}
