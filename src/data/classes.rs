@@ -1,7 +1,7 @@
-//! The classes of a model that is trained already, to which data that is read besides is held: by their names.
+//! The classes of a data set, and how those of other data are held to the classes that a model was trained on: by their names.
 
 use super::dataset::Dataset;
-use super::field::{DataSpec, Field, TargetSpec};
+use super::field::{DataSpec, Field, FieldKind};
 use super::split::Split;
 use super::store::{Rows, Store, Unreadable};
 use crate::graph::DType;
@@ -12,12 +12,12 @@ use std::sync::Arc;
 /// How many names a message shows of a list.
 const SHOWN: usize = 12;
 
-/// What was found of the classes on the data of a training.
+/// The classes of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trained {
+pub struct Classes {
     /// How many there are.
     pub number: usize,
-    /// False if that was only seen in the labels, so that the model may have more.
+    /// False if that was only seen in the labels, so that there may be more.
     pub exact: bool,
     /// Their names, in the order of their numbers, if they have names.
     pub names: Option<Vec<String>>,
@@ -26,26 +26,38 @@ pub struct Trained {
 /// The class that stands for each one of a set, in the numbers of the model.
 type Numbers = Vec<usize>;
 
-impl Trained {
+impl Classes {
+    /// So many classes without names.
+    pub fn of(number: usize) -> Self {
+        Classes { number, exact: true, names: None }
+    }
+
+    /// A class for each name.
+    pub fn named(names: Vec<String>) -> Self {
+        Classes { number: names.len(), exact: true, names: Some(names) }
+    }
+
+    /// Whether so many outputs of a model are one for each class: where the number was only seen in the labels, there may be more.
+    pub fn fit(&self, outputs: usize) -> bool {
+        if self.exact { outputs == self.number } else { outputs >= self.number }
+    }
+
     /// A set as the model sees it, and what its classes are to it if that is something else than what they are.
     ///
     /// # Errors
     /// The set has a class that the model does not know.
-    fn hold(&self, spec: DataSpec) -> Result<(DataSpec, Option<Numbers>)> {
-        let has_classes = matches!(spec.targets, TargetSpec::Classes(_));
-        let found = match (&spec.targets, &spec.class_names) {
-            (TargetSpec::Classes(number), _) => *number,
-            (TargetSpec::Values, Some(names)) => names.len(),
-            (TargetSpec::Values, None) => return Ok((spec, None)),
-        };
-        let (own, known) = match (&spec.class_names, &self.names) {
+    fn hold(&self, mut spec: DataSpec) -> Result<(DataSpec, Option<Numbers>)> {
+        let one_of_them = spec.labels().is_some();
+        let Some(classes) = spec.classes_mut() else { return Ok((spec, None)) };
+        let found = classes.number;
+        let (own, known) = match (&classes.names, &self.names) {
             (Some(own), Some(known)) => (own, known),
             // Labels without names are the numbers of the classes.
-            (None, _) if has_classes && found <= self.number => {
-                let (targets, class_names) = (TargetSpec::Classes(self.number), self.names.clone());
-                return Ok((DataSpec { targets, class_names, classes_exact: self.exact, ..spec }, None));
+            (None, _) if one_of_them && found <= self.number => {
+                *classes = self.clone();
+                return Ok((spec, None));
             }
-            (None, _) if has_classes && self.exact => bail!(
+            (None, _) if one_of_them && self.exact => bail!(
                 "the labels of the data go up to {}, but the model was trained on {} classes, 0 .. {}; evaluate it on data with \
                  these classes, or train a model anew",
                 found - 1,
@@ -61,13 +73,13 @@ impl Trained {
         let unknown: Vec<String> = own.iter().filter(|name| !by_name.contains_key(name)).cloned().collect();
         ensure!(unknown.is_empty(), unknown_classes(&unknown, own, known));
         let numbers: Numbers = own.iter().filter_map(|name| by_name.get(name).copied()).collect();
-        let mut held = DataSpec { class_names: self.names.clone(), ..spec };
-        if has_classes {
-            held.targets = TargetSpec::Classes(known.len());
-        } else if let Some(field) = held.fields.iter_mut().find(|field| field.target) {
-            field.shape = [known.len()].into();
+        *classes = Classes { number: known.len(), names: self.names.clone(), ..*classes };
+        for field in spec.fields.iter_mut().filter(|field| field.is_target()) {
+            if let FieldKind::Labels(_) = field.kind {
+                field.shape = [known.len()].into();
+            }
         }
-        Ok((held, Some(numbers)))
+        Ok((spec, Some(numbers)))
     }
 }
 
@@ -76,7 +88,7 @@ impl DataSpec {
     ///
     /// # Errors
     /// The set has a class that the model does not know.
-    pub fn held_to(self, trained: &Trained) -> Result<DataSpec> {
+    pub fn held_to(self, trained: &Classes) -> Result<DataSpec> {
         Ok(trained.hold(self)?.0)
     }
 }
@@ -86,7 +98,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`DataSpec::held_to`]; masks cannot be changed.
-    pub fn held_to(self, trained: &Trained) -> Result<Dataset> {
+    pub fn held_to(self, trained: &Classes) -> Result<Dataset> {
         let (spec, numbers) = trained.hold(self.spec)?;
         let Some(numbers) = numbers else { return Ok(Dataset { spec, ..self }) };
         let held = |split: Split| Renumbered::split(split, &numbers, &spec);
@@ -130,23 +142,24 @@ struct Renumbered {
 impl Renumbered {
     /// The samples of `split` with their labels renumbered, as `spec` says.
     fn split(split: Split, numbers: &[usize], spec: &DataSpec) -> Result<Split> {
-        let target = split.fields().iter().position(|field| field.target);
+        let target = split.fields().iter().position(Field::is_target);
         let Some((target, Some(stored))) = target.map(|target| (target, split.stored(target))) else {
             bail!(
                 "the classes of these masks are in another order than when the model was trained: give `data.classes` as they were \
                  then, {}, with `mask_values` in that order",
-                listed(spec.class_names.as_deref().unwrap_or_default())
+                listed(spec.class_names().unwrap_or_default())
             )
         };
         let mut fields = split.fields().to_vec();
         let own = fields[target].clone();
+        fields[target].kind = spec.target().map_or(FieldKind::Number, |(_, field)| field.kind.clone());
         let labels = if own.dtype == DType::I32 {
             let new = |label: i32| {
                 usize::try_from(label).ok().and_then(|old| numbers.get(old)).map_or(label, |new| *new as i32)
             };
             stored.as_chunks().0.iter().flat_map(|label| new(i32::from_ne_bytes(*label)).to_ne_bytes()).collect()
         } else {
-            let width = spec.class_names.as_ref().map_or(0, Vec::len);
+            let width = spec.classes().map_or(0, |classes| classes.number);
             fields[target].shape = [width].into();
             let row = |old: &[u8]| {
                 let mut row = vec![0; width * size_of::<f32>()];
@@ -224,13 +237,13 @@ mod tests {
         list.iter().map(|name| name.to_string()).collect()
     }
 
-    fn trained(list: &[&str]) -> Trained {
-        Trained { number: list.len(), exact: true, names: Some(names(list)) }
+    fn trained(list: &[&str]) -> Classes {
+        Classes::named(names(list))
     }
 
     fn set(classes: &[&str], labels: &[i32]) -> Dataset {
         let split = || Split::labelled(Values::Bytes(vec![7; labels.len()]), [1], labels.to_vec()).unwrap();
-        let spec = DataSpec { class_names: Some(names(classes)), ..DataSpec::labelled(DType::U8, [1], classes.len()) };
+        let spec = DataSpec::labelled(DType::U8, [1], classes.len()).named(names(classes));
         Dataset::new(spec, split(), split())
     }
 
@@ -243,8 +256,7 @@ mod tests {
         let held = set(&["c", "a"], &[0, 1, 1, -1]).held_to(&trained(&["a", "b", "c"])).unwrap();
         assert_eq!(labels(&held.train), [2, 0, 0, -1]);
         assert_eq!(labels(&held.val), [2, 0, 0, -1]);
-        assert_eq!(held.spec.targets, TargetSpec::Classes(3));
-        assert_eq!(held.spec.class_names, Some(names(&["a", "b", "c"])));
+        assert_eq!(held.spec.labels(), Some(&trained(&["a", "b", "c"])));
         // What a batch gets is the same.
         let columns = [Some(Column { offset: 4, bytes: 1 }), Some(Column { offset: 0, bytes: 4 })];
         let mut slot = [0; 5];
@@ -255,14 +267,11 @@ mod tests {
 
     #[test]
     fn several_classes_a_sample_are_matched_too() {
-        let target = Field::target("targets", DType::F32, [2]);
-        let spec = DataSpec {
-            class_names: Some(names(&["c", "a"])),
-            ..DataSpec::new(DType::U8, [1], target.clone(), TargetSpec::Values)
-        };
+        let target = Field::target("targets", FieldKind::Labels(trained(&["c", "a"])), [2]);
+        let spec = DataSpec::new(vec![Field::numbers("inputs", DType::U8, [1]), target.clone()]);
         let split = || {
             let fields = vec![
-                (Field::input("inputs", DType::U8, [1]), Values::Bytes(vec![1, 2])),
+                (Field::numbers("inputs", DType::U8, [1]), Values::Bytes(vec![1, 2])),
                 (target.clone(), Values::Floats(vec![1., 0., 0., 1.])),
             ];
             Split::in_memory(fields, 2).unwrap()
@@ -287,11 +296,11 @@ mod tests {
     fn labels_without_names_are_numbers() {
         let plain = |n| DataSpec::labelled(DType::U8, [1], n);
         let held = plain(2).held_to(&trained(&["a", "b", "c"])).unwrap();
-        assert_eq!((held.targets, held.class_names), (TargetSpec::Classes(3), Some(names(&["a", "b", "c"]))));
+        assert_eq!(held.labels(), Some(&trained(&["a", "b", "c"])));
         assert!(plain(4).held_to(&trained(&["a", "b", "c"])).unwrap_err().to_string().contains("go up to 3"));
         // Where the number was only seen, the model may have more.
-        let seen = Trained { number: 3, exact: false, names: None };
-        assert_eq!(plain(4).held_to(&seen).unwrap().targets, TargetSpec::Classes(4));
-        assert!(!plain(2).held_to(&seen).unwrap().classes_exact);
+        let seen = Classes { exact: false, ..Classes::of(3) };
+        assert_eq!(plain(4).held_to(&seen).unwrap().labels(), Some(&Classes::of(4)));
+        assert_eq!(plain(2).held_to(&seen).unwrap().labels(), Some(&seen));
     }
 }

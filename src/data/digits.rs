@@ -3,7 +3,7 @@
 
 use super::footprint::UNPACKING;
 use super::progress::Event;
-use super::{DataSpec, Dataset, Describes, Footprint, Split, TargetSpec, Values, idx, mnist};
+use super::{DataSpec, Dataset, Describes, Footprint, Split, Values, idx, mnist};
 use crate::graph::DType;
 use anyhow::{Result, bail};
 
@@ -38,10 +38,9 @@ impl Describes for Digits {
 /// What the samples look like.
 pub fn spec() -> DataSpec {
     DataSpec {
-        class_names: Some((0..10).map(|d| d.to_string()).collect()),
         train: Some(1_500),
         val: Some(297),
-        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 1], 10)
+        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 1], 10).named((0..10).map(|d| d.to_string()))
     }
 }
 
@@ -70,7 +69,7 @@ pub fn resized_like(spec: &DataSpec) -> Result<Dataset> {
     let &[h, w, c] = input.shape.dims() else {
         bail!("the bundled digits cannot stand in for samples of shape {}: they are images", input.shape);
     };
-    if spec.targets != TargetSpec::Classes(10) {
+    if spec.labels().is_none_or(|classes| classes.number != 10) {
         bail!("the bundled digits cannot stand in for this data: they have ten classes");
     }
     let digits = open()?;

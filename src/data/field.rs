@@ -1,52 +1,173 @@
-//! What a sample consists of: named fields, of which a model takes some and learns another.
+//! What a sample consists of: named fields, each of which says what it is. A model takes some of them and learns another.
 
+use super::classes::Classes;
 use crate::graph::{DType, Input, Shape};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fmt;
+use std::sync::Arc;
 
 /// The name of the field that a model takes where it names none.
 pub const INPUTS: &str = "inputs";
 /// The name of the field that is learnt.
 pub const TARGETS: &str = "targets";
+/// Most lengths in which the batches of a data set may differ.
+pub const MAX_LENGTHS: usize = 2;
+
+/// What a field is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A model may take it.
+    Input,
+    /// It is to be learnt.
+    Target,
+}
+
+/// What the elements of a field are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FieldKind {
+    /// Pixels, `[H, W, C]`: bytes or floats.
+    Image,
+    /// A class for every pixel of the sample's image, `[H, W]`.
+    Mask(Classes),
+    /// The number of a class or of a category: one, or one at every position.
+    Category(Classes),
+    /// 1 for each class that a sample belongs to and 0 for the others.
+    Labels(Classes),
+    /// Numbers of tokens, of which there are `vocabulary`.
+    Tokens {
+        /// How many there are.
+        vocabulary: usize,
+    },
+    /// Real numbers.
+    Number,
+}
+
+impl FieldKind {
+    /// The classes that its elements stand for.
+    pub fn classes(&self) -> Option<&Classes> {
+        match self {
+            FieldKind::Mask(classes) | FieldKind::Category(classes) | FieldKind::Labels(classes) => Some(classes),
+            FieldKind::Image | FieldKind::Tokens { .. } | FieldKind::Number => None,
+        }
+    }
+
+    fn classes_mut(&mut self) -> Option<&mut Classes> {
+        match self {
+            FieldKind::Mask(classes) | FieldKind::Category(classes) | FieldKind::Labels(classes) => Some(classes),
+            FieldKind::Image | FieldKind::Tokens { .. } | FieldKind::Number => None,
+        }
+    }
+}
+
+/// An axis of a field in which batches may differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Length {
+    /// The axis of a sample's shape, which has the largest extent there.
+    pub axis: usize,
+    /// Which length of the data set it is, less than [`MAX_LENGTHS`]: fields of one number have it in common.
+    pub number: usize,
+}
+
+/// The lengths of a batch by their numbers; `None` where fields have their own extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Lengths(pub [Option<u32>; MAX_LENGTHS]);
+
+impl Lengths {
+    /// The first length alone.
+    pub fn first(length: usize) -> Self {
+        let mut all = [None; MAX_LENGTHS];
+        all[0] = Some(length as u32);
+        Lengths(all)
+    }
+}
 
 /// One tensor of a sample.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// What a configuration calls it.
     pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// What its elements are.
+    pub kind: FieldKind,
     /// Element type: `U8` for byte images, `I32` for whole numbers such as labels, else `F32`.
     pub dtype: DType,
     /// Shape of one sample: `[H, W, C]` for an image (`[0, 0, C]` for images of any size), `[H, W]` for its mask, `[L, F]` for a sequence, `[F]` for a vector, `[]` for one number.
     pub shape: Shape,
-    /// True for what is to be learnt, false for what a model may take.
-    pub target: bool,
-    /// True if the first dimension of `shape` is a length in which batches may differ: then `shape` has the largest.
-    pub sequence: bool,
+    /// The axes in which batches may differ: there `shape` has the largest extent.
+    pub lengths: Vec<Length>,
+    /// What its numbers are standardised by where they are learnt. Batches have the numbers as they are.
+    pub standard: Option<Standard>,
+}
+
+/// Means and standard deviations of the numbers of a target, one for each.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Standard {
+    /// The means.
+    pub mean: Vec<f32>,
+    /// The standard deviations, none of them 0.
+    pub deviation: Vec<f32>,
 }
 
 impl Field {
-    /// What a model may take.
-    pub fn input(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>) -> Self {
-        Field { name: name.into(), dtype, shape: shape.into(), target: false, sequence: false }
+    /// Numbers that a model may take.
+    pub fn numbers(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>) -> Self {
+        let (name, shape) = (name.into(), shape.into());
+        Field { name, role: Role::Input, kind: FieldKind::Number, dtype, shape, lengths: Vec::new(), standard: None }
     }
 
-    /// What is to be learnt.
-    pub fn target(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>) -> Self {
-        Field { target: true, ..Field::input(name, dtype, shape) }
-    }
-
-    /// The same with a first dimension in which batches may differ.
-    pub fn of_any_length(self) -> Self {
-        Field { sequence: true, ..self }
+    /// Images of one size, `[H, W, C]`, that a model may take.
+    pub fn image(name: impl Into<String>, dtype: DType, shape: [usize; 3]) -> Self {
+        Field { kind: FieldKind::Image, ..Field::numbers(name, dtype, shape) }
     }
 
     /// Images of that many channels, each of a size of its own, which transforms bring to one: their height and width are 0 here.
     pub fn photo(name: impl Into<String>, channels: usize) -> Self {
-        Field::input(name, DType::U8, [0, 0, channels])
+        Field::image(name, DType::U8, [0, 0, channels])
+    }
+
+    /// What a model may take of a file that says no more of it than its shape: images, if it has three dimensions.
+    pub fn by_rank(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>) -> Self {
+        let field = Field::numbers(name, dtype, shape);
+        let kind = if field.shape.rank() == 3 { FieldKind::Image } else { FieldKind::Number };
+        Field { kind, ..field }
+    }
+
+    /// What is to be learnt. Its kind tells the element type.
+    pub fn target(name: impl Into<String>, kind: FieldKind, shape: impl Into<Shape>) -> Self {
+        let dtype = match kind {
+            FieldKind::Mask(_) | FieldKind::Category(_) | FieldKind::Tokens { .. } => DType::I32,
+            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number => DType::F32,
+        };
+        Field { role: Role::Target, kind, ..Field::numbers(name, dtype, shape) }
+    }
+
+    /// The same with an axis in which batches may differ: length number `number` of the data set.
+    pub fn of_any_length(mut self, axis: usize, number: usize) -> Self {
+        assert!(axis < self.shape.rank() && number < MAX_LENGTHS, "no such axis or length");
+        self.lengths.push(Length { axis, number });
+        self
+    }
+
+    /// True for what is to be learnt.
+    pub fn is_target(&self) -> bool {
+        self.role == Role::Target
+    }
+
+    /// True for what a model may take.
+    pub fn is_input(&self) -> bool {
+        self.role == Role::Input
+    }
+
+    /// True for images.
+    pub fn is_image(&self) -> bool {
+        self.kind == FieldKind::Image
     }
 
     /// True for images of any size.
     pub fn is_of_any_size(&self) -> bool {
-        matches!(self.shape.dims(), [0, 0, _])
+        self.is_image() && matches!(self.shape.dims(), [0, 0, _])
     }
 
     /// Bytes of one sample.
@@ -54,76 +175,98 @@ impl Field {
         self.shape.len().saturating_mul(self.dtype.bytes())
     }
 
-    /// Its shape in batches of that length of sequences.
-    pub fn shape_of(&self, length: Option<usize>) -> Shape {
+    /// Its shape in batches of those lengths.
+    pub fn shape_of(&self, lengths: Lengths) -> Shape {
         let mut shape = self.shape.clone();
-        if let (true, Some(length), Some(first)) = (self.sequence, length, shape.0.first_mut()) {
-            *first = length;
+        for Length { axis, number } in &self.lengths {
+            if let Some(length) = lengths.0[*number] {
+                shape.0[*axis] = length as usize;
+            }
         }
         shape
     }
 }
 
-/// What the targets of a set are. Their shape is that of their field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TargetSpec {
-    /// Class labels `0 .. n`.
-    Classes(usize),
-    /// Real values.
-    Values,
-}
-
 /// What a set's samples look like: all that a model needs to know of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DataSpec {
     /// The fields of a sample. Their places in this list are their numbers in a batch ([`Input::Field`]).
     pub fields: Vec<Field>,
-    /// What the targets are.
-    pub targets: TargetSpec,
-    /// False if the number of classes was only seen in the labels, so that it is the least that there can be.
-    pub classes_exact: bool,
-    /// The names of the classes, where the source knows them.
-    pub class_names: Option<Vec<String>>,
     /// Folders where each is a class that hold no samples, and so are none.
     pub empty_folders: Vec<String>,
     /// Number of training samples, where it is known.
     pub train: Option<usize>,
     /// Number of test samples (0: the source has none), where it is known.
     pub val: Option<usize>,
+    /// What the source has fitted on the samples of training, as it writes that: how the rows of a table become samples.
+    pub fitted: Option<Arc<Value>>,
 }
 
 impl DataSpec {
-    /// A set of an unknown number of samples: what a model takes, of one field, and what is learnt.
-    pub fn new(dtype: DType, shape: impl Into<Shape>, target: Field, targets: TargetSpec) -> Self {
-        DataSpec {
-            fields: vec![Field::input(INPUTS, dtype, shape), target],
-            targets,
-            classes_exact: true,
-            class_names: None,
-            empty_folders: Vec::new(),
-            train: None,
-            val: None,
-        }
+    /// A set of an unknown number of samples of these fields.
+    pub fn new(fields: Vec<Field>) -> Self {
+        DataSpec { fields, empty_folders: Vec::new(), train: None, val: None, fitted: None }
     }
 
-    /// The same with one label, of `classes`, a sample.
+    /// Images (where `shape` has three dimensions) or numbers, with one label, of `classes`, a sample.
     pub fn labelled(dtype: DType, shape: impl Into<Shape>, classes: usize) -> Self {
-        DataSpec::new(dtype, shape, Field::target(TARGETS, DType::I32, []), TargetSpec::Classes(classes))
+        let target = Field::target(TARGETS, FieldKind::Category(Classes::of(classes)), []);
+        DataSpec::new(vec![Field::by_rank(INPUTS, dtype, shape), target])
     }
 
     /// The same with values of that shape for each sample.
     pub fn valued(dtype: DType, shape: impl Into<Shape>, values: impl Into<Shape>) -> Self {
-        DataSpec::new(dtype, shape, Field::target(TARGETS, DType::F32, values), TargetSpec::Values)
+        DataSpec::new(vec![Field::by_rank(INPUTS, dtype, shape), Field::target(TARGETS, FieldKind::Number, values)])
+    }
+
+    /// The same with names for the classes of its target.
+    pub fn named<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        if let Some(classes) = self.classes_mut() {
+            classes.names = Some(names.into_iter().map(Into::into).collect());
+        }
+        self
+    }
+
+    /// The same with a number of classes that was only seen in the labels, so that it is the least that there can be.
+    pub fn seen(mut self) -> Self {
+        if let Some(classes) = self.classes_mut() {
+            classes.exact = false;
+        }
+        self
     }
 
     /// The fields that a model takes, with their places in a batch.
     pub fn inputs(&self) -> impl Iterator<Item = (Input, &Field)> {
-        self.numbered().filter(|(_, field)| !field.target)
+        self.numbered().filter(|(_, field)| field.is_input())
     }
 
     /// The field that is learnt, with its place in a batch; `None` if the samples have none.
     pub fn target(&self) -> Option<(Input, &Field)> {
-        self.numbered().find(|(_, field)| field.target)
+        self.numbered().find(|(_, field)| field.is_target())
+    }
+
+    /// The classes that the target stands for: one of them, or several, a sample or a position.
+    pub fn classes(&self) -> Option<&Classes> {
+        self.target()?.1.kind.classes()
+    }
+
+    /// Those classes, to be changed.
+    pub fn classes_mut(&mut self) -> Option<&mut Classes> {
+        self.fields.iter_mut().find(|field| field.is_target())?.kind.classes_mut()
+    }
+
+    /// The classes of which the target is one a sample or a position. `None`: its values are numbers, also where those are 1 and 0 for
+    /// classes that a sample belongs to or not.
+    pub fn labels(&self) -> Option<&Classes> {
+        match &self.target()?.1.kind {
+            FieldKind::Category(classes) | FieldKind::Mask(classes) => Some(classes),
+            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Tokens { .. } | FieldKind::Number => None,
+        }
+    }
+
+    /// The names of the target's classes, where the source knows them.
+    pub fn class_names(&self) -> Option<&[String]> {
+        self.classes()?.names.as_deref()
     }
 
     /// The one field that a model takes, unless it takes several.
@@ -145,7 +288,7 @@ impl DataSpec {
             })
         };
         let mut fields = names.iter().map(find).collect::<Result<Vec<Field>, _>>()?;
-        fields.extend(self.fields.iter().filter(|field| field.target).cloned());
+        fields.extend(self.fields.iter().filter(|field| field.is_target()).cloned());
         Ok(DataSpec { fields, ..self.clone() })
     }
 
@@ -157,8 +300,8 @@ impl DataSpec {
 /// The number of the field that transforms change: the one that a model takes or, of several, the one that is an image.
 /// `None` if none is, or more than one.
 pub fn transformed(fields: &[Field]) -> Option<usize> {
-    let inputs = || fields.iter().enumerate().filter(|(_, field)| !field.target);
-    let images = || inputs().filter(|(_, field)| field.shape.rank() == 3);
+    let inputs = || fields.iter().enumerate().filter(|(_, field)| field.is_input());
+    let images = || inputs().filter(|(_, field)| field.is_image());
     let one = if inputs().count() == 1 { inputs().next() } else { images().next().filter(|_| images().count() == 1) };
     one.map(|(number, _)| number)
 }
@@ -166,8 +309,9 @@ pub fn transformed(fields: &[Field]) -> Option<usize> {
 /// The number of the field that has a class for every pixel of that image, if one has: a mask, which transforms change with its
 /// image. It has the image's height and width, zeros where every image has a size of its own.
 pub fn mask(fields: &[Field]) -> Option<usize> {
-    let &[h, w, _] = fields[transformed(fields)?].shape.dims() else { return None };
-    fields.iter().position(|field| field.target && field.dtype == DType::I32 && *field.shape.dims() == [h, w])
+    let image = transformed(fields).map(|number| &fields[number]).filter(|field| field.is_image())?;
+    let sides = &image.shape.dims()[..2];
+    fields.iter().position(|field| matches!(field.kind, FieldKind::Mask(_)) && field.shape.dims() == sides)
 }
 
 /// A field was asked for that the samples do not have.
@@ -193,10 +337,10 @@ mod tests {
     use super::*;
 
     fn several() -> DataSpec {
-        let image = |name: &str| Field::input(name, DType::U8, [4, 4, 3]);
+        let image = |name: &str| Field::image(name, DType::U8, [4, 4, 3]);
         let one = DataSpec::labelled(DType::F32, [5], 3);
         let fields =
-            vec![image("left"), Field::input("numbers", DType::F32, [5]), image("right"), one.fields[1].clone()];
+            vec![image("left"), Field::numbers("numbers", DType::F32, [5]), image("right"), one.fields[1].clone()];
         DataSpec { fields, ..one }
     }
 
@@ -225,22 +369,23 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_has_the_sides_of_the_image() {
-        let with = |field: Field| mask(&[Field::photo("x", 3), field]);
-        assert_eq!(with(Field::target(TARGETS, DType::I32, [0, 0])), Some(1));
-        for other in [Field::target(TARGETS, DType::I32, []), Field::target(TARGETS, DType::F32, [0, 0])] {
-            assert_eq!(with(other), None);
-        }
-        let fields =
-            |target: [usize; 2]| [Field::input("x", DType::F32, [4, 5, 3]), Field::target(TARGETS, DType::I32, target)];
-        assert_eq!([[4, 5], [5, 4]].map(|target| mask(&fields(target))), [Some(1), None]);
+    fn a_mask_belongs_to_the_image() {
+        let target = |kind| Field::target(TARGETS, kind, [0, 0]);
+        let with = |input: Field, kind| mask(&[input, target(kind)]);
+        let classes = || Classes::of(3);
+        assert_eq!(with(Field::photo("x", 3), FieldKind::Mask(classes())), Some(1));
+        assert_eq!(with(Field::photo("x", 3), FieldKind::Category(classes())), None);
+        assert_eq!(with(Field::numbers("x", DType::F32, [5]), FieldKind::Mask(classes())), None);
     }
 
     #[test]
-    fn a_length_stands_in_the_first_dimension_of_sequences() {
-        let field = Field::input("x", DType::F32, [9, 2]);
-        assert_eq!(field.shape_of(Some(4)), [9, 2].into());
-        assert_eq!(field.clone().of_any_length().shape_of(Some(4)), [4, 2].into());
-        assert_eq!(field.of_any_length().shape_of(None), [9, 2].into());
+    fn lengths_stand_where_the_field_has_them() {
+        let field = Field::numbers("x", DType::F32, [9, 2]);
+        assert_eq!(field.shape_of(Lengths::first(4)), [9, 2].into());
+        assert_eq!(field.clone().of_any_length(0, 0).shape_of(Lengths::first(4)), [4, 2].into());
+        assert_eq!(field.clone().of_any_length(1, 1).shape_of(Lengths::first(4)), [9, 2].into());
+        let both = field.of_any_length(0, 0).of_any_length(1, 1);
+        assert_eq!(both.shape_of(Lengths([Some(3), Some(1)])), [3, 1].into());
+        assert_eq!(both.shape_of(Lengths::default()), [9, 2].into());
     }
 }

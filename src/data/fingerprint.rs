@@ -21,7 +21,7 @@ pub struct Fingerprint([String; 4]);
 impl Fingerprint {
     /// Of samples in memory.
     pub(super) fn of(train: &Split, test: &Split) -> Self {
-        let [a, b] = [train, test].map(|split| [hash(split, |field| !field.target), hash(split, |field| field.target)]);
+        let [a, b] = [train, test].map(|split| [hash(split, Field::is_input), hash(split, Field::is_target)]);
         let ([a, b], [c, d]) = (a, b);
         Fingerprint([a, b, c, d])
     }
@@ -86,6 +86,7 @@ impl FromStr for Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::super::Values;
+    use super::super::{Classes, FieldKind};
     use super::*;
     use crate::graph::DType;
 
@@ -96,8 +97,8 @@ mod tests {
     #[test]
     fn of_several_inputs_all_count_and_their_names() {
         let set = |names: [&str; 2], second: u8| {
-            let field = |i: usize, v: u8| (Field::input(names[i], DType::U8, [1]), Values::Bytes(vec![v]));
-            let target = (Field::target("targets", DType::I32, []), Values::Ints(vec![1]));
+            let field = |i: usize, v: u8| (Field::numbers(names[i], DType::U8, [1]), Values::Bytes(vec![v]));
+            let target = (Field::target("targets", FieldKind::Category(Classes::of(10)), []), Values::Ints(vec![1]));
             Split::in_memory(vec![field(0, 1), field(1, second), target], 1).unwrap()
         };
         let old = Fingerprint::of(&set(["a", "b"], 2), &set(["a", "b"], 2));

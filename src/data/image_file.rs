@@ -93,7 +93,7 @@ mod tests {
     use image::{GrayImage, Luma, Rgb, RgbImage};
 
     fn spec(shape: [usize; 3], dtype: DType) -> Field {
-        Field::input("image", dtype, shape)
+        Field::image("image", dtype, shape)
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
         std::fs::write(&path, "no image").unwrap();
         let e = format!("{:#}", image_sample(&path, &spec([2, 2, 1], DType::U8), false).unwrap_err());
         assert!(e.contains("a.png"), "{e}");
-        let e = image_sample(&path, &Field::input("x", DType::F32, [5]), false);
+        let e = image_sample(&path, &Field::numbers("x", DType::F32, [5]), false);
         assert!(e.unwrap_err().to_string().contains("vectors of 5"));
     }
 }

@@ -96,10 +96,9 @@ impl Describes for Mnist<'_> {
 /// What the samples look like.
 pub fn spec(variant: Variant) -> DataSpec {
     DataSpec {
-        class_names: Some(variant.class_names()),
         train: Some(TRAIN),
         val: Some(TEST),
-        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 1], 10)
+        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 1], 10).named(variant.class_names())
     }
 }
 

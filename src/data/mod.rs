@@ -31,10 +31,12 @@ pub mod mnist;
 mod named_images;
 mod photo;
 pub mod progress;
+mod quotes;
 mod split;
 mod store;
 mod survey;
 pub mod synthetic;
+pub mod table;
 pub mod tensors;
 mod told_colours;
 mod transforms;
@@ -43,9 +45,12 @@ mod verify;
 pub mod webdataset;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
-pub use classes::Trained;
+pub use classes::Classes;
 pub use dataset::Dataset;
-pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, mask, transformed};
+pub use field::{
+    DataSpec, Field, FieldKind, INPUTS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,
+    transformed,
+};
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
 pub use hold_out::HoldOut;
@@ -89,6 +94,8 @@ pub enum Source {
     WebDataset(webdataset::WebDatasetOptions),
     /// Tensors in a file.
     Tensors(tensors::TensorsOptions),
+    /// The rows of a table.
+    Table(Box<table::TableOptions>),
     /// Made-up samples.
     Synthetic(synthetic::SyntheticOptions),
 }
@@ -154,6 +161,7 @@ impl Source {
             Source::ImageList(options) => Box::new(options),
             Source::WebDataset(options) => Box::new(options),
             Source::Tensors(options) => Box::new(options),
+            Source::Table(options) => Box::new(&**options),
             Source::Synthetic(options) => Box::new(options),
         }
     }

@@ -1,7 +1,8 @@
 //! A list of samples: all of a store, or a part of them.
 
 use super::cache::{Area, Cache};
-use super::field::{Field, INPUTS, TARGETS};
+use super::classes::Classes;
+use super::field::{Field, FieldKind, INPUTS, TARGETS};
 use super::store::{Memory, Rows, Store, Unreadable, Values};
 use super::transforms::Transform;
 use crate::graph::{DType, Shape};
@@ -51,8 +52,11 @@ impl Split {
     /// As [`Split::in_memory`].
     pub fn labelled(inputs: Values, shape: impl Into<Shape>, labels: Vec<i32>) -> Result<Self> {
         let len = labels.len();
-        let inputs = (Field::input(INPUTS, inputs.dtype(), shape), inputs);
-        Split::in_memory(vec![inputs, (Field::target(TARGETS, DType::I32, []), Values::Ints(labels))], len)
+        let inputs = (Field::by_rank(INPUTS, inputs.dtype(), shape), inputs);
+        let seen = labels.iter().max().map_or(0, |label| usize::try_from(*label).map_or(0, |label| label + 1));
+        let classes = Classes { exact: false, ..Classes::of(seen) };
+        let target = Field::target(TARGETS, FieldKind::Category(classes), []);
+        Split::in_memory(vec![inputs, (target, Values::Ints(labels))], len)
     }
 
     /// Samples in memory with values of the shape `target` each.
@@ -66,8 +70,8 @@ impl Split {
         target: impl Into<Shape>,
         len: usize,
     ) -> Result<Self> {
-        let inputs = (Field::input(INPUTS, inputs.dtype(), shape), inputs);
-        Split::in_memory(vec![inputs, (Field::target(TARGETS, DType::F32, target), Values::Floats(values))], len)
+        let inputs = (Field::by_rank(INPUTS, inputs.dtype(), shape), inputs);
+        Split::in_memory(vec![inputs, (Field::target(TARGETS, FieldKind::Number, target), Values::Floats(values))], len)
     }
 
     /// The same samples of another store, which is made of this one.
@@ -140,8 +144,9 @@ impl Split {
 
     /// Height and width of the image that sample `i` is made of, before any transform; `None` if it is no image, or cannot be read.
     pub fn sides(&self, i: usize) -> Option<[usize; 2]> {
-        let one = self.fields().iter().find_map(|field| match field.shape.dims() {
-            &[h, w, _] if !field.target && h > 0 => Some([h, w]),
+        let images = || self.fields().iter().filter(|field| field.is_input() && field.is_image());
+        let one = images().find_map(|field| match field.shape.dims() {
+            &[h, w, _] if h > 0 => Some([h, w]),
             _ => None,
         });
         one.or_else(|| self.store.sides(self.at(i)))
@@ -173,7 +178,7 @@ impl Split {
     /// # Panics
     /// If there is no sample `i`.
     pub fn label(&self, i: usize) -> Option<i32> {
-        let field = self.fields().iter().position(|f| f.target && f.dtype == DType::I32 && f.shape.len() == 1)?;
+        let field = self.fields().iter().position(|f| f.is_target() && f.dtype == DType::I32 && f.shape.len() == 1)?;
         Some(i32::from_ne_bytes(self.bytes(i, field)?.try_into().ok()?))
     }
 

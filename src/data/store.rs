@@ -132,6 +132,7 @@ pub struct Memory {
     fields: Vec<Field>,
     values: Vec<Values>,
     len: usize,
+    names: Option<Vec<String>>,
 }
 
 impl Memory {
@@ -152,7 +153,13 @@ impl Memory {
             );
         }
         let (fields, values) = list.into_iter().unzip();
-        Ok(Memory { fields, values, len })
+        Ok(Memory { fields, values, len, names: None })
+    }
+
+    /// The same with a name for each sample.
+    pub fn named(self, names: Vec<String>) -> Self {
+        assert_eq!(names.len(), self.len, "a name for each sample");
+        Memory { names: Some(names), ..self }
     }
 
     fn row(&self, sample: usize, field: usize) -> &[u8] {
@@ -187,8 +194,13 @@ impl Store for Memory {
         self.values.get(field).map(Values::bytes)
     }
 
+    fn name(&self, sample: usize) -> Option<String> {
+        self.names.as_ref().map(|names| names[sample].clone())
+    }
+
     fn held_bytes(&self) -> usize {
-        self.values.iter().map(|v| v.bytes().len()).sum()
+        let names: usize = self.names.iter().flatten().map(|name| size_of::<String>() + name.len()).sum();
+        names + self.values.iter().map(|v| v.bytes().len()).sum::<usize>()
     }
 }
 
@@ -392,19 +404,20 @@ impl Way<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::field::{INPUTS, TARGETS};
+    use super::super::classes::Classes;
+    use super::super::field::{FieldKind, INPUTS, TARGETS};
     use super::*;
 
     #[test]
     fn lengths_and_types_must_fit() {
-        let input = || (Field::input(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 6]));
+        let input = || (Field::numbers(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 6]));
         let told = |list| Memory::new(list, 2).unwrap_err().to_string();
         assert!(Memory::new(vec![input()], 2).is_ok());
-        let short = (Field::input(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 5]));
+        let short = (Field::numbers(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 5]));
         assert!(told(vec![short]).contains("inputs of shape [3]"));
-        let few = (Field::target(TARGETS, DType::F32, [2]), Values::Floats(vec![0.0; 3]));
+        let few = (Field::target(TARGETS, FieldKind::Number, [2]), Values::Floats(vec![0.0; 3]));
         assert!(told(vec![input(), few]).contains("targets of shape [2]"));
-        let other = (Field::target(TARGETS, DType::F32, [1]), Values::Ints(vec![0; 2]));
+        let other = (Field::target(TARGETS, FieldKind::Number, [1]), Values::Ints(vec![0; 2]));
         assert!(told(vec![input(), other]).contains("bytes of i32"));
     }
 
@@ -412,9 +425,9 @@ mod tests {
     #[test]
     fn rows_go_where_the_batch_has_them() {
         let list = vec![
-            (Field::input("a", DType::U8, [2]), Values::Bytes(vec![1, 2, 3, 4])),
-            (Field::input("b", DType::F32, [1]), Values::Floats(vec![1.0, 2.0])),
-            (Field::target(TARGETS, DType::I32, [2]), Values::Ints(vec![5, 6, 7, 8])),
+            (Field::numbers("a", DType::U8, [2]), Values::Bytes(vec![1, 2, 3, 4])),
+            (Field::numbers("b", DType::F32, [1]), Values::Floats(vec![1.0, 2.0])),
+            (Field::target(TARGETS, FieldKind::Category(Classes::of(10)), [2]), Values::Ints(vec![5, 6, 7, 8])),
         ];
         let store = Memory::new(list, 2).unwrap();
         // The batch has no place for `b`.

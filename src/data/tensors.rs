@@ -6,8 +6,9 @@
 //! which is what a model with one output puts out).
 
 use super::Describes;
+use super::classes::Classes;
 use super::dataset::Dataset;
-use super::field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField};
+use super::field::{DataSpec, Field, FieldKind, INPUTS, TARGETS, UnknownField};
 use super::footprint::{Footprint, UNPACKING};
 use super::labels::checked_labels;
 use super::progress::Event;
@@ -69,12 +70,12 @@ pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
     let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |part| file.labels(part))?];
     let spec = file.spec(options, &train, val.as_ref(), &labels)?;
     // Wrong labels are a matter of the description, and need not wait for the reading.
-    if let TargetSpec::Classes(classes) = spec.targets {
+    if let Some(classes) = spec.labels() {
         for (part, labels) in [Some(&train), val.as_ref()].into_iter().flatten().zip(labels) {
             let labels = labels.unwrap_or_default();
             checked_labels(
                 labels.into_iter(),
-                classes,
+                classes.number,
                 options.ignore_index,
                 part.target.each(),
                 &file.place(&part.target),
@@ -338,19 +339,26 @@ impl TensorFile {
         }
         let counts = |l: &&i64| options.ignore_index.is_none_or(|ignored| **l != i64::from(ignored));
         let seen = labels.iter().flatten().flatten().filter(counts).max().map_or(1, |l| l.saturating_add(1).max(1));
-        let targets = match (train.target.field.dtype, options.num_classes) {
-            (DType::I32, n) => TargetSpec::Classes(n.unwrap_or(seen as usize)),
-            (_, None) => TargetSpec::Values,
+        let mut fields = train.fields();
+        match (train.target.field.dtype, options.num_classes) {
+            (DType::I32, n) => {
+                let classes = Classes { exact: n.is_some(), ..Classes::of(n.unwrap_or(seen as usize)) };
+                let sides = train.target.field.shape.dims();
+                let of_pixels = fields.iter().any(|field| field.is_image() && field.shape.dims()[..2] == *sides);
+                for field in fields.iter_mut().filter(|field| field.is_target()) {
+                    field.kind = match of_pixels {
+                        true => FieldKind::Mask(classes.clone()),
+                        false => FieldKind::Category(classes.clone()),
+                    };
+                }
+            }
+            (_, None) => (),
             (_, Some(n)) => bail!("{}: `targets` are real values, so there are no {n} classes", self.name),
-        };
+        }
         Ok(DataSpec {
-            fields: train.fields(),
-            classes_exact: options.num_classes.is_some() || targets == TargetSpec::Values,
-            targets,
-            class_names: None,
-            empty_folders: Vec::new(),
             train: Some(train.target.len()),
             val: Some(val.map_or(0, |part| part.target.len())),
+            ..DataSpec::new(fields)
         })
     }
 
@@ -371,7 +379,7 @@ impl TensorFile {
             }
         };
         let dtype = if info.dtype == Dtype::U8 { DType::U8 } else { DType::F32 };
-        Ok(Tensor { name: name.into(), info, field: Field::input(name, dtype, sample) })
+        Ok(Tensor { name: name.into(), info, field: Field::by_rank(name, dtype, sample) })
     }
 
     /// The tensor that is learnt.
@@ -392,7 +400,9 @@ impl TensorFile {
                 self.name
             ),
         };
-        Ok(Tensor { name: name.into(), info, field: Field::target(TARGETS, dtype, sample) })
+        // How many classes there are, all parts together tell.
+        let kind = if dtype == DType::I32 { FieldKind::Category(Classes::of(0)) } else { FieldKind::Number };
+        Ok(Tensor { name: name.into(), info, field: Field::target(TARGETS, kind, sample) })
     }
 
     /// The class labels of the part, unchecked; `None` if its targets are values.
@@ -425,18 +435,19 @@ impl TensorFile {
             list.push((tensor.field.clone(), self.values(tensor)?));
         }
         let target = &part.target;
-        let values = match (&spec.targets, labels) {
-            (TargetSpec::Classes(n), Some(labels)) => Values::Ints(checked_labels(
+        let values = match (spec.labels(), labels) {
+            (Some(classes), Some(labels)) => Values::Ints(checked_labels(
                 labels.into_iter(),
-                *n,
+                classes.number,
                 options.ignore_index,
                 target.each(),
                 &self.place(target),
             )?),
-            (TargetSpec::Values, _) => self.values(target)?,
-            (TargetSpec::Classes(_), None) => bail!("{}: `{}` are no class labels", self.name, target.name),
+            (None, _) => self.values(target)?,
+            (Some(_), None) => bail!("{}: `{}` are no class labels", self.name, target.name),
         };
-        list.push((target.field.clone(), values));
+        let field = spec.target().map_or(&target.field, |(_, field)| field);
+        list.push((field.clone(), values));
         Split::in_memory(list, target.len())
     }
 

@@ -55,7 +55,7 @@ fn real_fashion_mnist() {
     let set = open(&Source::FashionMnist(Files::at(root))).unwrap();
     assert_eq!((counts(&set.train), counts(&set.val)), (vec![6000; 10], vec![1000; 10]));
     assert_fingerprint(&set);
-    assert_eq!(set.spec.class_names.unwrap()[9], "Ankle boot");
+    assert_eq!(set.spec.class_names().unwrap()[9], "Ankle boot");
 }
 
 #[test]

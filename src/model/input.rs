@@ -5,7 +5,7 @@ use super::transforms::{keyed, of_loader, transforms};
 use super::{Builder, Mode, Tensor};
 use crate::config::language::sections as cfg;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::{DataSpec, Field, Transform, mask, transformed};
+use crate::data::{DataSpec, Field, Lengths, Transform, mask, transformed};
 use crate::graph::op::Normalize;
 use crate::graph::{DType, Input, MAX_ELEMENTS, Shape};
 
@@ -14,23 +14,23 @@ use crate::graph::{DType, Input, MAX_ELEMENTS, Shape};
 pub struct BatchShape {
     /// Samples.
     pub samples: usize,
-    /// The length of sequences, where batches differ in that; else they have that of their fields.
-    pub length: Option<usize>,
+    /// The lengths of its sequences, where batches differ in those; else they are those of their fields.
+    pub lengths: Lengths,
 }
 
 impl From<usize> for BatchShape {
     fn from(samples: usize) -> Self {
-        BatchShape { samples, length: None }
+        BatchShape { samples, lengths: Lengths::default() }
     }
 }
 
 impl std::fmt::Display for BatchShape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.samples)?;
-        match self.length {
-            Some(length) => write!(f, " of length {length}"),
-            None => Ok(()),
+        for (length, word) in self.lengths.0.iter().flatten().zip(["of length", "and"]) {
+            write!(f, " {word} {length}")?;
         }
+        Ok(())
     }
 }
 
@@ -43,7 +43,7 @@ pub fn input_fields(experiment: &Experiment, data: &DataSpec, train: bool) -> Ve
         let transforms = if changed == Some(number) { transforms(experiment, train) } else { Vec::new() };
         Field { shape: transforms.iter().fold(field.shape.clone(), through), ..field.clone() }
     };
-    data.fields.iter().enumerate().filter(|(_, field)| !field.target).map(|(i, f)| with_shape(i, f)).collect()
+    data.fields.iter().enumerate().filter(|(_, field)| field.is_input()).map(|(i, f)| with_shape(i, f)).collect()
 }
 
 /// The field that is learnt, with its place in a batch, as it comes out of the transforms: `train` says which. Of masks, which have the
@@ -103,12 +103,12 @@ impl Builder<'_> {
                 error.help(format!("give both the same size, for example with `val_transforms = [{example}]`")),
             );
         }
-        let shape_of = |field: &Field, batch: usize, length| {
-            let mut shape = field.shape_of(length);
+        let shape_of = |field: &Field, batch: usize, lengths| {
+            let mut shape = field.shape_of(lengths);
             shape.0.insert(0, batch);
             shape
         };
-        let too_large = train.iter().map(|field| shape_of(field, self.batch, self.length));
+        let too_large = train.iter().map(|field| shape_of(field, self.batch, self.lengths));
         if let Some(shape) = too_large.into_iter().find(|shape| shape.len() > MAX_ELEMENTS) {
             let mut error = Diagnostic::error(format!("a batch of shape {} is too large", shape.to_pytorch()));
             if let Some(span) = experiment.nearest_span("data.batch_size") {
@@ -120,7 +120,7 @@ impl Builder<'_> {
         let changed = transformed(&data.fields).map(|number| Input::Field(number as u32));
         let mut first = None;
         for ((place, _), field) in data.inputs().zip(&train) {
-            let value = self.graph.input(place, field.dtype, shape_of(field, self.batch, self.length));
+            let value = self.graph.input(place, field.dtype, shape_of(field, self.batch, self.lengths));
             let x = Tensor { value, order: Order::Usual, made_by: None };
             let x = self.prepared(x, changed == Some(place));
             first = first.or(Some(x));
@@ -274,7 +274,7 @@ impl Builder<'_> {
     /// Reports transforms where it is not clear what they are to change.
     fn check_there_are_no_transforms(&mut self) {
         let Some((key, _)) = keyed(self.experiment, true).next() else { return };
-        let images = self.data.inputs().filter(|(_, field)| field.shape.rank() == 3).count();
+        let images = self.data.inputs().filter(|(_, field)| field.is_image()).count();
         let message = match images {
             0 => "transforms change images, and the model takes none".to_string(),
             n => format!("transforms change the one image that a model takes, and this one takes {n}"),

@@ -7,9 +7,10 @@ use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections as cfg;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::{Diagnostic, Experiment};
-use crate::data::TargetSpec;
+use crate::data::Standard;
 use crate::graph::op::{
-    self, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics, TargetKind, Task,
+    self, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics, Normalize, TargetKind,
+    Task,
 };
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
@@ -37,7 +38,8 @@ pub struct BatchLoss {
 
 impl Builder<'_> {
     /// Adds loss and metrics on the model's output (nothing for [`Mode::Predict`]).
-    pub(super) fn loss(&mut self, y: Tensor) -> Option<BatchLoss> {
+    /// `prediction` is that output in the target's own unit.
+    pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId) -> Option<BatchLoss> {
         let experiment = self.experiment;
         let loss = experiment.loss.describe();
         if !self.output_fits(y, &loss) || !self.mixing_fits() || self.mode == Mode::Predict {
@@ -46,7 +48,7 @@ impl Builder<'_> {
         self.graph.set_origin("loss");
         let Some((place, field)) = self.target.clone() else { unreachable!("checked by `output_fits`") };
         let mut dims = vec![self.batch];
-        dims.extend_from_slice(field.shape_of(self.length).dims());
+        dims.extend_from_slice(field.shape_of(self.lengths).dims());
         let targets = self.graph.input(place, field.dtype, Shape(dims));
         let sums = Variable::zeros(metrics_variable(self.mode), DType::F64, [METRIC_SLOTS], VarKind::Metric);
         let sums = self.vars.get_or_add(sums);
@@ -61,26 +63,40 @@ impl Builder<'_> {
         let targets = own.unwrap_or(targets);
         let compared = match loss.targets() {
             TargetKind::Classes if mixed => self.graph.input(Input::Shares, DType::F32, self.shape(y).clone()),
-            TargetKind::Classes | TargetKind::Numbers => targets,
+            TargetKind::Classes | TargetKind::Numbers => match field.standard.as_ref().filter(|_| own.is_none()) {
+                Some(standard) => self.plain(standardize(standard), &[targets]),
+                None => targets,
+            },
         };
         let made = self.graph.add(LossOp { loss }, &[y.value, compared]).expect(sound);
         let (value, weight) = (made[0], made[1]);
         self.graph.values[value.index()].role = Role::Output;
         let sums = self.graph.variable(self.vars, sums);
-        self.graph.add(metrics, &[value, weight, y.value, targets, sums]).expect(sound);
+        self.graph.add(metrics, &[value, weight, prediction, targets, sums]).expect(sound);
         if let Some(op) = counts {
             let len = op.len(self.shape(y).last());
             let counts = self.vars.get_or_add(Variable::zeros(CLASS_COUNTS, DType::F64, [len], VarKind::Metric));
             let counts = self.graph.variable(self.vars, counts);
-            self.graph.add(op, &[value, y.value, targets, counts]).expect(sound);
+            self.graph.add(op, &[value, prediction, targets, counts]).expect(sound);
         }
         if let Some(op) = errors {
             let zeros = Variable::zeros(ERROR_SUMS_VARIABLE, DType::F64, [op.outputs, ERROR_SUMS], VarKind::Metric);
             let sums = self.vars.get_or_add(zeros);
             let sums = self.graph.variable(self.vars, sums);
-            self.graph.add(op, &[value, y.value, targets, sums]).expect(sound);
+            self.graph.add(op, &[value, prediction, targets, sums]).expect(sound);
         }
         Some(BatchLoss { value, weight, items })
+    }
+
+    /// The model's output in the target's own unit, where what is learnt is standardised.
+    pub(super) fn in_own_unit(&mut self, y: Tensor) -> ValueId {
+        let standard = self.target.as_ref().and_then(|(_, field)| field.standard.clone());
+        let fits = |standard: &Standard| standard.mean.len() == self.shape(y).last();
+        let learns_it = self.experiment.loss.target().is_none();
+        match standard.filter(|standard| learns_it && fits(standard)) {
+            Some(standard) => self.plain(undo(&standard), &[y.value]),
+            None => y.value,
+        }
     }
 
     /// A field that the model takes, as the layers see it.
@@ -180,28 +196,29 @@ impl Builder<'_> {
             return self.output_is_like(name, y, loss);
         }
         let name = loss.name();
-        let target = &self.target.as_ref().map_or(Shape::default(), |(_, field)| field.shape_of(self.length));
-        let (message, help) = match (loss.targets(), &data.targets) {
-            (TargetKind::Classes, TargetSpec::Values) => (
-                format!("`{name}` needs classes, but the targets of the data are numbers"),
-                "the loss for numbers is `mse`".to_string(),
-            ),
-            (TargetKind::Numbers, TargetSpec::Classes(_)) => (
-                format!("`{name}` needs numbers, but the targets of the data are classes"),
-                "the loss for classes is `cross_entropy`".to_string(),
-            ),
+        let target = &self.target.as_ref().map_or(Shape::default(), |(_, field)| field.shape_of(self.lengths));
+        let labels = data.labels();
+        let (message, help) = match (loss.targets(), labels) {
             _ if data.target().is_none() => (
                 "there is nothing to learn: the samples have no targets".to_string(),
                 "give the data a field of targets".to_string(),
             ),
+            (TargetKind::Classes, None) => (
+                format!("`{name}` needs classes, but the targets of the data are numbers"),
+                "the loss for numbers is `mse`".to_string(),
+            ),
+            (TargetKind::Numbers, Some(_)) => (
+                format!("`{name}` needs numbers, but the targets of the data are classes"),
+                "the loss for classes is `cross_entropy`".to_string(),
+            ),
             // What the model is meant to put out is only known once the mistake before is gone.
             _ if guessed => return false,
-            (TargetKind::Classes, TargetSpec::Classes(classes)) if target.rank() == 0 => match *sample.dims() {
-                [out] if self.classes_fit(out, *classes) => {
+            (TargetKind::Classes, Some(classes)) if target.rank() == 0 => match *sample.dims() {
+                [out] if classes.fit(out) => {
                     return self.weights_fit(loss, out, y) && self.figures_fit(out);
                 }
                 [out] => {
-                    let least = if data.classes_exact { "" } else { " or more" };
+                    let (classes, least) = (classes.number, if classes.exact { "" } else { " or more" });
                     let message = format!(
                         "the model puts out {out} numbers for each sample, but there are {classes}{least} classes"
                     );
@@ -210,9 +227,9 @@ impl Builder<'_> {
                         Some("linear") => format!("set `out_features = {classes}`: one for each class"),
                         _ => format!("end the model with a `linear` with `out_features = {classes}`"),
                     };
-                    (message, self.head_help(out, *classes, help))
+                    (message, self.head_help(out, classes, help))
                 }
-                [1, 1, c] if c == *classes => {
+                [1, 1, c] if c == classes.number => {
                     let message =
                         format!("`{name}` takes one row of numbers for each sample, but the model puts out images");
                     (message, "end the model with \"flatten\"".to_string())
@@ -221,16 +238,17 @@ impl Builder<'_> {
                     let message = format!(
                         "`{name}` takes one row of numbers for each sample, but the model puts out more dimensions"
                     );
+                    let classes = classes.number;
                     let help = format!("end the model with \"flatten\" and a `linear` with `out_features = {classes}`");
                     (message, help)
                 }
             },
-            (TargetKind::Classes, TargetSpec::Classes(classes)) => match sample.dims() {
-                [at @ .., out] if at == target.dims() && self.classes_fit(*out, *classes) => {
+            (TargetKind::Classes, Some(classes)) => match sample.dims() {
+                [at @ .., out] if at == target.dims() && classes.fit(*out) => {
                     return self.weights_fit(loss, *out, y) && self.figures_fit(*out);
                 }
                 [at @ .., out] if at == target.dims() => {
-                    let least = if data.classes_exact { "" } else { " or more" };
+                    let (classes, least) = (classes.number, if classes.exact { "" } else { " or more" });
                     let message = format!(
                         "the model puts out {out} numbers for each position, but there are {classes}{least} classes"
                     );
@@ -242,11 +260,11 @@ impl Builder<'_> {
                             format!("end the model with a `linear` with `out_features = {classes}`: one for each class")
                         }
                     };
-                    (message, self.head_help(*out, *classes, help))
+                    (message, self.head_help(*out, classes, help))
                 }
                 _ => {
                     let mut wanted = target.dims().to_vec();
-                    wanted.push(*classes);
+                    wanted.push(classes.number);
                     let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(&Shape(wanted)));
                     let message = format!(
                         "the model puts out {a} for each sample, but the targets are one class for each position of \
@@ -258,7 +276,7 @@ impl Builder<'_> {
                     )
                 }
             },
-            (TargetKind::Numbers, TargetSpec::Values) => {
+            (TargetKind::Numbers, None) => {
                 // A single number for each sample may come as [N] or [N, 1].
                 let single = |s: &Shape| s.len() == 1;
                 if sample == *target || (single(&sample) && single(target)) {
@@ -276,7 +294,7 @@ impl Builder<'_> {
         let mut error = Diagnostic::error(message).help(help);
         let shape = self.shape(y).to_pytorch();
         let number = experiment.model.num_classes.filter(|(number, _)| *number == self.shape(y).last());
-        let asked = data.targets != TargetSpec::Values && target.rank() == 0;
+        let asked = labels.is_some() && target.rank() == 0;
         if let Some(found) = self.classes_found() {
             error = error.note(found);
         }
@@ -339,7 +357,7 @@ impl Builder<'_> {
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             format!("{}{more}", shown.join(", "))
         };
-        let names = data.class_names.as_ref().filter(|_| found)?;
+        let names = data.class_names().filter(|_| found)?;
         let empty = match &data.empty_folders[..] {
             [] => String::new(),
             empty => format!("; folders without photos, which are no classes: {}", quoted(empty)),
@@ -349,10 +367,9 @@ impl Builder<'_> {
 
     /// Whether targets can be mixed, if the transforms mix samples: numbers, or one class a sample; else reports it.
     fn mixing_fits(&mut self) -> bool {
-        let Some(target) = self.target.as_ref().map(|(_, field)| field.shape_of(self.length)) else { return true };
+        let Some(target) = self.target.as_ref().map(|(_, field)| field.shape_of(self.lengths)) else { return true };
         let own = self.experiment.loss.target().is_some();
-        if mixing(self.experiment).is_none() || !own && (self.data.targets == TargetSpec::Values || target.rank() == 0)
-        {
+        if mixing(self.experiment).is_none() || !own && (self.data.labels().is_none() || target.rank() == 0) {
             return true;
         }
         let mixes = |t: &cfg::Transform| matches!(t, cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_));
@@ -370,12 +387,6 @@ impl Builder<'_> {
         }
         self.report(error);
         false
-    }
-
-    /// Whether so many outputs are one for each class: where the number of classes was only seen in the targets, there may
-    /// be more.
-    fn classes_fit(&self, outputs: usize, classes: usize) -> bool {
-        if self.data.classes_exact { outputs == classes } else { outputs >= classes }
     }
 
     /// Whether there is one weight of a yes, or one for each of the labels; else reports it.
@@ -414,4 +425,16 @@ impl Builder<'_> {
         self.report(error);
         false
     }
+}
+
+/// `(x - mean) / deviation`
+fn standardize(standard: &Standard) -> Normalize {
+    Normalize { scale: 1.0, mean: standard.mean.clone(), std: standard.deviation.clone(), to: DType::F32 }
+}
+
+/// `x · deviation + mean`, as the same operation has it: `(x - (-mean / deviation)) / (1 / deviation)`.
+fn undo(standard: &Standard) -> Normalize {
+    let mean = standard.mean.iter().zip(&standard.deviation).map(|(mean, deviation)| -mean / deviation).collect();
+    let std = standard.deviation.iter().map(|deviation| 1.0 / deviation).collect();
+    Normalize { scale: 1.0, mean, std, to: DType::F32 }
 }

@@ -32,7 +32,7 @@ pub use summary::{LayerRow, Operand};
 pub use transforms::{mixing, transforms};
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
-use crate::data::{DataSpec, Field};
+use crate::data::{DataSpec, Field, Lengths};
 use crate::graph::op::Op;
 use crate::graph::{DType, Graph, Input, MAX_ELEMENTS, Role, Shape, ValueId, Variables};
 use order::Order;
@@ -84,7 +84,7 @@ pub fn forward(
     batch: impl Into<BatchShape>,
     mode: Mode,
 ) -> Result<Forward, Vec<Diagnostic>> {
-    let BatchShape { samples, length } = batch.into();
+    let BatchShape { samples, lengths } = batch.into();
     let mut b = Builder {
         experiment,
         data,
@@ -92,7 +92,7 @@ pub fn forward(
         vars,
         mode,
         batch: samples,
-        length,
+        lengths,
         errors: Vec::new(),
         rows: Vec::new(),
         named: HashMap::new(),
@@ -104,11 +104,13 @@ pub fn forward(
     let x = b.input();
     let y = b.sequence(&experiment.model.layers, x);
     let y = b.in_pytorch_order(y);
-    let loss = b.loss(y);
+    // The loss is that of standardised numbers; what is measured and put out is in the target's own unit.
+    let prediction = b.in_own_unit(y);
+    let loss = b.loss(y, prediction);
     b.finish_rows();
     if b.errors.is_empty() {
-        b.graph.values[y.value.index()].role = Role::Output;
-        Ok(Forward { graph: b.graph, prediction: y.value, loss, rows: b.rows })
+        b.graph.values[prediction.index()].role = Role::Output;
+        Ok(Forward { graph: b.graph, prediction, loss, rows: b.rows })
     } else {
         Err(b.errors)
     }
@@ -132,8 +134,8 @@ struct Builder<'a> {
     mode: Mode,
     /// Samples in the batch.
     batch: usize,
-    /// Length of its sequences, where batches differ in that.
-    length: Option<usize>,
+    /// Its lengths, where batches differ in those.
+    lengths: Lengths,
     errors: Vec<Diagnostic>,
     rows: Vec<LayerRow>,
     /// Results by the full path of the layer, and inputs of the model by name, for `from`.

@@ -46,7 +46,7 @@ impl Builder<'_> {
     pub(super) fn position_embedding(&mut self, node: &LayerNode, l: &cfg::PositionEmbedding, x: Tensor) -> ValueId {
         let x = self.in_pytorch_order(x);
         let Some([_, length, e]) = self.sequence_shape(node, x) else { return x.value };
-        if self.length.is_some() {
+        if self.lengths.0[0].is_some() {
             let message = "`position_embedding` needs sequences of one length";
             self.refuse(node, message, "the lengths of batches differ", &[x], "");
             return x.value;

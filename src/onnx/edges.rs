@@ -39,7 +39,7 @@ impl Translator<'_> {
     pub(super) fn input(&mut self) -> Result<Value, Diagnostic> {
         let (experiment, data) = (self.source.experiment, self.source.data);
         let changed = transformed(&data.fields);
-        let numbers = data.fields.iter().enumerate().filter(|(_, field)| !field.target).map(|(number, _)| number);
+        let numbers = data.fields.iter().enumerate().filter(|(_, field)| field.is_input()).map(|(number, _)| number);
         let mut first = None;
         for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
             let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
@@ -83,7 +83,7 @@ impl Translator<'_> {
     /// What the transforms of evaluation do to the image `field` before it is normalised, if the graph can have it all.
     fn transforms(&mut self, field: &Field) -> Vec<Transform> {
         let all = transforms(self.source.experiment, false);
-        if all.is_empty() || field.dtype == DType::U8 && field.shape.rank() == 3 && images::has_form(&all) {
+        if all.is_empty() || field.dtype == DType::U8 && field.is_image() && images::has_form(&all) {
             return all;
         }
         self.notes.push(format!(
@@ -171,7 +171,7 @@ impl Translator<'_> {
     pub(super) fn metadata(&self) -> Vec<proto::Entry> {
         let (experiment, data) = (self.source.experiment, self.source.data);
         let mut entries = vec![("runner_version", json!(env!("CARGO_PKG_VERSION")))];
-        if let Some(names) = &data.class_names {
+        if let Some(names) = data.class_names() {
             entries.push(("class_names", json!(names)));
         }
         if let Some((number, field)) = transformed(&data.fields).and_then(|n| Some((n, data.fields.get(n)?))) {

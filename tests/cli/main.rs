@@ -54,6 +54,7 @@ mod steps;
 mod support;
 mod sweep;
 mod sync_batch_norm;
+mod tables;
 mod tensorboard;
 mod two_at_once;
 mod wrong_data;

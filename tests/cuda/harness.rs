@@ -76,7 +76,7 @@ impl Steps {
             if self.wait {
                 session.wait_slot(slot).unwrap();
             }
-            synthetic_batch::fill(&mut buffers[slot], &layout, &data.targets, experiment.seed, step);
+            synthetic_batch::fill(&mut buffers[slot], &layout, &data.fields, experiment.seed, step);
             if self.spoilt == Some(step) {
                 let at = layout.find(Input::Field(1)).unwrap();
                 buffers[slot].bytes_mut()[at.offset..][..4 * at.shape.len()].fill(0xff);
@@ -99,7 +99,7 @@ impl Steps {
         session.losses(true, &mut losses).unwrap();
         let state = session.save(|v| v.kind != VarKind::Metric).unwrap();
         session.wait_slot(0).unwrap();
-        synthetic_batch::fill(&mut buffers[0], &layout, &data.targets, experiment.seed, 1000);
+        synthetic_batch::fill(&mut buffers[0], &layout, &data.fields, experiment.seed, 1000);
         session.reset_figures(runner::model::Mode::Eval).unwrap();
         session.evaluate(0, &buffers[0], self.batch).unwrap();
         let eval = session.figures(runner::model::Mode::Eval).unwrap().0.and_then(|f| f.get(Figure::Loss));

@@ -6,7 +6,7 @@ use super::root::root;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::{Backend, HostBuffer};
 use runner::config::{self, Experiment};
-use runner::data::TargetSpec;
+use runner::data::Field;
 use runner::graph::{Input, VarKind};
 use runner::passes::PassOptions;
 use runner::train::setup::programs::{self, Sizes};
@@ -59,7 +59,7 @@ struct Training {
     session: Session,
     buffer: HostBuffer,
     experiment: Experiment,
-    targets: TargetSpec,
+    fields: Vec<Field>,
     step: u64,
 }
 
@@ -84,14 +84,14 @@ impl Training {
         let buffer = backend.host_buffer(programs.plan.slot.bytes).unwrap();
         let task = runner::model::task(&experiment);
         let session = Session::new(programs, &backend, task, experiment.seed).unwrap();
-        Training { session, buffer, experiment, targets: data.targets, step: 0 }
+        Training { session, buffer, experiment, fields: data.fields, step: 0 }
     }
 
     /// One micro-batch.
     fn train(&mut self, spoilt: Spoilt) {
         self.session.wait_slot(0).unwrap();
         let layout = self.session.programs.plan.slot.clone();
-        synthetic_batch::fill(&mut self.buffer, &layout, &self.targets, self.experiment.seed, self.step);
+        synthetic_batch::fill(&mut self.buffer, &layout, &self.fields, self.experiment.seed, self.step);
         if let Spoilt::Data(x) = spoilt {
             let at = layout.find(Input::Field(0)).unwrap();
             self.buffer.bytes_mut()[at.offset + 8..][..4].copy_from_slice(&x.to_ne_bytes());

@@ -49,7 +49,7 @@ fn steps(accumulate: usize, detail: Option<Detail>) -> (Session, Vec<Span>, Vec<
     let layout = programs.plan.slot.clone();
     let mut session = Session::new(programs, &backend, runner::model::task(experiment), 1).unwrap();
     let mut buffer = runner::backend::Backend::host_buffer(&backend, layout.bytes).unwrap();
-    synthetic_batch::fill(&mut buffer, &layout, &data.targets, 1, 0);
+    synthetic_batch::fill(&mut buffer, &layout, &data.fields, 1, 0);
     let inputs = StepInputs { lr: 1e-2, lr_floor: 0.0, grad_scale: 1.0, seed: 1, micro_step: 0 };
     let mut spans = Vec::new();
     match detail {

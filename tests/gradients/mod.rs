@@ -33,7 +33,7 @@ fn session(text: &str, backend: &dyn Backend) -> (Session, HostBuffer) {
     let layout = programs.plan.slot.clone();
     let session = Session::new(programs, backend, model::task(experiment), experiment.seed).unwrap();
     let mut buffer = backend.host_buffer(layout.bytes).unwrap();
-    synthetic_batch::fill(&mut buffer, &layout, &data.targets, 3, 7);
+    synthetic_batch::fill(&mut buffer, &layout, &data.fields, 3, 7);
     (session, buffer)
 }
 

@@ -435,7 +435,13 @@ fn targets_from_a_file() {
     };
     let counted = |spec: DataSpec| DataSpec { train: Some(100), val: Some(0), ..spec };
     let values = |shape: &[usize]| counted(DataSpec::valued(DType::F32, [13], shape));
-    let classes = |n, classes_exact| counted(DataSpec { classes_exact, ..DataSpec::labelled(DType::F32, [13], n) });
+    let classes = |n, exact: bool| {
+        counted(if exact {
+            DataSpec::labelled(DType::F32, [13], n)
+        } else {
+            DataSpec::labelled(DType::F32, [13], n).seen()
+        })
+    };
     let all = [
         told_on(&text("mse", 10), Some(classes(10, true))),
         told_on(&text("cross_entropy", 10), Some(values(&[1]))),

@@ -6,8 +6,8 @@ use runner::backend::cpu::CpuBackend;
 use runner::checkpoint;
 use runner::config::{self, Loaded};
 use runner::data::{
-    DataSpec, Dataset, Field, INPUTS, Loader, LoaderOptions, Position, Rows, Split, Store, TARGETS, Unreadable, Values,
-    image_sample,
+    Classes, DataSpec, Dataset, Field, FieldKind, INPUTS, Lengths, Loader, LoaderOptions, Position, Rows, Split, Store,
+    TARGETS, Unreadable, Values, image_sample,
 };
 use runner::graph::{DType, VarKind};
 use runner::model::BatchShape;
@@ -48,7 +48,10 @@ impl Photos {
     fn split(folder: &Path) -> Split {
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        let fields = [Field::input(INPUTS, DType::U8, [8, 8, 3]), Field::target(TARGETS, DType::I32, [])];
+        let fields = [
+            Field::image(INPUTS, DType::U8, [8, 8, 3]),
+            Field::target(TARGETS, FieldKind::Category(Classes::of(3)), []),
+        ];
         Split::new(Arc::new(Photos { files, fields })).unwrap()
     }
 }
@@ -278,8 +281,8 @@ epochs = 1
 /// Sequences of this length with something to learn at each position.
 fn sequences(length: usize) -> (DataSpec, Split) {
     let fields = vec![
-        Field::input("signal", DType::F32, [length, 6]).of_any_length(),
-        Field::target(TARGETS, DType::F32, [length, 2]).of_any_length(),
+        Field::numbers("signal", DType::F32, [length, 6]).of_any_length(0, 0),
+        Field::target(TARGETS, FieldKind::Number, [length, 2]).of_any_length(0, 0),
     ];
     let mut draws = Stream::new(9, Purpose::Synthetic, length as u64, 0);
     let mut values = |n: usize| Values::Floats((0..n).map(|_| draws.normal() as f32).collect());
@@ -292,7 +295,7 @@ fn sequences(length: usize) -> (DataSpec, Split) {
 fn session(lengths: &[usize]) -> Session {
     let loaded = load(SEQUENCES, &[]);
     let longest = lengths.iter().max().unwrap();
-    let train = lengths.iter().map(|l| BatchShape { samples: 3, length: Some(*l) }).collect();
+    let train = lengths.iter().map(|l| BatchShape { samples: 3, lengths: Lengths::first(*l) }).collect();
     let backend = CpuBackend::new(Some(1)).unwrap();
     let (spec, sizes) = (sequences(*longest).0, Sizes { train, ..Sizes::default() });
     let programs = programs::build(&loaded.experiment, &spec, &sizes, &backend, &PassOptions::default()).unwrap();
@@ -309,7 +312,7 @@ fn steps(session: &mut Session, length: usize, count: usize) -> Vec<u8> {
     for _ in 0..count {
         let mut batch = loader.next().unwrap().unwrap();
         let inputs = StepInputs { lr: 0.01, lr_floor: 0.0, grad_scale: 1.0, seed: 5, micro_step: 0 };
-        let shape = BatchShape { samples: batch.len, length: Some(length) };
+        let shape = BatchShape { samples: batch.len, lengths: Lengths::first(length) };
         session.train(batch.slot, &mut batch.buffer, shape, inputs).unwrap();
         session.wait_slot(batch.slot).unwrap();
         loader.release(batch);
@@ -346,7 +349,7 @@ fn sequences_of_two_lengths_are_two_programs() {
     // A batch of a length that there is no program for is told.
     let mut buffer = CpuBackend::new(Some(1)).unwrap().host_buffer(slot).unwrap();
     let inputs = StepInputs { lr: 0.01, lr_floor: 0.0, grad_scale: 1.0, seed: 5, micro_step: 0 };
-    let other = BatchShape { samples: 3, length: Some(5) };
+    let other = BatchShape { samples: 3, lengths: Lengths::first(5) };
     let error = both.train(0, &mut buffer, other, inputs).unwrap_err().to_string();
     assert!(error.contains("no program for Train with a batch of 3 of length 5"), "{error}");
 }
@@ -369,13 +372,13 @@ fn transforms_of_several_inputs() {
             Err(errors) => config::text::diagnostics::render(&loaded.sources, &errors, false),
         }
     };
-    let label = Field::target(TARGETS, DType::I32, []);
-    let photo = |name: &str| Field::input(name, DType::U8, [8, 8, 3]);
+    let label = Field::target(TARGETS, FieldKind::Category(Classes::of(3)), []);
+    let photo = |name: &str| Field::image(name, DType::U8, [8, 8, 3]);
     let text = model("[\"left\", \"right\"]");
     let error = told(&text, vec![photo("left"), photo("right"), label.clone()]);
     assert!(error.contains("transforms change the one image that a model takes, and this one takes 2"), "{error}");
     assert!(error.contains("random_crop") && error.contains("inputs = "), "{error}");
-    let numbers = Field::input("right", DType::F32, [4]);
+    let numbers = Field::numbers("right", DType::F32, [4]);
     let error = told(&text, vec![Field { name: "left".into(), ..numbers.clone() }, numbers.clone(), label.clone()]);
     assert!(error.contains("transforms change images, and the model takes none"), "{error}");
     // Of an image and a vector the image is meant.

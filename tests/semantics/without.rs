@@ -75,7 +75,7 @@ fn run_with(experiment: &Experiment, batch: usize, threads: usize, without: &[&s
     let start = session.save(|v| v.kind != VarKind::Metric).unwrap();
     let mut losses = Vec::new();
     for step in 0..STEPS {
-        synthetic_batch::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, step);
+        synthetic_batch::fill(&mut buffer, &plan.slot, &data.fields, experiment.seed, step);
         let inputs = StepInputs { lr, lr_floor: 0.0, grad_scale: 1.0, seed: experiment.seed, micro_step: step };
         session.train(0, &mut buffer, batch, inputs).unwrap();
         session.losses(true, &mut losses).unwrap();

@@ -214,7 +214,7 @@ impl Bench {
         let mut buffers = Vec::new();
         for number in 0..if backend.is_asynchronous() { BUFFERS } else { 1 } {
             let mut buffer = backend.host_buffer(plan.slot.bytes)?;
-            synthetic_batch::fill(&mut buffer, &plan.slot, &data.targets, experiment.seed, number as u64);
+            synthetic_batch::fill(&mut buffer, &plan.slot, &data.fields, experiment.seed, number as u64);
             buffers.push(buffer);
         }
         let task = crate::model::task(experiment);

@@ -268,7 +268,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
         };
     let experiment = &loaded.experiment;
-    let names = samples.spec.class_names.as_deref();
+    let names = samples.spec.class_names();
     if args.output.json {
         let mut metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
         if let Some(report) = &report {

@@ -17,6 +17,8 @@ pub struct Meaning<'a> {
     pub top: usize,
     /// Names in a table are kept from being run as formulas.
     pub guard_formulas: bool,
+    /// The column that names the rows of tables, if there is one.
+    pub id: Option<String>,
 }
 
 /// What a model says of one sample.
@@ -32,12 +34,14 @@ pub enum Answer {
 }
 
 /// The sample that an answer is about.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Of<'a> {
     /// The file that it is in.
     pub file: &'a Path,
     /// Its number there, if that has several.
     pub sample: Option<usize>,
+    /// What the row of a table is called, if a column says so.
+    pub row: Option<String>,
 }
 
 impl Meaning<'_> {
@@ -67,7 +71,7 @@ impl Meaning<'_> {
     }
 
     fn label(&self, class: usize) -> String {
-        let name = self.data.class_names.as_ref().and_then(|names| names.get(class).cloned());
+        let name = self.data.class_names().and_then(|names| names.get(class).cloned());
         name.unwrap_or_else(|| class.to_string())
     }
 
@@ -126,6 +130,9 @@ impl Meaning<'_> {
         if let Some(n) = of.sample {
             result["sample"] = n.into();
         }
+        if let (Some(name), Some(column)) = (of.row, &self.id) {
+            result[column] = name.into();
+        }
         match answer {
             Answer::Classes(list) => {
                 let one = |(class, p): &(usize, f64)| json!({ "class": class, "label": self.label(*class), "probability": p });
@@ -149,6 +156,9 @@ impl Meaning<'_> {
         if with_sample {
             cells.push(of.sample.map_or(String::new(), |n| n.to_string()));
         }
+        if self.id.is_some() {
+            cells.push(self.guarded(of.row.unwrap_or_default()));
+        }
         match answer {
             Answer::Classes(list) => {
                 list.iter().for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), p.to_string()]))
@@ -170,6 +180,7 @@ impl Meaning<'_> {
     pub fn header(&self, answer: &Answer, with_sample: bool) -> String {
         let mut cells = vec!["file".to_string()];
         cells.extend(with_sample.then(|| "sample".to_string()));
+        cells.extend(self.id.clone());
         match answer {
             Answer::Classes(list) => (1..=list.len()).for_each(|n| {
                 let number = if n == 1 { String::new() } else { format!("_{n}") };
@@ -186,7 +197,11 @@ impl Meaning<'_> {
 
 impl Of<'_> {
     fn name(&self) -> String {
-        let number = self.sample.map_or(String::new(), |n| format!(", sample {n}"));
+        let number = match (&self.row, self.sample) {
+            (Some(name), _) => format!(", {}", one_line(name)),
+            (None, Some(n)) => format!(", sample {n}"),
+            (None, None) => String::new(),
+        };
         format!("{}{number}", one_line(&self.file.display().to_string()))
     }
 }

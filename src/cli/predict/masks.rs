@@ -40,7 +40,7 @@ impl<'a> Masks<'a> {
             false => HashSet::new(),
         };
         for file in files {
-            let mask = masks.path(Of { file, sample: None });
+            let mask = masks.path(Of { file, sample: None, row: None });
             if mask.canonicalize().is_ok_and(|mask| read.contains(&mask)) {
                 return Err(Failure::Usage(format!(
                     "the mask of `{}` would take the place of `{}`, which this command reads\nhelp: let `--masks` name another folder",

@@ -12,10 +12,9 @@ use super::memory::Planned;
 use super::model::{Model, build, device, load_model};
 use super::what::{expect_no_input, output};
 use crate::backend::Backend;
+use crate::data::table::{TableCodec, read_rows};
 use crate::data::tensors::read_fields;
-use crate::data::{
-    DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, TargetSpec, Transform,
-};
+use crate::data::{DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, Transform};
 use crate::files::output::Out;
 use crate::model::{input_fields, target_field, task};
 use crate::terminal::say;
@@ -53,7 +52,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     }
     let form = Form::of(args, files.len())?;
     let top = args.top as usize;
-    let meaning = Meaning { task: task(experiment), data: &data, top, guard_formulas: args.guard_formulas };
+    let table = TableCodec::of(&data);
+    let id = table.as_ref().and_then(|table| table.id.clone());
+    let meaning = Meaning { task: task(experiment), data: &data, top, guard_formulas: args.guard_formulas, id };
     if args.guard_formulas && form != Form::Csv {
         return Err(Failure::Usage(
             "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),
@@ -81,10 +82,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         slots,
         workers,
         failed: problems.len(),
+        table: table.as_ref(),
     };
     problems.iter().for_each(|problem| say(&format!("error: {problem}")));
     let images = Images { fields: &fields, transforms: transforms.as_deref(), invert: args.invert };
-    let with_sample = files.iter().any(|file| is_tensors(file));
+    let with_sample = table.is_some() || files.iter().any(|file| is_tensors(file));
     match &out {
         Some(out) => {
             let fill = |file: &mut Out| {
@@ -126,7 +128,14 @@ fn plan(
     let experiment = &model.loaded.experiment;
     // How many samples are in a file of tensors is known when it is read.
     let one = files.len() <= 1;
-    let mut batch = if one { 1 } else { experiment.data.loading.eval_batch_size().clamp(1, files.len()) };
+    let table = data.fitted.is_some();
+    let mut batch = if table {
+        experiment.data.loading.eval_batch_size()
+    } else if one {
+        1
+    } else {
+        experiment.data.loading.eval_batch_size().clamp(1, files.len())
+    };
     let slots = if one { 1 } else { slots::evaluation(experiment) };
     let passes = args.passes.options();
     loop {
@@ -165,7 +174,7 @@ fn is_tensors(file: &Path) -> bool {
 }
 
 fn classes(data: &DataSpec) -> Option<usize> {
-    if let TargetSpec::Classes(classes) = data.targets { Some(classes) } else { None }
+    Some(data.labels()?.number)
 }
 
 /// How image files become a model's input.
@@ -200,23 +209,34 @@ struct Batches<'a> {
     workers: usize,
     /// Files that nothing can be said of.
     failed: usize,
+    /// How the rows of tables become samples, if the model takes those.
+    table: Option<&'a TableCodec>,
 }
 
 impl Batches<'_> {
     /// Hands on what the model says of all samples of the files, in order. What cannot be read is reported, and the others are
     /// still done.
     fn all(&mut self, files: &[PathBuf], images: &Images, sink: &mut Sink) -> Result<()> {
-        for run in files.chunk_by(|a, b| !is_tensors(a) && !is_tensors(b)) {
+        let table = self.table;
+        let has_several = |file: &Path| table.is_some() || is_tensors(file);
+        let samples = |file: &Path| match table.filter(|_| !is_tensors(file)) {
+            Some(table) => read_rows(file, table, false),
+            None => read_fields(file, images.fields),
+        };
+        for run in files.chunk_by(|a, b| !has_several(a) && !has_several(b)) {
             let go_on = match run {
-                [file] if is_tensors(file) => match read_fields(file, images.fields) {
-                    Ok(samples) => self.split(&samples, &|n| Of { file, sample: Some(n) }, &|_| None, sink)?,
+                [file] if has_several(file) => match samples(file) {
+                    Ok(samples) => {
+                        let of = |n: usize| Of { file, sample: Some(n), row: samples.name(n) };
+                        self.split(&samples, &of, &|_| None, sink)?
+                    }
                     Err(e) => self.fail(&format!("{e:#}"), true),
                 },
                 files => match images.store(files) {
                     Ok(store) => {
                         let store = Arc::new(store);
                         let split = Split::new(store.clone())?;
-                        let of = |n: usize| Of { file: &files[n], sample: None };
+                        let of = |n: usize| Of { file: &files[n], sample: None, row: None };
                         self.split(&split, &of, &|n| store.take_failure(n), sink)?
                     }
                     Err(e) => files.iter().fold(true, |go_on, _| self.fail(&format!("{e:#}"), go_on)),

@@ -57,7 +57,7 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
         of: format!("{}, {split}, {} samples", samples.name, crate::cli::thousands(count as u64)),
         figures: list,
         report,
-        names: samples.spec.class_names.clone().unwrap_or_default(),
+        names: samples.spec.class_names().map(<[String]>::to_vec).unwrap_or_default(),
         mistakes: worst.by_pairs(),
         notes,
     })

@@ -5,18 +5,19 @@ mod font;
 mod measure;
 mod normalize;
 mod sheet;
+mod table;
 
 use super::args::{ShowArgs, ShownSplit};
 use super::failure::Failure;
-use super::model::{load_config, read_files};
+use super::model::{describe_data, load_config, read_files};
 use super::palette::colour;
 use super::samples;
 use super::what::{expect_no_input, output};
 use crate::config::Experiment;
-use crate::data::{DataSpec, LoaderOptions, Position, Split, TargetSpec, mask, output_shape, transformed};
+use crate::data::{DataSpec, LoaderOptions, Position, Split, mask, output_shape, transformed};
 use crate::graph::DType;
 use crate::terminal::{one_line, say};
-use crate::train::setup::input::{mixing, transforms};
+use crate::train::setup::input::{mixing, table_columns, transforms};
 use anyhow::{Context, anyhow};
 use batches::{Batches, Wanted};
 use image::ImageFormat;
@@ -54,6 +55,14 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     if let Some(out) = &out {
         expect_no_input(out, read_files(&loaded).iter().map(PathBuf::as_path))?;
     }
+    if let Some(columns) = table_columns(experiment) {
+        if out.is_some() || args.write_normalize {
+            return Err(Failure::Usage("a table has no images: leave out `--out` and `--write-normalize`".into()));
+        }
+        let columns = columns.map_err(Failure::Other)?;
+        let spec = describe_data(&loaded)?;
+        return table::show(&columns, &spec, args.output.json);
+    }
     let take = samples::as_configured(experiment);
     let samples = samples::load(experiment, &take)?;
     if let Some(note) = &samples.note {
@@ -70,12 +79,9 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::Other(anyhow!("`{source}` has no samples to validate on: there is nothing to show")));
     }
     let wanted = |train| wanted(experiment, split, &samples.spec, source, train);
-    let classes = match samples.spec.targets {
-        TargetSpec::Classes(n) => n,
-        TargetSpec::Values => 0,
-    };
+    let classes = samples.spec.labels().map_or(0, |classes| classes.number);
     let measured = measure(split, &wanted(false)?, classes)?;
-    let names = Names { names: samples.spec.class_names.clone().unwrap_or_default() };
+    let names = Names { names: samples.spec.class_names().map(<[String]>::to_vec).unwrap_or_default() };
     let mut text = format!("{source}, {split_name}: {} samples{}\n", super::thousands(split.len() as u64), of(classes));
     text.push_str(&told(&measured, &names));
     let mut json = as_json(&measured, &names);
@@ -122,7 +128,7 @@ fn wanted(
 ) -> Result<Wanted, Failure> {
     let none = |why: &str| Failure::Other(anyhow!("there is nothing to show: {why}"));
     let fields = split.fields();
-    let Some(field) = transformed(fields).filter(|number| fields[*number].shape.rank() == 3) else {
+    let Some(field) = transformed(fields).filter(|number| fields[*number].is_image()) else {
         return Err(none(&format!("the samples of `{source}` are no images")));
     };
     if fields[field].dtype != DType::U8 {
@@ -132,7 +138,7 @@ fn wanted(
     let shape = output_shape(&transforms, &fields[field].shape).context("`transforms` do not fit the samples")?;
     let &[h, w, c] = shape.dims() else { return Err(none("the samples are no images")) };
     let masks = mask(fields);
-    let labels = masks.or(fields.iter().position(|f| f.target && f.dtype == DType::I32 && f.shape.len() == 1));
+    let labels = masks.or(fields.iter().position(|f| f.is_target() && f.dtype == DType::I32 && f.shape.len() == 1));
     let loading = &experiment.data.loading;
     let options = LoaderOptions {
         batch_size: if train { experiment.micro_batch() } else { loading.eval_batch_size() },
@@ -146,10 +152,7 @@ fn wanted(
         mixing: mixing(experiment).filter(|_| train),
         end_epoch: if train { None } else { Some(1) },
     };
-    let shares = match spec.targets {
-        TargetSpec::Classes(n) if options.mixing.is_some() => Some(n),
-        _ => None,
-    };
+    let shares = spec.labels().filter(|_| options.mixing.is_some()).map(|classes| classes.number);
     Ok(Wanted { field, image: [h, w, c], labels, masks: masks.is_some(), shares, options, start: Position::default() })
 }
 

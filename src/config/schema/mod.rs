@@ -15,7 +15,7 @@ use super::declare::schema::Table;
 use super::declare::tagged::Tagged;
 use super::language::keys;
 use super::language::layers::parameters;
-use super::language::sections::{Course, Init, InitKeys, Loss, Metric, Transform};
+use super::language::sections::{ColumnType, Course, Init, InitKeys, Loss, Metric, Transform};
 use super::text::words::UNSET;
 use crate::graph::op::TargetKind;
 
@@ -136,6 +136,10 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
         .into_iter()
         .map(|(word, declaration)| Table::from_declaration(declaration).tagged(Transform::TAG, word))
         .collect();
+    let columns: Vec<Value> = ColumnType::declarations(generator)
+        .into_iter()
+        .map(|(word, declaration)| Table::from_declaration(declaration).tagged(ColumnType::TAG, word).whole())
+        .collect();
     let tables: Vec<Value> = transforms.iter().map(Table::whole).collect();
     let starts: Vec<Value> = Init::declarations(generator)
         .into_iter()
@@ -166,6 +170,7 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
         json!({ "description": "One of several schedules.", "anyOf": [layers::bare(&courses, Course::TAG), { "oneOf": courses_in_full }] }),
     );
     defs.insert("Layer".into(), layer);
+    defs.insert("ColumnType".into(), json!({ "description": "What becomes of a column.", "oneOf": columns }));
     defs.insert("Init".into(), json!({ "description": "How some parameters start.", "oneOf": starts }));
     defs.insert(
         "Expression".into(),

@@ -92,10 +92,9 @@ impl Describes for Cifar<'_> {
 pub fn spec(variant: Variant) -> DataSpec {
     let names = variant.classes();
     DataSpec {
-        class_names: Some(names.iter().map(|name| name.to_string()).collect()),
         train: Some(50_000),
         val: Some(10_000),
-        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 3], names.len())
+        ..DataSpec::labelled(DType::U8, [SIDE, SIDE, 3], names.len()).named(names.iter().copied())
     }
 }
 

@@ -372,7 +372,7 @@ fn records_with_two_labels() {
         assert_eq!([0, 1, 2].map(|i| set.train.label(i).unwrap()), train);
         assert_eq!((set.val.len(), set.val.label(0).unwrap()), (1, val));
         assert_eq!([0, 1, 2].map(|i| set.train.bytes(i, 0).unwrap()[0]), [7, 8, 9]);
-        let names = set.spec.class_names.unwrap();
+        let names = set.spec.class_names().unwrap().to_vec();
         assert!(names.len() == classes && names.is_sorted(), "{names:?}");
     }
     // Both labels must be such.

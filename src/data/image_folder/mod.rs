@@ -7,9 +7,8 @@ use super::classes::{listed, unknown_classes};
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
 use super::progress::Event;
-use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
+use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;
-use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use photos::{ENDINGS, Files, Photos, Targets};
 pub use scan::images_below;
@@ -91,14 +90,12 @@ impl Describes for &ImageFolderOptions {
 
 /// Images of any size, and the number of their class.
 fn spec(classes: &[String], empty: &[String], counts: Option<[usize; 2]>) -> DataSpec {
+    let target = Field::target(TARGETS, FieldKind::Category(Classes::named(classes.to_vec())), []);
     DataSpec {
-        fields: vec![Field::photo(INPUTS, 3), Field::target(TARGETS, DType::I32, [])],
-        targets: TargetSpec::Classes(classes.len()),
-        classes_exact: true,
-        class_names: Some(classes.to_vec()),
         empty_folders: empty.to_vec(),
         train: counts.map(|[train, _]| train),
         val: counts.map(|[_, val]| val),
+        ..DataSpec::new(vec![Field::photo(INPUTS, 3), target])
     }
 }
 

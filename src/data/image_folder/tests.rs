@@ -57,7 +57,7 @@ fn parts_classes_and_order() {
     let place = folder(&ALL);
     let spec = describe(&source(&place)).unwrap();
     assert_eq!(
-        (spec.class_names.clone(), spec.train, spec.val),
+        (spec.class_names().map(<[String]>::to_vec), spec.train, spec.val),
         (Some(vec!["a".into(), "b".into()]), Some(4), Some(1))
     );
     assert!(spec.only_input().unwrap().is_of_any_size());
@@ -88,7 +88,7 @@ fn one_folder_is_all_there_is() {
     let place = folder(&["dogs/1.png", "cats/1.png", "cats/2.png"]);
     let set = open(&source(&place)).unwrap();
     assert_eq!((labels(&set.train), set.val.len(), set.test.is_none()), (vec![0, 0, 1], 0, true));
-    assert_eq!(set.spec.class_names.unwrap(), ["cats", "dogs"]);
+    assert_eq!(set.spec.class_names().unwrap(), ["cats", "dogs"]);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn classes_that_are_named_have_that_order_and_need_no_files() {
     let set = open(&named(&place, &["b", "a"])).unwrap();
     assert_eq!(labels(&set.train), [0, 0, 1, 1]);
     let one = open(&named(&place, &["b"])).unwrap();
-    assert_eq!((one.spec.targets, one.train.len()), (TargetSpec::Classes(1), 2));
+    assert_eq!((one.spec.labels().map(|c| c.number), one.train.len()), (Some(1), 2));
     let left_out = "folders that are no classes, which are left out: `a`";
     assert!(one.told.iter().any(|line| line.contains(left_out)), "{:?}", one.told);
     // Folders of other names beside the validation images are left out, too.
@@ -109,7 +109,7 @@ fn classes_that_are_named_have_that_order_and_need_no_files() {
         ..ImageFolderOptions::default()
     };
     let spec = describe(&Source::ImageFolder(nowhere.clone())).unwrap();
-    assert_eq!((spec.targets, spec.train, spec.class_names.unwrap().len()), (TargetSpec::Classes(2), None, 2));
+    assert_eq!((spec.labels().map(|c| c.number), spec.train, spec.class_names().unwrap().len()), (Some(2), None, 2));
     let error = format!("{:#}", open(&Source::ImageFolder(nowhere)).unwrap_err());
     assert!(error.contains("cannot read the photos in `nowhere`: No such file"), "{error}");
 }
@@ -131,7 +131,7 @@ fn what_is_left_out_is_told() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(
-        (set.spec.class_names.unwrap(), set.spec.empty_folders),
+        (set.spec.class_names().unwrap().to_vec(), set.spec.empty_folders),
         (vec!["cats".into(), "dogs".into()], vec!["birds".to_owned()])
     );
     if cfg!(unix) {

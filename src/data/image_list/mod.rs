@@ -2,7 +2,6 @@
 //! are their labels, are read when a batch asks for them.
 
 mod labels;
-mod quotes;
 mod table;
 
 use super::field::{INPUTS, TARGETS};
@@ -10,9 +9,8 @@ use super::found::Found;
 use super::image_folder::photos::{Files, Masks, Photos, Targets, bytes_of_paths};
 use super::progress::Event;
 use super::unreadable::most_unreadable;
-use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
+use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;
-use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use labels::{Line, Raw, Words, classes, shown};
 use std::io::ErrorKind;
@@ -166,22 +164,16 @@ impl ImageListOptions {
     }
 
     fn spec(&self, classes: Vec<String>, width: usize) -> DataSpec {
-        let (target, targets) = match self.kind {
-            Kind::Class => (Field::target(TARGETS, DType::I32, []), TargetSpec::Classes(classes.len())),
-            Kind::Classes { .. } => (Field::target(TARGETS, DType::F32, [classes.len()]), TargetSpec::Values),
-            Kind::Numbers => (Field::target(TARGETS, DType::F32, [width]), TargetSpec::Values),
+        let number = classes.len();
+        let named = || Classes::named(classes);
+        let target = match self.kind {
+            Kind::Class => Field::target(TARGETS, FieldKind::Category(named()), []),
+            Kind::Classes { .. } => Field::target(TARGETS, FieldKind::Labels(named()), [number]),
+            Kind::Numbers => Field::target(TARGETS, FieldKind::Number, [width]),
             // As its photo, of any size.
-            Kind::Mask { .. } => (Field::target(TARGETS, DType::I32, [0, 0]), TargetSpec::Classes(classes.len())),
+            Kind::Mask { .. } => Field::target(TARGETS, FieldKind::Mask(named()), [0, 0]),
         };
-        DataSpec {
-            fields: vec![Field::photo(INPUTS, 3), target],
-            targets,
-            classes_exact: true,
-            class_names: Some(classes).filter(|_| self.kind != Kind::Numbers),
-            empty_folders: Vec::new(),
-            train: None,
-            val: None,
-        }
+        DataSpec::new(vec![Field::photo(INPUTS, 3), target])
     }
 
     /// Reads the lists.

@@ -1,6 +1,6 @@
 //! The lines of a list: CSV, TSV or JSON Lines.
 
-use super::quotes::{self, Lines};
+use super::super::quotes::{self, Lines};
 use crate::files;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};

@@ -1,5 +1,6 @@
 use super::super::{Source, describe, footprint, open};
 use super::*;
+use crate::graph::DType;
 use image::RgbImage;
 use std::fs;
 use tempfile::TempDir;
@@ -54,7 +55,7 @@ fn labels(split: &Split) -> Vec<i32> {
 }
 
 fn names(set: &Dataset) -> Vec<&str> {
-    set.spec.class_names.iter().flatten().map(String::as_str).collect()
+    set.spec.class_names().into_iter().flatten().map(String::as_str).collect()
 }
 
 fn values(split: &Split) -> Vec<f32> {
@@ -99,7 +100,7 @@ fn classes_that_are_numbers_are_in_their_order() {
     assert!(told.contains("a.csv`, line 3: `0` is no class: the classes are `5`, `6`"), "{told}");
     // What the model depends on is known without the file.
     let nowhere = ImageListOptions { path: "nowhere.csv".into(), ..named(&["x", "y"], "") };
-    assert_eq!(describe(&Source::ImageList(nowhere)).unwrap().targets, TargetSpec::Classes(2));
+    assert_eq!(describe(&Source::ImageList(nowhere)).unwrap().labels().map(|c| c.number), Some(2));
 }
 
 #[test]
@@ -158,7 +159,7 @@ fn several_classes_and_numbers_are_floats() {
     };
     let two = set(&numbers(&["x", "y"], "y,file_name,x\n1,1.png,2.5\n-3e2,2.png,0\n"));
     assert_eq!((values(&two.train), &two.spec.fields[1].shape), (vec![2.5, 1., 0., -300.], &[2].into()));
-    assert_eq!(two.spec.class_names, None);
+    assert_eq!(two.spec.class_names(), None);
     for (text, told) in [
         ("file_name,x,y\n1.png,a,1\n", "line 2: `x` is `a`, which is no number"),
         ("file_name,x,y\n1.png,1,\n", "line 2: there is no label: `y` is empty"),
@@ -323,8 +324,8 @@ fn masks_have_a_class_for_every_pixel() {
     let place = folder(&PICTURES);
     let options = masks(&place, &[1, 0, 255], "");
     let spec = describe(&Source::ImageList(options.clone())).unwrap();
-    assert_eq!(spec.target().unwrap().1, &Field::target(TARGETS, DType::I32, [0, 0]));
-    assert_eq!((spec.targets, spec.train), (TargetSpec::Classes(2), Some(3)));
+    assert_eq!((spec.target().unwrap().1.dtype, spec.target().unwrap().1.shape.dims()), (DType::I32, &[0, 0][..]));
+    assert_eq!((spec.labels().map(|c| c.number), spec.train), (Some(2), Some(3)));
     assert_eq!(pixels(&options).unwrap(), [1, 1, 0, 0, 255, 255]);
     // Values of one's own, and another index for what is ignored, which no file can have.
     let kind = Kind::Mask { values: Some(vec![255, 7]), ignore_index: Some(-100) };

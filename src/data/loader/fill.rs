@@ -175,7 +175,7 @@ fn mixer(
         _ => ([1, 1], shape.len()),
     };
     let images = Images { column, dtype, sides, pixel: channels * dtype.bytes() };
-    let learnt = fields.iter().position(|field| field.target);
+    let learnt = fields.iter().position(Field::is_target);
     let targets = match learnt.and_then(|number| Some((&fields[number], columns[number]?))) {
         None => Targets::None,
         Some((field, column)) if field.dtype == DType::F32 => Targets::Numbers(column),
@@ -200,7 +200,7 @@ fn column(field: &Field, shape: &Shape, place: &SlotInput, batch: usize, layout:
     // What a shorter sequence does not fill is not read.
     let fits = rows.is_some_and(|(n, rest)| {
         let room = rest.iter().product::<usize>();
-        *n >= batch && (room == shape.len() || field.sequence && n * room >= batch * shape.len())
+        *n >= batch && (room == shape.len() || !field.lengths.is_empty() && n * room >= batch * shape.len())
     });
     ensure!(
         fits && place.dtype == dtype,

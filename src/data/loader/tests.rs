@@ -1,4 +1,4 @@
-use super::super::{Field, INPUTS, Memory, Rows, Store, TARGETS, Values};
+use super::super::{Classes, Field, FieldKind, INPUTS, Memory, Rows, Store, TARGETS, Values};
 use super::*;
 use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
@@ -83,8 +83,8 @@ fn masks_are_changed_with_their_images() {
     let pixels: Vec<u8> = (0..6 * 16).map(|i| (i * 7 % 251 + 1) as u8).collect();
     let classes = pixels.iter().map(|pixel| i32::from(*pixel) - 1000).collect();
     let fields = vec![
-        (Field::input(INPUTS, DType::U8, [4, 4, 1]), Values::Bytes(pixels)),
-        (Field::target(TARGETS, DType::I32, [4, 4]), Values::Ints(classes)),
+        (Field::image(INPUTS, DType::U8, [4, 4, 1]), Values::Bytes(pixels)),
+        (Field::target(TARGETS, FieldKind::Mask(Classes::of(10)), [4, 4]), Values::Ints(classes)),
     ];
     let split = Split::in_memory(fields, 6).unwrap();
     let input = |input, dtype, shape: Shape, offset| SlotInput { input, dtype, shape, offset };
@@ -121,8 +121,8 @@ fn masks_are_changed_with_their_images() {
 #[test]
 fn what_cannot_change_masks_is_refused() {
     let fields = vec![
-        (Field::input(INPUTS, DType::U8, [4, 4, 1]), Values::Bytes(vec![0; 16])),
-        (Field::target(TARGETS, DType::I32, [4, 4]), Values::Ints(vec![0; 16])),
+        (Field::image(INPUTS, DType::U8, [4, 4, 1]), Values::Bytes(vec![0; 16])),
+        (Field::target(TARGETS, FieldKind::Mask(Classes::of(10)), [4, 4]), Values::Ints(vec![0; 16])),
     ];
     let split = Split::in_memory(fields, 1).unwrap();
     let changes = super::super::AugmentChanges::TrivialWide { bins: 31 };
@@ -307,7 +307,10 @@ struct Made {
 
 impl Made {
     fn split(len: usize, bad: &[usize]) -> Split {
-        let fields = [Field::input(INPUTS, DType::U8, [4, 4, 1]), Field::target(TARGETS, DType::I32, [])];
+        let fields = [
+            Field::image(INPUTS, DType::U8, [4, 4, 1]),
+            Field::target(TARGETS, FieldKind::Category(Classes::of(10)), []),
+        ];
         Split::new(Arc::new(Made { fields, len, bad: bad.to_vec() })).unwrap()
     }
 }
@@ -370,8 +373,8 @@ fn samples_in_memory_are_copied_as_they_would_be_written() {
     let list = || {
         let pixels = (0..160).map(|i| (i * 7 % 256) as u8).collect();
         let labels = Values::Ints((0..10).collect());
-        let image = Field::input(INPUTS, DType::U8, [4, 4, 1]);
-        vec![(image, Values::Bytes(pixels)), (Field::target(TARGETS, DType::I32, []), labels)]
+        let image = Field::image(INPUTS, DType::U8, [4, 4, 1]);
+        vec![(image, Values::Bytes(pixels)), (Field::target(TARGETS, FieldKind::Category(Classes::of(10)), []), labels)]
     };
     for transforms in [options(0).transforms, Vec::new()] {
         let all = |split: Split| {

@@ -1,4 +1,9 @@
 use super::*;
+
+/// How many classes the target has.
+fn number(spec: &DataSpec) -> Option<usize> {
+    Some(spec.labels()?.number)
+}
 use proptest::prelude::*;
 use safetensors::tensor::TensorView;
 use std::fs;
@@ -44,7 +49,7 @@ fn images_become_channels_last() {
     let (_dir, options) = file(&bytes_of(&[f32s("inputs", &[2, 2, 1, 3]), i64s("targets", &[4, 1])]));
     let set = open(&options).unwrap();
     assert_eq!(set.spec, describe(&options).unwrap());
-    let looks = DataSpec { classes_exact: false, ..DataSpec::labelled(DType::F32, [1, 3, 2], 5) };
+    let looks = DataSpec::labelled(DType::F32, [1, 3, 2], 5).seen();
     assert_eq!(set.spec, DataSpec { train: Some(2), val: Some(0), ..looks });
     assert_eq!(floats(set.train.bytes(0, 0).unwrap()), [0., 3., 1., 4., 2., 5.]);
     assert_eq!(floats(set.train.bytes(1, 0).unwrap()), [6., 9., 7., 10., 8., 11.]);
@@ -73,7 +78,7 @@ fn classes_may_be_given() {
     let (_dir, mut options) = file(&bytes_of(&[f32s("inputs", &[2, 3]), i64s("targets", &[4, 1])]));
     options.num_classes = Some(10);
     let spec = open(&options).unwrap().spec;
-    assert_eq!((spec.targets, spec.classes_exact), (TargetSpec::Classes(10), true));
+    assert_eq!(spec.labels(), Some(&Classes::of(10)));
     options.num_classes = Some(4);
     assert!(format!("{:#}", open(&options).unwrap_err()).contains("label 4 of sample 0 is not within 0 .. 3"));
 }
@@ -84,7 +89,7 @@ fn labels_that_stand_for_none_are_no_classes() {
     for (ignore_index, label) in [(None, "-100"), (Some(255), "-100"), (Some(-100), "")] {
         options.ignore_index = ignore_index;
         match open(&options) {
-            Ok(set) => assert_eq!((label, set.spec.targets), ("", TargetSpec::Classes(256))),
+            Ok(set) => assert_eq!((label, number(&set.spec)), ("", Some(256))),
             Err(e) => {
                 assert!(!label.is_empty() && format!("{e:#}").contains(&format!("label {label} of sample 0")), "{e:#}")
             }
@@ -92,7 +97,7 @@ fn labels_that_stand_for_none_are_no_classes() {
     }
     let (_dir, mut options) = file(&bytes_of(&[f32s("inputs", &[2, 3]), i64s("targets", &[1, 255])]));
     options.ignore_index = Some(255);
-    assert_eq!(open(&options).unwrap().spec.targets, TargetSpec::Classes(2));
+    assert_eq!(number(&open(&options).unwrap().spec), Some(2));
 }
 
 #[test]
@@ -168,15 +173,15 @@ fn every_tensor_can_be_a_field() {
     assert_eq!((names, set.spec.fields[0].shape.dims()), (vec!["image", "numbers", "targets"], &[1, 2, 1][..]));
     assert_eq!(set.spec.fields, set.val.fields());
     assert_eq!(floats(set.train.bytes(1, 1).unwrap()), [3., 4., 5.]);
-    assert_eq!((set.val.label(0), set.spec.targets), (Some(2), TargetSpec::Classes(3)));
+    assert_eq!((set.val.label(0), number(&set.spec)), (Some(2), Some(3)));
     // The fields alone, without what is learnt.
     let inputs = &set.spec.fields[..2];
     let used = read_fields(&options.path, inputs).unwrap();
     assert_eq!((used.len(), used.bytes(1, 0)), (2, set.train.bytes(1, 0)));
-    let other = Field::input("numbers", DType::F32, [4]);
+    let other = Field::numbers("numbers", DType::F32, [4]);
     let e = read_fields(&options.path, &[other]).unwrap_err().to_string();
     assert!(e.contains("a sample of `numbers` is f32 [3], but the model takes f32 [4]"), "{e}");
-    let e = read_fields(&options.path, &[Field::input("x", DType::F32, [3])]).unwrap_err().to_string();
+    let e = read_fields(&options.path, &[Field::numbers("x", DType::F32, [3])]).unwrap_err().to_string();
     assert!(e.contains("the tensors that the model takes, `x`; it holds: image, "), "{e}");
 
     options.inputs[1] = "number".into();
@@ -198,8 +203,11 @@ fn targets_may_have_any_shape() {
     let labels = ("targets", dtype, vec![2, 3], bytes);
     let (_dir, options) = file(&bytes_of(&[f32s("inputs", &[2, 3, 5]), labels]));
     let set = open(&options).unwrap();
-    assert_eq!(set.spec.fields[1], Field::target(TARGETS, DType::I32, [3]));
-    assert_eq!((&set.spec.targets, set.train.label(0)), (&TargetSpec::Classes(5), None));
+    assert_eq!(
+        set.spec.fields[1],
+        Field::target(TARGETS, FieldKind::Category(set.spec.labels().unwrap().clone()), [3])
+    );
+    assert_eq!((number(&set.spec), set.train.label(0)), (Some(5), None));
     assert_eq!(set.train.bytes(1, 1).unwrap(), [2i32, 3, 3].map(i32::to_ne_bytes).concat());
     let few = TensorsOptions { num_classes: Some(4), ..options };
     let e = format!("{:#}", open(&few).unwrap_err());

@@ -11,9 +11,8 @@ use super::field::{INPUTS, TARGETS};
 use super::found::Found;
 use super::image_folder::photos::{Images, Photos, Targets};
 use super::progress::Event;
-use super::{DataSpec, Dataset, Describes, Field, Footprint, Split, Survey, TargetSpec};
+use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files::{self, pattern};
-use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use shard::{Label, Sample};
 use std::collections::HashMap;
@@ -178,18 +177,15 @@ impl Describes for &WebDatasetOptions {
 
 /// Images of any size, and the number of their class.
 fn spec(classes: &Labels, exact: bool, counts: Option<[usize; 2]>) -> DataSpec {
-    let (number, names) = match classes {
-        Labels::Number(number) => (*number, None),
-        Labels::Names(names) => (names.len(), Some(names.clone())),
+    let classes = match classes {
+        Labels::Number(number) => Classes::of(*number),
+        Labels::Names(names) => Classes::named(names.clone()),
     };
+    let target = Field::target(TARGETS, FieldKind::Category(Classes { exact, ..classes }), []);
     DataSpec {
-        fields: vec![Field::photo(INPUTS, 3), Field::target(TARGETS, DType::I32, [])],
-        targets: TargetSpec::Classes(number),
-        classes_exact: exact,
-        class_names: names,
-        empty_folders: Vec::new(),
         train: counts.map(|[train, _]| train),
         val: counts.map(|[_, val]| val),
+        ..DataSpec::new(vec![Field::photo(INPUTS, 3), target])
     }
 }
 

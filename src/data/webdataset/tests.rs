@@ -75,8 +75,8 @@ fn samples_of_all_shards_in_their_order() {
     let set = open(&source).unwrap();
     assert_eq!((&set.spec, held), (&spec, set.train.held_bytes() + set.val.held_bytes()));
     assert_eq!(
-        (&spec.targets, spec.classes_exact, spec.train, spec.val),
-        (&TargetSpec::Classes(3), false, Some(3), Some(1))
+        (spec.labels().map(|c| (c.number, c.exact)), spec.train, spec.val),
+        (Some((3, false)), Some(3), Some(1))
     );
     assert_eq!((labels(&set.train), labels(&set.val)), (vec![2, 0, 1], vec![1]));
     assert_eq!((0..3).map(|i| red(&set.train, i).unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
@@ -139,7 +139,7 @@ fn labels_are_numbers_or_names() {
         ..options(&place, "a.tar")
     };
     let set = open(&Source::WebDataset(named(&["ant", "bee"]))).unwrap();
-    assert_eq!((labels(&set.train), set.spec.class_names.unwrap().len()), (vec![1, 0], 2));
+    assert_eq!((labels(&set.train), set.spec.class_names().unwrap().len()), (vec![1, 0], 2));
     let told = error(&named(&["ant", "wasp"]));
     assert!(told.contains("a.tar`: the sample `1`: its label `bee` is none of `classes`"), "{told}");
     let told = error(&WebDatasetOptions { classes: None, ..named(&[]) });
@@ -148,7 +148,7 @@ fn labels_are_numbers_or_names() {
     let told = error(&WebDatasetOptions { classes: Some(Labels::Number(3)), ..options(&place, "b.tar") });
     assert!(told.contains("its label 3 is not within 0 .. 2"), "{told}");
     let nowhere = WebDatasetOptions { classes: Some(Labels::Number(3)), ..options(&place, "none.tar") };
-    assert_eq!(describe(&Source::WebDataset(nowhere)).unwrap().targets, TargetSpec::Classes(3));
+    assert_eq!(describe(&Source::WebDataset(nowhere)).unwrap().labels().map(|c| c.number), Some(3));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::sample::Sample;
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
 use crate::config::language::sections::Fitted;
-use crate::data::{TargetSpec, Unread};
+use crate::data::{Classes, Unread};
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
 use crate::graph::{DType, VarKind, Variable};
 use crate::model::{Mode, metrics_variable};
@@ -86,13 +86,10 @@ impl Extra {
     /// for the data, or where the checkpoint is of a version that did not keep it.
     pub fn fitted(&self) -> Option<Fitted> {
         let spec = self.sample.as_ref().filter(|_| self.data_note.is_none())?.spec()?;
-        let classes = match spec.targets {
-            TargetSpec::Classes(classes) => classes,
-            // Any number of classes a sample.
-            TargetSpec::Values => spec.class_names.as_ref()?.len(),
-        };
-        let class_names = spec.class_names.filter(|names| names.len() == classes);
-        Some(Fitted { classes, exact: spec.classes_exact, class_names })
+        let source = spec.fitted.clone();
+        let numbers = source.as_ref().and(spec.target()).map(|(_, field)| Classes::of(field.shape.len()));
+        let Classes { number, exact, names } = spec.classes().cloned().or(numbers)?;
+        Some(Fitted { classes: number, exact, class_names: names.filter(|names| names.len() == number), source })
     }
 }
 

@@ -29,7 +29,7 @@ pub fn begin(
         return Ok(());
     }
     let nodes = |target: bool| -> Vec<InputNode> {
-        let fields = programs.fields.iter().enumerate().filter(|(_, field)| field.target == target);
+        let fields = programs.fields.iter().enumerate().filter(|(_, field)| field.is_target() == target);
         let of = fields.filter_map(|(number, field)| {
             let at = programs.plan.slot.find(Input::Field(u32::try_from(number).ok()?))?;
             Some(InputNode { name: field.name.clone(), shape: at.shape.to_pytorch() })

@@ -83,7 +83,7 @@ impl Worst {
         let place = |wanted: &dyn Fn(&SlotInput, bool) -> bool| {
             let fields = &session.programs.fields;
             let is = |input: &&SlotInput| match input.input {
-                Input::Field(n) => fields.get(n as usize).is_some_and(|field| wanted(input, field.target)),
+                Input::Field(n) => fields.get(n as usize).is_some_and(|field| wanted(input, field.is_target())),
                 _ => false,
             };
             layout.inputs.iter().find(is)

@@ -2,7 +2,7 @@
 
 use crate::config::Experiment;
 use crate::config::language::sections::ClassWeights;
-use crate::data::{DataSpec, Split, TargetSpec};
+use crate::data::{DataSpec, Split};
 use crate::graph::{DType, Variables};
 use crate::model::{Mode, forward};
 
@@ -11,12 +11,12 @@ use crate::model::{Mode, forward};
 /// weighs 1: also an output of the model beyond the classes that occur, where their number was only seen in the labels. Masks are read for it. The numbers, if there were none before; `None` as well where the labels
 /// are neither in memory nor in masks.
 pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, data: &DataSpec) -> Option<&'e [f64]> {
-    let TargetSpec::Classes(classes) = data.targets else { return None };
+    let classes = data.labels()?.number;
     if !experiment.loss.is_to_be_balanced() {
         return None;
     }
     let ignored = experiment.loss.describe().ignore_index();
-    let field = train.fields().iter().position(|field| field.target && field.dtype == DType::I32)?;
+    let field = train.fields().iter().position(|field| field.is_target() && field.dtype == DType::I32)?;
     let mut counts = vec![0u64; outputs(experiment, data).map_or(classes, |outputs| outputs.max(classes))];
     for sample in 0..train.len() {
         let known = train.classes(sample, field, |label| {
@@ -41,7 +41,7 @@ pub fn balance<'e>(experiment: &'e mut Experiment, train: &Split, data: &DataSpe
 
 /// How many classes the model puts out, if that may be more than were seen. What does not fit is reported where the model is built.
 fn outputs(experiment: &Experiment, data: &DataSpec) -> Option<usize> {
-    if data.classes_exact {
+    if data.labels().is_some_and(|classes| classes.exact) {
         return None;
     }
     // Batch normalisation without running statistics takes two samples or more.

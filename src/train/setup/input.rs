@@ -16,11 +16,14 @@ use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::webdataset::{Labels, WebDatasetOptions};
 use crate::data::{
-    self, Cache, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split, TargetSpec, Trained, UnknownField,
+    self, Cache, Classes as KnownClasses, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split,
+    UnknownField,
 };
 pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
 use std::sync::Arc;
+
+mod table;
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
 pub fn source(experiment: &Experiment) -> (Source, Missing) {
@@ -60,6 +63,7 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             let options = TensorsOptions { path: shown(&t.path), num_classes: None, ignore_index, inputs };
             (Source::Tensors(options), Missing::default())
         }
+        Written::Csv(csv) => (Source::Table(Box::new(table::options(csv, experiment))), Missing::default()),
         Written::Synthetic(s) => {
             let task = match (s.classes, s.targets) {
                 (Some(n), _) => Task::Classes(n),
@@ -105,9 +109,9 @@ fn trained_names(experiment: &Experiment) -> Option<Vec<String>> {
 }
 
 /// The classes that a model was trained on, if it is trained already.
-fn trained(experiment: &Experiment) -> Option<Trained> {
-    let Fitted { classes, exact, class_names } = experiment.data.fitted.clone()?;
-    Some(Trained { number: classes, exact, names: class_names })
+fn trained(experiment: &Experiment) -> Option<KnownClasses> {
+    let Fitted { classes, exact, class_names, .. } = experiment.data.fitted.clone()?;
+    Some(KnownClasses { number: classes, exact, names: class_names })
 }
 
 /// The fields that the model takes, if it names them.
@@ -119,6 +123,20 @@ fn input_names(experiment: &Experiment) -> Vec<String> {
 fn taken(spec: DataSpec, experiment: &Experiment) -> Result<DataSpec, UnknownField> {
     let names = input_names(experiment);
     if names.is_empty() { Ok(spec) } else { spec.taking(&names) }
+}
+
+/// The part of the training samples that is to be held out. A table has held it out itself: what is fitted on it depends on that.
+fn split_of(experiment: &Experiment) -> Option<&ValidationSplit> {
+    let itself = matches!(experiment.data.source, Written::Csv(_));
+    experiment.data.loading.validation_split.as_ref().filter(|_| !itself)
+}
+
+/// How much is held out.
+fn held_out(how: &ValidationSplit) -> HoldOut {
+    match how {
+        ValidationSplit::Fraction(f) => HoldOut::Fraction(*f),
+        ValidationSplit::Count(n) => HoldOut::Count(*n),
+    }
 }
 
 /// The error for an input of the model that the samples do not have.
@@ -142,7 +160,7 @@ fn unknown_field(experiment: &Experiment, error: &UnknownField) -> Diagnostic {
 pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     let mut spec = taken(described(experiment)?, experiment).map_err(|e| unknown_field(experiment, &e))?;
     let loading = &experiment.data.loading;
-    if let (Some(n), Some(how)) = (spec.train, &loading.validation_split) {
+    if let (Some(n), Some(how)) = (spec.train, split_of(experiment)) {
         let held = match how {
             ValidationSplit::Fraction(f) => (f * n as f64).round() as usize,
             ValidationSplit::Count(c) => *c,
@@ -184,16 +202,20 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     })
 }
 
-/// How many classes the data has, or names of labels; `None`: its targets are numbers.
+/// The columns of a table, what they are like and what becomes of them; `None`: the samples are no rows of a table.
+pub fn table_columns(experiment: &Experiment) -> Option<Result<Vec<data::table::Shown>>> {
+    let (Source::Table(options), _) = source(experiment) else { return None };
+    Some(data::table::columns(&options))
+}
+
+/// How many classes the data has, or names of labels, or numbers that are learnt of a table; `None`: its targets are other numbers.
 ///
 /// # Errors
 /// The data cannot be described, with the place in the configuration.
 pub fn number_of_classes(experiment: &Experiment) -> Result<Option<usize>, Diagnostic> {
     let spec = described(experiment)?;
-    Ok(match spec.targets {
-        TargetSpec::Classes(classes) => Some(classes),
-        TargetSpec::Values => spec.class_names.map(|names| names.len()),
-    })
+    let numbers = spec.fitted.as_ref().and(spec.target()).map(|(_, field)| field.shape.len());
+    Ok(spec.classes().map(|classes| classes.number).or(numbers))
 }
 
 /// The memory that the samples of an experiment take, without reading them.
@@ -275,12 +297,9 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         None => set,
     };
     let loading = &experiment.data.loading;
-    let (train, val) = match &loading.validation_split {
+    let (train, val) = match split_of(experiment) {
         Some(how) => {
-            let how = match how {
-                ValidationSplit::Fraction(f) => HoldOut::Fraction(*f),
-                ValidationSplit::Count(n) => HoldOut::Count(*n),
-            };
+            let how = held_out(how);
             let by_class = matches!(source, Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_));
             set.train.hold_out(how, experiment.seed, by_class).context("`data.validation_split`")?
         }

@@ -64,7 +64,7 @@ fn written_out(name: &str) -> String {
 
 fn alike_classes(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
     let mut looks: BTreeMap<String, Vec<&String>> = BTreeMap::new();
-    for name in data.class_names.iter().flatten() {
+    for name in data.class_names().into_iter().flatten() {
         looks.entry(look(name)).or_default().push(name);
     }
     let alike: Vec<String> = looks

@@ -107,7 +107,7 @@ impl Programs {
     /// the model learns what it is given.
     pub fn targets<'a>(&self, batch: &'a HostBuffer, samples: usize) -> &'a [u8] {
         let is = |at: &&SlotInput| match at.input {
-            Input::Field(n) => self.fields.get(n as usize).is_some_and(|field| field.target),
+            Input::Field(n) => self.fields.get(n as usize).is_some_and(Field::is_target),
             _ => false,
         };
         let Some(at) = self.plan.slot.inputs.iter().find(is).filter(|_| !self.learns_inputs) else { return &[] };
@@ -271,7 +271,7 @@ pub fn build(
     let (decays, split, thawed) =
         phases.map_or((Vec::new(), None, 0), |phases| (phases.decays, phases.split, phases.thawed));
     let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.node_memory(g, n), !backend.shares_memory());
-    let (fields, class_names) = (data.fields.clone(), data.class_names.clone().unwrap_or_default());
+    let (fields, class_names) = (data.fields.clone(), data.class_names().map(<[String]>::to_vec).unwrap_or_default());
     let learns_inputs = experiment.loss.target().is_some();
     let warnings = experiment.lint.told(warnings);
     let (plan, loss, asked) = (Arc::new(plan), experiment.loss.describe(), experiment.asked_figures());

@@ -1,12 +1,14 @@
 //! `[data]`: where samples come from, and how they become batches.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::cache::{ByteSize, Cache};
-use super::photos::{Classes, ImageFolder, ImageList, LabelKind, WebDataset};
+use super::photos::{ImageFolder, ImageList, WebDataset};
+use super::table::Csv;
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::declaration::{Declaration, Rule};
@@ -48,14 +50,16 @@ pub struct Data {
 }
 
 /// What a training has found on its data.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// The number of classes.
+    /// The number of classes; of a table without classes, how many numbers are learnt.
     pub classes: usize,
     /// False if that was only seen in the labels, so that the model may have more.
     pub exact: bool,
     /// The names of the classes, in the order of their numbers, if they have names.
     pub class_names: Option<Vec<String>>,
+    /// What the source has fitted, as it writes that: how the rows of a table become samples.
+    pub source: Option<Arc<serde_json::Value>>,
 }
 
 tagged! {
@@ -70,49 +74,72 @@ tagged! {
     "image_list" => ImageList(ImageList),
     "webdataset" => WebDataset(WebDataset),
     "tensors" => Tensors(Tensors),
+    "csv" => Csv(Csv),
     "synthetic" => Synthetic(Synthetic),
 }
 
-impl Source {
+/// What is asked of every source. What a source does not say of itself is as for one that reads no files.
+pub trait AboutSource {
     /// The keys of the paths that it reads from, and the paths; the first is the one without which there is nothing.
-    pub fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        match self {
-            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => vec![("root", &files.root)],
-            Source::Cifar100(set) => vec![("root", &set.files.root)],
-            Source::ImageFolder(folder) => vec![("root", &folder.root)],
-            Source::ImageList(list) => {
-                let others = [("val_path", &list.val_path), ("root", &list.root)];
-                let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_ref()?)));
-                [("path", &list.path)].into_iter().chain(others).collect()
-            }
-            Source::WebDataset(set) => {
-                let val = set.val_shards.as_ref().map(|path| ("val_shards", path));
-                [("shards", &set.shards)].into_iter().chain(val).collect()
-            }
-            Source::Tensors(tensors) => vec![("path", &tensors.path)],
-            Source::Digits(_) | Source::Synthetic(_) => Vec::new(),
-        }
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        Vec::new()
     }
 
     /// The same, to be changed.
-    pub fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        Vec::new()
+    }
+
+    /// What may be done about files that are not there, if it has any that can be downloaded.
+    fn download(&self) -> Option<&Download> {
+        None
+    }
+
+    /// Whether its samples are photos, which are decoded when a batch asks for them.
+    fn has_photos(&self) -> bool {
+        false
+    }
+
+    /// Whether it has no samples to validate on but its test set, unless `validation_split` holds some out.
+    fn validates_on_test(&self) -> bool {
+        false
+    }
+
+    /// How many classes there are, if it names them or says how many.
+    fn named_classes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether its targets are classes, if the configuration tells.
+    fn has_classes(&self) -> Option<bool>;
+}
+
+impl Source {
+    fn about(&self) -> &dyn AboutSource {
         match self {
-            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => {
-                vec![("root", &mut files.root)]
-            }
-            Source::Cifar100(set) => vec![("root", &mut set.files.root)],
-            Source::ImageFolder(folder) => vec![("root", &mut folder.root)],
-            Source::ImageList(list) => {
-                let others = [("val_path", &mut list.val_path), ("root", &mut list.root)];
-                let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_mut()?)));
-                [("path", &mut list.path)].into_iter().chain(others).collect()
-            }
-            Source::WebDataset(set) => {
-                let val = set.val_shards.as_mut().map(|path| ("val_shards", path));
-                [("shards", &mut set.shards)].into_iter().chain(val).collect()
-            }
-            Source::Tensors(tensors) => vec![("path", &mut tensors.path)],
-            Source::Digits(_) | Source::Synthetic(_) => Vec::new(),
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => files,
+            Source::Cifar100(set) => set,
+            Source::Digits(set) => set,
+            Source::ImageFolder(set) => set,
+            Source::ImageList(set) => set,
+            Source::WebDataset(set) => set,
+            Source::Tensors(set) => set,
+            Source::Csv(set) => set,
+            Source::Synthetic(set) => set,
+        }
+    }
+
+    fn about_mut(&mut self) -> &mut dyn AboutSource {
+        match self {
+            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => files,
+            Source::Cifar100(set) => set,
+            Source::Digits(set) => set,
+            Source::ImageFolder(set) => set,
+            Source::ImageList(set) => set,
+            Source::WebDataset(set) => set,
+            Source::Tensors(set) => set,
+            Source::Csv(set) => set,
+            Source::Synthetic(set) => set,
         }
     }
 
@@ -123,65 +150,121 @@ impl Source {
             Source::FashionMnist(_) => Some("data/fashion-mnist"),
             Source::Cifar10(_) => Some("data/cifar-10"),
             Source::Cifar100(_) => Some("data/cifar-100"),
-            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
-            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => None,
+            _ => None,
         }
     }
 
-    /// What may be done about files that are not there, if it has any that can be downloaded.
+    /// [`AboutSource::paths`]
+    pub fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        self.about().paths()
+    }
+
+    /// [`AboutSource::paths_mut`]
+    pub fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        self.about_mut().paths_mut()
+    }
+
+    /// [`AboutSource::download`]
     pub fn download(&self) -> Option<&Download> {
-        match self {
-            Source::Mnist(files) | Source::FashionMnist(files) | Source::Cifar10(files) => Some(files),
-            Source::Cifar100(set) => Some(&set.files),
-            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => None,
-            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => None,
-        }
+        self.about().download()
     }
 
-    /// Whether its samples are photos, which are decoded when a batch asks for them.
+    /// [`AboutSource::has_photos`]
     pub fn has_photos(&self) -> bool {
-        match self {
-            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => true,
-            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => false,
-            Source::Digits(_) | Source::Tensors(_) | Source::Synthetic(_) => false,
-        }
+        self.about().has_photos()
     }
 
-    /// Whether it has no samples to validate on but its test set, unless `validation_split` holds some out.
+    /// [`AboutSource::validates_on_test`]
     pub fn validates_on_test(&self) -> bool {
-        match self {
-            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => true,
-            Source::Digits(_) => true,
-            // What these validate on is the user's own choice.
-            Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) => false,
-            Source::Tensors(_) | Source::Synthetic(_) => false,
-        }
+        self.about().validates_on_test()
     }
 
-    /// How many classes there are, if it names them or says how many.
+    /// [`AboutSource::named_classes`]
     pub fn named_classes(&self) -> Option<usize> {
-        match self {
-            Source::ImageFolder(folder) => folder.classes.as_ref().map(Vec::len),
-            Source::ImageList(list) => list.classes.as_ref().map(Vec::len),
-            Source::WebDataset(set) => set.classes.as_ref().map(|classes| match classes {
-                Classes::Number(number) => *number,
-                Classes::Names(names) => names.len(),
-            }),
-            Source::Synthetic(synthetic) => synthetic.classes,
-            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => None,
-            Source::Digits(_) | Source::Tensors(_) => None,
-        }
+        self.about().named_classes()
     }
 
-    /// Whether its targets are classes, if the configuration tells.
+    /// [`AboutSource::has_classes`]
     pub fn has_classes(&self) -> Option<bool> {
-        match self {
-            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => Some(true),
-            Source::Digits(_) | Source::ImageFolder(_) | Source::WebDataset(_) => Some(true),
-            Source::ImageList(list) => Some(matches!(list.label_kind, LabelKind::Class | LabelKind::Mask)),
-            Source::Synthetic(synthetic) => Some(synthetic.classes.is_some()),
-            Source::Tensors(_) => None,
-        }
+        self.about().has_classes()
+    }
+}
+
+impl AboutSource for Download {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        vec![("root", &self.root)]
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        vec![("root", &mut self.root)]
+    }
+
+    fn download(&self) -> Option<&Download> {
+        Some(self)
+    }
+
+    fn validates_on_test(&self) -> bool {
+        true
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(true)
+    }
+}
+
+impl AboutSource for Cifar100 {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        self.files.paths()
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        self.files.paths_mut()
+    }
+
+    fn download(&self) -> Option<&Download> {
+        Some(&self.files)
+    }
+
+    fn validates_on_test(&self) -> bool {
+        true
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(true)
+    }
+}
+
+impl AboutSource for Digits {
+    fn validates_on_test(&self) -> bool {
+        true
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(true)
+    }
+}
+
+impl AboutSource for Tensors {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        vec![("path", &self.path)]
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        vec![("path", &mut self.path)]
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        None
+    }
+}
+
+impl AboutSource for Synthetic {
+    fn named_classes(&self) -> Option<usize> {
+        self.classes
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(self.classes.is_some())
     }
 }
 

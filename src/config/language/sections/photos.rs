@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use super::data::AboutSource;
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
@@ -193,6 +194,81 @@ fn each_once(part: &Part, classes: &[String]) {
     let mut sorted: Vec<&String> = classes.iter().collect();
     sorted.sort_unstable();
     part.require("classes", !sorted.windows(2).any(|pair| pair[0] == pair[1]), "has a class twice");
+}
+
+impl AboutSource for ImageFolder {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        vec![("root", &self.root)]
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        vec![("root", &mut self.root)]
+    }
+
+    fn has_photos(&self) -> bool {
+        true
+    }
+
+    fn named_classes(&self) -> Option<usize> {
+        self.classes.as_ref().map(Vec::len)
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(true)
+    }
+}
+
+impl AboutSource for ImageList {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        let others = [("val_path", &self.val_path), ("root", &self.root)];
+        let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_ref()?)));
+        [("path", &self.path)].into_iter().chain(others).collect()
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        let others = [("val_path", &mut self.val_path), ("root", &mut self.root)];
+        let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_mut()?)));
+        [("path", &mut self.path)].into_iter().chain(others).collect()
+    }
+
+    fn has_photos(&self) -> bool {
+        true
+    }
+
+    fn named_classes(&self) -> Option<usize> {
+        self.classes.as_ref().map(Vec::len)
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(matches!(self.label_kind, LabelKind::Class | LabelKind::Mask))
+    }
+}
+
+impl AboutSource for WebDataset {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        let val = self.val_shards.as_ref().map(|path| ("val_shards", path));
+        [("shards", &self.shards)].into_iter().chain(val).collect()
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        let val = self.val_shards.as_mut().map(|path| ("val_shards", path));
+        [("shards", &mut self.shards)].into_iter().chain(val).collect()
+    }
+
+    fn has_photos(&self) -> bool {
+        true
+    }
+
+    fn named_classes(&self) -> Option<usize> {
+        self.classes.as_ref().map(|classes| match classes {
+            Classes::Number(number) => *number,
+            Classes::Names(names) => names.len(),
+        })
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(true)
+    }
 }
 
 impl Check for ImageFolder {

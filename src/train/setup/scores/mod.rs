@@ -69,7 +69,7 @@ impl Scores {
     pub fn new(programs: &Programs, samples: usize) -> Option<Self> {
         let shape = programs.plan.programs.iter().find_map(|p| Some(&p.graph.value(p.prediction?).shape))?;
         let task = programs.loss.task();
-        let labelled = programs.fields.iter().any(|field| field.target && field.shape.rank() > 0);
+        let labelled = programs.fields.iter().any(|field| field.is_target() && field.shape.rank() > 0);
         let width = if task == Task::Classification || labelled { shape.last() } else { 1 };
         let rows = shape.len() / width.max(1) / shape.dims().first().copied().unwrap_or(1).max(1);
         let wanted = read_for(&programs.asked, &programs.loss);

@@ -51,7 +51,7 @@ impl Session {
                 let side = if node.backward { " (backward)" } else { "" };
                 let reads = node.inputs.iter().find_map(|v| self.input_of(graph.value(*v).role));
                 let hint = match reads {
-                    Some(_) if self.programs.fields.iter().filter(|field| !field.target).count() == 1 => {
+                    Some(_) if self.programs.fields.iter().filter(|field| field.is_input()).count() == 1 => {
                         ", the first to read the batch: look for such values in the data".to_string()
                     }
                     Some(field) => format!(", the first to read `{}`: look for such values there", field.name),
@@ -66,6 +66,6 @@ impl Session {
     /// The field of the model's input that a value of that role is.
     fn input_of(&self, role: Role) -> Option<&Field> {
         let (Role::Input(Input::Field(number)) | Role::ShardInput(Input::Field(number), _)) = role else { return None };
-        self.programs.fields.get(number as usize).filter(|field| !field.target)
+        self.programs.fields.get(number as usize).filter(|field| field.is_input())
     }
 }

@@ -1,0 +1,101 @@
+//! The columns of a table: what they are like, and what becomes of them.
+
+use crate::cli::failure::Failure;
+use crate::cli::{print, print_json, thousands};
+use crate::data::DataSpec;
+use crate::data::table::{CellType, MOST_DISTINCT, Shown};
+use crate::terminal::one_line;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Widest that a name or an example is shown.
+const WIDEST: usize = 28;
+
+/// Shows the columns of a table and the size of its parts.
+pub fn show(columns: &[Shown], spec: &DataSpec, as_json: bool) -> Result<ExitCode, Failure> {
+    let [train, val] = [spec.train, spec.val].map(Option::unwrap_or_default);
+    let width: usize = columns.iter().map(|shown| shown.width).sum();
+    if as_json {
+        let columns: Vec<Value> = columns.iter().map(column_json).collect();
+        let json = json!({ "columns": columns, "features": width, "train": train, "val": val });
+        print_json(&json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![["column", "cells", "missing", "distinct", "range", "examples", "becomes"].map(str::to_owned)];
+    rows.extend(columns.iter().map(row));
+    let mut widths = [0; 7];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = format!(
+        "{} rows to train on, {} to validate on; a sample is a vector of {width} number{}\n\n",
+        thousands(train as u64),
+        thousands(val as u64),
+        if width == 1 { "" } else { "s" }
+    );
+    for row in &rows {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let space = " ".repeat(width - cell.chars().count());
+            // Counts stand on the right.
+            let (before, after) = if (2..4).contains(&at) { (space.as_str(), "") } else { ("", space.as_str()) };
+            line.push_str(&format!("{before}{cell}{after}  "));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(shown: &Shown) -> [String; 7] {
+    let column = &shown.column;
+    let distinct = match column.distinct {
+        MOST_DISTINCT => format!("{}+", thousands(MOST_DISTINCT as u64)),
+        count => thousands(count as u64),
+    };
+    let range = match (column.range, column.cells) {
+        (Some([low, high]), CellType::Numbers) => format!("{} … {}", number(low), number(high)),
+        _ => String::new(),
+    };
+    let examples: Vec<String> = column.examples.iter().map(|text| one_line(text)).collect();
+    let numbers = if shown.width == 1 { String::new() } else { format!(" ({} numbers)", shown.width) };
+    let becomes = if shown.width == 0 { shown.becomes.clone() } else { format!("{}{numbers}", shown.becomes) };
+    [
+        short(&one_line(&column.name)),
+        column.cells.name().to_owned(),
+        thousands(column.missing as u64),
+        distinct,
+        range,
+        short(&examples.join(", ")),
+        becomes,
+    ]
+}
+
+fn number(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn short(text: &str) -> String {
+    match text.chars().count() > WIDEST {
+        true => text.chars().take(WIDEST - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+fn column_json(shown: &Shown) -> Value {
+    let column = &shown.column;
+    json!({
+        "name": column.name,
+        "cells": column.cells.name(),
+        "missing": column.missing,
+        "distinct": column.distinct,
+        "range": column.range,
+        "examples": column.examples,
+        "becomes": shown.becomes,
+        "features": shown.width,
+    })
+}

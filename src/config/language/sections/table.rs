@@ -1,0 +1,261 @@
+//! Tables: which file, which columns are learnt, and how the others become numbers.
+
+use std::path::PathBuf;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::data::AboutSource;
+use super::photos::Columns;
+use crate::config::declare::bounds::MAX_SIZE;
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::{Part, known_word};
+use crate::config::declare::tagged::{Tagged, tagged};
+use crate::config::declare::value::{Value, values};
+use crate::config::text::diagnostics::{Diagnostic, Span};
+use crate::config::text::tree::{Node, Table};
+
+options! {
+    /// The rows of a table: CSV and its relatives, also packed (`.csv.gz`). A row is a vector of numbers, `[features]`: what stands in a
+    /// column says what becomes of it, and `columns` changes that. What is fitted (means, medians, categories) is of the training rows
+    /// alone, and travels in the checkpoint.
+    #[rules(
+        Excludes("split_column", "group_column", "`split_column` says itself which rows are held out"),
+        Excludes("split_column", "time_column", "`split_column` says itself which rows are held out"),
+        Excludes("group_column", "time_column", "rows are held out by groups or by time"),
+    )]
+    pub struct Csv {
+        /// The file. Its first line names the columns.
+        #[option(example = r#""housing.csv""#, resume = Differs)]
+        pub path: PathBuf,
+        /// A file with the same columns to validate on, instead of `validation_split`.
+        #[option(resume = Differs)]
+        pub val_path: Option<PathBuf>,
+        /// The column that is learnt, or a list of several. Texts are classes, for `cross_entropy`; numbers are learnt as they are, for
+        /// `mse` and its relatives. Rows in which it is missing are left out.
+        #[option(example = r#""median_house_value""#)]
+        pub target: Columns,
+        /// The target is one of some classes, also where all of its cells are numbers.
+        #[option(default = false)]
+        pub classes: bool,
+        /// Learn numbers less their mean, by their standard deviation. Figures and predictions are in the target's own unit all the same;
+        /// the loss is not.
+        #[option(default = true)]
+        pub standardize_target: bool,
+        /// How columns are encoded, by their names or by patterns (`*`, `?`); the first that fits counts. Without it numbers are
+        /// standardised, texts become categories, and a column that is empty, always the same, or a text of its own in every row is left
+        /// out.
+        #[option(otherwise = "by what their cells are", example = r#"{ zip = "category", "*" = { type = "number", scaling = "quantile" } }"#)]
+        pub columns: Option<ColumnRules>,
+        /// Columns that the model does not take, by name or pattern.
+        #[option(length = 1.., example = r#"["id", "note_*"]"#)]
+        pub drop: Option<Vec<String>>,
+        /// A column that names the rows: the model does not take it, and predictions carry it along.
+        #[option(example = r#""id""#)]
+        pub id: Option<String>,
+        /// A column that says of each row whether it is for training, validation or test: `train`, `val` or `test`.
+        #[option(example = r#""split""#)]
+        pub split_column: Option<String>,
+        /// `validation_split` holds out all rows of some values of this column: a patient's rows are either trained on or validated on.
+        #[option(example = r#""patient""#)]
+        pub group_column: Option<String>,
+        /// `validation_split` holds out the rows with the latest dates, or the greatest numbers, of this column.
+        #[option(example = r#""date""#)]
+        pub time_column: Option<String>,
+        /// What stands between columns: one character.
+        #[option(otherwise = "of `,`, `;`, tab and `|` the one of which the first line has most", example = r#"";""#)]
+        pub separator: Option<String>,
+        /// What stands before the fraction of a number.
+        #[option(default = Decimal::Point)]
+        pub decimal: Decimal,
+        /// The first line names the columns. `false`: their names are their numbers, from `"1"`.
+        #[option(default = true)]
+        pub header: bool,
+    }
+}
+
+values!(Decimal, Scaling, Fill);
+
+/// What stands before the fraction of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Decimal {
+    /// `1.5`
+    Point,
+    /// `1,5`; points group digits: `1.234,5`.
+    Comma,
+}
+
+/// How numbers are scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scaling {
+    /// Less the mean, by the standard deviation.
+    Standardize,
+    /// The quantile of a normal distribution that the number is of the training rows: outliers lose their weight.
+    Quantile,
+    /// `sign(x) · ln(1 + |x|)`, then standardised.
+    Log,
+    /// `bins` numbers: how much of each bin lies below the number; bins end at quantiles (Gorishniy et al. 2022).
+    PiecewiseLinear,
+    /// As it is.
+    None,
+}
+
+/// What stands in the place of a missing number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// The median of the training rows.
+    Median,
+    /// Their mean.
+    Mean,
+    /// Zero.
+    Zero,
+}
+
+options! {
+    /// A number, and another that says whether it is missing, if it is in some training rows.
+    pub struct NumberColumn {
+        /// How it is scaled.
+        #[option(default = Scaling::Standardize)]
+        pub scaling: Scaling,
+        /// What stands in its place where it is missing.
+        #[option(default = Fill::Median)]
+        pub missing: Fill,
+        /// Bins of `scaling = "piecewise_linear"`.
+        #[option(default = 16, range = 2..=1000)]
+        pub bins: usize,
+    }
+
+    /// One of some texts: a 1 in its own place and 0 in the others. A text that no training row has is all zeros, which is not what a
+    /// missing one is.
+    pub struct CategoryColumn {
+        /// Most texts that have a place of their own; the others share one.
+        #[option(default = 64, range = 1..=MAX_SIZE)]
+        pub max_categories: usize,
+        /// Training rows that a text must stand in to have a place of its own.
+        #[option(default = 1, range = 1..=MAX_SIZE)]
+        pub min_count: usize,
+    }
+
+    /// True or false, yes or no: 1 or 0.
+    pub struct BooleanColumn {}
+
+    /// A date as 2026-11-26, with a time if there is one: days, and the part of the year and of the week as points on a circle.
+    pub struct DateColumn {}
+
+    /// A column that the model does not take.
+    pub struct IgnoredColumn {}
+}
+
+tagged! {
+    /// What becomes of a column.
+    ColumnType by "type", resume Breaks:
+    "number" => Number(NumberColumn),
+    "category" => Category(CategoryColumn),
+    "boolean" => Boolean(BooleanColumn),
+    "date" => Date(DateColumn),
+    "ignore" => Ignore(IgnoredColumn),
+}
+
+impl Check for Csv {
+    fn check(&self, part: &Part) {
+        let one = |text: &String| text.len() == 1 && !"\"\r\n".contains(text.as_str());
+        part.require("separator", self.separator.as_ref().is_none_or(one), "must be one character, and no quote");
+        let same = self.separator.as_deref() == Some(",") && self.decimal == Decimal::Comma;
+        part.require("separator", !same, "cannot be a comma where `decimal = \"comma\"`");
+        let mut targets: Vec<&String> = self.target.names().iter().collect();
+        targets.sort_unstable();
+        part.require("target", !targets.windows(2).any(|pair| pair[0] == pair[1]), "has a column twice");
+        let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
+        part.require("drop", !self.target.names().iter().any(dropped), "names the target");
+        part.require("id", !self.id.as_ref().is_some_and(|id| self.target.names().contains(id)), "is the target");
+    }
+}
+
+impl AboutSource for Csv {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        let val = self.val_path.as_ref().map(|path| ("val_path", path));
+        [("path", &self.path)].into_iter().chain(val).collect()
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        let val = self.val_path.as_mut().map(|path| ("val_path", path));
+        [("path", &mut self.path)].into_iter().chain(val).collect()
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        self.classes.then_some(true)
+    }
+}
+
+impl Check for NumberColumn {}
+impl Check for CategoryColumn {}
+impl Check for BooleanColumn {}
+impl Check for DateColumn {}
+impl Check for IgnoredColumn {}
+
+/// What becomes of columns, by name or pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnRules(pub Vec<ColumnRule>);
+
+/// What becomes of the columns of a name or a pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnRule {
+    /// The name or the pattern.
+    pub name: String,
+    /// What becomes of them.
+    pub column: ColumnType,
+    /// Where it is written.
+    pub span: Span,
+}
+
+impl Value for ColumnRules {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        let Some(table) = node.as_table() else {
+            part.wrong_value(key, node, "expected a table: a name and a type for each column");
+            return None;
+        };
+        let rule = |(name, node): (&String, &Node)| {
+            let what = format!("`{key}.{name}`");
+            let nothing = Table::default();
+            let (table, word) = match (node.as_table(), node.as_str()) {
+                (Some(table), _) => {
+                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+                    (table, part.word::<ColumnType>(None)?)
+                }
+                (None, Some(_)) => (&nothing, known_word(node, ColumnType::TAG, &what, ColumnType::TYPES, part.sink)?),
+                (None, None) => {
+                    let error = Diagnostic::error(format!("wrong value in {what}"));
+                    let label = format!("expected a table or a type, found {}", node.describe());
+                    part.sink.push(error.at(node.span, label));
+                    return None;
+                }
+            };
+            let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
+            part.known_keys(&[&[ColumnType::TAG], ColumnType::fields(word)]);
+            let column = <ColumnType as Tagged>::read(word, &part)?;
+            Some(ColumnRule { name: name.clone(), column, span: node.span })
+        };
+        let rules: Vec<Option<ColumnRule>> =
+            table.entries.iter().map(|entry| (&entry.key, &entry.node)).map(rule).collect();
+        rules.into_iter().collect::<Option<Vec<_>>>().map(ColumnRules)
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let column = json_schema!({ "anyOf": [{ "type": "string", "enum": ColumnType::TYPES }, { "$ref": "#/$defs/ColumnType" }] });
+        json_schema!({ "type": "object", "additionalProperties": column })
+    }
+}
+
+impl Serialize for ColumnRules {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for rule in &self.0 {
+            map.serialize_entry(&rule.name, &rule.column)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,132 @@
+//! What a cell of a table says: a number, a truth, a date, or nothing.
+
+/// Texts that stand for nothing: those of pandas, and `?`.
+const MISSING: [&str; 18] = [
+    "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "<NA>", "N/A", "NA", "NULL",
+    "NaN", "None", "nan", "null",
+];
+
+/// True for a cell that says nothing.
+pub fn is_missing(cell: &str) -> bool {
+    // All of them are short.
+    cell.len() <= 9 && (cell == "n/a" || MISSING.contains(&cell))
+}
+
+/// The number that a cell has, with `decimal` before its fraction.
+pub fn number(cell: &str, decimal: char) -> Option<f64> {
+    // `inf` and `infinity` are words.
+    if !cell.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number: f64 = match decimal {
+        '.' => cell.parse().ok()?,
+        // `1.234,5`: points group digits there.
+        _ => cell.replace('.', "").replace(decimal, ".").parse().ok()?,
+    };
+    number.is_finite().then_some(number)
+}
+
+/// The truth that a cell has.
+pub fn truth(cell: &str) -> Option<bool> {
+    match cell.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "t" | "y" => Some(true),
+        "false" | "no" | "f" | "n" => Some(false),
+        _ => None,
+    }
+}
+
+/// Days since 1970-01-01 of a cell that has a date of ISO 8601, `2026-11-26` or `2026-11-26 17:30:00` (with `T` or a space, seconds and
+/// their fraction, and `Z` where wanted).
+pub fn date(cell: &str) -> Option<f64> {
+    let digits = |text: &str, most: u32| {
+        let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u32>().ok().filter(|number| all && *number <= most)
+    };
+    let (day, time) = match cell.split_once(['T', ' ']) {
+        Some((day, time)) => (day, time.strip_suffix('Z').unwrap_or(time)),
+        None => (cell, "00:00"),
+    };
+    let mut parts = day.splitn(3, '-');
+    let (y, m, d) = (parts.next()?, parts.next()?, parts.next()?);
+    let (year, month, day) = (digits(y, 9999)?, digits(m, 12)?, digits(d, 31)?);
+    if [y.len(), m.len(), d.len()] != [4, 2, 2] || month == 0 || day == 0 || day > days_of(year, month) {
+        return None;
+    }
+    let mut parts = time.splitn(3, ':');
+    let (hours, minutes) = (digits(parts.next()?, 23)?, digits(parts.next()?, 59)?);
+    let seconds: f64 = parts.next().map_or(Some(0.0), |text| number(text, '.')).filter(|s| (0.0..61.0).contains(s))?;
+    Some(f64::from(days(year, month, day)) + (f64::from(hours * 3600 + minutes * 60) + seconds) / 86_400.0)
+}
+
+fn is_leap(year: u32) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+fn days_of(year: u32, month: u32) -> u32 {
+    match month {
+        2 => 28 + u32::from(is_leap(year)),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 1970-01-01 to a day of the Gregorian calendar.
+fn days(year: u32, month: u32, day: u32) -> i32 {
+    let before = |year: i32| year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let in_year: u32 = (1..month).map(|month| days_of(year, month)).sum();
+    before(year as i32 - 1) - before(1969) + (in_year + day - 1) as i32
+}
+
+/// The part of the year that has gone by at so many days since 1970-01-01, from 0 to 1.
+pub fn part_of_year(date: f64) -> f64 {
+    let mut year = 1970 + (date / 365.2425).floor() as i64;
+    let begin = |year: i64| f64::from(days(year.clamp(1, 9999) as u32, 1, 1));
+    while begin(year) > date && year > 1 {
+        year -= 1;
+    }
+    while begin(year + 1) <= date && year < 9998 {
+        year += 1;
+    }
+    ((date - begin(year)) / (begin(year + 1) - begin(year))).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_what_they_say() {
+        assert_eq!([number("1e3", '.'), number("-0.5", '.'), number("1,5", '.')], [Some(1000.0), Some(-0.5), None]);
+        assert_eq!(
+            [number("1,5", ','), number("1.234,5", ','), number("12", ',')],
+            [Some(1.5), Some(1234.5), Some(12.0)]
+        );
+        // No number of ours: too large, or a word.
+        assert_eq!(["1e999", "inf", "NaN", "", "0x10", "12 kg"].map(|cell| number(cell, '.')), [None; 6]);
+        assert!(["", "NA", "n/a", "?", "null"].iter().all(|cell| is_missing(cell)));
+        assert!(["0", "no", "na na na na", "none of it"].iter().all(|cell| !is_missing(cell)));
+        assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
+    }
+
+    #[test]
+    fn dates_are_days_since_1970() {
+        // As `datetime.date.toordinal` of Python counts them.
+        for (cell, days) in [
+            ("1970-01-01", 0.0),
+            ("1969-12-31", -1.0),
+            ("2000-02-29", 11_016.0),
+            ("2026-11-26", 20_783.0),
+            ("1900-03-01", -25_508.0),
+            ("2026-11-26T12:00", 20_783.5),
+            ("2026-11-26 06:00:00Z", 20_783.25),
+        ] {
+            assert_eq!(date(cell), Some(days), "{cell}");
+        }
+        for cell in ["2025-02-29", "2026-13-01", "2026-1-1", "26-11-2026", "2026-11-26T24:00", "2026-11-31", "hello"] {
+            assert_eq!(date(cell), None, "{cell}");
+        }
+        assert_eq!(part_of_year(date("2025-01-01").unwrap()), 0.0);
+        assert_eq!(part_of_year(date("2025-07-02T12:00").unwrap()), 0.5);
+        assert!(part_of_year(date("1969-12-31").unwrap()) > 0.99);
+    }
+}

@@ -1,0 +1,345 @@
+//! How the columns of a table become numbers: fitted on the training rows alone, and kept in the checkpoint.
+
+use super::cell;
+use super::quantiles::{Quantiles, percentiles};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::f64::consts::TAU;
+
+/// How a column of numbers is written for the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scaling {
+    /// Less the mean, by the standard deviation. `sklearn.preprocessing.StandardScaler`.
+    Standardize,
+    /// The quantile of a normal distribution that the number is of the training rows. `QuantileTransformer(output_distribution="normal")`.
+    Quantile,
+    /// `sign(x) · ln(1 + |x|)`, then standardised.
+    Log,
+    /// How much of each of some bins lies below the number: Gorishniy, Rubachev and Babenko 2022, "On Embeddings for Numerical
+    /// Features in Tabular Deep Learning", section 3.1. Bins end at quantiles.
+    PiecewiseLinear,
+    /// As it is.
+    None,
+}
+
+/// What stands in the place of a number that is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// The median of the training rows.
+    Median,
+    /// Their mean.
+    Mean,
+    /// Zero.
+    Zero,
+}
+
+/// How a column is to be encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Encoding {
+    /// A number.
+    Number {
+        /// How it is scaled.
+        scaling: Scaling,
+        /// What stands for a missing one.
+        fill: Fill,
+        /// Bins of [`Scaling::PiecewiseLinear`].
+        bins: usize,
+    },
+    /// One of some texts: 1 in its own place and 0 in those of the others.
+    Category {
+        /// Most of them that have a place of their own, the most frequent ones.
+        most: usize,
+        /// Rows that a text must stand in to have one.
+        least: usize,
+    },
+    /// 1, 0.
+    Boolean,
+    /// Days, and the part of the year and the week as points on a circle.
+    Date,
+}
+
+/// A column with what its codec has found in the training rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ColumnCodec {
+    /// The column's name.
+    pub name: String,
+    codec: Codec,
+    /// Cells were missing in training: whether one is has a place of its own.
+    indicator: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Codec {
+    Standardize {
+        fill: f64,
+        mean: f64,
+        deviation: f64,
+        log: bool,
+    },
+    Plain {
+        fill: f64,
+    },
+    Quantile {
+        fill: f64,
+        quantiles: Quantiles,
+    },
+    PiecewiseLinear {
+        fill: f64,
+        edges: Vec<f64>,
+    },
+    /// In the order of their places; `other`: there is a place for all texts besides.
+    Category {
+        values: Vec<String>,
+        other: bool,
+    },
+    Boolean,
+    Date {
+        fill: f64,
+        mean: f64,
+        deviation: f64,
+    },
+}
+
+/// The cells of a column, read once.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cells {
+    /// Numbers, dates in days, truths as 1 and 0; NaN where one is missing.
+    Numbers(Vec<f64>),
+    /// Numbers of texts in a list; `None` where one is missing.
+    Texts(Vec<Option<u32>>, Vec<String>),
+}
+
+impl Cells {
+    /// True for a row in which it has nothing.
+    pub fn is_missing(&self, row: u32) -> bool {
+        match self {
+            Cells::Numbers(values) => values[row as usize].is_nan(),
+            Cells::Texts(numbers, _) => numbers[row as usize].is_none(),
+        }
+    }
+}
+
+/// How a cell of a column is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// As a number.
+    Number,
+    /// As a truth.
+    Truth,
+    /// As a date.
+    Date,
+    /// As a text.
+    Text,
+}
+
+impl Read {
+    /// The value of a cell that is not missing. `Err`: what it should have been.
+    pub fn value(self, text: &str, decimal: char) -> Result<f64, &'static str> {
+        match self {
+            Read::Number => cell::number(text, decimal).ok_or("a number"),
+            Read::Truth => {
+                let number = || cell::number(text, decimal).map(|number| number != 0.0);
+                cell::truth(text).or_else(number).map(f64::from).ok_or("true or false")
+            }
+            Read::Date => cell::date(text).ok_or("a date, as 2026-11-26"),
+            Read::Text => Ok(0.0),
+        }
+    }
+}
+
+impl Encoding {
+    /// How the cells are read.
+    pub fn read(&self) -> Read {
+        match self {
+            Encoding::Number { .. } => Read::Number,
+            Encoding::Category { .. } => Read::Text,
+            Encoding::Boolean => Read::Truth,
+            Encoding::Date => Read::Date,
+        }
+    }
+}
+
+/// Mean and standard deviation (of the population, as scikit-learn has it; 1 where all are the same).
+pub fn mean_and_deviation(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let count = values.clone().count().max(1) as f64;
+    let mean = values.clone().sum::<f64>() / count;
+    let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    let deviation = variance.sqrt();
+    // Rounding of a mean makes a deviation of what has none.
+    let none = deviation <= 1e-12 * mean.abs() || deviation == 0.0 || !deviation.is_finite();
+    (mean, if none { 1.0 } else { deviation })
+}
+
+fn log(value: f64) -> f64 {
+    value.signum() * value.abs().ln_1p()
+}
+
+impl ColumnCodec {
+    /// Fits the codec of a column on the rows of training, `rows`.
+    pub fn fit(name: &str, encoding: &Encoding, cells: &Cells, rows: &[u32]) -> ColumnCodec {
+        let codec = match (encoding, cells) {
+            (Encoding::Category { most, least }, Cells::Texts(numbers, texts)) => {
+                category(rows.iter().filter_map(|row| numbers[*row as usize]), texts, *most, *least)
+            }
+            (_, Cells::Texts(..)) => Codec::Boolean,
+            (encoding, Cells::Numbers(values)) => {
+                let mut there: Vec<f64> =
+                    rows.iter().map(|row| values[*row as usize]).filter(|value| !value.is_nan()).collect();
+                there.sort_unstable_by(f64::total_cmp);
+                number(encoding, &there)
+            }
+        };
+        ColumnCodec { name: name.to_owned(), codec, indicator: rows.iter().any(|row| cells.is_missing(*row)) }
+    }
+
+    /// How its cells are read.
+    pub fn read(&self) -> Read {
+        match self.codec {
+            Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. } => Read::Number,
+            Codec::PiecewiseLinear { .. } => Read::Number,
+            Codec::Category { .. } => Read::Text,
+            Codec::Boolean => Read::Truth,
+            Codec::Date { .. } => Read::Date,
+        }
+    }
+
+    /// How many numbers a cell becomes.
+    pub fn width(&self) -> usize {
+        let own = match &self.codec {
+            Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. } | Codec::Boolean => 1,
+            Codec::PiecewiseLinear { edges, .. } => edges.len().saturating_sub(1).max(1),
+            Codec::Category { values, other } => values.len() + usize::from(*other),
+            Codec::Date { .. } => 5,
+        };
+        own + usize::from(self.indicator)
+    }
+
+    /// Writes the cell of a row to what is of the codec's width.
+    pub fn encode(&self, cells: &Cells, row: usize, out: &mut [f32]) {
+        match cells {
+            Cells::Numbers(values) => self.encode_number(values[row], out),
+            Cells::Texts(numbers, texts) => {
+                self.encode_text(numbers[row].map(|number| texts[number as usize].as_str()), out);
+            }
+        }
+    }
+
+    /// Writes a number, a date or a truth; NaN where it is missing. What it writes to is of its width.
+    fn encode_number(&self, value: f64, row: &mut [f32]) {
+        let row = self.indicate(value.is_nan(), row);
+        let or = |fill: f64| if value.is_nan() { fill } else { value };
+        match &self.codec {
+            Codec::Standardize { fill, mean, deviation, log: through_log } => {
+                let value = if *through_log { log(or(*fill)) } else { or(*fill) };
+                row[0] = ((value - mean) / deviation) as f32;
+            }
+            Codec::Plain { fill } => row[0] = or(*fill) as f32,
+            Codec::Quantile { fill, quantiles } => row[0] = quantiles.normal(or(*fill)) as f32,
+            Codec::PiecewiseLinear { fill, edges } => piecewise_linear(or(*fill), edges, row),
+            // Between them, where it is missing.
+            Codec::Boolean => row[0] = or(0.5) as f32,
+            Codec::Date { fill, mean, deviation } => {
+                let days = or(*fill);
+                // 1970-01-01 was a Thursday.
+                let [year, week] =
+                    [cell::part_of_year(days), (days + 3.0).rem_euclid(7.0) / 7.0].map(|part| TAU * part);
+                let all = [(days - mean) / deviation, year.sin(), year.cos(), week.sin(), week.cos()];
+                row.iter_mut().zip(all).for_each(|(to, from)| *to = from as f32);
+            }
+            Codec::Category { .. } => row.fill(0.0),
+        }
+    }
+
+    /// Writes a text; `None` where it is missing. A text that the training rows do not have, or too seldom, has the place of all others, if
+    /// there is one, and else zeros alone: it is not taken for a missing one.
+    fn encode_text(&self, text: Option<&str>, row: &mut [f32]) {
+        let row = self.indicate(text.is_none(), row);
+        row.fill(0.0);
+        let (Codec::Category { values, other }, Some(text)) = (&self.codec, text) else { return };
+        match values.binary_search_by(|value| value.as_str().cmp(text)) {
+            Ok(at) => row[at] = 1.0,
+            Err(_) if *other => row[values.len()] = 1.0,
+            Err(_) => {}
+        }
+    }
+
+    /// Writes the last place of a row that has one for what is missing; the others.
+    fn indicate<'a>(&self, missing: bool, row: &'a mut [f32]) -> &'a mut [f32] {
+        if !self.indicator {
+            return row;
+        }
+        let (last, others) = row.split_last_mut().expect("a column is at least one number");
+        *last = f32::from(missing);
+        others
+    }
+}
+
+/// The codec of numbers that are sorted.
+fn number(encoding: &Encoding, sorted: &[f64]) -> Codec {
+    let mean = mean_and_deviation(sorted.iter().copied()).0;
+    let median = percentiles(sorted, 3).get(1).copied().unwrap_or(0.0);
+    match *encoding {
+        Encoding::Number { scaling, fill, bins } => {
+            let fill = match fill {
+                Fill::Median => median,
+                Fill::Mean => mean,
+                Fill::Zero => 0.0,
+            };
+            match scaling {
+                Scaling::Standardize | Scaling::Log => {
+                    let through_log = scaling == Scaling::Log;
+                    let values = sorted.iter().map(|value| if through_log { log(*value) } else { *value });
+                    let (mean, deviation) = mean_and_deviation(values);
+                    Codec::Standardize { fill, mean, deviation, log: through_log }
+                }
+                Scaling::None => Codec::Plain { fill },
+                Scaling::Quantile => Codec::Quantile { fill, quantiles: Quantiles::of(sorted) },
+                Scaling::PiecewiseLinear => {
+                    let mut edges = percentiles(sorted, bins + 1);
+                    edges.dedup();
+                    Codec::PiecewiseLinear { fill, edges }
+                }
+            }
+        }
+        Encoding::Date => {
+            let (mean, deviation) = mean_and_deviation(sorted.iter().copied());
+            Codec::Date { fill: median, mean, deviation }
+        }
+        Encoding::Boolean | Encoding::Category { .. } => Codec::Boolean,
+    }
+}
+
+/// The codec of texts by their numbers in `texts`: the most frequent ones have places, in the order of their names.
+fn category(numbers: impl Iterator<Item = u32>, texts: &[String], most: usize, least: usize) -> Codec {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    numbers.for_each(|number| *counts.entry(number).or_default() += 1);
+    let all = counts.len();
+    let mut kept: Vec<(usize, &String)> =
+        counts.into_iter().filter(|(_, n)| *n >= least).map(|(text, n)| (n, &texts[text as usize])).collect();
+    kept.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    kept.truncate(most);
+    let other = kept.len() < all;
+    let mut values: Vec<String> = kept.into_iter().map(|(_, text)| text.clone()).collect();
+    values.sort_unstable();
+    Codec::Category { values, other }
+}
+
+/// For each bin 1 where it lies below the value, 0 where it lies above, and in its own bin the part of that below it; beyond the ends
+/// it goes on as in the bins there.
+fn piecewise_linear(value: f64, edges: &[f64], row: &mut [f32]) {
+    let bins = edges.len().saturating_sub(1);
+    if bins == 0 {
+        row[0] = 0.0;
+        return;
+    }
+    for (at, to) in row.iter_mut().enumerate() {
+        let part = (value - edges[at]) / (edges[at + 1] - edges[at]);
+        let low = if at == 0 { f64::NEG_INFINITY } else { 0.0 };
+        let high = if at + 1 == bins { f64::INFINITY } else { 1.0 };
+        *to = part.clamp(low, high) as f32;
+    }
+}

@@ -1,0 +1,164 @@
+//! What becomes of each column: by the rules of the configuration, and else by what its cells are.
+
+use super::codec::{Encoding, Fill, Scaling};
+use super::options::{BINS, Choice, MOST_CATEGORIES, TableOptions};
+use super::survey::{CellType, Column};
+use anyhow::{Result, bail, ensure};
+use glob::Pattern;
+
+/// What becomes of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Use {
+    /// The model takes it.
+    Input(Encoding),
+    /// It is learnt.
+    Target,
+    /// It names the rows.
+    Id,
+    /// The model does not take it, and why.
+    Left(String),
+}
+
+/// The encoding of cells where no rule says another.
+fn usual(cells: CellType) -> Encoding {
+    match cells {
+        CellType::Numbers | CellType::Nothing => {
+            Encoding::Number { scaling: Scaling::Standardize, fill: Fill::Median, bins: BINS }
+        }
+        CellType::Truths => Encoding::Boolean,
+        CellType::Dates => Encoding::Date,
+        CellType::Texts => Encoding::Category { most: MOST_CATEGORIES, least: 1 },
+    }
+}
+
+/// What becomes of each column of a table of so many rows.
+///
+/// # Errors
+/// The options name a column that is not there, with those that are; a rule does not fit its column; nothing is left for the model.
+pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result<Vec<Use>> {
+    let named = |name: &String, key: &str| {
+        ensure!(
+            columns.iter().any(|column| column.name == *name),
+            "{}",
+            no_column(name, key, columns.iter().map(|column| column.name.as_str()))
+        );
+        Ok(())
+    };
+    options.target.iter().try_for_each(|name| named(name, "target"))?;
+    options.drop.iter().filter(|name| !name.contains(['*', '?'])).try_for_each(|name| named(name, "drop"))?;
+    options.id.iter().try_for_each(|name| named(name, "id"))?;
+    let division = &options.division;
+    let of_division = [
+        (&division.split_column, "split_column", "it says which part a row is of"),
+        (&division.group_column, "group_column", "it says which rows belong together"),
+    ];
+    for (name, key, _) in &of_division {
+        name.iter().try_for_each(|name| named(name, key))?;
+    }
+    division.time_column.iter().try_for_each(|name| named(name, "time_column"))?;
+    for rule in options.rules.iter().filter(|rule| !rule.pattern.contains(['*', '?'])) {
+        named(&rule.pattern, "columns")?;
+    }
+    let use_of = |column: &Column| -> Result<Use> {
+        let name = &column.name;
+        if options.target.contains(name) {
+            return Ok(Use::Target);
+        }
+        if options.id.as_ref() == Some(name) {
+            return Ok(Use::Id);
+        }
+        if options.drop.iter().any(|pattern| matches(pattern, name)) {
+            return Ok(Use::Left("`drop` names it".to_owned()));
+        }
+        if let Some((_, _, why)) = of_division.iter().find(|(of, _, _)| of.as_ref() == Some(name)) {
+            return Ok(Use::Left((*why).to_owned()));
+        }
+        let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
+        let encoding = match rule.map(|rule| rule.choice) {
+            Some(Choice::Ignore) => return Ok(Use::Left("`columns` says so".to_owned())),
+            Some(Choice::Encode(encoding)) if fits(encoding, column.cells) => encoding,
+            // A pattern is for those columns that it fits.
+            Some(Choice::Encode(_)) if rule.is_some_and(|rule| rule.pattern != *name) => usual(column.cells),
+            Some(Choice::Encode(encoding)) => bail!(
+                "the column `{name}` has {} cells, such as {}, and `columns` asks for {}: mend the cells, or choose another type",
+                column.cells.name(),
+                examples(column),
+                name_of(encoding)
+            ),
+            None => match column.useless(rows) {
+                Some(why) => return Ok(Use::Left(why.to_owned())),
+                None => usual(column.cells),
+            },
+        };
+        Ok(Use::Input(encoding))
+    };
+    let uses = columns.iter().map(use_of).collect::<Result<Vec<_>>>()?;
+    ensure!(
+        uses.iter().any(|column| matches!(column, Use::Input(_))),
+        "no column is left that the model could take: {}",
+        reasons(columns, &uses)
+    );
+    Ok(uses)
+}
+
+fn reasons(columns: &[Column], uses: &[Use]) -> String {
+    let reason = |(column, used): (&Column, &Use)| match used {
+        Use::Left(why) => Some(format!("`{}`: {why}", column.name)),
+        Use::Input(_) | Use::Target | Use::Id => None,
+    };
+    let all: Vec<String> = columns.iter().zip(uses).filter_map(reason).take(10).collect();
+    if all.is_empty() { "the table has the target alone".to_owned() } else { all.join("; ") }
+}
+
+/// The message for a column that is not there.
+pub fn no_column<'a>(name: &str, key: &str, columns: impl Iterator<Item = &'a str>) -> String {
+    let all: Vec<&str> = columns.collect();
+    let near = all
+        .iter()
+        .map(|known| (strsim::normalized_damerau_levenshtein(&known.to_lowercase(), &name.to_lowercase()), *known));
+    let near = near.filter(|(likeness, _)| *likeness > 0.6).max_by(|a, b| a.0.total_cmp(&b.0));
+    let near = near.map_or(String::new(), |(_, known)| format!("; did you mean `{known}`?"));
+    let names: Vec<String> = all.iter().take(20).map(|name| format!("`{name}`")).collect();
+    let more = if all.len() > 20 { format!(" and {} more", all.len() - 20) } else { String::new() };
+    format!(
+        "`{key}` names a column `{name}`, which the table does not have{near} Its columns are {}{more}",
+        names.join(", ")
+    )
+    .replace("have Its", "have. Its")
+}
+
+fn examples(column: &Column) -> String {
+    let all: Vec<String> = column.examples.iter().map(|text| format!("`{text}`")).collect();
+    all.join(", ")
+}
+
+/// Whether cells can be encoded so. Any cell is a text, too.
+fn fits(encoding: Encoding, cells: CellType) -> bool {
+    match encoding {
+        Encoding::Number { .. } => matches!(cells, CellType::Numbers | CellType::Nothing),
+        Encoding::Category { .. } => true,
+        Encoding::Boolean => matches!(cells, CellType::Truths | CellType::Numbers | CellType::Nothing),
+        Encoding::Date => matches!(cells, CellType::Dates | CellType::Nothing),
+    }
+}
+
+/// An encoding for people.
+pub fn name_of(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Number { scaling, .. } => match scaling {
+            Scaling::Standardize => "a number, standardised",
+            Scaling::Quantile => "a number, by its quantile",
+            Scaling::Log => "a number, its logarithm standardised",
+            Scaling::PiecewiseLinear => "a number, piecewise linear",
+            Scaling::None => "a number, as it is",
+        },
+        Encoding::Category { .. } => "a category",
+        Encoding::Boolean => "true or false",
+        Encoding::Date => "a date",
+    }
+}
+
+/// Whether a column's name is as a pattern says, or is the pattern.
+fn matches(pattern: &str, name: &str) -> bool {
+    pattern == name || Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(name))
+}

@@ -1,0 +1,163 @@
+//! Which rows of a table are trained on, and which are validated on.
+
+use super::super::{HoldOut, Split, Values};
+use crate::random::{Purpose, Stream};
+use anyhow::{Result, bail, ensure};
+
+/// How rows are divided.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Division {
+    /// How much is held out for validation.
+    pub hold_out: Option<HoldOut>,
+    /// What draws of rows are made from.
+    pub seed: u64,
+    /// A column that says of each row whether it is for training, validation or test.
+    pub split_column: Option<String>,
+    /// A column whose equal values stay together.
+    pub group_column: Option<String>,
+    /// A column whose greatest values are held out.
+    pub time_column: Option<String>,
+}
+
+/// The rows of each part.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Those that are trained on.
+    pub train: Vec<u32>,
+    /// Those that are validated on.
+    pub val: Vec<u32>,
+    /// Those of a test set.
+    pub test: Vec<u32>,
+}
+
+/// Names of the parts in a column that says which a row is of.
+const TRAIN: [&str; 3] = ["train", "training", "trn"];
+const VAL: [&str; 4] = ["val", "valid", "validation", "dev"];
+const TEST: [&str; 2] = ["test", "testing"];
+
+impl Parts {
+    /// The part that a word of a column names.
+    fn of_word(&mut self, word: &str) -> Option<&mut Vec<u32>> {
+        let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(word));
+        match () {
+            () if is(&TRAIN) => Some(&mut self.train),
+            () if is(&VAL) => Some(&mut self.val),
+            () if is(&TEST) => Some(&mut self.test),
+            () => None,
+        }
+    }
+
+    /// Parts by the words of a column; the line of each row is for messages.
+    ///
+    /// # Errors
+    /// A word is none of those that name a part.
+    pub fn by_words(column: &str, words: &[(u64, String)]) -> Result<Parts> {
+        let mut parts = Parts::default();
+        for (row, (line, word)) in words.iter().enumerate() {
+            match parts.of_word(word) {
+                Some(part) => part.push(row as u32),
+                None => bail!(
+                    "line {line}: the column `{column}` has `{word}`, which names no part: it has `train`, `val` or `test` in every row"
+                ),
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// How many of `all` rows are held out.
+fn held(how: HoldOut, all: usize) -> Result<usize> {
+    let held = match how {
+        HoldOut::Fraction(f) => (f * all as f64).round() as usize,
+        HoldOut::Count(n) => n,
+    };
+    ensure!(held > 0 && held < all, "holding out {held} of {all} rows for validation leaves one of the parts empty");
+    Ok(held)
+}
+
+/// Holds out rows of `rows` at random: of each class the same part, where there are classes.
+///
+/// # Errors
+/// One of the parts would be empty.
+pub fn at_random(rows: &[u32], how: HoldOut, seed: u64, labels: Option<&[i32]>) -> Result<Parts> {
+    let of_rows = rows.iter().map(|row| labels.map_or(0, |labels| labels[*row as usize])).collect();
+    let split = Split::labelled(Values::Bytes(vec![0; rows.len()]), [1], of_rows)?;
+    let (train, val) = split.hold_out(how, seed, labels.is_some())?;
+    let places = |split: &Split| (0..split.len()).map(|i| rows[split.at(i)]).collect();
+    Ok(Parts { train: places(&train), val: places(&val), test: Vec::new() })
+}
+
+/// Holds out whole groups, drawn one after the other until there are as many rows as were asked for.
+///
+/// # Errors
+/// One of the parts would be empty.
+pub fn by_groups(rows: &[u32], how: HoldOut, seed: u64, groups: &[u64]) -> Result<Parts> {
+    let wanted = held(how, rows.len())?;
+    let mut all: Vec<u64> = rows.iter().map(|row| groups[*row as usize]).collect();
+    all.sort_unstable();
+    all.dedup();
+    ensure!(all.len() > 1, "all rows are of one group, so that none can be held out");
+    Stream::new(seed, Purpose::Split, 2, 0).shuffle(&mut all);
+    let size = |group: u64| rows.iter().filter(|row| groups[**row as usize] == group).count();
+    let (mut out, mut count) = (std::collections::HashSet::new(), 0);
+    for group in &all[..all.len() - 1] {
+        if count >= wanted {
+            break;
+        }
+        count += size(*group);
+        out.insert(*group);
+    }
+    let (val, train) = rows.iter().partition(|row| out.contains(&groups[**row as usize]));
+    Ok(Parts { train, val, test: Vec::new() })
+}
+
+/// Holds out the rows with the greatest times.
+///
+/// # Errors
+/// One of the parts would be empty.
+pub fn by_time(rows: &[u32], how: HoldOut, times: &[f64]) -> Result<Parts> {
+    let wanted = held(how, rows.len())?;
+    let mut order = rows.to_vec();
+    order.sort_by(|a, b| times[*a as usize].total_cmp(&times[*b as usize]).then(a.cmp(b)));
+    let val = order.split_off(order.len() - wanted);
+    let sorted = |mut rows: Vec<u32>| {
+        rows.sort_unstable();
+        rows
+    };
+    Ok(Parts { train: sorted(order), val: sorted(val), test: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_divided_as_asked() {
+        let rows: Vec<u32> = (0..100).collect();
+        let labels: Vec<i32> = (0..100).map(|i| i32::from(i >= 80)).collect();
+        let parts = at_random(&rows, HoldOut::Fraction(0.2), 3, Some(&labels)).unwrap();
+        assert_eq!((parts.train.len(), parts.val.len()), (80, 20));
+        assert_eq!(parts.val.iter().filter(|row| **row >= 80).count(), 4, "of each class the same part");
+        assert!(parts.val.is_sorted());
+
+        let groups: Vec<u64> = (0..100).map(|i| i / 7).collect();
+        let parts = by_groups(&rows, HoldOut::Fraction(0.2), 3, &groups).unwrap();
+        assert!(parts.val.len() >= 20 && parts.val.len() < 27);
+        let of = |rows: &[u32]| rows.iter().map(|row| row / 7).collect::<std::collections::BTreeSet<_>>();
+        assert!(of(&parts.train).is_disjoint(&of(&parts.val)), "no group is in both parts");
+        assert!(by_groups(&rows, HoldOut::Fraction(0.2), 3, &[1; 100]).is_err());
+
+        let times: Vec<f64> = (0..100).map(|i| f64::from((i * 37) % 100)).collect();
+        let parts = by_time(&rows, HoldOut::Count(10), &times).unwrap();
+        assert!(parts.val.iter().all(|row| times[*row as usize] >= 90.0));
+        assert_eq!(parts.train.len(), 90);
+        assert!(by_time(&rows, HoldOut::Count(100), &times).is_err());
+
+        let words =
+            |list: &[&str]| list.iter().zip(2..).map(|(word, line)| (line, word.to_string())).collect::<Vec<_>>();
+        let parts = Parts::by_words("split", &words(&["train", "Val", "TEST", "dev"])).unwrap();
+        assert_eq!(parts, Parts { train: vec![0], val: vec![1, 3], test: vec![2] });
+        let error = Parts::by_words("split", &words(&["train", "later"])).unwrap_err().to_string();
+        assert!(error.contains("line 3") && error.contains("`later`"), "{error}");
+    }
+}

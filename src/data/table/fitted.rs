@@ -1,0 +1,165 @@
+//! What a training has fitted on a table: how its rows become samples, and those of others for the same model.
+
+use super::super::Split;
+use super::super::classes::Classes;
+use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS};
+use super::super::store::{Memory, Values};
+use super::codec::{Cells, ColumnCodec, Read};
+use super::raw::Raw;
+use super::text::{Format, Text};
+use crate::graph::DType;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How a table becomes samples, as it was fitted in training.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TableCodec {
+    /// The columns that the model takes, in the order of their numbers in a sample.
+    pub columns: Vec<ColumnCodec>,
+    /// What is learnt.
+    pub target: Target,
+    /// What stands before the fraction of a number.
+    pub decimal: char,
+    /// The column that names a row.
+    pub id: Option<String>,
+    /// The first line names the columns.
+    pub header: bool,
+}
+
+/// What is learnt of a table.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// One of some classes: the texts of a column.
+    Classes {
+        /// The column.
+        column: String,
+        /// The texts, in the order of their numbers.
+        names: Vec<String>,
+    },
+    /// Numbers.
+    Numbers {
+        /// The columns.
+        columns: Vec<String>,
+        /// What they are standardised by.
+        standard: Option<Standard>,
+    },
+}
+
+impl TableCodec {
+    /// That of a data set, if it is a table.
+    pub fn of(spec: &DataSpec) -> Option<TableCodec> {
+        serde_json::from_value(Value::clone(spec.fitted.as_ref()?)).ok()
+    }
+
+    /// As it is kept.
+    ///
+    /// # Errors
+    /// A number is not finite.
+    pub fn written(&self) -> Result<Arc<Value>> {
+        Ok(Arc::new(serde_json::to_value(self)?))
+    }
+
+    /// How many numbers a sample has.
+    pub fn width(&self) -> usize {
+        self.columns.iter().map(ColumnCodec::width).sum()
+    }
+
+    /// The fields of its samples.
+    pub fn fields(&self) -> Vec<Field> {
+        let target = match &self.target {
+            Target::Classes { names, .. } => {
+                Field::target(TARGETS, FieldKind::Category(Classes::named(names.clone())), [])
+            }
+            Target::Numbers { columns, standard } => {
+                let field = Field::target(TARGETS, FieldKind::Number, [columns.len()]);
+                Field { standard: standard.clone(), ..field }
+            }
+        };
+        vec![Field::numbers(INPUTS, DType::F32, [self.width()]), target]
+    }
+
+    /// The samples of all rows of a table. `targets`: with what is learnt.
+    ///
+    /// # Errors
+    /// A class is not known.
+    pub fn samples(&self, raw: &Raw, targets: bool) -> Result<Split> {
+        let (width, rows) = (self.width(), raw.rows());
+        let mut inputs = vec![0f32; width.checked_mul(rows).context("the table is too large")?];
+        let mut begin = 0;
+        for codec in &self.columns {
+            let end = begin + codec.width();
+            let cells = raw.column(&codec.name);
+            for (row, out) in inputs.chunks_exact_mut(width).enumerate() {
+                codec.encode(cells, row, &mut out[begin..end]);
+            }
+            begin = end;
+        }
+        let fields = self.fields();
+        let mut list = vec![(fields[0].clone(), Values::Floats(inputs))];
+        if targets {
+            list.push((fields[1].clone(), self.targets(raw)?));
+        }
+        let samples = Memory::new(list, rows)?;
+        Split::new(Arc::new(match raw.ids() {
+            Some(ids) => samples.named(ids.to_vec()),
+            None => samples,
+        }))
+    }
+
+    fn targets(&self, raw: &Raw) -> Result<Values> {
+        match &self.target {
+            Target::Classes { column, names } => {
+                let Cells::Texts(numbers, texts) = raw.column(column) else {
+                    bail!("the target `{column}` was not read as a text")
+                };
+                let known: HashMap<&str, i32> = names.iter().map(String::as_str).zip(0..).collect();
+                let unknown = texts.iter().find(|text| !known.contains_key(text.as_str()));
+                if let Some(text) = unknown {
+                    let names: Vec<String> = names.iter().take(12).map(|name| format!("`{name}`")).collect();
+                    bail!(
+                        "the target `{column}` has `{text}`, which the model does not know: it was trained on {}",
+                        names.join(", ")
+                    );
+                }
+                let of = |number: &Option<u32>| number.map_or(-1, |number| known[texts[number as usize].as_str()]);
+                Ok(Values::Ints(numbers.iter().map(of).collect()))
+            }
+            Target::Numbers { columns, .. } => {
+                let all: Vec<&Cells> = columns.iter().map(|name| raw.column(name)).collect();
+                let value = |row: usize, cells: &&Cells| match cells {
+                    Cells::Numbers(values) => values[row] as f32,
+                    Cells::Texts(..) => f32::NAN,
+                };
+                let rows = 0..raw.rows();
+                Ok(Values::Floats(rows.flat_map(|row| all.iter().map(move |column| value(row, column))).collect()))
+            }
+        }
+    }
+
+    /// How the cells of each column are read, with the names of the columns.
+    pub fn reads(&self, targets: bool) -> Vec<(&str, Read)> {
+        let mut all: Vec<(&str, Read)> = self.columns.iter().map(|codec| (codec.name.as_str(), codec.read())).collect();
+        if targets {
+            match &self.target {
+                Target::Classes { column, .. } => all.push((column, Read::Text)),
+                Target::Numbers { columns, .. } => all.extend(columns.iter().map(|name| (name.as_str(), Read::Number))),
+            }
+        }
+        all
+    }
+}
+
+/// Reads the rows of a table for a model that is trained; `targets`: with what was learnt.
+///
+/// # Errors
+/// The file cannot be read; a column that the model takes is not there; a cell is not what it was in training, with its line.
+pub fn read_rows(path: &Path, codec: &TableCodec, targets: bool) -> Result<Split> {
+    let text = Text::open(path, Format { separator: None, header: codec.header })?;
+    let raw = Raw::read(&text, &codec.reads(targets), codec.id.as_deref(), codec.decimal)?;
+    codec.samples(&raw, targets).with_context(|| format!("`{}`", path.display()))
+}

@@ -1,0 +1,291 @@
+//! From the text of a table to samples: codecs fitted on the rows of training, and all rows as they write them.
+
+use super::super::Split;
+use super::super::field::{DataSpec, Standard};
+use super::cell;
+use super::codec::{Cells, ColumnCodec, Read, mean_and_deviation};
+use super::columns::{Use, choose, name_of, no_column};
+use super::division::{Parts, at_random, by_groups, by_time};
+use super::fitted::{TableCodec, Target, read_rows};
+use super::options::TableOptions;
+use super::raw::Raw;
+use super::survey::{CellType, Column, survey};
+use super::text::Text;
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// A table, read.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What its samples are.
+    pub spec: DataSpec,
+    /// Rows that are trained on.
+    pub train: Split,
+    /// Rows that are validated on.
+    pub val: Split,
+    /// Rows of a test set.
+    pub test: Option<Split>,
+    /// Its columns.
+    pub columns: Vec<Shown>,
+    /// What the user should know of it.
+    pub told: Vec<String>,
+}
+
+/// A column, and what is made of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shown {
+    /// What it is like.
+    pub column: Column,
+    /// What becomes of it.
+    pub becomes: String,
+    /// How many numbers of a sample it becomes.
+    pub width: usize,
+}
+
+/// Reads a table, fits codecs (unless they were fitted in training) and makes samples.
+///
+/// # Errors
+/// See [`TableOptions`].
+pub fn load(options: &TableOptions) -> Result<Loaded> {
+    let text = Text::open(&options.path, options.format)?;
+    let at = || format!("`{}`", options.path.display());
+    let (columns, rows) = survey(&text, options.decimal)?;
+    ensure!(rows > 0, "`{}` has no rows below the line that names its columns", options.path.display());
+    let fitted = options.fitted.as_deref();
+    let uses = match fitted {
+        Some(_) => Vec::new(),
+        None => choose(options, &columns, rows).with_context(at)?,
+    };
+    let reads = match fitted {
+        Some(codec) => codec.reads(true),
+        None => {
+            let mut reads = inputs(&columns, &uses);
+            reads.extend(targets(options, &columns).with_context(at)?);
+            reads
+        }
+    };
+    let raw = Raw::read(&text, &reads, options.id.as_deref(), options.decimal)?;
+    let mut told = Vec::new();
+    let whole = with_targets(options, &raw, &mut told);
+    ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
+    let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
+    let codec = match fitted {
+        Some(codec) => codec.clone(),
+        None => fit(options, (&columns, &uses), &raw, &parts.train).with_context(at)?,
+    };
+    let all = codec.samples(&raw, true).with_context(at)?;
+    let (train, mut val) = (all.select(&parts.train), all.select(&parts.val));
+    let test = (!parts.test.is_empty()).then(|| all.select(&parts.test));
+    if let Some(path) = &options.val_path {
+        val = read_rows(path, &codec, true)?;
+    }
+    let left = columns.iter().zip(&uses).filter_map(|(column, used)| match used {
+        Use::Left(why) if column.useless(rows).is_some() => Some(format!("`{}` ({why})", column.name)),
+        _ => None,
+    });
+    let left: Vec<String> = left.collect();
+    if !left.is_empty() {
+        told.push(format!("{}: columns that are left out: {}", at(), left.join(", ")));
+    }
+    let columns = shown(columns, &uses, &codec);
+    let spec = DataSpec {
+        train: Some(train.len()),
+        val: Some(val.len()),
+        fitted: Some(codec.written()?),
+        ..DataSpec::new(codec.fields())
+    };
+    Ok(Loaded { spec, train, val, test, columns, told })
+}
+
+/// The rows in which nothing is missing that is learnt; that some are left out is told.
+fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Vec<u32> {
+    let targets: Vec<&Cells> = options.target.iter().map(|name| raw.column(name)).collect();
+    let rows = (0..raw.rows() as u32).filter(|row| !targets.iter().any(|cells| cells.is_missing(*row)));
+    let rows: Vec<u32> = rows.collect();
+    let missing = raw.rows() - rows.len();
+    if missing > 0 {
+        let names: Vec<String> = options.target.iter().map(|name| format!("`{name}`")).collect();
+        let s = if missing == 1 { "" } else { "s" };
+        told.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), names.join(" or ")));
+    }
+    rows
+}
+
+/// The columns that the model takes, and how their cells are read.
+fn inputs<'a>(columns: &'a [Column], uses: &[Use]) -> Vec<(&'a str, Read)> {
+    let used = columns.iter().zip(uses).filter_map(|(column, used)| match used {
+        Use::Input(encoding) => Some((column.name.as_str(), encoding.read())),
+        _ => None,
+    });
+    used.collect()
+}
+
+/// The columns that are learnt, and how their cells are read.
+fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<(&'a str, Read)>> {
+    let find = |name: &String| columns.iter().find(|column| column.name == *name).context("looked for before");
+    let all: Vec<&Column> = options.target.iter().map(find).collect::<Result<_>>()?;
+    for column in &all {
+        ensure!(column.cells != CellType::Nothing, "the target `{}` is missing in every row", column.name);
+        ensure!(
+            column.distinct > 1,
+            "the target `{}` is {} in every row: there is nothing to learn",
+            column.name,
+            column.examples.first().map_or(String::new(), |text| format!("`{text}`"))
+        );
+    }
+    let numbers = |column: &&Column| column.cells == CellType::Numbers;
+    let classes = options.classes || !all.iter().all(|column| numbers(column));
+    if classes && all.len() > 1 {
+        bail!(
+            "of several targets each is a number, and {}: learn that alone, or leave it out",
+            match all.iter().find(|column| !numbers(column)) {
+                Some(column) => format!("`{}` has {} cells", column.name, column.cells.name()),
+                None => "`classes = true` asks for one of some classes".to_owned(),
+            }
+        );
+    }
+    let read = if classes { Read::Text } else { Read::Number };
+    Ok(options.target.iter().map(|name| (name.as_str(), read)).collect())
+}
+
+/// The rows of each part.
+fn divide(options: &TableOptions, text: &Text, raw: &Raw, rows: &[u32], fitted: Option<&TableCodec>) -> Result<Parts> {
+    let division = &options.division;
+    let everything = || Parts { train: rows.to_vec(), ..Parts::default() };
+    if let Some(column) = &division.split_column {
+        let mut parts = Parts::by_words(column, &words_of(text, column, "split_column")?)?;
+        for part in [&mut parts.train, &mut parts.val, &mut parts.test] {
+            part.retain(|row| rows.binary_search(row).is_ok());
+        }
+        ensure!(!parts.train.is_empty(), "no row of `{column}` is for training");
+        return Ok(parts);
+    }
+    let Some(how) = division.hold_out else { return Ok(everything()) };
+    if let Some(column) = &division.time_column {
+        let words = words_of(text, column, "time_column")?;
+        let time = |(line, word): &(u64, String)| {
+            let value = cell::date(word).or_else(|| cell::number(word, options.decimal));
+            value.with_context(|| {
+                format!("line {line}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number")
+            })
+        };
+        let times = words.iter().map(time).collect::<Result<Vec<f64>>>()?;
+        return by_time(rows, how, &times);
+    }
+    if let Some(column) = &division.group_column {
+        let hasher = RandomState::new();
+        let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+        let words = words_of(text, column, "group_column")?;
+        // Numbers in the order of their first rows: the hash differs from run to run.
+        let groups = words.iter().map(|(_, word)| {
+            let next = numbers.len() as u64;
+            *numbers.entry(hasher.hash_one(word)).or_insert(next)
+        });
+        let groups: Vec<u64> = groups.collect();
+        return by_groups(rows, how, division.seed, &groups);
+    }
+    // The same rows as in training, whatever the numbers of the classes are called now.
+    let column = match fitted.map(|codec| &codec.target) {
+        Some(Target::Classes { column, .. }) => Some(column.as_str()),
+        Some(Target::Numbers { .. }) => None,
+        None => options.target.first().map(String::as_str),
+    };
+    let labels = column.map(|column| raw.column(column)).and_then(|column| match column {
+        Cells::Texts(numbers, texts) => Some((numbers, texts)),
+        Cells::Numbers(_) => None,
+    });
+    let labels = labels.map(|(numbers, texts)| {
+        let mut order: Vec<u32> = (0..texts.len() as u32).collect();
+        order.sort_by(|a, b| texts[*a as usize].cmp(&texts[*b as usize]));
+        let mut rank = vec![0i32; texts.len()];
+        order.iter().zip(0..).for_each(|(text, at)| rank[*text as usize] = at);
+        numbers.iter().map(|number| number.map_or(-1, |number| rank[number as usize])).collect::<Vec<i32>>()
+    });
+    at_random(rows, how, division.seed, labels.as_deref())
+}
+
+/// The line and the cell of a column in every row.
+fn words_of(text: &Text, column: &str, key: &str) -> Result<Vec<(u64, String)>> {
+    let Some(at) = text.column(column) else { bail!(no_column(column, key, text.names().iter().map(String::as_str))) };
+    let mut all = Vec::new();
+    text.each(|line, row| {
+        all.push((line, row[at].to_owned()));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Fits the codecs on the rows of training.
+fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, train: &[u32]) -> Result<TableCodec> {
+    let fit = |(column, used): (&Column, &Use)| match used {
+        Use::Input(encoding) => Some(ColumnCodec::fit(&column.name, encoding, raw.column(&column.name), train)),
+        _ => None,
+    };
+    let codecs: Vec<ColumnCodec> = columns.iter().zip(uses).filter_map(fit).collect();
+    let target = match raw.column(&options.target[0]) {
+        Cells::Texts(numbers, texts) => {
+            let mut seen: Vec<u32> = train.iter().filter_map(|row| numbers[*row as usize]).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            let mut names: Vec<String> = seen.iter().map(|number| texts[*number as usize].clone()).collect();
+            sort_names(&mut names);
+            // A class that only rows held out have is one that the model never sees.
+            let unseen = texts.iter().find(|text| !names.contains(text));
+            if let Some(text) = unseen {
+                bail!(
+                    "the class `{text}` of `{}` has no row in the training part: give `validation_split` fewer rows, or leave the class out",
+                    options.target[0]
+                );
+            }
+            Target::Classes { column: options.target[0].clone(), names }
+        }
+        Cells::Numbers(_) => {
+            let of = |name: &String| match raw.column(name) {
+                Cells::Numbers(values) => mean_and_deviation(train.iter().map(|row| values[*row as usize])),
+                Cells::Texts(..) => (0.0, 1.0),
+            };
+            let (mean, deviation) = options.target.iter().map(of).map(|(m, d)| (m as f32, d as f32)).unzip();
+            let standard = options.standardize_target.then_some(Standard { mean, deviation });
+            Target::Numbers { columns: options.target.clone(), standard }
+        }
+    };
+    Ok(TableCodec {
+        columns: codecs,
+        target,
+        decimal: options.decimal,
+        id: options.id.clone(),
+        header: options.format.header,
+    })
+}
+
+/// In the order of their numbers, if all are numbers, else by name.
+fn sort_names(names: &mut [String]) {
+    let number = |name: &String| name.parse::<f64>().ok();
+    if names.iter().all(|name| number(name).is_some()) {
+        names.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+    } else {
+        names.sort_unstable();
+    }
+}
+
+/// What becomes of each column, for people.
+fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
+    let of = |(at, column): (usize, Column)| {
+        let own = codec.columns.iter().find(|own| own.name == column.name);
+        let width = own.map_or(0, ColumnCodec::width);
+        let becomes = match uses.get(at) {
+            Some(Use::Input(encoding)) => name_of(*encoding).to_owned(),
+            Some(Use::Target) => match codec.target {
+                Target::Classes { .. } => "the target, a class".to_owned(),
+                Target::Numbers { .. } => "the target, a number".to_owned(),
+            },
+            Some(Use::Id) => "names the row".to_owned(),
+            Some(Use::Left(why)) => format!("left out: {why}"),
+            None if own.is_some() => "taken by the model".to_owned(),
+            None => "not taken by the model".to_owned(),
+        };
+        Shown { column, becomes, width }
+    };
+    columns.into_iter().enumerate().map(of).collect()
+}

@@ -1,0 +1,64 @@
+//! Tables: rows of a CSV file as vectors of numbers.
+//!
+//! A table is read whole. [`survey`] looks at what its columns are, [`division`] says which rows are trained on, and [`codec`] makes
+//! numbers of cells: it is fitted on those rows alone, and travels in the checkpoint ([`TableCodec`]), which is all that is needed to
+//! read other tables for the same model.
+
+mod cell;
+mod codec;
+mod columns;
+mod division;
+mod fitted;
+mod load;
+mod options;
+mod quantiles;
+mod raw;
+mod survey;
+mod text;
+
+pub use codec::{Encoding, Fill, Scaling};
+pub use division::Division;
+pub use fitted::{TableCodec, Target, read_rows};
+pub use load::Shown;
+pub use options::{BINS, Choice, MOST_CATEGORIES, Rule, TableOptions};
+pub use survey::{CellType, Column, MOST_DISTINCT};
+pub use text::Format;
+
+use super::dataset::Dataset;
+use super::field::DataSpec;
+use super::found::Found;
+use super::progress::Event;
+use super::{Describes, Footprint};
+use anyhow::Result;
+use load::{Loaded, load};
+
+static FOUND: Found<TableOptions, Loaded> = Found::new();
+
+impl Describes for &TableOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        FOUND.look(self, || load(self), |loaded| loaded.spec.clone())
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        let Loaded { spec, train, val, test, told, .. } = FOUND.look(self, || load(self), Loaded::clone)?;
+        Ok(Dataset { test, told, ..Dataset::new(spec, train, val) })
+    }
+
+    fn footprint(&self) -> Footprint {
+        let held = |loaded: &Loaded| {
+            loaded.train.held_bytes() + if self.val_path.is_some() { loaded.val.held_bytes() } else { 0 }
+        };
+        Footprint { held: FOUND.look(self, || load(self), held).unwrap_or_default(), ..Footprint::default() }
+    }
+}
+
+/// The columns of a table, what they are like, and what becomes of them.
+///
+/// # Errors
+/// As for opening it.
+pub fn columns(options: &TableOptions) -> Result<Vec<Shown>> {
+    FOUND.look(options, || load(options), |loaded| loaded.columns.clone())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Which table is read, and what of it is learnt.
+
+use super::codec::Encoding;
+use super::division::Division;
+use super::fitted::TableCodec;
+use super::text::Format;
+use std::path::PathBuf;
+
+/// Most texts of a column that have a place of their own, where nothing is said of it.
+pub const MOST_CATEGORIES: usize = 64;
+/// Bins of a piecewise linear encoding, where nothing is said of them.
+pub const BINS: usize = 16;
+
+/// A table, and what of it is learnt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableOptions {
+    /// The file.
+    pub path: PathBuf,
+    /// A table of the same columns to validate on.
+    pub val_path: Option<PathBuf>,
+    /// How they are written.
+    pub format: Format,
+    /// What stands before the fraction of a number.
+    pub decimal: char,
+    /// The columns that are learnt.
+    pub target: Vec<String>,
+    /// The target is one of some classes, also where all are numbers.
+    pub classes: bool,
+    /// Numbers that are learnt are standardised for the loss.
+    pub standardize_target: bool,
+    /// How columns are encoded: the first rule that a name fits.
+    pub rules: Vec<Rule>,
+    /// Columns that the model does not take.
+    pub drop: Vec<String>,
+    /// The column that names a row.
+    pub id: Option<String>,
+    /// How rows are divided.
+    pub division: Division,
+    /// What was found in training, if the model is trained already.
+    pub fitted: Option<Box<TableCodec>>,
+}
+
+/// What a rule says of columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// They are encoded in this way.
+    Encode(Encoding),
+    /// The model does not take them.
+    Ignore,
+}
+
+/// What becomes of the columns of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Their name, with `*` and `?`.
+    pub pattern: String,
+    /// What becomes of them.
+    pub choice: Choice,
+}

@@ -1,0 +1,137 @@
+//! The cells of the columns that are used, read once.
+
+use super::cell;
+use super::codec::{Cells, Read};
+use super::columns::no_column;
+use super::text::Text;
+use anyhow::{Result, bail};
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The cells of the columns that are used.
+pub struct Raw {
+    columns: HashMap<String, Cells>,
+    ids: Option<Vec<String>>,
+    rows: usize,
+}
+
+/// A column while it is read.
+struct Reading<'a> {
+    name: &'a str,
+    read: Read,
+    /// Its place in a row.
+    at: usize,
+    values: Vec<f64>,
+    numbers: Vec<Option<u32>>,
+    texts: Vec<String>,
+    known: HashMap<String, u32>,
+}
+
+impl Reading<'_> {
+    fn take(&mut self, line: u64, text: &str, decimal: char, path: &Path) -> Result<()> {
+        let missing = cell::is_missing(text);
+        if self.read == Read::Text {
+            let number = (!missing).then(|| self.number(text));
+            self.numbers.push(number);
+            return Ok(());
+        }
+        let value = if missing { Ok(f64::NAN) } else { self.read.value(text, decimal) };
+        match value {
+            Ok(value) => self.values.push(value),
+            Err(expected) => {
+                let text: String = text.chars().take(40).collect();
+                bail!(
+                    "`{}`, line {line}: the column `{}` has `{text}`, and {expected} is expected",
+                    path.display(),
+                    self.name
+                )
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a text.
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.known.get(text) {
+            return *number;
+        }
+        let number = self.texts.len() as u32;
+        self.texts.push(text.to_owned());
+        self.known.insert(text.to_owned(), number);
+        number
+    }
+}
+
+impl Raw {
+    /// Reads these columns of a table, each in its way, and the one that names the rows, if it is there.
+    ///
+    /// # Errors
+    /// A column is not there; a cell is not what is expected, with its line.
+    pub fn read(text: &Text, reads: &[(&str, Read)], id: Option<&str>, decimal: char) -> Result<Raw> {
+        let path = text.path();
+        let missing = reads.iter().map(|(name, _)| *name).filter(|name| text.column(name).is_none());
+        let missing: Vec<&str> = missing.collect();
+        let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        match missing[..] {
+            [] => {}
+            [name] => {
+                let names = text.names().iter().map(String::as_str);
+                bail!("`{}`: {}", path.display(), no_column(name, "the model", names))
+            }
+            _ => {
+                let names: Vec<&str> = text.names().iter().map(String::as_str).collect();
+                bail!(
+                    "`{}` lacks columns that the model takes: {}. Its columns are {}",
+                    path.display(),
+                    quoted(&missing[..missing.len().min(20)]),
+                    quoted(&names[..names.len().min(20)])
+                )
+            }
+        }
+        let mut columns = Vec::with_capacity(reads.len());
+        for &(name, read) in reads {
+            let (values, numbers, texts, known) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
+            let at = text.column(name).unwrap_or(0);
+            columns.push(Reading { name, read, at, values, numbers, texts, known });
+        }
+        let id = id.and_then(|name| text.column(name));
+        let mut ids = id.map(|_| Vec::new());
+        let mut rows = 0;
+        text.each(|line, row| {
+            rows += 1;
+            for column in &mut columns {
+                column.take(line, &row[column.at], decimal, path)?;
+            }
+            if let (Some(ids), Some(at)) = (&mut ids, id) {
+                ids.push(row[at].to_owned());
+            }
+            Ok(())
+        })?;
+        let done = columns.into_iter().map(|column| {
+            let cells = match column.read {
+                Read::Text => Cells::Texts(column.numbers, column.texts),
+                Read::Number | Read::Truth | Read::Date => Cells::Numbers(column.values),
+            };
+            (column.name.to_owned(), cells)
+        });
+        Ok(Raw { columns: done.collect(), ids, rows })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The cells of a column.
+    ///
+    /// # Panics
+    /// If it was not asked for.
+    pub fn column(&self, name: &str) -> &Cells {
+        &self.columns[name]
+    }
+
+    /// What the rows are called.
+    pub fn ids(&self) -> Option<&[String]> {
+        self.ids.as_deref()
+    }
+}

@@ -1,0 +1,193 @@
+//! What the columns of a table are like: how much is missing, what the cells are, how many differ.
+
+use super::cell;
+use super::text::Text;
+use anyhow::Result;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+/// So many different values of a column are counted; of more, that there are more.
+pub const MOST_DISTINCT: usize = 100_000;
+/// Examples that are shown of a column.
+const EXAMPLES: usize = 3;
+
+/// What the cells of a column are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CellType {
+    /// All missing.
+    Nothing,
+    /// Numbers.
+    Numbers,
+    /// Truths, in words.
+    Truths,
+    /// Dates.
+    Dates,
+    /// Texts.
+    Texts,
+}
+
+impl CellType {
+    /// As a message and `data show` call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CellType::Nothing => "empty",
+            CellType::Numbers => "number",
+            CellType::Truths => "boolean",
+            CellType::Dates => "date",
+            CellType::Texts => "text",
+        }
+    }
+}
+
+/// A column, looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What its cells are.
+    pub cells: CellType,
+    /// Rows in which it has nothing.
+    pub missing: usize,
+    /// Different values; [`MOST_DISTINCT`] stands for that many or more.
+    pub distinct: usize,
+    /// All numbers are whole.
+    pub whole: bool,
+    /// The least and the greatest number, or date in days since 1970.
+    pub range: Option<[f64; 2]>,
+    /// The first different values.
+    pub examples: Vec<String>,
+}
+
+/// What a column may still be, while its cells are looked at.
+struct Look {
+    filled: usize,
+    missing: usize,
+    numbers: usize,
+    truths: usize,
+    dates: usize,
+    whole: bool,
+    range: [f64; 2],
+    seen: HashSet<u64>,
+    examples: Vec<String>,
+}
+
+/// Looks at all columns of a table, in all rows; how many rows there are.
+///
+/// # Errors
+/// As [`Text::each`].
+pub fn survey(text: &Text, decimal: char) -> Result<(Vec<Column>, usize)> {
+    let hasher = RandomState::new();
+    let new = || Look {
+        filled: 0,
+        missing: 0,
+        numbers: 0,
+        truths: 0,
+        dates: 0,
+        whole: true,
+        range: [f64::INFINITY, f64::NEG_INFINITY],
+        seen: HashSet::new(),
+        examples: Vec::new(),
+    };
+    let mut looks: Vec<Look> = text.names().iter().map(|_| new()).collect();
+    let mut rows = 0;
+    text.each(|_, row| {
+        rows += 1;
+        for (look, cell) in looks.iter_mut().zip(row) {
+            look.take(cell, decimal, &hasher);
+        }
+        Ok(())
+    })?;
+    let columns = text.names().iter().zip(looks).map(|(name, look)| look.column(name)).collect();
+    Ok((columns, rows))
+}
+
+impl Look {
+    fn take(&mut self, cell: &str, decimal: char, hasher: &RandomState) {
+        if cell::is_missing(cell) {
+            self.missing += 1;
+            return;
+        }
+        // A column is of one kind: what it is not in one row is not asked again.
+        let (all_numbers, all_truths, all_dates) =
+            (self.numbers == self.filled, self.truths == self.filled, self.dates == self.filled);
+        self.filled += 1;
+        let mut within = |value: f64| self.range = [self.range[0].min(value), self.range[1].max(value)];
+        if all_numbers && let Some(number) = cell::number(cell, decimal) {
+            self.numbers += 1;
+            self.whole &= number.fract() == 0.0;
+            within(number);
+        } else if all_dates && let Some(date) = cell::date(cell) {
+            self.dates += 1;
+            within(date);
+        } else if all_truths && cell::truth(cell).is_some() {
+            self.truths += 1;
+        }
+        if self.seen.len() < MOST_DISTINCT && self.seen.insert(hasher.hash_one(cell)) && self.examples.len() < EXAMPLES
+        {
+            self.examples.push(cell.to_owned());
+        }
+    }
+
+    fn column(self, name: &str) -> Column {
+        let cells = match self.filled {
+            0 => CellType::Nothing,
+            all if all == self.numbers => CellType::Numbers,
+            all if all == self.truths => CellType::Truths,
+            all if all == self.dates => CellType::Dates,
+            _ => CellType::Texts,
+        };
+        let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
+        Column {
+            name: name.to_owned(),
+            cells,
+            missing: self.missing,
+            distinct: self.seen.len(),
+            whole: cells == CellType::Numbers && self.whole,
+            range: has_range.then_some(self.range),
+            examples: self.examples,
+        }
+    }
+}
+
+impl Column {
+    /// Why the column is of no use to a model, if it is not.
+    pub fn useless(&self, rows: usize) -> Option<&'static str> {
+        match self.cells {
+            CellType::Nothing => Some("it is empty"),
+            _ if self.distinct == 1 && self.missing == 0 => Some("it has the same value in every row"),
+            // A name or a number of the row itself.
+            CellType::Texts if rows > 20 && self.distinct + self.missing == rows && self.distinct < MOST_DISTINCT => {
+                Some("its text is another one in every row, as an identifier is")
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text::Format;
+    use super::*;
+
+    #[test]
+    fn columns_are_what_all_their_rows_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let content =
+            "number,whole,mixed,date,truth,empty,same\n1.5,1,1,2026-01-01,yes,NA,x\n-2,NA,one,2026-01-03,no,,x\n";
+        std::fs::write(&path, content).unwrap();
+        let text = Text::open(&path, Format { separator: None, header: true }).unwrap();
+        let (columns, rows) = survey(&text, '.').unwrap();
+        let cells: Vec<CellType> = columns.iter().map(|column| column.cells).collect();
+        use CellType::{Dates, Nothing, Numbers, Texts, Truths};
+        assert_eq!((cells, rows), (vec![Numbers, Numbers, Texts, Dates, Truths, Nothing, Texts], 2));
+        assert_eq!([columns[0].whole, columns[1].whole], [false, true]);
+        assert_eq!((columns[1].missing, columns[1].distinct), (1, 1));
+        assert_eq!(
+            (columns[0].range, &columns[0].examples[..]),
+            (Some([-2.0, 1.5]), &["1.5".to_owned(), "-2".to_owned()][..])
+        );
+        let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
+        assert_eq!(useless, [false, false, false, false, false, true, true]);
+    }
+}

@@ -1,0 +1,280 @@
+//! Tables, read whole; and their codecs beside scikit-learn's.
+
+use super::super::progress::Event;
+use super::super::{HoldOut, Split};
+use super::codec::{Cells, ColumnCodec};
+use super::*;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+const GOLDEN: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/table_codecs.json"));
+
+fn numbers(value: &serde_json::Value) -> Vec<f64> {
+    value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap_or(f64::NAN)).collect()
+}
+
+/// What a codec that is fitted on `train` makes of `values`.
+fn encoded(scaling: Scaling, train: &[f64], values: &[f64]) -> Vec<Vec<f32>> {
+    let all = Cells::Numbers([train, values].concat());
+    let rows: Vec<u32> = (0..train.len() as u32).collect();
+    let codec = ColumnCodec::fit("x", &Encoding::Number { scaling, fill: Fill::Median, bins: 8 }, &all, &rows);
+    let row = |at: usize| {
+        let mut out = vec![0.0; codec.width()];
+        codec.encode(&all, at, &mut out);
+        out
+    };
+    (0..train.len() + values.len()).map(row).collect()
+}
+
+#[test]
+fn numbers_are_encoded_as_scikit_learn_does() {
+    let golden: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+    let (train, other) = (numbers(&golden["train"]), numbers(&golden["other"]));
+    for (name, scaling) in
+        [("standardize", Scaling::Standardize), ("quantile", Scaling::Quantile), ("log", Scaling::Log)]
+    {
+        let rows = encoded(scaling, &train, &other);
+        for (at, (row, expected)) in rows.iter().zip(numbers(&golden[name])).enumerate() {
+            let got = f64::from(row[0]);
+            assert!((got - expected).abs() <= 2e-6 * (1.0 + expected.abs()), "{name} {at}: {got} {expected}");
+        }
+    }
+    let rows = encoded(Scaling::PiecewiseLinear, &train, &other);
+    for (row, expected) in rows.iter().zip(golden["piecewise_linear"].as_array().unwrap()) {
+        let expected = numbers(expected);
+        assert_eq!(row.len(), expected.len());
+        for (got, expected) in row.iter().zip(expected) {
+            assert!((f64::from(*got) - expected).abs() <= 1e-6 * (1.0 + expected.abs()), "{got} {expected}");
+        }
+    }
+    assert_eq!(encoded(Scaling::None, &train, &other)[0], [train[0] as f32]);
+}
+
+#[test]
+fn what_is_missing_is_filled_and_said() {
+    let golden: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+    let values = numbers(&golden["missing"]);
+    let rows: Vec<u32> = (0..values.len() as u32).collect();
+    let cells = Cells::Numbers(values);
+    for (fill, expected) in
+        [(Fill::Median, golden["median"].as_f64()), (Fill::Mean, golden["mean"].as_f64()), (Fill::Zero, Some(0.0))]
+    {
+        let encoding = Encoding::Number { scaling: Scaling::None, fill, bins: 8 };
+        let codec = ColumnCodec::fit("x", &encoding, &cells, &rows);
+        let mut out = [0.0; 2];
+        codec.encode(&cells, 0, &mut out);
+        assert_eq!(out, [expected.unwrap() as f32, 1.0]);
+        codec.encode(&cells, 1, &mut out);
+        assert_eq!(out[1], 0.0);
+    }
+}
+
+#[test]
+fn categories_have_places_by_name() {
+    let golden: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
+    let words: Vec<String> = serde_json::from_value(golden["words"].clone()).unwrap();
+    let texts: Vec<String> = ["b", "a", "c", "d"].map(String::from).to_vec();
+    let number = |word: &String| texts.iter().position(|text| text == word).map(|at| at as u32);
+    let mut all: Vec<Option<u32>> = words.iter().map(number).collect();
+    let train: Vec<u32> = (0..all.len() as u32).collect();
+    // `a`, `b`, `c`, and one that training does not have; the last is missing.
+    all.extend([Some(1), Some(0), Some(2), Some(3), None]);
+    let cells = Cells::Texts(all, texts.clone());
+    let encode = |most, width: usize| {
+        let codec = ColumnCodec::fit("x", &Encoding::Category { most, least: 1 }, &cells, &train);
+        assert_eq!(codec.width(), width);
+        let row = |at: usize| {
+            let mut out = vec![9.0; width];
+            codec.encode(&cells, words.len() + at, &mut out);
+            out
+        };
+        (0..5).map(row).collect::<Vec<_>>()
+    };
+    let expected = |key: &str| -> Vec<Vec<f32>> { serde_json::from_value(golden[key].clone()).unwrap() };
+    assert_eq!(encode(64, 3)[..4], expected("one_hot"));
+    assert_eq!(encode(64, 3)[4], [0.0; 3], "nothing was missing in training");
+    assert_eq!(encode(1, 2)[..4], expected("infrequent"));
+}
+
+/// A place with a table in it.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(content: &str) -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        place.write("t.csv", content);
+        place
+    }
+
+    fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn options(&self, target: &str) -> TableOptions {
+        TableOptions {
+            path: self.0.path().join("t.csv"),
+            val_path: None,
+            format: Format { separator: None, header: true },
+            decimal: '.',
+            target: vec![target.to_owned()],
+            classes: false,
+            standardize_target: true,
+            rules: Vec::new(),
+            drop: Vec::new(),
+            id: None,
+            division: Division { hold_out: None, seed: 0, split_column: None, group_column: None, time_column: None },
+            fitted: None,
+        }
+    }
+}
+
+fn open(options: &TableOptions) -> Result<Dataset> {
+    options.open(&mut |_: Event| ())
+}
+
+fn inputs(split: &Split) -> Vec<Vec<f32>> {
+    let row = |i| split.bytes(i, 0).unwrap().as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect();
+    (0..split.len()).map(row).collect()
+}
+
+const PETS: &str = "id,kind,weight,born,tame,y\nr1,cat,4,2020-01-01,yes,1.5\nr2,dog,NA,2021-06-01,no,2.5\n\
+                    r3,cat,6,2020-07-01,yes,\nr4,bird,5,2022-01-01,no,3.5\n";
+
+#[test]
+fn a_table_becomes_vectors() {
+    let place = Place::new(PETS);
+    let options = TableOptions { id: Some("id".into()), ..place.options("y") };
+    let set = open(&options).unwrap();
+    // Three kinds; a weight and whether it is missing; five numbers of a date; one truth.
+    assert_eq!(set.spec.fields[0].shape.dims(), [3 + 2 + 5 + 1]);
+    assert_eq!((set.train.len(), set.train.name(1)), (3, Some("r2".to_owned())));
+    assert!(set.told[0].contains("1 row without `y`"), "{:?}", set.told);
+    let rows = inputs(&set.train);
+    assert_eq!((&rows[0][..3], &rows[2][..3]), (&[0., 1., 0.][..], &[1., 0., 0.][..]));
+    assert_eq!((rows[1][4], rows[0][4], rows[0][10], rows[1][10]), (1.0, 0.0, 1.0, 0.0));
+    let standard = set.spec.fields[1].standard.clone().unwrap();
+    assert_eq!(standard.mean, [2.5]);
+    // The columns of a class.
+    let classes = open(&TableOptions { drop: vec!["id".into()], ..place.options("kind") }).unwrap();
+    assert_eq!(classes.spec.class_names().unwrap(), ["bird", "cat", "dog"]);
+    assert_eq!(classes.train.label(1), Some(2));
+    // Numbers that are classes, in their order.
+    let place = Place::new("x,y\n1,10\n2,9\n3,10\n");
+    let options = TableOptions { classes: true, ..place.options("y") };
+    assert_eq!(open(&options).unwrap().spec.class_names().unwrap(), ["9", "10"]);
+}
+
+/// Nothing of the rows that are held out is in what is fitted.
+#[test]
+fn codecs_are_fitted_on_the_rows_of_training_alone() {
+    let row = |i: usize, x: &str, kind: &str| format!("{x},{kind},{}\n", i % 3);
+    let table = |strange: bool| {
+        let rows = (0..50).map(|i| {
+            let x = if strange && i >= 40 { "1000000".to_owned() } else { (i % 7).to_string() };
+            row(i, &x, if strange && i >= 40 { "z" } else { ["a", "b"][i % 2] })
+        });
+        "x,kind,y\n".to_owned() + &rows.collect::<String>()
+    };
+    let fitted = |strange| {
+        let place = Place::new(&table(strange));
+        let mut options = place.options("y");
+        // The last rows, whatever they are.
+        options.division.hold_out = Some(HoldOut::Count(10));
+        let text = table(strange);
+        let lines: Vec<String> = text
+            .lines()
+            .enumerate()
+            .map(|(i, line)| match i {
+                0 => format!("{line},t\n"),
+                i => format!("{line},{i}\n"),
+            })
+            .collect();
+        place.write("t.csv", &lines.concat());
+        options.division.time_column = Some("t".into());
+        options.drop = vec!["t".into()];
+        let set = open(&options).unwrap();
+        (set.spec.fitted.clone().unwrap(), inputs(&set.train), inputs(&set.val))
+    };
+    let (plain, strange) = (fitted(false), fitted(true));
+    assert_eq!((&plain.0, &plain.1), (&strange.0, &strange.1));
+    assert_ne!(plain.2, strange.2);
+    // A text that training does not have is none of its own.
+    assert_eq!(strange.2[0][1..3], [0.0, 0.0]);
+}
+
+#[test]
+fn other_tables_are_read_by_what_was_fitted() {
+    let place = Place::new(PETS);
+    let options = TableOptions { id: Some("id".into()), ..place.options("y") };
+    let set = open(&options).unwrap();
+    let codec = TableCodec::of(&set.spec).unwrap();
+    // Other columns and another order are none of its business, and the target need not be there.
+    let other = place.write("o.csv", "tame;more;born;weight;kind\nyes;1;2020-01-01;4;cat\nno;2;2020-01-01;;ox\n");
+    let rows = inputs(&read_rows(&other, &codec, false).unwrap());
+    assert_eq!(rows[0], inputs(&set.train)[0]);
+    assert_eq!(rows[1][..3], [0.0; 3]);
+    let fault = |content: &str| format!("{:#}", read_rows(&place.write("f.csv", content), &codec, false).unwrap_err());
+    assert!(fault("kind,weight,born,tam\na,1,2020-01-01,yes\n").contains("did you mean `tam`?"));
+    assert!(fault("kind,weight\na,1\n").contains("lacks columns that the model takes: `born`, `tame`"));
+    let text = fault("kind,weight,born,tame\na,heavy,2020-01-01,yes\n");
+    assert!(text.contains("line 2: the column `weight` has `heavy`, and a number is expected"), "{text}");
+    // What is evaluated later has the same numbers for its classes.
+    let options = TableOptions { drop: vec!["id".into()], ..place.options("kind") };
+    let trained = open(&options).unwrap();
+    let fitted = TableCodec::of(&trained.spec).map(Box::new);
+    place.write("t.csv", "id,kind,weight,born,tame,y\na,dog,1,2020-01-01,no,1\nb,cat,1,2020-01-01,no,\n");
+    let again = open(&TableOptions { fitted: fitted.clone(), ..options.clone() }).unwrap();
+    assert_eq!([again.train.label(0), again.train.label(1)], [Some(2), Some(1)]);
+    place.write("t.csv", "id,kind,weight,born,tame,y\na,ox,1,2020-01-01,no,1\nb,cat,1,2020-01-01,no,\n");
+    let error = open(&TableOptions { fitted, standardize_target: false, ..options }).unwrap_err();
+    assert!(format!("{error:#}").contains("has `ox`, which the model does not know"), "{error:#}");
+}
+
+#[test]
+fn faults_of_a_table_say_what_to_do() {
+    let fault = |content: &str, change: &dyn Fn(&mut TableOptions)| {
+        let place = Place::new(content);
+        let mut options = place.options("y");
+        change(&mut options);
+        format!("{:#}", open(&options).map(|_| ()).unwrap_err())
+    };
+    let nothing = |_: &mut TableOptions| ();
+    for (content, part) in [
+        ("x,z\n1,2\n", "`target` names a column `y`, which the table does not have"),
+        ("x,y\n1,\n2,NA\n", "the target `y` is missing in every row"),
+        ("x,y\n1,5\n2,5\n", "the target `y` is `5` in every row: there is nothing to learn"),
+        ("x,y\n", "has no rows below the line"),
+        ("x,y\n7,1\n7,2\n", "no column is left that the model could take: `x`: it has the same value in every row"),
+    ] {
+        let text = fault(content, &nothing);
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let rule = |choice| Rule { pattern: "x".into(), choice };
+    let number = Encoding::Number { scaling: Scaling::Standardize, fill: Fill::Median, bins: 8 };
+    let text = fault("x,y\na,1\nb,2\n", &|o| o.rules = vec![rule(Choice::Encode(number))]);
+    assert!(text.contains("the column `x` has text cells, such as `a`, `b`"), "{text}");
+    let text = fault("x,y\n1,1\n2,2\n", &|o| o.drop = vec!["z".into()]);
+    assert!(text.contains("`drop` names a column `z`"), "{text}");
+    let text = fault("x,y,s\n1,1,train\n2,2,later\n", &|o| o.division.split_column = Some("s".into()));
+    assert!(text.contains("line 3") && text.contains("`later`"), "{text}");
+    let text = fault("x,y\n1,a\n2,b\n3,a\n4,a\n5,a\n6,a\n7,a\n8,a\n9,a\n", &|o| {
+        o.division.hold_out = Some(HoldOut::Count(8));
+    });
+    assert!(text.contains("has no row in the training part"), "{text}");
+}
+
+#[test]
+fn rows_of_each_part_are_where_they_belong() {
+    let place = Place::new("x,y,part,g\n1,1,train,a\n2,2,val,b\n3,3,test,c\n4,4,train,d\n");
+    let mut options = place.options("y");
+    options.division.split_column = Some("part".into());
+    let set = open(&options).unwrap();
+    assert_eq!((set.train.len(), set.val.len(), set.test.map(|test| test.len())), (2, 1, Some(1)));
+    let val = place.write("v.csv", "x,y,part,g\n9,9,train,a\n");
+    let options = TableOptions { val_path: Some(val), drop: vec!["part".into()], ..place.options("y") };
+    let set = open(&options).unwrap();
+    assert_eq!((set.train.len(), set.val.len()), (4, 1));
+    assert!(Path::new(&options.path).is_file());
+}

@@ -1,0 +1,62 @@
+//! The options of a table, from the `[data]` section.
+
+use super::held_out;
+use crate::config::Experiment;
+use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal};
+use crate::config::load::paths::shown;
+use crate::data::table::{Choice, Division, Encoding, Fill, Format, Rule, Scaling, TableOptions};
+
+/// What the data layer reads.
+pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
+    let rules = csv.columns.iter().flat_map(|rules| &rules.0);
+    let fitted = experiment.data.fitted.as_ref().and_then(|fitted| fitted.source.as_ref());
+    TableOptions {
+        path: shown(&csv.path),
+        val_path: csv.val_path.as_deref().map(shown),
+        format: Format { separator: csv.separator.as_ref().and_then(|text| text.bytes().next()), header: csv.header },
+        decimal: match csv.decimal {
+            Decimal::Point => '.',
+            Decimal::Comma => ',',
+        },
+        target: csv.target.names().to_vec(),
+        classes: csv.classes,
+        standardize_target: csv.standardize_target,
+        rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
+        drop: csv.drop.clone().unwrap_or_default(),
+        id: csv.id.clone(),
+        division: Division {
+            hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
+            seed: experiment.seed,
+            split_column: csv.split_column.clone(),
+            group_column: csv.group_column.clone(),
+            time_column: csv.time_column.clone(),
+        },
+        fitted: fitted.and_then(|codec| serde_json::from_value(serde_json::Value::clone(codec)).ok()).map(Box::new),
+    }
+}
+
+fn choice(column: &ColumnType) -> Choice {
+    Choice::Encode(match column {
+        ColumnType::Number(number) => Encoding::Number {
+            scaling: match number.scaling {
+                written::Scaling::Standardize => Scaling::Standardize,
+                written::Scaling::Quantile => Scaling::Quantile,
+                written::Scaling::Log => Scaling::Log,
+                written::Scaling::PiecewiseLinear => Scaling::PiecewiseLinear,
+                written::Scaling::None => Scaling::None,
+            },
+            fill: match number.missing {
+                written::Fill::Median => Fill::Median,
+                written::Fill::Mean => Fill::Mean,
+                written::Fill::Zero => Fill::Zero,
+            },
+            bins: number.bins,
+        },
+        ColumnType::Category(category) => {
+            Encoding::Category { most: category.max_categories, least: category.min_count }
+        }
+        ColumnType::Boolean(_) => Encoding::Boolean,
+        ColumnType::Date(_) => Encoding::Date,
+        ColumnType::Ignore(_) => return Choice::Ignore,
+    })
+}

@@ -1,0 +1,156 @@
+//! Tables: from a CSV file to a model, its figures and its predictions.
+
+use super::support::{Place, assert_same_runs, real_data, repository};
+use std::fmt::Write;
+use std::fs;
+
+/// Houses whose price is 100 · rooms + 50 where the town is `sea`, less a little for their age; some ages are missing.
+fn houses(rows: usize) -> String {
+    let mut text = String::from("id,rooms,age,town,price\n");
+    for i in 0..rows {
+        let (rooms, age, town) = (1 + i * 7 % 9, i * 13 % 50, ["sea", "hill", "town"][i * 5 % 3]);
+        let price = 100.0 * rooms as f64 + if town == "sea" { 50.0 } else { 0.0 } - age as f64 / 10.0;
+        let age = if i % 11 == 3 { String::new() } else { age.to_string() };
+        let _ = writeln!(text, "h{i},{rooms},{age},{town},{price}");
+    }
+    text
+}
+
+fn config(more: &str) -> String {
+    format!(
+        "device = \"cpu\"\nseed = 3\n[data]\nsource = \"csv\"\npath = \"houses.csv\"\nid = \"id\"\nbatch_size = 32\n\
+         validation_split = 0.25\n{more}\n[model]\nlayers = [{{ type = \"linear\", out_features = 32 }}, \"relu\", \
+         {{ type = \"linear\", out_features = 1 }}]\n[loss]\ntype = \"mse\"\n[optimizer]\ntype = \"adam\"\nlr = 0.02\n\
+         [train]\nepochs = 15\n"
+    )
+}
+
+fn place(rows: usize) -> Place {
+    let place = Place::with(&config("target = \"price\""));
+    place.write("houses.csv", houses(rows));
+    place
+}
+
+#[test]
+fn a_regression_is_in_the_unit_of_its_target() {
+    let place = place(200);
+    let shown = place.ok("data show c.toml");
+    for part in
+        ["150 rows to train on, 50 to validate on", "a category (3 numbers)", "the target, a number", "names the row"]
+    {
+        assert!(shown.out.contains(part), "{part}: {}", shown.out);
+    }
+    let columns = place.ok("data show c.toml --json").json();
+    assert_eq!((&columns["features"], &columns["columns"][2]["missing"]), (&6.into(), &18.into()));
+    place.ok("train c.toml --quiet --out r --set metrics=[\\\"r2\\\"]");
+    let figures = place.ok("eval r --json").json();
+    let [loss, rmse, r2] = ["loss", "rmse", "r2"].map(|name| figures["metrics"][name].as_f64().unwrap());
+    assert!(rmse < 40.0 && rmse > 0.0 && r2 > 0.9, "{figures}");
+    // The loss is that of standardised prices, whose deviation is some 260.
+    let deviation = rmse / loss.sqrt();
+    assert!((200.0..320.0).contains(&deviation), "{figures}");
+    // Training's figures are in the same unit.
+    let last = place.metrics("r").into_iter().rev().find(|line| line["train_rmse"].is_number()).unwrap();
+    assert!(last["train_rmse"].as_f64().unwrap() < 100.0, "{last}");
+
+    // All that a prediction needs is the checkpoint, and columns of those names, in any order, without the target.
+    fs::remove_file(place.path("houses.csv")).unwrap();
+    place.write("new.csv", "town;rooms;age;id\nsea;9;0;x1\nhill;1;40;x2\nmoon;5;;=x3\n");
+    let told = place.ok("predict r new.csv --format csv --guard-formulas");
+    let rows: Vec<&str> = told.out.lines().collect();
+    assert_eq!((rows[0], rows.len()), ("file,sample,id,value", 4));
+    let value = |row: &str| row.rsplit(',').next().unwrap().parse::<f64>().unwrap();
+    assert!((value(rows[1]) - 950.0).abs() < 100.0 && (value(rows[2]) - 96.0).abs() < 100.0, "{}", told.out);
+    assert!(rows[1].contains(",x1,") && rows[3].contains(",'=x3,"), "{}", told.out);
+    let json = place.ok("predict r new.csv --json").json();
+    assert_eq!(json[1]["id"], "x2", "{json}");
+    // As many rows as there are, whatever the batch.
+    let many: String = (0..77).map(|i| format!("sea;{};1;r{i}\n", i % 9)).collect();
+    place.write("many.csv", format!("town;rooms;age;id\n{many}"));
+    assert_eq!(place.ok("predict r many.csv --format jsonl").out.lines().count(), 77);
+    let error = place.fails("predict r many.csv new.csv nowhere.csv", 1);
+    assert!(error.contains("nowhere.csv"), "{error}");
+    place.write("short.csv", "rooms,age\n1,2\n");
+    assert!(place.fails("predict r short.csv", 1).contains("`town`"));
+}
+
+#[test]
+fn stopping_and_going_on_changes_nothing_nor_do_threads() {
+    let place = place(200);
+    place.ok("train c.toml --quiet --out whole --set train.epochs=4");
+    place.ok("train c.toml --quiet --out parts --set train.epochs=2");
+    place.ok("train c.toml --quiet --out parts --resume --set train.epochs=4");
+    assert_same_runs((&place, "whole"), (&place, "parts"));
+    place.ok("train c.toml --quiet --out one --set train.epochs=4 --set data.workers=0 --threads 1");
+    assert_same_runs((&place, "whole"), (&place, "one"));
+}
+
+#[test]
+fn classes_of_a_table_are_those_of_the_checkpoint() {
+    let place = Place::new();
+    place.write("houses.csv", houses(120));
+    let text = config("target = \"town\"\ndrop = [\"age\"]").replace("out_features = 1", "out_features = \"$classes\"");
+    place.write("c.toml", text.replace("\"mse\"", "\"cross_entropy\""));
+    place.ok("train c.toml --quiet --out r --set train.epochs=2");
+    let before = place.ok("eval r --json").json();
+    // Other rows, in which one class does not occur: the others keep their numbers.
+    let some: String =
+        houses(120).lines().filter(|line| !line.contains(",hill,")).map(|line| format!("{line}\n")).collect();
+    place.write("houses.csv", &some);
+    let told = place.ok("predict r houses.csv --json").json();
+    let labels: Vec<&str> =
+        told.as_array().unwrap().iter().map(|row| row["top"][0]["label"].as_str().unwrap()).collect();
+    assert!(labels.iter().all(|label| ["sea", "hill", "town"].contains(label)));
+    let after = place.ok("eval r --json").json();
+    assert_ne!(before["samples"], after["samples"]);
+    place.write("houses.csv", houses(120).replace(",hill,", ",dale,"));
+    let error = place.fails("eval r", 1);
+    assert!(error.contains("`dale`, which the model does not know") && error.contains("`hill`"), "{error}");
+}
+
+#[test]
+fn mistakes_about_a_table_have_their_places() {
+    let place = place(60);
+    let fault = |set: &str| place.fails(&format!("check c.toml --set {set}"), 2);
+    let text = fault("data.target=prise");
+    assert!(text.contains("names a column `prise`") && text.contains("did you mean `price`?"), "{text}");
+    assert!(text.contains("c.toml:"), "{text}");
+    let text = fault("data.columns.town=number");
+    assert!(text.contains("the column `town` has text cells, such as `sea`"), "{text}");
+    let text = fault("data.columns.town={type=\"number\",bin=3}");
+    assert!(text.contains("unknown key `bin`") && text.contains("`bins`"), "{text}");
+    let text = fault("data.separator=ab");
+    assert!(text.contains("must be one character"), "{text}");
+    let text = fault("data.path=none.csv");
+    assert!(text.contains("none.csv"), "{text}");
+    place.write("houses.csv", "rooms,price\n1,2\n\"3,4\n5,6\n");
+    assert!(place.fails("check c.toml --unset data.id", 2).contains("line 3, column 1: a quote opens here"));
+}
+
+/// Real tables, in two commands each.
+#[test]
+fn penguins_and_houses_are_learnt() {
+    let Some(data) = real_data() else { return };
+    let model = repository("models/tabular.toml");
+    let place = Place::new();
+    let text = |file: &str, target: &str, loss: &str, more: &str| {
+        format!(
+            "device = \"cpu\"\n[data]\nsource = \"csv\"\npath = \"{}\"\ntarget = \"{target}\"\nvalidation_split = 0.25\nbatch_size = 64\n\
+             [model]\nuse = \"{}\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\nlr = 1e-3\n[train]\nepochs = 10\n{more}",
+            data.join("tabular").join(file).display(),
+            model.display()
+        )
+    };
+    place.write("p.toml", text("penguins.csv", "species", "cross_entropy", ""));
+    place.ok("train p.toml --quiet --out p");
+    let figures = place.ok("eval p --json").json();
+    assert!(figures["metrics"]["accuracy"].as_f64().unwrap() > 0.95, "{figures}");
+    place.write("w.toml", text("winequality-red.csv", "quality", "mse", ""));
+    place.ok("train w.toml --quiet --out w");
+    let figures = place.ok("eval w --json").json();
+    // The deviation of the target is 0.81.
+    assert!(figures["metrics"]["rmse"].as_f64().unwrap() < 0.75, "{figures}");
+    let file = data.join("tabular/penguins.csv");
+    let told = place.ok(&format!("predict p {} --format jsonl", file.display()));
+    assert_eq!(told.out.lines().count(), 344);
+}
