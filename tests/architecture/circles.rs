@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::paths::{Module, PROGRAM, Tree};
+use crate::paths::{KERNELS, Module, PROGRAM, Tree};
 use crate::source::{below, root};
 
 /// What the children of a module name among themselves: who, whom, and where.
@@ -61,6 +61,7 @@ fn reached<'a>(siblings: &'a Siblings, from: &str) -> BTreeSet<&'a str> {
 fn no_modules_name_one_another_in_a_circle() {
     let benches = root().join("benches");
     let mut found = circles(&PROGRAM);
+    found.extend(circles(&KERNELS));
     found.extend(["pytorch", "sweeps"].iter().flat_map(|bench| circles(&Tree::new(below(&benches.join(bench))))));
     for package in ["crates/jpeg/src", "crates/mpi/src"] {
         found.extend(circles(&Tree::new(below(&root().join(package)))));

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::paths::PROGRAM;
-use crate::source::{code, is_test, program};
+use crate::paths::{KERNELS, PROGRAM};
+use crate::source::{code, is_test, program_and_kernels};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 17] = [
+const IMPORTS: [(&str, &[&str]); 18] = [
+    ("failure", &[]),
     ("random", &[]),
     ("files", &[]),
     ("shards", &[]),
@@ -18,7 +19,7 @@ const IMPORTS: [(&str, &[&str]); 17] = [
     ("config", &["files", "graph", "terminal"]),
     ("plan", &["graph"]),
     ("collective", &["files", "graph", "shards"]),
-    ("backend", &["collective", "files", "graph", "plan", "random", "shards"]),
+    ("backend", &["collective", "failure", "files", "graph", "plan", "random", "shards"]),
     ("passes", &["graph", "shards"]),
     ("checkpoint", &["files", "graph"]),
     ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
@@ -47,10 +48,9 @@ const IMPORTS: [(&str, &[&str]); 17] = [
 ];
 
 /// Modules in layers: each may name only those before it.
-const LAYERS: [(&str, &[&str]); 4] = [
+const LAYERS: [(&str, &[&str]); 3] = [
     ("config", &["text", "declare", "language", "experiment", "load", "print", "schema"]),
     ("train", &["setup", "files", "run"]),
-    ("backend::cpu", &["simd", "info", "run", "gemm", "fusions", "ops", "lower", "executable", "peak"]),
     (
         "backend::cuda",
         &[
@@ -69,6 +69,9 @@ const LAYERS: [(&str, &[&str]); 4] = [
         ],
     ),
 ];
+
+/// The same of the CPU kernels.
+const KERNEL_LAYERS: [&str; 8] = ["simd", "info", "run", "gemm", "fusions", "ops", "lower", "peak"];
 
 #[test]
 fn imports_run_one_way() {
@@ -99,12 +102,14 @@ fn imports_run_one_way() {
     }
 }
 
-/// By that name the table would not see what is of the engine.
+/// By those names the table would not see what is of another package.
 #[test]
-fn the_engine_is_named_as_a_part_of_the_program() {
-    for (inside, text) in program().iter().filter(|(inside, _)| !is_test(inside) && *inside != Path::new("lib.rs")) {
+fn packages_are_named_as_parts_of_the_program() {
+    let files = program_and_kernels();
+    for (inside, text) in files.iter().filter(|(inside, _)| !is_test(inside) && *inside != Path::new("lib.rs")) {
         for (line, code) in code(text) {
-            assert!(!code.contains("runner_engine"), "{}:{line}: say `crate::`", inside.display());
+            let named = ["runner_engine", "runner_core"].iter().find(|name| code.contains(**name));
+            assert!(named.is_none(), "{}:{line}: say `crate::` in place of `{}`", inside.display(), named.unwrap());
         }
     }
 }
@@ -112,17 +117,18 @@ fn the_engine_is_named_as_a_part_of_the_program() {
 #[test]
 fn layers_name_only_those_below_them() {
     let mut wrong = Vec::new();
-    for (folder, layers) in LAYERS {
-        let path: Vec<&str> = folder.split("::").collect();
+    let of_program = LAYERS.iter().map(|(folder, layers)| (&*PROGRAM, *folder, *layers));
+    for (tree, folder, layers) in of_program.chain([(&*KERNELS, "", &KERNEL_LAYERS[..])]) {
+        let path: Vec<&str> = folder.split("::").filter(|name| !name.is_empty()).collect();
         let layer = |name: &str| layers.iter().position(|layer| *layer == name);
-        let there = PROGRAM.children(&path);
+        let there = tree.children(&path);
         wrong.extend(
             there.iter().filter(|name| layer(name).is_none()).map(|name| format!("`{folder}::{name}` is in no layer")),
         );
         wrong.extend(
             layers.iter().filter(|name| !there.contains(*name)).map(|name| format!("there is no `{folder}::{name}`")),
         );
-        for edge in &PROGRAM.edges {
+        for edge in &tree.edges {
             let inside = |module: &[String]| module.iter().zip(&path).filter(|(a, b)| a == *b).count() == path.len();
             let (Some(from), Some(to)) = (edge.from.get(path.len()), edge.to.get(path.len())) else { continue };
             if inside(&edge.from) && inside(&edge.to) && from != to && layer(from) < layer(to) {

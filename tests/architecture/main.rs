@@ -7,7 +7,7 @@ mod source;
 
 use std::fs;
 
-use source::{below, code, is_test, program, root};
+use source::{CPU, PROGRAM, below, code, is_test, program_and_kernels, root};
 
 /// A file is to be read in one sitting.
 const MAX_LINES: usize = 500;
@@ -42,7 +42,7 @@ fn nobody_writes_to_the_terminal_but_its_module() {
         ".exit()",
     ];
     let mut wrong = Vec::new();
-    for (inside, text) in program() {
+    for (inside, text) in program_and_kernels() {
         // A user may name standard output as the place of a file (`--out /dev/stdout`): its content is no text for a terminal.
         if inside.starts_with("terminal") || inside.ends_with("files/output.rs") || is_test(&inside) {
             continue;
@@ -68,7 +68,7 @@ fn no_function_of_cudarc_is_called() {
         stem.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase())) && !name.ends_with("_t")
     };
     let mut wrong = Vec::new();
-    for (inside, text) in program() {
+    for (inside, text) in program_and_kernels() {
         if inside.starts_with("backend/cuda/modules/launcher/cust") {
             continue;
         }
@@ -101,7 +101,7 @@ fn no_function_of_cudarc_is_called() {
 #[test]
 fn every_module_is_in_the_map() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    for src in ["crates/engine/src", "src"] {
+    for src in PROGRAM {
         for entry in fs::read_dir(root().join(src)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if !["lib.rs", "main.rs"].contains(&name.as_str()) {
@@ -112,6 +112,7 @@ fn every_module_is_in_the_map() {
             }
         }
     }
+    assert!(map.contains(&format!("| `{CPU}` |")), "ARCHITECTURE.md does not tell what {CPU} is for");
 }
 
 #[test]
@@ -119,11 +120,11 @@ fn files_are_short_and_tell_what_they_are_for() {
     let others = ["tests", "benches", "kernels", "crates/jpeg", "crates/mpi"]
         .iter()
         .flat_map(|folder| below(&root().join(folder)));
-    for (inside, text) in program().into_iter().chain(others) {
+    for (inside, text) in program_and_kernels().into_iter().chain(others) {
         let lines = text.lines().count();
         assert!(lines <= MAX_LINES, "{} has {lines} lines: it has more than one subject", inside.display());
     }
-    for (inside, text) in program() {
+    for (inside, text) in program_and_kernels() {
         let told = text.starts_with("//! ");
         assert!(told || is_test(&inside), "{} does not begin with what it is for", inside.display());
     }

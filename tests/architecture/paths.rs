@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::source::{is_test, program, without_tests};
+use crate::source::{CPU, below, is_test, program, root, without_tests};
 
-/// The modules of the program: those of both packages, as one names the other's as its own.
+/// The modules of the program: those of its packages, as one names the others' as its own.
 pub static PROGRAM: LazyLock<Tree> = LazyLock::new(|| Tree::new(program()));
+
+/// Those of the CPU kernels.
+pub static KERNELS: LazyLock<Tree> = LazyLock::new(|| Tree::new(below(&root().join(CPU))));
 
 /// The names of a module from the outside in; none for the root.
 pub type Module = Vec<String>;

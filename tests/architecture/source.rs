@@ -22,9 +22,20 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The source files of both packages, each with its path below its `src`, and its text.
+/// The folders of the program's packages whose modules are named as those of one. What stands on others comes behind them.
+pub const PROGRAM: [&str; 3] = ["crates/core/src", "crates/engine/src", "src"];
+
+/// The folder of the CPU kernels, which name themselves without the engine.
+pub const CPU: &str = "crates/cpu/src";
+
+/// The source files of the program's packages but for the CPU kernels, each with its path below its `src`, and its text.
 pub fn program() -> Vec<(PathBuf, String)> {
-    ["crates/engine/src", "src"].iter().flat_map(|src| below(&root().join(src))).collect()
+    PROGRAM.iter().flat_map(|src| below(&root().join(src))).collect()
+}
+
+/// Those with the CPU kernels.
+pub fn program_and_kernels() -> Vec<(PathBuf, String)> {
+    program().into_iter().chain(below(&root().join(CPU))).collect()
 }
 
 /// The Rust files below `folder`, each with its path from there, and its text.

@@ -12,7 +12,7 @@ fn no_vector_instruction_is_a_call() {
     let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let file = object::File::parse(&*program).unwrap();
     let names: Vec<&str> = file.symbols().filter_map(|symbol| symbol.name().ok()).collect();
-    assert!(names.iter().any(|name| name.contains("runner_engine")), "the program has no names");
+    assert!(names.iter().any(|name| name.contains("runner_cpu")), "the program has no names");
     let is_vector = |name: &&&str| {
         let of_library = name.contains("core_arch");
         of_library && ["_mm256_", "_mm512_", "4neon"].iter().any(|family| name.contains(family))
