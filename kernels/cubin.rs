@@ -3,7 +3,7 @@
 //!
 //! Machine code of an architecture also runs on later ones of the same major number, but for those of embedded systems. All
 //! other GPUs, and a driver that does not take it, get PTX. Two architectures whose code is nearly the same are packed together,
-//! which takes hardly more than one of them. `tests/kernels` makes the files, and fails if they are older than the PTX.
+//! which takes hardly more than one of them. `tests/suites/kernels` makes the files, and fails if they are older than the PTX.
 
 use crate::Module;
 use anyhow::{Context, Result, ensure};

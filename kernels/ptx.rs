@@ -2,7 +2,7 @@
 //!
 //! There are two sets: one for compute capability 7.5, and one for 8.0 and up, whose kernels use the wider tensor-core
 //! instructions and asynchronous copies. A driver compiles PTX for the GPU at hand, newer ones included, and keeps the
-//! result in its own cache. For most GPUs there is machine code ([`super::cubin`]) and nothing to compile. `tests/kernels` makes
+//! result in its own cache. For most GPUs there is machine code ([`super::cubin`]) and nothing to compile. `tests/suites/kernels` makes
 //! the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and fails if they are older than the sources.
 
 use crate::Module;

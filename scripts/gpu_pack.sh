@@ -43,14 +43,14 @@ place() {
 }
 
 # Of all tests, those on a GPU alone: building takes long enough.
-tests=${TESTS:-ops $(for test in tests/*cuda*; do basename "$test" .rs; done)}
+tests=${TESTS:-ops $(for test in tests/suites/*cuda*; do basename "$test"; done)}
 wanted=()
 for test in $tests; do
     wanted+=(--test "$test")
 done
 log=$folder/cargo.log
 # The program is built along with the tests that run it: `cargo build` would build it once more, with dependencies that have
-# other features. Cargo says "Executable tests/ops/main.rs (target/release/deps/ops-0123456789abcdef)".
+# other features. Cargo says "Executable tests/suites/ops/main.rs (target/release/deps/ops-0123456789abcdef)".
 if ! cargo test "${profile[@]}" --no-run "${wanted[@]}" 2>"$log"; then
     cat "$log" >&2
     exit 1

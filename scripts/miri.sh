@@ -17,7 +17,7 @@ export MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}"
 cargo +nightly miri test --lib --no-run >/dev/null 2>&1 || { cargo +nightly miri test --lib --no-run; exit 1; }
 export PROPTEST_CASES=${PROPTEST_CASES:-4}
 modules=(checkpoint::matching checkpoint::pth::tests::windows checkpoint::pth::tests::pickles
-    config::text config::declare plan:: graph:: random:: backend::cpu::run::threads)
+    config::text config::declare plan:: graph:: random:: run::threads)
 [ $# -eq 0 ] || modules=("$@")
 
 log=$(mktemp)

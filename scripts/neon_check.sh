@@ -30,7 +30,8 @@ if [ $# -gt 0 ]; then
     run --lib -- "$@"
     exit
 fi
-run --lib -- backend::cpu
+run -p runner-cpu --lib
+run -p runner-engine --lib -- backend::cpu
 run --test golden
 run --test ops -- parity coverage
 run --test semantics

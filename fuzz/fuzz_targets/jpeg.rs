@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../../tests/corpora/targets/mod.rs"]
+#[path = "../../tests/suites/corpora/targets/mod.rs"]
 mod targets;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

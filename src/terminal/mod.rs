@@ -2,7 +2,7 @@
 //!
 //! Much of what is said comes from elsewhere: names of files and tensors, lines of configurations, addresses, what a
 //! driver answers. Whatever could steer a terminal or hide from the eye is written out on its way through here, and
-//! passwords in addresses are masked. Nobody else writes to the two streams; `tests/architecture` sees to that.
+//! passwords in addresses are masked. Nobody else writes to the two streams; `tests/suites/architecture` sees to that.
 
 mod bar;
 mod chart;

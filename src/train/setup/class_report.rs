@@ -162,7 +162,7 @@ mod tests {
     }
 
     impl Case {
-        /// As the devices count, which `tests/ops` holds to each other.
+        /// As the devices count, which `tests/suites/ops` holds to each other.
         fn report(&self) -> ClassReport {
             let n = self.logits[0].len();
             let of = match self.labels.is_empty() {

@@ -5,6 +5,7 @@ pub mod cuda;
 pub mod reference;
 mod trace;
 
+pub use crate::failure::{DeviceError, SettingError};
 pub use trace::{Detail, Span, Track, Work};
 
 use crate::collective::Collective;
@@ -12,32 +13,7 @@ use crate::graph::op::Pattern;
 use crate::graph::{DType, Graph, Node, NodeId, ValueId, VarId};
 use crate::plan::{NodeMemory, Plan};
 use anyhow::Result;
-use std::fmt;
 use std::sync::Arc;
-
-/// The device asked for is not there, or has not enough memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceError(pub String);
-
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for DeviceError {}
-
-/// A variable of the environment says something that there is not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingError(pub String);
-
-impl fmt::Display for SettingError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for SettingError {}
 
 /// Bytes of a device's own memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

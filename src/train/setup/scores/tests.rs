@@ -79,7 +79,7 @@ fn regressions_are_those_of_scikit_learn() {
     let mut compared = 0;
     for (name, case) in cases().iter().filter(|(_, case)| !case.values.is_empty()) {
         let outputs = case.values[0].len();
-        // As the devices sum, which `tests/ops` holds to each other.
+        // As the devices sum, which `tests/suites/ops` holds to each other.
         let mut sums = vec![0.0; 4 * outputs];
         for (x, t) in case.predictions.iter().zip(&case.values) {
             for (i, (x, t)) in x.iter().zip(t).map(|(x, t)| (f64::from(*x), f64::from(*t))).enumerate() {

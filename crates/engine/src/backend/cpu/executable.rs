@@ -1,6 +1,5 @@
 //! Planned programs with their memory: two blocks of memory, and the caller's batch slots read where they lie.
 
-use super::lower::lower;
 use super::run::frame::{Bases, Frame, Operand, Step, Touched};
 use super::run::memory::zeroed;
 use super::run::threads::Pool;
@@ -11,6 +10,7 @@ use crate::graph::{DType, Node, NodeId, Rounds, ValueId, VarId};
 use crate::plan::{Place, Plan, Program, Region};
 use anyhow::{Context, Result, bail, ensure};
 use memmap2::MmapMut;
+use runner_cpu::lower::lower;
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,24 +1,10 @@
-//! The CPU backend: kernels written once over vectors of any width ([`simd`]), shared among the threads of a pool
-//! ([`run::threads`]) in tasks that cut sums by their shapes alone, so that results do not depend on the number of
-//! threads.
-//!
-//! `lower` chooses the kernel of a node, `executable` runs a planned program, and `run::frame` is how a kernel gets at
-//! its operands. Modules name those before them alone: `simd`, `run`, `gemm`, `ops`, `lower`, `executable`.
-#![allow(clippy::needless_range_loop, reason = "a kernel's index runs over several arrays at once")]
+//! The CPU backend: runs planned programs of the kernels of the package `runner-cpu`, whose modules are named as its own here.
 
 mod executable;
-pub mod fusions;
-pub mod gemm;
-mod info;
-mod lower;
-pub mod ops;
-mod peak;
-pub mod run;
-pub mod simd;
 #[cfg(test)]
 mod tests;
 
-pub use info::{CpuInfo, cpu_info};
+pub use runner_cpu::{CpuInfo, cpu_info, fusions, ops, run, simd};
 
 use crate::backend::{Backend, Executable, HostBuffer};
 use crate::collective::Collective;
@@ -28,6 +14,7 @@ use crate::plan::{ALIGN, NodeMemory, Plan};
 use anyhow::{Context, Result};
 use run::memory::zeroed;
 use run::threads::Pool;
+use runner_cpu::{lower, peak};
 use simd::SimdLevel;
 use simd::bf16::{Bf16Unit, Instructions};
 use std::sync::Arc;

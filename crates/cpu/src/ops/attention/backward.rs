@@ -1,0 +1,286 @@
+//! The backward pass: weights are made again from the scores and the logarithms that the forward pass has kept.
+
+use super::rows::{AddBiasArgs, Dots, DotsArgs, Mask, Rows, WeightGrads, WeightGradsArgs};
+use super::{AttentionShape, Layout, Left, Right, Target, table};
+use crate::gemm::round_up;
+use crate::gemm::tile::{MAX_ROWS, for_each_tile, tile_rows};
+use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::threads::Parts;
+use crate::simd::SimdLevel;
+use std::ops::Range;
+
+/// [`crate::graph::op::AttentionGrad`].
+pub struct AttentionGradKernel {
+    layout: Layout,
+    threads: usize,
+    dqkv_rows: [u32; MAX_ROWS],
+    weights: unsafe fn(WeightGradsArgs),
+    dots: unsafe fn(DotsArgs),
+}
+
+/// Scratch memory of a worker.
+struct Work<'a> {
+    /// Rows of the head, side by side.
+    q: &'a mut [f32],
+    k: &'a mut [f32],
+    dy: &'a mut [f32],
+    /// Keys and values as columns.
+    k_columns: &'a mut [f32],
+    v_columns: &'a mut [f32],
+    /// Product of each row's result and its gradient.
+    delta: &'a mut [f32],
+    /// Scores of a block, then weights.
+    scores: &'a mut [f32],
+    /// Their gradients.
+    grads: &'a mut [f32],
+}
+
+/// A task's operands: where the head's first row is in each.
+struct Head {
+    qkv: [*const f32; 3],
+    y: *const f32,
+    dy: *const f32,
+    lse: *const f32,
+    dqkv: [*mut f32; 3],
+    /// What is added to the scores, and the sum of the gradients by it, to which this head's are added; null if nothing is.
+    bias: *const f32,
+    dbias: *mut f32,
+    /// What is left out, the rows being those of this head.
+    mask: Mask,
+}
+
+/// Tasks that the samples are cut for, where all of a stretch have one bias: their gradients by it are added up one after the other.
+const TASKS: usize = 64;
+
+impl AttentionGradKernel {
+    /// With the sizes known. `threads` is the most that the pool may have.
+    pub fn new(shape: AttentionShape, level: SimdLevel, threads: usize) -> Self {
+        AttentionGradKernel {
+            layout: Layout::new(shape, level),
+            threads,
+            dqkv_rows: table(3 * shape.embedding()),
+            weights: match shape.dropout {
+                Some(_) => level.routine::<WeightGrads<true>>(),
+                None => level.routine::<WeightGrads<false>>(),
+            },
+            dots: level.routine::<Dots>(),
+        }
+    }
+
+    /// Floats of the parts of [`Work`].
+    fn parts(&self) -> [usize; 8] {
+        let l = &self.layout;
+        let (copy, columns, scores) = (l.copy_floats(), l.columns_floats(), l.scores_floats());
+        [copy, copy, copy, columns, columns, l.shape.length, scores, scores]
+    }
+
+    fn worker_floats(&self) -> usize {
+        self.parts().map(round_up).iter().sum()
+    }
+
+    /// Stretches that the samples with the same bias are cut into.
+    fn stretches(&self) -> usize {
+        let shape = &self.layout.shape;
+        match shape.biases {
+            0 => shape.samples,
+            biases => TASKS.div_ceil((biases * shape.heads).max(1)).clamp(1, (shape.samples / biases).max(1)),
+        }
+    }
+
+    /// Floats of the sums of the gradients by the biases in all stretches.
+    fn partial_floats(&self) -> usize {
+        let shape = &self.layout.shape;
+        if shape.biases == 0 { 0 } else { self.stretches() * shape.biases * shape.heads * shape.length * shape.length }
+    }
+
+    /// The gradients by keys and values are added up in memory.
+    fn several(&self) -> bool {
+        self.layout.queries < self.layout.shape.length
+    }
+
+    /// A head.
+    ///
+    /// # Safety
+    /// The operands are there, and nobody else touches these rows of the result.
+    unsafe fn head(&self, head: &Head, work: &mut Work) {
+        let (l, shape) = (&self.layout, &self.layout.shape);
+        let (length, step) = (shape.length, 3 * shape.embedding());
+        // SAFETY: the caller's promise; the scratch memory has been measured for it.
+        let columns = unsafe {
+            l.copy_rows(head.qkv[0], step, length, work.q);
+            l.copy_rows(head.qkv[1], step, length, work.k);
+            l.copy_rows(head.dy, shape.embedding(), length, work.dy);
+            let (step, width, to) = (shape.embedding(), shape.width, work.delta.as_mut_ptr());
+            (self.dots)(DotsArgs { of: [head.y, head.dy], step, rows: length, width, to });
+            let step = 3 * step;
+            [
+                l.copy_columns(head.qkv[1], step, length, work.k_columns),
+                l.copy_columns(head.qkv[2], step, length, work.v_columns),
+            ]
+        };
+        if self.several() {
+            for (row, part) in (0..length).flat_map(|row| [(row, head.dqkv[1]), (row, head.dqkv[2])]) {
+                // SAFETY: as above.
+                unsafe { std::slice::from_raw_parts_mut(part.wrapping_add(row * step), shape.width) }.fill(0.0);
+            }
+        }
+        for first in (0..length).step_by(l.queries) {
+            let queries = first..(first + l.queries).min(length);
+            let last = if shape.causal { queries.end } else { length };
+            for start in (0..last).step_by(l.keys) {
+                // SAFETY: as above.
+                unsafe { self.block(head, queries.clone(), start..(start + l.keys).min(last), columns, work) };
+            }
+        }
+    }
+
+    /// What a block of queries and keys adds to the gradients.
+    ///
+    /// # Safety
+    /// As [`AttentionGradKernel::head`].
+    unsafe fn block(
+        &self,
+        head: &Head,
+        queries: Range<usize>,
+        keys: Range<usize>,
+        columns: [Right; 2],
+        work: &mut Work,
+    ) {
+        let (l, shape) = (&self.layout, &self.layout.shape);
+        let step = 3 * shape.embedding();
+        let columns = columns.map(|c| Right { at: c.at.wrapping_add(keys.start * shape.width), ..c });
+        let target = |which: usize, row: usize, accumulate: bool| {
+            let at = head.dqkv[which].wrapping_add(row * step);
+            Target { at, rows: &self.dqkv_rows, columns: shape.width, accumulate }
+        };
+        for_each_tile(queries.len(), l.tiles.rows, |at, rows| {
+            let tile = queries.start + at..queries.start + at + rows;
+            let end = if shape.causal { tile.end.min(keys.end) } else { keys.end };
+            if end <= keys.start {
+                return;
+            }
+            let [scores, grads] = [&mut *work.scores, &mut *work.grads].map(|x| x[at * l.scores_step..].as_mut_ptr());
+            for (from, columns, to) in [(&*work.q, columns[0], scores), (&*work.dy, columns[1], grads)] {
+                let rows_of = Left { at: from[tile.start * l.copy_step..].as_ptr(), rows: &l.copy_rows, step: 1 };
+                let to = Target { at: to, rows: &l.scores_rows, columns: end - keys.start, accumulate: false };
+                // SAFETY: the caller's promise.
+                unsafe { l.product(rows, rows_of, columns, shape.width, to) };
+            }
+            let seen = l.rows(scores, tile.clone(), keys.start..end);
+            // SAFETY: the caller's promise.
+            unsafe { l.add_bias(seen, head.bias, tile.start, keys.start) };
+            // The products by keys read as far as the tile of keys that begins in the last column.
+            let seen = Rows { padded: (seen.keys + l.tiles.rows).min(keys.len()), ..seen };
+            let (lse, delta) = (head.lse.wrapping_add(tile.start), work.delta[tile.start..].as_ptr());
+            let grads_of = Left { at: grads, rows: &l.scores_rows, step: 1 };
+            let k = l.copied(work.k[keys.start * l.copy_step..].as_ptr());
+            let mask = Mask { row: head.mask.row + tile.start, column: keys.start, ..head.mask };
+            // SAFETY: as above.
+            unsafe {
+                (self.weights)(WeightGradsArgs { rows: seen, grads, lse, delta, mask });
+                if !head.dbias.is_null() {
+                    // The gradients are those by q · k.
+                    let (to, by) = (head.dbias.wrapping_add(tile.start * shape.length + keys.start), 1.0 / seen.scale);
+                    let rows = Rows { scores: to, step: shape.length, ..seen };
+                    (l.add)(AddBiasArgs { rows, bias: grads, step: l.scores_step, by });
+                }
+                l.product(rows, grads_of, k, end - keys.start, target(0, tile.start, keys.start > 0));
+            }
+        });
+        for_each_tile(keys.len(), l.tiles.rows, |at, rows| {
+            let key = keys.start + at;
+            // The first query of the block that sees one of these keys.
+            let first = if shape.causal { queries.start.max(key) } else { queries.start };
+            if first >= queries.end {
+                return;
+            }
+            let from = (first - queries.start) * l.scores_step + at;
+            for (which, table, right) in [(1, &*work.grads, &*work.q), (2, &*work.scores, &*work.dy)] {
+                let left = Left { at: table[from..].as_ptr(), rows: &l.column_rows, step: l.scores_step };
+                let right = l.copied(right[first * l.copy_step..].as_ptr());
+                // SAFETY: as above.
+                unsafe { l.product(rows, left, right, queries.end - first, target(which, key, self.several())) };
+            }
+        });
+    }
+}
+
+impl NodeKernel for AttentionGradKernel {
+    fn scratch_bytes(&self) -> usize {
+        Scratch::size::<f32>(self.threads * self.worker_floats()) + Scratch::size::<f32>(self.partial_floats())
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let shape = &self.layout.shape;
+        let (e, l, biases) = (shape.embedding(), shape.length, shape.biases);
+        let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| frame.input::<f32>(i));
+        let dqkv = frame.output::<f32>(0);
+        let positions = shape.samples * l;
+        assert!(dy.len() == positions * e && y.len() == dy.len() && lse.len() == positions * shape.heads);
+        assert!(qkv.len() == positions * 3 * e && dqkv.len() == qkv.len());
+        assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = self.worker_floats();
+        let mut memory = frame.scratch();
+        let scratch = Parts::new(memory.take::<f32>(self.threads * floats));
+        let partial = Parts::new(memory.take::<f32>(self.partial_floats()));
+        let dqkv = Parts::new(dqkv);
+        // Without a bias each sample is a stretch by itself.
+        let stretches = if l == 0 { 0 } else { self.stretches() };
+        let (turns, square) = (biases.max(1), l * l);
+        let all = if shape.biases > 0 { frame.input::<f32>(4) } else { &[] };
+        let mask = shape.mask(frame, 4 + usize::from(biases > 0));
+        frame.pool().run(stretches * turns * shape.heads, |task, worker| {
+            let (of, h) = (task / shape.heads, task % shape.heads);
+            let (stretch, turn) = (of / turns, of % turns);
+            // SAFETY: a worker has its own scratch.
+            let mut rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let [q, k, dy_rows, k_columns, v_columns, delta, scores, grads] = self.parts().map(|floats| {
+                let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
+                rest = others;
+                part
+            });
+            let mut work = Work { q, k, dy: dy_rows, k_columns, v_columns, delta, scores, grads };
+            let dbias = match biases {
+                0 => std::ptr::null_mut(),
+                _ => {
+                    // SAFETY: a task has its own sums.
+                    let sums = unsafe { partial.part(task * square..(task + 1) * square) };
+                    sums.fill(0.0);
+                    sums.as_mut_ptr()
+                }
+            };
+            for i in tile_rows(shape.samples / turns, stretches, stretch) {
+                let sample = i * turns + turn;
+                let (packed, row) = (sample * l * 3 * e + h * shape.width, sample * l * e + h * shape.width);
+                let rows = (sample * shape.heads + h) * l;
+                let head = Head {
+                    qkv: [0, e, 2 * e].map(|part| qkv[packed + part..].as_ptr()),
+                    y: y[row..].as_ptr(),
+                    dy: dy[row..].as_ptr(),
+                    lse: lse[rows..].as_ptr(),
+                    dqkv: [0, e, 2 * e].map(|part| dqkv.as_ptr().wrapping_add(packed + part)),
+                    bias: shape.bias(all, sample, h),
+                    dbias,
+                    mask: Mask { row: rows, ..mask },
+                };
+                // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
+                unsafe { self.head(&head, &mut work) };
+            }
+        });
+        if biases > 0 && stretches > 0 {
+            let sums = Parts::new(frame.output::<f32>(1));
+            let step = biases * shape.heads * square;
+            frame.pool().run(biases * shape.heads, |task, _| {
+                let at = task * square..(task + 1) * square;
+                // SAFETY: a task has its own part of the result, and reads what nobody writes any more.
+                let (to, first) = unsafe { (sums.part(at.clone()), partial.part(at.clone())) };
+                to.copy_from_slice(first);
+                for stretch in 1..stretches {
+                    // SAFETY: as above.
+                    let part = unsafe { partial.part(at.start + stretch * step..at.end + stretch * step) };
+                    to.iter_mut().zip(part.iter()).for_each(|(to, x)| *to += *x);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The forward pass: block of queries by block of queries, over the keys with an online softmax.
+
+use super::rows::{Mask, Scale, ScaleArgs, Weights, WeightsArgs};
+use super::{AttentionShape, Layout, Left, Right, Target, table};
+use crate::gemm::round_up;
+use crate::gemm::tile::{MAX_ROWS, tile_rows, tiles_in};
+use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::threads::Parts;
+use crate::simd::SimdLevel;
+use std::ops::Range;
+
+/// Tasks that the queries of a head are cut for, where there are not as many heads.
+const TASKS: usize = 16;
+
+/// Queries that go through the keys together: their scores, of a few hundred keys, lie in L1.
+const TILES: usize = 2;
+
+/// [`crate::graph::op::Attention`].
+pub struct AttentionKernel {
+    layout: Layout,
+    threads: usize,
+    /// Stretches that the queries of a head are cut into.
+    stretches: usize,
+    y_rows: [u32; MAX_ROWS],
+    weights: unsafe fn(WeightsArgs),
+    scale: unsafe fn(ScaleArgs),
+}
+
+/// Scratch memory of a worker.
+struct Work<'a> {
+    /// Queries of a group.
+    q: &'a mut [f32],
+    /// Keys as columns.
+    k: &'a mut [f32],
+    v: &'a mut [f32],
+    scores: &'a mut [f32],
+}
+
+/// A task's operands.
+struct Head {
+    /// First query, key and value.
+    qkv: [*const f32; 3],
+    /// First row of the result.
+    y: *mut f32,
+    /// First logarithm.
+    lse: *mut f32,
+    /// What is added to the scores; null if nothing is.
+    bias: *const f32,
+    /// What is left out, the rows being those of this head.
+    mask: Mask,
+}
+
+impl AttentionKernel {
+    /// With the sizes known. `threads` is the most that the pool may have.
+    pub fn new(shape: AttentionShape, level: SimdLevel, threads: usize) -> Self {
+        let layout = Layout::new(shape, level);
+        let groups = shape.length.div_ceil(layout.tiles.rows * TILES);
+        let stretches = TASKS.div_ceil((shape.samples * shape.heads).max(1)).min(groups).max(1);
+        AttentionKernel {
+            layout,
+            threads,
+            stretches,
+            y_rows: table(shape.embedding()),
+            weights: match shape.dropout {
+                Some(_) => level.routine::<Weights<true>>(),
+                None => level.routine::<Weights<false>>(),
+            },
+            scale: level.routine::<Scale>(),
+        }
+    }
+
+    /// Floats of the parts of [`Work`].
+    fn parts(&self) -> [usize; 4] {
+        let (l, rows) = (&self.layout, self.layout.tiles.rows * TILES);
+        [rows * l.copy_step, l.columns_floats(), l.copy_floats(), rows * l.scores_step]
+    }
+
+    fn worker_floats(&self) -> usize {
+        self.parts().map(round_up).iter().sum()
+    }
+
+    /// Some queries of a head.
+    ///
+    /// # Safety
+    /// The operands are there, and nobody else touches these rows of the results.
+    unsafe fn head(&self, head: &Head, queries: Range<usize>, work: &mut Work) {
+        let (l, shape) = (&self.layout, &self.layout.shape);
+        let step = 3 * shape.embedding();
+        let seen = if shape.causal { queries.end } else { shape.length };
+        // SAFETY: the caller's promise; the scratch memory has been measured for it.
+        let keys = unsafe {
+            l.copy_rows(head.qkv[2], step, seen, work.v);
+            l.copy_columns(head.qkv[1], step, seen, work.k)
+        };
+        let tiles = tiles_in(queries.len(), l.tiles.rows);
+        for first in (0..tiles).step_by(TILES) {
+            let tile = |i: usize| {
+                let rows = tile_rows(queries.len(), tiles, i);
+                queries.start + rows.start..queries.start + rows.end
+            };
+            let group = tile(first).start..tile((first + TILES).min(tiles) - 1).end;
+            // SAFETY: as above.
+            unsafe {
+                l.copy_rows(head.qkv[0].wrapping_add(group.start * step), step, group.len(), work.q);
+                let mut tops = [0.0; TILES * MAX_ROWS];
+                let mut sums = [0.0; TILES * MAX_ROWS];
+                let mut factors = [0.0f32; TILES * MAX_ROWS];
+                let last = if shape.causal { group.end } else { shape.length };
+                for start in (0..last).step_by(l.keys) {
+                    for i in first..(first + TILES).min(tiles) {
+                        let rows = tile(i);
+                        let end = if shape.causal { rows.end } else { shape.length }.min(start + l.keys);
+                        if end <= start {
+                            continue;
+                        }
+                        let at = rows.start - group.start;
+                        let q = Left { at: work.q[at * l.copy_step..].as_ptr(), rows: &l.copy_rows, step: 1 };
+                        let keys = Right { at: keys.at.wrapping_add(start * shape.width), ..keys };
+                        let scores = work.scores[at * l.scores_step..].as_mut_ptr();
+                        let to = Target { at: scores, rows: &l.scores_rows, columns: end - start, accumulate: false };
+                        l.product(rows.len(), q, keys, shape.width, to);
+                        let scores = l.rows(scores, rows.clone(), start..end);
+                        l.add_bias(scores, head.bias, rows.start, start);
+                        let (top, sum) = (tops[at..].as_mut_ptr(), sums[at..].as_mut_ptr());
+                        let factor = if start == 0 { std::ptr::null_mut() } else { factors[at..].as_mut_ptr() };
+                        let mask = Mask { row: head.mask.row + rows.start, column: start, ..head.mask };
+                        (self.weights)(WeightsArgs { rows: scores, top, sum, factor, mask });
+                        let y = head.y.wrapping_add(rows.start * shape.embedding());
+                        if start > 0 {
+                            self.scale_rows(y, rows.len(), factor);
+                        }
+                        let weights = Left { at: scores.scores, rows: &l.scores_rows, step: 1 };
+                        let values = l.copied(work.v[start * l.copy_step..].as_ptr());
+                        let to = Target { at: y, rows: &self.y_rows, columns: shape.width, accumulate: start > 0 };
+                        l.product(rows.len(), weights, values, end - start, to);
+                    }
+                }
+                for r in 0..group.len() {
+                    *head.lse.add(group.start + r) = tops[r] * shape.scale() + sums[r].ln();
+                    factors[r] = 1.0 / sums[r];
+                }
+                self.scale_rows(head.y.wrapping_add(group.start * shape.embedding()), group.len(), factors.as_ptr());
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`AttentionKernel::head`].
+    unsafe fn scale_rows(&self, y: *mut f32, rows: usize, by: *const f32) {
+        let shape = &self.layout.shape;
+        // SAFETY: the caller's promise.
+        unsafe { (self.scale)(ScaleArgs { y, step: shape.embedding(), rows, width: shape.width, by }) };
+    }
+}
+
+impl NodeKernel for AttentionKernel {
+    fn scratch_bytes(&self) -> usize {
+        Scratch::size::<f32>(self.threads * self.worker_floats())
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let shape = &self.layout.shape;
+        let (e, l) = (shape.embedding(), shape.length);
+        let (qkv, y, lse) = (frame.input::<f32>(0), frame.output::<f32>(0), frame.output::<f32>(1));
+        assert!(
+            qkv.len() == shape.samples * l * 3 * e && y.len() * 3 == qkv.len() && lse.len() * shape.width == y.len()
+        );
+        assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
+        let floats = self.worker_floats();
+        let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
+        let (y, lse) = (Parts::new(y), Parts::new(lse));
+        let stretches = if l == 0 { 0 } else { self.stretches };
+        let all = if shape.biases > 0 { frame.input::<f32>(1) } else { &[] };
+        let mask = shape.mask(frame, 1 + usize::from(shape.biases > 0));
+        frame.pool().run(shape.samples * shape.heads * stretches, |task, worker| {
+            let (head, stretch) = (task / stretches, task % stretches);
+            let (sample, h) = (head / shape.heads, head % shape.heads);
+            // SAFETY: a worker has its own scratch.
+            let mut rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let [q, k, v, scores] = self.parts().map(|floats| {
+                let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
+                rest = others;
+                part
+            });
+            let first = sample * l * 3 * e + h * shape.width;
+            let at = Head {
+                qkv: [0, e, 2 * e].map(|part| qkv[first + part..].as_ptr()),
+                y: y.as_ptr().wrapping_add(sample * l * e + h * shape.width),
+                lse: lse.as_ptr().wrapping_add(head * l),
+                bias: shape.bias(all, sample, h),
+                mask: Mask { row: head * l, ..mask },
+            };
+            // SAFETY: the lengths have been checked; a head's rows of the results are cut into stretches, each a task's own.
+            unsafe { self.head(&at, tile_rows(l, stretches, stretch), &mut Work { q, k, v, scores }) };
+        });
+    }
+}

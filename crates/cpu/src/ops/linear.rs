@@ -1,0 +1,265 @@
+//! Matrix products with a weight. All matrices by rows: `x [rows, in]`, `w [out, in]`, `y` and `dy [rows, out]`.
+
+use crate::gemm::any_product::AnyProduct;
+use crate::gemm::memory::Memory;
+use crate::gemm::product::{Operand, ProductSpec};
+use crate::gemm::prologue::Source;
+use crate::gemm::sums::ColumnSums;
+use crate::gemm::tile::EpilogueOperands;
+use crate::graph::op::{self, Activation};
+use crate::plan::Kept;
+use crate::run::threads::Pool;
+use crate::simd::bf16::Instructions;
+
+/// Sizes of a linear layer's matrices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinearShape {
+    /// Rows of the input: everything before the last axis.
+    pub rows: usize,
+    /// Features of the input.
+    pub inputs: usize,
+    /// Features of the output.
+    pub outputs: usize,
+}
+
+/// `y = act(x · wᵀ + b)`.
+pub struct LinearKernel {
+    product: AnyProduct,
+}
+
+impl LinearKernel {
+    /// Prepares the product for at most `threads` threads, for a program that makes gradients or not.
+    pub fn new(
+        act: Option<Activation>,
+        shape: LinearShape,
+        how: impl Into<Instructions>,
+        threads: usize,
+        trains: bool,
+    ) -> Self {
+        let LinearShape { rows: m, inputs: k, outputs: n } = shape;
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act };
+        LinearKernel { product: AnyProduct::new(spec, how, threads, None, !trains) }
+    }
+
+    /// The same for an `x` with a prologue, without an activation.
+    pub fn prepared(shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
+        let LinearShape { rows: m, inputs: k, outputs: n } = shape;
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: None };
+        LinearKernel { product: AnyProduct::new(spec, how, threads, Some(Operand::A), false) }
+    }
+
+    /// The activation that the kernel was made for.
+    pub fn act(&self) -> Option<Activation> {
+        self.product.act()
+    }
+
+    /// The activation that the kernel leaves to [`EpilogueOperands::finish`].
+    pub fn remaining_act(&self) -> Option<Activation> {
+        self.product.remaining_act()
+    }
+
+    /// True: it gives its results to [`EpilogueOperands::finish`].
+    pub fn finishes(&self) -> bool {
+        true
+    }
+
+    /// Workspace that [`LinearKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.product.workspace_bytes()
+    }
+
+    /// Packed weights that it can keep from run to run.
+    pub fn kept(&self) -> Option<Kept> {
+        self.product.kept()
+    }
+
+    /// Computes `y [rows, out]`.
+    pub fn run<'a>(
+        &self,
+        pool: &Pool,
+        x: Source,
+        w: &[f32],
+        operands: impl Into<EpilogueOperands<'a>>,
+        y: &mut [f32],
+        memory: impl Into<Memory<'a>>,
+    ) {
+        self.product.run(pool, x, w.into(), operands, y, memory);
+    }
+}
+
+/// `dx = dy · w`.
+pub struct LinearGradInputKernel {
+    product: AnyProduct,
+}
+
+impl LinearGradInputKernel {
+    /// Prepares the product for at most `threads` threads.
+    pub fn new(shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
+        let LinearShape { rows: m, inputs: n, outputs: k } = shape;
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [n, 1], c: n, act: None };
+        LinearGradInputKernel { product: AnyProduct::new(spec, how, threads, None, false) }
+    }
+
+    /// Workspace that [`LinearGradInputKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.product.workspace_bytes()
+    }
+
+    /// Computes `dx [rows, in]`.
+    pub fn run<'a>(
+        &self,
+        pool: &Pool,
+        dy: &[f32],
+        w: &[f32],
+        operands: impl Into<EpilogueOperands<'a>>,
+        dx: &mut [f32],
+        memory: impl Into<Memory<'a>>,
+    ) {
+        self.product.run(pool, dy.into(), w.into(), operands, dx, memory);
+    }
+}
+
+/// `dw = dyᵀ · x`, `db = Σ dy`.
+pub struct LinearGradWeightKernel {
+    product: AnyProduct,
+    bias: Option<ColumnSums>,
+}
+
+impl LinearGradWeightKernel {
+    /// Prepares the product for at most `threads` threads.
+    pub fn new(op: &op::LinearGradWeight, shape: LinearShape, how: impl Into<Instructions>, threads: usize) -> Self {
+        LinearGradWeightKernel::of(op, shape, how.into(), threads, None)
+    }
+
+    /// The same for an `x` with a prologue.
+    pub fn prepared(
+        op: &op::LinearGradWeight,
+        shape: LinearShape,
+        how: impl Into<Instructions>,
+        threads: usize,
+    ) -> Self {
+        LinearGradWeightKernel::of(op, shape, how.into(), threads, Some(Operand::B))
+    }
+
+    fn of(
+        op: &op::LinearGradWeight,
+        LinearShape { rows: k, inputs: n, outputs: m }: LinearShape,
+        how: Instructions,
+        threads: usize,
+        prepared: Option<Operand>,
+    ) -> Self {
+        let spec = ProductSpec { m, n, k, a: [1, m], b: [n, 1], c: n, act: None };
+        LinearGradWeightKernel {
+            product: AnyProduct::new(spec, how, threads, prepared, false),
+            bias: op.bias.then(|| ColumnSums::new(k, m, how.level)),
+        }
+    }
+
+    /// Workspace that [`LinearGradWeightKernel::run`] needs.
+    pub fn workspace_bytes(&self) -> usize {
+        self.product.workspace_bytes().max(self.bias.as_ref().map_or(0, ColumnSums::workspace_bytes))
+    }
+
+    /// Computes `dw [out, in]`, and `db [out]` if the kernel was made with a bias. `workspace` starts at a multiple of 64
+    /// bytes.
+    pub fn run(
+        &self,
+        pool: &Pool,
+        x: Source,
+        dy: &[f32],
+        dw: &mut [f32],
+        db: Option<&mut [f32]>,
+        workspace: &mut [u8],
+    ) {
+        if let (Some(sums), Some(db)) = (&self.bias, db) {
+            sums.run(pool, dy, db, workspace);
+        }
+        self.product.run(pool, dy.into(), x, None, dw, workspace);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::reference::{Sum, Workspace, draw, on_every_level};
+    use crate::simd::SimdLevel;
+
+    const SHAPES: [(usize, usize, usize); 6] =
+        [(1, 7, 10), (5, 3, 33), (64, 40, 10), (33, 100, 3), (150, 17, 31), (700, 5, 6)];
+
+    #[test]
+    fn forward() {
+        for (rows, inputs, outputs) in SHAPES {
+            let (x, w, b) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(outputs, 3));
+            let results = on_every_level(|level, pool| {
+                let shape = LinearShape { rows, inputs, outputs };
+                let kernel = LinearKernel::new(Some(Activation::Relu), shape, level, pool.threads(), false);
+                assert_eq!(kernel.remaining_act(), None);
+                let mut y = vec![f32::NAN; rows * outputs];
+                let mut workspace = Workspace::new(kernel.workspace_bytes());
+                kernel.run(pool, x[..].into(), &w, Some(&b[..]), &mut y, workspace.bytes());
+                y
+            });
+            for (level, y) in results {
+                for (at, &y) in y.iter().enumerate() {
+                    let (r, o) = (at / outputs, at % outputs);
+                    let mut sum = Sum::default();
+                    (0..inputs).for_each(|i| sum.add(x[r * inputs + i], w[o * inputs + i]));
+                    sum.add(b[o], 1.0);
+                    sum.map(|x| x.max(0.0)).assert_near(y, &format!("{level} y[{r}, {o}]"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn activations_that_are_no_bounds_are_left_to_the_caller() {
+        let shape = LinearShape { rows: 20, inputs: 3, outputs: 4 };
+        for (act, left) in [(Activation::Relu6, None), (Activation::Gelu, Some(Activation::Gelu))] {
+            assert_eq!(LinearKernel::new(Some(act), shape, SimdLevel::detect(), 1, false).remaining_act(), left);
+        }
+    }
+
+    #[test]
+    fn gradients() {
+        for (rows, inputs, outputs) in SHAPES {
+            let (x, w, dy) = (draw(rows * inputs, 1), draw(outputs * inputs, 2), draw(rows * outputs, 3));
+            let shape = LinearShape { rows, inputs, outputs };
+            let by_input = on_every_level(|level, pool| {
+                let kernel = LinearGradInputKernel::new(shape, level, pool.threads());
+                let mut dx = vec![f32::NAN; rows * inputs];
+                kernel.run(pool, &dy, &w, None, &mut dx, Workspace::new(kernel.workspace_bytes()).bytes());
+                dx
+            });
+            for (level, dx) in by_input {
+                for (at, &dx) in dx.iter().enumerate() {
+                    let (r, i) = (at / inputs, at % inputs);
+                    let mut sum = Sum::default();
+                    (0..outputs).for_each(|o| sum.add(dy[r * outputs + o], w[o * inputs + i]));
+                    sum.assert_near(dx, &format!("{level} dx[{r}, {i}]"));
+                }
+            }
+            let by_weight = on_every_level(|level, pool| {
+                let op = op::LinearGradWeight { bias: true };
+                let kernel = LinearGradWeightKernel::new(&op, shape, level, pool.threads());
+                let mut dw = vec![f32::NAN; (inputs + 1) * outputs];
+                let (w, b) = dw.split_at_mut(inputs * outputs);
+                kernel.run(pool, x[..].into(), &dy, w, Some(b), Workspace::new(kernel.workspace_bytes()).bytes());
+                dw
+            });
+            for (level, dw) in by_weight {
+                for (at, &dw) in dw.iter().enumerate() {
+                    let mut sum = Sum::default();
+                    for r in 0..rows {
+                        if at < inputs * outputs {
+                            sum.add(dy[r * outputs + at / inputs], x[r * inputs + at % inputs]);
+                        } else {
+                            sum.add(dy[r * outputs + at - inputs * outputs], 1.0);
+                        }
+                    }
+                    sum.assert_near(dw, &format!("{level} dw at {at}"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The program from the outside: the real binary, its output, its files, its exit codes.
+
+mod bench;
+mod bf16;
+mod checks;
+mod class_names;
+mod classes;
+mod commands;
+mod completions;
+mod configs;
+mod data;
+mod determinism;
+mod dry_run;
+mod elsewhere;
+mod embedded;
+mod escapes;
+mod failures;
+mod fields;
+mod figures;
+mod finetune;
+mod force;
+mod given;
+mod hostile_data;
+mod hostile_files;
+mod lr_find;
+mod masks;
+mod memory;
+#[cfg(target_os = "linux")]
+mod mpi;
+#[cfg(target_os = "linux")]
+mod network;
+mod not_finite;
+mod optimizers;
+#[cfg(unix)]
+mod outputs;
+mod photo_lists;
+mod photos;
+mod predict;
+#[cfg(target_os = "linux")]
+mod processes;
+#[cfg(target_os = "linux")]
+mod pty;
+mod ranks;
+mod real_data;
+mod report;
+mod requeue;
+mod resume;
+mod resume_alone;
+mod resume_changes;
+mod resume_moments;
+mod runs;
+mod show;
+mod steps;
+#[path = "../../support/command.rs"]
+mod support;
+mod sweep;
+mod sync_batch_norm;
+mod tables;
+mod tensorboard;
+mod two_at_once;
+mod wrong_data;

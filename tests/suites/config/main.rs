@@ -1,0 +1,12 @@
+//! The configuration language, from text to experiment and to diagnostics.
+
+mod effective;
+mod errors;
+mod examples;
+mod kinds;
+mod meaning;
+mod mutations;
+mod random;
+mod repeats;
+mod schema;
+mod words;

@@ -1,0 +1,16 @@
+//! Gradients that are looked at, on the CPU.
+
+#[path = "../../support/gradients.rs"]
+mod shared;
+
+use runner::backend::cpu::CpuBackend;
+
+#[test]
+fn gradients_that_are_told_are_those_of_the_update() {
+    shared::are_those_of_the_update(&CpuBackend::new(Some(2)).unwrap(), "");
+}
+
+#[test]
+fn gradients_are_planned_where_they_are_told() {
+    shared::are_planned(&CpuBackend::new(Some(2)).unwrap());
+}
