@@ -108,7 +108,7 @@ pub(super) fn unknown_classes(unknown: &[String], own: &[String], known: &[Strin
 }
 
 /// Names for people: the first few of them.
-pub(super) fn listed(names: &[String]) -> String {
+pub fn listed(names: &[String]) -> String {
     let some: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     match (names.len().saturating_sub(SHOWN), some.split_last()) {
         (0, Some((last, []))) => last.clone(),

@@ -43,7 +43,7 @@ mod verify;
 pub mod webdataset;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
-pub use classes::Trained;
+pub use classes::{Trained, listed};
 pub use dataset::Dataset;
 pub use field::{DataSpec, Field, INPUTS, TARGETS, TargetSpec, UnknownField, mask, transformed};
 pub use fingerprint::Fingerprint;

@@ -176,7 +176,7 @@ pub fn evaluated(
         ..planned
     };
     planned.require()?;
-    let mut session = model.session(programs, backend.as_ref())?;
+    let mut session = model.session(programs, &samples.spec, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let mut unread = Unread::default();
     let options = eval_options(experiment);

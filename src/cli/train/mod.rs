@@ -82,7 +82,7 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
     let effective = effective(&loaded)?;
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
     // Before the data is read, too.
-    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs.plan.variables)? };
+    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs.plan.variables, &described)? };
     let require = |loaded: &Loaded, data: &DataSpec, programs: &Programs, footprint: Footprint| {
         let needs = Needs::of_run(&loaded.experiment, data, footprint, from.is_none());
         let (plan, what) = (&programs.plan, Use::Training);
