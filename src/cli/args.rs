@@ -236,6 +236,11 @@ pub struct EvalArgs {
     /// loss.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub predictions: Option<PathBuf>,
+    /// In the table of `--predictions`, put a `'` before names that a spreadsheet would run as a formula
+    ///
+    /// Those are names of files and of classes that begin with `=`, `+`, `-`, `@`, a tab or the end of a line. Without it names are written as they are.
+    #[arg(long, requires = "predictions")]
+    pub guard_formulas: bool,
     /// Download the data if it is not there
     ///
     /// Without it nothing is downloaded, whatever the configuration says.

@@ -52,7 +52,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
     let programs = build_run(&loaded, &data, backend.as_ref(), &passes, &[])?;
     say_notes(backend.as_ref());
-    read_weights(&loaded, &programs.plan.variables)?;
+    read_weights(&loaded, &programs.plan.variables, &data)?;
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, backend.as_ref(), passes, name)?;
         show("graph", &text, args.output)?;

@@ -138,7 +138,7 @@ impl Parts {
             .map_err(|diagnostics| Failure::Config { sources: model.loaded.sources.clone(), diagnostics })?;
         let mut tensors = match &model.checkpoint {
             Some((path, _)) => trained(path, &variables)?,
-            None => match read_weights(&model.loaded, &variables)? {
+            None => match read_weights(&model.loaded, &variables, &data)? {
                 Some(weights) => {
                     let named = |(id, tensor)| (variables[id].name.clone(), tensor);
                     weights.into_tensors().into_iter().map(named).collect()

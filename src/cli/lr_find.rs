@@ -40,7 +40,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
         say(&note);
     }
     let programs = build_run(&loaded, &described, backend.as_ref(), &passes, &[])?;
-    let weights = read_weights(&loaded, &programs.plan.variables)?;
+    let weights = read_weights(&loaded, &programs.plan.variables, &described)?;
     let photos = PhotoPlan::new(&loaded.experiment, &described, true);
     let require = |data: &DataSpec, plan: &Plan, footprint: Footprint| {
         let needs = Needs::of_run(&loaded.experiment, data, footprint, true);

@@ -150,6 +150,11 @@ fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
+/// A name as a cell of a table that is guarded: with a `'` before it where a spreadsheet would run it as a formula.
+fn guarded(name: String) -> String {
+    if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{name}") } else { name }
+}
+
 /// A whole number with separators: `1,234,567`.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();

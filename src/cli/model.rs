@@ -7,9 +7,11 @@ use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
 use crate::config::language::sections::Fitted;
+use crate::config::load::paths::shown;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
-use crate::data::DataSpec;
+use crate::data::{DataSpec, listed};
+use crate::files;
 use crate::graph::Variables;
 use crate::passes::PassOptions;
 use crate::terminal::say;
@@ -52,11 +54,36 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
     expect_configuration(path)?;
     let ask = |experiment: &Experiment| match fitted {
         Some(fitted) => Ok(Some(fitted.classes)),
-        None => input::number_of_classes(experiment),
+        // Without the data, the checkpoint whose weights are taken says it.
+        None => input::number_of_classes(experiment)
+            .or_else(|error| weights::fitted(experiment).map(|fitted| Some(fitted.classes)).ok_or(error)),
     };
-    let loaded = config::load_asking(path, sets, &ask)?;
+    let mut loaded = config::load_asking(path, sets, &ask)?;
     warn(&loaded.sources, &loaded.warnings);
+    if fitted.is_none() {
+        hold_to_weights(&mut loaded.experiment);
+    }
     Ok(loaded)
+}
+
+/// Holds the data to the checkpoint whose weights a model starts from, where its classes are the same in another order, or where the
+/// data is not there.
+fn hold_to_weights(experiment: &mut Experiment) {
+    let Some(fitted) = weights::fitted(experiment) else { return };
+    let Some(known) = &fitted.class_names else { return };
+    let Ok(spec) = input::describe(experiment) else {
+        // What else is wrong with the data is told by whoever reads it.
+        if experiment.data.source.paths().first().is_some_and(|(_, path)| !files::is_there(path)) {
+            experiment.data.fitted = Some(fitted);
+        }
+        return;
+    };
+    let own = spec.class_names.unwrap_or_default();
+    if own != *known && own.len() == known.len() && known.iter().all(|name| own.contains(name)) {
+        let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
+        say(&format!("weights: the classes of the data are numbered as in `{}`: {}", path.display(), listed(known)));
+        experiment.data.fitted = Some(fitted);
+    }
 }
 
 /// Reads a checkpoint with its configuration, that of a run's folder, or a configuration that names weights.
@@ -264,11 +291,11 @@ impl Model {
         kept.map_or_else(|| describe_data(&self.loaded), Ok)
     }
 
-    /// A session with the model's weights, for programs that do not train.
+    /// A session with the model's weights, for programs that do not train, on samples like `data`.
     ///
     /// # Errors
     /// The device has not enough memory; the weights do not fit.
-    pub fn session(&self, programs: Programs, backend: &dyn Backend) -> Result<Session, Failure> {
+    pub fn session(&self, programs: Programs, data: &DataSpec, backend: &dyn Backend) -> Result<Session, Failure> {
         let experiment = &self.loaded.experiment;
         let task = crate::model::task(experiment);
         if let Some((path, meta)) = &self.checkpoint {
@@ -277,7 +304,7 @@ impl Model {
             state::load_checkpoint(&mut session, meta, path, in_state_dict)?;
             return Ok(session);
         }
-        let weights = read_weights(&self.loaded, &programs.plan.variables)?;
+        let weights = read_weights(&self.loaded, &programs.plan.variables, data)?;
         let mut session = Session::new(programs, backend, task, experiment.seed)?;
         say_notes(backend);
         if let Some(weights) = weights {
@@ -287,12 +314,12 @@ impl Model {
     }
 }
 
-/// Reads `[model] weights`, if there are any, for a model of these `variables`, and reports what was done with them.
+/// Reads `[model] weights`, if there are any, for a model of these `variables` and samples like `data`, and reports what was done with them.
 ///
 /// # Errors
 /// The file cannot be read, or does not fit.
-pub fn read_weights(loaded: &Loaded, variables: &Variables) -> Result<Option<Weights>, Failure> {
-    let weights = weights::read(&loaded.experiment, variables).map_err(|error| refuse(loaded, error))?;
+pub fn read_weights(loaded: &Loaded, variables: &Variables, data: &DataSpec) -> Result<Option<Weights>, Failure> {
+    let weights = weights::read(&loaded.experiment, variables, data).map_err(|error| refuse(loaded, error))?;
     if let Some(weights) = &weights {
         for note in &weights.notes {
             say(&format!("weights: {note}"));

@@ -97,7 +97,7 @@ impl Dataset {
     /// The same for a set that was read: its labels become those of the model.
     ///
     /// # Errors
-    /// As [`DataSpec::held_to`]; masks cannot be changed.
+    /// As [`DataSpec::held_to`]; the labels are not in memory. Those of masks in files are of the model when they are read.
     pub fn held_to(self, trained: &Classes) -> Result<Dataset> {
         let (spec, numbers) = trained.hold(self.spec)?;
         let Some(numbers) = numbers else { return Ok(Dataset { spec, ..self }) };
@@ -120,7 +120,7 @@ pub(super) fn unknown_classes(unknown: &[String], own: &[String], known: &[Strin
 }
 
 /// Names for people: the first few of them.
-pub(super) fn listed(names: &[String]) -> String {
+pub fn listed(names: &[String]) -> String {
     let some: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     match (names.len().saturating_sub(SHOWN), some.split_last()) {
         (0, Some((last, []))) => last.clone(),
@@ -144,11 +144,7 @@ impl Renumbered {
     fn split(split: Split, numbers: &[usize], spec: &DataSpec) -> Result<Split> {
         let target = split.fields().iter().position(Field::is_target);
         let Some((target, Some(stored))) = target.map(|target| (target, split.stored(target))) else {
-            bail!(
-                "the classes of these masks are in another order than when the model was trained: give `data.classes` as they were \
-                 then, {}, with `mask_values` in that order",
-                listed(spec.class_names().unwrap_or_default())
-            )
+            bail!("the classes of these samples are in another order than when the model was trained, and in no memory")
         };
         let mut fields = split.fields().to_vec();
         let own = fields[target].clone();

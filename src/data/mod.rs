@@ -45,7 +45,7 @@ mod verify;
 pub mod webdataset;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
-pub use classes::Classes;
+pub use classes::{Classes, listed};
 pub use dataset::Dataset;
 pub use field::{
     DataSpec, Field, FieldKind, INPUTS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,

@@ -176,7 +176,7 @@ pub fn evaluated(
         ..planned
     };
     planned.require()?;
-    let mut session = model.session(programs, backend.as_ref())?;
+    let mut session = model.session(programs, &samples.spec, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let mut unread = Unread::default();
     let options = eval_options(experiment);
@@ -219,13 +219,18 @@ pub fn evaluated(
 }
 
 /// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
-fn with_predictions(asked: &Asked, path: &Path) -> Result<Evaluated, Failure> {
+fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<Evaluated, Failure> {
     let form = Form::of(path)?;
+    if guard_formulas && form != Form::Csv {
+        return Err(Failure::Usage(
+            "`--guard-formulas` is for tables\nhelp: end the name with .csv, or leave it out".into(),
+        ));
+    }
     let out = output(path)?;
     let asked = &Asked { out: Some(&out), ..asked.clone() };
     let mut done = None;
     let fill = |file: &mut Out| -> anyhow::Result<()> {
-        let mut rows = Predictions::new(form, file);
+        let mut rows = Predictions::new(form, guard_formulas, file);
         let found = evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split));
         let failed = found.is_err();
         done = Some(found);
@@ -264,7 +269,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, not_finite, chosen } =
         match &args.predictions {
-            Some(path) => with_predictions(&asked, path)?,
+            Some(path) => with_predictions(&asked, path, args.guard_formulas)?,
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
         };
     let experiment = &loaded.experiment;

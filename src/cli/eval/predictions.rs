@@ -64,6 +64,8 @@ enum Said {
 /// Writes rows, a batch at a time.
 pub struct Predictions<'a> {
     form: Form,
+    /// Names in a table are no formulas of a spreadsheet.
+    guard_formulas: bool,
     file: BufWriter<&'a mut dyn Write>,
     outputs: Vec<u8>,
     begun: bool,
@@ -73,10 +75,10 @@ pub struct Predictions<'a> {
 }
 
 impl<'a> Predictions<'a> {
-    /// Rows in that form go to `file`.
-    pub fn new(form: Form, file: &'a mut dyn Write) -> Self {
+    /// Rows in that form go to `file`; in a table names get a `'` before them where a spreadsheet would run them, if `guard_formulas`.
+    pub fn new(form: Form, guard_formulas: bool, file: &'a mut dyn Write) -> Self {
         let file = BufWriter::new(file);
-        Predictions { form, file, outputs: Vec::new(), begun: false, last: None, rows: 0 }
+        Predictions { form, guard_formulas, file, outputs: Vec::new(), begun: false, last: None, rows: 0 }
     }
 
     /// Writes the rows of a batch that has been evaluated.
@@ -126,7 +128,7 @@ impl<'a> Predictions<'a> {
         if matches!(row.said, Said::Positions { .. }) {
             bail!("a table has no room for a class at each position: end the name with .jsonl");
         }
-        let cells = row.cells(names);
+        let cells = row.cells(names, self.guard_formulas);
         let mut writer = csv::Writer::from_writer(Vec::new());
         if !std::mem::replace(&mut self.begun, true) {
             writer.write_record(cells.iter().map(|(name, _)| name))?;
@@ -218,9 +220,11 @@ impl Row {
     }
 
     /// The columns with their names.
-    fn cells(&self, names: &[String]) -> Vec<(String, String)> {
+    fn cells(&self, names: &[String], guard_formulas: bool) -> Vec<(String, String)> {
+        let guarded = |name: String| if guard_formulas { crate::cli::guarded(name) } else { name };
+        let label = |class: usize| guarded(Row::label(names, class));
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
-        cells.extend(self.file.iter().map(|file| ("file".to_owned(), file.clone())));
+        cells.extend(self.file.iter().map(|file| ("file".to_owned(), guarded(file.clone()))));
         let mut cell = |name: &str, text: String| cells.push((name.to_owned(), text));
         let loss = |cell: &mut dyn FnMut(&str, String)| {
             if let Some(loss) = self.loss {
@@ -232,8 +236,8 @@ impl Row {
             |what: &str, i: usize, of: usize| if of == 1 { what.to_owned() } else { format!("{what}_{}", i + 1) };
         match &self.said {
             Said::Class { target, prediction, probabilities } => {
-                cell("target", target.map_or(String::new(), |class| Row::label(names, class)));
-                cell("prediction", Row::label(names, *prediction));
+                cell("target", target.map_or(String::new(), label));
+                cell("prediction", label(*prediction));
                 loss(&mut cell);
                 for (class, p) in probabilities.iter().enumerate() {
                     cell(&format!("probability_{}", Row::label(names, class)), p.to_string());

@@ -172,8 +172,7 @@ impl Meaning<'_> {
 
     /// A name as a cell: with a `'` before it where a spreadsheet would run it as a formula, if that is asked for.
     fn guarded(&self, name: String) -> String {
-        let runs = name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
-        if self.guard_formulas && runs { format!("'{name}") } else { name }
+        if self.guard_formulas { crate::cli::guarded(name) } else { name }
     }
 
     /// The table's first row: what is in the columns of rows for answers like this one.

@@ -70,7 +70,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         args.masks.as_deref().map(|folder| Masks::new(folder, &files, &own, &meaning.positions(), classes(&data)));
     let masks = masks.transpose()?;
     let (programs, batch, slots) = plan(&model, &data, backend.as_ref(), args, &files)?;
-    let session = model.session(programs, backend.as_ref())?;
+    let session = model.session(programs, &data, backend.as_ref())?;
     let loading = &experiment.data.loading;
     let workers = if files.len() > 1 { loading.workers } else { 0 };
     let mut batches = Batches {

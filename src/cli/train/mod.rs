@@ -82,7 +82,7 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
     let effective = effective(&loaded)?;
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
     // Before the data is read, too.
-    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs.plan.variables)? };
+    let weights = if from.is_some() { None } else { read_weights(&loaded, &programs.plan.variables, &described)? };
     let require = |loaded: &Loaded, data: &DataSpec, programs: &Programs, footprint: Footprint| {
         let needs = Needs::of_run(&loaded.experiment, data, footprint, from.is_none());
         let (plan, what) = (&programs.plan, Use::Training);
@@ -129,6 +129,8 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
     let other_data = provenance::difference(&state.extra, &samples).map(|what| {
         format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have")
     });
+    let other_draw = provenance::other_draw(&state.extra, experiment);
+    state.extra.draw = provenance::DRAW;
     state.extra.data_fingerprint = Some(samples.fingerprint.to_string());
     state.extra.data_note.clone_from(&samples.note);
     state.extra.sample = Some(Sample::of(&samples.spec));
@@ -191,12 +193,13 @@ pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> 
                 run.reporter.warn(&format!("{lost}; the run goes on"));
                 note_down(&mut run, lost)?;
             }
-            for other in [&other_data, &other_choices].into_iter().flatten() {
+            let others = [&other_data, &other_draw, &other_choices];
+            for other in others.into_iter().flatten() {
                 run.reporter.warn(other);
                 note_down(&mut run, other)?;
             }
             // What is different from now on is kept before anything is done with it.
-            let others = other_data.is_some() || other_choices.is_some();
+            let others = others.into_iter().any(Option::is_some);
             let changed = restarted || lost.is_some() || others || meta.config != effective;
             if changed || *path != run.folder.file(file::LAST) {
                 run.save_last()?;

@@ -138,11 +138,13 @@ pub struct Masks {
 const IGNORED: u8 = 255;
 
 impl Masks {
-    /// Those in `files`. `values` are those of the classes, in order. Pixels of the value `ignored` are ignored, if it is a byte.
-    pub fn new(files: Files, values: &[u8], ignored: Option<i32>) -> Self {
+    /// Those in `files`. `values` are those of the classes, in order, `None` of one that has none. Pixels of the value `ignored` are ignored, if it is a byte.
+    pub fn new(files: Files, values: &[Option<u8>], ignored: Option<i32>) -> Self {
         let mut classes = [None; 256];
         for (class, value) in (0..IGNORED).zip(values) {
-            classes[usize::from(*value)] = Some(class);
+            if let Some(value) = value {
+                classes[usize::from(*value)] = Some(class);
+            }
         }
         let ignored = ignored.and_then(|index| Some((u8::try_from(index).ok()?, index)));
         Masks { files, classes, ignored }

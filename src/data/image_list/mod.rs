@@ -70,8 +70,8 @@ pub enum Kind {
     Numbers,
     /// A class for every pixel of a photo, in an image file of its own.
     Mask {
-        /// The values that the classes have in the files, in order; `None`: their numbers.
-        values: Option<Vec<u8>>,
+        /// The values that the classes have in the files, in order; `None` of one that no file has.
+        values: Vec<Option<u8>>,
         /// The class of pixels that count for nothing.
         ignore_index: Option<i32>,
     },
@@ -124,8 +124,7 @@ impl Describes for &ImageListOptions {
             let targets = match &self.kind {
                 Kind::Mask { values, ignore_index } => {
                     let files = Files::new(part.folder.clone(), part.masks, self.strict)?;
-                    let numbers: Vec<u8> = (0..=u8::MAX).take(self.classes.as_ref().map_or(0, Vec::len)).collect();
-                    Targets::Masks(Box::new(Masks::new(files, values.as_ref().unwrap_or(&numbers), *ignore_index)))
+                    Targets::Masks(Box::new(Masks::new(files, values, *ignore_index)))
                 }
                 _ => Targets::Values(part.targets),
             };

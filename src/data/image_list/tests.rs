@@ -279,7 +279,7 @@ fn masks(place: &TempDir, values: &[u8], more: &str) -> ImageListOptions {
         list.push_str(&format!("{},m{i}.png\n", PICTURES[i % 4]));
     }
     ImageListOptions {
-        kind: Kind::Mask { values: None, ignore_index: Some(255) },
+        kind: Kind::Mask { values: vec![Some(0), Some(1)], ignore_index: Some(255) },
         classes: Some(vec!["sky".into(), "road".into()]),
         ..options(place, "all.csv", list + more)
     }
@@ -328,8 +328,12 @@ fn masks_have_a_class_for_every_pixel() {
     assert_eq!((spec.labels().map(|c| c.number), spec.train), (Some(2), Some(3)));
     assert_eq!(pixels(&options).unwrap(), [1, 1, 0, 0, 255, 255]);
     // Values of one's own, and another index for what is ignored, which no file can have.
-    let kind = Kind::Mask { values: Some(vec![255, 7]), ignore_index: Some(-100) };
+    let kind = Kind::Mask { values: vec![Some(255), Some(7)], ignore_index: Some(-100) };
     assert_eq!(pixels(&ImageListOptions { kind, ..masks(&place, &[7, 255], "") }).unwrap(), [1, 1, 0, 0]);
+    // Classes that no file has.
+    let kind = Kind::Mask { values: vec![None, Some(7), None], ignore_index: None };
+    assert_eq!(pixels(&ImageListOptions { kind: kind.clone(), ..masks(&place, &[7], "") }).unwrap(), [1, 1]);
+    assert!(pixels(&ImageListOptions { kind, strict: true, ..masks(&place, &[0], "") }).is_err());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Whether samples are those that a checkpoint's weights were trained on.
 
 use super::state::Extra;
+use crate::config::Experiment;
 use crate::data::Fingerprint;
 use crate::train::setup::input::Samples;
 
@@ -9,6 +10,24 @@ use crate::train::setup::input::Samples;
 pub fn difference(before: &Extra, samples: &Samples) -> Option<String> {
     let before: Fingerprint = before.data_fingerprint.as_ref()?.parse().ok()?;
     before.difference(&samples.fingerprint)
+}
+
+/// How `data.limit` and `data.limit_val` draw their samples: 0 took the first ones, 1 draws them by the seed. A number more where the same
+/// configuration comes to other samples.
+pub const DRAW: u32 = 1;
+
+/// What is to be said of a run that goes on with samples that are drawn otherwise than those that it began with.
+pub fn other_draw(before: &Extra, experiment: &Experiment) -> Option<String> {
+    let loading = &experiment.data.loading;
+    let keys = [("limit", loading.limit), ("limit_val", loading.limit_val)];
+    let limits: Vec<String> = keys.iter().filter(|(_, n)| n.is_some()).map(|(key, _)| format!("`{key}`")).collect();
+    (before.draw != DRAW && !limits.is_empty()).then(|| {
+        format!(
+            "the run was begun by another version, for which {} in `[data]` may have taken other samples; it goes on with those of this \
+             version, and figures of before and after are not of the same samples",
+            limits.join(" and ")
+        )
+    })
 }
 
 #[cfg(test)]

@@ -59,6 +59,9 @@ pub struct Extra {
     /// Identifies the data.
     #[serde(default)]
     pub data_fingerprint: Option<String>,
+    /// How samples were drawn from the data: [`super::provenance::DRAW`].
+    #[serde(default)]
+    pub draw: u32,
     /// The options that the run was started with, so that it goes on with the same.
     #[serde(default)]
     pub started: Started,

@@ -2,9 +2,12 @@
 //! what `train` would.
 
 use super::folder::file;
+use super::state::Extra;
 use crate::checkpoint::{self, Choose, Mismatch, Tensor};
+use crate::config::language::sections::Fitted;
 use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
+use crate::data::{DataSpec, listed};
 use crate::graph::{VarId, VarKind, Variable, Variables};
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
@@ -23,11 +26,17 @@ pub struct Weights {
     pub left_out: Option<String>,
 }
 
-/// Reads the weights that a configuration names, for a model with the variables `vars`; `None` if it names none.
+/// What the training has found on its data whose checkpoint `[model] weights` names; `None` if that is no checkpoint, or does not tell.
+pub fn fitted(experiment: &Experiment) -> Option<Fitted> {
+    let path = shown(experiment.model.weights.as_deref()?);
+    Extra::of(&checkpoint::peek(&path).ok()?)?.fitted()
+}
+
+/// Reads the weights that a configuration names, for a model with the variables `vars` and samples like `data`; `None` if it names none.
 ///
 /// # Errors
 /// The file cannot be read, or does not fit; with the place in the configuration.
-pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>, Diagnostic> {
+pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Result<Option<Weights>, Diagnostic> {
     let Some(path) = experiment.model.weights.as_deref().map(shown) else { return Ok(None) };
     let path = path.as_path();
     let at = |error: Diagnostic, label: &str| match experiment.nearest_span("model.weights") {
@@ -63,8 +72,21 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
         let last = vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).last().map(|(_, v)| layer(&v.name));
         at(misfit(path, &mismatch, last, fitting, model.len()), &label(&mismatch))
     })?;
+    let mut left_out: Vec<String> =
+        Vec::from_iter((!matched.left_out.is_empty()).then(|| in_a_line(&matched.left_out)));
+    let head = match other_classes(experiment, data) {
+        None => BTreeSet::new(),
+        Some(other) if strict => return Err(at(other.refuse(path, vars), "its classes are others")),
+        Some(other) => {
+            let head = other.head(vars);
+            let head: BTreeSet<String> = head.into_iter().filter(|name| matched.names.contains(name)).collect();
+            left_out.extend((!head.is_empty()).then(|| other.in_a_line(&head)));
+            head
+        }
+    };
     let mut taken = Vec::with_capacity(matched.names.len());
-    for (id, var) in model.iter().filter(|(_, v)| matched.names.contains(&v.name)) {
+    let is_taken = |name: &String| matched.names.contains(name) && !head.contains(name);
+    for (id, var) in model.iter().filter(|(_, v)| is_taken(&v.name)) {
         let Some(tensor) = tensors.remove(&var.name) else { continue };
         if tensor.dtype == var.dtype {
             taken.push((*id, tensor));
@@ -77,8 +99,8 @@ pub fn read(experiment: &Experiment, vars: &Variables) -> Result<Option<Weights>
         taken.push((*id, tensor));
     }
     notes.push(format!("{} of the model's {} tensors are from `{}`", taken.len(), model.len(), path.display()));
-    let left_out = (!matched.left_out.is_empty())
-        .then(|| format!("not all weights of `{}` fit: {}", path.display(), in_a_line(&matched.left_out)));
+    let left_out =
+        (!left_out.is_empty()).then(|| format!("not all weights of `{}` fit: {}", path.display(), left_out.join("; ")));
     Ok(Some(Weights { tensors: taken, notes, left_out }))
 }
 
@@ -127,6 +149,52 @@ fn rename(
     }
     let all: usize = used.iter().sum();
     Ok(Some(format!("gave {all} tensor{} other names, as `weights_rename` says", if all == 1 { "" } else { "s" })))
+}
+
+/// The classes that weights tell apart, and those of the data, where these are others.
+struct OtherClasses {
+    known: Vec<String>,
+    own: Vec<String>,
+}
+
+/// Whether both the weights and the data have names of classes, and they are not the same.
+fn other_classes(experiment: &Experiment, data: &DataSpec) -> Option<OtherClasses> {
+    let (own, known) = (data.class_names.clone()?, fitted(experiment)?.class_names?);
+    (own != known).then_some(OtherClasses { known, own })
+}
+
+impl OtherClasses {
+    /// The last layer with parameters, and the names of these, where it has a row for each class.
+    fn head(&self, vars: &Variables) -> Vec<String> {
+        let parameters = || vars.iter().map(|(_, var)| var).filter(|var| var.kind == VarKind::Parameter);
+        let Some(last) = parameters().last().map(|var| layer(&var.name)) else { return Vec::new() };
+        let head: Vec<&Variable> = parameters().filter(|var| layer(&var.name) == last).collect();
+        let is_head = head.iter().all(|var| var.storage.outside.dims().first() == Some(&self.own.len()));
+        if is_head { head.into_iter().map(|var| var.name.clone()).collect() } else { Vec::new() }
+    }
+
+    fn refuse(&self, path: &Path, vars: &Variables) -> Diagnostic {
+        let anew = match self.head(vars).first() {
+            Some(name) => format!("takes the rest, and `{}` starts anew", layer(name)),
+            None => "takes all of them, whatever they tell apart".to_owned(),
+        };
+        Diagnostic::error(format!("the weights in `{}` are for other classes", path.display()))
+            .note(format!("they tell {} apart, and the data has {}", listed(&self.known), listed(&self.own)))
+            .help(format!(
+                "`weights_strict = false` in `[model]` {anew}; if they are the same classes with other names, give those of the data the \
+                 names that the weights know"
+            ))
+    }
+
+    fn in_a_line(&self, head: &BTreeSet<String>) -> String {
+        let names: Vec<String> = head.iter().map(|name| format!("`{name}`")).collect();
+        format!(
+            "{} for other classes ({}, and the data has {})",
+            names.join(", "),
+            listed(&self.known),
+            listed(&self.own)
+        )
+    }
 }
 
 /// What was left out, in one line.

@@ -2,7 +2,8 @@
 
 use super::Run;
 use crate::checkpoint::Best;
-use crate::config::language::sections::Metric;
+use crate::config::language::sections::{EarlyStopping, Metric};
+use crate::train::files::state::Extra;
 use crate::train::setup::figures::Figures;
 
 impl Run<'_> {
@@ -24,15 +25,7 @@ impl Run<'_> {
     pub(super) fn out_of_patience(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
         let Some(early) = &self.experiment.train.early_stopping else { return false };
         let Some(value) = Self::figure(early.monitor, train, val) else { return false };
-        let extra = &mut self.state.extra;
-        let better = extra.early_best.is_none_or(|b| improves(early.monitor, value, b, early.min_delta));
-        if value.is_finite() && better {
-            extra.early_best = Some(value);
-            extra.early_waited = 0;
-        } else {
-            extra.early_waited += 1;
-        }
-        extra.early_waited >= early.patience
+        wait(early, &mut self.state.extra, value)
     }
 
     /// What the drops so far multiply the learning rate with; 1 where the schedule is, or has become, another one.
@@ -64,6 +57,65 @@ impl Run<'_> {
     }
 }
 
+/// Takes the figure of a validation into what early stopping knows; whether its patience is at its end.
+fn wait(early: &EarlyStopping, extra: &mut Extra, value: f64) -> bool {
+    let better = extra.early_best.is_none_or(|best| improves(early.monitor, value, best, early.min_delta));
+    if value.is_finite() && better {
+        extra.early_best = Some(value);
+        extra.early_waited = 0;
+    } else {
+        extra.early_waited += 1;
+    }
+    extra.early_waited >= early.patience
+}
+
 fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
     if monitor.higher_is_better() { new > old + min_delta } else { new < old - min_delta }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After each of the figures, which are binary fractions so that their differences are exact: the best one, how many have been waited
+    /// for, and whether that is enough.
+    fn told(monitor: Metric, min_delta: f64, figures: &[f64]) -> Vec<(f64, usize, bool)> {
+        let early = EarlyStopping { monitor, patience: 2, min_delta };
+        let mut extra = Extra::default();
+        let told = figures.iter().map(|value| {
+            let ends = wait(&early, &mut extra, *value);
+            (extra.early_best.unwrap_or(f64::NAN), extra.early_waited, ends)
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn an_improvement_is_larger_than_min_delta() {
+        let below = 0.75f64.next_down();
+        let falling = told(Metric::ValLoss, 0.25, &[1.0, 0.75, below, 0.625]);
+        assert_eq!(falling, [(1.0, 0, false), (1.0, 1, false), (below, 0, false), (below, 1, false)]);
+        let above = 0.75f64.next_up();
+        let rising = told(Metric::ValAccuracy, 0.25, &[0.5, 0.75, above, 0.875]);
+        assert_eq!(rising, [(0.5, 0, false), (0.5, 1, false), (above, 0, false), (above, 1, false)]);
+        // Many small steps are one large one: they are measured from the last that counted.
+        let slow = told(Metric::ValLoss, 0.25, &[1.0, 0.875, 0.625]);
+        assert_eq!(slow[2], (0.625, 0, false));
+    }
+
+    #[test]
+    fn without_min_delta_any_improvement_counts_and_the_same_is_none() {
+        let (less, more) = (0.5f64.next_down(), 0.5f64.next_up());
+        assert_eq!(told(Metric::ValLoss, 0.0, &[0.5, 0.5, less]), [(0.5, 0, false), (0.5, 1, false), (less, 0, false)]);
+        assert_eq!(told(Metric::ValLoss, 0.0, &[0.5, more, more]), [(0.5, 0, false), (0.5, 1, false), (0.5, 2, true)]);
+        assert_eq!(told(Metric::ValAccuracy, 0.0, &[0.5, more]), [(0.5, 0, false), (more, 0, false)]);
+        assert_eq!(told(Metric::ValAccuracy, 0.0, &[0.5, less]), [(0.5, 0, false), (0.5, 1, false)]);
+    }
+
+    /// A figure that is no number is none that others are held to.
+    #[test]
+    fn what_is_not_finite_is_waited_for() {
+        let told = told(Metric::ValLoss, 0.0, &[f64::NAN, 1.0, f64::NEG_INFINITY, f64::NAN]);
+        assert!(told[0].0.is_nan() && told[0].1 == 1);
+        assert_eq!(told[1..], [(1.0, 0, false), (1.0, 1, false), (1.0, 2, true)]);
+    }
 }

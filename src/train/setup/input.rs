@@ -79,17 +79,19 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
 fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
     let label_columns = list.label_column.as_ref().map(|columns| columns.names().to_vec()).unwrap_or_default();
     let separator = list.label_separator.clone().unwrap_or_else(|| "|".to_owned());
+    let trained = trained_names(experiment);
+    let mut classes = list.classes.clone();
     let kind = match list.label_kind {
         LabelKind::Class => Kind::Class,
         LabelKind::Classes => Kind::Classes { separator },
         LabelKind::Number => Kind::Numbers,
         LabelKind::Mask => {
-            let byte = |value: &usize| u8::try_from(*value).unwrap_or(u8::MAX);
-            let values = list.mask_values.as_ref().map(|values| values.iter().map(byte).collect());
+            let (names, values) = mask_classes(list, trained.as_deref());
+            classes = Some(names);
             Kind::Mask { values, ignore_index: experiment.loss.describe().ignore_index() }
         }
     };
-    let known = trained_names(experiment).filter(|_| list.classes.is_none() && list.label_kind != LabelKind::Number);
+    let known = trained.filter(|_| list.classes.is_none() && list.label_kind != LabelKind::Number);
     ImageListOptions {
         path: shown(&list.path),
         val_path: list.val_path.as_deref().map(shown),
@@ -98,9 +100,21 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
         label_columns,
         kind,
         trained: known.is_some(),
-        classes: list.classes.clone().or(known),
+        classes: classes.or(known),
         strict: list.on_error == OnError::Fail,
     }
+}
+
+/// The classes of masks, and the value that each has in the files: those that a model was `trained` on, in its order, if it knows all
+/// that the list has. What is wrong otherwise is told where the data is held to the model.
+fn mask_classes(list: &ImageList, trained: Option<&[String]>) -> (Vec<String>, Vec<Option<u8>>) {
+    let own = list.classes.as_deref().unwrap_or_default();
+    let names = trained.filter(|trained| own.iter().all(|name| trained.contains(name))).unwrap_or(own);
+    let value = |name: &String| {
+        let class = own.iter().position(|one| one == name)?;
+        u8::try_from(list.mask_values.as_ref().map_or(class, |values| values[class])).ok()
+    };
+    (names.to_vec(), names.iter().map(value).collect())
 }
 
 /// What the classes are called that a model was trained on, if it is trained already.

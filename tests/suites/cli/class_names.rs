@@ -198,6 +198,57 @@ fn checkpoints_without_names_ask_the_data() {
     assert_eq!(place.ok("eval r/last.safetensors --json").json()["metrics"]["accuracy"], 1.0);
 }
 
+/// A new run that takes the weights of a checkpoint takes its classes, too: by name, whatever order the data has them in.
+#[test]
+fn weights_of_a_checkpoint_bring_its_classes() {
+    let place = trained(FOLDER);
+    let taking = |data: &str| config(data).replace("[model]", "[model]\nweights = \"r/last.safetensors\"");
+    place.write("w.toml", taking(&format!("{FOLDER}\nclasses = [\"c\", \"a\", \"b\"]")));
+    let done = place.ok("eval w.toml --json");
+    assert!(done.err.contains("numbered as in `r/last.safetensors`: `a`, `b` and `c`"), "{}", done.err);
+    assert_eq!(done.json()["metrics"], place.ok("eval r/last.safetensors --json").json()["metrics"]);
+    place.ok("train w.toml --quiet --out s --set train.epochs=1 --set optimizer.lr=1e-30");
+    let labels = |model: &str| {
+        let told = place.ok(&format!("predict {model} one-a.png one-b.png one-c.png --json")).json();
+        let label = |one: &serde_json::Value| one["top"][0]["label"].as_str().unwrap().to_owned();
+        told.as_array().unwrap().iter().map(label).collect::<Vec<_>>()
+    };
+    for model in ["w.toml", "s/last.safetensors"] {
+        assert_eq!(labels(model), ["a", "b", "c"], "{model}");
+    }
+    // As many classes, but others.
+    for ((_, colour), class) in COLOURS.iter().zip(["x", "y", "z"]) {
+        for part in ["train", "val"] {
+            photo(&place, &format!("other/{part}/{class}/1.png"), *colour, 9);
+        }
+    }
+    let other = "w.toml --unset data.classes --set data.root=other";
+    for command in ["check", "eval", "train"] {
+        let error = place.fails(&format!("{command} {other}"), 2);
+        for told in [
+            "the weights in `r/last.safetensors` are for other classes",
+            "they tell `a`, `b` and `c` apart, and the data has `x`, `y` and `z`",
+            "`weights_strict = false` in `[model]` takes the rest, and `4` starts anew",
+        ] {
+            assert!(error.contains(told), "{command}, {told}: {error}");
+        }
+    }
+    let told = place
+        .ok(&format!(
+            "train {other} --set model.weights_strict=false --set optimizer.lr=1e-30 --set train.epochs=1 --out t"
+        ))
+        .err;
+    assert!(told.contains("`4.bias`, `4.weight` for other classes (`a`, `b` and `c`, and the data has `x`"), "{told}");
+    let [old, new] = ["r", "t"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")).tensors);
+    assert_eq!(old["0.weight"].data, new["0.weight"].data);
+    assert!(old["4.weight"].data != new["4.weight"].data && old["4.bias"].data != new["4.bias"].data);
+    // Without the data the checkpoint alone says what its classes are.
+    place.write("w.toml", taking(FOLDER));
+    fs::rename(place.path("photos"), place.path("gone")).unwrap();
+    assert_eq!(labels("w.toml"), ["a", "b", "c"]);
+    assert!(place.run("eval w.toml").err.contains("photos"));
+}
+
 /// Sets whose classes have other names than those of the training are not scored as if they were the same.
 #[test]
 fn another_set_is_no_set_of_these_classes() {

@@ -246,4 +246,14 @@ fn a_table_can_be_guarded() {
     assert!(file.contains("\n'-1+2.png,"), "{file}");
     let error = place.fails("predict r/last.safetensors ./-1+2.png --guard-formulas", 2);
     assert!(error.contains("--format csv"), "{error}");
+    // So can that of an evaluation; numbers and the names of columns stay as they are.
+    place.ok("eval r/last.safetensors --predictions plain.csv");
+    place.ok("eval r/last.safetensors --predictions e.csv --guard-formulas");
+    let [plain, guarded] = ["plain.csv", "e.csv"].map(|file| place.read(file));
+    assert!(plain.contains(",=HYPERLINK(1),") && plain.contains(",probability_=HYPERLINK(1),"), "{plain}");
+    assert!(guarded.contains(",'=HYPERLINK(1),") && !guarded.contains(",="), "{guarded}");
+    assert_eq!(guarded.replace("'=", "="), plain);
+    let error = place.fails("eval r/last.safetensors --predictions e.jsonl --guard-formulas", 2);
+    assert!(error.contains("end the name with .csv"), "{error}");
+    assert!(place.fails("eval r/last.safetensors --guard-formulas", 2).contains("--predictions"));
 }

@@ -86,6 +86,47 @@ fn moving_averages_are_those_of_a_loop() {
     }
 }
 
+/// Far beyond the updates in which the decay of `decay = 0.9` warms up. The model has one weight, all of its inputs are 1 and its
+/// targets 0, so that each update multiplies the weight with `1 − 2 · lr`, and nothing is taken from the run but the averages.
+#[test]
+fn a_moving_average_is_right_after_many_updates() {
+    const UPDATES: u64 = 150;
+    const RATE: f64 = 0.0078125;
+    let config = "device = \"cpu\"\n[data]\nsource = \"tensors\"\npath = \"d.safetensors\"\nbatch_size = 2\nvalidation_split = 2\n\
+                  [model]\nweights = \"w.safetensors\"\nlayers = [{ type = \"linear\", out_features = 1, bias = false }]\n\
+                  [loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.0078125\nema = EMA\n[train]\nsteps = 150\n\
+                  [checkpoint]\nevery_steps = 10\nkeep = 100\n";
+    let place = Place::new();
+    let [ones, zeros] = [1.0, 0.0].map(|value| Tensor::from_f32([8, 1], &[value; 8]));
+    write_weights(&place.path("d.safetensors"), &[ones.view("inputs"), zeros.view("targets")]).unwrap();
+    write_weights(&place.path("w.safetensors"), &[Tensor::from_f32([1, 1], &[1.0]).view("0.weight")]).unwrap();
+    let variants =
+        [("{}", 0.999, true), ("{ decay = 0.9 }", 0.9, true), ("{ decay = 0.97, warmup = false }", 0.97, false)];
+    for (i, (ema, most, warms_up)) in variants.into_iter().enumerate() {
+        place.write("c.toml", config.replace("EMA", ema));
+        place.ok(&format!("train c.toml --quiet --out r{i}"));
+        let (mut weight, mut average) = (1.0, 1.0);
+        for update in 1..=UPDATES {
+            weight *= 1.0 - 2.0 * RATE;
+            let warm = (1 + update) as f64 / (10 + update) as f64;
+            let decay = if warms_up && warm < most { warm } else { most };
+            average = decay * average + (1.0 - decay) * weight;
+            if update % 10 == 0 {
+                let found = place.checkpoint(&format!("r{i}/step-{update}.safetensors"));
+                for (name, expected) in [("0.weight", weight), ("optimizer.average.0.weight", average)] {
+                    let value = f64::from(floats(&found.tensors[name])[0]);
+                    // Roundings in single precision, one or two an update.
+                    let most = 2.0 * UPDATES as f64 * f64::from(f32::EPSILON);
+                    assert!(
+                        (value / expected - 1.0).abs() < most,
+                        "{ema}, update {update}, {name}: {value}, not {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// The mean of the weights at the ends of epochs, from the second on; nothing before. Batch norm's statistics are of all five
 /// batches alike. Stopped anywhere and resumed it is the same.
 #[test]

@@ -107,6 +107,25 @@ fn values_of_masks_are_named() {
     place.ok("train c.toml --quiet --out t --set train.epochs=1");
 }
 
+/// Data whose classes are in another order is read as the model knows them: by their names.
+#[test]
+fn classes_in_another_order_are_matched_by_name() {
+    let place = place(1, "");
+    place.ok("train c.toml --quiet --out r --set train.epochs=3");
+    let eval = |sets: &str| place.ok(&format!("eval r/last.safetensors --json {sets}")).json();
+    let whole = eval("");
+    let turned = eval("--set data.classes=[\"box\",\"ground\"] --set data.mask_values=[1,0]");
+    assert_eq!((&turned["metrics"], &turned["per_class"]), (&whole["metrics"], &whole["per_class"]));
+    // What was learnt as ground is a box to these masks.
+    let other = eval("--set data.classes=[\"box\",\"ground\"]");
+    assert!(other["metrics"]["accuracy"].as_f64().unwrap() < 0.5, "{other}");
+    let error = place.fails("eval r/last.safetensors --set data.classes=[\"box\",\"sky\"]", 2);
+    assert!(
+        error.contains("does not know the class `sky`") && error.contains("trained on `ground` and `box`"),
+        "{error}"
+    );
+}
+
 /// Weights of classes come from the pixels of all masks, before any transform.
 #[test]
 fn rare_classes_weigh_more() {

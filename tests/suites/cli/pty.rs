@@ -154,3 +154,68 @@ fn passwords_are_masked_on_a_terminal_and_kept_for_programs() {
         assert!(place.ok(args).out.contains("https://me:hush@host/x"), "a program that reads it needs it");
     }
 }
+
+/// Help goes on in the next line where the terminal ends, between words.
+#[test]
+fn help_is_as_wide_as_the_terminal() {
+    let place = Place::new();
+    for args in ["--help", "train --help", "predict -h"] {
+        let at = |columns: u16| {
+            let (code, screen) = on_terminal(place.command(args), columns, &[]);
+            assert_eq!(code, Some(0), "{screen}");
+            let widths: Vec<usize> = lines(&screen).iter().map(|line| line.chars().count()).collect();
+            let most = widths.iter().copied().max().unwrap();
+            assert!(most <= usize::from(columns), "{args}, {columns} columns: {most}\n{screen}");
+            (most, widths.len())
+        };
+        let [(_, many), (middle, fewer), (wide, fewest)] = [64, 90, 160].map(at);
+        assert!(many > fewer && fewer > fewest, "{args}: {many}, {fewer}, {fewest} lines");
+        assert!(middle > 70 && wide > 90, "{args}: the room is used: {middle}, {wide}");
+        // In a pipe there is no terminal to ask.
+        let piped = place.ok(args).out;
+        assert!(piped.lines().all(|line| line.chars().count() <= 80), "{args}: {piped}");
+    }
+}
+
+/// What there is no room for is left out of the list of runs, whole columns at a time.
+#[test]
+fn a_list_of_runs_fits_the_terminal() {
+    let place = Place::with(&classes(1));
+    place.ok("train c.toml --quiet --out runs/photographs-of-birds/12");
+    let head = |columns: u16| {
+        let (code, screen) = on_terminal(place.command("runs"), columns, &[]);
+        assert_eq!(code, Some(0), "{screen}");
+        let lines = lines(&screen);
+        assert!(lines.iter().all(|line| line.chars().count() <= usize::from(columns)), "{columns}: {lines:#?}");
+        lines[0].split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(head(140), "run state epochs best train_loss val_loss val_accuracy time size");
+    assert_eq!(head(80), "run state epochs best time");
+    assert!(place.ok("runs").out.lines().all(|line| line.chars().count() <= 80), "in a pipe");
+}
+
+/// Behind the bar of an epoch stands the figure of the evaluation before it, and not the best one so far.
+#[test]
+fn a_bar_shows_the_newest_figure() {
+    // From the second epoch on the rate is far too large, so that the first epoch stays the best.
+    let schedule = "[schedule]\ntype = \"multi_step\"\nmilestones = [1]\ngamma = 300\n";
+    let config = format!("{}{schedule}[checkpoint]\nmonitor = \"val_loss\"\n", classes(30));
+    let place = Place::with(&config.replace("limit = 320\n", ""));
+    let (code, screen) = on_terminal(place.command("train c.toml --out r"), 140, &[]);
+    assert_eq!(code, Some(0), "{screen}");
+    let metrics = place.metrics("r");
+    let losses: Vec<f64> =
+        metrics.iter().filter(|line| line["kind"] == "epoch").map(|line| line["val_loss"].as_f64().unwrap()).collect();
+    let mut seen = 0;
+    for line in lines(&screen) {
+        let Some((epoch, rest)) = line.strip_prefix("epoch ").and_then(|rest| rest.split_once("/30")) else { continue };
+        let Some((_, figure)) = rest.split_once("val_loss ") else { continue };
+        let shown: f64 =
+            figure.split([' ', '·', '|', ',']).next().unwrap().parse().unwrap_or_else(|e| panic!("{line}: {e}"));
+        let newest = losses[epoch.parse::<usize>().unwrap() - 2];
+        assert!((shown / newest - 1.0).abs() < 0.01, "{line}: {newest} was the newest of {losses:?}");
+        let best = losses.iter().copied().fold(f64::INFINITY, f64::min);
+        seen += usize::from((shown / best - 1.0).abs() > 0.1);
+    }
+    assert!(seen > 0, "no bar has shown a figure that is not the best: {losses:?}, {screen:?}");
+}

@@ -208,3 +208,31 @@ fn a_run_that_was_killed_before_its_last_write_gets_it() {
     assert!(done.err.contains("nothing to do"), "{}", done.err);
     assert_eq!(place.checkpoint("r/last.safetensors").meta.step, 20);
 }
+
+/// Samples that a limit drew otherwise in the version that began a run are not those that it goes on with.
+#[test]
+fn a_limit_of_another_version_is_told_once() {
+    let place = trained();
+    let unlimited = plain().replace("limit = 320\nlimit_val = 100\n", "limit = 320\n");
+    place.write("train_alone.toml", &unlimited);
+    place.write("none.toml", unlimited.replace("limit = 320\n", ""));
+    place.ok("train train_alone.toml --quiet --out t --set train.epochs=1");
+    place.ok("train none.toml --quiet --out n --set train.epochs=1");
+    let resumed = |run: &str, epochs: u32| place.ok(&format!("train --resume {run} --set train.epochs={epochs}")).err;
+    let told = |err: &str| err.contains("the run was begun by another version");
+    assert!(!told(&resumed("r", 3)));
+    for run in ["r", "t", "n"] {
+        let last = format!("{run}/last.safetensors");
+        let checkpoint::Checkpoint { mut meta, tensors, .. } = place.checkpoint(&last);
+        assert!(meta.extra.as_object_mut().unwrap().remove("draw").is_some());
+        let views: Vec<_> = tensors.iter().map(|(name, tensor)| tensor.view(name)).collect();
+        checkpoint::write(&place.path(&last), &views, &meta).unwrap();
+    }
+    let err = resumed("r", 4);
+    assert!(err.contains("for which `limit` and `limit_val` in `[data]` may have taken other samples"), "{err}");
+    assert!(place.read("r/metrics.jsonl").contains("begun by another version"));
+    assert!(!told(&resumed("r", 5)), "it has been told");
+    let err = resumed("t", 2);
+    assert!(err.contains("for which `limit` in `[data]`"), "{err}");
+    assert!(!told(&resumed("n", 2)), "there is no limit");
+}

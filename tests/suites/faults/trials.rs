@@ -1,6 +1,8 @@
 //! The process that leads the trials of a sweep. Those of the trials are runs, whose faults are looked at elsewhere.
 
+use crate::faults::Fault;
 use crate::library::library;
+use crate::operation::Operation;
 use crate::place::{Ended, Place};
 use crate::sweep::Sweep;
 use crate::train::CONFIG;
@@ -58,4 +60,36 @@ fn a_sweep() {
         },
     }
     .run();
+}
+
+/// The page is not all that comes of a sweep: where a full disk has no room for it, the table is printed, and then what is missing.
+#[test]
+fn the_table_needs_no_room_on_the_disk() {
+    if library().is_none() {
+        return;
+    }
+    let config = CONFIG.replace("epochs = 2", "epochs = 1");
+    let section = "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [0.1] }\n";
+    let start = Place::with("c.toml", &format!("{config}{section}"));
+    let expected = table(&start.ok(SWEEP)).unwrap();
+    // The trial is done: the same command makes the table and the page anew.
+    let (_, operations) = start.copy().recorded(SWEEP, None, false);
+    let of_page = |operation: &Operation| operation.known_as() == "report.html";
+    let takes_room = |operation: &Operation| match operation.name.as_str() {
+        "open" => operation.opens_to_write(),
+        name => name == "write",
+    };
+    let numbers: Vec<usize> =
+        (1..=operations.len()).filter(|n| of_page(&operations[n - 1]) && takes_room(&operations[n - 1])).collect();
+    assert!(numbers.len() >= 2, "{operations:?}");
+    for number in [numbers[0], numbers[numbers.len() - 1]] {
+        let (ended, _) = start.copy().recorded(SWEEP, Some((number, Fault::Full)), false);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let mut told = table(&ended).unwrap();
+        assert!(told["report"].take().is_null(), "{told}");
+        let mut expected = expected.clone();
+        expected["report"].take();
+        assert_eq!(told, expected);
+        assert!(ended.err.contains("report.html") && ended.err.contains("No space left on device"), "{ended:?}");
+    }
 }

@@ -113,7 +113,8 @@ impl Setup {
         let task = runner::model::task(experiment);
         let mut session = Session::new(programs, self.backend.as_ref(), task, experiment.seed).unwrap();
         let variables = session.programs.plan.variables.clone();
-        let start = weights::read(experiment, &variables).unwrap().expect("cases start from weights");
+        let start =
+            weights::read(experiment, &variables, &self.samples.spec).unwrap().expect("cases start from weights");
         assert_eq!(start.left_out, None);
         start.put(&mut session).unwrap();
         session
