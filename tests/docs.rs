@@ -5,6 +5,8 @@
 mod commands;
 #[path = "docs/configurations.rs"]
 mod configurations;
+#[path = "docs/library.rs"]
+mod library;
 #[path = "docs/links.rs"]
 mod links;
 #[path = "docs/markdown.rs"]

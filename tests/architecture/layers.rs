@@ -8,7 +8,7 @@ use crate::source::{code, is_test, program};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 17] = [
+const IMPORTS: [(&str, &[&str]); 18] = [
     ("random", &[]),
     ("files", &[]),
     ("shards", &[]),
@@ -44,6 +44,24 @@ const IMPORTS: [(&str, &[&str]); 17] = [
     ),
     ("runs", &["checkpoint", "config", "files", "graph", "train"]),
     ("sweep", &["config", "files", "random"]),
+    (
+        "api",
+        &[
+            "backend",
+            "checkpoint",
+            "collective",
+            "config",
+            "data",
+            "files",
+            "graph",
+            "model",
+            "passes",
+            "plan",
+            "runs",
+            "terminal",
+            "train",
+        ],
+    ),
 ];
 
 /// Modules in layers: each may name only those before it.
