@@ -8,6 +8,7 @@ compile_error!("checkpoints and data sets are read and written in place, as litt
 
 pub use runner_engine::{backend, collective, files, graph, passes, plan, random, shards};
 
+pub mod api;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;

@@ -99,14 +99,6 @@ impl Overrides {
         let device = self.device.iter().map(|d| format!("device={}", toml::Value::String(d.clone())));
         unset.chain(self.set.iter().cloned()).chain(device).collect()
     }
-
-    /// Whether one of them gives a value to `key`, or to the table that it is in.
-    pub fn gives(&self, key: &str) -> bool {
-        self.set.iter().filter_map(|set| set.split_once('=')).any(|(given, _)| {
-            let given = given.trim();
-            key == given || key.strip_prefix(given).is_some_and(|rest| rest.starts_with('.'))
-        })
-    }
 }
 
 /// Which passes make the programs.

@@ -2,20 +2,20 @@
 
 use super::args::{CheckArgs, OutputArgs};
 use super::cache;
-use super::failure::Failure;
-use super::memory::{self, Planned, resolve_batch, table};
-use super::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
+use super::human_bytes;
 use super::recompute::Gain;
 use super::sweep;
 use super::time;
-use super::train::{Team, ranks};
-use super::{human_bytes, thousands};
+use crate::api::failure::Failure;
+use crate::api::memory::{self, Planned, resolve_batch, table};
+use crate::api::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
+use crate::api::train::ranks::{self, Team};
 use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
 use crate::passes::{FORWARD, PassOptions};
-use crate::terminal::say;
+use crate::terminal::{say, thousands};
 use crate::train::setup::input;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
 use crate::train::setup::muon::Split;
@@ -122,7 +122,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             let gain = gain.map_or(String::new(), |gain| format!("{}\n", gain.as_text()));
             let largest = largest.map_or(String::new(), |n| {
                 let all = if data.train == Some(n) { ", which are all" } else { "" };
-                format!("the largest batch that there is memory for: {} samples{all}\n", super::thousands(n as u64))
+                format!("the largest batch that there is memory for: {} samples{all}\n", thousands(n as u64))
             });
             super::print(&format!("{text}{largest}{gain}{}{times}{trials}", cache::as_text(experiment, &photos)))?;
             if let Some((what, help)) = refusal {

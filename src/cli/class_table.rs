@@ -1,6 +1,6 @@
 //! What an evaluation says of classes: a table, and which were taken for which, in the width of a terminal.
 
-use crate::terminal::{columns, fitted, one_line, percent, visible};
+use crate::terminal::{columns, fitted, one_line, percent, thousands, visible};
 use crate::train::setup::class_report::{ClassCount, ClassReport};
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ pub(super) fn text(report: &ClassReport, names: Option<&[String]>, positions: bo
 fn row(name: &str, wide: usize, figures: &[Option<f64>], count: u64) -> String {
     let cell = |figure: &Option<f64>| figure.map_or("-".to_owned(), percent);
     let cells: String = figures.iter().map(|figure| format!("  {:>9}", cell(figure))).collect();
-    format!("{}{cells}  {:>9}", fitted(name, wide), super::thousands(count))
+    format!("{}{cells}  {:>9}", fitted(name, wide), thousands(count))
 }
 
 fn table(report: &ClassReport, names: Option<&[String]>, positions: bool, width: usize) -> String {
@@ -44,7 +44,7 @@ fn table(report: &ClassReport, names: Option<&[String]>, positions: bool, width:
         shown.sort_by_key(rarely);
         shown.sort_by(|a, b| each[*a].f1().partial_cmp(&each[*b].f1()).unwrap_or(std::cmp::Ordering::Equal));
         shown.truncate(WORST);
-        let (shown, n) = (shown.len(), super::thousands(n as u64));
+        let (shown, n) = (shown.len(), thousands(n as u64));
         out.push_str(&format!("the {shown} of {n} {} with the lowest F1; --json has all\n", plural(what)));
     }
     let heads = ["precision", "recall", "F1", "IoU"];
@@ -136,7 +136,7 @@ fn pairs(report: &ClassReport, names: Option<&[String]>, width: usize) -> String
     }
     let mut out = "most often taken for another:\n".to_owned();
     for (is, taken, count) in list {
-        let numbers = format!(": {} of {}", super::thousands(count), super::thousands(report.classes[is].targets));
+        let numbers = format!(": {} of {}", thousands(count), thousands(report.classes[is].targets));
         let room = width.saturating_sub("   taken for ".len() + numbers.len()) / 2;
         let [is, taken] = [is, taken].map(|class| fitted(&name(names, class), room).trim_end().to_owned());
         out.push_str(&format!("  {is} taken for {taken}{numbers}\n"));

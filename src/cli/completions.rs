@@ -1,7 +1,7 @@
 //! `runner completions` and `runner schema`.
 
 use super::args::Cli;
-use super::failure::Failure;
+use crate::api::failure::Failure;
 use crate::config::schema::schema as language_schema;
 use clap::CommandFactory;
 use clap_complete::Shell;

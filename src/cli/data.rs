@@ -1,11 +1,10 @@
 //! `runner data fetch`.
 
 use super::args::OutputArgs;
-use super::failure::Failure;
+use crate::api::failure::Failure;
+use crate::api::progress::Progress;
 use crate::config::nearest;
 use crate::data::fetch::{self, Known};
-use crate::data::progress::Event;
-use crate::terminal::{Bar, can_redraw, say};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -28,7 +27,7 @@ pub(super) fn fetch(
         )));
     };
     let root = root.map_or_else(|| PathBuf::from(default_root(set)), Path::to_path_buf);
-    let mut progress = Progress::new();
+    let mut progress = Progress::default();
     fetch::download(set, &root, mirrors, &mut |e| progress.show(e))?;
     if output.json {
         super::print_json(
@@ -46,68 +45,5 @@ fn default_root(set: Known) -> &'static str {
         Known::FashionMnist => "data/fashion-mnist",
         Known::Cifar10 => "data/cifar-10",
         Known::Cifar100 => "data/cifar-100",
-    }
-}
-
-/// Shows a download: a bar on a terminal, a line for each file elsewhere.
-pub(super) struct Progress {
-    bar: Option<Bar>,
-    files: Vec<String>,
-    failures: Vec<String>,
-    said: String,
-}
-
-impl Progress {
-    /// Nothing shown yet.
-    pub(super) fn new() -> Self {
-        Progress { bar: None, files: Vec::new(), failures: Vec::new(), said: String::new() }
-    }
-
-    /// Shows an event.
-    pub(super) fn show(&mut self, event: Event) {
-        match event {
-            Event::Present { file } => self.files.push(file.to_string()),
-            Event::Started { file, url, done, total } => {
-                self.bar = Bar::of_bytes(file, total, done);
-                // Once, however often the connection breaks.
-                if !can_redraw() && self.said != url {
-                    say(&format!("downloading {url}"));
-                    self.said = url.to_string();
-                }
-            }
-            Event::Progress { done, .. } => {
-                if let Some(bar) = &self.bar {
-                    bar.set(done);
-                }
-            }
-            Event::Failed { url, reason, .. } => {
-                self.bar = None;
-                self.failures.push(format!("{url}: {reason}"));
-            }
-            Event::Finished { file } => {
-                self.bar = None;
-                // Failures of mirrors, where another one succeeded; otherwise they are part of the error.
-                for failure in self.failures.drain(..) {
-                    say(&failure);
-                }
-                self.files.push(file.to_string());
-            }
-            Event::Unpacking { file, done: 0, total } => {
-                self.bar = Bar::of_bytes(&format!("unpacking {file}"), total, 0);
-                if !can_redraw() {
-                    say(&format!("unpacking {file}"));
-                }
-            }
-            Event::Unpacking { done, .. } => {
-                if let Some(bar) = &self.bar {
-                    bar.set(done);
-                }
-            }
-            Event::Unpacked { .. } => self.bar = None,
-            Event::Note { text } => {
-                self.bar = None;
-                say(&format!("note: {text}"));
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! `runner devices`.
 
 use super::args::OutputArgs;
-use super::failure::Failure;
+use crate::api::failure::Failure;
 use crate::backend::cpu::cpu_info;
 use crate::backend::cuda::driver::{self, Context, DeviceInfo, Unavailable};
 use crate::backend::cuda::modules::{cubin, ptx};

@@ -1,15 +1,15 @@
 //! `runner export`.
 
 use super::args::ExportArgs;
-use super::failure::Failure;
-use super::model::{Model, load_any_model, read_weights, refuse};
-use super::what::{checkpoint_of, expect_file, expect_no_input, output};
+use crate::api::failure::Failure;
+use crate::api::model::{Model, load_any_model, read_weights, refuse};
+use crate::api::what::{checkpoint_of, expect_file, expect_no_input, output};
 use crate::checkpoint::{self, Tensor};
 use crate::files::output::Output;
 use crate::graph::Variables;
 use crate::model::{Forward, Mode, forward, init};
 use crate::onnx;
-use crate::terminal::say;
+use crate::terminal::{say, thousands};
 use crate::train::setup::transfer::in_state_dict;
 use anyhow::{Context, anyhow};
 use serde_json::json;
@@ -87,7 +87,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         told["file"] = out.to_string_lossy().into();
         super::print_json(&told)?;
     } else {
-        let n = super::thousands(told["elements"].as_u64().unwrap_or_default());
+        let n = thousands(told["elements"].as_u64().unwrap_or_default());
         super::print(&format!("wrote {} tensors with {n} elements to `{}`", told["tensors"], out.display()))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -1,8 +1,8 @@
 //! How commands fail: what is printed, and with which exit code.
 
-use crate::backend::{DeviceError, SettingError};
+use crate::api::failure::Failure;
 use crate::config;
-use crate::config::text::diagnostics::{Diagnostic, Sources, render, to_json};
+use crate::config::text::diagnostics::{render, to_json};
 use crate::terminal::{self, Stream, masked, say, say_styled};
 use serde_json::json;
 use std::process::ExitCode;
@@ -12,61 +12,7 @@ const WRONG: u8 = 2;
 /// The device is not there, or has not enough memory.
 pub(super) const DEVICE: u8 = 3;
 
-/// A command that did not do what it was asked to.
-#[derive(Debug)]
-pub enum Failure {
-    /// The configuration is wrong.
-    Config {
-        /// The texts.
-        sources: Sources,
-        /// What is wrong in them.
-        diagnostics: Vec<Diagnostic>,
-    },
-    /// The command line is wrong.
-    Usage(String),
-    /// The device is not there, or too small.
-    Device(DeviceError),
-    /// Something failed while it ran.
-    Other(anyhow::Error),
-}
-
-impl From<config::Failure> for Failure {
-    fn from(f: config::Failure) -> Self {
-        Failure::Config { sources: f.sources, diagnostics: f.diagnostics }
-    }
-}
-
-impl From<DeviceError> for Failure {
-    fn from(e: DeviceError) -> Self {
-        Failure::Device(e)
-    }
-}
-
-impl From<anyhow::Error> for Failure {
-    fn from(e: anyhow::Error) -> Self {
-        match e.downcast::<DeviceError>() {
-            Ok(e) => Failure::Device(e),
-            // A wrong variable of the environment is as wrong as an option.
-            Err(e) if e.is::<SettingError>() => Failure::Usage(format!("{e:#}")),
-            Err(e) => Failure::Other(e),
-        }
-    }
-}
-
 impl Failure {
-    /// The same in a line or a few, for where the command goes on without what has failed.
-    pub fn in_words(&self) -> String {
-        match self {
-            Failure::Config { diagnostics, .. } => {
-                let errors = diagnostics.iter().filter(|d| d.severity == config::Severity::Error);
-                errors.map(|d| d.message.as_str()).collect::<Vec<_>>().join("; ")
-            }
-            Failure::Usage(text) => masked(text),
-            Failure::Device(e) => masked(&e.to_string()),
-            Failure::Other(e) => masked(&format!("{e:#}")),
-        }
-    }
-
     /// Reports it to the user. Returns the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         let text = match self {
@@ -123,12 +69,5 @@ pub fn refuse(error: clap::Error, json: bool) -> ExitCode {
 fn print_error(errors: &serde_json::Value) {
     if super::print_json(errors).is_err() {
         say(&format!("error: {errors}"));
-    }
-}
-
-/// Shows warnings about a configuration.
-pub fn warn(sources: &Sources, warnings: &[Diagnostic]) {
-    if !warnings.is_empty() {
-        say_styled(render(sources, warnings, terminal::color(Stream::Err)).trim_end());
     }
 }

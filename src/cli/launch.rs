@@ -1,10 +1,12 @@
 //! `runner launch`: a command on several ranks of this machine.
 
 use super::args::{Command as Asked, LaunchArgs};
-use super::failure::{self, Failure};
+use super::failure;
 use super::parse;
 use super::signals::{on_stop, on_warning};
-use super::train::{self, RENDEZVOUS, SECRET, Team};
+use super::train;
+use crate::api::failure::Failure;
+use crate::api::train::ranks::{RENDEZVOUS, SECRET, Team};
 use crate::collective::tcp::Secret;
 use crate::terminal::say;
 use anyhow::Context;

@@ -1,10 +1,10 @@
 //! `runner lr-find`: a learning rate that rises from step to step, and what becomes of the loss.
 
 use super::args::LrFindArgs;
-use super::failure::Failure;
-use super::memory::{Planned, resolve_batch};
-use super::model::{build_run, describe_data, load_config, read_weights, say_notes, training_device};
-use super::samples;
+use crate::api::failure::Failure;
+use crate::api::memory::{Planned, resolve_batch};
+use crate::api::model::{build_run, describe_data, load_config, read_weights, say_notes, training_device};
+use crate::api::samples;
 use crate::data::{DataSpec, Footprint};
 use crate::plan::Plan;
 use crate::terminal::{Bar, say};

@@ -14,14 +14,11 @@ mod export;
 mod failure;
 mod launch;
 mod lr_find;
-mod memory;
-mod model;
 mod palette;
 mod predict;
 mod recompute;
 mod report;
 mod runs;
-mod samples;
 mod show;
 mod signals;
 mod suggest;
@@ -29,12 +26,12 @@ mod sweep;
 mod time;
 mod train;
 mod usage;
-mod what;
 
+use crate::api::failure::Failure;
 use crate::terminal::{self, human_bytes};
 use args::{Cli, Command, DataCommand};
 use clap::{CommandFactory, FromArgMatches};
-use failure::Failure;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -153,30 +150,4 @@ fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
 /// A name as a cell of a table that is guarded: with a `'` before it where a spreadsheet would run it as a formula.
 fn guarded(name: String) -> String {
     if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{name}") } else { name }
-}
-
-/// A whole number with separators: `1,234,567`.
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_for_people() {
-        assert_eq!(
-            [thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "),
-            "0 999 1,000 1,234,567"
-        );
-    }
 }

@@ -1,8 +1,8 @@
 //! What `train.recompute` saves, and what it costs.
 
-use super::failure::Failure;
 use super::human_bytes;
-use super::model::build_run;
+use crate::api::failure::Failure;
+use crate::api::model::build_run;
 use crate::backend::Backend;
 use crate::config::Loaded;
 use crate::config::language::sections::Recompute;

@@ -1,13 +1,13 @@
 //! What `check --time` tells: the time that a run will take, from some steps of it on its data and its device.
 
-use super::failure::Failure;
-use super::model::build_run;
-use super::samples;
+use crate::api::failure::Failure;
+use crate::api::model::build_run;
+use crate::api::samples;
 use crate::backend::Backend;
 use crate::config::language::sections::Cache;
 use crate::config::{self, Diagnostic, Loaded};
 use crate::passes::PassOptions;
-use crate::terminal::{Bar, duration, figure, human_bytes, say};
+use crate::terminal::{Bar, duration, figure, human_bytes, say, thousands};
 use crate::train::run::pace::{Horizon, Pace, Place};
 use crate::train::run::timing::{Saved, Timed, time_evaluation, time_saving, time_training};
 use crate::train::setup::balance::balance;
@@ -147,10 +147,10 @@ impl Times {
         let each = figure(each, usize::from(each < 10.0), 9);
         line("a step", took(self.train.seconds / steps as f64), format!("{each} samples/s"));
         let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-        let of = super::thousands(self.run.samples);
+        let of = thousands(self.run.samples);
         line("an epoch", took(self.epoch()), format!("{of} samples"));
         if let Some(seconds) = self.evaluation() {
-            line("an evaluation", took(seconds), format!("{} samples", super::thousands(self.run.val_samples)));
+            line("an evaluation", took(seconds), format!("{} samples", thousands(self.run.val_samples)));
         }
         match &self.saved {
             Ok(Saved { seconds, bytes }) => {

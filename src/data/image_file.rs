@@ -1,7 +1,7 @@
 //! Image files as a model's input.
 
 use super::Field;
-use super::photo::{MAX_FILE, decode, read_photo, with_photo};
+use super::photo::{MAX_FILE, Photo, decode, read_photo, with_photo};
 use super::transforms::{Transform, transform_source};
 use crate::files;
 use crate::graph::DType;
@@ -18,6 +18,12 @@ use std::path::Path;
 /// # Errors
 /// The file cannot be read, is no image, or the model takes no images.
 pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>> {
+    let sides = sides(field)?;
+    fitted(read(path)?, sides, field.dtype, invert)
+}
+
+/// Height, width and channels of a field that is an image.
+fn sides(field: &Field) -> Result<[usize; 3]> {
     let &[h, w, c] = field.shape.dims() else {
         bail!(
             "the model takes vectors of {} numbers, not images: give a .safetensors file with a tensor `{}`",
@@ -25,14 +31,18 @@ pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>>
             field.name
         );
     };
-    let image = read(path)?;
+    Ok([h, w, c])
+}
+
+/// An image brought to these sides.
+fn fitted(image: DynamicImage, [h, w, c]: [usize; 3], dtype: DType, invert: bool) -> Result<Vec<u8>> {
     let bytes = match c {
         1 => fit(&image.into_luma8(), w as u32, h as u32),
         3 => fit(&image.into_rgb8(), w as u32, h as u32),
         _ => bail!("the model takes images of {c} channels; files have 1 (grey) or 3 (colour)"),
     };
     let bytes: Vec<u8> = if invert { bytes.iter().map(|b| 255 - b).collect() } else { bytes };
-    Ok(match field.dtype {
+    Ok(match dtype {
         DType::U8 => bytes,
         _ => bytes.iter().flat_map(|b| (*b as f32 / 255.0).to_ne_bytes()).collect(),
     })
@@ -44,20 +54,38 @@ pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>>
 /// # Errors
 /// The file cannot be read, or is no image.
 pub fn photo_sample(path: &Path, transforms: &[Transform], invert: bool) -> Result<Vec<u8>> {
-    // They are those of validation, which draw nothing.
+    let sample = with_photo(|file| read_photo(path, file), |photo| transformed(photo, transforms, invert));
+    sample.with_context(|| format!("cannot read the image `{}`", path.display()))
+}
+
+/// The content of an image file as a model's input: with `transforms` as [`photo_sample`] makes it of a file, else as [`image_sample`].
+///
+/// # Errors
+/// It is no image, or the model takes none.
+pub fn image_bytes(file: &[u8], field: &Field, transforms: Option<&[Transform]>, invert: bool) -> Result<Vec<u8>> {
+    let sample = match transforms {
+        Some(transforms) => Photo::new(file).and_then(|photo| transformed(photo, transforms, invert)),
+        None => {
+            let sides = sides(field)?;
+            decode(file).and_then(|image| fitted(image, sides, field.dtype, invert))
+        }
+    };
+    sample.context("cannot read the image")
+}
+
+/// A photo after the transforms of validation.
+fn transformed(photo: Photo, transforms: &[Transform], invert: bool) -> Result<Vec<u8>> {
+    // They draw nothing.
     let mut draws = Stream::new(0, Purpose::Augment, 0, 0);
-    let image = with_photo(
-        |file| read_photo(path, file),
-        |photo| match invert {
-            false => transform_source(transforms, &mut draws, &photo),
-            true => {
-                let mut image = photo.whole()?;
-                image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
-                transform_source(transforms, &mut draws, &image)
-            }
-        },
-    );
-    Ok(image.with_context(|| format!("cannot read the image `{}`", path.display()))?.pixels)
+    let image = match invert {
+        false => transform_source(transforms, &mut draws, &photo),
+        true => {
+            let mut image = photo.whole()?;
+            image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
+            transform_source(transforms, &mut draws, &image)
+        }
+    };
+    Ok(image?.pixels)
 }
 
 /// The image as it is meant to be looked at.

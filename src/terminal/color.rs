@@ -1,6 +1,7 @@
 //! Whether there are colours, and whether what was written can be drawn over: decided here, for everything.
 
 use super::Stream;
+use super::listener::{listener, reaches_terminal};
 use anstyle_query::{clicolor, clicolor_force, no_color, term_supports_color};
 use console::Term;
 
@@ -29,6 +30,9 @@ impl Wishes {
 
 /// Whether text on `stream` is coloured.
 pub fn color(stream: Stream) -> bool {
+    if listener().is_some() {
+        return false;
+    }
     let wishes = Wishes {
         no_color: no_color(),
         // By its convention `0` is no wish.
@@ -42,7 +46,7 @@ pub fn color(stream: Stream) -> bool {
 
 /// Whether lines on standard error can be drawn over, as progress bars do.
 pub fn can_redraw() -> bool {
-    Stream::Err.is_terminal() && term_supports_color()
+    reaches_terminal(Stream::Err) && term_supports_color()
 }
 
 /// Whether the environment says that there are more characters than those of ASCII: its locale is one of UTF-8.

@@ -2,12 +2,13 @@
 //!
 //! Much of what is said comes from elsewhere: names of files and tensors, lines of configurations, addresses, what a
 //! driver answers. Whatever could steer a terminal or hide from the eye is written out on its way through here, and
-//! passwords in addresses are masked. Nobody else writes to the two streams; `tests/suites/architecture` sees to that.
+//! passwords in addresses are masked. A caller of the library may listen in their place. Nobody else writes to the two streams; `tests/suites/architecture` sees to that.
 
 mod bar;
 mod chart;
 mod color;
 mod columns;
+mod listener;
 mod numbers;
 pub mod panel;
 mod visible;
@@ -16,7 +17,8 @@ pub use bar::Bar;
 pub use chart::{Look, Series, chart};
 pub use color::{can_redraw, color, unicode, width};
 pub use columns::{columns, fitted};
-pub use numbers::{duration, figure, human_bytes, percent};
+pub use listener::{Event, Listener, heard_by, listener};
+pub use numbers::{duration, figure, human_bytes, percent, thousands};
 pub use visible::{Visible, is_hidden, masked, one_line, visible, visible_json};
 
 use serde_json::Value;
@@ -41,8 +43,12 @@ impl Stream {
         }
     }
 
-    /// Writes all of `text` at once, so that no reader sees half of a line, and no bar is drawn into it.
+    /// Writes all of `text` at once, so that no reader sees half of a line, and no bar is drawn into it. Where somebody listens to this thread,
+    /// it is told to them instead.
     fn write(self, text: &str) -> io::Result<()> {
+        if listener::tell(Event::Said(text.strip_suffix('\n').unwrap_or(text))) {
+            return Ok(());
+        }
         panel::left_behind();
         bar::aside(|| match self {
             Stream::Out => {
@@ -115,6 +121,9 @@ pub fn print_styled(text: &str) -> io::Result<()> {
 /// # Errors
 /// As [`print()`].
 pub fn print_json(value: &Value) -> io::Result<()> {
+    if listener::tell(Event::Record(value)) {
+        return Ok(());
+    }
     let text = json_line(value);
     Stream::Out.write(&(if Stream::Out.is_terminal() { masked(&text) } else { text } + "\n"))
 }

@@ -40,6 +40,19 @@ pub fn human_bytes(bytes: usize) -> String {
     format!("{value:.1} TiB")
 }
 
+/// A whole number with separators: `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
 /// A duration in two of its largest units: `45s`, `12m 30s`, `3h 05m`, `2d 04h`.
 pub fn duration(seconds: f64) -> String {
     // Beyond a thousand years nobody waits, and infinity has no whole number.
@@ -97,5 +110,13 @@ mod tests {
         assert_eq!(list[..7].join(", "), "0s, 59s, 1m 00s, 12m 30s, 3h 05m, 2d 04h, 0s");
         assert!(list[7].ends_with('h') && list[7].len() < 16, "{}", list[7]);
         assert_eq!([percent(0.98126), percent(1.0), percent(f64::NAN)].join(", "), "98.13 %, 100.00 %, NaN");
+    }
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(
+            [thousands(0), thousands(999), thousands(1000), thousands(1_234_567)].join(" "),
+            "0 999 1,000 1,234,567"
+        );
     }
 }

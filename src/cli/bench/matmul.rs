@@ -1,9 +1,9 @@
 //! `runner bench matmul`: a matrix product on every device.
 
 use super::{Times, product};
+use crate::api::failure::Failure;
 use crate::backend::Backend;
 use crate::cli::args::BenchArgs;
-use crate::cli::failure::Failure;
 use crate::config::language::values::Device;
 use crate::graph::DType;
 use crate::train::setup::device::{Wanted, select};

@@ -7,7 +7,7 @@ mod profile;
 mod step;
 
 use super::args::BenchArgs;
-use super::failure::Failure;
+use crate::api::failure::Failure;
 use crate::backend::Backend;
 use crate::config::Loaded;
 use crate::data::DataSpec;

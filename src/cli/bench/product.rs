@@ -42,7 +42,7 @@ pub fn time(backend: &dyn Backend, n: usize, dtype: DType, runs: u32) -> Result<
     let needs = |g: &Graph, node: &Node| backend.node_memory(g, node);
     let plan = Arc::new(Plan::laid_out(Arc::new(variables), vec![source], needs, !backend.shares_memory()));
     let mut executable = backend.compile(plan.clone())?;
-    crate::cli::model::say_notes(backend);
+    crate::api::model::say_notes(backend);
     for (var, _) in [a, b] {
         executable.upload(var, &crate::model::init::initial(&plan.variables[var], 1))?;
     }

@@ -1,14 +1,14 @@
 //! `runner bench CONFIG`: the training step, or with `--eval` the evaluation of a batch, on made-up batches.
 
-use super::super::what::{expect_no_input, output};
 use super::profile::Profile;
 use super::{Times, WARM_UP, chrome, product};
+use crate::api::failure::{Failure, warn};
+use crate::api::memory::resolve_batch;
+use crate::api::model::{build, describe_data, device, load_config, read_files, say_notes};
+use crate::api::what::{expect_no_input, output};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
 use crate::cli::args::BenchArgs;
-use crate::cli::failure::{Failure, warn};
 use crate::cli::human_bytes;
-use crate::cli::memory::resolve_batch;
-use crate::cli::model::{build, describe_data, device, load_config, read_files, say_notes};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Loaded};
 use crate::data::DataSpec;

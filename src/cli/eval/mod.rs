@@ -4,11 +4,11 @@ mod predictions;
 
 use super::args::{EvalArgs, Overrides, SplitName};
 use super::class_table;
-use super::failure::{Failure, warn};
-use super::memory::Planned;
-use super::model::{build, describe_data, device, load_model};
-use super::samples;
-use super::what::{expect_no_input, output};
+use crate::api::failure::{Failure, warn};
+use crate::api::memory::Planned;
+use crate::api::model::{build, describe_data, device, load_model};
+use crate::api::samples;
+use crate::api::what::{expect_no_input, output};
 use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
@@ -19,7 +19,7 @@ use crate::graph::op::{Figure, Task};
 use crate::model::task;
 use crate::passes::PassOptions;
 use crate::terminal::say;
-use crate::terminal::{Stream, columns, figure, percent, width};
+use crate::terminal::{Stream, columns, figure, percent, thousands, width};
 use crate::train::run::eval_options;
 use crate::train::run::evaluate::{Evaluation, evaluate_batches};
 use crate::train::setup::balance::balance;
@@ -144,7 +144,7 @@ pub fn evaluated(
     };
     planned.require()?;
 
-    let take = samples::as_asked(experiment, asked.overrides, asked.allow_download);
+    let take = samples::as_asked(experiment, &asked.overrides.sets(), asked.allow_download);
     let trained_on = model.trained_on();
     let mut samples =
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
@@ -238,7 +238,7 @@ fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<
         anyhow::ensure!(!failed, "the evaluation failed");
         let rows = rows.finish()?;
         let s = if rows == 1 { "" } else { "s" };
-        say(&format!("wrote {} row{s} to `{}`", super::thousands(rows), path.display()));
+        say(&format!("wrote {} row{s} to `{}`", thousands(rows), path.display()));
         Ok(())
     };
     let written = out.write(fill);
@@ -316,7 +316,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             true => String::new(),
             false => format!(" of the bundled {}, not of {source}", samples.name),
         };
-        let n = super::thousands(count as u64);
+        let n = thousands(count as u64);
         // Of labels, the last axis is what they are.
         let rank = samples.spec.target().map_or(0, |(_, field)| field.shape.rank());
         let table = report.map(|report| {
@@ -325,7 +325,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         });
         let left_out = match not_finite {
             0 => String::new(),
-            n => format!(", {} of them not finite", super::thousands(n)),
+            n => format!(", {} of them not finite", thousands(n)),
         };
         let line = in_lines(&format!("{name}, {n} samples{instead}{left_out}:"), &list, width(Stream::Out));
         super::print(&format!("{line}{}", table.unwrap_or_default()))?;

@@ -1,6 +1,6 @@
 //! What a model says of every sample of an evaluation, a row each: as a table, or as JSON Lines.
 
-use crate::cli::failure::Failure;
+use crate::api::failure::Failure;
 use crate::data::{Batch, Split};
 use crate::graph::Shape;
 use crate::graph::op::{ElementwiseLoss, Loss, Task};

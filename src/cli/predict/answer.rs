@@ -1,5 +1,6 @@
 //! What a model says of a sample, as text, as JSON and as a row of a table.
 
+use crate::api::scores::{Places, sigmoid, softmax};
 use crate::data::DataSpec;
 use crate::graph::Shape;
 use crate::graph::op::Task;
@@ -52,10 +53,8 @@ impl Meaning<'_> {
             Task::Classification if positions.rank() > 0 => {
                 Answer::Positions(classes_at(output, &positions), positions)
             }
-            Task::Classification => Answer::Classes(top(&softmax(output), self.top)),
-            Task::BinaryClassification => {
-                Answer::Labels(output.iter().map(|x| 1.0 / (1.0 + f64::from(-x).exp())).collect())
-            }
+            Task::Classification => Answer::Classes(top(softmax(output.iter().copied()), self.top)),
+            Task::BinaryClassification => Answer::Labels(output.iter().copied().map(sigmoid).collect()),
             Task::Regression => Answer::Values(output.to_vec()),
         }
     }
@@ -214,28 +213,19 @@ fn csv(cells: &[String]) -> String {
     cells.iter().map(cell).collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// The class with the largest logit at each position. Logits of images come channels first, others channels last.
+/// The class with the largest logit at each position.
 fn classes_at(logits: &[f32], positions: &Shape) -> Vec<usize> {
-    let (n, classes) = (positions.len(), logits.len() / positions.len());
-    let first = positions.rank() == 2;
-    let at =
-        |position: usize, class: usize| logits[if first { class * n + position } else { position * classes + class }];
-    let largest =
-        |position| (1..classes).fold(0, |best, c| if at(position, c) > at(position, best) { c } else { best });
-    (0..n).map(largest).collect()
-}
-
-/// Probabilities of logits.
-fn softmax(logits: &[f32]) -> Vec<f64> {
-    let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max) as f64;
-    let e: Vec<f64> = logits.iter().map(|l| (*l as f64 - largest).exp()).collect();
-    let sum: f64 = e.iter().sum();
-    e.iter().map(|v| v / sum).collect()
+    let places = Places::new(logits.len(), positions);
+    let largest = |position| {
+        let classes = places.at(position).map(|place| logits[place]).enumerate();
+        classes.reduce(|best, one| if one.1 > best.1 { one } else { best }).map_or(0, |(class, _)| class)
+    };
+    (0..positions.len()).map(largest).collect()
 }
 
 /// The `k` largest probabilities with their classes, largest first; of equals the lower class.
-fn top(probabilities: &[f64], k: usize) -> Vec<(usize, f64)> {
-    let mut list: Vec<(usize, f64)> = probabilities.iter().copied().enumerate().collect();
+fn top(probabilities: impl Iterator<Item = f64>, k: usize) -> Vec<(usize, f64)> {
+    let mut list: Vec<(usize, f64)> = probabilities.enumerate().collect();
     list.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     list.truncate(k);
     list
@@ -256,9 +246,9 @@ mod tests {
 
     #[test]
     fn the_likeliest_come_first() {
-        let p = softmax(&[1.0, 3.0, 3.0, -1000.0]);
+        let p: Vec<f64> = softmax([1.0, 3.0, 3.0, -1000.0].into_iter()).collect();
         assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        let t = top(&p, 3);
+        let t = top(p.into_iter(), 3);
         assert_eq!(t.iter().map(|(c, _)| *c).collect::<Vec<_>>(), [1, 2, 0]);
     }
 

@@ -1,7 +1,7 @@
 //! The class of every pixel as image files.
 
 use super::answer::{Answer, Of};
-use crate::cli::failure::Failure;
+use crate::api::failure::Failure;
 use crate::cli::palette::colour;
 use crate::files::output::Output;
 use crate::graph::Shape;

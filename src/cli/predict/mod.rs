@@ -7,21 +7,16 @@ mod names;
 mod sink;
 
 use super::args::PredictArgs;
-use super::failure::Failure;
-use super::memory::Planned;
-use super::model::{Model, build, device, load_model};
-use super::what::{expect_no_input, output};
-use crate::backend::Backend;
+use crate::api::failure::Failure;
+use crate::api::model::{device, load_model};
+use crate::api::predictor::{Options, Predictor, Room, Seen};
+use crate::api::what::{expect_no_input, output};
 use crate::data::table::{TableCodec, read_rows};
 use crate::data::tensors::read_fields;
-use crate::data::{DataSpec, Field, Footprint, Loader, LoaderOptions, NamedImages, Position, Split, Transform};
+use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, Split};
 use crate::files::output::Out;
-use crate::model::{input_fields, target_field, task};
-use crate::terminal::say;
-use crate::train::setup::input::transforms;
-use crate::train::setup::memory::{Needs, Use};
-use crate::train::setup::programs::{Programs, Sizes};
-use crate::train::setup::session::Session;
+use crate::model::task;
+use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
 use answer::{Meaning, Of};
 use anyhow::{Context, Result, anyhow};
@@ -37,14 +32,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let model = load_model(&args.model, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;
-    let data = model.sample()?;
-    // Photos go through the transforms that those of validation went through; others are brought to the size of the samples.
-    let photos = data.only_input().is_some_and(Field::is_of_any_size);
-    let transforms = photos.then(|| transforms(experiment, false));
-    // What the model sees after its transforms.
-    let fields = input_fields(experiment, &data, false);
-    let targets = target_field(experiment, &data, false).map(|(_, field)| field);
-    let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
+    let seen = Seen::by(&model)?;
+    let data = &seen.data;
     let names::Given { files, problems } = names::files(&args.files, std::io::stdin())?;
     let own = model.files();
     if let Some(out) = &out {
@@ -52,9 +41,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     }
     let form = Form::of(args, files.len())?;
     let top = args.top as usize;
-    let table = TableCodec::of(&data);
+    let table = TableCodec::of(data);
     let id = table.as_ref().and_then(|table| table.id.clone());
-    let meaning = Meaning { task: task(experiment), data: &data, top, guard_formulas: args.guard_formulas, id };
+    let meaning = Meaning { task: task(experiment), data, top, guard_formulas: args.guard_formulas, id };
     if args.guard_formulas && form != Form::Csv {
         return Err(Failure::Usage(
             "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),
@@ -67,25 +56,33 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         ));
     }
     let masks =
-        args.masks.as_deref().map(|folder| Masks::new(folder, &files, &own, &meaning.positions(), classes(&data)));
+        args.masks.as_deref().map(|folder| Masks::new(folder, &files, &own, &meaning.positions(), classes(data)));
     let masks = masks.transpose()?;
-    let (programs, batch, slots) = plan(&model, &data, backend.as_ref(), args, &files)?;
-    let session = model.session(programs, &data, backend.as_ref())?;
     let loading = &experiment.data.loading;
-    let workers = if files.len() > 1 { loading.workers } else { 0 };
+    // As many samples as an evaluation has in a batch, if there are so many. How many are in a file of tensors is known when it is read.
+    let (batch, slots, workers) = match files.len() {
+        _ if table.is_some() => (loading.eval_batch_size(), slots::evaluation(experiment), 0),
+        0 | 1 => (1, 1, 0),
+        several => (loading.eval_batch_size().clamp(1, several), slots::evaluation(experiment), loading.workers),
+    };
+    let options = Options {
+        without: args.passes.without.clone(),
+        batch,
+        room: Room { slots, data: held(&files) },
+        ..Options::default()
+    };
+    let predictor = Predictor::new(&model, seen.clone(), backend, &options)?;
     let mut batches = Batches {
-        session,
-        backend: backend.as_ref(),
+        predictor: &predictor,
         meaning: &meaning,
         masks: masks.as_ref(),
-        batch,
         slots,
         workers,
         failed: problems.len(),
         table: table.as_ref(),
     };
     problems.iter().for_each(|problem| say(&format!("error: {problem}")));
-    let images = Images { fields: &fields, transforms: transforms.as_deref(), invert: args.invert };
+    let images = Images { seen: &seen, invert: args.invert };
     let with_sample = table.is_some() || files.iter().any(|file| is_tensors(file));
     match &out {
         Some(out) => {
@@ -99,7 +96,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
             let told = files.len() + problems.len() - batches.failed;
             let s = if told == 1 { "" } else { "s" };
             say(&match written {
-                true => format!("wrote the results for {} file{s} to `{name}`", super::thousands(told as u64)),
+                true => format!("wrote the results for {} file{s} to `{name}`", thousands(told as u64)),
                 false => format!("there are no results: nothing was written to `{name}`"),
             });
         }
@@ -110,53 +107,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         }
     }
     if batches.failed > 0 && files.len() > 1 {
-        let all = super::thousands((files.len() + problems.len()) as u64);
-        say(&format!("{} of {all} could not be done", super::thousands(batches.failed as u64)));
+        let all = thousands((files.len() + problems.len()) as u64);
+        say(&format!("{} of {all} could not be done", thousands(batches.failed as u64)));
     }
     Ok(if batches.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// The program for a batch, the number of samples in that, and the number of batch slots: as many samples as an evaluation has
-/// in a batch, fewer if there are no more, or if there is no room for them.
-fn plan(
-    model: &Model,
-    data: &DataSpec,
-    backend: &dyn Backend,
-    args: &PredictArgs,
-    files: &[PathBuf],
-) -> Result<(Programs, usize, usize), Failure> {
-    let experiment = &model.loaded.experiment;
-    // How many samples are in a file of tensors is known when it is read.
-    let one = files.len() <= 1;
-    let table = data.fitted.is_some();
-    let mut batch = if table {
-        experiment.data.loading.eval_batch_size()
-    } else if one {
-        1
-    } else {
-        experiment.data.loading.eval_batch_size().clamp(1, files.len())
-    };
-    let slots = if one { 1 } else { slots::evaluation(experiment) };
-    let passes = args.passes.options();
-    loop {
-        let sizes = Sizes { predict: vec![batch.into()], ..Sizes::default() };
-        let programs = build(&model.loaded, data, &sizes, backend, &passes)?;
-        let planned = Planned {
-            loaded: &model.loaded,
-            data,
-            plan: &programs.plan,
-            backend,
-            what: Use::Prediction,
-            needs: Needs::of_prediction(slots, held(files)),
-            passes: &passes,
-        };
-        if batch > 1 && !planned.memory()?.fits() {
-            batch = batch.div_ceil(2);
-            continue;
-        }
-        planned.require()?;
-        return Ok((programs, batch, slots));
-    }
 }
 
 /// The memory that the names take, and the samples of the largest file of tensors: one file after the other is read whole.
@@ -179,32 +133,29 @@ fn classes(data: &DataSpec) -> Option<usize> {
 
 /// How image files become a model's input.
 struct Images<'a> {
-    fields: &'a [Field],
-    transforms: Option<&'a [Transform]>,
+    seen: &'a Seen,
     invert: bool,
 }
 
 impl Images<'_> {
     fn store(&self, files: &[PathBuf]) -> Result<NamedImages> {
-        let [field] = self.fields else {
-            let names: Vec<String> = self.fields.iter().map(|field| format!("`{}`", field.name)).collect();
+        let Seen { fields, transforms, .. } = self.seen;
+        let [field] = &fields[..] else {
+            let names: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
             let names = names.join(" and ");
             return Err(anyhow!(
                 "the model takes {names}, not one image: give a .safetensors file with tensors of these names"
             ));
         };
-        Ok(NamedImages::new(files.to_vec(), field.clone(), self.transforms.map(<[_]>::to_vec), self.invert))
+        Ok(NamedImages::new(files.to_vec(), field.clone(), transforms.clone(), self.invert))
     }
 }
 
 /// Applies a model to samples, a batch at a time.
 struct Batches<'a> {
-    session: Session,
-    backend: &'a dyn Backend,
+    predictor: &'a Predictor,
     meaning: &'a Meaning<'a>,
     masks: Option<&'a Masks<'a>>,
-    /// Samples in a batch.
-    batch: usize,
     slots: usize,
     workers: usize,
     /// Files that nothing can be said of.
@@ -221,7 +172,7 @@ impl Batches<'_> {
         let has_several = |file: &Path| table.is_some() || is_tensors(file);
         let samples = |file: &Path| match table.filter(|_| !is_tensors(file)) {
             Some(table) => read_rows(file, table, false),
-            None => read_fields(file, images.fields),
+            None => read_fields(file, &images.seen.fields),
         };
         for run in files.chunk_by(|a, b| !has_several(a) && !has_several(b)) {
             let go_on = match run {
@@ -264,31 +215,33 @@ impl Batches<'_> {
         failure: &dyn Fn(usize) -> Option<String>,
         sink: &mut Sink,
     ) -> Result<bool> {
-        let layout = self.session.programs.plan.slot.clone();
-        let buffers = (0..self.slots).map(|_| self.backend.host_buffer(layout.bytes)).collect::<Result<Vec<_>>>()?;
+        let predictor = self.predictor;
+        let buffers = (0..self.slots).map(|_| predictor.host_buffer()).collect::<Result<Vec<_>>>()?;
         let options = LoaderOptions {
-            batch_size: self.batch,
+            batch_size: predictor.batch(),
             shuffle: false,
             workers: self.workers,
             end_epoch: Some(1),
             ..LoaderOptions::default()
         };
-        let mut loader = Loader::start(split, options, &layout, buffers, Position::default())?;
+        let mut loader = Loader::start(split, options, predictor.layout(), buffers, Position::default())?;
         while let Some(batch) = loader.next()? {
             // Rows behind the batch's own hold what they held before, and nobody looks at what comes of them.
-            let output = self.session.predict_slot(batch.slot, &batch.buffer, self.batch)?;
-            let rows = output.chunks_exact(output.len() / self.batch);
-            for (row, sample) in rows.zip(batch.samples()) {
-                let sample = *sample as usize;
-                match failure(sample) {
-                    Some(why) => _ = self.fail(&why, true),
-                    None => {
-                        let answer = self.meaning.answer(row);
-                        self.masks.map_or(Ok(()), |masks| masks.write(of(sample), &answer))?;
-                        sink.add(of(sample), &answer);
+            predictor.outputs_of(batch.slot, &batch.buffer, |outputs| {
+                let rows = outputs.chunks_exact(predictor.outputs());
+                for (row, sample) in rows.zip(batch.samples()) {
+                    let sample = *sample as usize;
+                    match failure(sample) {
+                        Some(why) => _ = self.fail(&why, true),
+                        None => {
+                            let answer = self.meaning.answer(row);
+                            self.masks.map_or(Ok(()), |masks| masks.write(of(sample), &answer))?;
+                            sink.add(of(sample), &answer);
+                        }
                     }
                 }
-            }
+                Ok(())
+            })?;
             loader.release(batch);
             if !sink.flush()? {
                 return Ok(false);

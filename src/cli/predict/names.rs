@@ -1,7 +1,7 @@
 //! Which files `predict` is given: names, folders, patterns, names on standard input.
 
-use super::super::failure::Failure;
 use super::glob;
+use crate::api::failure::Failure;
 use crate::data::images_below;
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Where results go, and in which form.
 
 use super::super::args::{PredictArgs, PredictFormat};
-use super::super::failure::Failure;
 use super::answer::{Answer, Meaning, Of};
+use crate::api::failure::Failure;
 use crate::terminal;
 use anyhow::{Context, Result};
 use serde_json::Value;

@@ -1,12 +1,12 @@
 //! What is reported of a run besides its figures: its configuration with origins, its layers, its memory, its time.
 
+use crate::api::failure::Failure;
+use crate::api::memory::{Planned, resolve_batch};
+use crate::api::model::{build, carried_by, describe_data, hold, kept_sample};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Meta};
 use crate::cli::args::{Overrides, ReportArgs};
 use crate::cli::bench;
-use crate::cli::failure::Failure;
-use crate::cli::memory::{Planned, resolve_batch};
-use crate::cli::model::{build, carried_by, describe_data, hold, kept_sample};
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
@@ -150,7 +150,7 @@ pub fn model(run: &Run, args: &ReportArgs) -> Result<Model, Failure> {
     let memory = planned.memory()?;
     let row = |row: &crate::model::LayerRow| {
         let path = if row.path.is_empty() { "(model)".to_owned() } else { row.path.clone() };
-        let number = |n: u64| if n == 0 { String::new() } else { crate::cli::thousands(n) };
+        let number = |n: u64| if n == 0 { String::new() } else { crate::terminal::thousands(n) };
         [path, row.kind.clone(), row.output.to_string(), number(row.params as u64), number(row.flops)]
     };
     let mut classes: Vec<(String, usize)> = memory
@@ -164,7 +164,7 @@ pub fn model(run: &Run, args: &ReportArgs) -> Result<Model, Failure> {
         layers: programs.rows.iter().map(row).collect(),
         parameters: programs.parameters(),
         memory: classes,
-        peak: crate::cli::memory::peak_place(&memory.summary),
+        peak: crate::api::memory::peak_place(&memory.summary),
         device: backend.describe(),
     })
 }

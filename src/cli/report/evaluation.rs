@@ -1,8 +1,8 @@
 //! The figures of a run's best checkpoint, and its worst mistakes with their pictures.
 
+use crate::api::failure::Failure;
 use crate::cli::args::{ReportArgs, SplitName};
 use crate::cli::eval::{Asked, Evaluated, evaluated};
-use crate::cli::failure::Failure;
 use crate::train::run::mistakes::{Keep, Mistake, Worst};
 use crate::train::setup::class_report::ClassReport;
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
         list.extend(more.filter_map(|f| Some((f.name().to_owned(), report.figure(*f)?))));
     }
     Ok(Evaluation {
-        of: format!("{}, {split}, {} samples", samples.name, crate::cli::thousands(count as u64)),
+        of: format!("{}, {split}, {} samples", samples.name, crate::terminal::thousands(count as u64)),
         figures: list,
         report,
         names: samples.spec.class_names().map(<[String]>::to_vec).unwrap_or_default(),

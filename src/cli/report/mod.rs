@@ -6,9 +6,9 @@ mod html;
 mod page;
 
 use super::args::ReportArgs;
-use super::failure::Failure;
 use super::runs;
-use super::what::{expect_no_input, output};
+use crate::api::failure::Failure;
+use crate::api::what::{expect_no_input, output};
 use crate::files::output::Output;
 use crate::runs::Run;
 use crate::runs::lines::Wanted;

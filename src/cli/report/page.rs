@@ -115,7 +115,7 @@ fn overview(runs: &[&Run]) -> String {
         cells.extend(names.iter().map(last));
         cells.extend([
             run.progress(),
-            crate::cli::thousands(run.step),
+            crate::terminal::thousands(run.step),
             duration(run.seconds),
             human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX)),
         ]);
@@ -433,11 +433,11 @@ fn model_html(model: &Model) -> String {
     let of = if trained == all {
         String::new()
     } else {
-        format!(", {} of them trained", crate::cli::thousands(trained as u64))
+        format!(", {} of them trained", crate::terminal::thousands(trained as u64))
     };
     format!(
         "<h3>Layers and memory</h3>\n<p>{} parameters{of}.</p>\n{}{}<p class=\"soft\">Memory is fullest at {}.</p>\n",
-        crate::cli::thousands(all as u64),
+        crate::terminal::thousands(all as u64),
         layers.html(),
         memory.html(),
         escaped(&model.peak)

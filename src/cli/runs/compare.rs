@@ -2,8 +2,8 @@
 
 use super::grid::Grid;
 use super::{as_json, best_text, name, plot, read, told};
+use crate::api::failure::Failure;
 use crate::cli::args::CompareArgs;
-use crate::cli::failure::Failure;
 use crate::runs::Run;
 use crate::runs::curves::curves;
 use crate::runs::datum::figures;

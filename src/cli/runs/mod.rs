@@ -5,7 +5,7 @@ pub mod grid;
 pub mod plot;
 
 use super::args::RunsArgs;
-use super::failure::Failure;
+use crate::api::failure::Failure;
 use crate::runs::choose::{best, keep, sort};
 use crate::runs::figure::is_share;
 use crate::runs::find::{RUNS, below, named};

@@ -1,8 +1,8 @@
 //! `runner plot`: curves in the terminal.
 
 use super::{name, read};
+use crate::api::failure::Failure;
 use crate::cli::args::PlotArgs;
-use crate::cli::failure::Failure;
 use crate::runs::Run;
 use crate::runs::curves::{Curve, curves};
 use crate::runs::lines::Wanted;

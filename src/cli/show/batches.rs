@@ -1,8 +1,8 @@
 //! Batches of images on the host, as the loader makes them for a model.
 
+use crate::api::failure::Failure;
 use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
-use crate::cli::failure::Failure;
 use crate::data::{Batch, Loader, LoaderOptions, Position, Split};
 use crate::graph::{DType, Input, Shape};
 use crate::plan::{SlotInput, SlotLayout};

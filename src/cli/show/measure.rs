@@ -1,7 +1,7 @@
 //! What is measured of images: their sizes, their classes, mean and standard deviation of their channels, and what cannot be read.
 
 use super::batches::{Batches, Wanted};
-use crate::cli::failure::Failure;
+use crate::api::failure::Failure;
 use crate::data::{Split, Unreadable};
 use crate::terminal::Bar;
 

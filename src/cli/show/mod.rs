@@ -8,15 +8,15 @@ mod sheet;
 mod table;
 
 use super::args::{ShowArgs, ShownSplit};
-use super::failure::Failure;
-use super::model::{describe_data, load_config, read_files};
 use super::palette::colour;
-use super::samples;
-use super::what::{expect_no_input, output};
+use crate::api::failure::Failure;
+use crate::api::model::{describe_data, load_config, read_files};
+use crate::api::samples;
+use crate::api::what::{expect_no_input, output};
 use crate::config::Experiment;
 use crate::data::{DataSpec, LoaderOptions, Position, Split, mask, output_shape, transformed};
 use crate::graph::DType;
-use crate::terminal::{one_line, say};
+use crate::terminal::{one_line, say, thousands};
 use crate::train::setup::input::{mixing, table_columns, transforms};
 use anyhow::{Context, anyhow};
 use batches::{Batches, Wanted};
@@ -82,7 +82,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let classes = samples.spec.labels().map_or(0, |classes| classes.number);
     let measured = measure(split, &wanted(false)?, classes)?;
     let names = Names { names: samples.spec.class_names().map(<[String]>::to_vec).unwrap_or_default() };
-    let mut text = format!("{source}, {split_name}: {} samples{}\n", super::thousands(split.len() as u64), of(classes));
+    let mut text = format!("{source}, {split_name}: {} samples{}\n", thousands(split.len() as u64), of(classes));
     text.push_str(&told(&measured, &names));
     let mut json = as_json(&measured, &names);
     json["source"] = source.into();
@@ -252,7 +252,7 @@ fn told(measured: &Measured, names: &Names) -> String {
         let n = measured.classes[*class];
         let bar = "█".repeat(((n * 60 + most) / (2 * most)).max(n.min(1)) as usize);
         let name: String = name.chars().take(width).collect();
-        text.push_str(&format!("  {name:<width$} {:>7}  {bar}\n", super::thousands(n)));
+        text.push_str(&format!("  {name:<width$} {:>7}  {bar}\n", thousands(n)));
     }
     for bad in &measured.unreadable {
         text.push_str(&format!("  cannot be read: {bad}\n"));

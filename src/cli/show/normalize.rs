@@ -1,7 +1,7 @@
 //! Writes a measured mean and standard deviation into a configuration.
 
-use crate::cli::failure::Failure;
-use crate::cli::what::output;
+use crate::api::failure::Failure;
+use crate::api::what::output;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{Loaded, Span};
 use crate::files;

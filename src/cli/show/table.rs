@@ -1,10 +1,10 @@
 //! The columns of a table: what they are like, and what becomes of them.
 
-use crate::cli::failure::Failure;
-use crate::cli::{print, print_json, thousands};
+use crate::api::failure::Failure;
+use crate::cli::{print, print_json};
 use crate::data::DataSpec;
 use crate::data::table::{CellType, MOST_DISTINCT, Shown};
-use crate::terminal::one_line;
+use crate::terminal::{one_line, thousands};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
 //! The trials of a sweep before the first is trained: all configurations are checked, and all their mistakes told at once, at
 //! their places in `[sweep]`.
 
-use super::super::failure::{Failure, warn};
-use super::super::memory::{Planned, resolve_batch};
-use super::super::model::{build, describe_data, refuse};
-use super::super::what::expect_configuration;
+use crate::api::failure::{Failure, warn};
+use crate::api::memory::{Planned, resolve_batch};
+use crate::api::model::{build, describe_data, refuse};
+use crate::api::what::expect_configuration;
 use crate::backend::{Backend, DeviceError};
 use crate::config::language::sections::{Length, Metric, Sweep};
 use crate::config::{self, Assigned, Diagnostic, Loaded, Severity, SourceId, Sources, Trials};

@@ -7,9 +7,10 @@ mod table;
 mod trial;
 
 use super::args::{Jobs, OutputArgs, Overrides, ReportArgs, SweepArgs};
-use super::failure::{Failure, warn};
-use super::model::training_device;
 use super::{report, train};
+use crate::api::failure::{Failure, warn};
+use crate::api::model::training_device;
+use crate::api::train::in_folder;
 use crate::backend::Backend;
 use crate::files::durable;
 use crate::passes::PassOptions;
@@ -175,7 +176,7 @@ fn prepare(folder: &Path, force: bool) -> Result<Folder, Failure> {
         return Err(Failure::Usage(format!("`{shown}` holds a run\nhelp: choose another folder with --out")));
     }
     durable::create_folders(folder).with_context(|| format!("cannot make the folder `{shown}`"))?;
-    let locked = Folder::existing(Some(folder), "").map_err(train::in_folder)?;
+    let locked = Folder::existing(Some(folder), "").map_err(in_folder)?;
     let (known, trials) = (folder.join(FILE), folder.join(TRIALS));
     if !known.exists() && trials.exists() {
         return Err(Failure::Usage(format!(

@@ -2,11 +2,11 @@
 //! them have written down; so does what becomes of each.
 
 use super::super::args::SweepArgs;
-use super::super::failure::Failure;
 use super::checked::{Checked, Read, words};
 use super::child::{Child, End, Event};
 use super::table::told;
 use super::trial::Trial;
+use crate::api::failure::Failure;
 use crate::checkpoint;
 use crate::config::language::sections::{Length, Method, StopRule};
 use crate::sweep::course::Better;

@@ -2,8 +2,9 @@
 //! checkpoint is seen from what it names.
 
 use super::super::args::TrainArgs;
-use super::super::failure::Failure;
-use super::super::what::{expect_checkpoint, expect_configuration};
+use crate::api::failure::Failure;
+use crate::api::train::{Asked, Resume};
+use crate::api::what::{expect_checkpoint, expect_configuration};
 use crate::checkpoint::newest_whole;
 use crate::config::name_of;
 use crate::train::files::folder::{Folder, InUse, file, is_run};
@@ -11,26 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// In the place of a run to go on with: whichever there is, or a new one.
 pub const AUTO: &str = "auto";
-
-/// What the command line asks for.
-#[derive(Debug, PartialEq)]
-pub enum Asked {
-    /// A new run of this configuration.
-    New(PathBuf),
-    /// A run that is there.
-    Resume(Resume),
-}
-
-/// Which run goes on. At least one of the three is there.
-#[derive(Debug, Default, PartialEq)]
-pub struct Resume {
-    /// The configuration's file, to be held against the run's own.
-    pub config: Option<PathBuf>,
-    /// The run's folder.
-    pub folder: Option<PathBuf>,
-    /// The checkpoint, if not the newest.
-    pub checkpoint: Option<PathBuf>,
-}
 
 /// What a word names.
 enum Named {
@@ -50,19 +31,17 @@ fn named(path: &Path) -> Named {
     }
 }
 
-impl Asked {
-    /// Takes the command line apart.
-    ///
-    /// # Errors
-    /// Words that contradict each other, or name nothing of the kind.
-    pub fn of(args: &TrainArgs) -> Result<Asked, Failure> {
-        match (&args.resume, &args.config) {
-            (None, Some(config)) => new(config).map(Asked::New),
-            // The command line is not taken without either.
-            (None, None) => Err(Failure::Usage("no configuration is given".into())),
-            (Some(Some(from)), config) if from.as_os_str() == AUTO => auto(config.as_deref(), args.out.as_deref()),
-            (Some(from), config) => resume(config.as_deref(), from.as_deref(), args.out.as_deref()).map(Asked::Resume),
-        }
+/// The run that the command line asks for.
+///
+/// # Errors
+/// Words that contradict each other, or name nothing of the kind.
+pub fn of(args: &TrainArgs) -> Result<Asked, Failure> {
+    match (&args.resume, &args.config) {
+        (None, Some(config)) => new(config).map(Asked::New),
+        // The command line is not taken without either.
+        (None, None) => Err(Failure::Usage("no configuration is given".into())),
+        (Some(Some(from)), config) if from.as_os_str() == AUTO => auto(config.as_deref(), args.out.as_deref()),
+        (Some(from), config) => resume(config.as_deref(), from.as_deref(), args.out.as_deref()).map(Asked::Resume),
     }
 }
 
@@ -187,7 +166,7 @@ mod tests {
     fn asked(words: &str) -> Result<Asked, Failure> {
         let words = ["runner", "train"].into_iter().chain(words.split_whitespace());
         let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
-        Asked::of(&args)
+        of(&args)
     }
 
     #[test]
@@ -226,7 +205,7 @@ mod tests {
             (format!("{c} --resume {last} --out {d}"), resumed(Some(&c), Some(&d), Some(&last))),
             (format!("{own} --resume"), resumed(Some(&own), Some(&r), None)),
         ] {
-            assert_eq!(asked(&words).unwrap(), expected, "{words}");
+            assert_eq!(format!("{:?}", asked(&words).unwrap()), format!("{expected:?}"), "{words}");
         }
         for (words, reason) in [
             ("--resume".to_string(), "which run"),

@@ -1,50 +1,23 @@
 //! `runner train --dry-run`: one of everything that a run does, in a folder that is gone afterwards.
 
 use super::super::args::TrainArgs;
-use super::super::failure::Failure;
 use super::super::time::took;
-use super::outcome::{INTERRUPTED, on_interrupt};
+use super::interrupt::{INTERRUPTED, on_interrupt};
+use crate::api::failure::Failure;
+use crate::api::train::{Ready, Request, rehearse};
 use crate::checkpoint;
-use crate::graph::Variables;
-use crate::terminal::{figure, human_bytes, percent, say};
+use crate::terminal::{figure, human_bytes, percent};
 use crate::train::files::folder::file;
 use crate::train::files::state::restore;
 use crate::train::run::Run;
 use crate::train::run::rehearsal::Made;
 use crate::train::setup::figures::Figures;
-use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
-use crate::train::setup::transfer::in_checkpoint;
-use anyhow::{Context, Result};
+use anyhow::Context;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-/// A folder for the files of a dry run. It is removed when this is dropped, also after an error.
-pub fn folder() -> Result<TempDir> {
-    let parent = std::env::temp_dir();
-    let made = tempfile::Builder::new().prefix("runner-dry-run-").tempdir_in(&parent);
-    made.with_context(|| {
-        format!("cannot make a folder in `{}` for a dry run (TMPDIR names another place)", parent.display())
-    })
-}
-
-/// Removes the folder; says if that cannot be done.
-pub fn remove(folder: TempDir) {
-    let path = folder.path().to_path_buf();
-    if let Err(e) = folder.close() {
-        say(&format!("warning: cannot remove `{}`, which a dry run has made: {e}", path.display()));
-    }
-}
-
-/// What is said before a dry run: the room that it needs for a while.
-pub fn room(variables: &Variables) -> String {
-    let bytes = variables.iter().filter(|(_, var)| in_checkpoint(var)).map(|(_, var)| var.bytes()).sum();
-    let place = std::env::temp_dir();
-    format!("a dry run, whose checkpoint takes {} in `{}` until its end", human_bytes(bytes), place.display())
-}
 
 /// What was done, as it is told.
 struct Report {
@@ -71,17 +44,18 @@ impl Report {
     }
 }
 
-/// Does one of everything with `run`, which is ready and whose folder is a temporary one, and tells what each took. `programs` makes
-/// those of the run anew; `prepared` is what everything before has taken.
+/// Does one of everything, and tells what each took.
 ///
 /// # Errors
 /// Whatever a run would fail with.
-pub fn rehearse(
-    mut run: Run,
-    programs: &dyn Fn() -> Result<Programs, Failure>,
-    args: &TrainArgs,
-    prepared: Duration,
-) -> Result<ExitCode, Failure> {
+pub fn run(request: &Request, args: &TrainArgs) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    rehearse(request, |ready| each(ready, args, began.elapsed()))
+}
+
+/// The same with a run that is ready; `prepared` is what everything before has taken.
+fn each(ready: Ready, args: &TrainArgs, prepared: Duration) -> Result<ExitCode, Failure> {
+    let Ready { mut run, programs, .. } = ready;
     let interrupt = on_interrupt()?;
     let mut report = Report { json: args.output.json, quiet: args.quiet, stages: Vec::new() };
     let (train, val) = (run.samples.train.len(), run.samples.val.len());
@@ -129,7 +103,7 @@ pub fn rehearse(
     let Run { folder, metrics, reporter, pending, waiting, pause_after, evaluated, empty, .. } = run;
     // There may be no room for two.
     drop(session);
-    let mut session = Session::unset(programs()?, backend, crate::model::task(experiment))?;
+    let mut session = Session::unset(programs(backend)?, backend, crate::model::task(experiment))?;
     let meta = checkpoint::verify(&path).map_err(anyhow::Error::new)?;
     let restored = restore(&mut session, &meta, &path).context("the checkpoint of a dry run")?;
     if restored != state {

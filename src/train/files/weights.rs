@@ -159,7 +159,7 @@ struct OtherClasses {
 
 /// Whether both the weights and the data have names of classes, and they are not the same.
 fn other_classes(experiment: &Experiment, data: &DataSpec) -> Option<OtherClasses> {
-    let (own, known) = (data.class_names.clone()?, fitted(experiment)?.class_names?);
+    let (own, known) = (data.class_names()?.to_vec(), fitted(experiment)?.class_names?);
     (own != known).then_some(OtherClasses { known, own })
 }
 

@@ -24,6 +24,8 @@ pub enum Verbosity {
     Silent,
     /// The lines of `metrics.jsonl` on standard output, nothing else there.
     Json,
+    /// For a [`crate::terminal::Listener`]: the same lines, and a log.
+    Heard,
 }
 
 /// Time between two lines of the log.
@@ -76,7 +78,7 @@ impl Reporter {
         let every = if can_redraw() { BAR_EVERY } else { LOG_EVERY };
         Reporter {
             verbosity,
-            every: (verbosity == Verbosity::Normal).then_some(every),
+            every: matches!(verbosity, Verbosity::Normal | Verbosity::Heard).then_some(every),
             horizon: None,
             table: None,
             pace: Pace::default(),
@@ -133,7 +135,7 @@ impl Reporter {
 
     /// Something worth knowing, on standard error.
     pub fn info(&self, text: &str) {
-        if self.verbosity == Verbosity::Normal {
+        if matches!(self.verbosity, Verbosity::Normal | Verbosity::Heard) {
             say(text);
         }
     }
@@ -261,7 +263,7 @@ impl Reporter {
         if let Some(live) = &mut self.live {
             live.take(line);
         }
-        if self.verbosity == Verbosity::Json {
+        if matches!(self.verbosity, Verbosity::Json | Verbosity::Heard) {
             self.print_line(|| terminal::print_json(line));
         }
     }

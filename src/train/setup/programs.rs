@@ -1,27 +1,28 @@
 //! The programs of an experiment: one for every kind of step and shape of batch, over one set of variables.
 
-use super::averages::{average_graph, statistics_graph, take_averages};
-use super::gradients::{self, GradientOf};
+mod averages;
+mod evaluation;
+mod gradients;
+mod making;
+mod training;
+mod updates;
+
+use super::gradients::GradientOf;
 pub use super::kind::Kind;
 use super::muon::Split;
-use super::shards::evaluation_graphs;
-use super::together::{self, OfShard};
-use super::trained::{self, LayerRate, Phases};
-use super::{lints, precision, recompute};
+use super::trained::{self, LayerRate};
+use super::{precision, recompute};
 use crate::backend::{Backend, HostBuffer};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, Field};
 use crate::graph::op::{Figure, Loss};
-use crate::graph::{DType, Graph, Input, ValueId, VarKind, Variables};
-use crate::model::{self, BatchShape, Forward, LayerRow, Mode};
-use crate::passes::rematerialize::Recompute;
-use crate::passes::simplify::simplify;
-use crate::passes::update::{shard_update_graph, update_graph};
-use crate::passes::update_spec::UpdateSpec;
-use crate::passes::{self, Device, Job, PassOptions, Purpose, Trained, Training};
-use crate::plan::{Plan, SlotInput, Source};
+use crate::graph::{Graph, Input, VarKind};
+use crate::model::{BatchShape, LayerRow, Mode};
+use crate::passes::{self, PassOptions};
+use crate::plan::{Plan, SlotInput};
 use crate::shards::Shards;
+use making::{Kinds, Making, Passes, train_graph};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ impl Sizes {
 }
 
 /// All programs of an experiment, planned.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Programs {
     /// Memory and graphs.
     pub plan: Arc<Plan>,
@@ -122,6 +123,31 @@ impl Programs {
     }
 }
 
+/// How the programs of a family are made.
+struct Recipe {
+    /// Kinds of programs, with their names in listings.
+    kinds: &'static [(Kind, &'static str)],
+    /// The shapes of batches that there are programs for; one without samples for those that read no batch; none if there are no such programs.
+    shapes: fn(&Making) -> Vec<BatchShape>,
+    /// Makes those for batches of a shape.
+    make: fn(&mut Making, Kinds, BatchShape) -> Result<(), Vec<Diagnostic>>,
+}
+
+/// In the order in which programs stand in the plan. Some need what earlier ones have found: phases of training, sums, variables.
+#[rustfmt::skip]
+const RECIPES: [Recipe; 10] = [
+    Recipe { kinds: training::KINDS, shapes: training::batches, make: training::step },
+    Recipe { kinds: training::KINDS, shapes: training::joined, make: training::join },
+    Recipe { kinds: updates::KINDS, shapes: updates::after_training, make: updates::update },
+    Recipe { kinds: averages::AVERAGE, shapes: averages::at_ends_of_epochs, make: averages::average },
+    Recipe { kinds: averages::STATISTICS, shapes: averages::batches, make: averages::statistics },
+    Recipe { kinds: gradients::KINDS, shapes: gradients::batches, make: gradients::look },
+    Recipe { kinds: evaluation::EVAL, shapes: evaluation::batches, make: evaluation::of_averages },
+    Recipe { kinds: evaluation::PREDICT, shapes: evaluation::batches_to_predict, make: evaluation::of_averages },
+    Recipe { kinds: evaluation::EVAL_WEIGHTS, shapes: evaluation::before_averaging, make: evaluation::of_weights },
+    Recipe { kinds: evaluation::SHARDS, shapes: evaluation::in_shards, make: evaluation::sums },
+];
+
 /// Builds, differentiates, optimises and plans everything that `sizes` asks for.
 ///
 /// # Errors
@@ -133,135 +159,13 @@ pub fn build(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Programs, Vec<Diagnostic>> {
-    let precision = precision::supported(experiment.precision, backend);
-    let half = precision::half(precision, backend);
-    let device = device(backend);
-    let shards = shards(experiment, backend);
-    let mut vars = Variables::new();
-    let mut sources = Vec::new();
-    let mut kinds = Vec::new();
-    let mut rows = Vec::new();
-    let mut phases: Option<Phases> = None;
-    let mut sums = [None, None];
-    let mut shard_sums = [None, None];
-    let mut warnings = Vec::new();
-    let together = shards.filter(|_| experiment.distributed.sync_batch_norm);
-    let of_shard = sizes.train.first().map_or(1, |batch| batch.samples);
-    let steps = if sizes.steps.is_empty() { vec![of_shard * experiment.shards()] } else { sizes.steps.clone() };
-    let mut of_shards = Vec::new();
-    for batch in &sizes.train {
-        let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
-        let phases = match &mut phases {
-            Some(phases) => phases,
-            none => none.insert(trained::phases(experiment, &mut vars, precision, &forward, (shards, rank(backend)))?),
-        };
-        if rows.is_empty() {
-            lints::require_batch_norm(experiment, &forward.graph).map_err(|error| vec![error])?;
-            rows = forward.rows.clone();
-            warnings = model::lints(experiment, data, &forward);
-            warnings.extend(lints::lints(experiment, data, &vars));
-        }
-        let again = recompute::layers(experiment, &forward.graph)?;
-        let phases = in_phases(phases, TRAIN).zip(sums.iter_mut().zip(&mut shard_sums));
-        for ((spec, kind, name), (sums, shard_sums)) in phases {
-            let how = (half, &again);
-            let (graph, trained) = train_graph(experiment, &mut vars, spec, &forward, how, (options, device))?;
-            *sums = trained.sums.or(sums.take());
-            *shard_sums = trained.shards.or(shard_sums.take());
-            if let (Some(_), Some(sums)) = (together, &*shard_sums) {
-                of_shards.push(OfShard { kind, name, batch: *batch, graph, own: sums.own.clone() });
-                continue;
-            }
-            kinds.push((kind, *batch));
-            let source = source(&format!("{name}, batch of {batch}"), graph, &forward);
-            sources.push(Source { loss: Some(trained.loss), ..source });
+    let mut making = Making::new(experiment, data, sizes, backend, options);
+    for recipe in &RECIPES {
+        for batch in (recipe.shapes)(&making) {
+            (recipe.make)(&mut making, recipe.kinds, batch)?;
         }
     }
-    if let Some(shards) = together.filter(|_| !of_shards.is_empty()) {
-        let steps = together::steps(&steps, of_shard, (shards, rank(backend)));
-        for (kind, source) in together::join(&of_shards, &steps, &mut vars).map_err(|e| internal(&e))? {
-            kinds.push(kind);
-            sources.push(source);
-        }
-    }
-    let of_updates = phases.iter().flat_map(|phases| in_phases(phases, UPDATE)).zip(sums.iter().zip(&shard_sums));
-    for ((spec, kind, name), sums) in of_updates {
-        let made = match sums {
-            (Some(sums), _) => update_graph(&mut vars, spec, sums).map(|graph| (graph, None)),
-            (None, Some(sums)) => shard_update_graph(&mut vars, spec, sums).map(|(graph, loss)| (graph, Some(loss))),
-            (None, None) => continue,
-        };
-        let (mut graph, loss) = made.map_err(|e| internal(&e.to_string()))?;
-        if options.wants("simplify") {
-            simplify(&mut graph);
-            crate::graph::verify(&graph).map_err(|e| internal(&e))?;
-        }
-        kinds.push((kind, 0.into()));
-        sources.push(Source { name: name.into(), graph, loss, prediction: None });
-    }
-    let mut evaluations = vec![(Mode::Eval, Kind::Eval, &sizes.eval), (Mode::Predict, Kind::Predict, &sizes.predict)];
-    let averages = phases.as_ref().filter(|phases| !phases.averaged.is_empty());
-    if let Some(phases) = averages {
-        let graph = average_graph(&mut vars, &phases.spec, &phases.averaged).map_err(|e| internal(&e.to_string()))?;
-        kinds.push((Kind::Average, 0.into()));
-        sources.push(Source { name: "average".into(), graph, loss: None, prediction: None });
-        evaluations.push((Mode::Eval, Kind::EvalWeights, &sizes.eval));
-    }
-    if averages.is_some() || experiment.optimizer.rule.is_schedule_free() {
-        let whole: Vec<BatchShape> = steps.iter().map(|samples| BatchShape::from(*samples)).collect();
-        for batch in if together.is_some() { &whole } else { &sizes.train } {
-            let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
-            let Some(mut graph) = statistics_graph(&forward, &mut vars) else { break };
-            let job = Job { device, half, training: None, options };
-            job.run(&mut graph).map_err(|e| internal(&e))?;
-            kinds.push((Kind::Statistics, *batch));
-            let name = format!("statistics, batch of {batch}");
-            sources.push(Source { name, graph, loss: None, prediction: None });
-        }
-    }
-    let mut put_out = HashMap::new();
-    if let Some(phases) = phases.as_ref().filter(|_| experiment.log.tensorboard) {
-        let spec = gradients::of_a_batch(&phases.spec);
-        for batch in &sizes.train {
-            let forward = model::forward(experiment, data, &mut vars, *batch, Mode::Train)?;
-            let graph = gradients::without_effects(&forward);
-            let mut training = Training::new(&mut vars, &spec, loss_of(&forward)?, Purpose::Output);
-            training.recompute = recompute::layers(experiment, &graph)?;
-            let (graph, trained) = after_passes(graph, training, half, (options, device))?;
-            put_out.insert(sources.len(), gradients::outputs(&trained, &spec));
-            kinds.push((Kind::Gradients, *batch));
-            let name = format!("gradients, batch of {batch}");
-            sources.push(Source { name, graph, loss: None, prediction: None });
-        }
-    }
-    for (mode, kind, list) in evaluations {
-        for batch in list {
-            let mut forward = model::forward(experiment, data, &mut vars, *batch, mode)?;
-            if rows.is_empty() {
-                rows = forward.rows.clone();
-            }
-            let mut graph = std::mem::take(&mut forward.graph);
-            if kind != Kind::EvalWeights {
-                take_averages(&mut graph, &vars);
-            }
-            let job = Job { device, half, training: None, options };
-            job.run(&mut graph).map_err(|e| internal(&e))?;
-            kinds.push((kind, *batch));
-            let name = match kind {
-                Kind::Predict => "predict",
-                Kind::EvalWeights => "eval before averaging",
-                _ => "eval",
-            };
-            sources.push(source(&format!("{name}, batch of {batch}"), graph, &forward));
-        }
-    }
-    if let Some(shards) = shards.filter(|_| !sizes.eval.is_empty()) {
-        let graphs = evaluation_graphs(&mut vars, shards).map_err(|e| internal(&e.to_string()))?;
-        for (graph, (kind, name)) in graphs.into_iter().zip(EVALUATION) {
-            kinds.push((kind, 0.into()));
-            sources.push(Source { name: name.into(), graph, loss: None, prediction: None });
-        }
-    }
+    let Making { mut vars, sources, kinds, rows, warnings, gradients, phases, precision, shards, .. } = making;
     if sizes.train.is_empty() {
         let errors = trained::freeze(experiment, &mut vars);
         if !errors.is_empty() {
@@ -271,40 +175,24 @@ pub fn build(
     let (decays, split, thawed) =
         phases.map_or((Vec::new(), None, 0), |phases| (phases.decays, phases.split, phases.thawed));
     let plan = Plan::laid_out(Arc::new(vars), sources, |g, n| backend.node_memory(g, n), !backend.shares_memory());
-    let (fields, class_names) = (data.fields.clone(), data.class_names().map(<[String]>::to_vec).unwrap_or_default());
-    let learns_inputs = experiment.loss.target().is_some();
-    let warnings = experiment.lint.told(warnings);
-    let (plan, loss, asked) = (Arc::new(plan), experiment.loss.describe(), experiment.asked_figures());
     Ok(Programs {
-        plan,
+        plan: Arc::new(plan),
         rows,
         precision,
         kinds,
-        fields,
-        class_names,
-        loss,
-        learns_inputs,
-        asked,
-        warnings,
+        fields: data.fields.clone(),
+        class_names: data.class_names().map(<[String]>::to_vec).unwrap_or_default(),
+        loss: experiment.loss.describe(),
+        learns_inputs: experiment.loss.target().is_some(),
+        asked: experiment.asked_figures(),
+        warnings: experiment.lint.told(warnings),
         decays,
         split,
         thawed,
-        gradients: put_out,
+        gradients,
         shards,
-        together: together.is_some(),
+        together: shards.is_some() && experiment.distributed.sync_batch_norm,
     })
-}
-
-/// The programs of a step in the phases of training: the kind and the name of that of the last phase, and of the one before, in
-/// which parameters are frozen.
-type InPhases = [(Kind, &'static str); 2];
-const TRAIN: InPhases = [(Kind::Train, "train"), (Kind::TrainFrozen, "train while frozen")];
-const EVALUATION: InPhases = [(Kind::EvalShard, "eval, end of a shard"), (Kind::EvalTotal, "eval, all shards")];
-const UPDATE: InPhases = [(Kind::Update, "update"), (Kind::UpdateFrozen, "update while frozen")];
-
-fn in_phases(phases: &Phases, kinds: InPhases) -> impl Iterator<Item = (&UpdateSpec, Kind, &'static str)> {
-    let specs = std::iter::once(&phases.spec).chain(&phases.frozen);
-    specs.zip(kinds).map(|(spec, (kind, name))| (spec, kind, name))
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the
@@ -318,82 +206,18 @@ pub fn graph_after(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Graph, Vec<Diagnostic>> {
-    let mut vars = Variables::new();
-    let batch = experiment.micro_batch();
-    let forward = model::forward(experiment, data, &mut vars, batch, Mode::Train)?;
-    let precision = experiment.precision;
-    let shards = (shards(experiment, backend), rank(backend));
-    let spec = trained::phases(experiment, &mut vars, precision, &forward, shards)?.spec;
-    let how = (precision::half_of(precision), &recompute::layers(experiment, &forward.graph)?);
-    Ok(train_graph(experiment, &mut vars, &spec, &forward, how, (options, device(backend)))?.0)
+    let sizes = Sizes { train: vec![experiment.micro_batch().into()], ..Sizes::default() };
+    let mut making = Making::new(experiment, data, &sizes, backend, options);
+    let forward = making.forward(sizes.train[0], Mode::Train)?;
+    let (precision, divided) = (experiment.precision, (making.shards, making.rank));
+    let spec = trained::phases(experiment, &mut making.vars, precision, &forward, divided)?.spec;
+    let again = recompute::layers(experiment, &forward.graph)?;
+    let passes = Passes::new(backend, precision::half_of(precision), options);
+    Ok(train_graph(experiment, &mut making.vars, &spec, &forward, &again, passes)?.0)
 }
 
 /// The names of all passes and fusion patterns; only those that may be left out, if `optional`.
 pub fn pass_names(optional: bool) -> Vec<&'static str> {
     // The patterns of GPUs have the same names.
     passes::names(&crate::backend::cpu::fusions::FUSIONS, optional)
-}
-
-/// The shards of a step, divided among all ranks of the backend.
-fn shards(experiment: &Experiment, backend: &dyn Backend) -> Option<Shards> {
-    let ranks = backend.team().map_or(1, |team| team.ranks());
-    experiment.distributed.shards.map(|_| Shards { count: experiment.micro_batches(), ranks })
-}
-
-fn rank(backend: &dyn Backend) -> usize {
-    backend.team().map_or(0, |team| team.rank())
-}
-
-fn device(backend: &dyn Backend) -> Device<'static> {
-    Device {
-        fusions: backend.fusions(),
-        updates_apart: backend.updates_apart(),
-        divides_batches: backend.divides_batches(),
-    }
-}
-
-fn source(name: &str, graph: Graph, forward: &Forward) -> Source {
-    let loss = forward.loss.map(|loss| loss.value);
-    Source { name: name.into(), graph, loss, prediction: Some(forward.prediction) }
-}
-
-/// A bug of this program, reported as an error rather than as a panic.
-fn internal(message: &str) -> Vec<Diagnostic> {
-    vec![Diagnostic::error(format!("internal error: {message}")).help("this is a bug of runner; please report it")]
-}
-
-fn train_graph(
-    experiment: &Experiment,
-    vars: &mut Variables,
-    spec: &UpdateSpec,
-    forward: &Forward,
-    (half, recompute): (Option<DType>, &Recompute),
-    passes: (&PassOptions, Device),
-) -> Result<(Graph, Trained), Vec<Diagnostic>> {
-    let purpose = match (experiment.distributed.shards, experiment.train.accumulate) {
-        (Some(_), _) => Purpose::Shards,
-        (None, 1) => Purpose::Update,
-        (None, _) => Purpose::Sum,
-    };
-    let mut training = Training::new(vars, spec, loss_of(forward)?, purpose);
-    training.recompute = recompute.clone();
-    after_passes(forward.graph.clone(), training, half, passes)
-}
-
-/// The loss that a forward graph of training has, and what its batch weighs.
-fn loss_of(forward: &Forward) -> Result<[ValueId; 2], Vec<Diagnostic>> {
-    let loss = forward.loss.ok_or_else(|| internal("a training graph without a loss"))?;
-    Ok([loss.value, loss.weight])
-}
-
-/// Runs the passes on `graph`.
-fn after_passes(
-    mut graph: Graph,
-    training: Training,
-    half: Option<DType>,
-    (options, device): (&PassOptions, Device),
-) -> Result<(Graph, Trained), Vec<Diagnostic>> {
-    let job = Job { device, half, training: Some(training), options };
-    let trained = job.run(&mut graph).map_err(|e| internal(&e))?;
-    Ok((graph, trained.ok_or_else(|| internal("a graph that is not trained"))?))
 }

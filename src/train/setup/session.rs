@@ -19,7 +19,7 @@ use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::collective::Collective;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
-use crate::graph::{Input, Shape, VarId, Variable};
+use crate::graph::{Input, Shape, ValueId, VarId, Variable};
 use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
 use gather::Gathered;
@@ -225,17 +225,9 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn predict(&mut self, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
-        self.predict_slot(0, batch, shape)
-    }
-
-    /// As [`Session::predict`], for the batch in that slot of a ring.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn predict_slot(&mut self, slot: usize, batch: &HostBuffer, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
         let shape = shape.into();
         let program = self.program(Kind::Predict, shape)?;
-        self.executable.run(program, slot, batch)?;
+        self.executable.run(program, 0, batch)?;
         self.last_prediction(Kind::Predict, shape)
     }
 
@@ -246,16 +238,32 @@ impl Session {
     /// The device failed.
     pub fn last_prediction(&mut self, kind: Kind, shape: impl Into<BatchShape>) -> Result<Vec<f32>> {
         let mut bytes = Vec::new();
-        let images = self.outputs(kind, shape, &mut bytes)?.nhwc();
-        let floats: Vec<f32> = bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect();
-        Ok(match images {
-            Some([_, h, w, c]) => {
-                let pixels = h * w;
-                let image = |of: &[f32]| (0..c * pixels).map(|i| of[i % pixels * c + i / pixels]).collect::<Vec<_>>();
-                floats.chunks_exact(c * pixels).flat_map(image).collect()
-            }
-            None => floats,
-        })
+        let shape = self.outputs(kind, shape, &mut bytes)?;
+        let mut floats = vec![0.0; shape.len()];
+        in_pytorch_order(&shape, &bytes, &mut floats);
+        Ok(floats)
+    }
+
+    /// As [`Session::predict`], for the batch in that slot of a ring, into memory that is there: `into` for as many floats as the model puts out for a batch,
+    /// `bytes` for what the device has of them.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn predict_into(
+        &mut self,
+        (slot, batch): (usize, &HostBuffer),
+        shape: impl Into<BatchShape>,
+        bytes: &mut Vec<u8>,
+        into: &mut [f32],
+    ) -> Result<()> {
+        let shape = shape.into();
+        let program = self.program(Kind::Predict, shape)?;
+        self.executable.run(program, slot, batch)?;
+        self.output_of(program, bytes)?;
+        let program = &self.programs.plan.programs[program];
+        // A copy of the shape would be memory for each call.
+        program.prediction.iter().for_each(|value| in_pytorch_order(&program.graph.value(*value).shape, bytes, into));
+        Ok(())
     }
 
     /// As [`Session::last_prediction`], but in `into` as native-endian bytes, in the order of the device: its shape.
@@ -264,12 +272,16 @@ impl Session {
     /// The device failed.
     pub fn outputs(&mut self, kind: Kind, shape: impl Into<BatchShape>, into: &mut Vec<u8>) -> Result<Shape> {
         let program = self.program(kind, shape)?;
-        let value = self.programs.plan.programs[program].prediction.context("the program predicts nothing")?;
-        let value_info = self.programs.plan.programs[program].graph.value(value);
-        into.resize(value_info.bytes(), 0);
-        let shape = value_info.shape.clone();
+        let value = self.output_of(program, into)?;
+        Ok(self.programs.plan.programs[program].graph.value(value).shape.clone())
+    }
+
+    fn output_of(&mut self, program: usize, into: &mut Vec<u8>) -> Result<ValueId> {
+        let of = &self.programs.plan.programs[program];
+        let value = of.prediction.context("the program predicts nothing")?;
+        into.resize(of.graph.value(value).bytes(), 0);
         self.executable.output(program, value, into)?;
-        Ok(shape)
+        Ok(value)
     }
 
     /// Adds to `into` the losses of training batches since the last call, oldest first: those that are known or, with
@@ -454,6 +466,17 @@ impl Session {
             for (k, v) in words.into_iter().enumerate() {
                 bytes[at.offset + 4 * k..][..4].copy_from_slice(&v.to_ne_bytes());
             }
+        }
+    }
+}
+
+/// Brings floats of that shape, which are `bytes` on the device, into PyTorch's order: images channels-first.
+fn in_pytorch_order(shape: &Shape, bytes: &[u8], into: &mut [f32]) {
+    let floats = bytes.as_chunks().0;
+    let (pixels, channels) = shape.nhwc().map_or((1, shape.len().max(1)), |[_, h, w, c]| (h * w, c));
+    for (image, into) in floats.chunks_exact(pixels * channels).zip(into.chunks_exact_mut(pixels * channels)) {
+        for (i, float) in into.iter_mut().enumerate() {
+            *float = f32::from_ne_bytes(image[i % pixels * channels + i / pixels]);
         }
     }
 }

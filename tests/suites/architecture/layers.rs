@@ -45,6 +45,24 @@ const IMPORTS: [(&str, &[&str]); 18] = [
     ),
     ("runs", &["checkpoint", "config", "files", "graph", "train"]),
     ("sweep", &["config", "files", "random"]),
+    (
+        "api",
+        &[
+            "backend",
+            "checkpoint",
+            "collective",
+            "config",
+            "data",
+            "files",
+            "graph",
+            "model",
+            "passes",
+            "plan",
+            "runs",
+            "terminal",
+            "train",
+        ],
+    ),
 ];
 
 /// Modules in layers: each may name only those before it.

@@ -3,6 +3,7 @@
 
 mod commands;
 mod configurations;
+mod library;
 mod links;
 mod markdown;
 mod models;

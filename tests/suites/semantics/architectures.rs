@@ -44,7 +44,10 @@ fn variables(model: &str) -> Variables {
     let mut data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
     if model == "unet" {
         // A class for each pixel.
-        data.fields.iter_mut().filter(|field| field.is_target()).for_each(|field| field.shape = Shape::from([side, side]));
+        data.fields
+            .iter_mut()
+            .filter(|field| field.is_target())
+            .for_each(|field| field.shape = Shape::from([side, side]));
     }
     let mut vars = Variables::new();
     model::forward(&loaded.experiment, &data, &mut vars, 1, Mode::Eval).unwrap_or_else(|e| panic!("{model}: {e:?}"));

@@ -1,9 +1,11 @@
-//! A run that is under way allocates nothing: neither a training step nor an evaluation, on any thread.
+//! What is under way allocates nothing: neither a training step nor an evaluation nor an answer, on any thread.
 
 #[path = "../../support/allocations.rs"]
 mod allocations;
 
 use allocations::allocations;
+use runner::api::predictor::{Options, Predictor};
+use runner::api::train::{Asked, Request, start};
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::config;
@@ -13,6 +15,10 @@ use runner::train::setup::input::{self, transforms};
 use runner::train::setup::programs::{self, Sizes};
 use runner::train::setup::session::{Session, StepInputs};
 use runner::train::setup::slots;
+use std::sync::{Mutex, PoisonError};
+
+/// What one test allocates is not to be counted for another.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const CONFIG: &str = r#"
 seed = 1
@@ -128,6 +134,7 @@ fn is_quiet(mut step: impl FnMut()) -> bool {
 
 #[test]
 fn nothing_is_allocated_by_steps_and_evaluations() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = config::load_str("steady.toml", CONFIG, &[]).unwrap_or_else(|e| panic!("{e}"));
     let experiment = &loaded.experiment;
     let samples = input::load(experiment, &mut |_| {}).unwrap();
@@ -162,5 +169,25 @@ fn nothing_is_allocated_by_steps_and_evaluations() {
         let mut run = Underway { session, losses: Vec::new(), loader, batches: 0, config: experiment };
         let quiet = is_quiet(|| if train { run.update() } else { run.evaluate() });
         assert!(quiet, "{}", if train { "training" } else { "evaluation" });
+    }
+}
+
+#[test]
+fn nothing_is_allocated_by_answers() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let sets = ["train.max_steps=1".into(), "device=\"cpu\"".into()];
+    let loaded = config::load_str("steady.toml", CONFIG, &sets).unwrap_or_else(|e| panic!("{e}"));
+    let asked = Asked::Loaded(Box::new(loaded));
+    let request = Request { out: Some(dir.path().join("run")), threads: Some(2), ..Request::new(asked) };
+    let trained = start(&request).unwrap();
+    for executables in [1, 2] {
+        let options = Options { threads: Some(2), batch: 4, executables, ..Options::default() };
+        let model = Predictor::open(&trained.folder, &options).unwrap();
+        // Two whole batches, and one that is not.
+        let samples = vec![7; 10 * model.fields()[0].bytes()];
+        let mut out = vec![0.0; 10 * model.outputs()];
+        let mut answer = || model.predict(&[&samples], &mut out).unwrap();
+        assert!(is_quiet(&mut answer), "{executables} executables");
     }
 }

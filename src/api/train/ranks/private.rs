@@ -1,6 +1,6 @@
 //! Where ranks of this machine meet that are given no place: a folder that no other user can read or put anything into.
 
-use super::super::super::failure::Failure;
+use crate::api::failure::Failure;
 use anyhow::anyhow;
 use std::path::PathBuf;
 

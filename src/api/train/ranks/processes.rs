@@ -1,14 +1,15 @@
 //! Ranks that are processes: each reads its data itself, and has the rest from the leader.
 
-use super::super::super::args::TrainArgs;
-use super::super::super::failure::Failure;
-use super::super::super::memory::Planned;
-use super::super::super::model::{build, describe_data};
-use super::super::super::samples;
-use super::super::{balanced, outcome, run_on};
-use super::follower::{Follower, follow};
+use super::super::data::balanced;
+use super::super::outcome::Trained;
+use super::super::request::{Interrupt, Request};
+use super::follower::{self, Follower};
 use super::world::{self, Found, Transport};
-use super::{Team, TellsPanic, gpus, lead, threads_of};
+use super::{TellsPanic, gpus, lead, threads_of};
+use crate::api::failure::Failure;
+use crate::api::memory::Planned;
+use crate::api::model::{build, describe_data};
+use crate::api::samples;
 use crate::backend::Backend;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::cpu::simd::SimdLevel;
@@ -33,7 +34,6 @@ use anyhow::{Context, Result, anyhow};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -95,41 +95,11 @@ struct Place {
     extra: Extra,
 }
 
-/// Trains, as one of several processes if this is one.
-pub fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    let Some(found) = world::of_environment()? else { return run_on(args, Team::Threads(1)) };
-    if args.dry_run {
-        return Err(Failure::Usage("a dry run is that of one rank".into()));
-    }
-    let rank = found.rank;
-    let named = |failure: Failure| match rank {
-        0 => failure,
-        _ => Failure::Other(anyhow!("rank {rank}: {}", failure.in_words())),
-    };
-    let member = connect(&found).map_err(named)?;
-    let outcome = agree(member.as_ref()).and_then(|agreed| {
-        let outcome = match rank {
-            0 => run_on(args, Team::Process(member.clone(), agreed)),
-            _ => in_rank(args, &member, agreed),
-        };
-        match outcome {
-            // Whoever has failed first says so.
-            Err(_) if rank > 0 && member.check().is_err() => Ok(ExitCode::FAILURE),
-            Err(failure) => {
-                member.fail(&failure.in_words());
-                Err(failure)
-            }
-            done => done,
-        }
-    });
-    // It is said before this rank leaves: `mpirun` ends all of them when one has ended.
-    let code = outcome.unwrap_or_else(|failure| named(failure).report(args.output.json));
-    drop(member);
-    Ok(code)
-}
-
 /// Joins the other ranks.
-fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
+///
+/// # Errors
+/// They do not come, or are not those that were meant.
+pub fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
     let mut limits = LIMITS;
     if let Ok(text) = std::env::var(SILENCE) {
         let seconds: Option<f64> = text.trim().parse().ok().filter(|s| (0.1..=86_400.0).contains(s));
@@ -180,7 +150,10 @@ fn join_mpi(_: (usize, usize), _: &str, _: Limits, _: Tell) -> Result<Arc<dyn Co
 }
 
 /// What all ranks do alike.
-fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
+///
+/// # Errors
+/// They are of different builds.
+pub fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
     let own = Hello {
         version: env!("CARGO_PKG_VERSION").into(),
         program: program()?,
@@ -263,7 +236,7 @@ impl Processes {
     ///
     /// # Errors
     /// Any of them failed.
-    pub fn train(&self, leader: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {
+    pub fn train(&self, leader: &mut Run, request: &Request, resumed: bool) -> Result<Trained, Failure> {
         let RunState { epoch, batch, step, best, extra } = leader.state.clone();
         let fingerprint = leader.samples.fingerprint.to_string();
         let place = Place { fingerprint: fingerprint.clone(), epoch, batch, step, best, extra };
@@ -275,7 +248,7 @@ impl Processes {
                 return Err(anyhow!("rank {rank} has other data than rank 0: {other}, not {fingerprint}").into());
             }
         }
-        lead(leader, self.member.as_ref(), args, resumed)
+        lead(leader, self.member.as_ref(), request, resumed)
     }
 }
 
@@ -295,8 +268,17 @@ impl Agreed {
     }
 }
 
-/// What a rank does that is not the leader.
-fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Result<ExitCode, Failure> {
+/// What a rank does that is not the leader: it has all but the number of its threads from that one, and writes nothing.
+///
+/// # Errors
+/// It, or another rank, has failed.
+pub fn follow(
+    member: &Arc<dyn Collective>,
+    agreed: Agreed,
+    threads: Option<usize>,
+    pause_after: Option<u64>,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let _told = TellsPanic(member.as_ref());
     let first = |all: Vec<Vec<u8>>| all.into_iter().next().unwrap_or_default();
     let plan: Plan = read(0, &first(member.gather(&[])?))?;
@@ -304,7 +286,7 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     // A folder that looks otherwise on this machine must not give the classes other numbers.
     let extra = Extra { sample: Some(plan.sample.clone()), ..Extra::default() };
     loaded.experiment.data.fitted = extra.fitted().filter(|_| !plan.digits);
-    let backend = agreed.backend(member, &Wanted::of(&loaded.experiment, args.threads), plan.gpus)?;
+    let backend = agreed.backend(member, &Wanted::of(&loaded.experiment, threads), plan.gpus)?;
     let backend = backend.as_ref();
     // All compute alike, whatever each would find to be fastest.
     plan.choices.iter().for_each(|said| drop(backend.take_choices(said)));
@@ -331,9 +313,8 @@ fn in_rank(args: &TrainArgs, member: &Arc<dyn Collective>, agreed: Agreed) -> Re
     let Place { epoch, batch, step, best, extra, .. } = read(0, &first(member.gather(&own)?))?;
     session.hand_out()?;
     let state = RunState { epoch, batch, step, best, extra };
-    let follower = Follower { loaded: &loaded, config: &plan.config, samples: &samples, pause_after: args.pause_after };
+    let follower = Follower { experiment: &loaded.experiment, config: &plan.config, samples: &samples, pause_after };
     let (mut run, _folder) = follower.run((member.rank(), backend), session, state)?;
     // The first rank says it.
-    follow(&mut run, outcome::asked_to_stop(|| ())?.as_ref())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(follower::follow(&mut run, interrupt(false)?.as_ref())?)
 }

@@ -1,23 +1,20 @@
 //! Ranks that are threads of one process. They share the samples.
 
-use super::super::super::args::TrainArgs;
-use super::super::super::failure::Failure;
-use super::super::super::model::build_run;
+use super::super::outcome::Trained;
+use super::super::request::Request;
 use super::follower::{Follower, follow};
 use super::{TellsPanic, lead, threads_of};
+use crate::api::failure::Failure;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, DeviceError};
 use crate::collective::{Collective, team};
-use crate::config::Loaded;
-use crate::passes::PassOptions;
 use crate::terminal::human_bytes;
 use crate::train::run::Run;
 use crate::train::setup::device::{Wanted, gpu_of_rank};
-use crate::train::setup::input::Samples;
 use crate::train::setup::memory::{MemoryPlan, available};
+use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result, anyhow};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -91,27 +88,26 @@ impl Threads {
         self.backends.len()
     }
 
-    /// Trains: `leader` in this thread, the others in theirs.
+    /// Trains: `leader` in this thread, the others in theirs, with what `programs` makes for their devices.
     ///
     /// # Errors
     /// Any of them failed.
     pub fn train(
         &self,
         leader: &mut Run,
-        (loaded, samples, passes): (&Loaded, &Samples, &PassOptions),
-        args: &TrainArgs,
+        programs: &dyn Fn(&dyn Backend) -> Result<Programs, Failure>,
+        request: &Request,
         resumed: bool,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<Trained, Failure> {
         let mut runs = Vec::new();
         let choices = self.leader().choices();
         for (rank, backend) in self.backends.iter().enumerate().skip(1) {
             let backend = backend.as_ref();
             // All compute alike, whatever each would find to be fastest.
             choices.iter().for_each(|said| drop(backend.take_choices(said)));
-            let programs = build_run(loaded, &samples.spec, backend, passes, &leader.session.programs.warnings)?;
-            let task = crate::model::task(&loaded.experiment);
-            let session = Session::unset(programs, backend, task)?;
-            let follower = Follower { loaded, config: leader.config, samples, pause_after: args.pause_after };
+            let (experiment, config, samples) = (leader.experiment, leader.config, leader.samples);
+            let session = Session::unset(programs(backend)?, backend, crate::model::task(experiment))?;
+            let follower = Follower { experiment, config, samples, pause_after: request.pause_after };
             runs.push(follower.run((rank, backend), session, leader.state.clone())?);
         }
         std::thread::scope(|scope| {
@@ -139,7 +135,7 @@ impl Threads {
                     leader_of.fail(&format!("{error:#}"));
                     Err(error).context("the ranks cannot be started").map_err(Failure::from)
                 }
-                None => lead(leader, leader_of, args, resumed),
+                None => lead(leader, leader_of, request, resumed),
             };
             // What they have to say has come to the leader.
             threads.into_iter().flatten().for_each(|thread| drop(thread.join()));

@@ -1,7 +1,7 @@
 //! Which rank this process is, by what starts processes: `runner launch`, `torchrun` and Kubernetes, `mpirun`, `srun`.
 
-use super::super::super::failure::Failure;
 use super::private::private_folder;
+use crate::api::failure::Failure;
 use crate::collective::tcp::{Meeting, Secret};
 
 /// A file through which ranks find each other.

@@ -1,38 +1,53 @@
 //! The loop, and what is said when it has ended.
 
-use super::super::args::TrainArgs;
 use super::super::failure::Failure;
-use super::super::signals::{on_stop, on_warning};
-use super::quoted;
-use crate::checkpoint::{CheckpointError, Reason};
+use super::request::Request;
+use super::words::quoted;
+use crate::checkpoint::{Best, CheckpointError, Reason};
 use crate::config::experiment::Validation;
 use crate::runs::figure::is_share;
-use crate::terminal::{figure, percent, say};
+use crate::terminal::{figure, percent};
 use crate::train::files::folder::file;
 use crate::train::run::{Outcome, Run};
-use anyhow::Context;
 use std::io::ErrorKind;
-use std::path::Path;
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::{Path, PathBuf};
 
-/// Exit code after Ctrl-C.
-pub const INTERRUPTED: u8 = 130;
+/// What has become of a run that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trained {
+    /// How it ended; `None`: there was nothing to do.
+    pub outcome: Option<Outcome>,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Epochs that are done, in all.
+    pub epochs: u64,
+    /// Updates that are done, in all.
+    pub steps: u64,
+    /// The best value of the figure that it watches.
+    pub best: Option<Best>,
+}
+
+impl Trained {
+    /// What has become of `run`, which has ended so.
+    pub fn of(run: &Run, outcome: Option<Outcome>) -> Trained {
+        let (epochs, steps, best) = (run.state.epoch, run.state.step, run.state.best.clone());
+        Trained { outcome, folder: run.folder.path.clone(), epochs, steps, best }
+    }
+}
 
 /// Trains until the end, if it has not come yet.
-pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {
+///
+/// # Errors
+/// As [`Run::run`]; standard output could not be written to.
+pub fn train(run: &mut Run, request: &Request, resumed: bool) -> Result<Trained, Failure> {
     if let Some(why) = nothing_to_do(run) {
         run.reporter.info(&format!("nothing to do: {why}"));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Trained::of(run, None));
     }
-    let interrupt = on_interrupt()?;
-    if args.watch_stdin {
-        watch_stdin(interrupt.clone())?;
-    }
+    let interrupt = (request.interrupt)(true)?;
     let outcome = run.run(&interrupt).map_err(|e| {
         run.metrics.failed(&format!("{e:#}"));
-        with_way_on(e, args, &run.folder.path)
+        with_way_on(e, request, &run.folder.path)
     })?;
     run.reporter.end_curves();
     if let Some(text) = run.unreadable_in_all() {
@@ -58,20 +73,20 @@ pub fn train(run: &mut Run, args: &TrainArgs, resumed: bool) -> Result<ExitCode,
             run.reporter.info(&format!(
                 "stopped after epoch {}, as `--pause-after` says; saved in `{place}`; go on with: {}",
                 run.state.epoch,
-                resume_command(args, &run.folder.path)
+                resume_command(request, &run.folder.path)
             ));
         }
         Outcome::Interrupted => {
             run.reporter.info(&format!(
                 "interrupted at step {step}; saved in `{place}`; go on with: {}",
-                resume_command(args, &run.folder.path)
+                resume_command(request, &run.folder.path)
             ));
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(Trained::of(run, Some(outcome)));
         }
     }
     match run.reporter.output_error() {
         Some(e) => Err(Failure::Other(anyhow::Error::new(e).context("cannot write to standard output"))),
-        None => Ok(ExitCode::SUCCESS),
+        None => Ok(Trained::of(run, Some(outcome))),
     }
 }
 
@@ -109,14 +124,14 @@ fn after(run: &Run) -> String {
 }
 
 /// Adds to an error of a disk how to go on, if the folder has something to go on from.
-fn with_way_on(error: anyhow::Error, args: &TrainArgs, folder: &Path) -> anyhow::Error {
+fn with_way_on(error: anyhow::Error, request: &Request, folder: &Path) -> anyhow::Error {
     let saved = [file::LAST, file::BEST].iter().any(|name| folder.join(name).is_file());
     let Some(kind) = io_kind(&error).filter(|_| saved) else { return error };
     let first = match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
         _ => "see to that",
     };
-    let command = resume_command(args, folder);
+    let command = resume_command(request, folder);
     anyhow::anyhow!("{error:#}; what was saved before is whole: {first}, and go on with: {command}")
 }
 
@@ -129,55 +144,19 @@ fn io_kind(error: &anyhow::Error) -> Option<ErrorKind> {
 }
 
 /// The command that continues this run as it was begun: its checkpoint knows the rest.
-fn resume_command(args: &TrainArgs, folder: &Path) -> String {
+fn resume_command(request: &Request, folder: &Path) -> String {
     let mut words = vec!["runner".to_string(), "train".into(), "--resume".into(), folder.display().to_string()];
-    words.extend(args.threads.iter().flat_map(|n| ["--threads".into(), n.to_string()]));
+    words.extend(request.threads.iter().flat_map(|n| ["--threads".into(), n.to_string()]));
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// A flag that Ctrl-C sets, and SIGUSR1; a second Ctrl-C ends the process at once.
-pub fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
-    asked_to_stop(|| say("interrupted: saving after this step (once more to stop at once)"))
-}
-
-/// As [`on_interrupt`], with what is to be done when Ctrl-C comes first.
-pub fn asked_to_stop(first: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let seen = flag.clone();
-    on_stop(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-        first();
-    })?;
-    on_warning(&flag)?;
-    Ok(flag)
-}
-
-/// Sets the flag when standard input ends, whatever comes before that.
-fn watch_stdin(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
-    let watch = move || {
-        // An input that cannot be read has ended, too.
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        flag.store(true, Ordering::Relaxed);
-    };
-    std::thread::Builder::new()
-        .name("stdin".into())
-        .spawn(watch)
-        .context("cannot start a thread for standard input")?;
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::request::Asked;
     use super::*;
-    use crate::cli::args::{Cli, Command};
-    use clap::Parser;
 
-    fn arguments(words: &str) -> TrainArgs {
-        let words = ["runner", "train", "c.toml"].into_iter().chain(words.split_whitespace());
-        let Command::Train(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
-        args
+    fn request(threads: Option<usize>) -> Request {
+        Request { threads, ..Request::new(Asked::New("c.toml".into())) }
     }
 
     #[test]
@@ -185,7 +164,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let full =
             || CheckpointError { path: "r/last.safetensors".into(), reason: Reason::Io(ErrorKind::StorageFull.into()) };
-        let told = |e: anyhow::Error| with_way_on(e, &arguments(""), folder.path()).to_string();
+        let told = |e: anyhow::Error| with_way_on(e, &request(None), folder.path()).to_string();
         assert!(!told(full().into()).contains("--resume"));
         std::fs::write(folder.path().join(file::BEST), "").unwrap();
         for error in
@@ -200,9 +179,9 @@ mod tests {
 
     #[test]
     fn the_command_to_go_on_with_has_all_that_matters() {
-        let command = |words: &str, folder: &str| resume_command(&arguments(words), Path::new(folder));
-        assert_eq!(command("--set train.epochs=3 --device cpu", "runs/c/1"), "runner train --resume runs/c/1");
-        assert_eq!(command("--threads 2 -q", "my runs/1"), "runner train --resume 'my runs/1' --threads 2");
+        let command = |threads, folder: &str| resume_command(&request(threads), Path::new(folder));
+        assert_eq!(command(None, "runs/c/1"), "runner train --resume runs/c/1");
+        assert_eq!(command(Some(2), "my runs/1"), "runner train --resume 'my runs/1' --threads 2");
         assert_eq!(quoted("a='b'"), "'a='\\''b'\\'''");
     }
 }

@@ -1,8 +1,8 @@
 //! A rank that is not the leader.
 
-use super::super::outcome;
+use super::super::outcome::nothing_to_do;
 use crate::backend::Backend;
-use crate::config::Loaded;
+use crate::config::Experiment;
 use crate::train::files::folder::{Folder, file};
 use crate::train::files::metrics_file::MetricsFile;
 use crate::train::files::state::RunState;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 /// What a follower's run is of.
 pub struct Follower<'a> {
     /// The configuration.
-    pub loaded: &'a Loaded,
+    pub experiment: &'a Experiment,
     /// Its effective text.
     pub config: &'a str,
     /// The samples.
@@ -40,18 +40,18 @@ impl<'a> Follower<'a> {
         session: Session,
         state: RunState,
     ) -> Result<(Run<'a>, TempDir)> {
-        let Follower { loaded, config, samples, pause_after } = *self;
+        let Follower { experiment, config, samples, pause_after } = *self;
         let place = tempfile::tempdir().with_context(|| format!("cannot make a folder for rank {rank}"))?;
-        let folder = Folder::new(Some(place.path()), &loaded.experiment.name, false)?;
+        let folder = Folder::new(Some(place.path()), &experiment.name, false)?;
         let metrics = MetricsFile::open(&folder.file(file::METRICS), 0)?;
         let run = Run {
-            experiment: &loaded.experiment,
+            experiment,
             config,
             backend,
             samples,
             session,
             state,
-            schedule: Schedule::new(&loaded.experiment, samples.train.len()),
+            schedule: Schedule::new(experiment, samples.train.len()),
             folder,
             metrics,
             reporter: Reporter::new(Verbosity::Silent),
@@ -71,7 +71,7 @@ impl<'a> Follower<'a> {
 /// # Errors
 /// As [`Run::run`].
 pub fn follow(run: &mut Run, interrupt: &AtomicBool) -> Result<()> {
-    match outcome::nothing_to_do(run) {
+    match nothing_to_do(run) {
         Some(_) => Ok(()),
         None => run.run(interrupt).map(drop),
     }?;

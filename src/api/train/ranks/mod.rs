@@ -9,25 +9,24 @@ mod threads;
 mod world;
 
 pub use gpus::spread;
-pub use processes::run;
-pub use world::{RENDEZVOUS, SECRET};
+pub use processes::{Agreed, agree, connect, follow};
+pub use world::{Found, RENDEZVOUS, SECRET, of_environment};
 
-use super::super::args::TrainArgs;
 use super::super::failure::Failure;
-use super::outcome;
+use super::outcome::{self, Trained};
+use super::request::Request;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, DeviceError};
 use crate::collective::{Collective, team};
-use crate::config::{Experiment, Loaded};
-use crate::passes::PassOptions;
+use crate::config::Experiment;
 use crate::terminal::human_bytes;
 use crate::train::run::Run;
 use crate::train::setup::device::{Wanted, planned_gpu_of_rank};
 use crate::train::setup::input::Samples;
 use crate::train::setup::memory::MemoryPlan;
+use crate::train::setup::programs::Programs;
 use anyhow::Result;
 use processes::Processes;
-use std::process::ExitCode;
 use std::sync::Arc;
 use threads::Threads;
 
@@ -134,20 +133,20 @@ impl Others {
         }
     }
 
-    /// Trains: `leader` in this thread.
+    /// Trains: `leader` in this thread. `programs` makes its programs anew for the device of another.
     ///
     /// # Errors
     /// Any of them failed.
     pub fn train(
         &self,
         leader: &mut Run,
-        about: (&Loaded, &Samples, &PassOptions),
-        args: &TrainArgs,
+        programs: &dyn Fn(&dyn Backend) -> Result<Programs, Failure>,
+        request: &Request,
         resumed: bool,
-    ) -> Result<ExitCode, Failure> {
+    ) -> Result<Trained, Failure> {
         match self {
-            Others::Threads(others) => others.train(leader, about, args, resumed),
-            Others::Processes(others) => others.train(leader, args, resumed),
+            Others::Threads(others) => others.train(leader, programs, request, resumed),
+            Others::Processes(others) => others.train(leader, request, resumed),
         }
     }
 }
@@ -198,11 +197,11 @@ fn threads_of(asked: Option<usize>, ranks: usize) -> usize {
 }
 
 /// Trains as the leader, and tells the others if that fails.
-fn lead(leader: &mut Run, member: &dyn Collective, args: &TrainArgs, resumed: bool) -> Result<ExitCode, Failure> {
+fn lead(leader: &mut Run, member: &dyn Collective, request: &Request, resumed: bool) -> Result<Trained, Failure> {
     let _told = TellsPanic(member);
     let given = leader.session.hand_out().map_err(Failure::from);
-    let outcome = given.and_then(|()| outcome::train(leader, args, resumed));
-    let outcome = outcome.and_then(|code| leader.session.leave().map(|()| code).map_err(Failure::from));
+    let outcome = given.and_then(|()| outcome::train(leader, request, resumed));
+    let outcome = outcome.and_then(|trained| leader.session.leave().map(|()| trained).map_err(Failure::from));
     if let Err(failure) = &outcome {
         member.fail(&failure.in_words());
     }

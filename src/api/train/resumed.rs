@@ -1,11 +1,11 @@
 //! Going on with a run: its folder, its checkpoint, and the configuration, which is the one that it was started with but
 //! for what the command line and the file say otherwise.
 
-use super::super::args::TrainArgs;
 use super::super::failure::{Failure, warn};
 use super::super::model::{carried_by, load_config, load_config_of};
-use super::asked::Resume;
-use super::in_folder;
+use super::folder::in_folder;
+use super::request::{Request, Resume};
+use super::words::quoted;
 use crate::checkpoint::{self, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys;
@@ -43,7 +43,7 @@ pub struct Resumed {
 ///
 /// # Errors
 /// There is no such run, or nothing whole in it; another process is at work there; it cannot go on with these changes.
-pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Resumed, Failure> {
+pub fn find(request: &Request, asked: &Resume, reporter: &Reporter) -> Result<Resumed, Failure> {
     if let Some(config) = asked.config.as_deref().filter(|config| !config.exists()) {
         // The message for that is the one of every configuration.
         load_config(config, &[])?;
@@ -73,7 +73,7 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
     }
     let what = carried_by(&path);
     let old = config::load_effective(&what, &meta.config, &[])?;
-    let new_sets = args.overrides.sets();
+    let new_sets = request.sets.clone();
     let mut loaded = match &asked.config {
         Some(config) => {
             let (naming_files, usable): (Vec<String>, _) =
@@ -122,9 +122,9 @@ pub fn find(args: &TrainArgs, asked: &Resume, reporter: &Reporter) -> Result<Res
     let started = Started {
         name: loaded.experiment.name.clone(),
         sets: in_force(&before.sets, &new_sets, &loaded),
-        without: match args.passes.names() {
+        without: match request.left_out() {
             names if names.is_empty() => before.without,
-            names => names.into_iter().map(String::from).collect(),
+            names => names,
         },
     };
     Ok(Resumed { folder, path, meta, loaded, started, stands_in: extra.data_note.is_some() })
@@ -170,8 +170,8 @@ fn names_files(set: &str) -> bool {
 /// Overrides as they are typed.
 fn as_options(sets: &[String]) -> String {
     let option = |set: &String| match set.strip_prefix(UNSET_OPTION) {
-        Some(key) => format!("{UNSET_OPTION}{}", super::quoted(key)),
-        None => format!("--set {}", super::quoted(set)),
+        Some(key) => format!("{UNSET_OPTION}{}", quoted(key)),
+        None => format!("--set {}", quoted(set)),
     };
     sets.iter().map(option).collect::<Vec<_>>().join(" ")
 }
@@ -279,7 +279,7 @@ impl Found<'_> {
         let unasked: Vec<&Change> = list(Effect::Differs).filter(|c| !is_asked(&c.key, self.new_sets)).collect();
         if let Some(first) = unasked.first() {
             let simple = first.new.as_ref().filter(|v| v.is_number() || v.is_string() || v.is_boolean());
-            let example = simple.map_or("KEY=VALUE".into(), |v| super::quoted(&format!("{}={v}", first.key)));
+            let example = simple.map_or("KEY=VALUE".into(), |v| quoted(&format!("{}={v}", first.key)));
             return Err(Failure::Usage(format!(
                 "the configuration's file is not what the run in `{folder}` was started with, and the run would no longer go on as \
                  it has begun:\n{}\nhelp: to go on as before, leave the configuration out: `runner train --resume {folder}`; to go on \

@@ -2,12 +2,12 @@
 //! for.
 
 use super::failure::Failure;
-use super::human_bytes;
 use crate::backend::{Backend, DeviceError};
 use crate::config::Loaded;
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::plan::{MemorySummary, Plan};
+use crate::terminal::human_bytes;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use, auto_batch, available, largest_batch};
 use serde_json::{Map, Value, json};
 

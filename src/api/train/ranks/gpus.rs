@@ -1,7 +1,7 @@
 //! Which GPU each rank has.
 
-use super::super::super::failure::Failure;
 use super::{Team, world};
+use crate::api::failure::Failure;
 use crate::backend::DeviceError;
 use crate::config::Experiment;
 use crate::config::language::devices::Devices;

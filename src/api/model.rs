@@ -14,7 +14,7 @@ use crate::data::{DataSpec, listed};
 use crate::files;
 use crate::graph::Variables;
 use crate::passes::PassOptions;
-use crate::terminal::say;
+use crate::terminal::{heard_by, listener, say};
 use crate::train::files::folder::file;
 use crate::train::files::provenance;
 use crate::train::files::state::{self, Extra};
@@ -78,7 +78,7 @@ fn hold_to_weights(experiment: &mut Experiment) {
         }
         return;
     };
-    let own = spec.class_names.unwrap_or_default();
+    let own = spec.class_names().unwrap_or_default();
     if own != *known && own.len() == known.len() && known.iter().all(|name| own.contains(name)) {
         let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
         say(&format!("weights: the classes of the data are numbered as in `{}`: {}", path.display(), listed(known)));
@@ -179,15 +179,18 @@ fn telling<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
     }
     std::thread::scope(|scope| {
         let (working, ended) = mpsc::channel::<()>();
+        let listener = listener();
         let watch = move || {
-            let mut told = None;
-            while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-                let progress = backend.progress();
-                if let Some(text) = progress.as_ref().filter(|_| progress != told) {
-                    say(text);
+            heard_by(listener, || {
+                let mut told = None;
+                while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                    let progress = backend.progress();
+                    if let Some(text) = progress.as_ref().filter(|_| progress != told) {
+                        say(text);
+                    }
+                    told = progress;
                 }
-                told = progress;
-            }
+            })
         };
         // Without such a thread nothing is told; the work is done all the same.
         let _ = std::thread::Builder::new().spawn_scoped(scope, watch);

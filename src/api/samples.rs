@@ -2,10 +2,10 @@
 //! a file that came from elsewhere shall not contact anybody: so nothing is downloaded, and nothing else taken, unless the
 //! command line asks for it.
 
-use super::args::Overrides;
 use super::failure::Failure;
-use crate::config::Experiment;
+use super::progress::Progress;
 use crate::config::declare::tagged::Tagged;
+use crate::config::{Experiment, UNSET_OPTION};
 use crate::data::{Missing, MissingFiles};
 use crate::terminal::say;
 use crate::train::setup::input::{self, Samples, Take};
@@ -15,15 +15,23 @@ pub fn as_configured(experiment: &Experiment) -> Take {
     Take::Source(input::source(experiment).1)
 }
 
-/// As the command line says.
-pub fn as_asked(experiment: &Experiment, overrides: &Overrides, allow_download: bool) -> Take {
+/// As `sets` say, which lie over the configuration.
+pub fn as_asked(experiment: &Experiment, sets: &[String], allow_download: bool) -> Take {
     let (_, configured) = input::source(experiment);
-    let download = allow_download || (configured.download && overrides.gives("data.download"));
+    let download = allow_download || (configured.download && gives(sets, "data.download"));
     Take::Source(Missing {
         download,
         mirrors: if download { configured.mirrors } else { Vec::new() },
-        fallback_digits: configured.fallback_digits && overrides.gives("data.fallback"),
+        fallback_digits: configured.fallback_digits && gives(sets, "data.fallback"),
     })
+}
+
+/// Whether one of them gives a value to `key`, or to the table that it is in.
+fn gives(sets: &[String], key: &str) -> bool {
+    let values = sets.iter().filter(|set| !set.starts_with(UNSET_OPTION)).filter_map(|set| set.split_once('='));
+    values
+        .map(|(given, _)| given.trim())
+        .any(|given| key == given || key.strip_prefix(given).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// Reads the samples, shows the progress of a download, and reports what the user should know of the files.
@@ -31,7 +39,7 @@ pub fn as_asked(experiment: &Experiment, overrides: &Overrides, allow_download: 
 /// # Errors
 /// The files are not there or not right.
 pub fn load(experiment: &Experiment, take: &Take) -> anyhow::Result<Samples> {
-    let mut progress = super::data::Progress::new();
+    let mut progress = Progress::default();
     let samples = input::take(experiment, take, &mut |e| progress.show(e))?;
     samples.told.iter().for_each(|told| say(&format!("note: {told}")));
     Ok(samples)

@@ -1,0 +1,15 @@
+//! The program without its command line: a run, an answer of a model, each by a call. What is said meanwhile goes to the terminal, or to a
+//! [`crate::terminal::Listener`].
+//!
+//! - [`train::start`]: a run from a configuration to its end, or from a checkpoint on.
+//! - [`predictor::Predictor`]: a model that answers.
+
+pub mod failure;
+pub mod memory;
+pub mod model;
+pub mod predictor;
+pub mod progress;
+pub mod samples;
+pub mod scores;
+pub mod train;
+pub mod what;

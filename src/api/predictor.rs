@@ -1,0 +1,396 @@
+//! A model that answers: samples in, what it says of them out, from any number of threads.
+
+use super::failure::Failure;
+use super::memory::Planned;
+use super::model::{Model, build, device, load_model};
+use super::scores::scores;
+use crate::backend::{Backend, DeviceError, HostBuffer};
+use crate::config::language::values::Device;
+use crate::data::{DataSpec, Field, Footprint, Transform, image_bytes};
+use crate::graph::op::Task;
+use crate::graph::{Input, Shape};
+use crate::model::{input_fields, target_field, task};
+use crate::passes::PassOptions;
+use crate::plan::SlotLayout;
+use crate::terminal::{Listener, heard_by, human_bytes};
+use crate::train::setup::input::transforms;
+use crate::train::setup::memory::{MemoryPlan, Needs, Use, available};
+use crate::train::setup::programs::{Programs, Sizes};
+use crate::train::setup::session::Session;
+use anyhow::{Context, Result, ensure};
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How a model is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The device, if not that of the model's configuration.
+    pub device: Option<Device>,
+    /// Values that lie over the model's configuration, in the form of `--set`.
+    pub sets: Vec<String>,
+    /// Passes over the graph that are left out.
+    pub without: Vec<String>,
+    /// Compute threads of the CPU that each executable has; all cores, if `None`.
+    pub threads: Option<usize>,
+    /// The most samples that are computed at once. Where there is no room for them they are fewer.
+    pub batch: usize,
+    /// How many batches are computed at a time, each with weights of its own. Callers wait for one of these executables; with one, calls are answered one
+    /// after the other, each by all threads.
+    pub executables: usize,
+    /// Black and white are swapped in images.
+    pub invert: bool,
+    /// What is needed besides, and for whom.
+    pub room: Room,
+    /// Who is told what is said while it is opened; `None`: the terminal.
+    pub listener: Option<Listener>,
+}
+
+/// The memory that a caller needs beside a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Batch slots, for each executable.
+    pub slots: usize,
+    /// Samples and the like.
+    pub data: Footprint,
+}
+
+impl Default for Options {
+    /// One sample at a time by one executable on all cores, and nothing is said.
+    fn default() -> Self {
+        Options {
+            device: None,
+            sets: Vec::new(),
+            without: Vec::new(),
+            threads: None,
+            batch: 1,
+            executables: 1,
+            invert: false,
+            room: Room { slots: 1, data: Footprint::default() },
+            listener: Some(Arc::new(|_| ())),
+        }
+    }
+}
+
+/// A sample as a model sees it, after its transforms.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// What a batch consists of: what the model takes, then what it learns.
+    pub data: DataSpec,
+    /// What the model takes.
+    pub fields: Vec<Field>,
+    /// What images go through; `None`: they are brought to the size of the samples.
+    pub transforms: Option<Vec<Transform>>,
+}
+
+impl Seen {
+    /// By that model.
+    ///
+    /// # Errors
+    /// Its checkpoint does not say what a sample looks like, and the data's file cannot be read.
+    pub fn by(model: &Model) -> Result<Seen, Failure> {
+        let experiment = &model.loaded.experiment;
+        let data = model.sample()?;
+        // Photos go through the transforms that those of validation went through.
+        let photos = data.only_input().is_some_and(Field::is_of_any_size);
+        let transforms = photos.then(|| transforms(experiment, false));
+        let fields = input_fields(experiment, &data, false);
+        let targets = target_field(experiment, &data, false).map(|(_, field)| field);
+        let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
+        Ok(Seen { data, fields, transforms })
+    }
+}
+
+/// A model on a device, which answers from several threads at once.
+pub struct Predictor {
+    seen: Seen,
+    task: Task,
+    invert: bool,
+    batch: usize,
+    /// Numbers that the model puts out for a sample.
+    outputs: usize,
+    /// What has a class each in a sample.
+    positions: Shape,
+    layout: SlotLayout,
+    /// The executables that are not at work.
+    free: Mutex<Vec<Worker>>,
+    freed: Condvar,
+    backend: Box<dyn Backend>,
+}
+
+/// An executable with what it needs.
+struct Worker {
+    session: Session,
+    /// A batch of its own, from the first call on that needs one.
+    buffer: Option<HostBuffer>,
+    /// Outputs as the device has them.
+    bytes: Vec<u8>,
+    /// As PyTorch has them.
+    outputs: Vec<f32>,
+}
+
+impl Predictor {
+    /// Opens a checkpoint, that of a run's folder (its best, else its last), or a configuration that names weights.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none; there is no such device, or not enough memory.
+    pub fn open(path: &Path, options: &Options) -> Result<Predictor, Failure> {
+        heard_by(options.listener.clone(), || {
+            let device_set = options.device.map(|device| format!("device=\"{device}\""));
+            let sets: Vec<String> = options.sets.iter().cloned().chain(device_set).collect();
+            let model = load_model(path, &sets)?;
+            let backend = device(&model.loaded.experiment, options.threads)?;
+            Predictor::new(&model, Seen::by(&model)?, backend, options)
+        })
+    }
+
+    /// Of a model that is read, for a device that is chosen: `options` say the rest.
+    ///
+    /// # Errors
+    /// There is not enough memory; the weights do not fit.
+    pub fn new(model: &Model, seen: Seen, backend: Box<dyn Backend>, options: &Options) -> Result<Predictor, Failure> {
+        let (programs, batch) = plan(model, &seen.data, backend.as_ref(), options)?;
+        let layout = programs.plan.slot.clone();
+        let predicted =
+            programs.plan.programs.first().and_then(|program| Some(program.graph.value(program.prediction?)));
+        let outputs = predicted.context("the program predicts nothing")?.shape.len() / batch;
+        let worker = |_| -> Result<Worker, Failure> {
+            let session = model.session(programs.clone(), &seen.data, backend.as_ref())?;
+            Ok(Worker { session, buffer: None, bytes: Vec::new(), outputs: vec![0.0; outputs * batch] })
+        };
+        let free = (0..options.executables.max(1)).map(worker).collect::<Result<_, _>>()?;
+        Ok(Predictor {
+            task: task(&model.loaded.experiment),
+            invert: options.invert,
+            batch,
+            outputs,
+            positions: seen.data.target().map_or(Shape::default(), |(_, field)| field.shape.clone()),
+            layout,
+            seen,
+            free: Mutex::new(free),
+            freed: Condvar::new(),
+            backend,
+        })
+    }
+
+    /// What a sample consists of, in the order of [`Predictor::predict`]: names, shapes (images are `[H, W, C]`) and types of elements.
+    pub fn fields(&self) -> &[Field] {
+        &self.seen.fields
+    }
+
+    /// The names of the classes or labels; `None` where they have none.
+    pub fn classes(&self) -> Option<&[String]> {
+        self.seen.data.class_names()
+    }
+
+    /// What the model was trained for.
+    pub fn task(&self) -> Task {
+        self.task
+    }
+
+    /// The most samples that are computed at once.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// How many numbers there are in an answer.
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Writes what the model says of samples to `out`, [`Predictor::outputs`] numbers for each: probabilities of classes or labels, or numbers. Where a sample
+    /// has a class at each position, they lie as PyTorch has them, those of images channels first.
+    ///
+    /// `rows` has the bytes of all samples, one behind the other, for each field of [`Predictor::fields`], as elements of this machine. There may be any
+    /// number of samples. Nothing is allocated once each executable has answered.
+    ///
+    /// # Errors
+    /// The bytes are not those of whole samples, or `out` is not for so many; the device failed.
+    pub fn predict(&self, rows: &[&[u8]], out: &mut [f32]) -> Result<()> {
+        let samples = self.samples(rows)?;
+        ensure!(
+            out.len() == samples * self.outputs,
+            "an answer for {samples} samples has {} numbers, and there is room for {}",
+            samples * self.outputs,
+            out.len()
+        );
+        let mut worker = self.worker();
+        let Worker { session, buffer, bytes, outputs } = &mut *worker;
+        let buffer = match buffer {
+            Some(buffer) => buffer,
+            none => none.insert(self.host_buffer()?),
+        };
+        for (at, out) in out.chunks_mut(self.batch * self.outputs).enumerate() {
+            let (first, count) = (at * self.batch, out.len() / self.outputs);
+            for (number, (field, row)) in self.seen.fields.iter().zip(rows).enumerate() {
+                // One that the model does not look at has no place.
+                let Some(place) = self.layout.find(Input::Field(number as u32)) else { continue };
+                let each = field.bytes();
+                buffer.bytes_mut()[place.offset..][..count * each]
+                    .copy_from_slice(&row[first * each..][..count * each]);
+            }
+            session.predict_into((0, buffer), self.batch, bytes, outputs)?;
+            for (raw, out) in outputs.chunks_exact(self.outputs).zip(out.chunks_exact_mut(self.outputs)) {
+                scores(self.task, &self.positions, raw, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for the content of an image file, which goes the way that the images of validation went.
+    ///
+    /// # Errors
+    /// It is no image; the model takes none, or more than one; `out` is not for one answer; the device failed.
+    pub fn predict_image(&self, file: &[u8], out: &mut [f32]) -> Result<()> {
+        let [field] = self.fields() else {
+            let names: Vec<&str> = self.fields().iter().map(|field| field.name.as_str()).collect();
+            anyhow::bail!("the model takes {}, not one image", names.join(" and "));
+        };
+        let sample = image_bytes(file, field, self.seen.transforms.as_deref(), self.invert)?;
+        self.predict(&[&sample], out)
+    }
+
+    /// How batches lie in memory, for a loader that makes them.
+    pub fn layout(&self) -> &SlotLayout {
+        &self.layout
+    }
+
+    /// Memory for a batch.
+    ///
+    /// # Errors
+    /// There is not enough.
+    pub fn host_buffer(&self) -> Result<HostBuffer> {
+        self.backend.host_buffer(self.layout.bytes)
+    }
+
+    /// Hands what the model puts out for a batch that lies in a slot of a ring to `see`, before anything is made of it: [`Predictor::outputs`] numbers for each of
+    /// [`Predictor::batch`] samples.
+    ///
+    /// # Errors
+    /// The device failed; `see` fails.
+    pub fn outputs_of<T>(&self, slot: usize, batch: &HostBuffer, see: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
+        let mut worker = self.worker();
+        let Worker { session, bytes, outputs, .. } = &mut *worker;
+        session.predict_into((slot, batch), self.batch, bytes, outputs)?;
+        see(outputs)
+    }
+
+    /// The number of samples in `rows`.
+    fn samples(&self, rows: &[&[u8]]) -> Result<usize> {
+        let fields = self.fields();
+        ensure!(
+            rows.len() == fields.len(),
+            "a sample has {} fields, and bytes of {} are given",
+            fields.len(),
+            rows.len()
+        );
+        let mut samples = None;
+        for (field, row) in fields.iter().zip(rows) {
+            let (name, each) = (&field.name, field.bytes());
+            ensure!(
+                row.len().is_multiple_of(each),
+                "`{name}` has {each} bytes for each sample ({} {}), and {} are given",
+                field.dtype,
+                field.shape,
+                row.len()
+            );
+            let given = row.len() / each;
+            let known = *samples.get_or_insert(given);
+            ensure!(given == known, "`{name}` is given for {given} samples, and `{}` for {known}", fields[0].name);
+        }
+        Ok(samples.unwrap_or(0))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Worker>> {
+        // Nothing under the lock can panic.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An executable, waiting for it if need be.
+    fn worker(&self) -> Working<'_> {
+        let mut free = self.lock();
+        loop {
+            match free.pop() {
+                Some(worker) => return Working { of: self, worker: Some(worker) },
+                None => free = self.freed.wait(free).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// An executable that is at work. It is free again when this is dropped, also after an error.
+struct Working<'a> {
+    of: &'a Predictor,
+    worker: Option<Worker>,
+}
+
+impl Deref for Working<'_> {
+    type Target = Worker;
+
+    fn deref(&self) -> &Worker {
+        self.worker.as_ref().expect("it is here until this is dropped")
+    }
+}
+
+impl DerefMut for Working<'_> {
+    fn deref_mut(&mut self) -> &mut Worker {
+        self.worker.as_mut().expect("it is here until this is dropped")
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.of.lock().extend(self.worker.take());
+        self.of.freed.notify_one();
+    }
+}
+
+/// The program for a batch, and the number of samples in that: fewer than are asked for, if there is no room for them.
+fn plan(
+    model: &Model,
+    data: &DataSpec,
+    backend: &dyn Backend,
+    options: &Options,
+) -> Result<(Programs, usize), Failure> {
+    let mut batch = options.batch.max(1);
+    let passes = PassOptions { without: options.without.clone(), stop_after: None };
+    loop {
+        let sizes = Sizes { predict: vec![batch.into()], ..Sizes::default() };
+        let programs = build(&model.loaded, data, &sizes, backend, &passes)?;
+        let planned = Planned {
+            loaded: &model.loaded,
+            data,
+            plan: &programs.plan,
+            backend,
+            what: Use::Prediction,
+            needs: Needs::of_prediction(options.room.slots, options.room.data),
+            passes: &passes,
+        };
+        let lacking = lacking(&planned.memory()?, options.executables);
+        if batch > 1 && lacking.is_some() {
+            batch = batch.div_ceil(2);
+            continue;
+        }
+        planned.require()?;
+        return match lacking {
+            Some(text) => Err(DeviceError(text).into()),
+            None => Ok((programs, batch)),
+        };
+    }
+}
+
+/// What is lacking for so many executables.
+fn lacking(memory: &MemoryPlan, executables: usize) -> Option<String> {
+    let refused = |needed: usize, had: usize, place: &str| {
+        format!(
+            "not enough memory {place} for {executables} executables: {} are needed, and {} can be had\nhelp: take fewer of them",
+            human_bytes(needed),
+            human_bytes(had)
+        )
+    };
+    let on_device =
+        memory.device.map(|device| (memory.summary.total * executables.max(1), available(device), "on the device"));
+    let on_host = memory.host.memory.as_ref().map(|m| (memory.of_ranks(executables, true), m.available, "on the host"));
+    let first = [on_device, on_host].into_iter().flatten().find(|(needed, had, _)| needed > had);
+    first.map(|(needed, had, place)| refused(needed, had, place))
+}

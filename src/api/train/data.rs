@@ -1,0 +1,60 @@
+//! The samples of a run, and what is found on them.
+
+use super::super::failure::Failure;
+use super::super::samples;
+use crate::config::Loaded;
+use crate::terminal::figure;
+use crate::train::run::report::Reporter;
+use crate::train::setup::balance::balance;
+use crate::train::setup::input::{Samples, Take};
+
+/// Puts numbers in the place of the loss's `weight = "balanced"`; whether it was there.
+///
+/// # Errors
+/// As [`balanced`].
+pub fn balance_classes(loaded: &mut Loaded, samples: &Samples, reporter: &Reporter) -> Result<bool, Failure> {
+    let Some(weights) = balanced(loaded, samples)? else { return Ok(false) };
+    let told = |of: fn(f64, f64) -> f64| weights.iter().copied().reduce(of).unwrap_or(1.0);
+    let (least, most) = (told(f64::min), told(f64::max));
+    reporter.info(&format!(
+        "weight = \"balanced\": the classes weigh from {} to {}",
+        figure(least, 3, 9),
+        figure(most, 3, 9)
+    ));
+    Ok(true)
+}
+
+/// The weights of classes that are put in the place of `weight = "balanced"`, if it is there.
+///
+/// # Errors
+/// The classes cannot be counted.
+pub fn balanced(loaded: &mut Loaded, samples: &Samples) -> Result<Option<Vec<f64>>, Failure> {
+    if !loaded.experiment.loss.is_to_be_balanced() {
+        return Ok(None);
+    }
+    let weights = balance(&mut loaded.experiment, &samples.train, &samples.spec);
+    let weights = weights.ok_or_else(|| anyhow::anyhow!("the classes cannot be counted: `weight` must be numbers"))?;
+    Ok(Some(weights.to_vec()))
+}
+
+/// Reads them.
+///
+/// # Errors
+/// They are not there, or not those that the run was trained on.
+pub fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Reporter) -> Result<Samples, Failure> {
+    let experiment = &loaded.experiment;
+    let samples = match resumed {
+        false => samples::load(experiment, take)?,
+        true => samples::load(experiment, take)
+            .map_err(|e| samples::missing(e, experiment, "the run goes on with the data that it was begun with"))?,
+    };
+    if let Some(note) = &samples.note {
+        reporter.warn(note);
+    }
+    if resumed && samples.note.is_some() && *take != Take::Digits {
+        return Err(Failure::Other(anyhow::anyhow!(
+            "the run was trained on other samples than there are now: the data asked for was there then, and is not now"
+        )));
+    }
+    Ok(samples)
+}

@@ -1,0 +1,118 @@
+//! What a run is asked for with.
+
+use super::super::failure::Failure;
+use super::ranks::Team;
+use crate::config::Loaded;
+use crate::terminal::Listener;
+use crate::train::run::report::Verbosity;
+use crate::train::setup::programs::pass_names;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Which run.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// A new run of the configuration in this file.
+    New(PathBuf),
+    /// A new run of a configuration that is loaded already, with the values that lie over it.
+    Loaded(Box<Loaded>),
+    /// A run that is there goes on.
+    Resume(Resume),
+}
+
+/// Which run goes on. At least one of the three is there.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Resume {
+    /// The configuration's file, to be held against the run's own.
+    pub config: Option<PathBuf>,
+    /// The run's folder.
+    pub folder: Option<PathBuf>,
+    /// The checkpoint, if not the newest.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// Makes the flag by which the loop is asked to stop. It is called when the loop begins; with `false` by a rank that does not speak.
+pub type Interrupt = Arc<dyn Fn(bool) -> Result<Arc<AtomicBool>, Failure> + Send + Sync>;
+
+/// A run that is asked for.
+#[derive(Clone)]
+pub struct Request {
+    /// Which.
+    pub run: Asked,
+    /// Values that lie over the configuration, in the form of `--set`: `KEY=VALUE`, `--unset KEY`.
+    pub sets: Vec<String>,
+    /// Passes over the graph that are left out.
+    pub without: Vec<String>,
+    /// The run's folder; by default `runs/NAME/NUMBER`.
+    pub out: Option<PathBuf>,
+    /// A new run may take the place of another one in its folder.
+    pub replace: bool,
+    /// A run that goes on may download data that is not there. A new one does as its configuration says.
+    pub allow_download: bool,
+    /// Compute threads of the CPU; all cores, if `None`.
+    pub threads: Option<usize>,
+    /// Who makes a step together.
+    pub team: Team,
+    /// Stop when so many epochs of the run are done.
+    pub pause_after: Option<u64>,
+    /// What is shown of the run.
+    pub verbosity: Verbosity,
+    /// Whether it is not said on which device the run is, and with which batch.
+    pub quiet: bool,
+    /// Draw the losses in the terminal.
+    pub plot: bool,
+    /// Who is told what is said; `None`: the terminal.
+    pub listener: Option<Listener>,
+    /// By what the loop is asked to stop.
+    pub interrupt: Interrupt,
+}
+
+impl Request {
+    /// A run as the command `train` makes it without options, of which nothing is said: [`Request::told_to`] has somebody listen.
+    pub fn new(run: Asked) -> Request {
+        let never: Interrupt = Arc::new(|_| Ok(Arc::default()));
+        Request {
+            run,
+            sets: Vec::new(),
+            without: Vec::new(),
+            out: None,
+            replace: false,
+            allow_download: false,
+            threads: None,
+            team: Team::Threads(1),
+            pause_after: None,
+            verbosity: Verbosity::Heard,
+            quiet: false,
+            plot: false,
+            listener: Some(Arc::new(|_| ())),
+            interrupt: never,
+        }
+    }
+
+    /// A new run of the configuration in this file.
+    pub fn of_config(path: impl Into<PathBuf>) -> Request {
+        Request::new(Asked::New(path.into()))
+    }
+
+    /// The run in this folder goes on, from its newest whole checkpoint.
+    pub fn resume(folder: impl Into<PathBuf>) -> Request {
+        Request::new(Asked::Resume(Resume { folder: Some(folder.into()), ..Resume::default() }))
+    }
+
+    /// The same, with somebody who is told what is said, and every line of `metrics.jsonl`.
+    pub fn told_to(self, listener: Listener) -> Request {
+        Request { verbosity: Verbosity::Heard, listener: Some(listener), ..self }
+    }
+
+    /// The same; it stops, with its state saved, after the update in which the flag is set.
+    pub fn stopped_by(self, flag: Arc<AtomicBool>) -> Request {
+        Request { interrupt: Arc::new(move |_| Ok(flag.clone())), ..self }
+    }
+
+    /// The passes that are left out, each once, in the order in which they run.
+    pub fn left_out(&self) -> Vec<String> {
+        let left_out = pass_names(true).into_iter().filter(|name| self.without.iter().any(|w| w == name));
+        left_out.map(String::from).collect()
+    }
+}

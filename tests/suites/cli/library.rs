@@ -1,0 +1,171 @@
+//! The library's calls beside the commands that do the same.
+
+use super::support::{LAYERS, Place, digits};
+use runner::api::failure::Failure;
+use runner::api::predictor::{Options, Predictor};
+use runner::api::train::{Asked, Request, start};
+use runner::checkpoint::Checkpoint;
+use runner::config;
+use runner::config::language::values::Device;
+use runner::graph::op::Task;
+use runner::terminal::Event;
+use runner::train::run::Outcome;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+#[allow(dead_code, reason = "its `main` is for those who run it")]
+#[path = "../../../examples/train_and_predict.rs"]
+mod example;
+
+const TRAIN: &str = "[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[train]\nepochs = 3\n";
+
+fn config() -> String {
+    digits("", &format!("{LAYERS}\n{TRAIN}"))
+}
+
+/// What is in a checkpoint but for how long it took.
+fn state(path: &Path) -> Vec<(String, Vec<u8>)> {
+    let Checkpoint { tensors, .. } = runner::checkpoint::read(path).unwrap();
+    tensors.into_iter().map(|(name, tensor)| (name, tensor.data)).collect()
+}
+
+/// A request whose events are kept: the lines of `metrics.jsonl`, and what was said.
+fn heard(request: Request) -> (Request, Arc<Mutex<(Vec<Value>, Vec<String>)>>) {
+    let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let into = told.clone();
+    let request = request.told_to(Arc::new(move |event| {
+        let mut told = into.lock().unwrap();
+        match event {
+            Event::Record(line) => told.0.push(line.clone()),
+            Event::Said(text) => told.1.push(text.to_owned()),
+        }
+    }));
+    (request, told)
+}
+
+#[test]
+fn a_run_is_that_of_the_command() {
+    let place = Place::with(&config());
+    place.ok("train c.toml --quiet --out command");
+    let (mut request, told) = heard(Request::of_config(place.path("c.toml")));
+    request.out = Some(place.path("library"));
+    request.pause_after = Some(1);
+    let paused = start(&request).unwrap();
+    assert_eq!((paused.outcome, paused.epochs), (Some(Outcome::Paused), 1));
+    assert_eq!(paused.folder, place.path("library"));
+    let lines: Vec<Value> =
+        place.read("library/metrics.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    {
+        let told = told.lock().unwrap();
+        assert_eq!(told.0, lines, "every line is told as it is written");
+        assert!(told.1.iter().any(|text| text.contains("training and")), "{:?}", told.1);
+    }
+    let done = start(&Request::resume(place.path("library"))).unwrap();
+    assert_eq!((done.outcome, done.epochs), (Some(Outcome::Finished), 3));
+    assert!(done.best.is_some_and(|best| best.value.is_finite()));
+    for name in ["last.safetensors", "best.safetensors"] {
+        let [by_command, by_library] = ["command", "library"].map(|run| state(&place.path(run).join(name)));
+        assert!(by_command == by_library, "{name}");
+    }
+    let nothing = start(&Request::resume(place.path("library"))).unwrap();
+    assert_eq!(nothing.outcome, None);
+}
+
+#[test]
+fn a_run_is_stopped_by_a_flag() {
+    let place = Place::with(&config());
+    let loaded = config::load(&place.path("c.toml"), &[]).unwrap_or_else(|e| panic!("{e}"));
+    let mut request = Request::new(Asked::Loaded(Box::new(loaded))).stopped_by(Arc::new(AtomicBool::new(true)));
+    request.out = Some(place.path("r"));
+    let stopped = start(&request).unwrap();
+    assert_eq!((stopped.outcome, stopped.steps), (Some(Outcome::Interrupted), 0));
+    let error = start(&request).unwrap_err();
+    assert!(matches!(&error, Failure::Usage(text) if text.contains("already holds a run")), "{error}");
+    request.replace = true;
+    assert_eq!(start(&request).unwrap().outcome, Some(Outcome::Interrupted));
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let place = Place::with(&config().replace("epochs = 3", "epohs = 3"));
+    let error = start(&Request::of_config(place.path("c.toml"))).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, Failure::Config { .. }) && text.contains("epohs") && text.contains("c.toml"), "{text}");
+}
+
+/// Probabilities of all ten classes by `predict`, as single precision, in the order of the files.
+fn by_command(place: &Place, files: &str) -> Vec<Vec<f32>> {
+    let all = place.ok(&format!("predict r {files} --top 10 --json")).json();
+    let of = |one: &Value| {
+        let mut list = vec![0.0; 10];
+        for top in one["top"].as_array().unwrap() {
+            list[top["class"].as_u64().unwrap() as usize] = top["probability"].as_f64().unwrap() as f32;
+        }
+        list
+    };
+    all.as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn a_predictor_says_what_predict_says_on_any_thread() {
+    let place = Place::with(&config());
+    place.ok("train c.toml --quiet --out r");
+    let image =
+        |i: u8| image::GrayImage::from_fn(8, 8, |x, y| image::Luma([(x as u8 * 31) ^ (y as u8 * 17) ^ (i * 29)]));
+    let names: Vec<String> = (0..7).map(|i| format!("{i}.png")).collect();
+    (0..7).for_each(|i| image(i).save(place.path(&names[i as usize])).unwrap());
+    let expected = by_command(&place, &names.join(" "));
+    let prepared: Vec<u8> = (0..7).flat_map(|i| image(i).into_raw()).collect();
+    for (batch, executables) in [(1, 1), (3, 1), (16, 2)] {
+        let options = Options { device: Some(Device::Cpu), batch, executables, threads: Some(1), ..Options::default() };
+        let model = Predictor::open(&place.path("r"), &options).unwrap();
+        assert_eq!((model.outputs(), model.task(), model.batch()), (10, Task::Classification, batch));
+        assert_eq!((model.fields().len(), model.fields()[0].bytes()), (1, 64));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut all = vec![0.0; 70];
+                    model.predict(&[&prepared], &mut all).unwrap();
+                    assert_eq!(all.chunks(10).collect::<Vec<_>>(), expected, "batches of {batch}");
+                    let mut one = vec![0.0; 10];
+                    for (name, expected) in names.iter().zip(&expected) {
+                        model.predict_image(&std::fs::read(place.path(name)).unwrap(), &mut one).unwrap();
+                        assert_eq!(one, *expected, "{name}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_predictor_refuses_what_are_no_samples() {
+    let place = Place::with(&config());
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let model = Predictor::open(&place.path("r"), &Options::default()).unwrap();
+    let mut out = [0.0; 10];
+    for (rows, reason) in [
+        (vec![&[0u8; 63][..]], "has 64 bytes for each sample"),
+        (vec![], "a sample has 1 fields, and bytes of 0 are given"),
+        (vec![&[0u8; 128][..]], "an answer for 2 samples has 20 numbers, and there is room for 10"),
+    ] {
+        let error = model.predict(&rows, &mut out).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    let error = model.predict_image(b"no image", &mut out).unwrap_err();
+    assert!(format!("{error:#}").starts_with("cannot read the image"), "{error:#}");
+    model.predict(&[&[1; 64]], &mut out).expect("it answers all the same");
+    let error = Predictor::open(&place.path("c.toml"), &Options::default()).err().expect("there are no weights");
+    assert!(error.to_string().contains("names no weights"), "{error}");
+}
+
+#[test]
+fn the_example_knows_a_one() {
+    let place = Place::new();
+    let probabilities = example::train_and_predict(place.path("run")).unwrap();
+    let best = (0..10).max_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
+    assert_eq!(best, Some(1), "{probabilities:?}");
+    assert!((probabilities.iter().sum::<f32>() - 1.0).abs() < 10.0 * f32::EPSILON);
+}
