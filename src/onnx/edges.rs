@@ -130,10 +130,21 @@ impl Translator<'_> {
         y
     }
 
+    /// The output in the target's own unit, where the model learnt standardised numbers.
+    fn in_own_unit(&mut self, y: &Value) -> String {
+        let target = self.source.data.target().filter(|_| self.source.experiment.loss.target().is_none());
+        let Some(standard) = target.and_then(|(_, field)| field.standard.as_ref()) else { return y.name.clone() };
+        let deviation = self.graph.floats(&[standard.deviation.len()], &standard.deviation);
+        let mean = self.graph.floats(&[standard.mean.len()], &standard.mean);
+        let scaled = self.graph.op("Mul", &[&y.name, &deviation], []);
+        self.graph.op("Add", &[&scaled, &mean], [])
+    }
+
     /// Declares the output of the model, which is `y` or probabilities of it.
     pub(super) fn output(&mut self, mut y: Value) -> Result<proto::ValueInfo, Diagnostic> {
         let experiment = self.source.experiment;
         self.graph.scope.clear();
+        y.name = self.in_own_unit(&y);
         let mut wanted = "output";
         if self.options.softmax {
             wanted = "probabilities";
@@ -174,6 +185,10 @@ impl Translator<'_> {
         if let Some(names) = data.class_names() {
             entries.push(("class_names", json!(names)));
         }
+        // How the columns of a table become the numbers of the input.
+        if let Some(fitted) = &data.fitted {
+            entries.push(("columns", serde_json::Value::clone(fitted)));
+        }
         if let Some((number, field)) = transformed(&data.fields).and_then(|n| Some((n, data.fields.get(n)?))) {
             let after = input_fields(experiment, data, false);
             let shape = after.iter().find(|f| f.name == field.name).map_or_else(Vec::new, |f| outside(&f.shape));
@@ -194,7 +209,9 @@ impl Translator<'_> {
                 false => "outside",
             }),
         ));
-        entries.push(("output", json!(if self.options.softmax { "probabilities" } else { "logits" })));
+        let values = task(experiment) == Task::Regression;
+        let output = if self.options.softmax { "probabilities" } else if values { "values" } else { "logits" };
+        entries.push(("output", json!(output)));
         let text = |value: serde_json::Value| match value {
             serde_json::Value::String(text) => text,
             other => other.to_string(),

@@ -26,24 +26,28 @@ fn head(text: &str) -> (String, String) {
 }
 
 /// Parameters and multiply-adds for one image, as `runner check` counts them.
-fn counted(path: &Path, side: usize, classes: Option<i64>) -> (usize, u64) {
+fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
     // What has no classes learns its input.
     let loss = if classes.is_some() { "'cross_entropy'" } else { "'mse'\ntarget = 'inputs'" };
     let classes = classes.unwrap_or(2);
     let text = format!(
-        "[data]\nsource = 'synthetic'\nshape = [3, {side}, {side}]\nclasses = {classes}\n[model]\nuse = {path:?}\n\
+        "[data]\nsource = 'synthetic'\nshape = {shape:?}\nclasses = {classes}\n[model]\nuse = {path:?}\n\
          [loss]\ntype = {loss}\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
     );
     let loaded = config::load_str("table.toml", &text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
     let mut data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
     if path.ends_with("unet.toml") {
         // A class for each pixel.
-        data.fields.iter_mut().filter(|field| field.target).for_each(|field| field.shape = Shape::from([side, side]));
+        let targets = data.fields.iter_mut().filter(|field| field.is_target());
+        targets.for_each(|field| field.shape = Shape::from(&shape[1..]));
     }
     let forward = model::forward(&loaded.experiment, &data, &mut Variables::new(), 1, Mode::Eval);
     let rows = forward.unwrap_or_else(|e| panic!("{}: {e:?}", path.display())).rows;
     (rows.iter().map(|row| row.params).sum(), rows.iter().map(|row| row.flops).sum::<u64>() / 2)
 }
+
+/// Numbers in a row of the table that the model for tables is counted for.
+const FEATURES: usize = 16;
 
 /// A number with three digits that count, in millions.
 fn millions(n: u64) -> String {
@@ -69,8 +73,12 @@ fn the_table_of_models_is_fresh() {
         // Those that begin with ten classes, or have none, are for small images.
         let classes = params.get("num_classes").map(|classes| classes.as_integer().expect("a number of classes"));
         let side = if classes.is_none_or(|classes| classes == 10) { 32 } else { 224 };
-        let (parameters, macs) = counted(&path, side, classes);
-        let numbers = format!("{} | {} | {side}×{side}", millions(parameters as u64), millions(macs));
+        let (shape, samples) = match file {
+            "tabular.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
+            _ => (vec![3, side, side], format!("{side}×{side}")),
+        };
+        let (parameters, macs) = counted(&path, &shape, classes);
+        let numbers = format!("{} | {} | {samples}", millions(parameters as u64), millions(macs));
         let row = format!("| {title} | [{file}](../models/{file}) | {numbers} | {} | {paper} |\n", with.join(", "));
         rows.insert((side, title), row);
     }

@@ -87,6 +87,8 @@ fn stems(name: &str) -> Vec<String> {
     let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
     let mut stems: Vec<String> =
         std::fs::read_dir(folder(name)).unwrap().map(|entry| stem(&entry.unwrap().path())).collect();
+    // That for tables takes no images; tests of tables train it.
+    stems.retain(|model| model != "tabular");
     stems.sort();
     stems
 }
