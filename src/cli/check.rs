@@ -9,7 +9,7 @@ use super::time;
 use crate::api::failure::Failure;
 use crate::api::memory::{self, Planned, resolve_batch, table};
 use crate::api::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
-use crate::api::train::ranks::{self, Team};
+use crate::api::train::{Team, ranks};
 use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
 use crate::config::{self, Loaded};

@@ -8,12 +8,14 @@ pub mod ranks;
 mod ready;
 mod request;
 mod resumed;
+mod team;
 mod words;
 
 pub use folder::in_folder;
 pub use outcome::Trained;
 pub use ready::{Build, Ready};
 pub use request::{Asked, Interrupt, Request, Resume};
+pub use team::{Agreed, Team};
 
 use super::failure::Failure;
 use crate::terminal::heard_by;

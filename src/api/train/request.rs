@@ -1,7 +1,7 @@
 //! What a run is asked for with.
 
 use super::super::failure::Failure;
-use super::ranks::Team;
+use super::team::Team;
 use crate::config::Loaded;
 use crate::terminal::Listener;
 use crate::train::run::report::Verbosity;

@@ -6,8 +6,7 @@ mod interrupt;
 
 use super::args::TrainArgs;
 use crate::api::failure::Failure;
-use crate::api::train::ranks::{self, Team};
-use crate::api::train::{Asked, Interrupt, Request, start};
+use crate::api::train::{Asked, Interrupt, Request, Team, ranks, start};
 use crate::train::run::Outcome;
 use crate::train::run::report::Verbosity;
 use anyhow::anyhow;

@@ -9,12 +9,13 @@ mod threads;
 mod world;
 
 pub use gpus::spread;
-pub use processes::{Agreed, agree, connect, follow};
+pub use processes::{agree, connect, follow};
 pub use world::{Found, RENDEZVOUS, SECRET, of_environment};
 
 use super::super::failure::Failure;
 use super::outcome::{self, Trained};
 use super::request::Request;
+use super::team::Team;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, DeviceError};
 use crate::collective::{Collective, team};
@@ -27,27 +28,7 @@ use crate::train::setup::memory::MemoryPlan;
 use crate::train::setup::programs::Programs;
 use anyhow::Result;
 use processes::Processes;
-use std::sync::Arc;
 use threads::Threads;
-
-/// Who makes a step together.
-#[derive(Clone)]
-pub enum Team {
-    /// So many ranks, which are threads of this process.
-    Threads(usize),
-    /// This process is one of several.
-    Process(Arc<dyn Collective>, processes::Agreed),
-}
-
-impl Team {
-    /// How many ranks are threads of this process.
-    pub fn threads(&self) -> usize {
-        match self {
-            Team::Threads(ranks) => *ranks,
-            Team::Process(..) => 1,
-        }
-    }
-}
 
 /// The other ranks.
 pub enum Others {

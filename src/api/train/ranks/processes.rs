@@ -3,6 +3,7 @@
 use super::super::data::balanced;
 use super::super::outcome::Trained;
 use super::super::request::{Interrupt, Request};
+use super::super::team::Agreed;
 use super::follower::{self, Follower};
 use super::world::{self, Found, Transport};
 use super::{TellsPanic, gpus, lead, threads_of};
@@ -43,15 +44,6 @@ const LIMITS: Limits =
 
 /// Another number of seconds without a sign of life.
 const SILENCE: &str = "RUNNER_RANK_TIMEOUT";
-
-/// What all ranks have agreed on.
-#[derive(Debug, Clone, Copy)]
-pub struct Agreed {
-    /// The instructions that all of them have: others give other bits.
-    level: SimdLevel,
-    /// All of them can make products in bf16, whose bits do not depend on how.
-    bf16: bool,
-}
 
 /// The other ranks, as the leader sees them.
 pub struct Processes {
