@@ -59,3 +59,14 @@ pub fn missing(error: anyhow::Error, experiment: &Experiment, because: &str) -> 
         folders.join(", "),
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_given_by_itself_or_in_a_table() {
+        let sets = ["data = { root = \"x\" }", "train.epochs=1"].map(String::from);
+        assert!(gives(&sets, "data.root") && gives(&sets, "train.epochs") && !gives(&sets, "train"));
+    }
+}

@@ -18,6 +18,7 @@ mod field;
 mod fingerprint;
 mod footprint;
 mod found;
+mod held;
 mod hold_out;
 pub mod idx;
 mod image_file;
@@ -45,7 +46,7 @@ mod verify;
 pub mod webdataset;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
-pub use classes::{Classes, listed};
+pub use classes::Classes;
 pub use dataset::Dataset;
 pub use field::{
     DataSpec, Field, FieldKind, INPUTS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,
@@ -53,6 +54,7 @@ pub use field::{
 };
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;
+pub use held::listed;
 pub use hold_out::HoldOut;
 pub use image_file::{image_bytes, image_sample, photo_sample};
 pub use image_folder::images_below;

@@ -210,7 +210,13 @@ impl Translator<'_> {
             }),
         ));
         let values = task(experiment) == Task::Regression;
-        let output = if self.options.softmax { "probabilities" } else if values { "values" } else { "logits" };
+        let output = if self.options.softmax {
+            "probabilities"
+        } else if values {
+            "values"
+        } else {
+            "logits"
+        };
         entries.push(("output", json!(output)));
         let text = |value: serde_json::Value| match value {
             serde_json::Value::String(text) => text,

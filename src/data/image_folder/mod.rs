@@ -3,9 +3,9 @@
 pub(super) mod photos;
 mod scan;
 
-use super::classes::{listed, unknown_classes};
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
+use super::held::{listed, unknown_classes};
 use super::progress::Event;
 use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;

@@ -1,6 +1,6 @@
 //! From the labels in a list to targets.
 
-use super::super::classes::unknown_classes;
+use super::super::held::unknown_classes;
 use super::Kind;
 use super::table::Cell;
 use anyhow::{Result, anyhow, bail, ensure};

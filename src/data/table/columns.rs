@@ -1,6 +1,7 @@
 //! What becomes of each column: by the rules of the configuration, and else by what its cells are.
 
 use super::codec::{Encoding, Fill, Scaling};
+use super::names::no_column;
 use super::options::{BINS, Choice, MOST_CATEGORIES, TableOptions};
 use super::survey::{CellType, Column};
 use anyhow::{Result, bail, ensure};
@@ -108,23 +109,6 @@ fn reasons(columns: &[Column], uses: &[Use]) -> String {
     };
     let all: Vec<String> = columns.iter().zip(uses).filter_map(reason).take(10).collect();
     if all.is_empty() { "the table has the target alone".to_owned() } else { all.join("; ") }
-}
-
-/// The message for a column that is not there.
-pub fn no_column<'a>(name: &str, key: &str, columns: impl Iterator<Item = &'a str>) -> String {
-    let all: Vec<&str> = columns.collect();
-    let near = all
-        .iter()
-        .map(|known| (strsim::normalized_damerau_levenshtein(&known.to_lowercase(), &name.to_lowercase()), *known));
-    let near = near.filter(|(likeness, _)| *likeness > 0.6).max_by(|a, b| a.0.total_cmp(&b.0));
-    let near = near.map_or(String::new(), |(_, known)| format!("; did you mean `{known}`?"));
-    let names: Vec<String> = all.iter().take(20).map(|name| format!("`{name}`")).collect();
-    let more = if all.len() > 20 { format!(" and {} more", all.len() - 20) } else { String::new() };
-    format!(
-        "`{key}` names a column `{name}`, which the table does not have{near} Its columns are {}{more}",
-        names.join(", ")
-    )
-    .replace("have Its", "have. Its")
 }
 
 fn examples(column: &Column) -> String {

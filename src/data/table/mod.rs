@@ -10,6 +10,7 @@ mod columns;
 mod division;
 mod fitted;
 mod load;
+mod names;
 mod options;
 mod quantiles;
 mod raw;

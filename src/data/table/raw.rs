@@ -2,7 +2,7 @@
 
 use super::cell;
 use super::codec::{Cells, Read};
-use super::columns::no_column;
+use super::names::no_column;
 use super::text::Text;
 use anyhow::{Result, bail};
 use std::collections::HashMap;

@@ -8,7 +8,7 @@ use crate::source::{code, is_test, program_and_kernels};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 18] = [
+const IMPORTS: [(&str, &[&str]); 19] = [
     ("failure", &[]),
     ("random", &[]),
     ("files", &[]),
@@ -53,6 +53,7 @@ const IMPORTS: [(&str, &[&str]); 18] = [
             "collective",
             "config",
             "data",
+            "failure",
             "files",
             "graph",
             "model",

@@ -88,7 +88,7 @@ fn configurations_load() {
                     fits(&name, if block.text.contains("extends = ") { &block.text } else { &text });
                     load(&name, &text);
                 }
-                info => assert!(matches!(info, "" | "sh" | "text" | "json" | "python"), "{name}: `{info}`?"),
+                info => assert!(matches!(info, "" | "sh" | "text" | "json" | "python" | "rust"), "{name}: `{info}`?"),
             }
         }
     }
