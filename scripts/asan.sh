@@ -26,7 +26,7 @@ status=0
 # The library's own tests (kernels, planner, formats, threads), the operations with all their cases, random programs on random
 # data, the files that fuzzers left.
 # `--target` keeps the flags from build scripts and procedural macros.
-for tests in "--lib" "--test corpora" "--test soak" "--test ops" "--test semantics passes::"; do
+for tests in "--lib" "--test products" "--test corpora" "--test soak" "--test ops" "--test semantics passes::"; do
     # shellcheck disable=SC2086
     if ! cargo +nightly test --target "$host" --no-fail-fast $tests -- $word >"$log" 2>&1; then
         status=1

@@ -30,7 +30,7 @@ if [ $# -gt 0 ]; then
     run --lib -- "$@"
     exit
 fi
-run -p runner-cpu --lib
+run -p runner-cpu
 run -p runner-engine --lib -- backend::cpu
 run --test golden
 run --test ops -- parity coverage

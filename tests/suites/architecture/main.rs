@@ -117,7 +117,7 @@ fn every_module_is_in_the_map() {
 
 #[test]
 fn files_are_short_and_tell_what_they_are_for() {
-    let others = ["tests", "benches", "kernels", "crates/jpeg", "crates/mpi"]
+    let others = ["tests", "benches", "kernels", "crates/jpeg", "crates/mpi", "crates/cpu/tests"]
         .iter()
         .flat_map(|folder| below(&root().join(folder)));
     for (inside, text) in program_and_kernels().into_iter().chain(others) {

@@ -171,7 +171,7 @@ fn every_configuration_has_a_dry_run() {
             "image_folder" => "--set data.root=photos".into(),
             _ => String::new(),
         };
-        let few = "--set data.batch_size=4 --device cpu";
+        let few = "--set data.batch_size=2 --device cpu";
         let json = dry(&place, &format!("{} {data} {few} --json", path.display()), 0).json();
         assert_eq!(stages(&json).last().unwrap().1, Some(2), "{}", path.display());
         n += 1;

@@ -78,7 +78,7 @@ fn its_options_name_no_other_file_either() {
 #[test]
 fn it_is_not_too_long() {
     let place = trained();
-    with_configuration(&place, |text| format!("{text}# {}\n", "x".repeat(50 << 20)));
+    with_configuration(&place, |text| format!("{text}# {}\n", "x".repeat(16 << 20)));
     for command in COMMANDS {
         let err = place.fails(command, 2);
         assert!(err.contains("too many for a configuration") && err.len() < 1000, "{command}: {err}");

@@ -1,7 +1,7 @@
 //! Data that hurts decoders and readers: it is refused with a word on what it is, and loses nothing else.
 #![cfg(unix)]
 
-use super::hostile_files::run;
+use super::hostile_files::{run, run_within};
 use super::photos;
 use super::support::{LAYERS, Place, digits};
 use std::fs::{self, File};
@@ -90,15 +90,15 @@ fn a_cache_that_claims_gigabytes_is_made_anew() {
     super::support::assert_same_runs((&place, "a"), (&place, "b"));
 }
 
-/// A run's lines with a hole of gigabytes behind them.
+/// A run's lines with a hole behind them that is larger than the memory of the process.
 #[test]
 fn lines_of_a_run_are_read_one_by_one() {
     let place = Place::new();
     place.write("runs/a/1/config.toml", "seed = 0\n[train]\nepochs = 1\n");
     let lines = "{\"kind\":\"epoch\",\"epoch\":1,\"step\":10,\"train_loss\":0.5,\"val_loss\":0.25,\"seconds\":1.0}\n";
     let path = place.write("runs/a/1/metrics.jsonl", lines);
-    File::options().write(true).open(path).unwrap().set_len(3 << 30).unwrap();
-    let done = run(&place, "runs --json");
+    File::options().write(true).open(path).unwrap().set_len(768 << 20).unwrap();
+    let done = run_within(&place, "runs --json", 512 << 20);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(done.json()[0]["run"], "runs/a/1", "{done:?}");
 }

@@ -11,11 +11,16 @@ const MEMORY: libc::rlim_t = 2 << 30;
 
 /// Runs with little memory; a process that waits for a pipe is a test that hangs.
 pub fn run(place: &Place, args: &str) -> Done {
+    run_within(place, args, MEMORY)
+}
+
+/// Runs with so many bytes of memory.
+pub fn run_within(place: &Place, args: &str, memory: libc::rlim_t) -> Done {
     let mut command: Command = place.command(args);
     // SAFETY: `setrlimit` is safe to call between fork and exec, and reads a value of its own.
     unsafe {
-        command.pre_exec(|| {
-            let limit = libc::rlimit { rlim_cur: MEMORY, rlim_max: MEMORY };
+        command.pre_exec(move || {
+            let limit = libc::rlimit { rlim_cur: memory, rlim_max: memory };
             match libc::setrlimit(libc::RLIMIT_AS, &limit) {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),

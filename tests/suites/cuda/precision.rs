@@ -23,8 +23,8 @@ fn experiment(name: &str, precision: &str) -> Experiment {
     config::load(&path, &[format!("precision={precision:?}")]).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 
-fn run(name: &str, precision: &str, backend: &dyn Backend) -> Outcome {
-    Steps::new(3, 8).experiment(&experiment(name, precision), backend)
+fn run(name: &str, precision: &str, steps: u64, backend: &dyn Backend) -> Outcome {
+    Steps::new(steps, 8).experiment(&experiment(name, precision), backend)
 }
 
 fn cuda(precision: &str, graph: bool) -> CudaBackend {
@@ -38,9 +38,9 @@ fn losses_are_those_of_single_precision_but_for_rounding() {
     }
     let _turn = emulator::alone();
     for name in configs() {
-        let single = run(name, "fp32", &CpuBackend::new(Some(2)).unwrap());
+        let single = run(name, "fp32", 1, &CpuBackend::new(Some(2)).unwrap());
         for (precision, unit) in PRECISIONS {
-            let mixed = run(name, precision, &cuda(precision, true));
+            let mixed = run(name, precision, 2, &cuda(precision, true));
             // A product of two rounded factors is off by two units, and a loss behind a few layers by a few of those.
             let allowed = 8.0 * unit * single.losses[0];
             let error = (single.losses[0] - mixed.losses[0]).abs();
@@ -58,8 +58,8 @@ fn captured_steps_give_the_bits_of_those_that_are_not() {
     }
     let _turn = emulator::alone();
     for (precision, _) in PRECISIONS {
-        let captured = run("digits_cnn.toml", precision, &cuda(precision, true));
-        assert_eq!(captured, run("digits_cnn.toml", precision, &cuda(precision, false)), "{precision}");
+        let captured = run("digits_cnn.toml", precision, 3, &cuda(precision, true));
+        assert_eq!(captured, run("digits_cnn.toml", precision, 3, &cuda(precision, false)), "{precision}");
     }
 }
 

@@ -59,7 +59,7 @@ fn a_run_from_an_archive() {
         start: &start,
         args: TRAIN,
         // What the run writes is looked at elsewhere.
-        every: 60,
+        every: 113,
         steady: true,
         done: &|place, _| RunState::read(&place.file("run"))?.same_as(&expected),
         after: &|place, _, _| {

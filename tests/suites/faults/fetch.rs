@@ -106,7 +106,7 @@ fn a_download() {
         name: "data fetch",
         start: &download.start,
         args: &download.args,
-        every: 60,
+        every: 113,
         // What comes in one piece is up to the network.
         steady: false,
         done: &|place, _| download.whole(place, true),

@@ -45,7 +45,7 @@ const LONGEST: u64 = 6000;
 fn files_that_may_not_be_long() {
     let expected = undisturbed(CONFIG);
     let start = Place::with("c.toml", CONFIG);
-    let step = if all() { 10 } else { 300 };
+    let step = if all() { 10 } else { 500 };
     let limits: Vec<u64> = (0..LONGEST).step_by(step).collect();
     in_parallel("train, with short files", "lengths", &limits, |most| {
         let place = start.copy();
@@ -128,7 +128,7 @@ fn memory_that_is_not_there() {
 fn little_room_for_addresses() {
     let expected = undisturbed(LARGE);
     let start = Place::with("c.toml", LARGE);
-    let step = if all() { 1 } else { 16 };
+    let step = if all() { 1 } else { 24 };
     let sizes: Vec<u64> = (8..400).step_by(step).map(|n| n << 20).collect();
     let starts = limited(start.command("--version"), libc::RLIMIT_AS, sizes[sizes.len() - 1]);
     assert_eq!(starts.code, Some(0), "{starts:?}");

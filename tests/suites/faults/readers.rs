@@ -161,7 +161,7 @@ fn a_report() {
         name: "report",
         start: &start,
         args,
-        every: 48,
+        every: 97,
         steady: true,
         done: &|place, ended| match read(place) {
             found if found == new => Ok(()),
@@ -198,7 +198,7 @@ fn a_prediction_to_a_file() {
         name: "predict to a file",
         start: &start,
         args,
-        every: 64,
+        every: 127,
         steady: true,
         done: &|place, _| if read(place) == new { Ok(()) } else { Err("the table is another".into()) },
         after: &|place, _, _| {
@@ -237,7 +237,7 @@ fn a_run_from_files() {
         start: &start,
         args: &args,
         // What it writes is looked at elsewhere.
-        every: 60,
+        every: 113,
         steady: true,
         done: &|place, _| crate::run_state::RunState::read(&place.file("new"))?.same_as(&expected),
         after: &|place, _, _| crate::run_state::all_whole(&place.file("new")),

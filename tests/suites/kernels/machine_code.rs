@@ -108,13 +108,15 @@ fn parse(text: &str) -> Vec<Code> {
 /// True if an instruction is what `wanted` says: its name, and modifiers that it has among others. `LDG` and `STG` are also
 /// those whose addresses come from memory, of which the compiler does not know that they are global.
 fn is(instruction: &str, wanted: &str) -> bool {
-    let mut parts = instruction.split('.');
-    let name = parts.next().unwrap_or_default();
-    let modifiers: Vec<&str> = parts.collect();
+    // Hardly any is, and there are millions of them.
+    if instruction.as_bytes().first() != wanted.as_bytes().first() {
+        return false;
+    }
+    let (name, modifiers) = instruction.split_once('.').unwrap_or((instruction, ""));
     let mut wanted = wanted.split('.');
     let base = wanted.next().unwrap_or_default();
     let named = name == base || (base == "LDG" && name == "LD") || (base == "STG" && name == "ST");
-    named && wanted.all(|modifier| modifiers.contains(&modifier))
+    named && wanted.all(|modifier| modifiers.split('.').any(|have| have == modifier))
 }
 
 impl Code {

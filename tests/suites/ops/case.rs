@@ -121,6 +121,7 @@ impl Draw {
     }
 }
 
+#[derive(Clone)]
 pub struct Case {
     pub name: String,
     pub op: Op,

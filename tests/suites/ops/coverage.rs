@@ -122,7 +122,7 @@ fn every_pattern_has_a_case() {
             let operands = node.inputs.iter().map(|v| built.graph.value(*v)).collect();
             matches!(node.op, Op::Fused(_)) && Pattern::any_takes(std::slice::from_ref(pattern), &node.op, operands)
         };
-        assert!(cases.iter().any(takes), "no case for `{}`", pattern.name);
+        assert!(cases.iter().copied().any(takes), "no case for `{}`", pattern.name);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Backends against the reference.
 
 use crate::case::{Built, Case};
-use crate::cases::{all, families, family};
+use crate::cases::{all, families, family, is_asked_for};
 use crate::planner::plan;
 use crate::root::Cases;
 use crate::rounded::Rounded;
@@ -277,15 +277,13 @@ pub fn has_kernel(patterns: &[Pattern], case: &Case) -> bool {
     Pattern::any_takes(patterns, &node.op, node.inputs.iter().map(|v| built.graph.value(*v)).collect())
 }
 
-/// The cases of a family that `backend` can compute, of those whose names hold what `RUNNER_TEST_CASES` says (all, if it is
-/// not set).
-fn chosen(backend: &dyn Backend, name: &str) -> Vec<Case> {
-    let wanted = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
+/// The cases of a family that `backend` can compute, of those that are asked for.
+fn chosen(backend: &dyn Backend, name: &str) -> Vec<&'static Case> {
     let types = [DType::F32, DType::BF16, DType::F16].into_iter().filter(|d| backend.supports(*d));
     let cases = types.flat_map(|dtype| family(name, dtype));
     let is_part = |case: &Case| matches!(&case.op, Op::OptimizerStep(op) if !op.counts);
     cases
-        .filter(|case| case.name.contains(&wanted) && has_kernel(backend.fusions(), case))
+        .filter(|case| is_asked_for(&case.name) && has_kernel(backend.fusions(), case))
         .filter(|case| backend.updates_apart() || !is_part(case))
         .collect()
 }
@@ -315,9 +313,9 @@ pub fn check_tf32(backends: &[Box<dyn Backend>], name: &str, wanted: impl Fn(&Ca
     check_cases(backends, cases, 4.0 * tolerance(DType::F16) / TOLERANCE);
 }
 
-fn check_cases(backends: &[Box<dyn Backend>], cases: impl Iterator<Item = Case>, factor: f64) {
+fn check_cases(backends: &[Box<dyn Backend>], cases: impl Iterator<Item = &'static Case>, factor: f64) {
     let mut failures = Vec::new();
-    let mut cases: Vec<Case> = cases.collect();
+    let mut cases: Vec<&Case> = cases.collect();
     let mut turn = Cases::begin(&mut cases);
     for case in cases {
         if !turn.wants(&case.name) {
@@ -325,7 +323,7 @@ fn check_cases(backends: &[Box<dyn Backend>], cases: impl Iterator<Item = Case>,
         }
         let built = case.build();
         let first = run(backends[0].as_ref(), &built);
-        let mut found = Vec::from_iter(compare(&case, &built, &first, factor).err());
+        let mut found = Vec::from_iter(compare(case, &built, &first, factor).err());
         for other in &backends[1..] {
             if run(other.as_ref(), &built) != first {
                 found.push(format!("{}: {} has other bits", case.name, other.describe()));
@@ -348,8 +346,8 @@ fn a_backend_that_rounds_passes() {
 #[test]
 fn a_backend_that_errs_fails() {
     // Nearly all cases notice an error of a thousandth; those whose expected results are all zero cannot. A part of them shows it.
-    let some: Vec<Case> = all().into_iter().step_by(3).collect();
-    let fails = |case: &&Case| {
+    let some: Vec<&Case> = all().into_iter().step_by(3).collect();
+    let fails = |case: &&&Case| {
         let built = case.build();
         compare(case, &built, &run(&Rounded { error: 1e-3 }, &built), 1.0).is_err()
     };
@@ -380,8 +378,8 @@ fn the_cpu_agrees_in_bf16() {
             Bf16Unit::supported().flat_map(|unit| [1, 2, 5].map(|threads| with(unit, threads))).collect();
         let (mut compared, single) = (0, CpuBackend::with_level(Some(1), level));
         let mut others = 0;
-        for mut case in families().into_iter().flat_map(|name| family(name, DType::F32)).filter(product) {
-            case.name += ", on numbers of bf16";
+        for case in all().into_iter().filter(|case| product(case)) {
+            let case = Case { name: format!("{}, on numbers of bf16", case.name), ..case.clone() };
             let mut built = case.build();
             for (id, data) in &mut built.values {
                 if built.graph.value(*id).dtype == DType::F32 {

@@ -3,7 +3,7 @@
 //! Usually a part of the cases, so that every kernel is launched in some ways; all of them with `RUNNER_SANITIZER=all`.
 
 use crate::case::{Built, Case};
-use crate::cases::on;
+use crate::cases::{is_asked_for, on};
 use crate::emulator::{self, Watched};
 use crate::parity::{fill, has_kernel};
 use crate::planner::plan;
@@ -51,17 +51,16 @@ impl Way {
         CudaBackend::new(0).unwrap().with_graph(false).with_libraries(&none).with_tf32(self.tf32)
     }
 
-    fn cases(self) -> Vec<Case> {
+    fn cases(self) -> Vec<&'static Case> {
         let products = |op: &Op| {
             let linear = matches!(op, Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_));
             let conv = matches!(op, Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_));
             linear || conv || matches!(op, Op::Attention(_))
         };
-        let named = std::env::var("RUNNER_TEST_CASES").unwrap_or_default();
         let mut cases = on(self.dtype);
-        cases.retain(|case| case.name.contains(&named));
         cases.retain(|case| {
-            has_kernel(&FUSIONS, case)
+            is_asked_for(&case.name)
+                && has_kernel(&FUSIONS, case)
                 && !matches!(&case.op, Op::OptimizerStep(op) if !op.counts)
                 && (!self.tf32 || products(&case.op))
         });
@@ -81,25 +80,25 @@ fn kind(kernel: &Kernel) -> (String, [bool; 3]) {
 }
 
 /// The cases of a way that are run: all, or the smallest of each kind of launch.
-fn chosen(way: Way) -> Vec<(Case, Built)> {
-    let mut cases: Vec<(u64, Case, Built, Vec<Kernel>)> = Vec::new();
+fn chosen(way: Way) -> Vec<(&'static str, Built)> {
+    let mut cases: Vec<(u64, &str, Built, Vec<Kernel>)> = Vec::new();
     for case in way.cases() {
         let built = case.build();
         let kernels = way.kernels(&built);
         let threads = |k: &Kernel| k.grid.iter().chain(&k.block).map(|n| u64::from(*n)).product::<u64>();
         // What a thread does is about as much as there are elements for it.
         let elements: usize = built.graph.values.iter().map(|v| v.shape.len()).sum();
-        cases.push((kernels.iter().map(threads).sum::<u64>() + elements as u64, case, built, kernels));
+        cases.push((kernels.iter().map(threads).sum::<u64>() + elements as u64, &case.name, built, kernels));
     }
     cases.sort_by_key(|(size, ..)| *size);
     let all = std::env::var("RUNNER_SANITIZER").is_ok_and(|v| v == "all");
     let mut seen: BTreeMap<(String, [bool; 3]), usize> = BTreeMap::new();
     let mut kept = Vec::new();
-    for (_, case, built, kernels) in cases {
+    for (_, name, built, kernels) in cases {
         let wanted = kernels.iter().any(|k| seen.get(&kind(k)).is_none_or(|n| *n < OF_A_KIND));
         if all || wanted {
             kernels.iter().for_each(|k| *seen.entry(kind(k)).or_default() += 1);
-            kept.push((case, built));
+            kept.push((name, built));
         }
     }
     kept
@@ -125,7 +124,7 @@ fn run_part(part: usize) {
     let (mut failures, mut count) = (Vec::new(), 0);
     for way in WAYS {
         let backend = way.backend();
-        for (number, (case, built)) in chosen(way).into_iter().enumerate() {
+        for (number, (name, built)) in chosen(way).into_iter().enumerate() {
             if number % PARTS != part {
                 continue;
             }
@@ -133,7 +132,7 @@ fn run_part(part: usize) {
             run(&backend, &built);
             count += 1;
             if emulator::watched() != before {
-                failures.push(case.name);
+                failures.push(name);
             }
         }
     }

@@ -26,7 +26,7 @@ use trained::{How, Trained, train};
 const EXPERIMENTS: u64 = 300;
 
 /// How many of them the ordinary test run trains; with `RUNNER_SOAK=all` it trains all.
-const TRAINED: u64 = 120;
+const TRAINED: u64 = 60;
 
 /// Runs with disturbed parameters, and how many more before something is called wrong: a unit that is on the edge may go
 /// either way in one of them and not in another.

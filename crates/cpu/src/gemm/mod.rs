@@ -12,8 +12,6 @@ pub mod tile;
 
 #[cfg(test)]
 pub mod reference;
-#[cfg(test)]
-mod tests;
 
 /// Bytes at whose multiples every block of workspace starts: a cache line and the widest vector.
 pub const ALIGN: usize = 64;

@@ -26,12 +26,14 @@ fn operands(op: &Op, count: usize) -> std::ops::Range<usize> {
 }
 
 /// `case` with 16-bit floats; `None` if its operation takes and makes none.
-fn cast(mut case: Case, half: DType) -> Option<Case> {
+fn cast(case: &Case, half: DType) -> Option<Case> {
     let of = operands(&case.op, case.operands.len());
-    match &mut case.op {
-        Op::Normalize(op) => op.to = half,
-        _ if of.is_empty() => return None,
-        _ => {}
+    if of.is_empty() && !matches!(case.op, Op::Normalize(_)) {
+        return None;
+    }
+    let mut case = case.clone();
+    if let Op::Normalize(op) = &mut case.op {
+        op.to = half;
     }
     for operand in &mut case.operands[of] {
         if operand.dtype == DType::F32 {
@@ -43,8 +45,8 @@ fn cast(mut case: Case, half: DType) -> Option<Case> {
 }
 
 /// The cases on floats of type `half` that are made of `singles`.
-pub fn cases(singles: Vec<Case>, half: DType) -> Vec<Case> {
-    singles.into_iter().filter_map(|case| cast(case, half)).collect()
+pub fn cases(singles: &[Case], half: DType) -> Vec<Case> {
+    singles.iter().filter_map(|case| cast(case, half)).collect()
 }
 
 /// Conversions to floats of type `half`.

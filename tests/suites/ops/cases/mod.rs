@@ -26,6 +26,8 @@ mod tiles;
 use crate::case::Case;
 use runner::graph::DType;
 use runner::graph::op::Activation;
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, OnceLock};
 
 /// Every activation, with slopes and scales on both sides of zero.
 pub const ACTIVATIONS: [Activation; 24] = [
@@ -85,15 +87,24 @@ pub fn families() -> Vec<&'static str> {
     FAMILIES.map(|(name, _)| name).into()
 }
 
-/// The cases of a family on values of type `dtype`, with those that come of them.
-pub fn family(name: &str, dtype: DType) -> Vec<Case> {
-    let (_, cases) = FAMILIES.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no family `{name}`"));
-    let mut list = cases();
-    list.extend(residual::cases(&list));
+/// The cases of a family on values of type `dtype`, with those that come of them: made once for all tests of this binary, as
+/// drawing their operands takes longer than many a test.
+pub fn family(name: &str, dtype: DType) -> &'static [Case] {
+    type Made = &'static OnceLock<Vec<Case>>;
+    static MADE: LazyLock<Mutex<HashMap<(usize, DType), Made>>> = LazyLock::new(Mutex::default);
+    let number = FAMILIES.iter().position(|(n, _)| *n == name).unwrap_or_else(|| panic!("no family `{name}`"));
+    let made = *MADE.lock().unwrap().entry((number, dtype)).or_insert_with(|| Box::leak(Box::default()));
+    // The map is free meanwhile; whoever wants the same waits.
+    made.get_or_init(|| make(FAMILIES[number], dtype))
+}
+
+fn make((name, cases): Family, dtype: DType) -> Vec<Case> {
     if dtype == DType::F32 {
+        let mut list = cases();
+        list.extend(residual::cases(&list));
         return list;
     }
-    let mut list = half::cases(list, dtype);
+    let mut list = half::cases(family(name, DType::F32), dtype);
     if name == "elementwise" {
         list.extend(half::casts(dtype));
     }
@@ -107,11 +118,18 @@ pub fn family(name: &str, dtype: DType) -> Vec<Case> {
 }
 
 /// All cases on values of type `dtype`.
-pub fn on(dtype: DType) -> Vec<Case> {
+pub fn on(dtype: DType) -> Vec<&'static Case> {
     families().into_iter().flat_map(|name| family(name, dtype)).collect()
 }
 
+/// Whether `RUNNER_TEST_CASES` asks for the case of this name: it has one of the words there, between which `|` stands. If it is not set,
+/// all are asked for.
+pub fn is_asked_for(name: &str) -> bool {
+    static WORDS: LazyLock<String> = LazyLock::new(|| std::env::var("RUNNER_TEST_CASES").unwrap_or_default());
+    WORDS.split('|').any(|word| name.contains(word))
+}
+
 /// All cases on 32-bit floats.
-pub fn all() -> Vec<Case> {
+pub fn all() -> Vec<&'static Case> {
     on(DType::F32)
 }

@@ -11,8 +11,6 @@ pub mod block;
 pub mod pack;
 pub mod product;
 pub mod store;
-#[cfg(test)]
-mod tests;
 
 /// Rows, columns and pairs of terms of a tile.
 pub const SIDE: usize = 16;

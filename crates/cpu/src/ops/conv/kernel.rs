@@ -35,7 +35,6 @@ pub trait PixelKernel: Send + Sync {
     fn run(&self, pool: &Pool, source: &[f32], w: &[f32], operands: EpilogueOperands, dest: &mut [f32], memory: Memory);
 
     /// The type of the kernel, with its module.
-    #[cfg(test)]
     fn name(&self) -> &'static str {
         std::any::type_name::<Self>()
     }
@@ -79,7 +78,6 @@ pub trait WeightKernel: Send + Sync {
     fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]);
 
     /// The type of the kernel, with its module.
-    #[cfg(test)]
     fn name(&self) -> &'static str {
         std::any::type_name::<Self>()
     }

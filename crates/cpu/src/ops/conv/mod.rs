@@ -28,8 +28,6 @@ pub mod pooled;
 pub mod prepared;
 mod shape;
 mod strided;
-#[cfg(test)]
-mod tests;
 mod winograd;
 
 pub use shape::ConvShape;
@@ -121,6 +119,11 @@ impl Conv2dKernel {
         self.kernel.finishes()
     }
 
+    /// The type of the kernel that was chosen, with its module.
+    pub fn name(&self) -> &'static str {
+        self.kernel.name()
+    }
+
     /// Workspace that [`Conv2dKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
         self.kernel.workspace_bytes()
@@ -165,6 +168,11 @@ impl Conv2dGradInputKernel {
         Conv2dGradInputKernel { kernel, lens: [shape.y_len(conv), shape.w_len(conv), shape.x_len()] }
     }
 
+    /// The type of the kernel that was chosen, with its module.
+    pub fn name(&self) -> &'static str {
+        self.kernel.name()
+    }
+
     /// Workspace that [`Conv2dGradInputKernel::run`] needs.
     pub fn workspace_bytes(&self) -> usize {
         self.kernel.workspace_bytes()
@@ -204,6 +212,11 @@ impl Conv2dGradWeightKernel {
         let kernel = weight_kernel(&ConvProblem::new(conv, shape, how, threads), op.bias);
         let lens = [shape.x_len(), shape.y_len(conv), shape.w_len(conv)];
         Conv2dGradWeightKernel { kernel, lens, bias: op.bias }
+    }
+
+    /// The type of the kernel that was chosen, with its module.
+    pub fn name(&self) -> &'static str {
+        self.kernel.name()
     }
 
     /// Workspace that [`Conv2dGradWeightKernel::run`] needs.

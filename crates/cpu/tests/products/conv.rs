@@ -1,10 +1,16 @@
-use super::*;
+//! Convolutions and their gradients, by every kernel.
+
 use crate::gemm::bf16::pack::rounded;
-use crate::gemm::reference::{Sum, Workspace, draw, on_every_level};
+use crate::gemm::memory::Memory;
+use crate::gemm::tile::EpilogueOperands;
+use crate::graph::op::{self, Activation, Conv2d};
+use crate::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
+use crate::plan::Kept;
 use crate::random::{Purpose, Stream};
+use crate::reference::{Sum, Workspace, draw, on_every_level};
 use crate::run::frame::KeptMemory;
 use crate::simd::SimdLevel;
-use crate::simd::bf16::Bf16Unit;
+use crate::simd::bf16::{Bf16Unit, Instructions};
 
 /// A plain convolution to be tried.
 fn conv(stride: [usize; 2], padding: [usize; 4], dilation: [usize; 2], groups: usize) -> Conv2d {
@@ -172,7 +178,7 @@ fn chosen(op: &Conv2d, s: ConvShape, level: SimdLevel) -> [&'static str; 3] {
     let by_weight = op::Conv2dGradWeight { conv: op.clone(), kernel: s.kernel, bias: true };
     let by_weight = Conv2dGradWeightKernel::new(&by_weight, s, level, 1);
     let module = |path: &'static str| path.split("::").skip_while(|part| *part != "ops").nth(2).unwrap_or(path);
-    let modules = [forward.kernel.name(), by_input.kernel.name(), by_weight.kernel.name()].map(module);
+    let modules = [forward.name(), by_input.name(), by_weight.name()].map(module);
     // A matrix product's is not among those of convolutions.
     modules.map(|module| if module.starts_with("Linear") { "pointwise" } else { module })
 }
@@ -212,7 +218,7 @@ fn tiles_are_small_where_results_decide() {
     let (op, s) = winograd_cases().remove(0);
     for (trains, want) in [(false, "Four"), (true, "Two")] {
         let kernel = Conv2dKernel::new(&op, None, s, SimdLevel::detect(), 1, trains);
-        let name = kernel.kernel.name();
+        let name = kernel.name();
         assert!(name.ends_with(&format!("::{want}>")), "in training {trains}: {name}");
     }
 }
@@ -226,8 +232,8 @@ fn transformed_weights_are_bounded() {
         Conv2dKernel::new(&op, None, s, SimdLevel::detect(), 1, false)
     };
     let (fits, does_not) = (with(512), with(1024));
-    assert!(fits.kernel.name().ends_with("::Four>"), "{}", fits.kernel.name());
-    assert!(does_not.kernel.name().ends_with("::Two>"), "{}", does_not.kernel.name());
+    assert!(fits.name().ends_with("::Four>"), "{}", fits.name());
+    assert!(does_not.name().ends_with("::Two>"), "{}", does_not.name());
     assert!(does_not.workspace_bytes() < 80_000_000, "{} bytes", does_not.workspace_bytes());
 }
 

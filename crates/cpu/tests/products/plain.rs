@@ -1,6 +1,8 @@
-use super::product::{Product, ProductSpec};
-use super::reference::{Sum, Workspace, draw, on_every_level};
+//! Products in single precision.
+
+use crate::gemm::product::{Product, ProductSpec};
 use crate::graph::op::Activation;
+use crate::reference::{Sum, Workspace, draw, on_every_level};
 use crate::simd::SimdLevel;
 
 /// Runs `spec` on every level and compares with a plain triple loop.

@@ -1,11 +1,13 @@
-use super::block::{BLOCK, Block, Blocks, RESULTS};
-use super::pack::{Packer, PairRows, RoundRows, rounded};
-use super::product::TileProduct;
-use super::{PANEL, SIDE, STEP, TILE};
+//! Products in bf16: what packs factors, blocks on every unit, whole products.
+
+use crate::gemm::bf16::block::{BLOCK, Block, Blocks, RESULTS};
+use crate::gemm::bf16::pack::{Packer, PairRows, RoundRows, rounded};
+use crate::gemm::bf16::product::TileProduct;
+use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE};
 use crate::gemm::product::ProductSpec;
-use crate::gemm::reference::{Sum, Workspace, draw, on_every_level};
 use crate::gemm::tile::EpilogueOperands;
 use crate::graph::op::Activation;
+use crate::reference::{Sum, Workspace, draw, on_every_level};
 use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
 
