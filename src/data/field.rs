@@ -44,6 +44,14 @@ pub enum FieldKind {
 }
 
 impl FieldKind {
+    /// What labels of that shape are, beside those fields: of the pixels of an image, if one has such sides.
+    pub fn of_labels(classes: Classes, shape: &Shape, fields: &[Field]) -> FieldKind {
+        match fields.iter().any(|field| field.is_image() && field.shape.dims()[..2] == *shape.dims()) {
+            true => FieldKind::Mask(classes),
+            false => FieldKind::Category(classes),
+        }
+    }
+
     /// The classes that its elements stand for.
     pub fn classes(&self) -> Option<&Classes> {
         match self {

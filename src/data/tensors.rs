@@ -343,14 +343,8 @@ impl TensorFile {
         match (train.target.field.dtype, options.num_classes) {
             (DType::I32, n) => {
                 let classes = Classes { exact: n.is_some(), ..Classes::of(n.unwrap_or(seen as usize)) };
-                let sides = train.target.field.shape.dims();
-                let of_pixels = fields.iter().any(|field| field.is_image() && field.shape.dims()[..2] == *sides);
-                for field in fields.iter_mut().filter(|field| field.is_target()) {
-                    field.kind = match of_pixels {
-                        true => FieldKind::Mask(classes.clone()),
-                        false => FieldKind::Category(classes.clone()),
-                    };
-                }
+                let kind = FieldKind::of_labels(classes, &train.target.field.shape, &fields);
+                fields.iter_mut().filter(|field| field.is_target()).for_each(|field| field.kind = kind.clone());
             }
             (_, None) => (),
             (_, Some(n)) => bail!("{}: `targets` are real values, so there are no {n} classes", self.name),
