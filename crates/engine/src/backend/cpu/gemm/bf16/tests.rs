@@ -1,4 +1,4 @@
-use super::block::{BLOCK, Block, Blocks, RESULTS};
+use super::block::{BLOCK, Block, Blocks, RESULTS, Results};
 use super::pack::{Packer, PairRows, RoundRows, rounded};
 use super::product::TileProduct;
 use super::{PANEL, SIDE, STEP, TILE};
@@ -99,7 +99,7 @@ fn block(unit: Bf16Unit, level: SimdLevel, shape: [usize; 2], (a, b, c): (&[u16]
         runs: &[2 * STEP as u32 * 2, 0],
         steps: 1,
         b: b.as_ptr(),
-        c: results.0.as_mut_ptr(),
+        c: Results::block(results.0.as_mut_ptr()),
         accumulate: c[0] != 0.0,
     };
     // SAFETY: all operands are as long as whole tiles.

@@ -4,7 +4,7 @@ use super::super::kernel::PixelKernel;
 use super::super::patches::PatchPart;
 use super::super::shape::{ConvProblem, Direction};
 use super::strips::{Class, Strips};
-use crate::backend::cpu::gemm::bf16::block::{BLOCK, Block, Blocks};
+use crate::backend::cpu::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
 use crate::backend::cpu::gemm::bf16::pack::{Packer, PairRows};
 use crate::backend::cpu::gemm::bf16::product::floats;
 use crate::backend::cpu::gemm::bf16::store::{ForeseeBlock, SKIPPED, StoreBlock, Stored};
@@ -185,7 +185,7 @@ impl Bf16Pixels {
                 runs: &class.runs,
                 steps: self.strips.run_steps,
                 b,
-                c: results.as_mut_ptr(),
+                c: Results::block(results.as_mut_ptr()),
                 accumulate: false,
             };
             let stored = Stored {
