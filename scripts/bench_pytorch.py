@@ -11,7 +11,8 @@ Started by `torchrun`, each process is a rank of `DistributedDataParallel` with 
 
     python scripts/bench_pytorch.py --attention --threads 2 --allocator tuned
 
-times scaled_dot_product_attention alone, forward and backward, in each of PyTorch's ways: the peer of
+times scaled_dot_product_attention alone, forward and backward, in each of PyTorch's ways (`--precision bf16`: of numbers in bf16, as
+autocast hands them over): the peer of
 `cargo bench --bench sweeps -- attention`.
 """
 
@@ -136,16 +137,17 @@ def evaluation(args: argparse.Namespace, net, inputs):
     return lambda: session.run(None, given)
 
 
-def attention(seconds: float) -> None:
+def attention(seconds: float, precision: str) -> None:
     """Prints a table: queries, keys and values as nn.MultiheadAttention makes them, views of one packed projection."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     print("| samples, heads, positions, width | way | forward, ms | forward and backward, ms |\n| --- | --- | --- | --- |")
     for samples, heads, length, width, causal in [(16, 6, 128, 32, True), (8, 12, 197, 64, False), (64, 4, 64, 16, False)]:
         embedding = heads * width
-        qkv = torch.randn(samples, length, 3 * embedding, requires_grad=True)
-        dy = torch.randn(samples, length, embedding)
+        qkv = torch.randn(samples, length, 3 * embedding, dtype=dtype, requires_grad=True)
+        dy = torch.randn(samples, length, embedding, dtype=dtype)
 
         def forward(qkv: torch.Tensor) -> torch.Tensor:
             q, k, v = (x.view(samples, length, heads, width).transpose(1, 2) for x in qkv.chunk(3, -1))
@@ -193,7 +195,7 @@ def main() -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     if args.attention:
-        attention(args.seconds)
+        attention(args.seconds, args.precision)
         return
     net, shape, optimizer, criterion, clip = build(args.model, hidden=args.hidden, side=args.side, classes=args.classes, optimizer=args.optimizer, fused=args.fused)
     inputs, targets = torch.randn(args.batch, *shape), torch.randint(10, (args.batch,))

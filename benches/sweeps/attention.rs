@@ -21,19 +21,25 @@ const SIZES: [([usize; 4], bool); 9] = [
     ([1, 1, 1024, 64], false),
 ];
 
-/// Prints the sweep.
+/// Prints the sweep, in single precision and, where there is a unit for it, in bf16.
 ///
 /// # Errors
 /// The backend fails.
 pub fn sweep(threads: usize) -> Result<()> {
-    let backend = CpuBackend::new(Some(threads))?;
+    let single = CpuBackend::new(Some(threads))?;
+    sweep_on(&single)?;
+    let rounding = single.in_bf16(true);
+    if rounding.makes_bf16_products() { sweep_on(&rounding) } else { Ok(()) }
+}
+
+fn sweep_on(backend: &CpuBackend) -> Result<()> {
     println!("attention on {}: ms, and GFLOP/s of the scores that count", backend.describe());
     println!(
         "| samples, heads, positions, width | forward | | backward | | both |\n| --- | --- | --- | --- | --- | --- |"
     );
     for ([samples, heads, length, width], causal) in SIZES {
         let qkv = Shape::from([samples, length, 3 * heads * width]);
-        let timed = times(&backend, Attention { heads, causal, bias: false, dropout: None }.into(), &[qkv])?;
+        let timed = times(backend, Attention { heads, causal, bias: false, dropout: None }.into(), &[qkv])?;
         let mut cells = String::new();
         for t in &timed {
             cells += &format!(" {:.3} | {:.0} |", 1e3 * t.seconds, t.flops as f64 / t.seconds / 1e9);

@@ -307,9 +307,9 @@ def from_pth() -> Case:
     return Case("combinations/from_pth", lines, net, (2, 4, 3), samples=5, classes=4, optimizer=SGD, **more)
 
 
-def encoder(name: str, is_causal: bool, bias: bool) -> Case:
+def encoder(name: str, is_causal: bool, bias: bool, width=12, heads=3, hidden=20, shape=(7, 4)) -> Case:
     """Two layers of a transformer: attention and a small net, each behind a normalisation and added to its input."""
-    width, heads = 12, 3
+    length, features = shape
     bias_is = f"bias = {toml(bias)}"
     block = f"""
 [blocks.encoder]
@@ -320,7 +320,7 @@ layers = [
   ] }},
   {{ type = "residual", layers = [
     {{ name = "norm2", type = "layer_norm", {bias_is} }},
-    {{ name = "linear1", type = "linear", out_features = 20, {bias_is} }},
+    {{ name = "linear1", type = "linear", out_features = {hidden}, {bias_is} }},
     "gelu",
     {{ name = "linear2", type = "linear", out_features = {width}, {bias_is} }},
   ] }},
@@ -329,8 +329,10 @@ layers = [
     lines = [linear("embed", width), '{ name = "layers", block = "encoder", repeat = 2 }', FLATTEN, linear("head", 3)]
 
     def net() -> nn.Module:
-        encoders = [EncoderLayer(width, heads, 20, bias, is_causal) for _ in range(2)]
-        return named(embed=nn.Linear(4, width), layers=nn.Sequential(*encoders), flat=nn.Flatten(), head=nn.Linear(7 * width, 3))
+        encoders = [EncoderLayer(width, heads, hidden, bias, is_causal) for _ in range(2)]
+        return named(
+            embed=nn.Linear(features, width), layers=nn.Sequential(*encoders), flat=nn.Flatten(), head=nn.Linear(length * width, 3)
+        )
 
     def biases(net: nn.Module) -> None:
         # PyTorch starts them at zero, which would hide what they are for.
@@ -339,7 +341,7 @@ layers = [
                 p.normal_(0, 0.3)
 
     return Case(
-        f"combinations/{name}", lines, net, (7, 4), samples=5, batch_size=3, val_samples=2, classes=3, blocks=block, extra_init=biases,
+        f"combinations/{name}", lines, net, shape, samples=5, batch_size=3, val_samples=2, classes=3, blocks=block, extra_init=biases,
         optimizer={"type": "adamw", "lr": 0.003, "weight_decay": 0.05, "eps": 1e-3}, train={"clip_grad_norm": 1.0},
     )  # fmt: skip
 

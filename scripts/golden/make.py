@@ -17,6 +17,7 @@ import extremes
 import figures
 import jpegs
 import layers
+import mixed
 import names
 import optimizers
 import pth
@@ -71,6 +72,8 @@ def main() -> None:
         scores.make(arguments.out / "scores.json")
     if arguments.only in "figures":
         figures.make(arguments.out / "figures.json")
+    if arguments.only in "mixed":
+        mixed.make(arguments.out / "mixed")
     if arguments.only in "learning_rates":
         schedules.make(arguments.out / "learning_rates.json")
     architectures.make(arguments.out / "architectures", arguments.only)

@@ -169,12 +169,12 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         Op::Attention(op) => {
             let bias = op.bias.then(|| x(1));
             let shape = AttentionShape::new(x(0), op.heads, op.causal, bias, op.dropout);
-            Box::new(AttentionKernel::new(shape, level, threads))
+            Box::new(AttentionKernel::new(shape, how, threads))
         }
         Op::AttentionGrad(op) => {
             let bias = op.bias.then(|| x(4));
             let shape = AttentionShape::new(x(1), op.heads, op.causal, bias, op.dropout);
-            Box::new(AttentionGradKernel::new(shape, level, threads))
+            Box::new(AttentionGradKernel::new(shape, how, threads))
         }
         Op::Loss(op) => loss::kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),

@@ -58,6 +58,14 @@ fn combinations() {
     check_all("combinations", as_pytorch);
 }
 
+/// In bf16, errors are those of PyTorch's autocast, or twice as large.
+#[test]
+fn mixed() {
+    check_all("mixed", |case, findings| {
+        findings.mixed(case, &engine::first_step(case, On::Cpu(1)), &engine::train(case, &Way::default()));
+    });
+}
+
 /// The models of `models/`: logits in evaluation mode, the loss and gradients in training mode.
 #[test]
 fn architectures() {

@@ -20,6 +20,8 @@ const LR: f64 = 1e-9;
 const CHANGE: f64 = 1e-3;
 /// Buffers: norm of the difference, relative to the norm.
 const BUFFER: f64 = 5e-6;
+/// Losses in bf16: a product of two rounded factors is off by two units, and a loss behind a few layers by a few of those.
+const MIXED_LOSS: f64 = 8.0 / 256.0;
 /// Whole architectures, whose many layers add up their rounding: largest difference, relative to the largest number.
 const DEEP: f64 = 1e-4;
 /// Their gradients: relative to the norm.
@@ -110,6 +112,29 @@ impl Findings {
         for (name, want) in want {
             let Some(got) = got.grads.get(name) else { continue };
             self.near("gradient", name, &got.data, &want.data, norm(want.data.iter().copied()), GRADIENT);
+        }
+    }
+
+    /// Compares the first step and a whole run in mixed precision with single precision: as far off as PyTorch's autocast to bf16, or
+    /// twice that.
+    pub fn mixed(&mut self, case: &Case, first: &FirstStep, run: &Trained) {
+        let exact = |name: &str| &case.tensor(&format!("expected.{name}")).data;
+        let mut as_autocast = |kind: &'static str, name: &str, got: &[f64]| {
+            let (want, theirs) = (exact(name), &case.tensor(&format!("autocast.{name}")).data);
+            let error = |x: &[f64]| norm(x.iter().zip(want).map(|(a, b)| a - b)) / norm(want.iter().copied());
+            assert_eq!(got.len(), want.len(), "{kind} {name}");
+            self.note(kind, name, error(got), 2.0 * error(theirs));
+        };
+        for (name, got) in [("output", &first.output), ("eval_output", &first.eval_output)] {
+            let got: Vec<f64> = got.iter().map(|x| f64::from(*x)).collect();
+            as_autocast("output in bf16", name, &got);
+        }
+        for name in case.with_prefix("expected.grad.").keys() {
+            as_autocast("gradient in bf16", &format!("grad.{name}"), &first.grads[*name].data);
+        }
+        self.list("loss in bf16", &run.losses, exact("losses"), MIXED_LOSS);
+        if ["output in bf16", "gradient in bf16", "loss in bf16"].iter().any(|kind| self.error(kind) == 0.0) {
+            self.faults.push("the bits of single precision: nothing was rounded".to_string());
         }
     }
 

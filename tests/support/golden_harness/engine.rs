@@ -3,7 +3,9 @@
 use super::case::{Case, Tensor, Tensors, decode};
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
+use runner::backend::cpu::simd::bf16::Bf16Unit;
 use runner::backend::cuda::CudaBackend;
+use runner::config::language::values::Precision;
 use runner::config::{self, Experiment, Loaded};
 use runner::data::{Batch, Loader, LoaderOptions, Position};
 use runner::graph::{DType, VarKind, Variable};
@@ -71,9 +73,14 @@ pub enum On {
 }
 
 impl On {
-    fn backend(self) -> Box<dyn Backend> {
+    /// For a configuration that asks for `precision`. In bf16, a CPU that has no unit for it uses plain code, with the same bits.
+    fn backend(self, precision: Precision) -> Box<dyn Backend> {
         match self {
-            On::Cpu(threads) => Box::new(CpuBackend::new(Some(threads)).unwrap()),
+            On::Cpu(threads) => {
+                let unit = Bf16Unit::from_env().unwrap().unwrap_or(Bf16Unit::Plain);
+                let backend = CpuBackend::new(Some(threads)).unwrap().with_unit(Some(unit));
+                Box::new(backend.in_bf16(precision == Precision::Bf16))
+            }
             On::Cuda => Box::new(cuda()),
         }
     }
@@ -92,7 +99,8 @@ impl Setup {
         let loaded = config::load(config, sets).unwrap_or_else(|e| panic!("{e}"));
         assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
         let samples = input::load(&loaded.experiment, &mut |_| {}).unwrap();
-        Setup { loaded, samples, backend: on.backend() }
+        let backend = on.backend(loaded.experiment.precision);
+        Setup { loaded, samples, backend }
     }
 
     fn experiment(&self) -> &Experiment {

@@ -1,6 +1,6 @@
 //! Products in bf16: what packs factors, blocks on every unit, whole products.
 
-use crate::gemm::bf16::block::{BLOCK, Block, Blocks, RESULTS};
+use crate::gemm::bf16::block::{BLOCK, Block, Blocks, RESULTS, Results};
 use crate::gemm::bf16::pack::{Packer, PairRows, RoundRows, rounded};
 use crate::gemm::bf16::product::TileProduct;
 use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE};
@@ -101,7 +101,7 @@ fn block(unit: Bf16Unit, level: SimdLevel, shape: [usize; 2], (a, b, c): (&[u16]
         runs: &[2 * STEP as u32 * 2, 0],
         steps: 1,
         b: b.as_ptr(),
-        c: results.0.as_mut_ptr(),
+        c: Results::block(results.0.as_mut_ptr()),
         accumulate: c[0] != 0.0,
     };
     // SAFETY: all operands are as long as whole tiles.

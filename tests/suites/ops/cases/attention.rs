@@ -78,7 +78,7 @@ pub fn cases() -> Vec<Case> {
     }
     // More positions than a block of a GPU has, and than one of a CPU.
     list.push(biased(2, [2, 70, 1, 3], true, None).kinked());
-    list.push(biased(1, [2, 530, 1, 2], false, dropout).kinked());
+    list.push(biased(1, [2, 530, 1, 8], false, dropout).kinked());
     list.push(biased(2, [4, 49, 2, 32], false, None).kinked());
     list.push(biased(1, [2, 70, 1, 64], true, dropout).kinked());
     list.push(biased(1, [1, 67, 1, 128], false, dropout).kinked());
@@ -107,7 +107,7 @@ pub fn cases() -> Vec<Case> {
             (0.1, 0, [2, 7, 2, 3]),
             (0.5, 7, [1, 65, 2, 8]),
             (0.9, 300, [2, 130, 1, 4]),
-            (0.2, 1, [1, 531, 1, 2]),
+            (0.2, 1, [1, 531, 1, 8]),
             (0.4, 3, [1, 101, 1, 96]),
             (0.3, 2, [1, 150, 2, 40]),
         ] {

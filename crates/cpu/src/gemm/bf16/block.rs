@@ -27,10 +27,37 @@ pub struct Block<'a> {
     pub steps: usize,
     /// The panel, from the block's first step on.
     pub b: *const u16,
-    /// The results, from a multiple of 64 bytes on: see [`BLOCK`].
-    pub c: *mut f32,
+    /// The results.
+    pub c: Results,
     /// Adds to what `c` holds.
     pub accumulate: bool,
+}
+
+/// Where the tiles of a block's results lie: rows of 16 floats.
+#[derive(Clone, Copy)]
+pub struct Results {
+    /// The first tile.
+    at: *mut f32,
+    /// Floats from row to row of a tile.
+    step: usize,
+    /// Floats from a tile to the one at its right, and to the one below.
+    apart: [usize; 2],
+}
+
+impl Results {
+    /// Tile by tile, from a multiple of 64 bytes on: see [`BLOCK`].
+    pub fn block(at: *mut f32) -> Results {
+        Results { at, step: SIDE, apart: [RESULTS, 2 * RESULTS] }
+    }
+
+    /// In a matrix whose rows are `step` floats apart.
+    pub fn matrix(at: *mut f32, step: usize) -> Results {
+        Results { at, step, apart: [SIDE, SIDE * step] }
+    }
+
+    fn tile(&self, row: usize, column: usize) -> *mut f32 {
+        self.at.wrapping_add(row * self.apart[1] + column * self.apart[0])
+    }
 }
 
 /// Tiles of rows and of columns, 1 or 2 of each.
@@ -126,7 +153,8 @@ unsafe fn each_tile(shape: Shape, block: &Block, mut f: impl FnMut(&Terms, &Term
     // SAFETY: the caller's promise.
     unsafe {
         for tile in (0..4).filter(|tile| !block.accumulate && tile / 2 < shape[0] && tile % 2 < shape[1]) {
-            block.c.add(tile * RESULTS).write_bytes(0, RESULTS);
+            let c = block.c.tile(tile / 2, tile % 2);
+            (0..SIDE).for_each(|row| c.add(row * block.c.step).write_bytes(0, SIDE));
         }
         let mut b = block.b;
         for &run in block.runs {
@@ -135,7 +163,7 @@ unsafe fn each_tile(shape: Shape, block: &Block, mut f: impl FnMut(&Terms, &Term
                     let a = block.a.wrapping_byte_add(run as usize + step * 2 * STEP + row * SIDE * block.a_step);
                     let a = Terms::read(a, block.a_step);
                     for column in 0..shape[1] {
-                        let c = block.c.wrapping_add((row * 2 + column) * RESULTS);
+                        let c = block.c.tile(row, column);
                         f(&a, &Terms::read(b.wrapping_add(column * TILE), 2 * STEP), c);
                     }
                 }
@@ -156,6 +184,7 @@ impl Routine for Plain {
         let flushed = |x: S::V| s.select(s.gt(s.splat(f32::MIN_POSITIVE), s.abs(x)), s.mul(x, s.zero()), x);
         // SAFETY: the caller passes a block whose addresses are all valid.
         unsafe {
+            let step = (*block).c.step;
             each_tile(shape, &*block, |a, b, c| {
                 for row in 0..SIDE {
                     for column in (0..SIDE).step_by(S::LANES) {
@@ -168,7 +197,7 @@ impl Routine for Plain {
                             }
                         }
                         let both = flushed(s.add(sums[0], sums[1]));
-                        let c = c.add(row * SIDE + column);
+                        let c = c.add(row * step + column);
                         let before = flushed(s.load(c));
                         s.store(c, flushed(s.add(before, both)));
                     }
@@ -189,6 +218,7 @@ unsafe fn scalar((shape, block): (Shape, *const Block<'static>)) {
     }
     // SAFETY: the caller's promise.
     unsafe {
+        let step = (*block).c.step;
         each_tile(shape, &*block, |a, b, c| {
             for row in 0..SIDE {
                 for column in 0..SIDE {
@@ -199,7 +229,7 @@ unsafe fn scalar((shape, block): (Shape, *const Block<'static>)) {
                             sums[half] = flushed((x * y + f64::from(sums[half])) as f32);
                         }
                     }
-                    let c = c.add(row * SIDE + column);
+                    let c = c.add(row * step + column);
                     let before = flushed(*c);
                     *c = flushed(before + flushed(sums[0] + sums[1]));
                 }
@@ -262,20 +292,37 @@ mod amx {
         }
     }
 
-    /// Zero or what the block holds, into the tiles of results, which are numbered 0 to 3 as they lie in memory.
+    /// Zero or what the block holds, into tiles of results, each with its place.
     macro_rules! begin {
-        ($block:ident, $zeros:literal, $loads:literal) => {
-            if $block.accumulate {
-                asm!($loads, c = in(reg) $block.c, s = in(reg) 64usize, options(nostack, preserves_flags, readonly));
+        ($block:ident, $($tile:literal at $row:literal, $column:literal);*) => {
+            $(if $block.accumulate {
+                asm!(
+                    concat!("tileloadd ", $tile, ", [{c} + {s}]"),
+                    c = in(reg) $block.c.tile($row, $column),
+                    s = in(reg) 4 * $block.c.step,
+                    options(nostack, preserves_flags, readonly)
+                );
             } else {
-                asm!($zeros, options(nostack, preserves_flags, nomem));
-            }
+                asm!(concat!("tilezero ", $tile), options(nostack, preserves_flags, nomem));
+            })*
         };
     }
 
-    /// The steps of each stretch, then the results to memory.
+    /// Tiles of results to their places.
+    macro_rules! store {
+        ($block:ident, $($tile:literal at $row:literal, $column:literal);*) => {
+            $(asm!(
+                concat!("tilestored [{c} + {s}], ", $tile),
+                c = in(reg) $block.c.tile($row, $column),
+                s = in(reg) 4 * $block.c.step,
+                options(nostack, preserves_flags)
+            );)*
+        };
+    }
+
+    /// The steps of each stretch.
     macro_rules! sum {
-        ($block:ident, $width:literal, $step:literal, $stores:literal) => {
+        ($block:ident, $width:literal, $step:literal) => {
             let mut b = $block.b;
             if $block.steps > 0 {
                 for &run in $block.runs {
@@ -298,7 +345,6 @@ mod amx {
                     );
                 }
             }
-            asm!($stores, c = in(reg) $block.c, s = in(reg) 64usize, options(nostack, preserves_flags));
             let _ = b;
         };
     }
@@ -306,64 +352,52 @@ mod amx {
     unsafe fn two_by_two(block: &Block) {
         // SAFETY: the caller's promise.
         unsafe {
-            begin!(
-                block,
-                "tilezero tmm0\n tilezero tmm1\n tilezero tmm2\n tilezero tmm3",
-                "tileloadd tmm0, [{c} + {s}]\n tileloadd tmm1, [{c} + {s} + 1024]\n tileloadd tmm2, [{c} + {s} + 2048]\n tileloadd tmm3, [{c} + {s} + 3072]"
-            );
+            begin!(block, "tmm0" at 0, 0; "tmm1" at 0, 1; "tmm2" at 1, 0; "tmm3" at 1, 1);
             sum!(
                 block,
                 "2048",
-                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tileloadd tmm5, [{a1} + {t}]\n tileloadd tmm7, [{b} + {s} + 1024]\n tdpbf16ps tmm0, tmm4, tmm6\n tdpbf16ps tmm2, tmm5, tmm6\n tdpbf16ps tmm1, tmm4, tmm7\n tdpbf16ps tmm3, tmm5, tmm7",
-                "tilestored [{c} + {s}], tmm0\n tilestored [{c} + {s} + 1024], tmm1\n tilestored [{c} + {s} + 2048], tmm2\n tilestored [{c} + {s} + 3072], tmm3"
+                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tileloadd tmm5, [{a1} + {t}]\n tileloadd tmm7, [{b} + {s} + 1024]\n tdpbf16ps tmm0, tmm4, tmm6\n tdpbf16ps tmm2, tmm5, tmm6\n tdpbf16ps tmm1, tmm4, tmm7\n tdpbf16ps tmm3, tmm5, tmm7"
             );
+            store!(block, "tmm0" at 0, 0; "tmm1" at 0, 1; "tmm2" at 1, 0; "tmm3" at 1, 1);
         }
     }
 
     unsafe fn two_by_one(block: &Block) {
         // SAFETY: the caller's promise.
         unsafe {
-            begin!(
-                block,
-                "tilezero tmm0\n tilezero tmm2",
-                "tileloadd tmm0, [{c} + {s}]\n tileloadd tmm2, [{c} + {s} + 2048]"
-            );
+            begin!(block, "tmm0" at 0, 0; "tmm2" at 1, 0);
             sum!(
                 block,
                 "1024",
-                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tileloadd tmm5, [{a1} + {t}]\n tdpbf16ps tmm0, tmm4, tmm6\n tdpbf16ps tmm2, tmm5, tmm6",
-                "tilestored [{c} + {s}], tmm0\n tilestored [{c} + {s} + 2048], tmm2"
+                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tileloadd tmm5, [{a1} + {t}]\n tdpbf16ps tmm0, tmm4, tmm6\n tdpbf16ps tmm2, tmm5, tmm6"
             );
+            store!(block, "tmm0" at 0, 0; "tmm2" at 1, 0);
         }
     }
 
     unsafe fn one_by_two(block: &Block) {
         // SAFETY: the caller's promise.
         unsafe {
-            begin!(
-                block,
-                "tilezero tmm0\n tilezero tmm1",
-                "tileloadd tmm0, [{c} + {s}]\n tileloadd tmm1, [{c} + {s} + 1024]"
-            );
+            begin!(block, "tmm0" at 0, 0; "tmm1" at 0, 1);
             sum!(
                 block,
                 "2048",
-                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tileloadd tmm7, [{b} + {s} + 1024]\n tdpbf16ps tmm0, tmm4, tmm6\n tdpbf16ps tmm1, tmm4, tmm7",
-                "tilestored [{c} + {s}], tmm0\n tilestored [{c} + {s} + 1024], tmm1"
+                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tileloadd tmm7, [{b} + {s} + 1024]\n tdpbf16ps tmm0, tmm4, tmm6\n tdpbf16ps tmm1, tmm4, tmm7"
             );
+            store!(block, "tmm0" at 0, 0; "tmm1" at 0, 1);
         }
     }
 
     unsafe fn one_by_one(block: &Block) {
         // SAFETY: the caller's promise.
         unsafe {
-            begin!(block, "tilezero tmm0", "tileloadd tmm0, [{c} + {s}]");
+            begin!(block, "tmm0" at 0, 0);
             sum!(
                 block,
                 "1024",
-                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tdpbf16ps tmm0, tmm4, tmm6",
-                "tilestored [{c} + {s}], tmm0"
+                "tileloadd tmm4, [{a0} + {t}]\n tileloadd tmm6, [{b} + {s}]\n tdpbf16ps tmm0, tmm4, tmm6"
             );
+            store!(block, "tmm0" at 0, 0);
         }
     }
 }

@@ -89,7 +89,7 @@ pub const fn floats(numbers: usize) -> usize {
 }
 
 /// Where the first number of `panel` lies in panels of so many steps.
-const fn panel_start(panel: usize, steps: usize) -> usize {
+pub const fn panel_start(panel: usize, steps: usize) -> usize {
     panel * 2 * steps * TILE
 }
 
@@ -364,7 +364,7 @@ impl TileProduct {
 }
 
 /// Rows of packed `A` are so many steps apart: an odd number of cache lines, so that a tile's rows lie in different sets.
-const fn row_steps(steps: usize) -> usize {
+pub const fn row_steps(steps: usize) -> usize {
     steps | 1
 }
 

@@ -1,17 +1,21 @@
 //! The backward pass: weights are made again from the scores and the logarithms that the forward pass has kept.
 
+use super::bf16::{TileBackward, is_worthwhile};
+use super::head::HeadGrad;
 use super::rows::{AddBiasArgs, Dots, DotsArgs, Mask, Rows, WeightGrads, WeightGradsArgs};
 use super::{AttentionShape, Layout, Left, Right, Target, table};
 use crate::gemm::round_up;
 use crate::gemm::tile::{MAX_ROWS, for_each_tile, tile_rows};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::Parts;
-use crate::simd::SimdLevel;
+use crate::simd::bf16::Instructions;
 use std::ops::Range;
 
 /// [`crate::graph::op::AttentionGrad`].
 pub struct AttentionGradKernel {
     layout: Layout,
+    /// Computes the heads, if that is done in bf16.
+    tiles: Option<TileBackward>,
     threads: usize,
     dqkv_rows: [u32; MAX_ROWS],
     weights: unsafe fn(WeightGradsArgs),
@@ -35,28 +39,17 @@ struct Work<'a> {
     grads: &'a mut [f32],
 }
 
-/// A task's operands: where the head's first row is in each.
-struct Head {
-    qkv: [*const f32; 3],
-    y: *const f32,
-    dy: *const f32,
-    lse: *const f32,
-    dqkv: [*mut f32; 3],
-    /// What is added to the scores, and the sum of the gradients by it, to which this head's are added; null if nothing is.
-    bias: *const f32,
-    dbias: *mut f32,
-    /// What is left out, the rows being those of this head.
-    mask: Mask,
-}
-
 /// Tasks that the samples are cut for, where all of a stretch have one bias: their gradients by it are added up one after the other.
 const TASKS: usize = 64;
 
 impl AttentionGradKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
-    pub fn new(shape: AttentionShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
+        let level = how.level;
+        let unit = how.bf16.filter(|_| is_worthwhile(&shape));
         AttentionGradKernel {
             layout: Layout::new(shape, level),
+            tiles: unit.map(|unit| TileBackward::new(shape, unit, level)),
             threads,
             dqkv_rows: table(3 * shape.embedding()),
             weights: match shape.dropout {
@@ -75,7 +68,19 @@ impl AttentionGradKernel {
     }
 
     fn worker_floats(&self) -> usize {
-        self.parts().map(round_up).iter().sum()
+        match &self.tiles {
+            Some(tiles) => tiles.worker_floats(),
+            None => self.parts().map(round_up).iter().sum(),
+        }
+    }
+
+    fn work<'a>(&self, mut own: &'a mut [f32]) -> Work<'a> {
+        let [q, k, dy, k_columns, v_columns, delta, scores, grads] = self.parts().map(|floats| {
+            let (part, others) = std::mem::take(&mut own).split_at_mut(round_up(floats));
+            own = others;
+            part
+        });
+        Work { q, k, dy, k_columns, v_columns, delta, scores, grads }
     }
 
     /// Stretches that the samples with the same bias are cut into.
@@ -102,7 +107,7 @@ impl AttentionGradKernel {
     ///
     /// # Safety
     /// The operands are there, and nobody else touches these rows of the result.
-    unsafe fn head(&self, head: &Head, work: &mut Work) {
+    unsafe fn head(&self, head: &HeadGrad, work: &mut Work) {
         let (l, shape) = (&self.layout, &self.layout.shape);
         let (length, step) = (shape.length, 3 * shape.embedding());
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
@@ -140,7 +145,7 @@ impl AttentionGradKernel {
     /// As [`AttentionGradKernel::head`].
     unsafe fn block(
         &self,
-        head: &Head,
+        head: &HeadGrad,
         queries: Range<usize>,
         keys: Range<usize>,
         columns: [Right; 2],
@@ -168,7 +173,7 @@ impl AttentionGradKernel {
             }
             let seen = l.rows(scores, tile.clone(), keys.start..end);
             // SAFETY: the caller's promise.
-            unsafe { l.add_bias(seen, head.bias, tile.start, keys.start) };
+            unsafe { shape.add_bias(l.add, seen, head.bias, tile.start, keys.start) };
             // The products by keys read as far as the tile of keys that begins in the last column.
             let seen = Rows { padded: (seen.keys + l.tiles.rows).min(keys.len()), ..seen };
             let (lse, delta) = (head.lse.wrapping_add(tile.start), work.delta[tile.start..].as_ptr());
@@ -233,13 +238,7 @@ impl NodeKernel for AttentionGradKernel {
             let (of, h) = (task / shape.heads, task % shape.heads);
             let (stretch, turn) = (of / turns, of % turns);
             // SAFETY: a worker has its own scratch.
-            let mut rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
-            let [q, k, dy_rows, k_columns, v_columns, delta, scores, grads] = self.parts().map(|floats| {
-                let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
-                rest = others;
-                part
-            });
-            let mut work = Work { q, k, dy: dy_rows, k_columns, v_columns, delta, scores, grads };
+            let own = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
             let dbias = match biases {
                 0 => std::ptr::null_mut(),
                 _ => {
@@ -253,7 +252,7 @@ impl NodeKernel for AttentionGradKernel {
                 let sample = i * turns + turn;
                 let (packed, row) = (sample * l * 3 * e + h * shape.width, sample * l * e + h * shape.width);
                 let rows = (sample * shape.heads + h) * l;
-                let head = Head {
+                let head = HeadGrad {
                     qkv: [0, e, 2 * e].map(|part| qkv[packed + part..].as_ptr()),
                     y: y[row..].as_ptr(),
                     dy: dy[row..].as_ptr(),
@@ -264,7 +263,10 @@ impl NodeKernel for AttentionGradKernel {
                     mask: Mask { row: rows, ..mask },
                 };
                 // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
-                unsafe { self.head(&head, &mut work) };
+                match &self.tiles {
+                    Some(tiles) => unsafe { tiles.head(&head, own) },
+                    None => unsafe { self.head(&head, &mut self.work(own)) },
+                }
             }
         });
         if biases > 0 && stretches > 0 {

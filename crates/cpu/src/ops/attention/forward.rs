@@ -1,15 +1,17 @@
 //! The forward pass: block of queries by block of queries, over the keys with an online softmax.
 
+use super::bf16::{GROUP, TileForward, is_worthwhile};
+use super::head::Head;
 use super::rows::{Mask, Scale, ScaleArgs, Weights, WeightsArgs};
 use super::{AttentionShape, Layout, Left, Right, Target, table};
 use crate::gemm::round_up;
 use crate::gemm::tile::{MAX_ROWS, tile_rows, tiles_in};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
-use crate::run::threads::Parts;
-use crate::simd::SimdLevel;
+use crate::run::threads::{Parts, TASKS_PER_THREAD};
+use crate::simd::bf16::Instructions;
 use std::ops::Range;
 
-/// Tasks that the queries of a head are cut for, where there are not as many heads.
+/// Most tasks that the queries of a head are cut for, where there are not as many heads: each copies the keys and the values.
 const TASKS: usize = 16;
 
 /// Queries that go through the keys together: their scores, of a few hundred keys, lie in L1.
@@ -18,6 +20,8 @@ const TILES: usize = 2;
 /// [`crate::graph::op::Attention`].
 pub struct AttentionKernel {
     layout: Layout,
+    /// Computes the heads, if that is done in bf16.
+    tiles: Option<TileForward>,
     threads: usize,
     /// Stretches that the queries of a head are cut into.
     stretches: usize,
@@ -36,28 +40,19 @@ struct Work<'a> {
     scores: &'a mut [f32],
 }
 
-/// A task's operands.
-struct Head {
-    /// First query, key and value.
-    qkv: [*const f32; 3],
-    /// First row of the result.
-    y: *mut f32,
-    /// First logarithm.
-    lse: *mut f32,
-    /// What is added to the scores; null if nothing is.
-    bias: *const f32,
-    /// What is left out, the rows being those of this head.
-    mask: Mask,
-}
-
 impl AttentionKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
-    pub fn new(shape: AttentionShape, level: SimdLevel, threads: usize) -> Self {
+    pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
+        let level = how.level;
         let layout = Layout::new(shape, level);
-        let groups = shape.length.div_ceil(layout.tiles.rows * TILES);
-        let stretches = TASKS.div_ceil((shape.samples * shape.heads).max(1)).min(groups).max(1);
+        let unit = how.bf16.filter(|_| is_worthwhile(&shape));
+        let tiles = unit.map(|unit| TileForward::new(shape, unit, level));
+        let groups = shape.length.div_ceil(if tiles.is_some() { GROUP } else { layout.tiles.rows * TILES });
+        let tasks = TASKS.min(TASKS_PER_THREAD * threads);
+        let stretches = tasks.div_ceil((shape.samples * shape.heads).max(1)).min(groups).max(1);
         AttentionKernel {
             layout,
+            tiles,
             threads,
             stretches,
             y_rows: table(shape.embedding()),
@@ -76,7 +71,10 @@ impl AttentionKernel {
     }
 
     fn worker_floats(&self) -> usize {
-        self.parts().map(round_up).iter().sum()
+        match &self.tiles {
+            Some(tiles) => tiles.worker_floats(),
+            None => self.parts().map(round_up).iter().sum(),
+        }
     }
 
     /// Some queries of a head.
@@ -120,7 +118,7 @@ impl AttentionKernel {
                         let to = Target { at: scores, rows: &l.scores_rows, columns: end - start, accumulate: false };
                         l.product(rows.len(), q, keys, shape.width, to);
                         let scores = l.rows(scores, rows.clone(), start..end);
-                        l.add_bias(scores, head.bias, rows.start, start);
+                        shape.add_bias(l.add, scores, head.bias, rows.start, start);
                         let (top, sum) = (tops[at..].as_mut_ptr(), sums[at..].as_mut_ptr());
                         let factor = if start == 0 { std::ptr::null_mut() } else { factors[at..].as_mut_ptr() };
                         let mask = Mask { row: head.mask.row + rows.start, column: start, ..head.mask };
@@ -177,11 +175,6 @@ impl NodeKernel for AttentionKernel {
             let (sample, h) = (head / shape.heads, head % shape.heads);
             // SAFETY: a worker has its own scratch.
             let mut rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
-            let [q, k, v, scores] = self.parts().map(|floats| {
-                let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
-                rest = others;
-                part
-            });
             let first = sample * l * 3 * e + h * shape.width;
             let at = Head {
                 qkv: [0, e, 2 * e].map(|part| qkv[first + part..].as_ptr()),
@@ -190,6 +183,16 @@ impl NodeKernel for AttentionKernel {
                 bias: shape.bias(all, sample, h),
                 mask: Mask { row: head * l, ..mask },
             };
+            if let Some(tiles) = &self.tiles {
+                let groups = tile_rows(l.div_ceil(GROUP), stretches, stretch);
+                // SAFETY: the lengths have been checked; a head's groups of rows are cut into stretches, each a task's own.
+                return unsafe { tiles.head(&at, groups.start * GROUP..(groups.end * GROUP).min(l), rest) };
+            }
+            let [q, k, v, scores] = self.parts().map(|floats| {
+                let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
+                rest = others;
+                part
+            });
             // SAFETY: the lengths have been checked; a head's rows of the results are cut into stretches, each a task's own.
             unsafe { self.head(&at, tile_rows(l, stretches, stretch), &mut Work { q, k, v, scores }) };
         });

@@ -5,10 +5,14 @@
 //! columns; then it goes through blocks of queries × keys: scores by the register tile, weights in place (`rows`), products
 //! with the weights by the register tile again. Scores of a block are at most `BLOCK` floats, whatever the length.
 //!
+//! With numbers rounded to bf16, products are made by tiles of another kind ([`bf16`]), and nothing else changes.
+//!
 //! What is summed in which order depends on the shapes alone: results are the same for any number of threads.
 
 mod backward;
+mod bf16;
 mod forward;
+mod head;
 mod rows;
 
 pub use backward::AttentionGradKernel;
@@ -97,6 +101,33 @@ impl AttentionShape {
 
     fn scale(&self) -> f32 {
         attention_scale(self.width) as f32
+    }
+
+    /// Scores of the queries `queries` and keys `keys`, the first of which is at `scores`, with `step` floats from row to row.
+    fn rows(&self, scores: *mut f32, step: usize, queries: Range<usize>, keys: Range<usize>) -> Rows {
+        Rows {
+            scores,
+            step,
+            rows: queries.len(),
+            seen: if self.causal { queries.start as isize + 1 - keys.start as isize } else { keys.len() as isize },
+            more: usize::from(self.causal),
+            keys: keys.len(),
+            padded: keys.len(),
+            scale: self.scale(),
+        }
+    }
+
+    /// Adds, by `add`, the bias of a head, null if there is none, to the scores of the queries from `query` on and the keys from `key`
+    /// on. Scores are multiplied by the scale later.
+    ///
+    /// # Safety
+    /// All of it is there.
+    unsafe fn add_bias(&self, add: unsafe fn(AddBiasArgs), scores: Rows, bias: *const f32, query: usize, key: usize) {
+        if !bias.is_null() {
+            let bias = bias.wrapping_add(query * self.length + key);
+            // SAFETY: the caller's promise.
+            unsafe { add(AddBiasArgs { rows: scores, bias, step: self.length, by: 1.0 / scores.scale }) };
+        }
     }
 }
 
@@ -228,31 +259,7 @@ impl Layout {
 
     /// The queries `queries` and keys `keys` of the whole head, whose first score is at `scores`.
     fn rows(&self, scores: *mut f32, queries: Range<usize>, keys: Range<usize>) -> Rows {
-        let causal = self.shape.causal;
-        Rows {
-            scores,
-            step: self.scores_step,
-            rows: queries.len(),
-            seen: if causal { queries.start as isize + 1 - keys.start as isize } else { keys.len() as isize },
-            more: usize::from(causal),
-            keys: keys.len(),
-            padded: keys.len(),
-            scale: self.shape.scale(),
-        }
-    }
-
-    /// Adds the bias of a head, null if there is none, to the scores of the queries from `query` on and the keys from `key` on. Scores
-    /// are multiplied by the scale later.
-    ///
-    /// # Safety
-    /// All of it is there.
-    unsafe fn add_bias(&self, scores: Rows, bias: *const f32, query: usize, key: usize) {
-        if !bias.is_null() {
-            let length = self.shape.length;
-            let bias = bias.wrapping_add(query * length + key);
-            // SAFETY: the caller's promise.
-            unsafe { (self.add)(AddBiasArgs { rows: scores, bias, step: length, by: 1.0 / scores.scale }) };
-        }
+        self.shape.rows(scores, self.scores_step, queries, keys)
     }
 
     /// `rows` rows of `a` times `b`, the sum being of `terms` terms.

@@ -1,7 +1,7 @@
 //! Products by a grid: both operands are packed for all tasks, a group of steps at a time.
 
 use super::{Job, TileProduct, floats, panel_start, row_steps};
-use crate::gemm::bf16::block::{BLOCK, Block, Blocks};
+use crate::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
 use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, steps, tiles};
 use crate::gemm::product::ProductSpec;
 use crate::gemm::sums::AddRows;
@@ -182,7 +182,7 @@ impl Grid {
                     runs: &[0],
                     steps: range.len(),
                     b: b.wrapping_add(panel_start(panel, b_steps) + b_first * width * TILE),
-                    c,
+                    c: Results::block(c),
                     accumulate: !first,
                 };
                 let place = p.place(job, c, start..start + height, panel);

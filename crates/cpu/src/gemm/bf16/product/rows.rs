@@ -1,7 +1,7 @@
 //! Products by rows: a task packs rows of `A` and goes through all panels of `B`.
 
 use super::{Job, TileProduct, floats, panel_start, row_steps};
-use crate::gemm::bf16::block::{BLOCK, Block, Blocks};
+use crate::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
 use crate::gemm::bf16::{PANEL, STEP, TILE, steps, tiles};
 use crate::gemm::product::ProductSpec;
 use crate::gemm::tile::Rows;
@@ -122,7 +122,7 @@ impl ByRows {
                     runs: &[0],
                     steps: range.len(),
                     b: b.wrapping_add(range.start * width * TILE),
-                    c,
+                    c: Results::block(c),
                     accumulate: !first,
                 };
                 let place = p.place(job, c, rows.start + start..rows.start + start + height, panel);

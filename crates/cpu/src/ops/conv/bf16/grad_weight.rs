@@ -7,7 +7,7 @@ use super::super::kernel::WeightKernel;
 use super::super::patches::PatchPart;
 use super::super::shape::ConvProblem;
 use super::strips::Strips;
-use crate::gemm::bf16::block::{BLOCK, Block, Blocks, RESULTS};
+use crate::gemm::bf16::block::{BLOCK, Block, Blocks, RESULTS, Results};
 use crate::gemm::bf16::pack::{Packer, PairPlaces};
 use crate::gemm::bf16::product::floats;
 use crate::gemm::bf16::store::SKIPPED;
@@ -181,7 +181,7 @@ impl Bf16GradWeight {
                             runs: &[2 * position as u32],
                             steps,
                             b: dy.wrapping_add(panel * 2 * self.most_steps() * TILE),
-                            c: job.results.as_ptr().wrapping_add(at),
+                            c: Results::block(job.results.as_ptr().wrapping_add(at)),
                             accumulate: index > parts.start,
                         };
                         // SAFETY: both operands are packed up to whole tiles, and the results are this task's own.

@@ -4,18 +4,18 @@ use super::super::kernel::PixelKernel;
 use super::super::patches::PatchPart;
 use super::super::shape::{ConvProblem, Direction};
 use super::strips::{Class, Strips};
-use crate::gemm::bf16::block::{BLOCK, Block, Blocks};
+use crate::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
 use crate::gemm::bf16::pack::{Packer, PairRows};
 use crate::gemm::bf16::product::floats;
 use crate::gemm::bf16::store::{ForeseeBlock, SKIPPED, StoreBlock, Stored};
 use crate::gemm::bf16::{PANEL, STEP, TILE, tiles};
 use crate::gemm::memory::Memory;
 use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows, tile_rows};
-use crate::graph::op::Activation;
-use crate::plan::Kept;
 use crate::run::threads::{Parts, Pool, TASKS_PER_THREAD};
 use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
+use crate::graph::op::Activation;
+use crate::plan::Kept;
 
 /// Most pixels of a batch for which packed weights are kept.
 const MOST_PIXELS: usize = 8192;
@@ -185,7 +185,7 @@ impl Bf16Pixels {
                 runs: &class.runs,
                 steps: self.strips.run_steps,
                 b,
-                c: results.as_mut_ptr(),
+                c: Results::block(results.as_mut_ptr()),
                 accumulate: false,
             };
             let stored = Stored {
