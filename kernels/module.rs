@@ -87,6 +87,8 @@ modules! {
     Matmul "matmul",
     /// Convolutions.
     Conv "conv",
+    /// Depthwise convolutions.
+    Depthwise "depthwise",
     /// What the executable itself launches.
     Runtime "runtime",
 }

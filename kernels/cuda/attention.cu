@@ -44,7 +44,7 @@ __device__ __forceinline__ void stage(const Rows<T> &rows, int column, int width
 typedef float Each[EACH][EACH];
 
 // Puts what a thread's weights are multiplied by where its weights will be, those of the queries from `query` on and keys
-// from `key` on: `attention_draw` in engine/src/random.rs, whose 64 columns are those of a block, and whose words are the EACH keys
+// from `key` on: `attention_draw` in crates/engine/src/random.rs, whose 64 columns are those of a block, and whose words are the EACH keys
 // of a thread. Nobody reads the table meanwhile. Not unrolled, as the draws take many registers.
 __device__ __forceinline__ void make_mask(Shared &shared, const Job &job, int query, int key) {
     u32 blocks = (u32)(job.length + SIDE - 1) / SIDE;

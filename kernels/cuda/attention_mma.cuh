@@ -444,7 +444,7 @@ __device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile
 #endif
 
 // For heads of up to D elements: BLOCKS are how many a multiprocessor is to hold. All have 256 rows in shared memory: two stages of 64 of each of two
-// operands, or of 32, and 64 of the block's own; for the gradient by the bias one stage of 64 of four. engine/src/backend/cuda/lower/attention.rs has the same numbers.
+// operands, or of 32, and 64 of the block's own; for the gradient by the bias one stage of 64 of four. crates/engine/src/backend/cuda/lower/attention.rs has the same numbers.
 #define ATTENTION_MMA(KIND, T, S, D, FORWARD_BLOCKS, FORWARD_M, BLOCKS, KEYS_TILE, KEYS_KEPT)                                                              \
     extern "C" __global__ void __launch_bounds__(128, FORWARD_BLOCKS)                                                                             \
         attention_mma_##D##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads, int width,          \

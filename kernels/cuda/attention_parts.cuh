@@ -227,7 +227,7 @@ __device__ __forceinline__ void write_rows(T *slab, const float (&sums)[M][Tile:
 }
 
 // Which weights of rows `row` and `row` + 8 and of the 64 keys from `key` on, a multiple of 64, are kept, of those that the lane has sums
-// of: bit 16 h + 4 w + 2 e + o for key 16 w + 8 e + 2t + o. See `attention_draw` in engine/src/random.rs.
+// of: bit 16 h + 4 w + 2 e + o for key 16 w + 8 e + 2t + o. See `attention_draw` in crates/engine/src/random.rs.
 __device__ __forceinline__ u32 kept_of_rows(const Job &job, int row, int key) {
     u32 blocks = (u32)(job.length + 63) / 64, bits = 0;
     UNROLL(1)

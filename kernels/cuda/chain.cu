@@ -4,13 +4,13 @@
 // Registers cannot be indexed, so nothing is looked up by a number in them: nothing lies in local memory.
 #include "draws.cuh"
 
-// As engine/src/backend/cuda/lower/chain.rs numbers them. READ has the value of operand `from[1]`, which is read then.
+// As crates/engine/src/backend/cuda/lower/chain.rs numbers them. READ has the value of operand `from[1]`, which is read then.
 enum LinkKind { ACTIVATION = 0, ACTIVATION_GRAD = 1, SUM = 2, PRODUCT = 3, DROPOUT = 4, READ = 5 };
 
 // What `from` says: kept values from 0 on, the link before, and from AHEAD_FROM down the operands that are read ahead.
 constexpr int BEFORE = -1, AHEAD_FROM = -2;
 
-// Operands that are read ahead: as `AHEAD` in engine/src/backend/cuda/lower/chain.rs.
+// Operands that are read ahead: as `AHEAD` in crates/engine/src/backend/cuda/lower/chain.rs.
 constexpr int AHEAD = 4;
 
 // A link: 96 bytes. Only what its kind needs is looked at.

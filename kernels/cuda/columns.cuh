@@ -3,7 +3,7 @@
 // A launch: blockDim = (columns / V of a tile, rows side by side), both powers of two with 256 threads together;
 // gridDim = (segments · splits, tiles). The rows fall into segments that do not mix (the samples of group
 // normalisation; one for batch normalisation), and those of a segment to `splits` blocks. A thread keeps to V
-// neighbouring columns, 16 bytes where they are a multiple of that. engine/src/backend/cuda/lower/columns.rs chooses these
+// neighbouring columns, 16 bytes where they are a multiple of that. crates/engine/src/backend/cuda/lower/columns.rs chooses these
 // numbers, by shape alone.
 //
 // Reductions go from the last row to the first, all blocks side by side, and what follows them from the first to the last:
@@ -18,7 +18,7 @@
 #define BATCHES_OF_FLOATS 2
 
 // A block that adds partial sums: so many columns × so many rows of the table side by side. As `SUMMED` in
-// engine/src/backend/cuda/lower/columns.rs.
+// crates/engine/src/backend/cuda/lower/columns.rs.
 constexpr int TOTAL_COLUMNS = 8, TOTAL_ROWS = 128;
 
 // What a thread works on.

@@ -190,7 +190,7 @@ __device__ __forceinline__ float block_max(float x) {
 
 // ---- Activations ----------------------------------------------------------------------------------------------------
 
-// As `Activation::facts` in engine/src/graph/op/activation.rs numbers them; torch.nn defines them.
+// As `Activation::facts` in crates/engine/src/graph/op/activation.rs numbers them; torch.nn defines them.
 enum Activation {
     NO_ACTIVATION = 0,
     RELU = 1,

@@ -7,7 +7,7 @@ struct Draws {
 };
 
 // Philox4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011) for elements
-// 4 i .. 4 i + 4 of layer `stream`: the words of `dropout_draws` in engine/src/random.rs. `random [4]` is the step's key: seed
+// 4 i .. 4 i + 4 of layer `stream`: the words of `dropout_draws` in crates/engine/src/random.rs. `random [4]` is the step's key: seed
 // (low, high), micro-step (low, high). AT_ONCE rounds are unrolled: the keys of as many are kept in registers.
 template <int AT_ONCE = 10>
 __device__ __forceinline__ Draws dropout_draws(const u32 *random, u32 stream, u64 i) {

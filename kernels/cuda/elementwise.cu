@@ -32,9 +32,46 @@ template <class T> struct ActivateGrad {
     }
 };
 
+// dx = a + b where y > 0, else 0: ReLU's gradient, for a result y with two gradients; dx may be one of the operands. A thread has two packs at a time, so
+// that six loads are on their way together. The threads of the launch are at least as many as fill a pack.
+template <class T>
+__device__ __forceinline__ void
+relu_grad_of_sum(const T *y, const T *a, const T *b, T *dx, i64 n) {
+    constexpr int N = PACK<T>, PACKS = 2;
+    i64 whole = n - n % N, step = thread_count() * N;
+    UNROLL(1)
+    for (i64 i = thread_index() * N; i < whole; i += PACKS * step) {
+        Pack<T, N> packs[PACKS][3];
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            if (i + k * step < whole) {
+                packs[k][0] = *(const Pack<T, N> *)(y + i + k * step);
+                packs[k][1] = *(const Pack<T, N> *)(a + i + k * step);
+                packs[k][2] = *(const Pack<T, N> *)(b + i + k * step);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < PACKS; ++k) {
+            float d[N];
+#pragma unroll
+            for (int j = 0; j < N; ++j) {
+                float sum = to_float(packs[k][1].at[j]) + to_float(packs[k][2].at[j]);
+                d[j] = activate_grad(RELU, 0.0f, 0.0f, to_float(packs[k][0].at[j]), sum);
+            }
+            if (i + k * step < whole) {
+                store(dx + i + k * step, d);
+            }
+        }
+    }
+    i64 i = whole + thread_index();
+    if (i < n) {
+        dx[i] = from_float<T>(activate_grad(RELU, 0.0f, 0.0f, to_float(y[i]), to_float(a[i]) + to_float(b[i])));
+    }
+}
+
 // ---- y = act(a ∘ b); y may be a -------------------------------------------------------------------------------------
 
-// As engine/src/backend/cuda/lower/elementwise.rs numbers them.
+// As crates/engine/src/backend/cuda/lower/elementwise.rs numbers them.
 enum Binary { ADD = 0, MULTIPLY = 1 };
 
 // a = act(a ∘ b) for N elements.
@@ -172,6 +209,10 @@ template <class T, class U> struct Cast {
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
         activation_grad_##NAME(const T *saved, const T *dy, T *dx, i64 n, int act, float slope, float extra) {         \
         for_packs<PACK<T>>(n, ActivateGrad<T>{saved, dy, dx, act, slope, extra});                                                          \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(256)                                                                  \
+        relu_grad_of_sum_##NAME(const T *y, const T *a, const T *b, T *dx, i64 n) {                                    \
+        relu_grad_of_sum(y, a, b, dx, n);                                                                              \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
         binary_##NAME(const T *a, const T *b, T *y, i64 n, int kind, int act, float slope, float extra) {              \

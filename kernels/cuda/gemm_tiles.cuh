@@ -1,5 +1,5 @@
 // The tile shapes that products are compiled for, and a macro over them. Lowering chooses by shape
-// (engine/src/backend/cuda/lower/linear/tiling.rs), so a name's shape is part of the kernel's name.
+// (crates/engine/src/backend/cuda/lower/linear/tiling.rs), so a name's shape is part of the kernel's name.
 #pragma once
 
 #include "gemm_mma.cuh"

@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(1024)
 
 // A warp a row of at most 1024 elements, which it keeps in registers: KEPT elements of a thread, in packs of 16 bytes of x. Many
 // rows are best so. What comes in and what goes out may have types of their own: the casts around the operation.
-// `WARPS` and `ROWS_OF_WARP` as in engine/src/backend/cuda/lower/layer_norm.rs.
+// `WARPS` and `ROWS_OF_WARP` as in crates/engine/src/backend/cuda/lower/layer_norm.rs.
 constexpr int KEPT = 32, WARPS = 4, ROWS_OF_WARP = 8, LONGEST = 32 * KEPT;
 
 // Elements of a thread's packs, in an order that all kernels below keep: f(k, c) for the packs from column c on.

@@ -45,7 +45,7 @@ template <int TEAM, class T> __device__ __forceinline__ double log_sum(const Row
     return log(team_sum<TEAM>(sum));
 }
 
-// As engine/src/graph/op/loss.rs numbers them.
+// As crates/engine/src/graph/op/loss.rs numbers them.
 enum RowLoss { CROSS_ENTROPY = 0, FOCAL = 1, NLL = 2 };
 
 // What is the same for all rows of a cross entropy: the label smoothing, the target that does not count, the weights of the
@@ -259,7 +259,7 @@ FOR_TEAMS_AND_FLOATS(SOFT_CROSS_ENTROPY)
 
 // ---- The mean of a function of prediction and target ----------------------------------------------------------------
 
-// As engine/src/backend/cuda/lower/loss.rs numbers them; `p` is the parameter that some have.
+// As crates/engine/src/backend/cuda/lower/loss.rs numbers them; `p` is the parameter that some have.
 enum Elementwise { MSE = 0, L1 = 1, SMOOTH_L1 = 2, HUBER = 3, BCE_WITH_LOGITS = 4 };
 
 __device__ __forceinline__ double element_loss(int kind, float p, float x, float t) {
@@ -329,7 +329,7 @@ struct Binary {
     float alpha, gamma;
 };
 
-// The loss of element i (engine/src/graph/op/loss.rs has the formula), and its derivative by x.
+// The loss of element i (crates/engine/src/graph/op/loss.rs has the formula), and its derivative by x.
 __device__ __forceinline__ float2 weighted_binary(const Binary &rule, i64 i, float x, float t) {
     float weight = rule.pos_weight ? rule.pos_weight[i % rule.labels] : 1.0f;
     float e = expf(-fabsf(x)), tail = log1pf(e);

@@ -1,4 +1,4 @@
-// Running sums of metrics: doubles totals [8], of which engine/src/graph/op/metrics.rs names the places. A batch's counts and
+// Running sums of metrics: doubles totals [8], of which crates/engine/src/graph/op/metrics.rs names the places. A batch's counts and
 // errors are summed by block into partials [gridDim.x][2] and added by a second launch, which a launch of one block does
 // without. A loss that is not finite is counted, and its batch left out.
 #include "rows.cuh"
@@ -131,7 +131,7 @@ FOR_FLOATS(ELEMENTS)
 
 // ---- Counts of classes ----------------------------------------------------------------------------------------------
 
-// Places in the counts of a batch, as engine/src/graph/op/class_counts.rs has them: of the ranks of targets, three for each
+// Places in the counts of a batch, as crates/engine/src/graph/op/class_counts.rs has them: of the ranks of targets, three for each
 // class, and of the pairs of classes.
 enum { RANKS = 10 };
 
@@ -218,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // ---- Sums for each output of a regression ---------------------------------------------------------------------------
 
-// Of n elements of which element i is of the output i mod `outputs`: four sums for each, as engine/src/graph/op/error_sums.rs
+// Of n elements of which element i is of the output i mod `outputs`: four sums for each, as crates/engine/src/graph/op/error_sums.rs
 // has them. A block has every gridDim.x-th output, and adds in one order.
 extern "C" __global__ void __launch_bounds__(256)
     error_sums_f32(const float *x, const float *t, const float *loss, double *totals, i64 n, int outputs) {

@@ -105,7 +105,7 @@ __device__ __forceinline__ double nadam_momentum(double t, double beta1, double 
     return beta1 * (1.0 - 0.5 * pow(0.96, t * decay));
 }
 
-// What NAdam makes of the step's number: Nadam::at in engine/src/graph/op/optim.rs.
+// What NAdam makes of the step's number: Nadam::at in crates/engine/src/graph/op/optim.rs.
 __device__ __forceinline__ void nadam_shares(Now &n, double beta1, double decay) {
     double product = 1.0;
     for (i64 t = 1; t <= n.step; t++) {
@@ -340,7 +340,7 @@ struct Radam : TwoMeans {
     __device__ __forceinline__ void prepare(const Now &now, const Tensor &t) {
         double lr = rate(now, t);
         prepare_means(lr, t);
-        // radam_rectification in engine/src/graph/op/optim.rs.
+        // radam_rectification in crates/engine/src/graph/op/optim.rs.
         double left = now.correction2 * now.correction2;
         double limit = 2.0 / (1.0 - beta2) - 1.0;
         double length = limit - 2.0 * (double)now.step * (1.0 - left) / left;

@@ -1,7 +1,7 @@
 // What the kernels of the update have in common (optim.cu, optim_norms.cu).
 //
 // Tensors are cut into chunks of `chunk` elements (a multiple of 4), one a block. `chunks` says of each block its tensor
-// and which of the tensor's chunks is its own; engine/src/backend/cuda/lower/optim.rs makes these tables.
+// and which of the tensor's chunks is its own; crates/engine/src/backend/cuda/lower/optim.rs makes these tables.
 #pragma once
 #include "common.cuh"
 

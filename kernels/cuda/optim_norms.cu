@@ -71,7 +71,7 @@ struct Chunks {
 };
 
 // A block for each tensor: how long its step is in proportion to what the rule says by itself. Trust::ratio in
-// engine/src/graph/op/optim.rs.
+// crates/engine/src/graph/op/optim.rs.
 extern "C" __global__ void __launch_bounds__(256)
     trust_ratios(const Now *now, const Tensor *tensors, const Chunks *of_tensors, const double *partials, float coefficient,
                  float decay, float eps, int always_adapt, float *ratios) {

@@ -4,7 +4,7 @@
 
 // ---- Adafactor (Shazeer & Stern 2018) -------------------------------------------------------------------------------
 
-// A tensor as matrices, [outer, lines, second, inner]: engine/src/graph/op/adafactor.rs. 104 bytes.
+// A tensor as matrices, [outer, lines, second, inner]: crates/engine/src/graph/op/adafactor.rs. 104 bytes.
 struct Factored {
     float *parameter;
     const float *grad;
@@ -22,7 +22,7 @@ struct Factored {
 };
 
 // Results that a block makes where it sums `terms` numbers for each, which lie `inner` apart: with few of them side by side, a warp
-// makes one. `per_block` in engine/src/backend/cuda/lower/adafactor.rs is the same.
+// makes one. `per_block` in crates/engine/src/backend/cuda/lower/adafactor.rs is the same.
 __device__ __forceinline__ i64 per_block(i64 terms, i64 inner) { return inner < 32 && terms > 1 ? 64 : 256; }
 
 // Calls put(i, sum) for the results of block `number`, once each: the sums of term(x) over the numbers that a result is of.
@@ -296,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // ---- AdamW without a schedule (Defazio et al. 2024) ------------------------------------------------------------------
 
-// 1^e + 2^e + … + n^e: `power_sum` in engine/src/graph/op/schedule_free.rs.
+// 1^e + 2^e + … + n^e: `power_sum` in crates/engine/src/graph/op/schedule_free.rs.
 __device__ __forceinline__ double antiderivative(double e, double x) {
     double third = e * (e - 1.0) * (e - 2.0);
     double fifth = third * (e - 3.0) * (e - 4.0);
@@ -317,7 +317,7 @@ __device__ __forceinline__ double power_sum(double e, double n) {
 }
 
 // Behind optimizer_begin, by one thread: the warm-up of the learning rate, and in the place of `of_gradient` the share of the newest point
-// in the average. ScheduleFree in engine/src/graph/op/schedule_free.rs, which makes `offset`.
+// in the average. ScheduleFree in crates/engine/src/graph/op/schedule_free.rs, which makes `offset`.
 extern "C" __global__ void __launch_bounds__(32)
     schedule_free_begin(Now *now, double warmup_steps, double r, double lr_power, double offset) {
     if (threadIdx.x > 0 || !now->updates) {
@@ -373,7 +373,7 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // ---- Adaptive clipping (Brock et al. 2021) ---------------------------------------------------------------------------
 
-// A block for each unit of a tensor [before, units, after]: AdaptiveClip::scale in engine/src/graph/op/adaptive_clip.rs. `to` may be
+// A block for each unit of a tensor [before, units, after]: AdaptiveClip::scale in crates/engine/src/graph/op/adaptive_clip.rs. `to` may be
 // `grad`. `loss_scale` is null, or the scaler's factor of the loss.
 extern "C" __global__ void __launch_bounds__(256)
     adaptive_clip_f32(const float *schedule, const float *loss_scale, const float *grad, const float *parameter, float *to,

@@ -1,7 +1,7 @@
 // Row-major matrices of which each row is reduced by itself: softmax, layer normalisation, losses.
 //
 // A row is the work of a team: one thread for the shortest rows, a warp for short ones, a block for long ones
-// (engine/src/backend/cuda/lower/rows.rs chooses, by shape alone). A row that fits is read once and kept as floats in dynamic
+// (crates/engine/src/backend/cuda/lower/rows.rs chooses, by shape alone). A row that fits is read once and kept as floats in dynamic
 // shared memory, where each thread finds again what it itself has put there.
 #pragma once
 #include "common.cuh"

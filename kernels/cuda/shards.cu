@@ -1,4 +1,4 @@
-// Sums over the shards of a step, in the order of a tree: engine/src/graph/op/shards.rs.
+// Sums over the shards of a step, in the order of a tree: crates/engine/src/graph/op/shards.rs.
 #include "optim.cuh"
 
 // Stores what the shard has of each tensor in a slot, after what the slots from there on hold has been added to it. `place` is the slot, how

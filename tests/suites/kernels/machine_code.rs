@@ -146,9 +146,20 @@ const HALVES: &[&str] = &["_bf16", "_f16"];
 const SINGLE: &[&str] = &["_f32"];
 const PRODUCTS: &[&str] = &["linear_", "conv_"];
 const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_biased_", "attention_grad_"];
+const DEPTHWISE_3: &[&str] = &["depthwise3_f", "depthwise3_b", "depthwise3_stride2", "depthwise3_grad_"];
+const DEPTHWISE: &[&str] = &[
+    "depthwise5_f",
+    "depthwise5_b",
+    "depthwise5_stride2",
+    "depthwise5_grad_",
+    "depthwise7_f",
+    "depthwise7_b",
+    "depthwise7_stride2",
+    "depthwise7_grad_",
+];
 
 /// For capability 8.0 and up.
-const RULES: [Rule; 24] = [
+const RULES: [Rule; 31] = [
     // Tensor cores, fed by matrix loads from tiles that are copied asynchronously, 16 bytes at a time.
     Rule { kernels: PRODUCTS, types: HALVES, anchor: ("HMMA", 8), must: &["LDSM", "LDGSTS.128"] },
     // There is no matrix load of 32-bit elements.
@@ -184,6 +195,8 @@ const RULES: [Rule; 24] = [
         anchor: ("STG.128", 1),
         must: &["LDG.128"],
     },
+    // Two packs of three operands.
+    Rule { kernels: &["relu_grad_of_sum_"], types: FLOATS, anchor: ("LDG.128", 6), must: &["STG.128"] },
     Rule {
         kernels: &["max_pool_packs_", "max_pool_grad_packs_"],
         types: FLOATS,
@@ -200,6 +213,13 @@ const RULES: [Rule; 24] = [
     Rule { kernels: &["normalize_u8_"], types: FLOATS, anchor: ("STG.128", 1), must: &["LDG.64"] },
     Rule { kernels: &["copy_rows_", "gather_"], types: &["_b128"], anchor: ("STG.128", 1), must: &["LDG.128"] },
     Rule { kernels: &["transpose_"], types: &["_b128"], anchor: ("STG.128", 1), must: &["LDS.128"] },
+    // A row of depthwise convolutions: all taps of the kernel for the columns and channels of a thread, while the next row is loaded.
+    Rule { kernels: DEPTHWISE_3, types: SINGLE, anchor: ("FFMA", 72), must: &["LDG.128", "LDS.128", "STG.128"] },
+    Rule { kernels: DEPTHWISE_3, types: HALVES, anchor: ("FFMA", 72), must: &["LDG.64", "LDS.128", "STG.64"] },
+    Rule { kernels: DEPTHWISE, types: SINGLE, anchor: ("FFMA", 196), must: &["LDG.64", "LDS.64", "STG.64"] },
+    Rule { kernels: DEPTHWISE, types: HALVES, anchor: ("FFMA", 196), must: &["LDG", "LDS.64", "STG"] },
+    Rule { kernels: &["depthwise7_f", "depthwise7_b"], types: FLOATS, anchor: ("FFMA", 686), must: &["LDG", "STG"] },
+    Rule { kernels: &["depthwise7_weight_"], types: FLOATS, anchor: ("FFMA", 392), must: &["LDG"] },
     // Channels by 16 bytes; of 16-bit floats by fours, too, where they are no multiple of eight.
     Rule {
         kernels: &["*_norm_apply4", "*_norm_grad_apply4", "*_norm_infer4"],

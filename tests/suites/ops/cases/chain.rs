@@ -97,7 +97,14 @@ pub fn cases() -> Vec<Case> {
         vec![d.normal([2, 3, 5, 40]), d.normal([2, 3, 5, 40]), d.normal([2, 3, 5, 40])]
     }));
     // The same over sizes that no pack divides, and with the gradient of GELU.
-    for (n, act) in [(1, Activation::Relu), (7, Activation::Gelu), (8, Activation::Relu), (2049, Activation::Gelu)] {
+    let sizes = [
+        (1, Activation::Relu),
+        (7, Activation::Gelu),
+        (8, Activation::Relu),
+        (2049, Activation::Gelu),
+        (17_003, Activation::Relu),
+    ];
+    for (n, act) in sizes {
         let op = Fused::of(add(), 2).then(ActivationGrad { act }, vec![Source::Operand(2), Source::Step(0)]);
         list.push(Case::new(format!("sum of {n} gradients, and the gradient of {act:?}"), op, |d| {
             vec![d.normal([n]), d.normal([n]), d.normal([n])]

@@ -5,6 +5,7 @@ mod attention;
 mod chain;
 mod conv;
 mod conv_pool;
+mod depthwise;
 mod elementwise;
 mod half;
 mod input;
@@ -61,11 +62,12 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 18] = [
+const FAMILIES: [Family; 19] = [
     ("attention", attention::cases),
     ("chain", chain::cases),
     ("conv", conv::cases),
     ("conv_pool", conv_pool::cases),
+    ("depthwise", depthwise::cases),
     ("elementwise", elementwise::cases),
     ("input", input::cases),
     ("linear", linear::cases),

@@ -1,6 +1,7 @@
 //! Launches of fused chains of element-wise operations.
 
 use super::Context;
+use super::elementwise::relu_grad_of_sum;
 use super::layout::{Axis, dense_strides, pack};
 use crate::backend::cuda::launch::{Arg, BLOCK, Cell, Kernel, Lowered, Memory, Module, suffix};
 use crate::graph::op::{Activation, BinaryKind, ElementWise, Fused, Source, Step, StepOutput};
@@ -151,6 +152,9 @@ fn pack_step(axes: &[Axis<1>], width: usize) -> i64 {
 
 /// Lowers the operation.
 pub fn chain(cx: &Context, op: &Fused) -> Lowered {
+    if let Some(lowered) = relu_grad_of_sum(cx, op) {
+        return lowered;
+    }
     let n = cx.y(0).len();
     let links = Links::new(op, cx.node.inputs.len());
     let values = links.operands.iter().filter(|i| !op.is_key(**i)).map(|i| cx.x_type(*i));

@@ -3,8 +3,10 @@
 use super::Context;
 use super::layout::{Axis, common_suffix, copy, dense_strides, over_rows, pack, rows_arg};
 use crate::backend::cuda::launch::{BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
-use crate::graph::op::{Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, NewFull};
-use crate::graph::{DType, Shape};
+use crate::graph::op::{
+    Activation, ActivationGrad, ActivationOp, Binary, BinaryKind, Fused, NewFull, Source, StepOutput,
+};
+use crate::graph::{DType, Op, Shape};
 
 /// A launch over `n` elements that are loaded in vectors of `width`.
 fn over_packs(name: String, n: usize, width: usize) -> Kernel {
@@ -38,6 +40,31 @@ pub fn activation_grad(cx: &Context, op: &ActivationGrad) -> Lowered {
     let name = format!("activation_grad_{}", common_suffix(cx, &[0, 1]));
     let kernel = over_packs(name, n, pack(cx.y_type(0))).arg(Memory::Input(0)).arg(Memory::Input(1));
     Lowered::one(kernel.arg(Memory::Output(0)).long(n).activation(Some(op.act)))
+}
+
+/// Lowers a sum and the gradient of ReLU behind it, all of one shape and type: what the end of a residual block has. Its kernel has
+/// more loads on their way than that of chains, and no links to look up.
+pub fn relu_grad_of_sum(cx: &Context, op: &Fused) -> Option<Lowered> {
+    let [sum, grad] = &op.steps[..] else { return None };
+    let (Op::Binary(Binary { kind: BinaryKind::Add }), Op::ActivationGrad(ActivationGrad { act: Activation::Relu })) =
+        (&sum.op, &grad.op)
+    else {
+        return None;
+    };
+    let ([Source::Operand(a), Source::Operand(b)], [Source::Operand(saved), Source::Step(0)]) =
+        (&sum.from[..], &grad.from[..])
+    else {
+        return None;
+    };
+    let operands = [*saved, *a, *b];
+    let alike = operands.iter().all(|i| cx.x(*i) == cx.y(0) && cx.x_type(*i) == cx.y_type(0));
+    if !alike || op.results[..] != [StepOutput { step: 1, output: 0 }] {
+        return None;
+    }
+    let n = cx.y(0).len();
+    let kernel = over_packs(format!("relu_grad_of_sum_{}", suffix(cx.y_type(0))), n, 2 * pack(cx.y_type(0)));
+    let kernel = operands.into_iter().map(Memory::Input).fold(kernel, Kernel::arg).arg(Memory::Output(0));
+    Some(Lowered::one(kernel.long(n)))
 }
 
 /// The axes of a result whose operands have the shapes `a` and `b`, innermost first.

@@ -1,4 +1,4 @@
-//! Launches of convolutions with small groups, depthwise ones above all.
+//! Launches of convolutions with small groups, and of depthwise ones of shapes that have no kernels of their own.
 
 use super::Sizes;
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module, suffix};

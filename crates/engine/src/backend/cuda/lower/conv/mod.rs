@@ -1,6 +1,7 @@
 //! Launches of convolutions: implicit matrix products of patches (im2col that is never stored), plain matrix products for
-//! 1 × 1 kernels, direct kernels for small groups, and any of these on unfolded images of few channels.
+//! 1 × 1 kernels, direct kernels for depthwise convolutions and small groups, and any of these on unfolded images of few channels.
 
+mod depthwise;
 mod grouped;
 mod library;
 mod unfold;
@@ -140,6 +141,9 @@ fn forward(cx: &Context, s: &Sizes, finish: &Finish) -> Lowered {
 
 /// The convolution by our own kernels.
 fn own_forward(target: &Target, s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
+    if let Some(lowered) = depthwise::forward(s, dtype, finish) {
+        return lowered;
+    }
     if s.is_small() {
         return grouped::forward(s, dtype, finish);
     }
@@ -180,6 +184,9 @@ pub fn grad_input(cx: &Context, op: &Conv2dGradInput) -> Lowered {
 
 /// The gradient by the input by our own kernels.
 fn own_grad_input(target: &Target, s: &Sizes, dtype: DType, finish: &Finish) -> Lowered {
+    if let Some(lowered) = depthwise::grad_input(s, dtype, finish) {
+        return lowered;
+    }
     if s.is_small() {
         return grouped::grad_input(s, dtype, finish);
     }
@@ -232,6 +239,9 @@ fn backward_weight(cx: &Context, s: &Sizes, bias: bool) -> Lowered {
 
 /// The gradient by the weight by our own kernels.
 fn own_grad_weight(target: &Target, s: &Sizes, dtype: DType) -> Lowered {
+    if let Some(lowered) = depthwise::grad_weight(s, dtype) {
+        return lowered;
+    }
     if s.is_small() {
         return grouped::grad_weight(s, dtype);
     }
