@@ -146,7 +146,7 @@ impl Printer<'_> {
         for (key, value) in present() {
             if let Value::Object(inner) = value {
                 let keys: Vec<&str> = inner.keys().map(String::as_str).collect();
-                self.table(&format!("{name}.{key}"), inner, &keys);
+                self.table(&format!("{name}.{}", key_of(key)), inner, &keys);
             }
         }
     }
@@ -156,7 +156,7 @@ impl Printer<'_> {
             return;
         }
         let path = if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") };
-        let line = format!("{key} = {}", inline(value));
+        let line = format!("{} = {}", key_of(key), inline(value));
         match self.origins {
             true => {
                 let origin = match self.loaded.experiment.span_of(&path) {
@@ -320,6 +320,12 @@ fn one_line(place: &str) -> String {
     place.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// A key as TOML has it: in quotes, unless it is of letters, digits, `_` and `-`.
+fn key_of(key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if bare { key.to_owned() } else { quote(key) }
+}
+
 /// A value as TOML on one line.
 pub fn inline(value: &Value) -> String {
     match value {
@@ -333,7 +339,7 @@ pub fn inline(value: &Value) -> String {
             // What it is, then the rest.
             entries.sort_by_key(|(key, _)| !matches!(key.as_str(), "type" | "match"));
             let entries: Vec<String> =
-                entries.iter().map(|(key, value)| format!("{key} = {}", inline(value))).collect();
+                entries.iter().map(|(key, value)| format!("{} = {}", key_of(key), inline(value))).collect();
             format!("{{ {} }}", entries.join(", "))
         }
     }

@@ -118,6 +118,14 @@ pub struct Standard {
     pub deviation: Vec<f32>,
 }
 
+impl Standard {
+    /// The numbers of a sample, standardised.
+    pub fn of(&self, numbers: &[f32]) -> Vec<f32> {
+        let by = self.mean.iter().zip(&self.deviation);
+        numbers.iter().zip(by).map(|(number, (mean, deviation))| (number - mean) / deviation).collect()
+    }
+}
+
 impl Field {
     /// Numbers that a model may take.
     pub fn numbers(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>) -> Self {

@@ -224,7 +224,7 @@ impl TensorFile {
         if length > MAX_HEADER || length > size.saturating_sub(8) {
             let what = match kind(path) {
                 Some(Kind::Text) => {
-                    "a text: the source `image_list` reads tables of image files (.csv); numbers are to be written as tensors, by `safetensors.numpy.save_file`"
+                    "a text: the source `csv` reads tables of numbers and texts, and `image_list` lists of image files"
                 }
                 Some(Kind::Zip) => {
                     "a zip archive, as which NumPy (.npz) and PyTorch save: write its arrays by `safetensors.numpy.save_file`"

@@ -63,8 +63,8 @@ impl Builder<'_> {
         let targets = own.unwrap_or(targets);
         let compared = match loss.targets() {
             TargetKind::Classes if mixed => self.graph.input(Input::Shares, DType::F32, self.shape(y).clone()),
-            TargetKind::Classes | TargetKind::Numbers => match field.standard.as_ref().filter(|_| own.is_none()) {
-                Some(standard) => self.plain(standardize(standard), &[targets]),
+            TargetKind::Classes | TargetKind::Numbers => match self.standard().filter(|_| own.is_none()) {
+                Some(standard) => self.plain(standardize(&standard), &[targets]),
                 None => targets,
             },
         };
@@ -88,12 +88,17 @@ impl Builder<'_> {
         Some(BatchLoss { value, weight, items })
     }
 
+    /// What the numbers that are learnt are standardised by: those of a regression, not probabilities.
+    fn standard(&self) -> Option<Standard> {
+        let regression = self.experiment.loss.describe().task() == Task::Regression;
+        let learns_it = regression && self.experiment.loss.target().is_none();
+        self.target.as_ref().filter(|_| learns_it).and_then(|(_, field)| field.standard.clone())
+    }
+
     /// The model's output in the target's own unit, where what is learnt is standardised.
     pub(super) fn in_own_unit(&mut self, y: Tensor) -> ValueId {
-        let standard = self.target.as_ref().and_then(|(_, field)| field.standard.clone());
         let fits = |standard: &Standard| standard.mean.len() == self.shape(y).last();
-        let learns_it = self.experiment.loss.target().is_none();
-        match standard.filter(|standard| learns_it && fits(standard)) {
+        match self.standard().filter(fits) {
             Some(standard) => self.plain(undo(&standard), &[y.value]),
             None => y.value,
         }
@@ -205,7 +210,13 @@ impl Builder<'_> {
             ),
             (TargetKind::Classes, None) => (
                 format!("`{name}` needs classes, but the targets of the data are numbers"),
-                "the loss for numbers is `mse`".to_string(),
+                match experiment.data.source {
+                    cfg::Source::Csv(_) => {
+                        "set `classes = true` in `[data]` if each of these numbers is a class; the loss for numbers is `mse`"
+                    }
+                    _ => "the loss for numbers is `mse`",
+                }
+                .to_string(),
             ),
             (TargetKind::Numbers, Some(_)) => (
                 format!("`{name}` needs numbers, but the targets of the data are classes"),

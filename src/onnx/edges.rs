@@ -69,8 +69,15 @@ impl Translator<'_> {
             }
             if inside {
                 x.name = self.normalized(&x, bytes, &normalization);
-            } else if self.options.preprocess && transforms.is_empty() {
+            } else if self.options.preprocess && transforms.is_empty() && self.source.data.fitted.is_none() {
                 self.notes.push(format!("`{}` needs no preprocessing: it goes in as it is", field.name));
+            }
+            if self.source.data.fitted.is_some() {
+                self.notes.push(format!(
+                    "`{}` has the numbers that the columns of a table become: `columns` in the file's metadata has what each column was fitted \
+                     to, and docs/cli.md says how a row is encoded",
+                    field.name
+                ));
             }
             if named {
                 self.named.insert(field.name.clone(), x.clone());
@@ -132,7 +139,9 @@ impl Translator<'_> {
 
     /// The output in the target's own unit, where the model learnt standardised numbers.
     fn in_own_unit(&mut self, y: &Value) -> String {
-        let target = self.source.data.target().filter(|_| self.source.experiment.loss.target().is_none());
+        let experiment = self.source.experiment;
+        let learns_it = task(experiment) == Task::Regression && experiment.loss.target().is_none();
+        let target = self.source.data.target().filter(|_| learns_it);
         let Some(standard) = target.and_then(|(_, field)| field.standard.as_ref()) else { return y.name.clone() };
         let deviation = self.graph.floats(&[standard.deviation.len()], &standard.deviation);
         let mean = self.graph.floats(&[standard.mean.len()], &standard.mean);
@@ -187,9 +196,17 @@ impl Translator<'_> {
         }
         // How the columns of a table become the numbers of the input.
         if let Some(fitted) = &data.fitted {
-            entries.push(("columns", serde_json::Value::clone(fitted)));
+            let mut columns = serde_json::Value::clone(fitted);
+            // The output is in the target's own unit.
+            if let Some(numbers) = columns.pointer_mut("/target/numbers").and_then(serde_json::Value::as_object_mut) {
+                numbers.remove("standard");
+            }
+            entries.push(("columns", columns));
         }
-        if let Some((number, field)) = transformed(&data.fields).and_then(|n| Some((n, data.fields.get(n)?))) {
+        let images = data.fitted.is_none();
+        if let Some((number, field)) =
+            transformed(&data.fields).filter(|_| images).and_then(|n| Some((n, data.fields.get(n)?)))
+        {
             let after = input_fields(experiment, data, false);
             let shape = after.iter().find(|f| f.name == field.name).map_or_else(Vec::new, |f| outside(&f.shape));
             let normalization = self.normalization(field, transformed(&data.fields) == Some(number));
@@ -204,6 +221,7 @@ impl Translator<'_> {
         entries.push((
             "preprocess",
             json!(match self.options.preprocess {
+                _ if data.fitted.is_some() => "outside",
                 true if images::has_form(&changes) => "inside",
                 true => "normalization inside",
                 false => "outside",

@@ -161,7 +161,15 @@ fn said(programs: &Programs, output: &[f32], target: &[[u8; 4]], shape: &Shape) 
         }
         task => {
             let floats: Vec<f32> = target.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
-            let loss = if floats.is_empty() { None } else { mean_loss(&programs.loss, output, &floats).map(Some) };
+            // The loss is that of what is learnt.
+            let standard =
+                programs.fields.iter().find(|field| field.is_target()).and_then(|field| field.standard.as_ref());
+            let standard = standard.filter(|_| task == Task::Regression && !programs.learns_inputs);
+            let learnt = |list: &[f32]| standard.map_or_else(|| list.to_vec(), |standard| standard.of(list));
+            let loss = match floats.is_empty() {
+                true => None,
+                false => mean_loss(&programs.loss, &learnt(output), &learnt(&floats)).map(Some),
+            };
             let order = |list: Vec<f32>| in_pytorch_order(list, shape);
             let (output, targets) = (order(output.to_vec()), (!floats.is_empty()).then(|| order(floats)));
             let said = match task {

@@ -4,6 +4,7 @@
 use super::expr::{CLASSES, names_parameter};
 use super::{Failure, Loaded};
 use crate::config::experiment::Experiment;
+use crate::config::language::sections::Source;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table, Value};
 
@@ -81,7 +82,12 @@ pub fn of_configuration(experiment: &Experiment) -> Result<Option<usize>, Diagno
 pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask) -> Result<Loaded, Failure> {
     let loaded = read(Classes::Later)?;
     let Some(asked) = loaded.classes else { return Ok(loaded) };
+    let table = matches!(loaded.experiment.data.source, Source::Csv(_));
     let refuse = |span: Span, why: Diagnostic| {
+        // What is wrong with a table has nothing to do with how many classes there are.
+        if table {
+            return Failure { sources: loaded.sources.clone(), diagnostics: vec![why] };
+        }
         let mut error = Diagnostic::error("the number of classes is not known, and `$classes` asks for it");
         error = error.at(span, "what the data says").note(why.message);
         if let Some(place) = why.labels.first() {

@@ -81,9 +81,11 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             // A pattern is for those columns that it fits.
             Some(Choice::Encode(_)) if rule.is_some_and(|rule| rule.pattern != *name) => usual(column.cells),
             Some(Choice::Encode(encoding)) => bail!(
-                "the column `{name}` has {} cells, such as {}, and `columns` asks for {}: mend the cells, or choose another type",
-                column.cells.name(),
-                examples(column),
+                "the column `{name}` has {}, and `columns` asks for {}: mend the cells, or choose another type",
+                match &column.odd {
+                    Some(odd) => odd.in_words(),
+                    None => format!("{} cells, such as {}", column.cells.name(), examples(column)),
+                },
                 name_of(encoding)
             ),
             None => match column.useless(rows) {

@@ -86,6 +86,11 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         _ => None,
     });
     let left: Vec<String> = left.collect();
+    for (column, _) in columns.iter().zip(&uses).filter(|(_, used)| matches!(used, Use::Input(_))) {
+        if let Some(odd) = &column.odd {
+            told.push(format!("{}: `{}` is taken for texts: it has {}", at(), column.name, odd.in_words()));
+        }
+    }
     if !left.is_empty() {
         told.push(format!("{}: columns that are left out: {}", at(), left.join(", ")));
     }
@@ -136,6 +141,15 @@ fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<(&'a
         );
     }
     let numbers = |column: &&Column| column.cells == CellType::Numbers;
+    if let Some((column, odd)) =
+        all.iter().find_map(|column| Some((column, column.odd.as_ref().filter(|_| !options.classes)?)))
+    {
+        bail!(
+            "the target `{}` has {}: mend them, or set `classes = true` if each text is a class",
+            column.name,
+            odd.in_words()
+        );
+    }
     let classes = options.classes || !all.iter().all(|column| numbers(column));
     if classes && all.len() > 1 {
         bail!(

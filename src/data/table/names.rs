@@ -10,9 +10,11 @@ pub fn no_column<'a>(name: &str, key: &str, columns: impl Iterator<Item = &'a st
     let near = near.map_or(String::new(), |(_, known)| format!("; did you mean `{known}`?"));
     let names: Vec<String> = all.iter().take(20).map(|name| format!("`{name}`")).collect();
     let more = if all.len() > 20 { format!(" and {} more", all.len() - 20) } else { String::new() };
-    format!(
-        "`{key}` names a column `{name}`, which the table does not have{near} Its columns are {}{more}",
-        names.join(", ")
-    )
-    .replace("have Its", "have. Its")
+    // What a model takes has been there: another column is not what is meant.
+    let (what, near) = match key {
+        "the model" => (format!("the model takes a column `{name}`"), String::new()),
+        key => (format!("`{key}` names a column `{name}`"), near),
+    };
+    let end = if near.is_empty() { "." } else { "" };
+    format!("{what}, which the table does not have{near}{end} Its columns are {}{more}", names.join(", "))
 }

@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, RandomState};
 
 /// So many different values of a column are counted; of more, that there are more.
 pub const MOST_DISTINCT: usize = 100_000;
+/// A column has numbers nearly everywhere, if it has so many of them for each other cell.
+const NEARLY: usize = 9;
 /// Examples that are shown of a column.
 const EXAMPLES: usize = 3;
 
@@ -56,6 +58,21 @@ pub struct Column {
     pub range: Option<[f64; 2]>,
     /// The first different values.
     pub examples: Vec<String>,
+    /// Of a column of texts most of which are numbers: the first cell that is none.
+    pub odd: Option<Odd>,
+}
+
+/// A cell that is no number, in a column that has numbers nearly everywhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Odd {
+    /// Its line.
+    pub line: u64,
+    /// What it has.
+    pub cell: String,
+    /// How many cells of the column are no numbers.
+    pub count: usize,
+    /// How many cells it has, those that are missing left out.
+    pub of: usize,
 }
 
 /// What a column may still be, while its cells are looked at.
@@ -67,6 +84,7 @@ struct Look {
     dates: usize,
     whole: bool,
     range: [f64; 2],
+    odd: Option<(u64, String)>,
     seen: HashSet<u64>,
     examples: Vec<String>,
 }
@@ -85,15 +103,16 @@ pub fn survey(text: &Text, decimal: char) -> Result<(Vec<Column>, usize)> {
         dates: 0,
         whole: true,
         range: [f64::INFINITY, f64::NEG_INFINITY],
+        odd: None,
         seen: HashSet::new(),
         examples: Vec::new(),
     };
     let mut looks: Vec<Look> = text.names().iter().map(|_| new()).collect();
     let mut rows = 0;
-    text.each(|_, row| {
+    text.each(|line, row| {
         rows += 1;
         for (look, cell) in looks.iter_mut().zip(row) {
-            look.take(cell, decimal, &hasher);
+            look.take(line, cell, decimal, &hasher);
         }
         Ok(())
     })?;
@@ -102,17 +121,21 @@ pub fn survey(text: &Text, decimal: char) -> Result<(Vec<Column>, usize)> {
 }
 
 impl Look {
-    fn take(&mut self, cell: &str, decimal: char, hasher: &RandomState) {
+    fn take(&mut self, line: u64, cell: &str, decimal: char, hasher: &RandomState) {
         if cell::is_missing(cell) {
             self.missing += 1;
             return;
         }
-        // A column is of one kind: what it is not in one row is not asked again.
-        let (all_numbers, all_truths, all_dates) =
-            (self.numbers == self.filled, self.truths == self.filled, self.dates == self.filled);
+        // A column is of one kind: what it is not in one row is not asked again. But where it has hardly anything else than numbers,
+        // the others may be mistakes.
+        let (numbers, all_truths, all_dates) = (
+            self.numbers >= NEARLY * self.filled / (NEARLY + 1),
+            self.truths == self.filled,
+            self.dates == self.filled,
+        );
         self.filled += 1;
         let mut within = |value: f64| self.range = [self.range[0].min(value), self.range[1].max(value)];
-        if all_numbers && let Some(number) = cell::number(cell, decimal) {
+        if numbers && let Some(number) = cell::number(cell, decimal) {
             self.numbers += 1;
             self.whole &= number.fract() == 0.0;
             within(number);
@@ -121,6 +144,10 @@ impl Look {
             within(date);
         } else if all_truths && cell::truth(cell).is_some() {
             self.truths += 1;
+        }
+        if self.numbers < self.filled && self.numbers > 0 && self.odd.is_none() && cell::number(cell, decimal).is_none()
+        {
+            self.odd = Some((line, cell.chars().take(40).collect()));
         }
         if self.seen.len() < MOST_DISTINCT && self.seen.insert(hasher.hash_one(cell)) && self.examples.len() < EXAMPLES
         {
@@ -145,7 +172,20 @@ impl Look {
             whole: cells == CellType::Numbers && self.whole,
             range: has_range.then_some(self.range),
             examples: self.examples,
+            odd: self
+                .odd
+                .filter(|_| cells == CellType::Texts && self.numbers >= NEARLY * (self.filled - self.numbers))
+                .map(|(line, cell)| Odd { line, cell, count: self.filled - self.numbers, of: self.filled }),
         }
+    }
+}
+
+impl Odd {
+    /// For a message.
+    pub fn in_words(&self) -> String {
+        let Odd { line, cell, count, of } = self;
+        let (cells, are) = if *count == 1 { ("cell", "is") } else { ("cells", "are") };
+        format!("{count} {cells} of {of} that {are} no number, the first of them `{cell}` in line {line}")
     }
 }
 
@@ -187,6 +227,12 @@ mod tests {
             (columns[0].range, &columns[0].examples[..]),
             (Some([-2.0, 1.5]), &["1.5".to_owned(), "-2".to_owned()][..])
         );
+        assert_eq!(columns[2].odd, None);
+        let rows_of = (0..20).map(|i| if i == 7 { "about 3\n".to_owned() } else { format!("{i}\n") });
+        std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
+        let text = Text::open(&path, Format { separator: None, header: true }).unwrap();
+        let odd = survey(&text, '.').unwrap().0.remove(0).odd.unwrap();
+        assert_eq!(odd, Odd { line: 9, cell: "about 3".into(), count: 1, of: 20 });
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
         assert_eq!(useless, [false, false, false, false, false, true, true]);
     }

@@ -216,7 +216,10 @@ fn other_tables_are_read_by_what_was_fitted() {
     assert_eq!(rows[0], inputs(&set.train)[0]);
     assert_eq!(rows[1][..3], [0.0; 3]);
     let fault = |content: &str| format!("{:#}", read_rows(&place.write("f.csv", content), &codec, false).unwrap_err());
-    assert!(fault("kind,weight,born,tam\na,1,2020-01-01,yes\n").contains("did you mean `tam`?"));
+    assert!(
+        fault("kind,weight,born,tam\na,1,2020-01-01,yes\n")
+            .contains("the model takes a column `tame`, which the table does not have")
+    );
     assert!(fault("kind,weight\na,1\n").contains("lacks columns that the model takes: `born`, `tame`"));
     let text = fault("kind,weight,born,tame\na,heavy,2020-01-01,yes\n");
     assert!(text.contains("line 2: the column `weight` has `heavy`, and a number is expected"), "{text}");
@@ -255,6 +258,11 @@ fn faults_of_a_table_say_what_to_do() {
     let number = Encoding::Number { scaling: Scaling::Standardize, fill: Fill::Median, bins: 8 };
     let text = fault("x,y\na,1\nb,2\n", &|o| o.rules = vec![rule(Choice::Encode(number))]);
     assert!(text.contains("the column `x` has text cells, such as `a`, `b`"), "{text}");
+    let nearly: String = (0..30).map(|i| if i == 4 { "one,1\n".into() } else { format!("{i},{i}\n") }).collect();
+    let text = fault(&format!("x,y\n{nearly}"), &|o| o.rules = vec![rule(Choice::Encode(number))]);
+    assert!(text.contains("1 cell of 30 that is no number, the first of them `one` in line 6"), "{text}");
+    let text = fault(&format!("y,x\n{nearly}"), &nothing);
+    assert!(text.contains("the target `y` has 1 cell of 30 that is no number"), "{text}");
     let text = fault("x,y\n1,1\n2,2\n", &|o| o.drop = vec!["z".into()]);
     assert!(text.contains("`drop` names a column `z`"), "{text}");
     let text = fault("x,y,s\n1,1,train\n2,2,later\n", &|o| o.division.split_column = Some("s".into()));

@@ -323,7 +323,11 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n, experiment.seed, 1));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
-    let test = set.test.unwrap_or(set.val);
+    // The rows of a table that are validated on are no test set.
+    let test = match &source {
+        Source::Table(_) => set.test.unwrap_or_else(|| train.select(&[])),
+        _ => set.test.unwrap_or(set.val),
+    };
     let (note, told, fingerprint) = (set.note, set.told, set.fingerprint);
     Ok(Samples { spec, train, val, test, note, told, fingerprint, name, cache: None })
 }

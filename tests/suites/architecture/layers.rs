@@ -34,6 +34,7 @@ const IMPORTS: [(&str, &[&str]); 19] = [
             "collective",
             "config",
             "data",
+            "failure",
             "files",
             "graph",
             "passes",

@@ -435,18 +435,12 @@ fn targets_from_a_file() {
     };
     let counted = |spec: DataSpec| DataSpec { train: Some(100), val: Some(0), ..spec };
     let values = |shape: &[usize]| counted(DataSpec::valued(DType::F32, [13], shape));
-    let classes = |n, exact: bool| {
-        counted(if exact {
-            DataSpec::labelled(DType::F32, [13], n)
-        } else {
-            DataSpec::labelled(DType::F32, [13], n).seen()
-        })
-    };
+    let classes = |n| counted(DataSpec::labelled(DType::F32, [13], n));
     let all = [
-        told_on(&text("mse", 10), Some(classes(10, true))),
+        told_on(&text("mse", 10), Some(classes(10))),
         told_on(&text("cross_entropy", 10), Some(values(&[1]))),
-        told_on(&text("cross_entropy", 3), Some(classes(5, false))),
-        told_on(&text("cross_entropy", 7), Some(classes(5, false))),
+        told_on(&text("cross_entropy", 3), Some(classes(5).seen())),
+        told_on(&text("cross_entropy", 7), Some(classes(5).seen())),
         told_on(&text("mse", 2), Some(values(&[4]))),
         told_on(&text("mse", 2), Some(values(&[4, 4, 3]))),
         told_on(&text("mse", 1), Some(values(&[]))),

@@ -372,7 +372,7 @@ fn transforms_of_several_inputs() {
             Err(errors) => config::text::diagnostics::render(&loaded.sources, &errors, false),
         }
     };
-    let label = Field::target(TARGETS, FieldKind::Category(Classes::of(3)), []);
+    let label = Field::target(TARGETS, FieldKind::Category(Classes::of(2)), []);
     let photo = |name: &str| Field::image(name, DType::U8, [8, 8, 3]);
     let text = model("[\"left\", \"right\"]");
     let error = told(&text, vec![photo("left"), photo("right"), label.clone()]);

@@ -1,5 +1,5 @@
 // Threads that wait for each other, rightly and wrongly.
-#include "../../../kernels/cuda/common.cuh"
+#include "../../../../kernels/cuda/common.cuh"
 
 // out[block] = sum of the block's part of x, of n elements.
 extern "C" __global__ void __launch_bounds__(1024) case_block_sum(const float *x, float *out, int n) {

@@ -1,5 +1,5 @@
 // Reads and writes of global memory.
-#include "../../../kernels/cuda/common.cuh"
+#include "../../../../kernels/cuda/common.cuh"
 
 // x[i] = x[i] * factor + term
 extern "C" __global__ void case_affine(float *x, float factor, float term, i64 n) {

@@ -1,5 +1,5 @@
 // What the sanitizer is to find, each with `right` to do it rightly.
-#include "../../../kernels/cuda/common.cuh"
+#include "../../../../kernels/cuda/common.cuh"
 
 // x reversed, a block's part, by way of shared memory.
 extern "C" __global__ void case_missing_barrier(float *x, int right) {

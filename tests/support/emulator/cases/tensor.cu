@@ -1,5 +1,5 @@
 // D = A B + C of one warp's matrices: A (16, K) and B (K, 8) given as floats, D (16, 8). B is given by columns: (8, K).
-#include "../../../kernels/cuda/common.cuh"
+#include "../../../../kernels/cuda/common.cuh"
 
 template <class T> u32 pair(const float *at) {
     return (u32)from_float<T>(at[0]).bits | (u32)from_float<T>(at[1]).bits << 16;

@@ -11,11 +11,11 @@ use crate::gemm::bf16::store::{ForeseeBlock, SKIPPED, StoreBlock, Stored};
 use crate::gemm::bf16::{PANEL, STEP, TILE, tiles};
 use crate::gemm::memory::Memory;
 use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows, tile_rows};
+use crate::graph::op::Activation;
+use crate::plan::Kept;
 use crate::run::threads::{Parts, Pool, TASKS_PER_THREAD};
 use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
-use crate::graph::op::Activation;
-use crate::plan::Kept;
 
 /// Most pixels of a batch for which packed weights are kept.
 const MOST_PIXELS: usize = 8192;
