@@ -6,7 +6,7 @@ use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
-use crate::config::language::sections::Fitted;
+use crate::config::language::sections::{ClassWeights, Fitted, Source};
 use crate::config::load::paths::shown;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
@@ -70,6 +70,12 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
 /// data is not there.
 fn hold_to_weights(experiment: &mut Experiment) {
     let Some(fitted) = weights::fitted(experiment) else { return };
+    if fitted.source.is_some() && matches!(experiment.data.source, Source::Csv(_)) {
+        let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
+        say(&format!("weights: rows become samples as they did for `{}`, column by column", path.display()));
+        experiment.data.fitted = Some(fitted);
+        return;
+    }
     let Some(known) = &fitted.class_names else { return };
     let Ok(spec) = input::describe(experiment) else {
         // What else is wrong with the data is told by whoever reads it.
@@ -82,6 +88,13 @@ fn hold_to_weights(experiment: &mut Experiment) {
     if own != *known && own.len() == known.len() && known.iter().all(|name| own.contains(name)) {
         let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
         say(&format!("weights: the classes of the data are numbered as in `{}`: {}", path.display(), listed(known)));
+        // A list of weights is in the order in which the configuration has its classes.
+        if let Some(Some(ClassWeights::Numbers(weights))) = experiment.loss.class_weights()
+            && weights.len() == own.len()
+        {
+            let of = |name: &String| own.iter().position(|own| own == name).map_or(1.0, |at| weights[at]);
+            *weights = known.iter().map(of).collect();
+        }
         experiment.data.fitted = Some(fitted);
     }
 }

@@ -16,6 +16,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let reporter = Reporter { origins: &experiment.origins, sink };
     let rules = Rules { experiment, reporter };
     rules.targets();
+    rules.validation_of_a_table();
     rules.monitors();
     rules.figures_of_outputs();
     rules.transforms();
@@ -63,6 +64,17 @@ impl Rules<'_> {
                 (true, false) => "data.targets",
             };
             self.reporter.at_keys(error.help(help), "loss.type", "cannot take these targets", key, has);
+        }
+    }
+
+    /// The rows of a table that are validated on are said once.
+    fn validation_of_a_table(&self) {
+        let Source::Csv(csv) = &self.experiment.data.source else { return };
+        let other = [("data.val_path", csv.val_path.is_some()), ("data.split_column", csv.split_column.is_some())];
+        let Some((key, _)) = other.into_iter().find(|(_, given)| *given) else { return };
+        if self.experiment.data.loading.validation_split.is_some() {
+            let error = Diagnostic::error("the rows to validate on are said twice").help("leave one of the two out");
+            self.reporter.at_keys(error, "data.validation_split", "holds some out", key, "says which they are");
         }
     }
 

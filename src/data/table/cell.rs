@@ -12,7 +12,7 @@ pub fn is_missing(cell: &str) -> bool {
     cell.len() <= 9 && (cell == "n/a" || MISSING.contains(&cell))
 }
 
-/// The number that a cell has, with `decimal` before its fraction.
+/// The number that a cell has, with `decimal` before its fraction; none that single precision does not hold.
 pub fn number(cell: &str, decimal: char) -> Option<f64> {
     // `inf` and `infinity` are words.
     if !cell.bytes().any(|byte| byte.is_ascii_digit()) {
@@ -20,10 +20,25 @@ pub fn number(cell: &str, decimal: char) -> Option<f64> {
     }
     let number: f64 = match decimal {
         '.' => cell.parse().ok()?,
-        // `1.234,5`: points group digits there.
-        _ => cell.replace('.', "").replace(decimal, ".").parse().ok()?,
+        // `1.234,5`: points group digits there, three by three.
+        _ => {
+            let (whole, fraction) = cell.split_once(decimal).unwrap_or((cell, ""));
+            if fraction.contains('.') || !is_grouped(whole) {
+                return None;
+            }
+            cell.replace('.', "").replace(decimal, ".").parse().ok()?
+        }
     };
-    number.is_finite().then_some(number)
+    (number as f32).is_finite().then_some(number)
+}
+
+/// Whether points stand behind one to three digits and before each three, if there are any.
+fn is_grouped(whole: &str) -> bool {
+    let mut groups = whole.trim_start_matches(['-', '+']).split('.');
+    let first = groups.next().unwrap_or_default();
+    let mut others = groups.peekable();
+    let ungrouped = others.peek().is_none();
+    ungrouped || (1..=3).contains(&first.len()) && others.all(|group| group.len() == 3)
 }
 
 /// The truth that a cell has.
@@ -100,6 +115,11 @@ mod tests {
         assert_eq!(
             [number("1,5", ','), number("1.234,5", ','), number("12", ',')],
             [Some(1.5), Some(1234.5), Some(12.0)]
+        );
+        assert_eq!(["12.5", "-.5", "1.2345,6", "1,2.345", "1.234.5"].map(|cell| number(cell, ',')), [None; 5]);
+        assert_eq!(
+            [number("1.234.567", ','), number("-1.234", ','), number("1e39", '.')],
+            [Some(1_234_567.0), Some(-1234.0), None]
         );
         // No number of ours: too large, or a word.
         assert_eq!(["1e999", "inf", "NaN", "", "0x10", "12 kg"].map(|cell| number(cell, '.')), [None; 6]);

@@ -196,6 +196,23 @@ impl ColumnCodec {
         ColumnCodec { name: name.to_owned(), codec, indicator: rows.iter().any(|row| cells.is_missing(*row)) }
     }
 
+    /// Whether a training can have fitted it.
+    pub fn is_sane(&self) -> bool {
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let increasing =
+            |list: &[f64]| list.iter().all(|v| v.is_finite()) && list.windows(2).all(|pair| pair[0] < pair[1]);
+        match &self.codec {
+            Codec::Standardize { fill, mean, deviation, .. } | Codec::Date { fill, mean, deviation } => {
+                fill.is_finite() && mean.is_finite() && positive(*deviation)
+            }
+            Codec::Plain { fill } => fill.is_finite(),
+            Codec::Quantile { fill, quantiles } => fill.is_finite() && quantiles.is_sane(),
+            Codec::PiecewiseLinear { fill, edges } => fill.is_finite() && increasing(edges),
+            Codec::Category { values, .. } => values.windows(2).all(|pair| pair[0] < pair[1]),
+            Codec::Boolean => true,
+        }
+    }
+
     /// How its cells are read.
     pub fn read(&self) -> Read {
         match self.codec {

@@ -26,6 +26,9 @@ pub struct TableCodec {
     pub decimal: char,
     /// The column that names a row.
     pub id: Option<String>,
+    /// What stands between columns, if the configuration says so.
+    #[serde(default)]
+    pub separator: Option<u8>,
     /// The first line names the columns.
     pub header: bool,
 }
@@ -53,7 +56,43 @@ pub enum Target {
 impl TableCodec {
     /// That of a data set, if it is a table.
     pub fn of(spec: &DataSpec) -> Option<TableCodec> {
-        serde_json::from_value(Value::clone(spec.fitted.as_ref()?)).ok()
+        TableCodec::read(spec.fitted.as_ref()?)
+    }
+
+    /// That of a checkpoint, which may come from anybody; `None` if it is none that a training has fitted.
+    pub fn read(written: &Value) -> Option<TableCodec> {
+        let codec: TableCodec = serde_json::from_value(written.clone()).ok()?;
+        let mut names: Vec<&String> = codec.columns.iter().map(|column| &column.name).collect();
+        names.sort_unstable();
+        let columns = !names.is_empty() && names.windows(2).all(|pair| pair[0] != pair[1]);
+        let target = match &codec.target {
+            Target::Classes { names, .. } => {
+                let mut sorted: Vec<&String> = names.iter().collect();
+                sorted.sort_unstable();
+                !names.is_empty() && sorted.windows(2).all(|pair| pair[0] != pair[1])
+            }
+            Target::Numbers { columns, standard } => {
+                let fits = |standard: &Standard| {
+                    let sizes = [standard.mean.len(), standard.deviation.len()] == [columns.len(); 2];
+                    sizes && standard.deviation.iter().all(|deviation| deviation.is_finite() && *deviation > 0.0)
+                };
+                !columns.is_empty() && standard.as_ref().is_none_or(fits)
+            }
+        };
+        (columns && target && codec.columns.iter().all(ColumnCodec::is_sane)).then_some(codec)
+    }
+
+    /// How its tables are written.
+    pub fn format(&self) -> Format {
+        Format { separator: self.separator, header: self.header }
+    }
+
+    /// The columns that are learnt.
+    pub fn targets_named(&self) -> Vec<String> {
+        match &self.target {
+            Target::Classes { column, .. } => vec![column.clone()],
+            Target::Numbers { columns, .. } => columns.clone(),
+        }
     }
 
     /// As it is kept.
@@ -159,7 +198,7 @@ impl TableCodec {
 /// # Errors
 /// The file cannot be read; a column that the model takes is not there; a cell is not what it was in training, with its line.
 pub fn read_rows(path: &Path, codec: &TableCodec, targets: bool) -> Result<Split> {
-    let text = Text::open(path, Format { separator: None, header: codec.header })?;
+    let text = Text::open(path, codec.format())?;
     let raw = Raw::read(&text, &codec.reads(targets), codec.id.as_deref(), codec.decimal)?;
     codec.samples(&raw, targets).with_context(|| format!("`{}`", path.display()))
 }

@@ -6,7 +6,7 @@ use super::cell;
 use super::codec::{Cells, ColumnCodec, Read, mean_and_deviation};
 use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time};
-use super::fitted::{TableCodec, Target, read_rows};
+use super::fitted::{TableCodec, Target};
 use super::names::no_column;
 use super::options::TableOptions;
 use super::raw::Raw;
@@ -15,6 +15,7 @@ use super::text::Text;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 
 /// A table, read.
 #[derive(Debug, Clone)]
@@ -58,6 +59,16 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         Some(_) => Vec::new(),
         None => choose(options, &columns, rows).with_context(at)?,
     };
+    if let Some(codec) = fitted {
+        let learnt = codec.targets_named();
+        ensure!(
+            learnt == options.target,
+            "{}: the model learnt {}, and `target` asks for {}: train a model anew for another target",
+            at(),
+            quoted(&learnt),
+            quoted(&options.target)
+        );
+    }
     let reads = match fitted {
         Some(codec) => codec.reads(true),
         None => {
@@ -79,7 +90,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let (train, mut val) = (all.select(&parts.train), all.select(&parts.val));
     let test = (!parts.test.is_empty()).then(|| all.select(&parts.test));
     if let Some(path) = &options.val_path {
-        val = read_rows(path, &codec, true)?;
+        let (all, rows) = validation(path, options, &codec, &mut told)?;
+        val = all.select(&rows);
     }
     let left = columns.iter().zip(&uses).filter_map(|(column, used)| match used {
         Use::Left(why) if column.useless(rows).is_some() => Some(format!("`{}` ({why})", column.name)),
@@ -104,6 +116,27 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     Ok(Loaded { spec, train, val, test, columns, told })
 }
 
+/// The rows of a file of its own to validate on, and those of them whose target is there.
+fn validation(
+    path: &Path,
+    options: &TableOptions,
+    codec: &TableCodec,
+    told: &mut Vec<String>,
+) -> Result<(Split, Vec<u32>)> {
+    let text = Text::open(path, codec.format())?;
+    let raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal)?;
+    let own = TableOptions { path: path.to_owned(), ..options.clone() };
+    let rows = with_targets(&own, &raw, told);
+    ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
+    let all = codec.samples(&raw, true).with_context(|| format!("`{}`", path.display()))?;
+    Ok((all, rows))
+}
+
+fn quoted(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
 /// The rows in which nothing is missing that is learnt; that some are left out is told.
 fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Vec<u32> {
     let targets: Vec<&Cells> = options.target.iter().map(|name| raw.column(name)).collect();
@@ -111,9 +144,12 @@ fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Ve
     let rows: Vec<u32> = rows.collect();
     let missing = raw.rows() - rows.len();
     if missing > 0 {
-        let names: Vec<String> = options.target.iter().map(|name| format!("`{name}`")).collect();
         let s = if missing == 1 { "" } else { "s" };
-        told.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), names.join(" or ")));
+        told.push(format!(
+            "`{}`: {missing} row{s} without {} left out",
+            options.path.display(),
+            quoted(&options.target)
+        ));
     }
     rows
 }
@@ -270,6 +306,7 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
         target,
         decimal: options.decimal,
         id: options.id.clone(),
+        separator: options.format.separator,
         header: options.format.header,
     })
 }

@@ -35,6 +35,11 @@ impl Quantiles {
         Quantiles(all)
     }
 
+    /// Whether they are those of numbers.
+    pub fn is_sane(&self) -> bool {
+        self.0.iter().all(|value| value.is_finite()) && self.0.is_sorted()
+    }
+
     /// The part of the numbers below `value`, from 0 to 1: the middle of what it is of where several quantiles are the same.
     fn rank(&self, value: f64) -> f64 {
         let all = &self.0;

@@ -196,7 +196,12 @@ impl Column {
             CellType::Nothing => Some("it is empty"),
             _ if self.distinct == 1 && self.missing == 0 => Some("it has the same value in every row"),
             // A name or a number of the row itself.
-            CellType::Texts if rows > 20 && self.distinct + self.missing == rows && self.distinct < MOST_DISTINCT => {
+            CellType::Texts
+                if self.odd.is_none()
+                    && rows > 20
+                    && self.distinct + self.missing == rows
+                    && self.distinct < MOST_DISTINCT =>
+            {
                 Some("its text is another one in every row, as an identifier is")
             }
             _ => None,

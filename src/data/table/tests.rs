@@ -286,3 +286,50 @@ fn rows_of_each_part_are_where_they_belong() {
     assert_eq!((set.train.len(), set.val.len()), (4, 1));
     assert!(Path::new(&options.path).is_file());
 }
+
+#[test]
+fn what_a_checkpoint_says_of_columns_is_looked_at() {
+    let place = Place::new(PETS);
+    let set = open(&TableOptions { id: Some("id".into()), ..place.options("y") }).unwrap();
+    let written = set.spec.fitted.unwrap();
+    assert!(TableCodec::read(&written).is_some());
+    let weight = written["columns"].as_array().unwrap().iter().position(|column| column["name"] == "weight").unwrap();
+    let change = |pointer: &str, value: serde_json::Value| {
+        let mut changed = serde_json::Value::clone(&written);
+        *changed.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}: {written}")) = value;
+        TableCodec::read(&changed).is_some()
+    };
+    let of_weight = |key: &str| format!("/columns/{weight}/codec/standardize/{key}");
+    for (pointer, value) in [
+        (of_weight("deviation"), 0.0.into()),
+        (of_weight("deviation"), (-1.0).into()),
+        (of_weight("mean"), serde_json::Value::Null),
+        (format!("/columns/{weight}/name"), "kind".into()),
+        ("/target/numbers/columns".into(), serde_json::json!([])),
+        ("/target/numbers/standard/mean".into(), serde_json::json!([])),
+        ("/target/numbers/standard/deviation".into(), serde_json::json!([0.0])),
+        ("/columns".into(), serde_json::json!([])),
+    ] {
+        assert!(!change(&pointer, value.clone()), "{pointer} {value}");
+    }
+}
+
+#[test]
+fn a_file_to_validate_on_has_targets_of_its_own() {
+    let place = Place::new("x:y\n1:1\n2:2\n3:3\n");
+    let val = place.write("v.csv", "x:y\n9:9\n8:\n");
+    let mut options = TableOptions { val_path: Some(val.clone()), ..place.options("y") };
+    options.format.separator = Some(b':');
+    let set = open(&options).unwrap();
+    assert_eq!((set.val.len(), set.told.len()), (1, 1), "{:?}", set.told);
+    // The separator that was given is kept.
+    let codec = TableCodec::of(&set.spec).unwrap();
+    assert_eq!(read_rows(&val, &codec, false).unwrap().len(), 2);
+    place.write("v.csv", "x:y\n9:\n");
+    let error = open(&TableOptions { standardize_target: false, ..options.clone() }).unwrap_err();
+    assert!(format!("{error:#}").contains("has no row with a target"), "{error:#}");
+    // Another target is not what the model learnt.
+    let fitted = Some(Box::new(codec));
+    let error = open(&TableOptions { target: vec!["x".into()], fitted, ..options }).unwrap_err();
+    assert!(format!("{error:#}").contains("the model learnt `y`, and `target` asks for `x`"), "{error:#}");
+}

@@ -1,5 +1,6 @@
 //! The description of a sample in a checkpoint, so that a model can be used without its data.
 
+use crate::data::table::TableCodec;
 use crate::data::{Classes, DataSpec, Field, FieldKind, Length, MAX_LENGTHS, Role, Standard, mask};
 use crate::graph::{DType, Shape};
 use serde::{Deserialize, Serialize};
@@ -195,7 +196,13 @@ impl Fields {
             let lengths = written.lengths.iter().map(|(axis, number)| Length { axis: *axis, number: *number });
             Some(Field { role, kind, lengths: lengths.collect(), standard: written.standard.clone(), ..plain })
         };
-        let fields = self.fields.iter().map(field).collect::<Option<_>>()?;
+        let fields: Vec<Field> = self.fields.iter().map(field).collect::<Option<_>>()?;
+        // What was fitted makes samples of these fields, or is not what was fitted.
+        if let Some(written) = &self.fitted
+            && TableCodec::read(written)?.fields() != fields
+        {
+            return None;
+        }
         Some(DataSpec { fitted: self.fitted.clone().map(Arc::new), ..DataSpec::new(fields) })
     }
 

@@ -143,6 +143,42 @@ fn columns_may_have_any_names() {
     assert!(place.fails("eval r --split test", 2).contains("no samples in the split `test`"));
 }
 
+/// Weights of a checkpoint bring how rows become samples: columns are matched by name.
+#[test]
+fn weights_go_by_the_names_of_columns() {
+    let place = place(80);
+    place.ok("train c.toml --quiet --out r --set train.epochs=3");
+    let figures = place.ok("eval r --json").json();
+    let swapped: String = houses(80)
+        .lines()
+        .map(|line| {
+            let cells: Vec<&str> = line.split(',').collect();
+            format!("{},{},{},{},{}\n", cells[0], cells[3], cells[2], cells[1], cells[4])
+        })
+        .collect();
+    place.write("houses.csv", swapped);
+    let done = place.ok("eval c.toml --set model.weights=r/best.safetensors --json");
+    assert!(done.err.contains("column by column"), "{}", done.err);
+    assert_eq!(done.json()["metrics"], figures["metrics"]);
+    let error = place.fails("eval r --set data.target=rooms", 2);
+    assert!(error.contains("the model learnt `price`"), "{error}");
+    let error = place.fails("check c.toml --set data.val_path=houses.csv", 2);
+    assert!(error.contains("the rows to validate on are said twice"), "{error}");
+}
+
+/// Probabilities are learnt as they are.
+#[test]
+fn a_column_of_zeros_and_ones_is_no_regression() {
+    let place = Place::new();
+    let rows: String = (0..120).map(|i| format!("{},{}\n", i % 7, i32::from(i % 7 > 4))).collect();
+    place.write("houses.csv", format!("x,price\n{rows}"));
+    let text = config("target = \"price\"").replace("id = \"id\"\n", "").replace("\"mse\"", "\"bce_with_logits\"");
+    place.write("c.toml", text);
+    place.ok("train c.toml --quiet --out r");
+    let figures = place.ok("eval r --json").json();
+    assert!(figures["metrics"]["accuracy"].as_f64().unwrap() > 0.95, "{figures}");
+}
+
 /// Real tables, in two commands each.
 #[test]
 fn penguins_and_houses_are_learnt() {

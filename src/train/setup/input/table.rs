@@ -4,7 +4,7 @@ use super::held_out;
 use crate::config::Experiment;
 use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal};
 use crate::config::load::paths::shown;
-use crate::data::table::{Choice, Division, Encoding, Fill, Format, Rule, Scaling, TableOptions};
+use crate::data::table::{Choice, Division, Encoding, Fill, Format, Rule, Scaling, TableCodec, TableOptions};
 
 /// What the data layer reads.
 pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
@@ -31,7 +31,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
             group_column: csv.group_column.clone(),
             time_column: csv.time_column.clone(),
         },
-        fitted: fitted.and_then(|codec| serde_json::from_value(serde_json::Value::clone(codec)).ok()).map(Box::new),
+        fitted: fitted.and_then(|codec| TableCodec::read(codec)).map(Box::new),
     }
 }
 
