@@ -186,7 +186,7 @@ fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<(&'a
             odd.in_words()
         );
     }
-    let classes = options.classes || !all.iter().all(|column| numbers(column));
+    let classes = options.classes || !all.iter().all(numbers);
     if classes && all.len() > 1 {
         bail!(
             "of several targets each is a number, and {}: learn that alone, or leave it out",

@@ -81,6 +81,7 @@ fn bash_completes_words_with_colons_and_equals_signs() {
                 "image_list",
                 "webdataset",
                 "tensors",
+                "csv",
                 "synthetic",
             ],
         ),

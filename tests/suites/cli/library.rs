@@ -31,8 +31,11 @@ fn state(path: &Path) -> Vec<(String, Vec<u8>)> {
     tensors.into_iter().map(|(name, tensor)| (name, tensor.data)).collect()
 }
 
+/// Records and sentences that a run has told.
+type Heard = Arc<Mutex<(Vec<Value>, Vec<String>)>>;
+
 /// A request whose events are kept: the lines of `metrics.jsonl`, and what was said.
-fn heard(request: Request) -> (Request, Arc<Mutex<(Vec<Value>, Vec<String>)>>) {
+fn heard(request: Request) -> (Request, Heard) {
     let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let into = told.clone();
     let request = request.told_to(Arc::new(move |event| {

@@ -42,7 +42,7 @@ fn a_regression_is_in_the_unit_of_its_target() {
     }
     let columns = place.ok("data show c.toml --json").json();
     assert_eq!((&columns["features"], &columns["columns"][2]["missing"]), (&6.into(), &18.into()));
-    place.ok("train c.toml --quiet --out r --set metrics=[\"r2\"]");
+    place.ok("train c.toml --quiet --out r --set metrics.figures=[\"r2\"]");
     let figures = place.ok("eval r --json").json();
     let [loss, rmse, r2] = ["loss", "rmse", "r2"].map(|name| figures["metrics"][name].as_f64().unwrap());
     assert!(rmse < 40.0 && rmse > 0.0 && r2 > 0.9, "{figures}");

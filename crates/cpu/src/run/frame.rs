@@ -139,6 +139,11 @@ impl<'a, T> View<'a, T> {
         self.len
     }
 
+    /// True if there is no element.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
     /// Pointer to the first of the elements `range`.
     ///
     /// # Panics

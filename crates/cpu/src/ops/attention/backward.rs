@@ -262,9 +262,10 @@ impl NodeKernel for AttentionGradKernel {
                     dbias,
                     mask: Mask { row: rows, ..mask },
                 };
-                // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
                 match &self.tiles {
+                    // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
                     Some(tiles) => unsafe { tiles.head(&head, own) },
+                    // SAFETY: as above.
                     None => unsafe { self.head(&head, &mut self.work(own)) },
                 }
             }
