@@ -1,6 +1,6 @@
 //! Tables: rows of a CSV file as vectors of numbers.
 //!
-//! A table is read whole. [`survey`] looks at what its columns are, [`division`] says which rows are trained on, and [`codec`] makes
+//! A table is read whole. `survey` looks at what its columns are, `division` says which rows are trained on, and `codec` makes
 //! numbers of cells: it is fitted on those rows alone, and travels in the checkpoint ([`TableCodec`]), which is all that is needed to
 //! read other tables for the same model.
 

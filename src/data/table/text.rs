@@ -20,7 +20,7 @@ const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// How the text of a table is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// What stands between columns. `None`: that of [`SEPARATORS`] of which the first line has most.
+    /// What stands between columns. `None`: that of `,`, `;`, tab and `|` of which the first line has most.
     pub separator: Option<u8>,
     /// The first line names the columns; else their names are their numbers from 1.
     pub header: bool,

@@ -5,7 +5,7 @@
 //! columns; then it goes through blocks of queries × keys: scores by the register tile, weights in place (`rows`), products
 //! with the weights by the register tile again. Scores of a block are at most `BLOCK` floats, whatever the length.
 //!
-//! With numbers rounded to bf16, products are made by tiles of another kind ([`bf16`]), and nothing else changes.
+//! With numbers rounded to bf16, products are made by tiles of another kind (`bf16`), and nothing else changes.
 //!
 //! What is summed in which order depends on the shapes alone: results are the same for any number of threads.
 
