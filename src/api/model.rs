@@ -78,7 +78,7 @@ fn hold_to_weights(experiment: &mut Experiment) {
     }
     let Some(known) = &fitted.class_names else { return };
     let Ok(spec) = input::describe(experiment) else {
-        // What else is wrong with the data is told by whoever reads it.
+        // Other faults of the data are reported where it is read.
         if experiment.data.source.paths().first().is_some_and(|(_, path)| !files::is_there(path)) {
             experiment.data.fitted = Some(fitted);
         }
@@ -205,7 +205,7 @@ fn telling<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
                 }
             })
         };
-        // Without such a thread nothing is told; the work is done all the same.
+        // Without that thread there are no messages; the work is done all the same.
         let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
         let done = work();
         drop(working);

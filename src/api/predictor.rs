@@ -42,7 +42,7 @@ pub struct Options {
     pub invert: bool,
     /// What is needed besides, and for whom.
     pub room: Room,
-    /// Who is told what is said while it is opened; `None`: the terminal.
+    /// Gets the messages while it is opened; `None`: they go to the terminal.
     pub listener: Option<Listener>,
 }
 

@@ -3,6 +3,7 @@
 use super::super::{HoldOut, Split, Values};
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, bail, ensure};
+use std::collections::{BTreeMap, HashSet};
 
 /// How rows are divided.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,18 +94,17 @@ pub fn at_random(rows: &[u32], how: HoldOut, seed: u64, labels: Option<&[i32]>) 
 /// One of the parts would be empty.
 pub fn by_groups(rows: &[u32], how: HoldOut, seed: u64, groups: &[u64]) -> Result<Parts> {
     let wanted = held(how, rows.len())?;
-    let mut all: Vec<u64> = rows.iter().map(|row| groups[*row as usize]).collect();
-    all.sort_unstable();
-    all.dedup();
+    let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+    rows.iter().for_each(|row| *sizes.entry(groups[*row as usize]).or_default() += 1);
+    let mut all: Vec<u64> = sizes.keys().copied().collect();
     ensure!(all.len() > 1, "all rows are of one group, so that none can be held out");
     Stream::new(seed, Purpose::Split, 2, 0).shuffle(&mut all);
-    let size = |group: u64| rows.iter().filter(|row| groups[**row as usize] == group).count();
-    let (mut out, mut count) = (std::collections::HashSet::new(), 0);
+    let (mut out, mut count) = (HashSet::new(), 0);
     for group in &all[..all.len() - 1] {
         if count >= wanted {
             break;
         }
-        count += size(*group);
+        count += sizes[group];
         out.insert(*group);
     }
     let (val, train) = rows.iter().partition(|row| out.contains(&groups[**row as usize]));

@@ -13,8 +13,7 @@ use super::raw::Raw;
 use super::survey::{CellType, Column, survey};
 use super::text::Text;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// A table, read.
@@ -225,13 +224,12 @@ fn divide(options: &TableOptions, text: &Text, raw: &Raw, rows: &[u32], fitted: 
         return by_time(rows, how, &times);
     }
     if let Some(column) = &division.group_column {
-        let hasher = RandomState::new();
-        let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut numbers: HashMap<&str, u64> = HashMap::new();
         let words = words_of(text, column, "group_column")?;
-        // Numbers in the order of their first rows: the hash differs from run to run.
+        // Numbers in the order of their first rows.
         let groups = words.iter().map(|(_, word)| {
             let next = numbers.len() as u64;
-            *numbers.entry(hasher.hash_one(word)).or_insert(next)
+            *numbers.entry(word).or_insert(next)
         });
         let groups: Vec<u64> = groups.collect();
         return by_groups(rows, how, division.seed, &groups);
@@ -282,8 +280,9 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
             let mut names: Vec<String> = seen.iter().map(|number| texts[*number as usize].clone()).collect();
             sort_names(&mut names);
             // A class that only rows held out have is one that the model never sees.
-            let unseen = texts.iter().find(|text| !names.contains(text));
-            if let Some(text) = unseen {
+            let unseen = (0..texts.len() as u32).find(|number| seen.binary_search(number).is_err());
+            if let Some(number) = unseen {
+                let text = &texts[number as usize];
                 bail!(
                     "the class `{text}` of `{}` has no row in the training part: give `validation_split` fewer rows, or leave the class out",
                     options.target[0]

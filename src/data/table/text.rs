@@ -86,11 +86,6 @@ impl Text {
         &self.path
     }
 
-    /// What stands between columns.
-    pub fn separator(&self) -> u8 {
-        self.separator
-    }
-
     /// Hands the line of each row and its cells to `take`.
     ///
     /// # Errors

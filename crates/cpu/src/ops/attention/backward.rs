@@ -106,7 +106,7 @@ impl AttentionGradKernel {
     /// A head.
     ///
     /// # Safety
-    /// The operands are there, and nobody else touches these rows of the result.
+    /// The operands are there, and no other task touches these rows of the result.
     unsafe fn head(&self, head: &HeadGrad, work: &mut Work) {
         let (l, shape) = (&self.layout, &self.layout.shape);
         let (length, step) = (shape.length, 3 * shape.embedding());

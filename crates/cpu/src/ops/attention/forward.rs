@@ -80,7 +80,7 @@ impl AttentionKernel {
     /// Some queries of a head.
     ///
     /// # Safety
-    /// The operands are there, and nobody else touches these rows of the results.
+    /// The operands are there, and no other task touches these rows of the results.
     unsafe fn head(&self, head: &Head, queries: Range<usize>, work: &mut Work) {
         let (l, shape) = (&self.layout, &self.layout.shape);
         let step = 3 * shape.embedding();

@@ -105,7 +105,7 @@ impl TileBackward {
     /// A head.
     ///
     /// # Safety
-    /// The operands are there, and nobody else touches these rows of the result.
+    /// The operands are there, and no other task touches these rows of the result.
     pub unsafe fn head(&self, head: &HeadGrad, mut scratch: &mut [f32]) {
         let (t, shape) = (&self.tiled, &self.tiled.shape);
         let (length, width, step) = (shape.length, shape.width, 3 * shape.embedding());

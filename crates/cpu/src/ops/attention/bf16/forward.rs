@@ -53,7 +53,7 @@ impl TileForward {
     /// Some queries of a head, from a multiple of [`GROUP`] on.
     ///
     /// # Safety
-    /// The operands are there, and nobody else touches these rows of the results.
+    /// The operands are there, and no other task touches these rows of the results.
     pub unsafe fn head(&self, head: &Head, queries: Range<usize>, mut scratch: &mut [f32]) {
         let (t, shape) = (&self.tiled, &self.tiled.shape);
         let (step, width, embedding) = (3 * shape.embedding(), shape.width, shape.embedding());

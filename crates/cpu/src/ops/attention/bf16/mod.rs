@@ -245,7 +245,7 @@ impl Tiled {
     /// `c` tells where the results of a panel go.
     ///
     /// # Safety
-    /// All that is reached is there, and nobody else touches the results.
+    /// All that is reached is there, and no other task touches the results.
     unsafe fn product(
         &self,
         blocks: &Blocks,
