@@ -17,6 +17,7 @@ use super::ops::elementwise::{
     AccumulateGradKernel, AccumulateLossKernel, ActivationGradKernel, ActivationKernel, BinaryKernel, MeanScaleKernel,
     ZeroGradKernel,
 };
+use super::ops::embedding::{EmbeddingGradKernel, EmbeddingKernel};
 use super::ops::error_sums::ErrorSumsKernel;
 use super::ops::group_norm::{GroupNormGradKernel, GroupNormKernel, Layout};
 use super::ops::layer_norm::{LayerNormGradKernel, LayerNormKernel};
@@ -176,6 +177,8 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
             let shape = AttentionShape::new(x(1), op.heads, op.causal, bias, op.dropout);
             Box::new(AttentionGradKernel::new(shape, how, threads))
         }
+        Op::Embedding(_) => Box::new(EmbeddingKernel { rows: x(0).rows(), width: x(0).last() }),
+        Op::EmbeddingGrad(op) => Box::new(EmbeddingGradKernel::new(op, x(1).len(), x(0).last(), level)),
         Op::Loss(op) => loss::kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),

@@ -74,6 +74,8 @@ variants![
     LogSoftmaxGrad,
     Attention,
     AttentionGrad,
+    Embedding,
+    EmbeddingGrad,
     Loss,
     LossGrad,
     Metrics,

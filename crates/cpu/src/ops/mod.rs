@@ -9,6 +9,7 @@ pub mod class_counts;
 pub mod conv;
 pub mod dropout;
 pub mod elementwise;
+pub mod embedding;
 pub mod error_sums;
 pub mod group_norm;
 pub mod layer_norm;

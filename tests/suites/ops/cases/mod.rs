@@ -7,6 +7,7 @@ mod conv;
 mod conv_pool;
 mod depthwise;
 mod elementwise;
+mod embedding;
 mod half;
 mod input;
 mod linear;
@@ -62,13 +63,14 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 19] = [
+const FAMILIES: [Family; 20] = [
     ("attention", attention::cases),
     ("chain", chain::cases),
     ("conv", conv::cases),
     ("conv_pool", conv_pool::cases),
     ("depthwise", depthwise::cases),
     ("elementwise", elementwise::cases),
+    ("embedding", embedding::cases),
     ("input", input::cases),
     ("linear", linear::cases),
     ("long", long::cases),

@@ -83,6 +83,8 @@ impl Op {
             | Op::LayerNorm(_)
             | Op::LocalResponseNorm(_) => first_alone(),
             Op::Softmax(_) | Op::LogSoftmax(_) => inputs[0].shape.rank() > 1,
+            // The table is the same for all samples.
+            Op::Embedding(_) => of_batch == [false, true],
             // A bias is that of window `n mod W`, and every part has whole images.
             Op::Attention(op) => op.dropout.is_none() && first_alone(),
             // What is no batch must be stretched over it.

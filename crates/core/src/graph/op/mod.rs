@@ -16,6 +16,7 @@ mod clipping;
 mod conv;
 mod dropout;
 mod elementwise;
+mod embedding;
 mod error_sums;
 mod fused;
 mod input;
@@ -50,6 +51,7 @@ pub use clipping::{Clipping, GradBlocks, GradNorm, GradSquares, NormOfSquares};
 pub use conv::{Conv2d, Conv2dGradInput, Conv2dGradWeight};
 pub use dropout::Dropout;
 pub use elementwise::{ActivationGrad, ActivationOp, Binary, BinaryKind, SumTo};
+pub use embedding::{Embedding, EmbeddingGrad};
 pub use error_sums::{ERROR_SUMS, ErrorSums, LEAST_TARGET, error_sum};
 pub use fused::{ElementWise, Fused, Group, Pattern, Source, Step, StepOutput};
 pub use input::Normalize;
@@ -313,6 +315,10 @@ ops! {
     Attention(Attention),
     /// Gradient of [`Attention`].
     AttentionGrad(AttentionGrad),
+    /// Rows of a table.
+    Embedding(Embedding),
+    /// Gradient of [`Embedding`].
+    EmbeddingGrad(EmbeddingGrad),
     /// A loss.
     Loss(LossOp),
     /// Gradient of [`LossOp`].

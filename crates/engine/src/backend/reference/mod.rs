@@ -10,6 +10,7 @@ mod attention;
 mod conv;
 mod dropout;
 mod elementwise;
+mod embedding;
 mod fused;
 mod input;
 mod linear;
@@ -204,6 +205,8 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::LogSoftmaxGrad(_) => softmax::log_grad(x),
         Op::Attention(op) => attention::forward(op, x),
         Op::AttentionGrad(op) => attention::grad(op, x),
+        Op::Embedding(_) => embedding::forward(x),
+        Op::EmbeddingGrad(op) => embedding::grad(op, x),
         Op::Loss(op) => loss::loss(op, x),
         Op::LossGrad(op) => loss::loss_grad(op, x),
         Op::Metrics(op) => metrics::metrics(op, x),

@@ -141,6 +141,8 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::SoftmaxGrad(_) => softmax::grad(cx),
         Op::LogSoftmax(_) => softmax::log_softmax(cx),
         Op::LogSoftmaxGrad(_) => softmax::log_grad(cx),
+        Op::Embedding(_) => todo!(),
+        Op::EmbeddingGrad(_) => todo!(),
         Op::Attention(op) => attention::attention(cx, op),
         Op::AttentionGrad(op) => attention::grad(cx, op),
         Op::Loss(op) => loss::loss(cx, op),
