@@ -3,8 +3,10 @@
 //!
 //! - [`train::start`]: a run from a configuration to its end, or from a checkpoint on.
 //! - [`predictor::Predictor`]: a model that answers.
+//! - [`generate::Generator`]: a language model that goes on with a text.
 
 pub mod failure;
+pub mod generate;
 pub mod memory;
 pub mod model;
 pub mod predictor;

@@ -1,12 +1,14 @@
 //! The command line, as typed.
 
 mod check;
+mod generate;
 mod launch;
 mod lr_find;
 mod runs;
 mod sweep;
 
 pub use check::CheckArgs;
+pub use generate::GenerateArgs;
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
@@ -42,6 +44,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Classify image files with a checkpoint, or a configuration with `[model] weights`
     Predict(PredictArgs),
+    /// Go on with a text: tokens of a language model, one after the other
+    Generate(GenerateArgs),
     /// Validate a configuration: layers, shapes, parameters, FLOPs, exact memory plan; needs no data
     Check(CheckArgs),
     /// Time the training step of a configuration, or a matrix product (`bench matmul`)

@@ -12,6 +12,7 @@ mod devices;
 mod eval;
 mod export;
 mod failure;
+mod generate;
 mod launch;
 mod lr_find;
 mod palette;
@@ -78,6 +79,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Sweep(a) => sweep::run(&a),
         Command::Eval(a) => eval::run(&a),
         Command::Predict(a) => predict::run(&a),
+        Command::Generate(a) => generate::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
         Command::LrFind(a) => lr_find::run(&a),
@@ -107,6 +109,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Sweep(a) => a.output.json,
         Command::Eval(a) => a.output.json,
         Command::Predict(a) => a.output.json,
+        Command::Generate(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,
         Command::LrFind(a) => a.output.json,

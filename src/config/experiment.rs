@@ -88,7 +88,10 @@ impl Experiment {
         let stopping = self.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
         let watched =
             [stopping, self.schedule.monitor(), self.checkpoint.monitor].into_iter().flatten().map(Metric::figure);
-        let wanted: Vec<Figure> = self.metrics.figures.iter().map(|f| f.figure()).chain(watched).collect();
+        // What language models are told apart by. It comes from the loss and costs nothing.
+        let of_text = (self.data.source.is_text() && self.loss.describe().is_likelihood()).then_some(Figure::Perplexity);
+        let asked = self.metrics.figures.iter().map(|f| f.figure());
+        let wanted: Vec<Figure> = asked.chain(watched).chain(of_text).collect();
         let there = self.loss.describe().task().asked_figures();
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
     }

@@ -34,11 +34,8 @@ pub enum FieldKind {
     Category(Classes),
     /// 1 for each class that a sample belongs to and 0 for the others.
     Labels(Classes),
-    /// Numbers of tokens, of which there are `vocabulary`.
-    Tokens {
-        /// How many there are.
-        vocabulary: usize,
-    },
+    /// The number of a token at every position.
+    Tokens(Classes),
     /// Real numbers.
     Number,
 }
@@ -55,15 +52,21 @@ impl FieldKind {
     /// The classes that its elements stand for.
     pub fn classes(&self) -> Option<&Classes> {
         match self {
-            FieldKind::Mask(classes) | FieldKind::Category(classes) | FieldKind::Labels(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Tokens { .. } | FieldKind::Number => None,
+            FieldKind::Mask(classes)
+            | FieldKind::Category(classes)
+            | FieldKind::Labels(classes)
+            | FieldKind::Tokens(classes) => Some(classes),
+            FieldKind::Image | FieldKind::Number => None,
         }
     }
 
     fn classes_mut(&mut self) -> Option<&mut Classes> {
         match self {
-            FieldKind::Mask(classes) | FieldKind::Category(classes) | FieldKind::Labels(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Tokens { .. } | FieldKind::Number => None,
+            FieldKind::Mask(classes)
+            | FieldKind::Category(classes)
+            | FieldKind::Labels(classes)
+            | FieldKind::Tokens(classes) => Some(classes),
+            FieldKind::Image | FieldKind::Number => None,
         }
     }
 }
@@ -153,7 +156,7 @@ impl Field {
     /// What is to be learnt. Its kind tells the element type.
     pub fn target(name: impl Into<String>, kind: FieldKind, shape: impl Into<Shape>) -> Self {
         let dtype = match kind {
-            FieldKind::Mask(_) | FieldKind::Category(_) | FieldKind::Tokens { .. } => DType::I32,
+            FieldKind::Mask(_) | FieldKind::Category(_) | FieldKind::Tokens(_) => DType::I32,
             FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number => DType::F32,
         };
         Field { role: Role::Target, kind, ..Field::numbers(name, dtype, shape) }
@@ -275,8 +278,8 @@ impl DataSpec {
     /// classes that a sample belongs to or not.
     pub fn labels(&self) -> Option<&Classes> {
         match &self.target()?.1.kind {
-            FieldKind::Category(classes) | FieldKind::Mask(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Tokens { .. } | FieldKind::Number => None,
+            FieldKind::Category(classes) | FieldKind::Mask(classes) | FieldKind::Tokens(classes) => Some(classes),
+            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number => None,
         }
     }
 

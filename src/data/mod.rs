@@ -39,6 +39,7 @@ mod survey;
 pub mod synthetic;
 pub mod table;
 pub mod tensors;
+pub mod text;
 mod told_colours;
 mod transforms;
 mod unreadable;
@@ -98,6 +99,8 @@ pub enum Source {
     Tensors(tensors::TensorsOptions),
     /// The rows of a table.
     Table(Box<table::TableOptions>),
+    /// Text, or tokens of one.
+    Text(Box<text::TextOptions>),
     /// Made-up samples.
     Synthetic(synthetic::SyntheticOptions),
 }
@@ -164,6 +167,7 @@ impl Source {
             Source::WebDataset(options) => Box::new(options),
             Source::Tensors(options) => Box::new(options),
             Source::Table(options) => Box::new(&**options),
+            Source::Text(options) => Box::new(&**options),
             Source::Synthetic(options) => Box::new(options),
         }
     }
@@ -194,6 +198,14 @@ pub fn survey(source: &Source) -> Option<[Survey; 2]> {
 /// Files are not there ([`MissingFiles`], found by `downcast_ref`), cannot be read, or do not hold what they should.
 pub fn open(source: &Source) -> Result<Dataset> {
     source.set().open(&mut |_| ())
+}
+
+/// The fields of samples that a source makes by what it has fitted, as a checkpoint has that; `None`: no source has written it.
+pub fn fields_of(fitted: &serde_json::Value) -> Option<Vec<Field>> {
+    match fitted.get("context") {
+        Some(_) => text::TextCodec::read(fitted).ok().map(|codec| text::fields(codec.context, codec.vocabulary)),
+        None => table::TableCodec::read(fitted).map(|codec| codec.fields()),
+    }
 }
 
 /// What to do if a source's files are not there.

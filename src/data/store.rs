@@ -330,6 +330,16 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Gives a field of whole numbers, which no transforms change, what `element` writes for each of them, in their order. What nobody
+    /// wants is dropped.
+    pub(super) fn fill(&mut self, field: usize, mut element: impl FnMut(usize, &mut [u8; 4])) {
+        let Some(column) = self.column(field) else { return };
+        let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
+        for (at, out) in out.as_chunks_mut().0.iter_mut().enumerate() {
+            element(at, out);
+        }
+    }
+
     /// Gives a field of masks of any size that of the image of this sample: a byte a pixel, which `widen` makes what a pixel of the
     /// field is. What nobody wants is dropped.
     ///

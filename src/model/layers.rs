@@ -55,6 +55,9 @@ impl Builder<'_> {
         self.graph.set_origin(&node.path);
         let operands = self.operands(node, x);
         let x = operands.first().copied().unwrap_or(x);
+        if self.mode == Mode::Generate {
+            self.goes_by_position(node, layer, x);
+        }
         // What works element by element keeps the order.
         let same = |value| (value, x.order);
         let usual = |value| (value, Order::Usual);
@@ -82,6 +85,7 @@ impl Builder<'_> {
             Layer::ReflectionPad2d(l) => usual(self.pad2d(node, l.padding.0, Beyond::Reflection, x)),
             Layer::ReplicationPad2d(l) => usual(self.pad2d(node, l.padding.0, Beyond::Replication, x)),
             Layer::Linear(l) => self.linear(node, l, x),
+            Layer::Embedding(l) => usual(self.embedding(node, l, x)),
             Layer::Conv2d(l) => usual(self.conv2d(node, l, x)),
             Layer::Conv1d(l) => self.conv1d(node, l, x),
             Layer::ConvTranspose2d(l) => usual(self.conv_transpose2d(node, l, x)),
@@ -151,7 +155,10 @@ impl Builder<'_> {
             order => (Storage::plain([out, inp]), order),
         };
         let init = uniform_fan_in(inp);
-        let w = self.param(node, Param { storage, ..Param::plain("weight", [out, inp], init) });
+        let w = match &l.tie {
+            Some(name) => self.tied(node, name, Shape::from([out, inp])),
+            None => self.param(node, Param { storage, ..Param::plain("weight", [out, inp], init) }),
+        };
         let mut ops = vec![x.value, w];
         if l.bias {
             ops.push(self.param(node, Param::plain("bias", [out], init)));

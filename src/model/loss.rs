@@ -37,12 +37,12 @@ pub struct BatchLoss {
 }
 
 impl Builder<'_> {
-    /// Adds loss and metrics on the model's output (nothing for [`Mode::Predict`]).
+    /// Adds loss and metrics on the model's output (nothing where there are no targets).
     /// `prediction` is that output in the target's own unit.
     pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId) -> Option<BatchLoss> {
         let experiment = self.experiment;
         let loss = experiment.loss.describe();
-        if !self.output_fits(y, &loss) || !self.mixing_fits() || self.mode == Mode::Predict {
+        if !self.output_fits(y, &loss) || !self.mixing_fits() || matches!(self.mode, Mode::Predict | Mode::Generate) {
             return None;
         }
         self.graph.set_origin("loss");

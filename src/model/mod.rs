@@ -6,6 +6,7 @@
 mod attention;
 mod containers;
 mod cut;
+mod embeddings;
 mod images;
 pub mod init;
 mod input;
@@ -47,6 +48,8 @@ pub enum Mode {
     Eval,
     /// As [`Mode::Eval`], without targets.
     Predict,
+    /// As [`Mode::Predict`], for tokens that follow those of earlier runs: attention keeps keys and values in caches.
+    Generate,
 }
 
 /// A forward graph.
@@ -56,11 +59,16 @@ pub struct Forward {
     pub graph: Graph,
     /// The model's output: in PyTorch's order, but for images, which are channels-last like all images inside.
     pub prediction: ValueId,
-    /// The loss, unless the mode is [`Mode::Predict`].
+    /// The loss, unless the mode is [`Mode::Predict`] or [`Mode::Generate`].
     pub loss: Option<BatchLoss>,
     /// The layers, for listings.
     pub rows: Vec<LayerRow>,
 }
+
+/// The input of [`Mode::Generate`] with the position of each token, `[N, T]`.
+pub const POSITIONS: &str = "positions";
+/// The input of [`Mode::Generate`] with how many tokens a sample's caches have already, `[N]`.
+pub const START: &str = "start";
 
 /// Name of the running metric sums of a mode.
 pub fn metrics_variable(mode: Mode) -> &'static str {

@@ -1,23 +1,20 @@
 //! Parts of transformers and of other nets of blocks: learned positions and factors, samples that are left out.
 
+use super::embeddings::normal;
 use super::order::Order;
 use super::params::Param;
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
-use crate::config::language::layers::{self as cfg, PositionKind, StochasticDepthMode};
+use crate::config::language::layers::{self as cfg, StochasticDepthMode};
 use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Dropout, NewFull, Pad};
-use crate::graph::{Fill, MAX_ELEMENTS, Shape, Storage, ValueId};
+use crate::graph::{Fill, Shape, Storage, ValueId};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 const MUL: Binary = Binary { kind: BinaryKind::Mul };
 
-fn normal(std: f64) -> Fill {
-    if std == 0.0 { Fill::Constant(0.0) } else { Fill::Normal { mean: 0.0, std } }
-}
-
 impl Builder<'_> {
     /// `[N, L, E]` of the input of a layer for sequences; reports one that is given something else.
-    fn sequence_shape(&mut self, node: &LayerNode, x: Tensor) -> Option<[usize; 3]> {
+    pub(super) fn sequence_shape(&mut self, node: &LayerNode, x: Tensor) -> Option<[usize; 3]> {
         let shape = self.dims(x);
         if let Ok(dims) = <[usize; 3]>::try_from(shape.dims()) {
             return Some(dims);
@@ -41,34 +38,6 @@ impl Builder<'_> {
         let room = self.plain(Pad { axis: 1, before: 1, after: 0 }, &[x.value]);
         let alone = self.plain(Pad { axis: 1, before: 0, after: length }, &[token]);
         self.plain(ADD, &[room, alone])
-    }
-
-    pub(super) fn position_embedding(&mut self, node: &LayerNode, l: &cfg::PositionEmbedding, x: Tensor) -> ValueId {
-        let x = self.in_pytorch_order(x);
-        let Some([_, length, e]) = self.sequence_shape(node, x) else { return x.value };
-        if self.lengths.0[0].is_some() {
-            let message = "`position_embedding` needs sequences of one length";
-            self.refuse(node, message, "the lengths of batches differ", &[x], "");
-            return x.value;
-        }
-        let positions = match l.kind {
-            PositionKind::Learned => {
-                self.param(node, Param::plain("", [1, length, e], normal(l.init_std.unwrap_or(0.02))))
-            }
-            PositionKind::Sinusoidal => self.sinusoids(node, length, e),
-        };
-        self.plain(ADD, &[x.value, positions])
-    }
-
-    /// Sines and cosines of positions, `[1, length, e]`: layers that need the same ones share them.
-    fn sinusoids(&mut self, node: &LayerNode, length: usize, e: usize) -> ValueId {
-        let shape = Shape::from([1, length, e]);
-        if shape.len() > MAX_ELEMENTS {
-            return self.param(node, Param::plain("", shape, Fill::Constant(0.0)));
-        }
-        // No layer has such a name.
-        let name = format!("sinusoids[{length}, {e}]");
-        self.constant(name, shape, Fill::Sinusoids { width: e })
     }
 
     /// A parameter of `outside` with a number for each position of PyTorch's dimension `dim` of `x`, or one for all; with as many

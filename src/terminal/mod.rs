@@ -100,6 +100,17 @@ pub fn print(text: &str) -> io::Result<()> {
     Stream::Out.write(&(shown + end))
 }
 
+/// Writes a piece of a text to standard output as it comes: no line's end is added.
+///
+/// # Errors
+/// As [`print()`].
+pub fn print_piece(text: &str) -> io::Result<()> {
+    Stream::Out.write(&match Stream::Out.is_terminal() {
+        true => visible(text),
+        false => written_out(text),
+    })
+}
+
 /// Writes a table for other programs to standard output: as it is, unless a person reads it there. Its names are those of files.
 ///
 /// # Errors

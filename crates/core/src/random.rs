@@ -22,6 +22,8 @@ pub enum Purpose {
     Mix = 7,
     /// Values of the trials of a sweep; stream: hash of the key, index: number of the trial.
     Sweep = 8,
+    /// Tokens that a language model chooses; stream: number of the text, index: number of the token.
+    Generate = 9,
 }
 
 /// Ten rounds of Philox4x32 on `counter` under `key`.

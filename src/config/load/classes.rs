@@ -1,15 +1,15 @@
 //! `$classes`: the number of classes of the data, which a model can name. The configuration does not know data: it is read once to find
 //! out whether it asks, and once more with the answer.
 
-use super::expr::{CLASSES, names_parameter};
+use super::expr::{CLASSES, CONTEXT, names_parameter};
 use super::{Failure, Loaded};
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::Source;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table, Value};
 
-/// The parameter of a file in `use` that is the number of classes where `with` does not set it.
-pub const NUM_CLASSES: &str = "num_classes";
+/// The parameters of a file in `use` that are the number of classes where `with` does not set them.
+pub const NUM_CLASSES: [&str; 2] = ["num_classes", "vocabulary"];
 /// What stands for the number until it is known: no result depends on it.
 const UNTIL_KNOWN: usize = 1000;
 
@@ -47,20 +47,28 @@ pub enum Asked {
 
 /// The first place in the model where `$classes` is the number of classes of the data.
 pub fn written(root: &Table) -> Option<Span> {
-    fn within(node: &Node) -> Option<Span> {
+    fn within(node: &Node, name: &str) -> Option<Span> {
         match &node.value {
-            Value::String(text) => names_parameter(text, CLASSES).then_some(node.span),
-            Value::Array(items) => items.iter().find_map(within),
-            Value::Table(table) => table.entries.iter().find_map(|entry| within(&entry.node)),
+            Value::String(text) => names_parameter(text, name).then_some(node.span),
+            Value::Array(items) => items.iter().find_map(|item| within(item, name)),
+            Value::Table(table) => table.entries.iter().find_map(|entry| within(&entry.node, name)),
             _ => None,
         }
     }
-    let own = root.get("params").and_then(Node::as_table).and_then(|params| params.get(CLASSES));
-    // A parameter of that name hides it, unless it is what that is made of.
-    match own {
-        Some(node) => within(node),
-        None => ["params", "blocks", "model"].iter().find_map(|key| within(root.get(key)?)),
-    }
+    CLASSES.iter().find_map(|name| {
+        let own = root.get("params").and_then(Node::as_table).and_then(|params| params.get(name));
+        // A parameter of that name hides it, unless it is what that is made of.
+        match own {
+            Some(node) => within(node, name),
+            None => ["params", "blocks", "model"].iter().find_map(|key| within(root.get(key)?, name)),
+        }
+    })
+}
+
+/// The tokens of a sample of text, if the configuration says how many.
+pub fn context(root: &Table) -> Option<&Node> {
+    let node = root.get("data")?.as_table()?.get(CONTEXT)?;
+    matches!(node.value, Value::Integer(_)).then_some(node)
 }
 
 /// How many classes the data of an experiment has; `None`: it has no classes.

@@ -9,8 +9,10 @@ use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
-/// The parameter that every model sees: the number of classes of the data.
-pub const CLASSES: &str = "classes";
+/// The parameters that every model sees and that are the number of classes of the data: of text the classes are the tokens.
+pub const CLASSES: [&str; 2] = ["classes", "vocabulary"];
+/// The parameter that every model sees and that is the number of tokens of a sample of text.
+pub const CONTEXT: &str = "context";
 const MAX_LENGTH: usize = 1000;
 const MAX_DEPTH: usize = 64;
 /// Lists as parameters are kernel sizes and the like.
@@ -125,9 +127,10 @@ impl<'a> Scope<'a> {
                 let error = Diagnostic::error(format!("there is no parameter `{}` here", shorten(&name)));
                 let error = with_suggestion(error, span, "not defined", &name, &known);
                 match known[..] {
-                    _ if name == CLASSES => {
+                    _ if CLASSES.contains(&name.as_str()) => {
                         error.help("it is the number of classes of the data, which is not known here: write a number")
                     }
+                    _ if name == CONTEXT => error.help("it is `context` of `[data]`, which text alone has"),
                     [] => error.help("no parameters are defined here"),
                     _ => error.help(format!("the parameters here are {}", list(known, "and"))),
                 }
@@ -136,7 +139,7 @@ impl<'a> Scope<'a> {
                 .at(span, "neither `repeat` here nor a repeated block around it"),
             Problem::Other(reason) => Diagnostic::error("this expression has no value")
                 .at(span, reason)
-                .help("an expression is made of `$name`, `{i}`, numbers, + - * / % and parentheses"),
+                .help("an expression is made of `$name`, `{i}`, numbers, + - * / %, `sqrt()` and parentheses"),
         }
     }
 
@@ -229,7 +232,7 @@ impl Number {
 }
 
 /// Recursive descent: `sum = product {(+|-) product}`, `product = factor {(*|/|%) factor}`,
-/// `factor = number | $name | {i} | -factor | (sum)`.
+/// `factor = number | $name | {i} | -factor | (sum) | sqrt(sum)`.
 struct Parser<'a> {
     scope: &'a Scope<'a>,
     text: &'a str,
@@ -269,20 +272,30 @@ impl Parser<'_> {
         Ok(value)
     }
 
+    fn parentheses(&mut self) -> Result<Number, Problem> {
+        self.at += 1;
+        let value = self.sum()?;
+        if self.peek() != Some(')') {
+            return Err(Problem::other("a closing parenthesis is missing"));
+        }
+        self.at += 1;
+        Ok(value)
+    }
+
     fn factor(&mut self) -> Result<Number, Problem> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(Problem::other("it is nested too deeply"));
         }
         let value = match self.peek() {
-            Some('(') => {
-                self.at += 1;
-                let value = self.sum()?;
-                if self.peek() != Some(')') {
-                    return Err(Problem::other("a closing parenthesis is missing"));
+            Some('(') => self.parentheses()?,
+            Some('s') if self.text[self.at..].starts_with("sqrt(") => {
+                self.at += "sqrt".len();
+                let root = self.parentheses()?.as_fraction().sqrt();
+                if root.is_nan() {
+                    return Err(Problem::other("a number below zero has no square root"));
                 }
-                self.at += 1;
-                value
+                Number::Fraction(root)
             }
             Some('-') => {
                 self.at += 1;

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::classes::{Asked, Classes, NUM_CLASSES, written};
+use super::classes::{self, Asked, Classes, NUM_CLASSES, written};
+use super::expr::CONTEXT;
 use super::merge::{self, LeftBehind, Reason};
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
@@ -244,16 +245,23 @@ impl Files {
         if !self.check_model_file(&file, start, &used) {
             return None;
         }
-        let is_set = with.as_ref().and_then(Node::as_table).is_some_and(|with| with.get(NUM_CLASSES).is_some());
+        let with_table = with.as_ref().and_then(Node::as_table);
+        let unset = |name: &&&str| with_table.is_none_or(|with| with.get(name).is_none());
+        let unset_classes: Vec<&str> = NUM_CLASSES.iter().filter(unset).copied().collect();
+        let context = classes::context(root).filter(|_| unset(&&CONTEXT)).map(|node| node.value.clone());
         if let Some(with) = with {
             self.set_parameters(&mut file, &with, used.node.span);
         }
-        let number = file.get_mut("params").and_then(Node::as_table_mut).and_then(|params| params.get_mut(NUM_CLASSES));
-        if let Some(number) = number.filter(|_| !is_set) {
+        let mut params = file.get_mut("params").and_then(Node::as_table_mut);
+        for name in unset_classes {
+            let Some(number) = params.as_mut().and_then(|params| params.get_mut(name)) else { continue };
             self.unset = true;
             if let Classes::Known(known) = self.classes {
                 number.value = Value::Integer(known as i64);
             }
+        }
+        if let (Some(own), Some(context)) = (params.and_then(|params| params.get_mut(CONTEXT)), context) {
+            own.value = context;
         }
         let within = file.get_mut("model").and_then(Node::as_table_mut);
         let (layers, init) = within.map_or((None, None), |model| (model.remove("layers"), model.remove("init")));

@@ -23,6 +23,7 @@ use crate::config::language::sections::{
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
 use crate::config::text::tree::{Node, Table, Value};
+use crate::graph::op::Figure;
 use crate::config::text::words::nearest;
 
 /// Reads everything; `None` if anything is wrong, which `sink` then tells.
@@ -102,7 +103,9 @@ fn fill_in(experiment: &mut Experiment) {
     if let Some(Devices::Numbers(numbers)) = &experiment.devices {
         experiment.set_devices(numbers.len());
     }
-    let figure = experiment.loss.describe().task().monitor();
+    // Of language models the share of right tokens says little.
+    let text = experiment.data.source.is_text();
+    let figure = if text { Figure::Loss } else { experiment.loss.describe().task().monitor() };
     let default = Metric::ALL.iter().copied().find(|m| m.of_validation() && m.figure() == figure);
     experiment.checkpoint.monitor = experiment.checkpoint.monitor.or(default);
 }
@@ -226,7 +229,6 @@ impl<'a> Reader<'a> {
     fn model(&self) -> Option<Model> {
         let part = self.section("model")?;
         part.known_keys(&[ModelKeys::KEYS, ModelLayers::KEYS]);
-        let keys = part.read::<ModelKeys>();
         let Some(written) = part.table.get("layers") else {
             self.sink.push(
                 Diagnostic::error("`[model]` needs `layers` or `use`")
@@ -240,14 +242,17 @@ impl<'a> Reader<'a> {
             self.sink.push(Diagnostic::error("the model has no layers").at(written.span, "the list is empty"));
             return None;
         }
-        let span = |key: &str, i: usize| {
-            part.table.get(key).and_then(Node::as_array).and_then(|all| all.get(i)).map_or(part.span, |node| node.span)
-        };
-        let written = keys.as_ref().and_then(|keys| keys.inputs.clone()).unwrap_or_default();
-        let inputs: Vec<(String, Span)> =
-            written.into_iter().enumerate().map(|(i, name)| (name, span("inputs", i))).collect();
-        let layers = unroll(self.root, layers, &inputs, self.classes, self.sink);
-        let keys = keys?;
+        // What is wrong with the list is reported where the keys are read.
+        let named = |node: &Node| Some((node.as_str()?.to_owned(), node.span));
+        let written = part.table.get("inputs").and_then(Node::as_array).into_iter().flatten();
+        let inputs: Vec<(String, Span)> = written.filter_map(named).collect();
+        let (layers, init) = unroll(self.root, layers, (&inputs, part.table.get("init")), self.classes, self.sink);
+        let mut table = part.table.clone();
+        if let (Some(old), Some(init)) = (table.get_mut("init"), init) {
+            *old = init;
+        }
+        let part = Part { table: &table, ..part };
+        let keys = part.read::<ModelKeys>()?;
         let weights = part.table.get("weights").map(|node| self.path(node));
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
             self.sink.push(
@@ -279,7 +284,7 @@ impl<'a> Reader<'a> {
             }
         }
         let params = self.root.get("params").and_then(Node::as_table);
-        let num_classes = params.and_then(|params| params.get(NUM_CLASSES)).and_then(|node| match node.value {
+        let num_classes = params.and_then(|params| params.get(NUM_CLASSES[0])).and_then(|node| match node.value {
             Value::Integer(number) => Some((usize::try_from(number).ok()?, node.span)),
             _ => None,
         });

@@ -16,7 +16,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let reporter = Reporter { origins: &experiment.origins, sink };
     let rules = Rules { experiment, reporter };
     rules.targets();
-    rules.validation_of_a_table();
+    rules.validation_is_said_once();
     rules.monitors();
     rules.figures_of_outputs();
     rules.transforms();
@@ -67,13 +67,18 @@ impl Rules<'_> {
         }
     }
 
-    /// The rows of a table that are validated on are said once.
-    fn validation_of_a_table(&self) {
-        let Source::Csv(csv) = &self.experiment.data.source else { return };
-        let other = [("data.val_path", csv.val_path.is_some()), ("data.split_column", csv.split_column.is_some())];
+    /// What is validated on of a table or a text is said once.
+    fn validation_is_said_once(&self) {
+        let (val_path, column) = match &self.experiment.data.source {
+            Source::Csv(csv) => (&csv.val_path, csv.split_column.is_some()),
+            Source::Text(text) => (&text.val_path, false),
+            Source::Tokens(tokens) => (&tokens.val_path, false),
+            _ => return,
+        };
+        let other = [("data.val_path", val_path.is_some()), ("data.split_column", column)];
         let Some((key, _)) = other.into_iter().find(|(_, given)| *given) else { return };
         if self.experiment.data.loading.validation_split.is_some() {
-            let error = Diagnostic::error("the rows to validate on are said twice").help("leave one of the two out");
+            let error = Diagnostic::error("what is validated on is said twice").help("leave one of the two out");
             self.reporter.at_keys(error, "data.validation_split", "holds some out", key, "says which they are");
         }
     }

@@ -1,7 +1,7 @@
 //! Layers with weights: linear, convolutions.
 
 use crate::config::LayerNode;
-use crate::config::language::layers::{Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d};
+use crate::config::language::layers::{Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Linear};
 use crate::config::language::lists::Padding1d;
 use crate::config::language::values::{Groups, Padding};
 use crate::onnx::graph::{int, ints};
@@ -25,9 +25,15 @@ fn same(kernel: &[usize], dilation: &[usize]) -> Vec<usize> {
 }
 
 impl Translator<'_> {
-    pub(super) fn linear(&mut self, node: &LayerNode, bias: bool, x: &Value) -> String {
-        let weight = self.parameter(node, "weight");
-        let bias = bias.then(|| self.parameter(node, "bias"));
+    pub(super) fn linear(&mut self, node: &LayerNode, l: &Linear, x: &Value) -> String {
+        let weight = match &l.tie {
+            Some(name) => {
+                self.used.insert(name.clone());
+                name.clone()
+            }
+            None => self.parameter(node, "weight"),
+        };
+        let bias = l.bias.then(|| self.parameter(node, "bias"));
         if x.shape.len() == 2 {
             let operands: Vec<&str> = [x.name.as_str(), &weight].into_iter().chain(bias.as_deref()).collect();
             return self.graph.op("Gemm", &operands, [int("transB", 1)]);

@@ -28,7 +28,8 @@ impl Translator<'_> {
             // What acts in training alone.
             Layer::Dropout(_) | Layer::StochasticDepth(_) | Layer::Identity(_) => x.name.clone(),
             Layer::Activation(l) => self.activation(l.describe(), x),
-            Layer::Linear(l) => self.linear(node, l.bias, x),
+            Layer::Linear(l) => self.linear(node, l, x),
+            Layer::Embedding(_) => self.embedding(node, x),
             Layer::Conv2d(l) => self.conv2d(node, l, x),
             Layer::Conv1d(l) => self.conv1d(node, l, x),
             Layer::ConvTranspose2d(l) => self.conv_transpose2d(node, l, x),

@@ -48,10 +48,19 @@ impl Translator<'_> {
         self.graph.op("Concat", &[&tokens, &x.name], [int("axis", 1)])
     }
 
+    pub(super) fn embedding(&mut self, node: &LayerNode, x: &Value) -> String {
+        let table = self.parameter(node, "weight");
+        self.graph.op("Gather", &[&table, &x.name], [int("axis", 0)])
+    }
+
     pub(super) fn position_embedding(&mut self, node: &LayerNode, l: &PositionEmbedding, x: &Value) -> String {
-        let positions = match l.kind {
-            PositionKind::Learned => self.parameter(node, ""),
-            PositionKind::Sinusoidal => {
+        let positions = match (l.kind, l.max_length) {
+            (PositionKind::Learned, Some(_)) => {
+                let all = self.parameter(node, "weight");
+                self.graph.slice(&all, 0, 0, x.shape[1])
+            }
+            (PositionKind::Learned, None) => self.parameter(node, ""),
+            (PositionKind::Sinusoidal, _) => {
                 let [length, width] = [x.shape[1], x.shape[2]];
                 self.constant(Fill::Sinusoids { width }, length * width)
             }

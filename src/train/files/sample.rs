@@ -1,7 +1,6 @@
 //! The description of a sample in a checkpoint, so that a model can be used without its data.
 
-use crate::data::table::TableCodec;
-use crate::data::{Classes, DataSpec, Field, FieldKind, Length, MAX_LENGTHS, Role, Standard, mask};
+use crate::data::{Classes, DataSpec, Field, FieldKind, Length, MAX_LENGTHS, Role, Standard, fields_of, mask};
 use crate::graph::{DType, Shape};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -83,7 +82,7 @@ impl WrittenKind {
             FieldKind::Mask(classes) => WrittenKind::Mask(written(classes)),
             FieldKind::Category(classes) => WrittenKind::Category(written(classes)),
             FieldKind::Labels(classes) => WrittenKind::Labels(written(classes)),
-            FieldKind::Tokens { vocabulary } => WrittenKind::Tokens { vocabulary: *vocabulary },
+            FieldKind::Tokens(classes) => WrittenKind::Tokens { vocabulary: classes.number },
             FieldKind::Number => WrittenKind::Number,
         }
     }
@@ -95,7 +94,7 @@ impl WrittenKind {
             WrittenKind::Mask(classes) => FieldKind::Mask(read(classes)),
             WrittenKind::Category(classes) => FieldKind::Category(read(classes)),
             WrittenKind::Labels(classes) => FieldKind::Labels(read(classes)),
-            WrittenKind::Tokens { vocabulary } => FieldKind::Tokens { vocabulary },
+            WrittenKind::Tokens { vocabulary } => FieldKind::Tokens(Classes::of(vocabulary)),
             WrittenKind::Number => FieldKind::Number,
         }
     }
@@ -160,14 +159,11 @@ impl Sample {
             let kind = match &field.kind {
                 FieldKind::Image => dims.len() == 3 && field.dtype != DType::I32,
                 FieldKind::Mask(_) => dims.len() == 2 && field.dtype == DType::I32,
-                FieldKind::Category(_) | FieldKind::Tokens { .. } => field.dtype == DType::I32,
+                FieldKind::Category(_) | FieldKind::Tokens(_) => field.dtype == DType::I32,
                 FieldKind::Labels(classes) => field.dtype == DType::F32 && dims == [classes.number],
                 FieldKind::Number => true,
             };
-            let number = match &field.kind {
-                FieldKind::Tokens { vocabulary } => Some(*vocabulary),
-                kind => kind.classes().map(|classes| classes.number),
-            };
+            let number = field.kind.classes().map(|classes| classes.number);
             let positive = |deviation: &f32| deviation.is_finite() && *deviation > 0.0;
             let standard = field.standard.as_ref().is_none_or(|standard| {
                 let sizes = [standard.mean.len(), standard.deviation.len()];
@@ -199,7 +195,7 @@ impl Fields {
         let fields: Vec<Field> = self.fields.iter().map(field).collect::<Option<_>>()?;
         // What was fitted makes samples of these fields, or is not what was fitted.
         if let Some(written) = &self.fitted
-            && TableCodec::read(written)?.fields() != fields
+            && fields_of(written)? != fields
         {
             return None;
         }
@@ -255,9 +251,9 @@ mod tests {
         let (masks, labels) = (with(FieldKind::Mask(classes()), &[0, 0]), with(FieldKind::Labels(classes()), &[2]));
         let mut tokens = DataSpec::new(vec![
             Field::numbers("ids", DType::I32, [16]).of_any_length(0, 0),
-            Field::target("targets", FieldKind::Tokens { vocabulary: 65 }, [16]).of_any_length(0, 0),
+            Field::target("targets", FieldKind::Tokens(Classes::of(65)), [16]).of_any_length(0, 0),
         ]);
-        tokens.fields[0].kind = FieldKind::Tokens { vocabulary: 65 };
+        tokens.fields[0].kind = FieldKind::Tokens(Classes::of(65));
         // Four dimensions with the batch, and no images.
         let mut heads = DataSpec::valued(DType::F32, [2, 5, 3], [2, 5, 3]);
         heads.fields[0].kind = FieldKind::Number;

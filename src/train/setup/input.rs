@@ -24,6 +24,7 @@ use anyhow::{Context, Result};
 use std::sync::Arc;
 
 mod table;
+mod text;
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
 pub fn source(experiment: &Experiment) -> (Source, Missing) {
@@ -63,6 +64,8 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             let options = TensorsOptions { path: shown(&t.path), num_classes: None, ignore_index, inputs };
             (Source::Tensors(options), Missing::default())
         }
+        Written::Text(written) => (Source::Text(Box::new(text::of_text(written, experiment))), Missing::default()),
+        Written::Tokens(written) => (Source::Text(Box::new(text::of_tokens(written, experiment))), Missing::default()),
         Written::Csv(csv) => (Source::Table(Box::new(table::options(csv, experiment))), Missing::default()),
         Written::Synthetic(s) => {
             let task = match (s.classes, s.targets) {
@@ -139,9 +142,9 @@ fn taken(spec: DataSpec, experiment: &Experiment) -> Result<DataSpec, UnknownFie
     if names.is_empty() { Ok(spec) } else { spec.taking(&names) }
 }
 
-/// The part of the training samples that is to be held out. A table has held it out itself: what is fitted on it depends on that.
+/// The part of the training samples that is to be held out, unless the source has held it out itself.
 fn split_of(experiment: &Experiment) -> Option<&ValidationSplit> {
-    let itself = matches!(experiment.data.source, Written::Csv(_));
+    let itself = experiment.data.source.divides_itself();
     experiment.data.loading.validation_split.as_ref().filter(|_| !itself)
 }
 
@@ -323,10 +326,10 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n, experiment.seed, 1));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
-    // The rows of a table that are validated on are no test set.
-    let test = match &source {
-        Source::Table(_) => set.test.unwrap_or_else(|| train.select(&[])),
-        _ => set.test.unwrap_or(set.val),
+    // What such a source validates on is no test set.
+    let test = match experiment.data.source.divides_itself() {
+        true => set.test.unwrap_or_else(|| train.select(&[])),
+        false => set.test.unwrap_or(set.val),
     };
     let (note, told, fingerprint) = (set.note, set.told, set.fingerprint);
     Ok(Samples { spec, train, val, test, note, told, fingerprint, name, cache: None })

@@ -23,6 +23,8 @@ pub enum Kind {
     EvalWeights,
     /// The model's output alone.
     Predict,
+    /// The same for tokens that follow those of earlier runs.
+    Generate,
     /// The sums of a shard's evaluation are taken into those over all shards.
     EvalShard,
     /// Those are the evaluation's.

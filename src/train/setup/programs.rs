@@ -37,6 +37,8 @@ pub struct Sizes {
     pub eval: Vec<BatchShape>,
     /// Shapes of batches to predict.
     pub predict: Vec<BatchShape>,
+    /// Shapes of batches of tokens that follow others.
+    pub generate: Vec<BatchShape>,
 }
 
 impl Sizes {
@@ -49,7 +51,7 @@ impl Sizes {
         };
         let train = |batch: usize| Sizes::of(batch, data.train, loading.drop_last);
         let steps = train(loading.batch_size).iter().map(|step| step.samples).collect();
-        Sizes { train: train(experiment.micro_batch()), steps, eval, predict: Vec::new() }
+        Sizes { train: train(experiment.micro_batch()), steps, eval, ..Sizes::default() }
     }
 
     /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
@@ -135,7 +137,7 @@ struct Recipe {
 
 /// In the order in which programs stand in the plan. Some need what earlier ones have found: phases of training, sums, variables.
 #[rustfmt::skip]
-const RECIPES: [Recipe; 10] = [
+const RECIPES: [Recipe; 11] = [
     Recipe { kinds: training::KINDS, shapes: training::batches, make: training::step },
     Recipe { kinds: training::KINDS, shapes: training::joined, make: training::join },
     Recipe { kinds: updates::KINDS, shapes: updates::after_training, make: updates::update },
@@ -144,6 +146,7 @@ const RECIPES: [Recipe; 10] = [
     Recipe { kinds: gradients::KINDS, shapes: gradients::batches, make: gradients::look },
     Recipe { kinds: evaluation::EVAL, shapes: evaluation::batches, make: evaluation::of_averages },
     Recipe { kinds: evaluation::PREDICT, shapes: evaluation::batches_to_predict, make: evaluation::of_averages },
+    Recipe { kinds: evaluation::GENERATE, shapes: evaluation::batches_to_go_on, make: evaluation::of_averages },
     Recipe { kinds: evaluation::EVAL_WEIGHTS, shapes: evaluation::before_averaging, make: evaluation::of_weights },
     Recipe { kinds: evaluation::SHARDS, shapes: evaluation::in_shards, make: evaluation::sums },
 ];

@@ -266,6 +266,22 @@ impl Session {
         Ok(())
     }
 
+    /// Runs a program that predicts; its output in `into` as native-endian bytes, in the order of the device.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn run_again(
+        &mut self,
+        kind: Kind,
+        shape: BatchShape,
+        batch: &HostBuffer,
+        into: &mut Vec<u8>,
+    ) -> Result<()> {
+        let program = self.program(kind, shape)?;
+        self.executable.run(program, 0, batch)?;
+        self.output_of(program, into).map(drop)
+    }
+
     /// As [`Session::last_prediction`], but in `into` as native-endian bytes, in the order of the device: its shape.
     ///
     /// # Errors
@@ -378,7 +394,7 @@ impl Session {
         }
         match mode {
             Mode::Eval => self.initialize(0, |var| [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&var.name.as_str())),
-            Mode::Train | Mode::Predict => Ok(()),
+            Mode::Train | Mode::Predict | Mode::Generate => Ok(()),
         }
     }
 

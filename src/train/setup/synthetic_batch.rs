@@ -1,7 +1,7 @@
 //! Batches of random numbers, for timing and for comparing devices: no data is read.
 
 use crate::backend::HostBuffer;
-use crate::data::{Field, FieldKind};
+use crate::data::Field;
 use crate::graph::{DType, Input};
 use crate::plan::SlotLayout;
 use crate::random::{Purpose, Stream};
@@ -15,11 +15,8 @@ pub fn fill(buffer: &mut HostBuffer, layout: &SlotLayout, fields: &[Field], seed
         let bytes: Vec<u8> = match (input.input, input.dtype) {
             (Input::Field(_), DType::U8) => (0..n).map(|_| random.next_u32() as u8).collect(),
             (Input::Field(number), DType::I32) => {
-                let below = match fields.get(number as usize).map(|field| &field.kind) {
-                    Some(FieldKind::Tokens { vocabulary }) => *vocabulary,
-                    Some(kind) => kind.classes().map_or(1, |classes| classes.number),
-                    None => 1,
-                };
+                let classes = fields.get(number as usize).and_then(|field| field.kind.classes());
+                let below = classes.map_or(1, |classes| classes.number);
                 (0..n).flat_map(|_| (random.below(below.max(1) as u32) as i32).to_ne_bytes()).collect()
             }
             (Input::Field(_), DType::F32) => (0..n).flat_map(|_| (random.normal() as f32).to_ne_bytes()).collect(),

@@ -16,6 +16,23 @@ options! {
         /// Learn an additive bias.
         #[option(default = true)]
         pub bias: bool,
+        /// Take a parameter of an earlier layer as the matrix, by its name, `[outputs, inputs]`: `"wte.weight"` lets a language model use its embedding for
+        /// its outputs, too. Its gradient is the sum of both.
+        #[option(otherwise = "a matrix of its own", example = r#""wte.weight""#)]
+        pub tie: Option<String>,
+    }
+
+    /// A learned vector for each token: tokens `[N, L]` become `[N, L, embedding_dim]`. `torch.nn.Embedding`.
+    pub struct Embedding {
+        /// How many tokens there are.
+        #[option(range = 1..=MAX_SIZE, example = r#""$vocabulary""#)]
+        pub num_embeddings: usize,
+        /// Numbers of a vector.
+        #[option(range = 1..=MAX_SIZE, example = "128")]
+        pub embedding_dim: usize,
+        /// A token whose vector starts with zeros and is not learnt.
+        #[option(range = 0..=MAX_SIZE)]
+        pub padding_idx: Option<usize>,
     }
 
     /// A two-dimensional convolution. `torch.nn.Conv2d`.
@@ -85,6 +102,13 @@ options! {
 }
 
 impl Check for Linear {}
+
+impl Check for Embedding {
+    fn check(&self, part: &Part) {
+        let fits = self.padding_idx.is_none_or(|padding| padding < self.num_embeddings);
+        part.require("padding_idx", fits, "must be below `num_embeddings`");
+    }
+}
 
 impl Check for ConvTranspose2d {
     fn check(&self, part: &Part) {

@@ -35,6 +35,7 @@ tagged! {
     /// One layer with its arguments.
     Layer by "type", resume Breaks:
     "linear" => Linear(Linear),
+    "embedding" => Embedding(Embedding),
     "conv2d" => Conv2d(Conv2d),
     "conv1d" => Conv1d(Conv1d),
     "conv_transpose2d" => ConvTranspose2d(ConvTranspose2d),

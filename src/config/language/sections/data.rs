@@ -10,6 +10,7 @@ use super::cache::{ByteSize, Cache};
 use super::photos::{ImageFolder, ImageList, WebDataset};
 use super::public::{AboutSource, Cifar100, Digits, Download};
 use super::table::Csv;
+use super::text::{Text, TokenFile};
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -75,6 +76,8 @@ tagged! {
     "webdataset" => WebDataset(WebDataset),
     "tensors" => Tensors(Tensors),
     "csv" => Csv(Csv),
+    "text" => Text(Text),
+    "tokens" => Tokens(TokenFile),
     "synthetic" => Synthetic(Synthetic),
 }
 
@@ -89,6 +92,8 @@ impl Source {
             Source::WebDataset(set) => set,
             Source::Tensors(set) => set,
             Source::Csv(set) => set,
+            Source::Text(set) => set,
+            Source::Tokens(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -103,6 +108,8 @@ impl Source {
             Source::WebDataset(set) => set,
             Source::Tensors(set) => set,
             Source::Csv(set) => set,
+            Source::Text(set) => set,
+            Source::Tokens(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -146,6 +153,16 @@ impl Source {
     /// [`AboutSource::named_classes`]
     pub fn named_classes(&self) -> Option<usize> {
         self.about().named_classes()
+    }
+
+    /// Whether its samples are tokens of a text, of which each is told from those before it.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Source::Text(_) | Source::Tokens(_))
+    }
+
+    /// [`AboutSource::divides_itself`]
+    pub fn divides_itself(&self) -> bool {
+        self.about().divides_itself()
     }
 
     /// [`AboutSource::has_classes`]

@@ -13,8 +13,9 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 17] = [
+const WITH_PARAMETERS: [&str; 18] = [
     "linear",
+    "embedding",
     "conv2d",
     "conv1d",
     "conv_transpose2d",

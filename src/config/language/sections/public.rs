@@ -43,6 +43,12 @@ pub trait AboutSource {
         None
     }
 
+    /// Whether it holds out what is validated on itself, because what it fits depends on that, or because its samples are no rows that could be drawn; and has no test set
+    /// but one of its own.
+    fn divides_itself(&self) -> bool {
+        false
+    }
+
     /// Whether its targets are classes, if the configuration tells.
     fn has_classes(&self) -> Option<bool>;
 }

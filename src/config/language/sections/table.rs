@@ -186,6 +186,10 @@ impl AboutSource for Csv {
         [("path", &mut self.path)].into_iter().chain(val).collect()
     }
 
+    fn divides_itself(&self) -> bool {
+        true
+    }
+
     fn has_classes(&self) -> Option<bool> {
         self.classes.then_some(true)
     }

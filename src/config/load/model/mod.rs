@@ -8,15 +8,15 @@ mod wiring;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-use super::classes::Classes;
-use super::expr::{CLASSES, Scope};
+use super::classes::{self, Classes};
+use super::expr::{CLASSES, CONTEXT, Scope};
 use crate::config::experiment::LayerNode;
 use crate::config::language::layers::MAX_INPUTS;
 use crate::config::text::diagnostics::{Diagnostic, SourceId, Span};
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::shorten;
-use crate::config::text::tree::{Node, Table, Value};
+use crate::config::text::tree::{Entry, Node, Table, Value};
 
 /// Layers, and groups of them, that a model may have after unrolling.
 const MAX_LAYERS: usize = 100_000;
@@ -29,15 +29,15 @@ const MAX_DEPTH: usize = 32;
 /// Bytes of one name.
 const MAX_NAME: usize = 64;
 
-/// Unrolls the layers of a whole configuration, whose model names these inputs. Problems go to `sink`, and what they concern is
-/// left out.
+/// Unrolls the layers of a whole configuration, whose model names these inputs, and puts parameters into the rules by which theirs
+/// start. Problems go to `sink`, and what they concern is left out.
 pub fn unroll(
     root: &Table,
     layers: &[Node],
-    inputs: &[(String, Span)],
+    (inputs, init): (&[(String, Span)], Option<&Node>),
     classes: Classes,
     sink: &Sink,
-) -> Vec<LayerNode> {
+) -> (Vec<LayerNode>, Option<Node>) {
     let used = RefCell::default();
     let nothing = Table::default();
     let tables = |key: &str, of: &str| match root.get(key) {
@@ -58,7 +58,10 @@ pub fn unroll(
     if let Some(number) = classes.value() {
         let place = Span { source: SourceId(usize::MAX), start: 0, end: 0 };
         let value = Node { value: Value::Integer(number as i64), span: place };
-        outermost.define(CLASSES, place, value, sink);
+        CLASSES.iter().for_each(|name| outermost.define(name, place, value.clone(), sink));
+    }
+    if let Some(context) = classes::context(root) {
+        outermost.define(CONTEXT, context.span, context.clone(), sink);
     }
     let mut scope = outermost.inner(None);
     for entry in &params.entries {
@@ -78,6 +81,7 @@ pub fn unroll(
     let context = Context { path: String::new(), scope: &scope, index: None, outer: None, depth: 0 };
     let mut nodes = unroller.list(layers, &context);
     wiring::connect(&mut nodes, inputs, sink);
+    let init = init.map(|rules| with_values(rules, &scope, sink));
 
     // What is never read is most often misspelt where it should have been; after errors it may simply not have been
     // reached.
@@ -97,7 +101,20 @@ pub fn unroll(
             }
         }
     }
-    nodes
+    (nodes, init)
+}
+
+/// A node with parameters put into all that is in it.
+fn with_values(node: &Node, scope: &Scope, sink: &Sink) -> Node {
+    let value = match &node.value {
+        Value::Array(items) => Value::Array(items.iter().map(|item| with_values(item, scope, sink)).collect()),
+        Value::Table(table) => {
+            let entry = |entry: &Entry| Entry { node: with_values(&entry.node, scope, sink), ..entry.clone() };
+            Value::Table(Table { entries: table.entries.iter().map(entry).collect() })
+        }
+        _ => return scope.evaluate(node, sink).unwrap_or_else(|| node.clone()),
+    };
+    Node { value, span: node.span }
 }
 
 fn unused(lint: Lint, name: &str, span: Span) -> Diagnostic {

@@ -236,7 +236,7 @@ fn clash(name: &str, (span, nameless): (Span, Nameless), (other, others): (Span,
 fn is_parameter(layer: &Layer) -> bool {
     match layer {
         Layer::ClassToken(_) | Layer::LayerScale(_) => true,
-        Layer::PositionEmbedding(l) => l.kind == PositionKind::Learned,
+        Layer::PositionEmbedding(l) => l.kind == PositionKind::Learned && l.max_length.is_none(),
         _ => false,
     }
 }
@@ -245,7 +245,9 @@ fn is_parameter(layer: &Layer) -> bool {
 /// have the same.
 fn prefixes(layer: &Layer) -> &'static [&'static str] {
     let has = match layer {
-        Layer::Linear(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => true,
+        Layer::Linear(l) => l.tie.is_none() || l.bias,
+        Layer::PositionEmbedding(l) if l.max_length.is_some() => true,
+        Layer::Embedding(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => true,
         Layer::ConvTranspose2d(_) | Layer::ConvTranspose1d(_) => true,
         Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_) => is_parameter(layer),
         Layer::BatchNorm1d(norm) => norm.affine || norm.track_running_stats,

@@ -12,6 +12,8 @@ use crate::model::{BatchShape, Mode};
 pub const EVAL: Kinds = &[(Kind::Eval, "eval")];
 /// The model's output alone.
 pub const PREDICT: Kinds = &[(Kind::Predict, "predict")];
+/// The model's output for tokens that follow others.
+pub const GENERATE: Kinds = &[(Kind::Generate, "generate")];
 /// Loss and figures of the weights themselves.
 pub const EVAL_WEIGHTS: Kinds = &[(Kind::EvalWeights, "eval before averaging")];
 /// The sums over shards.
@@ -25,6 +27,11 @@ pub fn batches(making: &Making) -> Vec<BatchShape> {
 /// All that are predicted.
 pub fn batches_to_predict(making: &Making) -> Vec<BatchShape> {
     making.sizes.predict.clone()
+}
+
+/// All whose tokens follow others.
+pub fn batches_to_go_on(making: &Making) -> Vec<BatchShape> {
+    making.sizes.generate.clone()
 }
 
 /// Those that are evaluated, if there is a mean of weights later on.
@@ -44,7 +51,11 @@ pub fn of_weights(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Resul
 
 fn evaluate(making: &mut Making, kinds: Kinds, batch: BatchShape, averages: bool) -> Result<(), Vec<Diagnostic>> {
     let (kind, name) = kinds[0];
-    let mode = if kind == Kind::Predict { Mode::Predict } else { Mode::Eval };
+    let mode = match kind {
+        Kind::Predict => Mode::Predict,
+        Kind::Generate => Mode::Generate,
+        _ => Mode::Eval,
+    };
     let mut forward = making.forward(batch, mode)?;
     if making.rows.is_empty() {
         making.rows.clone_from(&forward.rows);

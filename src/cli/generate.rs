@@ -1,0 +1,131 @@
+//! `runner generate`.
+
+use super::args::GenerateArgs;
+use super::{print_json, printed, signals};
+use crate::api::failure::Failure;
+use crate::api::generate::{Finish, Generator, Options, Request, Sampling};
+use crate::api::model::load_model;
+use crate::files;
+use crate::terminal::{self, say};
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Largest file with a prompt, in bytes.
+const MAX_PROMPT: u64 = 16 << 20;
+/// What stands between several texts.
+const BETWEEN: &str = "---------------";
+
+/// Goes on with a text.
+pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+    let prompt = prompt(args)?;
+    let model = load_model(&args.model, &args.overrides.sets())?;
+    let options = Options { threads: args.threads, without_cache: args.without_cache };
+    let mut generator = Generator::new(&model, &options)?;
+    if let Some(note) = generator.note() {
+        say(&format!("note: {note}"));
+    }
+    let stopped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stopped);
+    signals::on_stop(move || flag.store(true, Ordering::Relaxed))?;
+    let tokens = generator.prompt(&prompt)?;
+    let started = Instant::now();
+    let mut generated = 0;
+    for text in 0..args.samples {
+        let request = Request {
+            prompt: tokens.clone(),
+            max_tokens: args.max_tokens as usize,
+            sampling: Sampling {
+                temperature: args.temperature,
+                top_k: args.top_k.map(|k| k as usize),
+                top_p: args.top_p,
+                min_p: args.min_p,
+                repetition_penalty: args.repetition_penalty,
+                seed: args.seed,
+            },
+            text: u64::from(text),
+            stop: args.stop.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
+        };
+        if text > 0 && !args.output.json {
+            printed(terminal::print_piece(&format!("{BETWEEN}\n")))?;
+        }
+        let (finish, count) = one(&mut generator, &request, &prompt, (args.output.json, &stopped))?;
+        generated += count;
+        if finish == Finish::Cancelled {
+            return Ok(ExitCode::from(130));
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    if !args.output.json {
+        say(&format!("{generated} tokens, {:.1} a second", generated as f64 / seconds.max(1e-9)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Generates and writes one text; why it ended, and how many tokens it has.
+fn one(
+    generator: &mut Generator,
+    request: &Request,
+    prompt: &str,
+    (json, stopped): (bool, &AtomicBool),
+) -> Result<(Finish, usize), Failure> {
+    let mut text = String::new();
+    let mut failed = None;
+    let mut ends = true;
+    let mut write = |piece: &str| match terminal::print_piece(piece) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    };
+    if !json && !prompt.is_empty() {
+        let _ = write(prompt);
+        ends = prompt.ends_with('\n');
+    }
+    let (tokens, finish) = generator.generate(request, &mut |piece| {
+        let written = if json {
+            text.push_str(piece);
+            ControlFlow::Continue(())
+        } else {
+            ends = piece.ends_with('\n');
+            write(piece)
+        };
+        if stopped.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { written }
+    })?;
+    if let Some(error) = failed {
+        printed(Err(error))?;
+    }
+    if json {
+        let finish = match finish {
+            Finish::Length => "length",
+            Finish::Stop => "stop",
+            Finish::End => "end",
+            Finish::Cancelled => "cancelled",
+        };
+        print_json(&json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish }))?;
+    } else if !ends {
+        printed(terminal::print_piece("\n"))?;
+    }
+    Ok((finish, tokens.len()))
+}
+
+/// The text to go on with; empty, if none is given.
+fn prompt(args: &GenerateArgs) -> Result<String> {
+    let bytes = match args.prompt_file.as_deref() {
+        None => return Ok(args.prompt.clone().unwrap_or_default()),
+        Some(path) if path == Path::new("-") => {
+            let mut bytes = Vec::new();
+            std::io::stdin().take(MAX_PROMPT).read_to_end(&mut bytes).context("cannot read standard input")?;
+            bytes
+        }
+        Some(path) => files::read(path, MAX_PROMPT)?,
+    };
+    String::from_utf8(bytes).context("the prompt is not UTF-8")
+}

@@ -1,0 +1,181 @@
+//! From files to windows of tokens.
+
+use super::super::field::DataSpec;
+use super::super::{HoldOut, Split};
+use super::options::{Choice, Content, TextOptions};
+use super::tokenizer::Tokenizer;
+use super::tokens::Tokens;
+use super::windows::{Windows, fields};
+use super::TextCodec;
+use crate::files::{self, pattern};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the names of text files in a folder end in.
+const ENDINGS: [&str; 3] = ["txt", "md", "text"];
+
+/// A text, read.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What its samples are.
+    pub spec: DataSpec,
+    /// Windows that are trained on.
+    pub train: Split,
+    /// Windows that are validated on.
+    pub val: Split,
+    /// Bytes of memory that both hold.
+    pub held: usize,
+    /// What the user should know of it.
+    pub told: Vec<String>,
+}
+
+/// Reads a text and makes samples of it.
+///
+/// # Errors
+/// Files cannot be read, are no text, or have too few tokens.
+pub fn load(options: &TextOptions) -> Result<Loaded> {
+    let mut codec = options.fitted.as_deref().cloned();
+    let (tokens, told) = read(options, &options.path, &mut codec)?;
+    let codec = codec.context("reading a text makes its codec")?;
+    let whole = 0..tokens.len();
+    let (train, held_out) = match options.hold_out {
+        Some(how) => {
+            let last = held_out(how, tokens.len()).with_context(|| format!("`{}`", options.path.display()))?;
+            (0..tokens.len() - last, Some(tokens.len() - last..tokens.len()))
+        }
+        None => (whole, None),
+    };
+    let windows = |tokens: &Arc<Tokens>, range, moved, path: &Path, what: &str| -> Result<Split> {
+        let windows = Windows::new(tokens, range, options.context, codec.vocabulary, moved);
+        Split::new(Arc::new(windows.with_context(|| format!("`{}`{what}", path.display()))?))
+    };
+    let mut held = tokens.held_bytes();
+    let train = windows(&tokens, train, true, &options.path, "")?;
+    let val = match (&options.val_path, held_out) {
+        (Some(path), _) => {
+            let (tokens, _) = read(options, path, &mut Some(codec.clone()))?;
+            held += tokens.held_bytes();
+            let range = 0..tokens.len();
+            windows(&tokens, range, false, path, "")?
+        }
+        (None, Some(range)) => windows(&tokens, range, false, &options.path, ", the end that is held out")?,
+        (None, None) => train.select(&[]),
+    };
+    let spec = DataSpec {
+        train: Some(train.len()),
+        val: Some(val.len()),
+        fitted: Some(codec.written()?),
+        ..DataSpec::new(fields(options.context, codec.vocabulary))
+    };
+    Ok(Loaded { spec, train, val, held, told })
+}
+
+/// How many tokens at the end are held out.
+fn held_out(how: HoldOut, all: usize) -> Result<usize> {
+    let held = match how {
+        HoldOut::Fraction(part) => (all as f64 * part).round() as usize,
+        HoldOut::Count(tokens) => tokens,
+    };
+    ensure!(held > 0 && held < all, "`validation_split` takes {held} of {all} tokens, which leaves nothing to train or to validate on");
+    Ok(held)
+}
+
+/// The tokens of a path; `codec` is made by the first.
+fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Result<(Arc<Tokens>, Vec<String>)> {
+    let context = options.context;
+    match &options.content {
+        Content::Tokens { vocabulary, tokenizer } => {
+            let tokens = Tokens::mapped(path)?;
+            if codec.is_none() {
+                let tokenizer = tokenizer.as_deref().map(Tokenizer::read).transpose()?;
+                let own = tokenizer.as_ref().map(Tokenizer::vocabulary);
+                let vocabulary = match (*vocabulary, own) {
+                    (Some(vocabulary), Some(own)) if own > vocabulary => {
+                        bail!("`vocabulary` is {vocabulary}, and the tokenizer has {own} tokens")
+                    }
+                    (Some(vocabulary), _) => vocabulary,
+                    (None, Some(own)) => own,
+                    (None, None) => bail!("neither `vocabulary` nor `tokenizer` says how many tokens there may be"),
+                };
+                *codec = Some(TextCodec { tokenizer, vocabulary, context });
+            }
+            Ok((Arc::new(tokens), Vec::new()))
+        }
+        Content::Text(choice) => {
+            let (text, files) = text(path)?;
+            let codec = match codec {
+                Some(codec) => codec,
+                none => {
+                    let tokenizer = match choice {
+                        Choice::Bytes => Tokenizer::Bytes,
+                        Choice::Characters => Tokenizer::of_characters(&text),
+                        Choice::Json(path) => Tokenizer::read(path)?,
+                    };
+                    none.insert(TextCodec { vocabulary: tokenizer.vocabulary(), tokenizer: Some(tokenizer), context })
+                }
+            };
+            let Some(tokenizer) = &codec.tokenizer else {
+                bail!("the model was trained on tokens whose tokenizer it does not know, so it cannot read text")
+            };
+            let called = format!("`{}`", path.display());
+            let tokens = tokenizer.encode(&text, &called)?;
+            let told = format!(
+                "{called}: {}{} bytes of text are {} tokens ({})",
+                if files > 1 { format!("{files} files, ") } else { String::new() },
+                text.len(),
+                tokens.len(),
+                tokenizer.in_words()
+            );
+            Ok((Arc::new(Tokens::in_memory(tokens, codec.vocabulary)), vec![told]))
+        }
+    }
+}
+
+/// The text of a file, of several, or of those in a folder by their names, one after the other; and how many files that are.
+fn text(path: &Path) -> Result<(String, usize)> {
+    let paths = if path.is_dir() { below(path)? } else { pattern::paths(path)? };
+    let mut all = String::new();
+    for path in &paths {
+        let text = String::from_utf8(files::read(path, u64::MAX)?).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            anyhow!(
+                "`{}`, line {line}: byte {at} is no UTF-8; convert the file, for example with `iconv -t UTF-8`",
+                path.display()
+            )
+        })?;
+        // A mark of the order of bytes is no part of the text.
+        all.push_str(text.strip_prefix('\u{FEFF}').unwrap_or(&text));
+    }
+    ensure!(!all.is_empty(), "`{}` has no text", path.display());
+    Ok((all, paths.len()))
+}
+
+/// The text files of a folder and of those below it, by their names.
+fn below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let context = || format!("cannot read the folder `{}`", folder.display());
+        for entry in std::fs::read_dir(&folder).with_context(context)? {
+            let entry = entry.with_context(context)?;
+            let (path, kind) = (entry.path(), entry.file_type().with_context(context)?);
+            if entry.file_name().to_string_lossy().starts_with('.') {
+                continue;
+            }
+            if kind.is_dir() {
+                folders.push(path);
+            } else if path.extension().and_then(|e| e.to_str()).is_some_and(|e| ENDINGS.contains(&e)) {
+                found.push(path);
+            }
+        }
+    }
+    ensure!(
+        !found.is_empty(),
+        "the folder `{}` has no text files: their names end in .txt, .md or .text",
+        folder.display()
+    );
+    found.sort_unstable();
+    Ok(found)
+}

@@ -1,0 +1,47 @@
+//! Which text is read, and how it becomes tokens.
+
+use super::super::HoldOut;
+use super::TextCodec;
+use std::path::PathBuf;
+
+/// A text, or tokens that were made of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextOptions {
+    /// A file, several by a pattern, or a folder of them.
+    pub path: PathBuf,
+    /// The same to validate on.
+    pub val_path: Option<PathBuf>,
+    /// What the files hold.
+    pub content: Content,
+    /// Tokens of a sample.
+    pub context: usize,
+    /// What is held out at the end to validate on: a part of the tokens, or a number of them.
+    pub hold_out: Option<HoldOut>,
+    /// What was found in training, if the model is trained already.
+    pub fitted: Option<Box<TextCodec>>,
+}
+
+/// What the files hold.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    /// Text in UTF-8.
+    Text(Choice),
+    /// Tokens.
+    Tokens {
+        /// How many there may be, unless the tokenizer says so.
+        vocabulary: Option<usize>,
+        /// The `tokenizer.json` that they were made with.
+        tokenizer: Option<PathBuf>,
+    },
+}
+
+/// How text becomes tokens.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Choice {
+    /// A token for each byte.
+    Bytes,
+    /// A token for each character that the text of training has.
+    Characters,
+    /// By a `tokenizer.json`.
+    Json(PathBuf),
+}

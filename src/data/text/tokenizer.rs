@@ -1,0 +1,269 @@
+//! Text as numbers and back: bytes, characters, or the tokens of a `tokenizer.json`.
+
+use crate::files::{self, contained};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Largest `tokenizer.json` that is read, in bytes. Those of large language models have some ten million.
+const MAX_FILE: u64 = 256 << 20;
+/// What stands for characters that bytes do not make.
+const REPLACEMENT: char = '\u{FFFD}';
+
+/// How text becomes tokens.
+#[derive(Clone)]
+pub enum Tokenizer {
+    /// A token for each byte: 256 of them.
+    Bytes,
+    /// A token for each character that the text of training has, in the order of their code points.
+    Characters(Arc<Characters>),
+    /// A tokenizer in the format of Hugging Face.
+    Json(Arc<Json>),
+}
+
+/// The characters that have tokens.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Characters {
+    all: Vec<char>,
+    numbers: HashMap<char, u32>,
+}
+
+/// A `tokenizer.json`.
+pub struct Json {
+    text: String,
+    tokenizer: tokenizers::Tokenizer,
+}
+
+/// A tokenizer as a checkpoint has it.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Written {
+    Bytes,
+    Characters { characters: String },
+    TokenizerJson { json: String },
+}
+
+impl Characters {
+    fn new(mut all: Vec<char>) -> Self {
+        all.sort_unstable();
+        all.dedup();
+        let numbers = all.iter().enumerate().map(|(number, c)| (*c, number as u32)).collect();
+        Characters { all, numbers }
+    }
+}
+
+impl Tokenizer {
+    /// A token for each character of `text`.
+    pub fn of_characters(text: &str) -> Tokenizer {
+        let mut seen = std::collections::HashSet::new();
+        Tokenizer::Characters(Arc::new(Characters::new(text.chars().filter(|c| seen.insert(*c)).collect())))
+    }
+
+    /// That of a file `tokenizer.json`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no tokenizer.
+    pub fn read(path: &Path) -> Result<Tokenizer> {
+        let bytes = files::read(path, MAX_FILE)?;
+        let text = String::from_utf8(bytes).map_err(|_| anyhow!("`{}` is not UTF-8", path.display()))?;
+        Tokenizer::of_json(text).with_context(|| format!("`{}` is no tokenizer that can be read", path.display()))
+    }
+
+    /// That of the text of a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// It is none.
+    fn of_json(text: String) -> Result<Tokenizer> {
+        let tokenizer = contained(|| text.parse::<tokenizers::Tokenizer>().map_err(|e| anyhow!("{e}")))?;
+        let mut tokenizer = tokenizer;
+        // They are for batches of sentences. Texts are cut here.
+        tokenizer.with_padding(None);
+        tokenizer.with_truncation(None).map_err(|e| anyhow!("{e}"))?;
+        ensure!(tokenizer.get_vocab_size(true) > 0, "it has no tokens");
+        Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer })))
+    }
+
+    /// As a checkpoint has it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn written(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::to_value(match self {
+            Tokenizer::Bytes => Written::Bytes,
+            Tokenizer::Characters(characters) => Written::Characters { characters: characters.all.iter().collect() },
+            Tokenizer::Json(json) => Written::TokenizerJson { json: json.text.clone() },
+        })?)
+    }
+
+    /// That of a checkpoint, which may come from anybody.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of_written(written: &serde_json::Value) -> Result<Tokenizer> {
+        match Written::deserialize(written).context("the checkpoint has no tokenizer that can be read")? {
+            Written::Bytes => Ok(Tokenizer::Bytes),
+            Written::Characters { characters } => {
+                ensure!(!characters.is_empty(), "the tokenizer of the checkpoint has no characters");
+                Ok(Tokenizer::Characters(Arc::new(Characters::new(characters.chars().collect()))))
+            }
+            Written::TokenizerJson { json } => Tokenizer::of_json(json).context("the tokenizer of the checkpoint"),
+        }
+    }
+
+    /// How many tokens there are.
+    pub fn vocabulary(&self) -> usize {
+        match self {
+            Tokenizer::Bytes => 256,
+            Tokenizer::Characters(characters) => characters.all.len(),
+            // Numbers may have gaps: a model needs a place for the largest.
+            Tokenizer::Json(json) => {
+                let largest = json.tokenizer.get_vocab(true).into_values().max().map_or(0, |largest| largest as usize + 1);
+                largest.max(json.tokenizer.get_vocab_size(true))
+            }
+        }
+    }
+
+    /// What it is, in words.
+    pub fn in_words(&self) -> String {
+        match self {
+            Tokenizer::Bytes => "bytes".into(),
+            Tokenizer::Characters(characters) => format!("{} characters", characters.all.len()),
+            Tokenizer::Json(_) => format!("{} tokens of a tokenizer.json", self.vocabulary()),
+        }
+    }
+
+    /// The tokens of a text, which `called` names in errors.
+    ///
+    /// # Errors
+    /// It has a character that has no token.
+    pub fn encode(&self, text: &str, called: &str) -> Result<Vec<u32>> {
+        match self {
+            Tokenizer::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            Tokenizer::Characters(characters) => {
+                let mut tokens = Vec::with_capacity(text.len());
+                for (at, c) in text.char_indices() {
+                    match characters.numbers.get(&c) {
+                        Some(number) => tokens.push(*number),
+                        None => return Err(no_token(text, at, c, called)),
+                    }
+                }
+                Ok(tokens)
+            }
+            Tokenizer::Json(json) => {
+                let encoding = contained(|| json.tokenizer.encode_fast(text, false).map_err(|e| anyhow!("{e}")));
+                Ok(encoding.with_context(|| format!("{called} cannot be tokenized"))?.get_ids().to_vec())
+            }
+        }
+    }
+
+    /// The text of tokens. What is no UTF-8 becomes U+FFFD.
+    ///
+    /// # Errors
+    /// There is no such token.
+    pub fn decode(&self, tokens: &[u32]) -> Result<String> {
+        let unknown = |token: u32| anyhow!("there is no token {token}: the tokenizer has {}", self.vocabulary());
+        match self {
+            Tokenizer::Bytes => {
+                let byte = |token: &u32| u8::try_from(*token).map_err(|_| unknown(*token));
+                let bytes = tokens.iter().map(byte).collect::<Result<Vec<u8>>>()?;
+                Ok(String::from_utf8_lossy(&bytes).into_owned())
+            }
+            Tokenizer::Characters(characters) => {
+                let of = |token: &u32| characters.all.get(*token as usize).copied().ok_or_else(|| unknown(*token));
+                tokens.iter().map(of).collect()
+            }
+            Tokenizer::Json(json) => contained(|| json.tokenizer.decode(tokens, false).map_err(|e| anyhow!("{e}"))),
+        }
+    }
+
+    /// The number of a token by its text, where tokens have such names: `<|endoftext|>`.
+    pub fn token(&self, name: &str) -> Option<u32> {
+        match self {
+            Tokenizer::Json(json) => json.tokenizer.token_to_id(name),
+            Tokenizer::Bytes | Tokenizer::Characters(_) => None,
+        }
+    }
+}
+
+/// The error for a character of `text` that has no token.
+fn no_token(text: &str, at: usize, c: char, called: &str) -> anyhow::Error {
+    let before = &text[..at];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    anyhow!(
+        "{called}, line {line}, column {column}: the character {c:?} (U+{:04X}) is not in the text that the model was trained on, so \
+         it has no token; leave it out, or train with `tokenizer = \"bytes\"`",
+        c as u32
+    )
+}
+
+impl PartialEq for Tokenizer {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Tokenizer::Bytes, Tokenizer::Bytes) => true,
+            (Tokenizer::Characters(a), Tokenizer::Characters(b)) => a == b,
+            (Tokenizer::Json(a), Tokenizer::Json(b)) => a.text == b.text,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.in_words())
+    }
+}
+
+/// Turns tokens into text as they come: a character is handed out when all of its bytes are there.
+pub struct Decoder {
+    tokenizer: Tokenizer,
+    /// The last tokens: those whose text is out, for some tokenizers need what stands before, and those whose text is not.
+    tokens: Vec<u32>,
+    /// How many of them are out.
+    out: usize,
+    /// The text of those.
+    text_out: usize,
+}
+
+impl Decoder {
+    /// Nothing has come yet.
+    pub fn new(tokenizer: Tokenizer) -> Self {
+        Decoder { tokenizer, tokens: Vec::new(), out: 0, text_out: 0 }
+    }
+
+    /// The text that one more token completes; empty, if a character is not complete.
+    ///
+    /// # Errors
+    /// There is no such token.
+    pub fn push(&mut self, token: u32) -> Result<String> {
+        self.tokens.push(token);
+        let text = self.tokenizer.decode(&self.tokens)?;
+        if text.ends_with(REPLACEMENT) && self.tokens.len() - self.out < 4 {
+            return Ok(String::new());
+        }
+        self.take(&text)
+    }
+
+    /// What is left, though a character is not complete.
+    ///
+    /// # Errors
+    /// As [`Decoder::push`].
+    pub fn finish(&mut self) -> Result<String> {
+        let text = self.tokenizer.decode(&self.tokens)?;
+        self.take(&text)
+    }
+
+    fn take(&mut self, text: &str) -> Result<String> {
+        let Some(new) = text.get(self.text_out..).map(str::to_owned) else {
+            bail!("the tokenizer changes text that is out already")
+        };
+        // The tokens that are out stay for one more round, as what stands before the next.
+        self.tokens.drain(..self.out);
+        self.out = self.tokens.len();
+        self.text_out = self.tokenizer.decode(&self.tokens)?.len();
+        Ok(new)
+    }
+}

@@ -1,0 +1,109 @@
+//! Samples of a long row of tokens: windows of one length, in which every token is to be told from those before it.
+
+use super::super::field::{Field, FieldKind, INPUTS, TARGETS};
+use super::super::store::{Rows, Store, Unreadable};
+use super::tokens::Tokens;
+use crate::data::Classes;
+use crate::graph::DType;
+use anyhow::{Result, ensure};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Windows of a part of a row of tokens.
+pub struct Windows {
+    tokens: Arc<Tokens>,
+    /// The part.
+    range: Range<usize>,
+    /// Tokens that a sample has.
+    context: usize,
+    vocabulary: usize,
+    /// Every window begins up to a window's length later, as the draws for the sample say.
+    moved: bool,
+    fields: Vec<Field>,
+}
+
+/// The fields of samples: `context` tokens, and of each the one behind it.
+pub fn fields(context: usize, vocabulary: usize) -> Vec<Field> {
+    let kind = || FieldKind::Tokens(Classes::of(vocabulary));
+    let input = Field { kind: kind(), ..Field::numbers(INPUTS, DType::I32, [context]) };
+    vec![input, Field::target(TARGETS, kind(), [context])]
+}
+
+impl Windows {
+    /// Those of `range`. Each but the last one begins where the one before it ends; what is left at the end is left out. `moved`: they
+    /// begin elsewhere in every epoch.
+    ///
+    /// # Errors
+    /// There are not enough tokens for one.
+    pub fn new(
+        tokens: &Arc<Tokens>,
+        range: Range<usize>,
+        context: usize,
+        vocabulary: usize,
+        moved: bool,
+    ) -> Result<Windows> {
+        ensure!(
+            range.len() > context,
+            "{} tokens are too few for a sample of {context} and the one behind it: make `context` smaller, or the text longer",
+            range.len()
+        );
+        Ok(Windows { tokens: Arc::clone(tokens), range, context, vocabulary, moved, fields: fields(context, vocabulary) })
+    }
+
+    /// Where a window begins.
+    fn start(&self, sample: usize, rows: &mut Rows) -> usize {
+        let usual = self.range.start + sample * self.context;
+        if !self.moved {
+            return usual;
+        }
+        // The last windows cannot go as far as the others.
+        let room = (self.range.end - self.context - usual).min(self.context);
+        usual + rows.draws().below(room as u32) as usize
+    }
+}
+
+impl Store for Windows {
+    fn len(&self) -> usize {
+        (self.range.len() - 1) / self.context
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        let start = self.start(sample, rows);
+        for (field, first) in [(0, start), (1, start + 1)] {
+            let mut wrong = None;
+            rows.fill(field, |at, out| {
+                let token = self.tokens.get(first + at);
+                if token as usize >= self.vocabulary {
+                    wrong.get_or_insert((first + at, token));
+                }
+                out.copy_from_slice(&(token as i32).to_ne_bytes());
+            });
+            if let Some((at, token)) = wrong {
+                let name = self.tokens.path().map_or("the text".into(), |path| path.display().to_string());
+                let why = format!("token {at} is {token}, and the vocabulary has {}, 0 .. {}", self.vocabulary, self.vocabulary - 1);
+                return Err(Unreadable { name, why });
+            }
+        }
+        Ok(())
+    }
+
+    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        // All windows are of the same tokens.
+        if sample == 0 && field == 0 {
+            take(format!("{:?} of ", self.range).as_bytes());
+            self.tokens.identify(take);
+        }
+    }
+
+    fn skips_unreadable(&self) -> bool {
+        false
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.tokens.held_bytes()
+    }
+}

@@ -1,0 +1,167 @@
+//! Tokens as vectors, and the numbers that tell their positions.
+
+use super::params::Param;
+use super::{Builder, Mode, POSITIONS, Tensor};
+use crate::config::declare::part::with_suggestion;
+use crate::config::language::layers::{self as cfg, Layer, PositionKind};
+use crate::config::text::spelling::shorten;
+use crate::config::{Diagnostic, LayerNode};
+use crate::graph::op::{Binary, BinaryKind, Embedding, Reshape, Slice};
+use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, ValueId, VarKind};
+
+const ADD: Binary = Binary { kind: BinaryKind::Add };
+
+/// A normal distribution around 0, or 0.
+pub(super) fn normal(std: f64) -> Fill {
+    if std == 0.0 { Fill::Constant(0.0) } else { Fill::Normal { mean: 0.0, std } }
+}
+
+impl Builder<'_> {
+    pub(super) fn embedding(&mut self, node: &LayerNode, l: &cfg::Embedding, x: Tensor) -> ValueId {
+        let shape = self.shape(x).clone();
+        let mut meant = shape.clone();
+        meant.0.push(l.embedding_dim);
+        if self.graph.value(x.value).dtype != DType::I32 {
+            if !self.guesses.contains(&x.value) {
+                let message = format!("`embedding` takes tokens, but its input is numbers of shape {}", self.dims(x));
+                let help = "tokens come from `source = \"text\"` and `source = \"tokens\"`; `linear` makes vectors of numbers";
+                self.refuse(node, &message, "takes tokens", &[x], help);
+            }
+            return self.guess(meant);
+        }
+        let tokens = self.data.inputs().filter_map(|(_, field)| field.kind.classes()).map(|tokens| tokens.number).max();
+        if let Some(tokens) = tokens.filter(|tokens| *tokens > l.num_embeddings) {
+            let at = node.fields.get("num_embeddings").copied().unwrap_or(node.span);
+            let message = format!("`embedding` has vectors for {} tokens, and the data has {tokens}", l.num_embeddings);
+            let help = "write `\"$vocabulary\"`, which is what the data says";
+            self.refuse_at(node, at, &message, &format!("at least {tokens} are needed"), &[x], help);
+        }
+        let weight = Param::plain("weight", [l.num_embeddings, l.embedding_dim], normal(1.0));
+        let table = self.param(node, weight);
+        let padding = l.padding_idx.map(|padding| padding as u32);
+        self.apply(node, Embedding { padding }, &[table, x.value], &[x], meant, "")
+    }
+
+    pub(super) fn position_embedding(&mut self, node: &LayerNode, l: &cfg::PositionEmbedding, x: Tensor) -> ValueId {
+        let x = self.in_pytorch_order(x);
+        let Some([_, length, e]) = self.sequence_shape(node, x) else { return x.value };
+        if let Some(most) = l.max_length.filter(|most| *most < length) {
+            let at = node.fields.get("max_length").copied().unwrap_or(node.span);
+            let message = format!("`position_embedding` has {most} positions, but its input has {length}");
+            self.refuse_at(node, at, &message, &format!("at least {length} are needed"), &[x], "");
+            return x.value;
+        }
+        let rows = match (l.kind, l.max_length) {
+            _ if self.lengths.0[0].is_some() && l.max_length.is_none() && self.mode != Mode::Generate => {
+                let message = "`position_embedding` needs sequences of one length";
+                let help = "set `max_length`, the length of the longest";
+                self.refuse(node, message, "the lengths of batches differ", &[x], help);
+                return x.value;
+            }
+            (PositionKind::Learned, Some(most)) => {
+                self.param(node, Param::plain("weight", [most, e], normal(l.init_std.unwrap_or(0.02))))
+            }
+            (PositionKind::Learned, None) if self.mode == Mode::Generate => {
+                let all = self.capacity();
+                let table = Param::plain("", [1, all, e], normal(l.init_std.unwrap_or(0.02)));
+                let table = self.param(node, table);
+                self.plain(Reshape { shape: Shape::from([all, e]) }, &[table])
+            }
+            (PositionKind::Learned, None) => {
+                let all = self.param(node, Param::plain("", [1, length, e], normal(l.init_std.unwrap_or(0.02))));
+                return self.plain(ADD, &[x.value, all]);
+            }
+            (PositionKind::Sinusoidal, _) if self.mode == Mode::Generate => {
+                let all = self.capacity();
+                let table = self.sinusoids(node, all, e);
+                self.plain(Reshape { shape: Shape::from([all, e]) }, &[table])
+            }
+            (PositionKind::Sinusoidal, _) => {
+                let all = self.sinusoids(node, length, e);
+                return self.plain(ADD, &[x.value, all]);
+            }
+        };
+        if self.mode == Mode::Generate {
+            let at = self.given(POSITIONS);
+            let some = self.plain(Embedding::default(), &[rows, at]);
+            return self.plain(ADD, &[x.value, some]);
+        }
+        let first = self.plain(Slice { axis: 0, start: 0, len: length }, &[rows]);
+        let first = self.plain(Reshape { shape: Shape::from([1, length, e]) }, &[first]);
+        self.plain(ADD, &[x.value, first])
+    }
+
+    /// Tokens that caches have room for.
+    pub(super) fn capacity(&self) -> usize {
+        self.data.inputs().next().map_or(1, |(_, field)| field.shape.len())
+    }
+
+    /// A field of the batch by its name, of [`Mode::Generate`].
+    pub(super) fn given(&self, name: &str) -> ValueId {
+        let found = self.prepared.iter().find(|(known, _)| known == name);
+        found.expect("whoever generates describes batches that have it").1.value
+    }
+
+    /// Reports a layer that would have to see all positions at once, where tokens follow those of earlier runs.
+    pub(super) fn goes_by_position(&mut self, node: &LayerNode, layer: &Layer, x: Tensor) {
+        let last = |dim: i64, rank: usize| dim == -1 || dim == rank as i64 - 1;
+        let rank = self.shape(x).rank();
+        let each = match layer {
+            Layer::Linear(_)
+            | Layer::Embedding(_)
+            | Layer::Activation(_)
+            | Layer::Dropout(_)
+            | Layer::StochasticDepth(_)
+            | Layer::Identity(_)
+            | Layer::RmsNorm(_)
+            | Layer::PositionEmbedding(_)
+            | Layer::LayerScale(_)
+            | Layer::Add(_)
+            | Layer::Multiply(_) => true,
+            Layer::LayerNorm(norm) => norm.normalized_dims == 1,
+            Layer::MultiheadAttention(attention) => attention.is_causal && false,
+            Layer::Glu(glu) => last(glu.dim, rank),
+            Layer::Concat(concat) => last(concat.dim, rank),
+            _ => false,
+        };
+        if !each {
+            let message = format!("`{}` sees all positions at once, so that no token can be added to those before", node.kind_name());
+            self.refuse(node, &message, "needs the whole text", &[x], "");
+        }
+    }
+
+    /// Sines and cosines of positions, `[1, length, e]`: layers that need the same ones share them.
+    fn sinusoids(&mut self, node: &LayerNode, length: usize, e: usize) -> ValueId {
+        let shape = Shape::from([1, length, e]);
+        if shape.len() > MAX_ELEMENTS {
+            return self.param(node, Param::plain("", shape, Fill::Constant(0.0)));
+        }
+        // No layer has such a name.
+        let name = format!("sinusoids[{length}, {e}]");
+        self.constant(name, shape, Fill::Sinusoids { width: e })
+    }
+
+    /// The parameter of an earlier layer that a layer takes as its own, `[outputs, inputs]`.
+    pub(super) fn tied(&mut self, node: &LayerNode, name: &str, wanted: Shape) -> ValueId {
+        let at = node.fields.get("tie").copied().unwrap_or(node.span);
+        let found = self.vars.iter().find(|(_, var)| var.kind == VarKind::Parameter && var.name == name);
+        let Some((id, var)) = found else {
+            let known: Vec<String> = self
+                .vars
+                .iter()
+                .filter(|(_, var)| var.kind == VarKind::Parameter && var.shape.rank() == 2)
+                .map(|(_, var)| var.name.clone())
+                .collect();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let error = Diagnostic::error(format!("there is no parameter `{}` before this layer", shorten(name)));
+            self.report(with_suggestion(error, at, "not found", name, &known));
+            return self.guess(wanted);
+        };
+        if var.shape != wanted || !var.storage.is_plain() {
+            let message = format!("`{name}` is of shape {}, and this layer needs {wanted}", var.storage.outside);
+            self.report(Diagnostic::error(message).at(at, "cannot be tied to it"));
+            return self.guess(wanted);
+        }
+        self.graph.variable(self.vars, id)
+    }
+}
