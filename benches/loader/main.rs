@@ -140,7 +140,7 @@ impl Ours {
 
     fn next(&mut self) -> Result<usize> {
         let batch = self.loader.next()?.context("batches have come to an end")?;
-        let n = batch.len;
+        let n = batch.shape.samples;
         self.loader.release(batch);
         Ok(n)
     }

@@ -93,6 +93,31 @@ impl Lengths {
     }
 }
 
+/// The shape of the batches that a program is for. There is a program for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchShape {
+    /// Samples.
+    pub samples: usize,
+    /// The lengths of its sequences, where batches differ in those; else they are those of their fields.
+    pub lengths: Lengths,
+}
+
+impl From<usize> for BatchShape {
+    fn from(samples: usize) -> Self {
+        BatchShape { samples, lengths: Lengths::default() }
+    }
+}
+
+impl fmt::Display for BatchShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.samples)?;
+        for (length, word) in self.lengths.0.iter().flatten().zip(["of length", "and"]) {
+            write!(f, " {word} {length}")?;
+        }
+        Ok(())
+    }
+}
+
 /// One tensor of a sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
@@ -217,6 +242,8 @@ pub struct DataSpec {
     pub train: Option<usize>,
     /// Number of test samples (0: the source has none), where it is known.
     pub val: Option<usize>,
+    /// The lengths that batches may have, ascending, where samples differ in theirs; empty: all have that of their fields.
+    pub lengths: Vec<usize>,
     /// What the source has fitted on the samples of training, as it writes that: how the rows of a table become samples.
     pub fitted: Option<Arc<Value>>,
 }
@@ -224,7 +251,7 @@ pub struct DataSpec {
 impl DataSpec {
     /// A set of an unknown number of samples of these fields.
     pub fn new(fields: Vec<Field>) -> Self {
-        DataSpec { fields, empty_folders: Vec::new(), train: None, val: None, fitted: None }
+        DataSpec { fields, empty_folders: Vec::new(), train: None, val: None, lengths: Vec::new(), fitted: None }
     }
 
     /// Images (where `shape` has three dimensions) or numbers, with one label, of `classes`, a sample.

@@ -173,6 +173,14 @@ impl Store for Renumbered {
         if field == self.target { Some(&self.labels) } else { self.inner.stored(field) }
     }
 
+    fn lengths(&self) -> &[usize] {
+        self.inner.lengths()
+    }
+
+    fn length_of(&self, sample: usize) -> usize {
+        self.inner.length_of(sample)
+    }
+
     fn skips_unreadable(&self) -> bool {
         self.inner.skips_unreadable()
     }

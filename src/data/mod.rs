@@ -50,7 +50,7 @@ pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;
 pub use dataset::Dataset;
 pub use field::{
-    DataSpec, Field, FieldKind, INPUTS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,
+    BatchShape, DataSpec, Field, FieldKind, INPUTS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,
     transformed,
 };
 pub use fingerprint::Fingerprint;

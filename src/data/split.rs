@@ -112,6 +112,16 @@ impl Split {
         cache.area(part, transforms)
     }
 
+    /// The lengths that batches may have: [`Store::lengths`].
+    pub fn lengths(&self) -> &[usize] {
+        self.store.lengths()
+    }
+
+    /// Which of them sample `i` has.
+    pub(super) fn length_of(&self, i: usize) -> usize {
+        self.store.length_of(self.at(i))
+    }
+
     /// True if a sample that cannot be read is left out; else it ends the run.
     pub(super) fn skips_unreadable(&self) -> bool {
         self.store.skips_unreadable()

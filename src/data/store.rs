@@ -24,6 +24,16 @@ pub trait Store: Send + Sync {
     /// The fields of a sample. A field's place in this list is its number.
     fn fields(&self) -> &[Field];
 
+    /// The lengths that batches may have, ascending, where samples differ in theirs; empty: all have that of their fields.
+    fn lengths(&self) -> &[usize] {
+        &[]
+    }
+
+    /// The first of these lengths that a sample fits into, by its place; the last one, for samples that are cut.
+    fn length_of(&self, _sample: usize) -> usize {
+        0
+    }
+
     /// Writes the fields of sample number `sample` that `rows` wants.
     ///
     /// # Errors

@@ -5,34 +5,9 @@ use super::transforms::{keyed, of_loader, transforms};
 use super::{Builder, Mode, Tensor};
 use crate::config::language::sections as cfg;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::{DataSpec, Field, Lengths, Transform, mask, transformed};
+use crate::data::{DataSpec, Field, Transform, mask, transformed};
 use crate::graph::op::Normalize;
 use crate::graph::{DType, Input, MAX_ELEMENTS, Shape};
-
-/// The shape of the batches that a program is for. There is a program for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BatchShape {
-    /// Samples.
-    pub samples: usize,
-    /// The lengths of its sequences, where batches differ in those; else they are those of their fields.
-    pub lengths: Lengths,
-}
-
-impl From<usize> for BatchShape {
-    fn from(samples: usize) -> Self {
-        BatchShape { samples, lengths: Lengths::default() }
-    }
-}
-
-impl std::fmt::Display for BatchShape {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.samples)?;
-        for (length, word) in self.lengths.0.iter().flatten().zip(["of length", "and"]) {
-            write!(f, " {word} {length}")?;
-        }
-        Ok(())
-    }
-}
 
 /// The fields that the model takes, as they come out of the transforms: `train` says which.
 pub fn input_fields(experiment: &Experiment, data: &DataSpec, train: bool) -> Vec<Field> {

@@ -26,7 +26,8 @@ mod transforms;
 mod transposed;
 mod windows;
 
-pub use input::{BatchShape, input_fields, target_field};
+pub use crate::data::BatchShape;
+pub use input::{input_fields, target_field};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
 pub use summary::{LayerRow, Operand};

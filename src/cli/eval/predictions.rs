@@ -86,14 +86,14 @@ impl<'a> Predictions<'a> {
     /// # Errors
     /// The device failed; the file cannot be written; there is a class at each position, for which a table has no room.
     pub fn see(&mut self, session: &mut Session, batch: &Batch, split: &Split) -> Result<()> {
-        let shape = session.outputs(Kind::Eval, batch.len, &mut self.outputs)?;
+        let shape = session.outputs(Kind::Eval, batch.shape, &mut self.outputs)?;
         let programs = &session.programs;
-        let targets = programs.targets(&batch.buffer, batch.len);
+        let targets = programs.targets(&batch.buffer, batch.shape);
         let all = std::mem::take(&mut self.outputs);
         let outputs = all.as_chunks::<4>().0;
-        let each = outputs.len() / batch.len;
+        let each = outputs.len() / batch.shape.samples;
         let target_words = targets.as_chunks::<4>().0;
-        let of_each = target_words.len() / batch.len;
+        let of_each = target_words.len() / batch.shape.samples;
         for (i, sample) in batch.samples().iter().enumerate() {
             // The sample behind one that cannot be read is in its place, and comes again in its own.
             if self.last.is_some_and(|last| *sample <= last) {

@@ -78,7 +78,7 @@ impl Batches {
     /// The images of a batch.
     pub fn images<'b>(&self, batch: &'b Batch) -> impl Iterator<Item = &'b [u8]> {
         let bytes: usize = self.image.shape.dims()[1..].iter().product();
-        batch.buffer.bytes()[self.image.offset..][..batch.len * bytes].chunks_exact(bytes)
+        batch.buffer.bytes()[self.image.offset..][..batch.shape.samples * bytes].chunks_exact(bytes)
     }
 
     /// The labels of sample `i` of a batch: one, or one for each pixel; none where samples have none.

@@ -45,7 +45,7 @@ pub fn measure(split: &Split, wanted: &Wanted, classes: usize) -> Result<Measure
             }
             pixels += (bytes.len() / channels) as u64;
         }
-        for label in (0..batch.len).filter(|i| own(*i)).flat_map(|i| batches.labels(&batch, i)) {
+        for label in (0..batch.shape.samples).filter(|i| own(*i)).flat_map(|i| batches.labels(&batch, i)) {
             if let Some(count) = usize::try_from(label).ok().and_then(|label| counts.get_mut(label)) {
                 *count += 1;
             }
@@ -55,7 +55,7 @@ pub fn measure(split: &Split, wanted: &Wanted, classes: usize) -> Result<Measure
                 unreadable.push(bad.clone());
             }
         }
-        done += batch.len as u64;
+        done += batch.shape.samples as u64;
         if let Some(bar) = &bar {
             bar.set(done);
         }

@@ -5,7 +5,7 @@ use super::super::field::{mask, transformed};
 use super::super::store::{Changes, Column, Key, Rows};
 use super::super::transforms::output_shape;
 use super::super::unreadable::{most_unreadable, too_many};
-use super::super::{Field, Split, Transform, Unreadable};
+use super::super::{Field, Lengths, Split, Transform, Unreadable};
 use super::mix::{Images, Mixer, Mixing, Targets};
 use super::{LoaderOptions, Position};
 use crate::graph::{DType, Input, Shape};
@@ -86,25 +86,42 @@ impl Filler {
     /// So many samples in a row cannot be read that there is no use in going on.
     pub fn fill(
         &self,
-        at: Position,
+        (at, lengths): (Position, Lengths),
         samples: &mut [u32],
         slot: &mut [u8],
         unreadable: &mut Vec<Unreadable>,
     ) -> Result<()> {
-        if !self.copy(at.epoch, samples, slot) {
-            self.write(at.epoch, samples, slot, unreadable)?;
+        let shorter = (lengths != Lengths::default()).then(|| self.columns_of(lengths));
+        let columns = shorter.as_deref().unwrap_or(&self.columns);
+        if shorter.is_some() || !self.copy(at.epoch, samples, slot) {
+            self.write((at.epoch, columns), samples, slot, unreadable)?;
         }
         self.mixer.as_ref().map_or(Ok(()), |mixer| mixer.mix(at, samples.len(), slot))
     }
 
-    fn write(&self, epoch: u64, samples: &mut [u32], slot: &mut [u8], unreadable: &mut Vec<Unreadable>) -> Result<()> {
+    /// Where rows are in a batch of these lengths.
+    fn columns_of(&self, lengths: Lengths) -> Vec<Option<Column>> {
+        let of = |(field, column): (&Field, &Option<Column>)| {
+            let bytes = field.shape_of(lengths).len() * field.dtype.bytes();
+            column.map(|column| if field.lengths.is_empty() { column } else { Column { bytes, ..column } })
+        };
+        self.split.fields().iter().zip(&self.columns).map(of).collect()
+    }
+
+    fn write(
+        &self,
+        (epoch, columns): (u64, &[Option<Column>]),
+        samples: &mut [u32],
+        slot: &mut [u8],
+        unreadable: &mut Vec<Unreadable>,
+    ) -> Result<()> {
         for (row, sample) in samples.iter_mut().enumerate() {
             let (first, met) = (*sample as usize, unreadable.len());
             let mut at = first;
             loop {
                 // The draws are those of the sample that was asked for.
                 let key = Key { seed: self.seed, epoch, sample: u64::from(*sample) };
-                let rows = Rows::new(slot, &self.columns, row, &self.changes, key);
+                let rows = Rows::new(slot, columns, row, &self.changes, key);
                 let mut rows = rows.kept_in(self.area.as_deref());
                 let Err(error) = self.split.write(at, &mut rows) else { break };
                 ensure!(self.split.skips_unreadable(), "a sample cannot be read: {error}");

@@ -12,7 +12,7 @@ mod order;
 pub use mix::{Mix, Mixing};
 pub use order::Own;
 
-use super::{Split, Transform, Unreadable};
+use super::{BatchShape, Split, Transform, Unreadable};
 use crate::backend::HostBuffer;
 use crate::plan::SlotLayout;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -78,8 +78,8 @@ pub struct Position {
 pub struct Batch {
     /// Which batch of which epoch.
     pub position: Position,
-    /// Number of samples: the front of each input is filled.
-    pub len: usize,
+    /// Number of samples, and their lengths, where batches differ in those: the front of each input is filled.
+    pub shape: BatchShape,
     /// True for the last batch of its epoch.
     pub last: bool,
     /// Which slot of the ring.
@@ -168,17 +168,17 @@ impl Loader {
             false => LoaderOptions { batch_size: options.batch_size.min(split.len().max(1)), ..options },
         };
         let filler = Filler::new(split, &options, layout)?;
-        Self::start_with(filler, split.len(), options, buffers, start)
+        Self::start_with(filler, split, options, buffers, start)
     }
 
     fn start_with(
         filler: Filler,
-        samples: usize,
+        split: &Split,
         options: LoaderOptions,
         buffers: Vec<HostBuffer>,
         start: Position,
     ) -> Result<Loader> {
-        let order = Order::new(samples, &options, start)?;
+        let order = Order::new(split, &options, start)?;
         let slots =
             buffers.into_iter().map(|b| Slot::Free(b, Vec::with_capacity(options.batch_size), Vec::new())).collect();
         let shared = Arc::new(Shared {
@@ -275,8 +275,9 @@ impl State {
             return None;
         };
         self.next_fill += 1;
-        let (position, last) = self.order.take(&mut samples);
-        Some(Batch { position, len: samples.len(), last, slot, buffer, samples, unreadable })
+        let (position, lengths, last) = self.order.take(&mut samples);
+        let shape = BatchShape { samples: samples.len(), lengths };
+        Some(Batch { position, shape, last, slot, buffer, samples, unreadable })
     }
 }
 
@@ -292,9 +293,9 @@ impl Shared {
             return (state, false);
         };
         drop(state);
-        let Batch { position, slot, .. } = batch;
+        let Batch { position, shape, slot, .. } = batch;
         let filled = catch_unwind(AssertUnwindSafe(|| {
-            self.filler.fill(position, &mut batch.samples, batch.buffer.bytes_mut(), &mut batch.unreadable)
+            self.filler.fill((position, shape.lengths), &mut batch.samples, batch.buffer.bytes_mut(), &mut batch.unreadable)
         }));
         let failure = match filled {
             Ok(Ok(())) => None,

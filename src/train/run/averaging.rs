@@ -82,10 +82,10 @@ impl Run<'_> {
                 return Ok(false);
             }
             let inputs = self.statistics_inputs(number);
-            self.session.add_statistics(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            self.session.add_statistics(batch.slot, &mut batch.buffer, batch.shape, inputs)?;
             self.session.wait_slot(batch.slot)?;
             number += 1;
-            done += batch.len as u64;
+            done += batch.shape.samples as u64;
             loader.release(batch);
             if self.reporter.due() {
                 self.reporter.progress(done, self.state.step, None);

@@ -5,7 +5,7 @@
 //! what these copies add is measured by a batch of nothing else, and taken off again.
 
 use crate::backend::HostBuffer;
-use crate::data::Batch;
+use crate::data::{Batch, Lengths};
 use crate::graph::{DType, Input};
 use crate::train::setup::programs::Kind;
 use crate::train::setup::session::{EvalSums, Session};
@@ -26,22 +26,22 @@ struct Rows {
 /// The device failed.
 pub fn evaluate_by_sample(session: &mut Session, batch: &mut Batch) -> Result<Vec<usize>> {
     let before = session.eval_sums()?;
-    session.evaluate(batch.slot, &batch.buffer, batch.len)?;
+    session.evaluate(batch.slot, &batch.buffer, batch.shape)?;
     session.wait_slot(batch.slot)?;
     if session.eval_sums()?.not_finite() == before.not_finite() {
         return Ok(Vec::new());
     }
-    let rows = fields(session);
+    let rows = fields(session, batch.shape.lengths);
     let (nothing, mut total) = (before.emptied(), before);
     // What can be seen without another try.
     let mut bad = not_finite(session, batch, &rows)?;
-    let good: Vec<usize> = (0..batch.len).filter(|i| !bad.contains(i)).collect();
+    let good: Vec<usize> = (0..batch.shape.samples).filter(|i| !bad.contains(i)).collect();
     let whole = batch.buffer.bytes().to_vec();
     let mut groups = vec![good];
     while let Some(group) = groups.pop() {
         let Some(first) = group.first().copied() else { continue };
-        let copies = batch.len - group.len();
-        fill(&mut batch.buffer, &whole, &rows, |i| if group.contains(&i) { i } else { first }, batch.len);
+        let copies = batch.shape.samples - group.len();
+        fill(&mut batch.buffer, &whole, &rows, |i| if group.contains(&i) { i } else { first }, batch.shape.samples);
         let sums = measured(session, batch, &nothing)?;
         if sums.not_finite() > 0.0 {
             match group.len() {
@@ -52,8 +52,8 @@ pub fn evaluate_by_sample(session: &mut Session, batch: &mut Batch) -> Result<Ve
         }
         total.add(&sums, 1.0);
         if copies > 0 {
-            fill(&mut batch.buffer, &whole, &rows, |_| first, batch.len);
-            total.add(&measured(session, batch, &nothing)?, -(copies as f64) / batch.len as f64);
+            fill(&mut batch.buffer, &whole, &rows, |_| first, batch.shape.samples);
+            total.add(&measured(session, batch, &nothing)?, -(copies as f64) / batch.shape.samples as f64);
         }
     }
     batch.buffer.bytes_mut().copy_from_slice(&whole);
@@ -66,17 +66,17 @@ pub fn evaluate_by_sample(session: &mut Session, batch: &mut Batch) -> Result<Ve
 /// The sums of one batch alone.
 fn measured(session: &mut Session, batch: &Batch, nothing: &EvalSums) -> Result<EvalSums> {
     session.set_eval_sums(nothing)?;
-    session.evaluate(batch.slot, &batch.buffer, batch.len)?;
+    session.evaluate(batch.slot, &batch.buffer, batch.shape)?;
     session.wait_slot(batch.slot)?;
     session.eval_sums()
 }
 
-fn fields(session: &Session) -> Vec<Rows> {
+fn fields(session: &Session, lengths: Lengths) -> Vec<Rows> {
     let inputs = session.programs.plan.slot.inputs.iter();
     let fields = inputs.filter(|input| matches!(input.input, Input::Field(_)));
     let rows = fields.map(|field| {
-        let most = field.shape.dims().first().copied().unwrap_or(1).max(1);
-        Rows { offset: field.offset, bytes: field.shape.len() / most * field.dtype.bytes(), dtype: field.dtype }
+        let bytes = session.programs.elements(field, lengths) * field.dtype.bytes();
+        Rows { offset: field.offset, bytes, dtype: field.dtype }
     });
     rows.collect()
 }
@@ -90,12 +90,12 @@ impl Rows {
 /// Samples that the model puts out something for that is not finite, or of which a number itself is not.
 fn not_finite(session: &mut Session, batch: &Batch, rows: &[Rows]) -> Result<Vec<usize>> {
     let mut outputs = Vec::new();
-    session.outputs(Kind::Eval, batch.len, &mut outputs)?;
-    let each = outputs.len() / batch.len.max(1);
+    session.outputs(Kind::Eval, batch.shape, &mut outputs)?;
+    let each = outputs.len() / batch.shape.samples.max(1);
     let finite = |bytes: &[u8]| bytes.as_chunks().0.iter().all(|b| f32::from_ne_bytes(*b).is_finite());
     let bytes = batch.buffer.bytes();
     let given = |i: usize| rows.iter().filter(|rows| rows.dtype == DType::F32).all(|rows| finite(&bytes[rows.of(i)]));
-    Ok((0..batch.len).filter(|i| !(finite(&outputs[i * each..][..each]) && given(*i))).collect())
+    Ok((0..batch.shape.samples).filter(|i| !(finite(&outputs[i * each..][..each]) && given(*i))).collect())
 }
 
 /// Puts sample `from(i)` of `whole` in place `i` of a batch.

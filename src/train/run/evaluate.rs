@@ -59,7 +59,7 @@ pub fn evaluate(
 ) -> Result<Option<Evaluation>> {
     let mut done = 0;
     let mut see = |_: &mut Session, batch: &Batch| {
-        done += batch.len as u64;
+        done += batch.shape.samples as u64;
         progress(done);
         Ok(())
     };
@@ -91,11 +91,11 @@ pub fn evaluate_batches(
         }
         parts.begin(session, batch.position.batch)?;
         parts.met(batch.unreadable(), unread, split.len())?;
-        session.evaluate(batch.slot, &batch.buffer, batch.len)?;
+        session.evaluate(batch.slot, &batch.buffer, batch.shape)?;
         session.wait_slot(batch.slot)?;
         if let Some(scores) = &mut scores {
-            session.outputs(Kind::Eval, batch.len, &mut outputs)?;
-            parts.take(scores, &outputs, session.programs.targets(&batch.buffer, batch.len));
+            session.outputs(Kind::Eval, batch.shape, &mut outputs)?;
+            parts.take(scores, &outputs, session.programs.targets(&batch.buffer, batch.shape));
         }
         see(session, &batch)?;
         loader.release(batch);

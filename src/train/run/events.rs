@@ -84,7 +84,7 @@ impl Run<'_> {
             seed: self.experiment.seed,
             micro_step: self.state.extra.micro_step,
         };
-        let gradients = self.session.gradients(&mut batch.buffer, batch.len, inputs)?;
+        let gradients = self.session.gradients(&mut batch.buffer, batch.shape, inputs)?;
         for one in &gradients.of {
             let mut histogram = Histogram::default();
             self.session.read_gradient(&gradients, *one, &mut |piece| {

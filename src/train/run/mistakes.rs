@@ -95,13 +95,13 @@ impl Worst {
             return Ok(());
         };
         let image = place(&|at, target| !target && at.dtype == DType::U8 && at.shape.rank() == 4);
-        let outputs = session.last_prediction(Kind::Eval, batch.len)?;
-        let classes = outputs.len() / batch.len.max(1);
+        let outputs = session.last_prediction(Kind::Eval, batch.shape)?;
+        let classes = outputs.len() / batch.shape.samples.max(1);
         if classes < 2 {
             return Ok(());
         }
         let bytes = batch.buffer.bytes();
-        let labels = bytes[labels.offset..][..4 * batch.len].as_chunks().0.iter().map(|b| i32::from_ne_bytes(*b));
+        let labels = bytes[labels.offset..][..4 * batch.shape.samples].as_chunks().0.iter().map(|b| i32::from_ne_bytes(*b));
         for (i, (row, label)) in outputs.chunks_exact(classes).zip(labels).enumerate() {
             // Of those that do not count there is no class.
             let Some(found) = usize::try_from(label).ok().and_then(|label| mistake(row, label, batch.samples()[i]))

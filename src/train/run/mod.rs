@@ -373,7 +373,7 @@ impl Run<'_> {
             if k + 1 == own.end {
                 self.session.begin_sums();
             }
-            self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            self.session.train(batch.slot, &mut batch.buffer, batch.shape, inputs)?;
             if !self.settles_together() {
                 self.settle(false)?;
             }

@@ -181,7 +181,7 @@ impl Run<'_> {
         let mut worst = (self.experiment.log.tensorboard && most > 0).then(|| Worst::new(Keep::Any(most)));
         let (mut done, asynchronous) = (0, self.backend.is_asynchronous());
         let mut see = |session: &mut Session, batch: &Batch| {
-            done += batch.len as u64;
+            done += batch.shape.samples as u64;
             if reporter.due() {
                 // What has been measured so far; to ask a device that is still at work would wait for it.
                 let so_far = if asynchronous { None } else { session.figures(Mode::Eval)?.0 };

@@ -55,7 +55,7 @@ impl Run<'_> {
         let mut batch = loader.next()?.context("the batch is no longer there")?;
         let data = self.in_the_data(&batch);
         // Run in any case: sums over ranks that have begun end with it.
-        let found = self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs)?;
+        let found = self.session.explain_not_finite(&mut batch.buffer, batch.shape, inputs)?;
         Ok(data.map_or(Explained::Model(found), Explained::Data))
     }
 
@@ -66,8 +66,8 @@ impl Run<'_> {
         for input in inputs {
             let Input::Field(number) = input.input else { continue };
             let field = self.session.programs.fields.get(number as usize)?;
-            let each = input.shape.len() / input.shape.dims().first().copied().unwrap_or(1).max(1);
-            let numbers = bytes[input.offset..][..4 * each * batch.len].as_chunks().0;
+            let each = self.session.programs.elements(input, batch.shape.lengths);
+            let numbers = bytes[input.offset..][..4 * each * batch.shape.samples].as_chunks().0;
             let found = numbers.iter().map(|b| f32::from_ne_bytes(*b)).enumerate().find(|(_, x)| !x.is_finite());
             let Some((at, value)) = found else { continue };
             let sample = *batch.samples().get(at / each.max(1))? as usize;

@@ -79,11 +79,11 @@ impl Run<'_> {
             let mut batch = loader.next()?.context("a batch is no longer there")?;
             let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
             self.session.set_shard((first + k) as usize, group as usize);
-            self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            self.session.train(batch.slot, &mut batch.buffer, batch.shape, inputs)?;
             data = data.or_else(|| self.in_the_data(&batch));
             if k + 1 == shards {
                 // All ranks run it, whatever one of them has found before.
-                let found = self.session.explain_not_finite(&mut batch.buffer, batch.len, inputs)?;
+                let found = self.session.explain_not_finite(&mut batch.buffer, batch.shape, inputs)?;
                 return Ok(data.map_or(Explained::Model(found), Explained::Data));
             }
             loader.release(batch);

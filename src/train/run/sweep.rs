@@ -76,7 +76,7 @@ pub fn sweep(
             let (lr, seed) = (lr as f32, experiment.seed);
             let inputs = StepInputs { lr, lr_floor: 0.0, grad_scale: 1.0, seed, micro_step };
             session.set_shard(k as usize, group as usize);
-            session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            session.train(batch.slot, &mut batch.buffer, batch.shape, inputs)?;
             if experiment.updates_apart() && k + 1 == group {
                 session.wait_slot(batch.slot)?;
                 session.update(batch.slot, &mut batch.buffer, inputs)?;

@@ -93,8 +93,8 @@ pub fn time_training(
             let asked = Instant::now();
             let mut batch = loader.next()?.context("the loader ended")?;
             timed.waited += asked.elapsed().as_secs_f64();
-            timed.samples += batch.len as u64;
-            session.train(batch.slot, &mut batch.buffer, batch.len, inputs)?;
+            timed.samples += batch.shape.samples as u64;
+            session.train(batch.slot, &mut batch.buffer, batch.shape, inputs)?;
             if experiment.updates_apart() && k + 1 == group {
                 session.wait_slot(batch.slot)?;
                 session.update(batch.slot, &mut batch.buffer, inputs)?;
@@ -163,10 +163,10 @@ pub fn time_evaluation(
             let asked = Instant::now();
             let Some(batch) = loader.next()? else { break };
             timed.waited += asked.elapsed().as_secs_f64();
-            session.evaluate(batch.slot, &batch.buffer, batch.len)?;
+            session.evaluate(batch.slot, &batch.buffer, batch.shape)?;
             session.wait_slot(batch.slot)?;
             timed.steps += 1;
-            timed.samples += batch.len as u64;
+            timed.samples += batch.shape.samples as u64;
             loader.release(batch);
             if !measured || began.elapsed() > MOST {
                 break;

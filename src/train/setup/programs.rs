@@ -15,7 +15,7 @@ use super::{precision, recompute};
 use crate::backend::{Backend, HostBuffer};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
-use crate::data::{DataSpec, Field};
+use crate::data::{DataSpec, Field, Lengths};
 use crate::graph::op::{Figure, Loss};
 use crate::graph::{Graph, Input, VarKind};
 use crate::model::{BatchShape, LayerRow, Mode};
@@ -51,7 +51,16 @@ impl Sizes {
         };
         let train = |batch: usize| Sizes::of(batch, data.train, loading.drop_last);
         let steps = train(loading.batch_size).iter().map(|step| step.samples).collect();
-        Sizes { train: train(experiment.micro_batch()), steps, eval, ..Sizes::default() }
+        let each = |sizes: Vec<BatchShape>| Sizes::of_lengths(sizes, &data.lengths);
+        Sizes { train: each(train(experiment.micro_batch())), steps, eval: each(eval), ..Sizes::default() }
+    }
+
+    /// The same where batches differ in length: full ones of each, the longest first, and a last one of the longest.
+    pub fn of_lengths(sizes: Vec<BatchShape>, lengths: &[usize]) -> Vec<BatchShape> {
+        let Some(longest) = lengths.last() else { return sizes };
+        let of = |batch: &BatchShape, length: usize| BatchShape { lengths: Lengths::first(length), ..*batch };
+        let shorter = sizes.first().into_iter().flat_map(|full| lengths.iter().rev().skip(1).map(|length| of(full, *length)));
+        sizes.iter().map(|batch| of(batch, *longest)).chain(shorter).collect()
     }
 
     /// The sizes that batches of `batch` out of `samples` have; `samples` is not always known.
@@ -106,16 +115,27 @@ impl Programs {
         self.kinds.iter().position(|k| *k == wanted)
     }
 
-    /// The bytes of what is learnt of the first `samples` samples of a batch; empty where that is not in the batch, because
-    /// the model learns what it is given.
-    pub fn targets<'a>(&self, batch: &'a HostBuffer, samples: usize) -> &'a [u8] {
+    /// The elements of a sample of an input, in a batch of these lengths.
+    pub fn elements(&self, input: &SlotInput, lengths: Lengths) -> usize {
+        let field = match input.input {
+            Input::Field(n) => self.fields.get(n as usize).filter(|field| !field.lengths.is_empty()),
+            _ => None,
+        };
+        match field {
+            Some(field) => field.shape_of(lengths).len(),
+            None => input.shape.len() / input.shape.dims().first().copied().unwrap_or(1).max(1),
+        }
+    }
+
+    /// The bytes of what is learnt of the samples of a batch; empty where that is not in the batch, because the model learns what it is given.
+    pub fn targets<'a>(&self, batch: &'a HostBuffer, shape: BatchShape) -> &'a [u8] {
         let is = |at: &&SlotInput| match at.input {
             Input::Field(n) => self.fields.get(n as usize).is_some_and(Field::is_target),
             _ => false,
         };
         let Some(at) = self.plan.slot.inputs.iter().find(is).filter(|_| !self.learns_inputs) else { return &[] };
-        let each = at.shape.len() / at.shape.dims()[0] * at.dtype.bytes();
-        &batch.bytes()[at.offset..][..samples * each]
+        let each = self.elements(at, shape.lengths) * at.dtype.bytes();
+        &batch.bytes()[at.offset..][..shape.samples * each]
     }
 
     /// Number of trainable and of all parameters.

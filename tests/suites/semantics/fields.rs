@@ -312,7 +312,7 @@ fn steps(session: &mut Session, length: usize, count: usize) -> Vec<u8> {
     for _ in 0..count {
         let mut batch = loader.next().unwrap().unwrap();
         let inputs = StepInputs { lr: 0.01, lr_floor: 0.0, grad_scale: 1.0, seed: 5, micro_step: 0 };
-        let shape = BatchShape { samples: batch.len, lengths: Lengths::first(length) };
+        let shape = BatchShape { samples: batch.shape.samples, lengths: Lengths::first(length) };
         session.train(batch.slot, &mut batch.buffer, shape, inputs).unwrap();
         session.wait_slot(batch.slot).unwrap();
         loader.release(batch);

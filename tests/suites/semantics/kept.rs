@@ -41,7 +41,7 @@ fn batches(split: &Split, list: &[Transform]) -> Vec<Vec<u8>> {
     let mut loader = Loader::start(split, options, &layout, buffers, Position::default()).unwrap();
     let mut all = Vec::new();
     while let Some(batch) = loader.next().unwrap() {
-        all.push(batch.buffer.bytes()[..batch.len * shape.len()].to_vec());
+        all.push(batch.buffer.bytes()[..batch.shape.samples * shape.len()].to_vec());
         loader.release(batch);
     }
     all

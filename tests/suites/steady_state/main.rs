@@ -103,7 +103,7 @@ impl Underway<'_> {
                 seed: self.config.seed,
                 micro_step: self.batches,
             };
-            self.session.train(batch.slot, &mut batch.buffer, batch.len, inputs).unwrap();
+            self.session.train(batch.slot, &mut batch.buffer, batch.shape.samples, inputs).unwrap();
             self.losses.clear();
             self.session.losses(true, &mut self.losses).unwrap();
             assert!(self.losses.iter().all(|loss| loss.is_finite()));
@@ -117,7 +117,7 @@ impl Underway<'_> {
 
     fn evaluate(&mut self) {
         let batch = self.next();
-        self.session.evaluate(batch.slot, &batch.buffer, batch.len).unwrap();
+        self.session.evaluate(batch.slot, &batch.buffer, batch.shape.samples).unwrap();
         self.done(batch);
     }
 }

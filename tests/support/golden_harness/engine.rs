@@ -208,13 +208,13 @@ fn step(
             seed: setup.experiment().seed,
             micro_step: k as u64,
         };
-        session.train(batch.slot, &mut batch.buffer, batch.len, inputs).unwrap();
+        session.train(batch.slot, &mut batch.buffer, batch.shape.samples, inputs).unwrap();
         let mut losses = Vec::new();
         session.losses(true, &mut losses).unwrap();
         // The mean so far.
         loss = f64::from(losses[0]);
         if k == 0 {
-            output = session.last_prediction(Kind::Train, batch.len).unwrap();
+            output = session.last_prediction(Kind::Train, batch.shape.samples).unwrap();
         }
     }
     let shares = tensors(&mut session, |v| v.name == SHARES_VARIABLE)[SHARES_VARIABLE].data[1];
