@@ -11,6 +11,8 @@ use std::sync::Arc;
 pub const INPUTS: &str = "inputs";
 /// The name of the field that is learnt.
 pub const TARGETS: &str = "targets";
+/// The name of the field with the lengths of samples.
+pub const LENGTHS: &str = "lengths";
 /// Most lengths in which the batches of a data set may differ.
 pub const MAX_LENGTHS: usize = 2;
 
@@ -36,6 +38,8 @@ pub enum FieldKind {
     Labels(Classes),
     /// The number of a token at every position.
     Tokens(Classes),
+    /// How many of the positions of length number 0 a sample has: what stands behind is there to fill the batch.
+    Length,
     /// Real numbers.
     Number,
 }
@@ -56,7 +60,7 @@ impl FieldKind {
             | FieldKind::Category(classes)
             | FieldKind::Labels(classes)
             | FieldKind::Tokens(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Number => None,
+            FieldKind::Image | FieldKind::Number | FieldKind::Length => None,
         }
     }
 
@@ -66,7 +70,7 @@ impl FieldKind {
             | FieldKind::Category(classes)
             | FieldKind::Labels(classes)
             | FieldKind::Tokens(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Number => None,
+            FieldKind::Image | FieldKind::Number | FieldKind::Length => None,
         }
     }
 }
@@ -181,7 +185,7 @@ impl Field {
     /// What is to be learnt. Its kind tells the element type.
     pub fn target(name: impl Into<String>, kind: FieldKind, shape: impl Into<Shape>) -> Self {
         let dtype = match kind {
-            FieldKind::Mask(_) | FieldKind::Category(_) | FieldKind::Tokens(_) => DType::I32,
+            FieldKind::Mask(_) | FieldKind::Category(_) | FieldKind::Tokens(_) | FieldKind::Length => DType::I32,
             FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number => DType::F32,
         };
         Field { role: Role::Target, kind, ..Field::numbers(name, dtype, shape) }
@@ -306,7 +310,7 @@ impl DataSpec {
     pub fn labels(&self) -> Option<&Classes> {
         match &self.target()?.1.kind {
             FieldKind::Category(classes) | FieldKind::Mask(classes) | FieldKind::Tokens(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number => None,
+            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number | FieldKind::Length => None,
         }
     }
 
@@ -334,6 +338,8 @@ impl DataSpec {
             })
         };
         let mut fields = names.iter().map(find).collect::<Result<Vec<Field>, _>>()?;
+        // Layers look at it without being told.
+        fields.extend(self.fields.iter().filter(|field| field.kind == FieldKind::Length && !names.contains(&field.name)).cloned());
         fields.extend(self.fields.iter().filter(|field| field.is_target()).cloned());
         Ok(DataSpec { fields, ..self.clone() })
     }

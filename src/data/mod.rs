@@ -50,7 +50,7 @@ pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;
 pub use dataset::Dataset;
 pub use field::{
-    BatchShape, DataSpec, Field, FieldKind, INPUTS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,
+    BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,
     transformed,
 };
 pub use fingerprint::Fingerprint;
@@ -101,6 +101,8 @@ pub enum Source {
     Table(Box<table::TableOptions>),
     /// Text, or tokens of one.
     Text(Box<text::TextOptions>),
+    /// Texts with a class each.
+    LabelledTexts(Box<text::LabelledOptions>),
     /// Made-up samples.
     Synthetic(synthetic::SyntheticOptions),
 }
@@ -168,6 +170,7 @@ impl Source {
             Source::Tensors(options) => Box::new(options),
             Source::Table(options) => Box::new(&**options),
             Source::Text(options) => Box::new(&**options),
+            Source::LabelledTexts(options) => Box::new(&**options),
             Source::Synthetic(options) => Box::new(options),
         }
     }
@@ -202,9 +205,9 @@ pub fn open(source: &Source) -> Result<Dataset> {
 
 /// The fields of samples that a source makes by what it has fitted, as a checkpoint has that; `None`: no source has written it.
 pub fn fields_of(fitted: &serde_json::Value) -> Option<Vec<Field>> {
-    match fitted.get("context") {
-        Some(_) => text::TextCodec::read(fitted).ok().map(|codec| text::fields(codec.context, codec.vocabulary)),
-        None => table::TableCodec::read(fitted).map(|codec| codec.fields()),
+    match text::TextCodec::is(fitted) {
+        true => text::TextCodec::read(fitted).ok().map(|codec| codec.fields()),
+        false => table::TableCodec::read(fitted).map(|codec| codec.fields()),
     }
 }
 

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device};
 use crate::backend::{Backend, HostBuffer};
-use crate::data::text::{Decoder, TextCodec, Tokenizer};
+use crate::data::text::{Decoder, Samples, TextCodec, Tokenizer};
 use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, Lengths};
 use crate::graph::{DType, Input};
 use crate::model::{BatchShape, POSITIONS, START};
@@ -97,7 +97,11 @@ impl Generator {
     pub fn new(model: &Model, options: &Options) -> Result<Generator, Failure> {
         let sample = model.sample()?;
         let codec = TextCodec::of(&sample)?;
-        let Some(codec) = codec else {
+        let windows = |codec: &TextCodec| match codec.samples {
+            Samples::Windows { context } => Some(context),
+            Samples::Labelled { .. } => None,
+        };
+        let Some((codec, capacity)) = codec.and_then(|codec| windows(&codec).map(|context| (codec, context))) else {
             return Err(Failure::Usage(
                 "the model is no language model: `generate` goes on with a text, and this one was trained on other data\nhelp: `runner predict` applies it to files".into(),
             ));
@@ -110,7 +114,6 @@ impl Generator {
             ));
         };
         let backend = device(&model.loaded.experiment, options.threads)?;
-        let capacity = codec.context;
         let mut note = None;
         let mut planned = None;
         if !options.without_cache {

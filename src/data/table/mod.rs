@@ -23,7 +23,7 @@ pub use fitted::{TableCodec, Target, read_rows};
 pub use load::Shown;
 pub use options::{BINS, Choice, MOST_CATEGORIES, Rule, TableOptions};
 pub use survey::{CellType, Column, MOST_DISTINCT};
-pub use text::Format;
+pub use text::{Format, Text};
 
 use super::dataset::Dataset;
 use super::field::DataSpec;

@@ -2,11 +2,11 @@
 
 use super::super::field::DataSpec;
 use super::super::{HoldOut, Split};
-use super::options::{Choice, Content, TextOptions};
+use super::options::{Content, TextOptions};
 use super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
 use super::windows::{Windows, fields};
-use super::TextCodec;
+use super::{Samples, TextCodec};
 use crate::files::{self, pattern};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn held_out(how: HoldOut, all: usize) -> Result<usize> {
 
 /// The tokens of a path; `codec` is made by the first.
 fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Result<(Arc<Tokens>, Vec<String>)> {
-    let context = options.context;
+    let samples = Samples::Windows { context: options.context };
     match &options.content {
         Content::Tokens { vocabulary, tokenizer } => {
             let tokens = Tokens::mapped(path)?;
@@ -98,7 +98,7 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
                     (None, Some(own)) => own,
                     (None, None) => bail!("neither `vocabulary` nor `tokenizer` says how many tokens there may be"),
                 };
-                *codec = Some(TextCodec { tokenizer, vocabulary, context });
+                *codec = Some(TextCodec { tokenizer, vocabulary, samples });
             }
             Ok((Arc::new(tokens), Vec::new()))
         }
@@ -107,12 +107,8 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
             let codec = match codec {
                 Some(codec) => codec,
                 none => {
-                    let tokenizer = match choice {
-                        Choice::Bytes => Tokenizer::Bytes,
-                        Choice::Characters => Tokenizer::of_characters(&text),
-                        Choice::Json(path) => Tokenizer::read(path)?,
-                    };
-                    none.insert(TextCodec { vocabulary: tokenizer.vocabulary(), tokenizer: Some(tokenizer), context })
+                    let tokenizer = Tokenizer::choose(choice, &[&text])?;
+                    none.insert(TextCodec { vocabulary: tokenizer.vocabulary(), tokenizer: Some(tokenizer), samples })
                 }
             };
             let Some(tokenizer) = &codec.tokenizer else {

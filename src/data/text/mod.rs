@@ -1,26 +1,29 @@
 //! Text: one long row of tokens, of which a model learns to tell each from those before it.
 //!
-//! `tokenizer` makes tokens of text, `tokens` keeps them in memory or maps a file of them, and `windows` cuts samples out of them. The
-//! tokenizer travels in the checkpoint ([`TextCodec`]).
+//! `tokenizer` makes tokens of text, `tokens` keeps them in memory or maps a file of them, and `windows` cuts samples out of them. `labelled` has texts that
+//! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
 
+mod labelled;
 mod load;
 mod options;
 mod tokenizer;
 mod tokens;
 mod windows;
+mod words;
 
+pub use labelled::{LabelledOptions, read_texts};
 pub use options::{Choice, Content, TextOptions};
 pub use tokenizer::{Decoder, Tokenizer};
-pub use windows::fields;
 
 use super::dataset::Dataset;
-use super::field::DataSpec;
+use super::field::{DataSpec, Field};
 use super::found::Found;
 use super::progress::Event;
 use super::{Describes, Footprint};
 use anyhow::{Context, Result, ensure};
 use load::{Loaded, load};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 
 static FOUND: Found<TextOptions, Loaded> = Found::new();
@@ -48,8 +51,38 @@ pub struct TextCodec {
     pub tokenizer: Option<Tokenizer>,
     /// How many tokens there are.
     pub vocabulary: usize,
-    /// Tokens of a sample of training.
-    pub context: usize,
+    /// What samples are.
+    pub samples: Samples,
+}
+
+/// What samples of text are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Samples {
+    /// Parts of one long text, in which each token is told from those before.
+    Windows {
+        /// Their tokens.
+        context: usize,
+    },
+    /// Texts of their own, each of a class.
+    Labelled {
+        /// The column of the text.
+        text: String,
+        /// The column of the class.
+        target: String,
+        /// The lengths of batches, ascending. Longer texts are cut to the last.
+        lengths: Vec<usize>,
+        /// The names of the classes.
+        classes: Vec<String>,
+    },
+}
+
+/// As a checkpoint has it.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    tokenizer: Option<Value>,
+    vocabulary: usize,
+    samples: Samples,
 }
 
 impl TextCodec {
@@ -59,9 +92,14 @@ impl TextCodec {
     /// It comes from a checkpoint, and is broken.
     pub fn of(spec: &DataSpec) -> Result<Option<TextCodec>> {
         match &spec.fitted {
-            Some(written) if written.get("context").is_some() => TextCodec::read(written).map(Some),
+            Some(written) if TextCodec::is(written) => TextCodec::read(written).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Whether what a source has fitted is that of a text.
+    pub fn is(fitted: &Value) -> bool {
+        fitted.get("tokenizer").is_some()
     }
 
     /// That of a checkpoint, which may come from anybody.
@@ -69,22 +107,20 @@ impl TextCodec {
     /// # Errors
     /// It is none that a training has written.
     pub fn read(written: &Value) -> Result<TextCodec> {
-        let number = |key: &str| {
-            let number = written.get(key).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
-            number.filter(|number| *number > 0).with_context(|| format!("the checkpoint does not say the `{key}` of its text"))
+        let broken = "what the checkpoint says of its text cannot be read";
+        let Written { tokenizer, vocabulary, samples } = Written::deserialize(written).context(broken)?;
+        let tokenizer = tokenizer.as_ref().map(Tokenizer::of_written).transpose()?;
+        let own = tokenizer.as_ref().map_or(1, Tokenizer::vocabulary);
+        ensure!(own <= vocabulary, "the checkpoint says {vocabulary} tokens, and its tokenizer has {own}");
+        let sane = match &samples {
+            Samples::Windows { context } => *context > 0,
+            Samples::Labelled { lengths, classes, .. } => {
+                let ascending = lengths.windows(2).all(|pair| pair[0] < pair[1]);
+                !classes.is_empty() && ascending && lengths.first().is_some_and(|length| *length > 0)
+            }
         };
-        let tokenizer = written.get("tokenizer").filter(|tokenizer| !tokenizer.is_null());
-        let tokenizer = tokenizer.map(Tokenizer::of_written).transpose()?;
-        let codec = TextCodec { tokenizer, vocabulary: number("vocabulary")?, context: number("context")? };
-        if let Some(tokenizer) = &codec.tokenizer {
-            ensure!(
-                tokenizer.vocabulary() <= codec.vocabulary,
-                "the checkpoint says {} tokens, and its tokenizer has {}",
-                codec.vocabulary,
-                tokenizer.vocabulary()
-            );
-        }
-        Ok(codec)
+        ensure!(sane, "{broken}");
+        Ok(TextCodec { tokenizer, vocabulary, samples })
     }
 
     /// As a checkpoint has it.
@@ -93,7 +129,16 @@ impl TextCodec {
     /// The tokenizer cannot be written.
     pub fn written(&self) -> Result<Arc<Value>> {
         let tokenizer = self.tokenizer.as_ref().map(Tokenizer::written).transpose()?;
-        Ok(Arc::new(json!({ "tokenizer": tokenizer, "vocabulary": self.vocabulary, "context": self.context })))
+        let (vocabulary, samples) = (self.vocabulary, self.samples.clone());
+        Ok(Arc::new(serde_json::to_value(Written { tokenizer, vocabulary, samples })?))
+    }
+
+    /// The fields of its samples.
+    pub fn fields(&self) -> Vec<Field> {
+        match &self.samples {
+            Samples::Windows { context } => windows::fields(*context, self.vocabulary),
+            Samples::Labelled { lengths, classes, .. } => labelled::fields(lengths, classes, self.vocabulary),
+        }
     }
 }
 

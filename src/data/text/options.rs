@@ -42,6 +42,10 @@ pub enum Choice {
     Bytes,
     /// A token for each character that the text of training has.
     Characters,
+    /// A token for each of the most frequent words, so many at most.
+    Words(usize),
+    /// Byte pairs that are joined as often as they follow each other, until there are so many tokens (Sennrich et al. 2016).
+    Bpe(usize),
     /// By a `tokenizer.json`.
     Json(PathBuf),
 }

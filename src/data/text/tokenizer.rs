@@ -1,5 +1,7 @@
 //! Text as numbers and back: bytes, characters, or the tokens of a `tokenizer.json`.
 
+use super::options::Choice;
+use super::words::Words;
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ pub enum Tokenizer {
     Bytes,
     /// A token for each character that the text of training has, in the order of their code points.
     Characters(Arc<Characters>),
+    /// A token for each of the most frequent words.
+    Words(Arc<Words>),
     /// A tokenizer in the format of Hugging Face.
     Json(Arc<Json>),
 }
@@ -43,6 +47,7 @@ pub struct Json {
 enum Written {
     Bytes,
     Characters { characters: String },
+    Words { words: Vec<String> },
     TokenizerJson { json: String },
 }
 
@@ -56,10 +61,22 @@ impl Characters {
 }
 
 impl Tokenizer {
-    /// A token for each character of `text`.
-    pub fn of_characters(text: &str) -> Tokenizer {
-        let mut seen = std::collections::HashSet::new();
-        Tokenizer::Characters(Arc::new(Characters::new(text.chars().filter(|c| seen.insert(*c)).collect())))
+    /// The one of that kind for these texts.
+    ///
+    /// # Errors
+    /// A file of a tokenizer cannot be read, or is none.
+    pub fn choose(choice: &Choice, texts: &[&str]) -> Result<Tokenizer> {
+        Ok(match choice {
+            Choice::Bytes => Tokenizer::Bytes,
+            Choice::Characters => {
+                let mut seen = std::collections::HashSet::new();
+                let all = texts.iter().flat_map(|text| text.chars()).filter(|c| seen.insert(*c)).collect();
+                Tokenizer::Characters(Arc::new(Characters::new(all)))
+            }
+            Choice::Words(most) => Tokenizer::Words(Arc::new(Words::in_texts(texts.iter().copied(), *most))),
+            Choice::Bpe(most) => return Tokenizer::of_json(trained(texts, *most)?),
+            Choice::Json(path) => return Tokenizer::read(path),
+        })
     }
 
     /// That of a file `tokenizer.json`.
@@ -94,6 +111,7 @@ impl Tokenizer {
         Ok(serde_json::to_value(match self {
             Tokenizer::Bytes => Written::Bytes,
             Tokenizer::Characters(characters) => Written::Characters { characters: characters.all.iter().collect() },
+            Tokenizer::Words(words) => Written::Words { words: words.all().to_vec() },
             Tokenizer::Json(json) => Written::TokenizerJson { json: json.text.clone() },
         })?)
     }
@@ -109,6 +127,10 @@ impl Tokenizer {
                 ensure!(!characters.is_empty(), "the tokenizer of the checkpoint has no characters");
                 Ok(Tokenizer::Characters(Arc::new(Characters::new(characters.chars().collect()))))
             }
+            Written::Words { words } => {
+                let words = Words::of(words).context("the tokenizer of the checkpoint has words twice, or none")?;
+                Ok(Tokenizer::Words(Arc::new(words)))
+            }
             Written::TokenizerJson { json } => Tokenizer::of_json(json).context("the tokenizer of the checkpoint"),
         }
     }
@@ -118,6 +140,7 @@ impl Tokenizer {
         match self {
             Tokenizer::Bytes => 256,
             Tokenizer::Characters(characters) => characters.all.len(),
+            Tokenizer::Words(words) => words.all().len(),
             // Numbers may have gaps: a model needs a place for the largest.
             Tokenizer::Json(json) => {
                 let largest = json.tokenizer.get_vocab(true).into_values().max().map_or(0, |largest| largest as usize + 1);
@@ -131,7 +154,8 @@ impl Tokenizer {
         match self {
             Tokenizer::Bytes => "bytes".into(),
             Tokenizer::Characters(characters) => format!("{} characters", characters.all.len()),
-            Tokenizer::Json(_) => format!("{} tokens of a tokenizer.json", self.vocabulary()),
+            Tokenizer::Words(words) => format!("{} words", words.all().len()),
+            Tokenizer::Json(_) => format!("a vocabulary of {}", self.vocabulary()),
         }
     }
 
@@ -152,6 +176,7 @@ impl Tokenizer {
                 }
                 Ok(tokens)
             }
+            Tokenizer::Words(words) => Ok(words.encode(text)),
             Tokenizer::Json(json) => {
                 let encoding = contained(|| json.tokenizer.encode_fast(text, false).map_err(|e| anyhow!("{e}")));
                 Ok(encoding.with_context(|| format!("{called} cannot be tokenized"))?.get_ids().to_vec())
@@ -175,6 +200,10 @@ impl Tokenizer {
                 let of = |token: &u32| characters.all.get(*token as usize).copied().ok_or_else(|| unknown(*token));
                 tokens.iter().map(of).collect()
             }
+            Tokenizer::Words(words) => {
+                let word = |token: &u32| words.all().get(*token as usize).map(String::as_str).ok_or_else(|| unknown(*token));
+                Ok(tokens.iter().map(word).collect::<Result<Vec<&str>>>()?.join(" "))
+            }
             Tokenizer::Json(json) => contained(|| json.tokenizer.decode(tokens, false).map_err(|e| anyhow!("{e}"))),
         }
     }
@@ -183,9 +212,27 @@ impl Tokenizer {
     pub fn token(&self, name: &str) -> Option<u32> {
         match self {
             Tokenizer::Json(json) => json.tokenizer.token_to_id(name),
-            Tokenizer::Bytes | Tokenizer::Characters(_) => None,
+            Tokenizer::Bytes | Tokenizer::Characters(_) | Tokenizer::Words(_) => None,
         }
     }
+}
+
+/// A tokenizer of byte pairs that is trained on texts, as a `tokenizer.json`: GPT-2's way to cut texts into words and to write bytes.
+fn trained(texts: &[&str], most: usize) -> Result<String> {
+    use tokenizers::models::bpe::{BPE, BpeTrainer};
+    use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+    contained(|| {
+        let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());
+        let bytes = ByteLevel::new(false, true, true);
+        tokenizer.with_pre_tokenizer(Some(bytes));
+        tokenizer.with_decoder(Some(bytes));
+        let alphabet = ByteLevel::alphabet().into_iter().collect();
+        let trainer = BpeTrainer::builder().vocab_size(most).show_progress(false).initial_alphabet(alphabet).build();
+        let mut trainer = tokenizers::models::TrainerWrapper::from(trainer);
+        tokenizer.train(&mut trainer, texts.iter().copied()).map_err(|e| anyhow!("{e}"))?;
+        tokenizer.to_string(false).map_err(|e| anyhow!("{e}"))
+    })
+    .context("no tokenizer can be trained on the text")
 }
 
 /// The error for a character of `text` that has no token.
@@ -205,6 +252,7 @@ impl PartialEq for Tokenizer {
         match (self, other) {
             (Tokenizer::Bytes, Tokenizer::Bytes) => true,
             (Tokenizer::Characters(a), Tokenizer::Characters(b)) => a == b,
+            (Tokenizer::Words(a), Tokenizer::Words(b)) => a == b,
             (Tokenizer::Json(a), Tokenizer::Json(b)) => a.text == b.text,
             _ => false,
         }

@@ -62,6 +62,7 @@ enum WrittenKind {
     Category(WrittenClasses),
     Labels(WrittenClasses),
     Tokens { vocabulary: usize },
+    Length,
     Number,
 }
 
@@ -83,6 +84,7 @@ impl WrittenKind {
             FieldKind::Category(classes) => WrittenKind::Category(written(classes)),
             FieldKind::Labels(classes) => WrittenKind::Labels(written(classes)),
             FieldKind::Tokens(classes) => WrittenKind::Tokens { vocabulary: classes.number },
+            FieldKind::Length => WrittenKind::Length,
             FieldKind::Number => WrittenKind::Number,
         }
     }
@@ -95,6 +97,7 @@ impl WrittenKind {
             WrittenKind::Category(classes) => FieldKind::Category(read(classes)),
             WrittenKind::Labels(classes) => FieldKind::Labels(read(classes)),
             WrittenKind::Tokens { vocabulary } => FieldKind::Tokens(Classes::of(vocabulary)),
+            WrittenKind::Length => FieldKind::Length,
             WrittenKind::Number => FieldKind::Number,
         }
     }
@@ -160,6 +163,7 @@ impl Sample {
                 FieldKind::Image => dims.len() == 3 && field.dtype != DType::I32,
                 FieldKind::Mask(_) => dims.len() == 2 && field.dtype == DType::I32,
                 FieldKind::Category(_) | FieldKind::Tokens(_) => field.dtype == DType::I32,
+                FieldKind::Length => field.dtype == DType::I32 && dims.is_empty(),
                 FieldKind::Labels(classes) => field.dtype == DType::F32 && dims == [classes.number],
                 FieldKind::Number => true,
             };

@@ -65,6 +65,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             (Source::Tensors(options), Missing::default())
         }
         Written::Text(written) => (Source::Text(Box::new(text::of_text(written, experiment))), Missing::default()),
+        Written::TextClasses(written) => {
+            (Source::LabelledTexts(Box::new(text::of_classes(written, experiment))), Missing::default())
+        }
         Written::Tokens(written) => (Source::Text(Box::new(text::of_tokens(written, experiment))), Missing::default()),
         Written::Csv(csv) => (Source::Table(Box::new(table::options(csv, experiment))), Missing::default()),
         Written::Synthetic(s) => {
@@ -317,7 +320,10 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     let (train, val) = match split_of(experiment) {
         Some(how) => {
             let how = held_out(how);
-            let by_class = matches!(source, Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_));
+            let by_class = matches!(
+                source,
+                Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) | Source::LabelledTexts(_)
+            );
             set.train.hold_out(how, experiment.seed, by_class).context("`data.validation_split`")?
         }
         None => (set.train, set.val.clone()),

@@ -10,7 +10,7 @@ use super::cache::{ByteSize, Cache};
 use super::photos::{ImageFolder, ImageList, WebDataset};
 use super::public::{AboutSource, Cifar100, Digits, Download};
 use super::table::Csv;
-use super::text::{Text, TokenFile};
+use super::text::{Text, TextClasses, TokenFile};
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -78,6 +78,7 @@ tagged! {
     "csv" => Csv(Csv),
     "text" => Text(Text),
     "tokens" => Tokens(TokenFile),
+    "text_classes" => TextClasses(TextClasses),
     "synthetic" => Synthetic(Synthetic),
 }
 
@@ -94,6 +95,7 @@ impl Source {
             Source::Csv(set) => set,
             Source::Text(set) => set,
             Source::Tokens(set) => set,
+            Source::TextClasses(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -110,6 +112,7 @@ impl Source {
             Source::Csv(set) => set,
             Source::Text(set) => set,
             Source::Tokens(set) => set,
+            Source::TextClasses(set) => set,
             Source::Synthetic(set) => set,
         }
     }

@@ -23,10 +23,14 @@ options! {
         /// Text to validate on, instead of the end that `validation_split` holds out.
         #[option(resume = Differs)]
         pub val_path: Option<PathBuf>,
-        /// `"bytes"`: a token for each of the 256 bytes. `"characters"`: a token for each character that the text has. A path: a `tokenizer.json` of
-        /// Hugging Face. The tokenizer travels in checkpoints.
+        /// `"bytes"`: a token for each of the 256 bytes. `"characters"`: a token for each character that the text has. `"words"`: a token for each of the
+        /// most frequent words, in lower case, and one for all others. `"bpe"`: byte pairs are joined as often as they follow each other in the text
+        /// (Sennrich et al. 2016), with GPT-2's rules for spaces. A path: a `tokenizer.json` of Hugging Face. The tokenizer travels in checkpoints.
         #[option(default = Tokenizer::Characters, example = r#""gpt2/tokenizer.json""#)]
         pub tokenizer: Tokenizer,
+        /// How many tokens `"words"` and `"bpe"` have at most.
+        #[option(otherwise = "`10000` words, `4096` byte pairs", range = 257..=MAX_SIZE, unit = "tokens")]
+        pub vocab_size: Option<usize>,
         /// Tokens of a sample: how far the model looks back.
         #[option(range = 1..=MAX_SIZE, unit = "tokens", example = "128")]
         pub context: usize,
@@ -34,7 +38,7 @@ options! {
 
     /// Text that is tokens already: bare numbers of 16 bits, as nanoGPT writes them, or files with the header of llm.c. A file is mapped into memory, not read.
     /// Samples are those of `text`.
-    #[rules(OneOf("vocabulary", "tokenizer"))]
+    #[rules(OneOf("vocab_size", "tokenizer"))]
     pub struct TokenFile {
         /// The file.
         #[option(example = r#""train.bin""#, resume = Differs)]
@@ -44,7 +48,7 @@ options! {
         pub val_path: Option<PathBuf>,
         /// How many tokens there may be; needed where no `tokenizer` says so.
         #[option(range = 2..=MAX_SIZE, example = "50257")]
-        pub vocabulary: Option<usize>,
+        pub vocab_size: Option<usize>,
         /// The `tokenizer.json` that they were made with: `generate` needs it to read and write text.
         #[option(example = r#""gpt2/tokenizer.json""#)]
         pub tokenizer: Option<PathBuf>,
@@ -54,8 +58,83 @@ options! {
     }
 }
 
-impl Check for Text {}
+options! {
+    /// Texts of a table, each of a class: a column has the text, another the class. A sample is the tokens of a text; batches have samples of about one length.
+    pub struct TextClasses {
+        /// The table: CSV and its relatives, or JSON Lines, also packed.
+        #[option(example = r#""reviews.csv""#, resume = Differs)]
+        pub path: PathBuf,
+        /// A table with the same columns to validate on, instead of `validation_split`.
+        #[option(resume = Differs)]
+        pub val_path: Option<PathBuf>,
+        /// The column of the text.
+        #[option(default = "text".to_owned(), example = r#""review""#)]
+        pub text: String,
+        /// The column of the class.
+        #[option(default = "label".to_owned(), example = r#""label""#)]
+        pub target: String,
+        /// As of `text`.
+        #[option(default = Tokenizer::Words)]
+        pub tokenizer: Tokenizer,
+        /// As of `text`.
+        #[option(otherwise = "`10000` words, `4096` byte pairs", range = 257..=MAX_SIZE, unit = "tokens")]
+        pub vocab_size: Option<usize>,
+        /// Longer texts are cut to this.
+        #[option(default = 256, range = 1..=MAX_SIZE, unit = "tokens")]
+        pub max_length: usize,
+        /// Lengths of batches, ascending and up to `max_length`: a text is filled up to the first that it fits into. There is a program for each, so a few are
+        /// enough.
+        #[option(otherwise = "a quarter and a half of `max_length`, and all of it", length = 1..=16, range = 1..=MAX_SIZE, unit = "tokens", example = "[64, 128, 256]")]
+        pub buckets: Option<Vec<usize>>,
+    }
+}
+
+impl Check for Text {
+    fn check(&self, part: &Part) {
+        self.tokenizer.check(part, self.vocab_size);
+    }
+}
+
 impl Check for TokenFile {}
+
+impl Check for TextClasses {
+    fn check(&self, part: &Part) {
+        self.tokenizer.check(part, self.vocab_size);
+        let buckets = self.buckets.as_deref().unwrap_or_default();
+        let ascending = buckets.windows(2).all(|pair| pair[0] < pair[1]);
+        part.require("buckets", ascending, "must be ascending");
+        let last = buckets.last().is_none_or(|last| *last == self.max_length);
+        part.require("buckets", !ascending || last, "must end with `max_length`");
+        part.require("target", self.target != self.text, "is the text");
+    }
+}
+
+impl TextClasses {
+    /// The lengths of batches, ascending.
+    pub fn lengths(&self) -> Vec<usize> {
+        self.buckets.clone().unwrap_or_else(|| {
+            let mut all = vec![self.max_length.div_ceil(4), self.max_length.div_ceil(2), self.max_length];
+            all.dedup();
+            all
+        })
+    }
+}
+
+impl AboutSource for TextClasses {
+    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+        let val = self.val_path.as_ref().map(|path| ("val_path", path));
+        [("path", &self.path)].into_iter().chain(val).chain(self.tokenizer.path()).collect()
+    }
+
+    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+        let val = self.val_path.as_mut().map(|path| ("val_path", path));
+        [("path", &mut self.path)].into_iter().chain(val).chain(self.tokenizer.path_mut()).collect()
+    }
+
+    fn has_classes(&self) -> Option<bool> {
+        Some(true)
+    }
+}
 
 /// How text becomes tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +143,29 @@ pub enum Tokenizer {
     Bytes,
     /// By characters.
     Characters,
+    /// By words.
+    Words,
+    /// By byte pairs.
+    Bpe,
     /// By a `tokenizer.json`.
     File(PathBuf),
+}
+
+impl Tokenizer {
+    /// Reports a number of tokens where the tokenizer says itself how many it has.
+    fn check(&self, part: &Part, vocab_size: Option<usize>) {
+        let learnt = matches!(self, Tokenizer::Words | Tokenizer::Bpe);
+        let fits = learnt || vocab_size.is_none();
+        part.require("vocab_size", fits, "is for `tokenizer = \"words\"` and `\"bpe\"`: this one says itself how many tokens it has");
+    }
+
+    fn path(&self) -> Option<(&'static str, &PathBuf)> {
+        if let Tokenizer::File(path) = self { Some(("tokenizer", path)) } else { None }
+    }
+
+    fn path_mut(&mut self) -> Option<(&'static str, &mut PathBuf)> {
+        if let Tokenizer::File(path) = self { Some(("tokenizer", path)) } else { None }
+    }
 }
 
 impl Serialize for Tokenizer {
@@ -73,6 +173,8 @@ impl Serialize for Tokenizer {
         match self {
             Tokenizer::Bytes => serializer.serialize_str("bytes"),
             Tokenizer::Characters => serializer.serialize_str("characters"),
+            Tokenizer::Words => serializer.serialize_str("words"),
+            Tokenizer::Bpe => serializer.serialize_str("bpe"),
             Tokenizer::File(path) => path.serialize(serializer),
         }
     }
@@ -83,36 +185,30 @@ impl Value for Tokenizer {
         match node.as_str() {
             Some("bytes") => Some(Tokenizer::Bytes),
             Some("characters") => Some(Tokenizer::Characters),
+            Some("words") => Some(Tokenizer::Words),
+            Some("bpe") => Some(Tokenizer::Bpe),
             Some(path) if path.ends_with(".json") => PathBuf::read(part, key, node).map(Tokenizer::File),
             _ => {
-                part.wrong_value(key, node, "expected \"bytes\", \"characters\" or the path of a tokenizer.json");
+                part.wrong_value(key, node, "expected \"bytes\", \"characters\", \"words\", \"bpe\" or the path of a tokenizer.json");
                 None
             }
         }
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "enum": ["bytes", "characters"] }, { "type": "string", "pattern": "\\.json$" }] })
+        json_schema!({ "anyOf": [{ "enum": ["bytes", "characters", "words", "bpe"] }, { "type": "string", "pattern": "\\.json$" }] })
     }
 }
 
 impl AboutSource for Text {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
         let val = self.val_path.as_ref().map(|path| ("val_path", path));
-        let tokenizer = match &self.tokenizer {
-            Tokenizer::File(path) => Some(("tokenizer", path)),
-            Tokenizer::Bytes | Tokenizer::Characters => None,
-        };
-        [("path", &self.path)].into_iter().chain(val).chain(tokenizer).collect()
+        [("path", &self.path)].into_iter().chain(val).chain(self.tokenizer.path()).collect()
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
         let val = self.val_path.as_mut().map(|path| ("val_path", path));
-        let tokenizer = match &mut self.tokenizer {
-            Tokenizer::File(path) => Some(("tokenizer", path)),
-            Tokenizer::Bytes | Tokenizer::Characters => None,
-        };
-        [("path", &mut self.path)].into_iter().chain(val).chain(tokenizer).collect()
+        [("path", &mut self.path)].into_iter().chain(val).chain(self.tokenizer.path_mut()).collect()
     }
 
     fn divides_itself(&self) -> bool {
@@ -138,7 +234,7 @@ impl AboutSource for TokenFile {
     }
 
     fn named_classes(&self) -> Option<usize> {
-        self.vocabulary
+        self.vocab_size
     }
 
     fn divides_itself(&self) -> bool {

@@ -2,26 +2,55 @@
 
 use super::held_out;
 use crate::config::Experiment;
-use crate::config::language::sections::{Text, TokenFile, Tokenizer};
+use crate::config::language::sections::{Text, TextClasses, TokenFile, Tokenizer};
 use crate::config::load::paths::shown;
-use crate::data::text::{Choice, Content, TextCodec, TextOptions};
+use crate::data::text::{Choice, Content, LabelledOptions, TextCodec, TextOptions};
 use std::path::{Path, PathBuf};
+
+/// Words that have tokens, where nothing is said of it.
+const WORDS: usize = 10_000;
+/// Tokens of byte pairs, where nothing is said of it.
+const BYTE_PAIRS: usize = 4096;
 
 /// What the data layer reads of text.
 pub fn of_text(text: &Text, experiment: &Experiment) -> TextOptions {
-    let choice = match &text.tokenizer {
-        Tokenizer::Bytes => Choice::Bytes,
-        Tokenizer::Characters => Choice::Characters,
-        Tokenizer::File(path) => Choice::Json(shown(path)),
-    };
-    options((&text.path, text.val_path.as_deref()), Content::Text(choice), text.context, experiment)
+    let content = Content::Text(choice(&text.tokenizer, text.vocab_size));
+    options((&text.path, text.val_path.as_deref()), content, text.context, experiment)
 }
 
 /// What it reads of tokens.
 pub fn of_tokens(tokens: &TokenFile, experiment: &Experiment) -> TextOptions {
-    let content =
-        Content::Tokens { vocabulary: tokens.vocabulary, tokenizer: tokens.tokenizer.as_deref().map(shown) };
+    let tokenizer = tokens.tokenizer.as_deref().map(shown);
+    let content = Content::Tokens { vocabulary: tokens.vocab_size, tokenizer };
     options((&tokens.path, tokens.val_path.as_deref()), content, tokens.context, experiment)
+}
+
+/// What it reads of texts that have a class each.
+pub fn of_classes(texts: &TextClasses, experiment: &Experiment) -> LabelledOptions {
+    LabelledOptions {
+        path: shown(&texts.path),
+        val_path: texts.val_path.as_deref().map(shown),
+        text: texts.text.clone(),
+        target: texts.target.clone(),
+        choice: choice(&texts.tokenizer, texts.vocab_size),
+        lengths: texts.lengths(),
+        fitted: fitted(experiment),
+    }
+}
+
+fn choice(tokenizer: &Tokenizer, vocab_size: Option<usize>) -> Choice {
+    match tokenizer {
+        Tokenizer::Bytes => Choice::Bytes,
+        Tokenizer::Characters => Choice::Characters,
+        Tokenizer::Words => Choice::Words(vocab_size.unwrap_or(WORDS)),
+        Tokenizer::Bpe => Choice::Bpe(vocab_size.unwrap_or(BYTE_PAIRS)),
+        Tokenizer::File(path) => Choice::Json(shown(path)),
+    }
+}
+
+fn fitted(experiment: &Experiment) -> Option<Box<TextCodec>> {
+    let fitted = experiment.data.fitted.as_ref().and_then(|fitted| fitted.source.as_ref());
+    fitted.and_then(|codec| TextCodec::read(codec).ok()).map(Box::new)
 }
 
 fn options(
@@ -30,13 +59,12 @@ fn options(
     context: usize,
     experiment: &Experiment,
 ) -> TextOptions {
-    let fitted = experiment.data.fitted.as_ref().and_then(|fitted| fitted.source.as_ref());
     TextOptions {
         path: shown(path),
         val_path: val_path.map(shown),
         content,
         context,
         hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
-        fitted: fitted.and_then(|codec| TextCodec::read(codec).ok()).map(Box::new),
+        fitted: fitted(experiment),
     }
 }
