@@ -71,6 +71,8 @@ modules! {
     Softmax "softmax",
     /// Scaled dot-product attention.
     Attention "attention",
+    /// Rows of a table.
+    Embedding "embedding",
     /// Losses.
     Loss "loss",
     /// Running sums of metrics.

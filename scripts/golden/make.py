@@ -26,6 +26,7 @@ import schedules
 import scores
 import starts
 import structure
+import text
 import torch
 import transforms
 
@@ -72,6 +73,8 @@ def main() -> None:
         scores.make(arguments.out / "scores.json")
     if arguments.only in "figures":
         figures.make(arguments.out / "figures.json")
+    if arguments.only in "text":
+        text.make(arguments.out / "text.json")
     if arguments.only in "mixed":
         mixed.make(arguments.out / "mixed")
     if arguments.only in "learning_rates":

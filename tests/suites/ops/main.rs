@@ -16,4 +16,5 @@ mod planner;
 mod root;
 mod rounded;
 mod sanitizer;
+mod text;
 mod turns;

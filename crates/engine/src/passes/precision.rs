@@ -7,7 +7,7 @@
 //! - *Single precision*: `layer_norm`, `group_norm`, `local_response_norm`, `softmax`, `log_softmax`, losses and metrics. Operands are cast to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
 //! - All others take what they are given: activations, pooling, dropout, batch normalisation (whose parameters and
-//!   statistics are `F32` whatever its input is), and what only moves elements.
+//!   statistics are `F32` whatever its input is), the rows of a table (`F32`, as every parameter), and what only moves elements.
 //!
 //! More exact than PyTorch: the bias of `linear` and `conv2d` is not rounded, and the gradients of weights and biases are
 //! `F32` sums that are never rounded to 16 bits on their way to the optimizer.
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::graph::op::{
         Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, Conv2dGradInput,
-        ElementwiseLoss, LayerNorm, Linear, LossOp, Reshape, Softmax,
+        ElementwiseLoss, Embedding, LayerNorm, Linear, LossOp, Reshape, Softmax,
     };
     use crate::graph::{Input, Shape, VarId, verify};
     use crate::passes::{grad::backward, simplify::simplify};
@@ -282,6 +282,30 @@ mod tests {
         backward(&mut g, &[(y[0], dy)], &[w]).unwrap();
         verify(&g).unwrap();
         assert_eq!(typed(&g)[4..], ["scaled_dot_product_attention_grad:bf16", "linear_grad_weight:f32"]);
+    }
+
+    /// A table's rows are in its own type. As the weight of a projection it is cast, and both of its gradients are sums in 32 bits.
+    #[test]
+    fn a_table_is_read_in_32_bits_and_multiplied_in_16() {
+        let mut g = Graph::new();
+        let table = parameter(&mut g, [7, 4]);
+        let ids = g.input(Input::Field(0), DType::I32, Shape::from([2, 3]));
+        let x = g.add1(Embedding::default(), &[table, ids]).unwrap();
+        let y = g.add1(Linear::default(), &[x, table]).unwrap();
+        assert_eq!(cast(&mut g), ["embedding:f32", "cast:bf16", "cast:bf16", "linear:bf16"]);
+        let dy = g.add_value(HALF, g.shape(y).clone(), Role::State(VarId(99)));
+        let grad = backward(&mut g, &[(y, dy)], &[table]).unwrap()[0].unwrap();
+        verify(&g).unwrap();
+        assert_eq!(g.value(grad).dtype, DType::F32);
+        let backward = [
+            "linear_grad_input:bf16",
+            "linear_grad_weight:f32",
+            "cast:f32",
+            "cast:f32",
+            "embedding_grad:f32",
+            "add:f32",
+        ];
+        assert_eq!(typed(&g)[4..], backward);
     }
 
     /// What is added to the scores is 32 bits wide, wherever it comes from, and so is its gradient.

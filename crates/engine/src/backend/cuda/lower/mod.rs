@@ -8,6 +8,7 @@ mod columns;
 mod conv;
 mod dropout;
 mod elementwise;
+mod embedding;
 mod group_norm;
 mod layer_norm;
 mod layout;
@@ -141,10 +142,10 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::SoftmaxGrad(_) => softmax::grad(cx),
         Op::LogSoftmax(_) => softmax::log_softmax(cx),
         Op::LogSoftmaxGrad(_) => softmax::log_grad(cx),
-        Op::Embedding(_) => todo!(),
-        Op::EmbeddingGrad(_) => todo!(),
         Op::Attention(op) => attention::attention(cx, op),
         Op::AttentionGrad(op) => attention::grad(cx, op),
+        Op::Embedding(_) => embedding::embedding(cx),
+        Op::EmbeddingGrad(op) => embedding::grad(cx, op),
         Op::Loss(op) => loss::loss(cx, op),
         Op::LossGrad(op) => loss::grad(cx, op),
         Op::Metrics(op) => metrics::metrics(cx, op),
