@@ -53,10 +53,10 @@ pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
 pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> Result<Loaded, Failure> {
     expect_configuration(path)?;
     let ask = |experiment: &Experiment| match fitted {
-        Some(fitted) => Ok(Some(fitted.classes)),
+        Some(fitted) => Ok(input::counts_of(fitted)),
         // Without the data, the checkpoint whose weights are taken says it.
-        None => input::number_of_classes(experiment)
-            .or_else(|error| weights::fitted(experiment).map(|fitted| Some(fitted.classes)).ok_or(error)),
+        None => input::counts(experiment)
+            .or_else(|error| weights::fitted(experiment).map(|fitted| input::counts_of(&fitted)).ok_or(error)),
     };
     let mut loaded = config::load_asking(path, sets, &ask)?;
     warn(&loaded.sources, &loaded.warnings);
@@ -70,9 +70,11 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
 /// data is not there.
 fn hold_to_weights(experiment: &mut Experiment) {
     let Some(fitted) = weights::fitted(experiment) else { return };
-    if fitted.source.is_some() && matches!(experiment.data.source, Source::Csv(_)) {
+    let source = &experiment.data.source;
+    if fitted.source.is_some() && source.is_counted_by_reading() {
         let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
-        say(&format!("weights: rows become samples as they did for `{}`, column by column", path.display()));
+        let what = if matches!(source, Source::Csv(_)) { "rows become samples" } else { "text becomes tokens" };
+        say(&format!("weights: {what} as for `{}`", path.display()));
         experiment.data.fitted = Some(fitted);
         return;
     }

@@ -89,7 +89,8 @@ impl Experiment {
         let watched =
             [stopping, self.schedule.monitor(), self.checkpoint.monitor].into_iter().flatten().map(Metric::figure);
         // What language models are told apart by. It comes from the loss and costs nothing.
-        let of_text = (self.data.source.is_text() && self.loss.describe().is_likelihood()).then_some(Figure::Perplexity);
+        let of_text =
+            (self.data.source.is_text() && self.loss.describe().is_likelihood()).then_some(Figure::Perplexity);
         let asked = self.metrics.figures.iter().map(|f| f.figure());
         let wanted: Vec<Figure> = asked.chain(watched).chain(of_text).collect();
         let there = self.loss.describe().task().asked_figures();

@@ -339,7 +339,9 @@ impl DataSpec {
         };
         let mut fields = names.iter().map(find).collect::<Result<Vec<Field>, _>>()?;
         // Layers look at it without being told.
-        fields.extend(self.fields.iter().filter(|field| field.kind == FieldKind::Length && !names.contains(&field.name)).cloned());
+        fields.extend(
+            self.fields.iter().filter(|field| field.kind == FieldKind::Length && !names.contains(&field.name)).cloned(),
+        );
         fields.extend(self.fields.iter().filter(|field| field.is_target()).cloned());
         Ok(DataSpec { fields, ..self.clone() })
     }

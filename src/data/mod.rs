@@ -50,8 +50,8 @@ pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;
 pub use dataset::Dataset;
 pub use field::{
-    BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS, UnknownField, mask,
-    transformed,
+    BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS,
+    UnknownField, mask, transformed,
 };
 pub use fingerprint::Fingerprint;
 pub use footprint::Footprint;

@@ -3,11 +3,12 @@
 use super::params::Param;
 use super::{Builder, Mode, POSITIONS, Tensor};
 use crate::config::declare::part::with_suggestion;
-use crate::config::language::layers::{self as cfg, Layer, PositionKind};
+use crate::config::language::layers::{self as cfg, Layer, PoolMode, PositionKind};
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, LayerNode};
-use crate::graph::op::{Binary, BinaryKind, Embedding, Reshape, Slice};
-use crate::graph::{DType, Fill, MAX_ELEMENTS, Shape, ValueId, VarKind};
+use crate::data::FieldKind;
+use crate::graph::op::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, Reshape, Slice, SumTo};
+use crate::graph::{DType, Fill, LengthFill, MAX_ELEMENTS, Shape, ValueId, VarKind};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 
@@ -24,7 +25,8 @@ impl Builder<'_> {
         if self.graph.value(x.value).dtype != DType::I32 {
             if !self.guesses.contains(&x.value) {
                 let message = format!("`embedding` takes tokens, but its input is numbers of shape {}", self.dims(x));
-                let help = "tokens come from `source = \"text\"` and `source = \"tokens\"`; `linear` makes vectors of numbers";
+                let help =
+                    "tokens come from `source = \"text\"` and `source = \"tokens\"`; `linear` makes vectors of numbers";
                 self.refuse(node, &message, "takes tokens", &[x], help);
             }
             return self.guess(meant);
@@ -36,7 +38,11 @@ impl Builder<'_> {
             let help = "write `\"$vocabulary\"`, which is what the data says";
             self.refuse_at(node, at, &message, &format!("at least {tokens} are needed"), &[x], help);
         }
-        let weight = Param::plain("weight", [l.num_embeddings, l.embedding_dim], normal(1.0));
+        let start = match l.padding_idx {
+            Some(zeros) => Fill::NormalRows { std: 1.0, width: l.embedding_dim, zeros },
+            None => normal(1.0),
+        };
+        let weight = Param::plain("weight", [l.num_embeddings, l.embedding_dim], start);
         let table = self.param(node, weight);
         let padding = l.padding_idx.map(|padding| padding as u32);
         self.apply(node, Embedding { padding }, &[table, x.value], &[x], meant, "")
@@ -125,7 +131,10 @@ impl Builder<'_> {
             _ => false,
         };
         if !each {
-            let message = format!("`{}` sees all positions at once, so that no token can be added to those before", node.kind_name());
+            let message = format!(
+                "`{}` sees all positions at once, so that no token can be added to those before",
+                node.kind_name()
+            );
             self.refuse(node, &message, "needs the whole text", &[x], "");
         }
     }
@@ -139,6 +148,60 @@ impl Builder<'_> {
         // No layer has such a name.
         let name = format!("sinusoids[{length}, {e}]");
         self.constant(name, shape, Fill::Sinusoids { width: e })
+    }
+
+    /// One vector for each sequence `[N, L, E]`: what stands behind a sequence to fill the batch does not count.
+    pub(super) fn sequence_pool(&mut self, node: &LayerNode, l: &cfg::SequencePool, x: Tensor) -> ValueId {
+        let x = self.in_pytorch_order(x);
+        let Some([n, length, e]) = self.sequence_shape(node, x) else {
+            return self.guess(Shape::from([self.batch, self.shape(x).last()]));
+        };
+        let whole = Shape::from([n, e]);
+        let lengths = self.lengths_of(length);
+        let first = |from: &mut Self, start: usize| from.plain(Slice { axis: 1, start, len: 1 }, &[x.value]);
+        let one = match (l.mode, lengths) {
+            (PoolMode::First, _) => first(self, 0),
+            (PoolMode::Last, None) => first(self, length - 1),
+            (PoolMode::Last, Some(lengths)) => self.weighted(x.value, (lengths, [n, length, e]), LengthFill::Last),
+            (PoolMode::Mean, Some(lengths)) => self.weighted(x.value, (lengths, [n, length, e]), LengthFill::Mean),
+            (PoolMode::Mean, None) => {
+                let image = self.plain(Reshape { shape: Shape::from([n, length, 1, e]) }, &[x.value]);
+                self.plain(AdaptiveAvgPool2d { output: [1, 1] }, &[image])
+            }
+            (PoolMode::Max, lengths) => {
+                let mut value = x.value;
+                if let Some(lengths) = lengths {
+                    let behind = self.by_length(lengths, [n, length], LengthFill::Behind);
+                    value = self.plain(ADD, &[value, behind]);
+                }
+                let image = self.plain(Reshape { shape: Shape::from([n, length, 1, e]) }, &[value]);
+                self.plain(AdaptiveMaxPool2d { output: [1, 1] }, &[image])
+            }
+        };
+        self.plain(Reshape { shape: whole }, &[one])
+    }
+
+    /// The lengths of the samples, `[N]`, where they differ and a sequence of that length has their positions.
+    pub(super) fn lengths_of(&self, length: usize) -> Option<ValueId> {
+        let (_, field) = self.data.inputs().find(|(_, field)| field.kind == FieldKind::Length)?;
+        let all = self.lengths.0[0].map_or_else(|| self.capacity(), |length| length as usize);
+        let found = self.prepared.iter().find(|(name, _)| *name == field.name).map(|(_, x)| x.value);
+        found.filter(|_| length == all)
+    }
+
+    /// For each sample a number for each position, which its length says, `[N, L, 1]`.
+    fn by_length(&mut self, lengths: ValueId, [n, length]: [usize; 2], of: LengthFill) -> ValueId {
+        let name = format!("lengths[{length}, {of:?}]");
+        let table = self.constant(name, Shape::from([length + 1, length]), Fill::Lengths { length, of });
+        let rows = self.plain(Embedding::default(), &[table, lengths]);
+        self.plain(Reshape { shape: Shape::from([n, length, 1]) }, &[rows])
+    }
+
+    /// The sum over positions, each with the weight that the length of its sample says.
+    fn weighted(&mut self, x: ValueId, (lengths, [n, length, e]): (ValueId, [usize; 3]), of: LengthFill) -> ValueId {
+        let weights = self.by_length(lengths, [n, length], of);
+        let weighted = self.plain(Binary { kind: BinaryKind::Mul }, &[x, weights]);
+        self.plain(SumTo { shape: Shape::from([n, 1, e]) }, &[weighted])
     }
 
     /// The parameter of an earlier layer that a layer takes as its own, `[outputs, inputs]`.

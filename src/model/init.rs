@@ -1,6 +1,6 @@
 //! The values that variables start with.
 
-use crate::graph::{DType, Fill, Variable};
+use crate::graph::{DType, Fill, LengthFill, Variable};
 use crate::random::{Purpose, Stream, hash_name};
 use half::{bf16, f16};
 
@@ -87,6 +87,23 @@ pub fn initial_pieces<E>(
             drawn += 1;
             let angle = position as f64 / 10_000f64.powf((number - number % 2) as f64 / width as f64);
             if number % 2 == 0 { angle.sin() } else { angle.cos() }
+        }
+        Fill::NormalRows { std, width, zeros } => {
+            let row = drawn / width;
+            drawn += 1;
+            // Drawn in any case, so that the other rows do not depend on it.
+            let number = stream.normal() * std;
+            if row == zeros { 0.0 } else { number }
+        }
+        Fill::Lengths { length: all, of } => {
+            let (length, position) = (drawn / all, drawn % all);
+            drawn += 1;
+            match of {
+                LengthFill::Mean if position < length => 1.0 / length as f64,
+                LengthFill::Last if position + 1 == length => 1.0,
+                LengthFill::Behind if position >= length => -1e30,
+                LengthFill::Mean | LengthFill::Last | LengthFill::Behind => 0.0,
+            }
         }
         Fill::Uniform { bound } => (2.0 * stream.uniform() - 1.0) * bound,
         Fill::Between { low, high } => low + (high - low) * stream.uniform(),

@@ -107,6 +107,7 @@ impl Builder<'_> {
             Layer::AvgPool2d(l) => usual(self.avg_pool2d(node, l, x)),
             Layer::AdaptiveAvgPool2d(l) => usual(self.adaptive_avg_pool2d(node, l, x)),
             Layer::AdaptiveMaxPool2d(l) => usual(self.adaptive_max_pool2d(node, l, x)),
+            Layer::SequencePool(l) => usual(self.sequence_pool(node, l, x)),
             Layer::MaxPool1d(l) => self.max_pool1d(node, l, x),
             Layer::AvgPool1d(l) => self.avg_pool1d(node, l, x),
             Layer::AdaptiveAvgPool1d(l) => self.adaptive_avg_pool1d(node, l, x),

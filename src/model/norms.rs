@@ -100,7 +100,9 @@ impl Builder<'_> {
         let loading = &self.experiment.data.loading;
         let (full, key, samples) = match self.mode {
             Mode::Train => (self.experiment.micro_batch(), "batch_size", self.data.train),
-            Mode::Eval | Mode::Predict | Mode::Generate => (loading.eval_batch_size(), "eval_batch_size", self.data.val),
+            Mode::Eval | Mode::Predict | Mode::Generate => {
+                (loading.eval_batch_size(), "eval_batch_size", self.data.val)
+            }
         };
         let label = "needs more than one value for each channel";
         if self.batch == full {
@@ -112,7 +114,9 @@ impl Builder<'_> {
         let message = format!("batch normalisation cannot work with the last batch, which has one sample{samples}");
         let help = match self.mode {
             Mode::Train => "set `drop_last = true` in `[data]` to leave that batch out, or take another `batch_size`",
-            Mode::Eval | Mode::Predict | Mode::Generate => "take another `eval_batch_size`, or keep `track_running_stats`",
+            Mode::Eval | Mode::Predict | Mode::Generate => {
+                "take another `eval_batch_size`, or keep `track_running_stats`"
+            }
         };
         self.refuse(node, &message, label, &[from], help);
     }

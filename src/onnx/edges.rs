@@ -6,7 +6,8 @@ use super::proto::{self, DataType};
 use super::{Translator, Value};
 use crate::config::Diagnostic;
 use crate::config::language::sections;
-use crate::data::{Field, Transform, transformed};
+use crate::data::text::TextCodec;
+use crate::data::{Field, FieldKind, Transform, transformed};
 use crate::graph::op::Task;
 use crate::graph::{DType, Shape};
 use crate::model::{input_fields, task, transforms};
@@ -43,7 +44,8 @@ impl Translator<'_> {
         let mut first = None;
         for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
             let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
-            let name = self.graph.fresh(if named { &field.name } else { "input" });
+            let by_name = named || field.kind == FieldKind::Length;
+            let name = self.graph.fresh(if by_name { &field.name } else { "input" });
             let mut shape = [vec![1], outside(&field.shape)].concat();
             let normalization = self.normalization(&field, changed == Some(number));
             let inside = self.options.preprocess && normalization.acts();
@@ -72,7 +74,13 @@ impl Translator<'_> {
             } else if self.options.preprocess && transforms.is_empty() && self.source.data.fitted.is_none() {
                 self.notes.push(format!("`{}` needs no preprocessing: it goes in as it is", field.name));
             }
-            if self.source.data.fitted.is_some() {
+            let fitted = self.source.data.fitted.as_ref();
+            if let FieldKind::Tokens(tokens) = &field.kind {
+                self.notes.push(format!(
+                    "`{}` has the numbers of tokens, of which there are {}: `text` in the file's metadata has the tokenizer",
+                    field.name, tokens.number
+                ));
+            } else if field.kind != FieldKind::Length && fitted.is_some() {
                 self.notes.push(format!(
                     "`{}` has the numbers that the columns of a table become: `columns` in the file's metadata has what each column was fitted \
                      to, and docs/cli.md says how a row is encoded",
@@ -201,7 +209,7 @@ impl Translator<'_> {
             if let Some(numbers) = columns.pointer_mut("/target/numbers").and_then(serde_json::Value::as_object_mut) {
                 numbers.remove("standard");
             }
-            entries.push(("columns", columns));
+            entries.push((if TextCodec::is(fitted) { "text" } else { "columns" }, columns));
         }
         let images = data.fitted.is_none();
         if let Some((number, field)) =

@@ -204,7 +204,11 @@ impl Generator {
     ) -> Result<(Vec<u32>, Finish)> {
         ensure!(!request.prompt.is_empty(), "a text has to begin with something");
         for token in &request.prompt {
-            ensure!((*token as usize) < self.vocabulary, "token {token} is none of the {} of the model", self.vocabulary);
+            ensure!(
+                (*token as usize) < self.vocabulary,
+                "token {token} is none of the {} of the model",
+                self.vocabulary
+            );
         }
         let mut sampler = Sampler::new(request.sampling.clone(), self.vocabulary);
         let mut tokens = request.prompt.clone();

@@ -49,7 +49,9 @@ impl Sampler {
         if repetition_penalty != 1.0 {
             for token in before {
                 let token = *token as usize;
-                if let (Some(seen @ false), Some((_, logit))) = (self.seen.get_mut(token), self.candidates.get_mut(token)) {
+                if let (Some(seen @ false), Some((_, logit))) =
+                    (self.seen.get_mut(token), self.candidates.get_mut(token))
+                {
                     *logit = if *logit > 0.0 { *logit / repetition_penalty } else { *logit * repetition_penalty };
                     *seen = true;
                 }
@@ -60,7 +62,8 @@ impl Sampler {
             return None;
         }
         // The lower number first, where two are alike: the order is that of no sort.
-        let order = |a: &(u32, f32), b: &(u32, f32)| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0));
+        let order =
+            |a: &(u32, f32), b: &(u32, f32)| b.1.partial_cmp(&a.1).unwrap_or(Ordering::Equal).then(a.0.cmp(&b.0));
         if temperature == 0.0 {
             return self.candidates.iter().min_by(|a, b| order(a, b)).map(|(token, _)| *token);
         }

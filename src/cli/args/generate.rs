@@ -59,7 +59,10 @@ pub struct GenerateArgs {
 
 /// A number within bounds, in words that say which.
 fn within(text: &str, fits: impl Fn(f32) -> bool, expected: &str) -> Result<f32, String> {
-    text.parse().ok().filter(|number: &f32| number.is_finite() && fits(*number)).ok_or_else(|| format!("expected {expected}"))
+    text.parse()
+        .ok()
+        .filter(|number: &f32| number.is_finite() && fits(*number))
+        .ok_or_else(|| format!("expected {expected}"))
 }
 
 fn temperature(text: &str) -> Result<f32, String> {

@@ -13,7 +13,7 @@ use crate::passes::PassOptions;
 use crate::random::hash_name;
 use crate::sweep::draw;
 use crate::terminal::Bar;
-use crate::train::setup::input::{self, number_of_classes};
+use crate::train::setup::input::{self, counts};
 use crate::train::setup::lints;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
 use crate::train::setup::photos::PhotoPlan;
@@ -64,7 +64,7 @@ impl Read {
     /// What is wrong in it without regard to the values of trials; there is no sweep in it.
     pub fn new(path: &Path, sets: &[String]) -> Result<Read, Failure> {
         expect_configuration(path)?;
-        let (trials, base) = Trials::read(path, sets, &number_of_classes)?;
+        let (trials, base) = Trials::read(path, sets, &counts)?;
         let Some(sweep) = base.experiment.sweep.clone() else {
             return Err(Failure::Usage(format!(
                 "there is nothing to try: `{}` has no section `[sweep]`\nhelp: name keys and values, as in `--sweep \
@@ -98,8 +98,8 @@ impl Read {
     /// # Errors
     /// They cannot be read any more, or are wrong now.
     pub fn is_still(&self, trial: usize, checked: &Checked) -> Result<bool, Failure> {
-        let (trials, _) = Trials::read(&self.path, &self.sets, &number_of_classes)?;
-        let loaded = trials.load(&self.assigned(trial), &number_of_classes)?;
+        let (trials, _) = Trials::read(&self.path, &self.sets, &counts)?;
+        let loaded = trials.load(&self.assigned(trial), &counts)?;
         Ok(fingerprint(&loaded) == checked.fingerprint)
     }
 
@@ -117,7 +117,7 @@ impl Read {
         let bar = Bar::new("checking trials", self.values.len() as u64, 0);
         for number in 0..self.values.len() {
             let values = self.assigned(number);
-            let one = self.trials.load(&values, &number_of_classes).map_err(Failure::from).and_then(|mut loaded| {
+            let one = self.trials.load(&values, &counts).map_err(Failure::from).and_then(|mut loaded| {
                 let fingerprint = fingerprint(&loaded);
                 let data = match &described {
                     Some(data) if !own_data => data.clone(),

@@ -1,10 +1,9 @@
-//! `$classes`: the number of classes of the data, which a model can name. The configuration does not know data: it is read once to find
-//! out whether it asks, and once more with the answer.
+//! `$classes` and `$vocabulary`: the numbers of classes and of tokens of the data, which a model can name. The configuration does not know data: it is
+//! read once to find out whether it asks, and once more with the answer.
 
-use super::expr::{CLASSES, CONTEXT, names_parameter};
+use super::expr::{CONTEXT, COUNTED, names_parameter};
 use super::{Failure, Loaded};
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::Source;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table, Value};
 
@@ -13,7 +12,23 @@ pub const NUM_CLASSES: [&str; 2] = ["num_classes", "vocabulary"];
 /// What stands for the number until it is known: no result depends on it.
 const UNTIL_KNOWN: usize = 1000;
 
-/// What is known of the number of classes.
+/// What is counted in the data; `None`: it has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Classes, or names of labels, or numbers that are learnt of a table.
+    pub classes: Option<usize>,
+    /// Tokens of its text.
+    pub vocabulary: Option<usize>,
+}
+
+impl Counts {
+    /// What the parameter of that name is.
+    fn get(self, name: &str) -> Option<usize> {
+        if name == COUNTED[1] { self.vocabulary } else { self.classes }
+    }
+}
+
+/// What is known of what is counted in the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Classes {
     /// Nothing, and there is no way to find out: who asks for it is refused.
@@ -22,31 +37,31 @@ pub enum Classes {
     /// It is found out once it is clear that it is asked for.
     Later,
     /// This.
-    Known(usize),
+    Known(Counts),
 }
 
 impl Classes {
-    /// The value of `$classes`, if it has one.
-    pub fn value(self) -> Option<usize> {
+    /// The value of the parameter of that name, if it has one.
+    pub fn value(self, name: &str) -> Option<usize> {
         match self {
             Classes::Unknown => None,
             Classes::Later => Some(UNTIL_KNOWN),
-            Classes::Known(number) => Some(number),
+            Classes::Known(counts) => counts.get(name),
         }
     }
 }
 
-/// Who asks for the number of classes.
+/// Who asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// A model that was written with `$classes`, at this place.
-    Written(Span),
-    /// A file in `use`, whose `num_classes` nothing sets. It has a default.
+    /// A model that was written with the parameter of this name, at this place.
+    Written(Span, &'static str),
+    /// A file in `use`, whose `num_classes` or `vocabulary` nothing sets. They have a default.
     Unset,
 }
 
-/// The first place in the model where `$classes` is the number of classes of the data.
-pub fn written(root: &Table) -> Option<Span> {
+/// The first place in the model where a parameter is what is counted in the data, and its name.
+pub fn written(root: &Table) -> Option<(Span, &'static str)> {
     fn within(node: &Node, name: &str) -> Option<Span> {
         match &node.value {
             Value::String(text) => names_parameter(text, name).then_some(node.span),
@@ -55,13 +70,14 @@ pub fn written(root: &Table) -> Option<Span> {
             _ => None,
         }
     }
-    CLASSES.iter().find_map(|name| {
+    COUNTED.iter().find_map(|name| {
         let own = root.get("params").and_then(Node::as_table).and_then(|params| params.get(name));
         // A parameter of that name hides it, unless it is what that is made of.
-        match own {
+        let found = match own {
             Some(node) => within(node, name),
             None => ["params", "blocks", "model"].iter().find_map(|key| within(root.get(key)?, name)),
-        }
+        };
+        found.map(|span| (span, *name))
     })
 }
 
@@ -71,47 +87,59 @@ pub fn context(root: &Table) -> Option<&Node> {
     matches!(node.value, Value::Integer(_)).then_some(node)
 }
 
-/// How many classes the data of an experiment has; `None`: it has no classes.
-pub type Ask<'a> = &'a dyn Fn(&Experiment) -> Result<Option<usize>, Diagnostic>;
+/// What is counted in the data of an experiment.
+pub type Ask<'a> = &'a dyn Fn(&Experiment) -> Result<Counts, Diagnostic>;
 
-/// The number that the configuration itself says.
+/// What the configuration itself says.
 ///
 /// # Errors
-/// It says none.
-pub fn of_configuration(experiment: &Experiment) -> Result<Option<usize>, Diagnostic> {
-    let number = experiment.data.source.named_classes();
-    number.map(Some).ok_or_else(|| Diagnostic::error("the data is not looked at here"))
+/// It says nothing.
+pub fn of_configuration(experiment: &Experiment) -> Result<Counts, Diagnostic> {
+    let (source, unknown) = (&experiment.data.source, || Diagnostic::error("the data is not looked at here"));
+    let number = source.named_classes().map(Some).ok_or_else(unknown)?;
+    Ok(Counts { classes: number, vocabulary: number.filter(|_| source.is_text()) })
 }
 
-/// Reads a configuration that may ask for the number of classes: `read` with what is known of it.
+/// Reads a configuration that may ask what is counted in the data: `read` with what is known of it.
 ///
 /// # Errors
-/// Those of `read`; the number is asked for and cannot be known.
+/// Those of `read`; it is asked for and cannot be known.
 pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask) -> Result<Loaded, Failure> {
     let loaded = read(Classes::Later)?;
     let Some(asked) = loaded.classes else { return Ok(loaded) };
-    let table = matches!(loaded.experiment.data.source, Source::Csv(_));
-    let refuse = |span: Span, why: Diagnostic| {
-        // What is wrong with a table has nothing to do with how many classes there are.
-        if table {
+    // What is wrong with a table or a text has nothing to do with how many classes there are.
+    let plain = loaded.experiment.data.source.is_counted_by_reading();
+    let refuse = |(span, name): (Span, &str), why: Diagnostic| {
+        if plain && !why.labels.is_empty() {
             return Failure { sources: loaded.sources.clone(), diagnostics: vec![why] };
         }
-        let mut error = Diagnostic::error("the number of classes is not known, and `$classes` asks for it");
+        let what = if name == COUNTED[1] { "tokens" } else { "classes" };
+        let mut error = Diagnostic::error(format!("the number of {what} is not known, and `${name}` asks for it"));
         error = error.at(span, "what the data says").note(why.message);
         if let Some(place) = why.labels.first() {
             error = error.context(place.span, place.text.clone());
         }
-        let help = "name the classes with `classes` in `[data]` if the data is elsewhere, or write a number in the place of `$classes`";
+        let help = match name == COUNTED[1] {
+            true => "write a number in the place of `$vocabulary`",
+            false => {
+                "name the classes with `classes` in `[data]` if the data is elsewhere, or write a number in the place of `$classes`"
+            }
+        };
         let diagnostics = vec![error.help(help)];
         Failure { sources: loaded.sources.clone(), diagnostics }
     };
     match (ask(&loaded.experiment), asked) {
-        (Ok(Some(number)), _) => read(Classes::Known(number)),
-        // What is wrong with the data is told by whoever reads it.
-        (Ok(None) | Err(_), Asked::Unset) => read(Classes::Unknown),
-        (Err(why), Asked::Written(span)) => Err(refuse(span, why)),
-        (Ok(None), Asked::Written(span)) => {
-            Err(refuse(span, Diagnostic::error("the targets of the data are numbers, not classes")))
+        (Ok(counts), Asked::Written(span, name)) if counts.get(name).is_none() => {
+            let why = match name == COUNTED[1] {
+                true => "the data is no text: it has no tokens",
+                false => "the targets of the data are numbers, not classes",
+            };
+            Err(refuse((span, name), Diagnostic::error(why)))
         }
+        (Ok(counts), _) if counts == Counts::default() => read(Classes::Unknown),
+        (Ok(counts), _) => read(Classes::Known(counts)),
+        // What is wrong with the data is told by whoever reads it.
+        (Err(_), Asked::Unset) => read(Classes::Unknown),
+        (Err(why), Asked::Written(span, name)) => Err(refuse((span, name), why)),
     }
 }

@@ -9,8 +9,8 @@ use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
-/// The parameters that every model sees and that are the number of classes of the data: of text the classes are the tokens.
-pub const CLASSES: [&str; 2] = ["classes", "vocabulary"];
+/// The parameters that every model sees and that are what is counted in the data: its classes, and the tokens of its text.
+pub const COUNTED: [&str; 2] = ["classes", "vocabulary"];
 /// The parameter that every model sees and that is the number of tokens of a sample of text.
 pub const CONTEXT: &str = "context";
 const MAX_LENGTH: usize = 1000;
@@ -127,8 +127,8 @@ impl<'a> Scope<'a> {
                 let error = Diagnostic::error(format!("there is no parameter `{}` here", shorten(&name)));
                 let error = with_suggestion(error, span, "not defined", &name, &known);
                 match known[..] {
-                    _ if CLASSES.contains(&name.as_str()) => {
-                        error.help("it is the number of classes of the data, which is not known here: write a number")
+                    _ if COUNTED.contains(&name.as_str()) => {
+                        error.help("it is counted in the data, which has none or is not known here: write a number")
                     }
                     _ if name == CONTEXT => error.help("it is `context` of `[data]`, which text alone has"),
                     [] => error.help("no parameters are defined here"),

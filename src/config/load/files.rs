@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::classes::{self, Asked, Classes, NUM_CLASSES, written};
-use super::expr::CONTEXT;
+use super::expr::{CONTEXT, COUNTED};
 use super::merge::{self, LeftBehind, Reason};
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
@@ -123,7 +123,7 @@ impl Files {
 
     /// Whether the model depends on the number of classes of the data.
     pub fn asked(&self, root: &Table) -> Option<Asked> {
-        written(root).map(Asked::Written).or(self.unset.then_some(Asked::Unset))
+        written(root).map(|(span, name)| Asked::Written(span, name)).or(self.unset.then_some(Asked::Unset))
     }
 
     fn open(&mut self, path: &Path, named_at: Option<Span>) -> Option<SourceId> {
@@ -256,7 +256,8 @@ impl Files {
         for name in unset_classes {
             let Some(number) = params.as_mut().and_then(|params| params.get_mut(name)) else { continue };
             self.unset = true;
-            if let Classes::Known(known) = self.classes {
+            let counted = if name == NUM_CLASSES[0] { COUNTED[0] } else { COUNTED[1] };
+            if let (Classes::Known(_), Some(known)) = (self.classes, self.classes.value(counted)) {
                 number.value = Value::Integer(known as i64);
             }
         }

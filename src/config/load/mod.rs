@@ -24,7 +24,7 @@ use super::experiment::Experiment;
 use super::text::diagnostics::{self, Diagnostic, SourceId, SourceKind, Sources, Span};
 use super::text::tree::Table;
 
-pub use self::classes::{Ask, Asked};
+pub use self::classes::{Ask, Asked, Counts};
 pub use self::files::MAX_EFFECTIVE;
 pub use self::merge::LeftBehind;
 pub use self::overrides::{SWEEP_OPTION, UNSET_OPTION};

@@ -23,8 +23,8 @@ use crate::config::language::sections::{
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
 use crate::config::text::tree::{Node, Table, Value};
-use crate::graph::op::Figure;
 use crate::config::text::words::nearest;
+use crate::graph::op::Figure;
 
 /// Reads everything; `None` if anything is wrong, which `sink` then tells.
 pub(super) fn resolve(

@@ -295,7 +295,12 @@ impl Shared {
         drop(state);
         let Batch { position, shape, slot, .. } = batch;
         let filled = catch_unwind(AssertUnwindSafe(|| {
-            self.filler.fill((position, shape.lengths), &mut batch.samples, batch.buffer.bytes_mut(), &mut batch.unreadable)
+            self.filler.fill(
+                (position, shape.lengths),
+                &mut batch.samples,
+                batch.buffer.bytes_mut(),
+                &mut batch.unreadable,
+            )
         }));
         let failure = match filled {
             Ok(Ok(())) => None,

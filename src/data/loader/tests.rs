@@ -105,7 +105,8 @@ fn masks_are_changed_with_their_images() {
         let mut outside = 0;
         while let Some(batch) = loader.next().unwrap() {
             let bytes = batch.buffer.bytes();
-            let (images, masks) = (&bytes[..batch.shape.samples * 16], bytes[64..][..batch.shape.samples * 64].as_chunks().0);
+            let (images, masks) =
+                (&bytes[..batch.shape.samples * 16], bytes[64..][..batch.shape.samples * 64].as_chunks().0);
             for (pixel, class) in images.iter().zip(masks) {
                 let class = i32::from_ne_bytes(*class);
                 // What comes from outside is of class 0.
@@ -411,8 +412,9 @@ fn the_next_sample_takes_the_place_of_one_that_cannot_be_read() {
         let mut found = Vec::new();
         while let Some(batch) = loader.next().unwrap() {
             let b = batch.buffer.bytes();
-            let labels: Vec<i32> =
-                (0..batch.shape.samples).map(|i| i32::from_ne_bytes(*b[128 + 4 * i..].first_chunk().unwrap())).collect();
+            let labels: Vec<i32> = (0..batch.shape.samples)
+                .map(|i| i32::from_ne_bytes(*b[128 + 4 * i..].first_chunk().unwrap()))
+                .collect();
             let names: Vec<String> = batch.unreadable().iter().map(|u| u.name.clone()).collect();
             found.push((batch.samples().to_vec(), labels, b[64..][..batch.shape.samples * 16].to_vec(), names));
             loader.release(batch);

@@ -77,7 +77,10 @@ fn held_out(how: HoldOut, all: usize) -> Result<usize> {
         HoldOut::Fraction(part) => (all as f64 * part).round() as usize,
         HoldOut::Count(tokens) => tokens,
     };
-    ensure!(held > 0 && held < all, "`validation_split` takes {held} of {all} tokens, which leaves nothing to train or to validate on");
+    ensure!(
+        held > 0 && held < all,
+        "`validation_split` takes {held} of {all} tokens, which leaves nothing to train or to validate on"
+    );
     Ok(held)
 }
 

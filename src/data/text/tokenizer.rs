@@ -143,7 +143,8 @@ impl Tokenizer {
             Tokenizer::Words(words) => words.all().len(),
             // Numbers may have gaps: a model needs a place for the largest.
             Tokenizer::Json(json) => {
-                let largest = json.tokenizer.get_vocab(true).into_values().max().map_or(0, |largest| largest as usize + 1);
+                let largest =
+                    json.tokenizer.get_vocab(true).into_values().max().map_or(0, |largest| largest as usize + 1);
                 largest.max(json.tokenizer.get_vocab_size(true))
             }
         }
@@ -201,7 +202,8 @@ impl Tokenizer {
                 tokens.iter().map(of).collect()
             }
             Tokenizer::Words(words) => {
-                let word = |token: &u32| words.all().get(*token as usize).map(String::as_str).ok_or_else(|| unknown(*token));
+                let word =
+                    |token: &u32| words.all().get(*token as usize).map(String::as_str).ok_or_else(|| unknown(*token));
                 Ok(tokens.iter().map(word).collect::<Result<Vec<&str>>>()?.join(" "))
             }
             Tokenizer::Json(json) => contained(|| json.tokenizer.decode(tokens, false).map_err(|e| anyhow!("{e}"))),

@@ -47,7 +47,14 @@ impl Windows {
             "{} tokens are too few for a sample of {context} and the one behind it: make `context` smaller, or the text longer",
             range.len()
         );
-        Ok(Windows { tokens: Arc::clone(tokens), range, context, vocabulary, moved, fields: fields(context, vocabulary) })
+        Ok(Windows {
+            tokens: Arc::clone(tokens),
+            range,
+            context,
+            vocabulary,
+            moved,
+            fields: fields(context, vocabulary),
+        })
     }
 
     /// Where a window begins.
@@ -84,7 +91,11 @@ impl Store for Windows {
             });
             if let Some((at, token)) = wrong {
                 let name = self.tokens.path().map_or("the text".into(), |path| path.display().to_string());
-                let why = format!("token {at} is {token}, and the vocabulary has {}, 0 .. {}", self.vocabulary, self.vocabulary - 1);
+                let why = format!(
+                    "token {at} is {token}, and the vocabulary has {}, 0 .. {}",
+                    self.vocabulary,
+                    self.vocabulary - 1
+                );
                 return Err(Unreadable { name, why });
             }
         }

@@ -19,7 +19,8 @@ impl Words {
     /// others.
     pub fn of(all: Vec<String>) -> Option<Words> {
         let numbers: HashMap<String, u32> = all.iter().cloned().zip(0..).collect();
-        (numbers.len() == all.len() && all.first().is_some_and(|first| first == UNKNOWN)).then_some(Words { all, numbers })
+        (numbers.len() == all.len() && all.first().is_some_and(|first| first == UNKNOWN))
+            .then_some(Words { all, numbers })
     }
 
     /// The words of texts, the most frequent first, `most` of them at most.

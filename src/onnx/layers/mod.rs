@@ -51,6 +51,7 @@ impl Translator<'_> {
             Layer::AvgPool2d(l) => self.avg_pool2d(l, x, out),
             Layer::AdaptiveAvgPool2d(_) | Layer::AdaptiveAvgPool1d(_) => self.adaptive_avg_pool(x, out),
             Layer::AdaptiveMaxPool2d(_) => self.adaptive_max_pool(x, out),
+            Layer::SequencePool(l) => self.sequence_pool(l, x),
             Layer::MaxPool1d(l) => self.max_pool1d(l, x, out),
             Layer::AvgPool1d(l) => self.avg_pool1d(l, x, out),
             Layer::Flatten(_) => self.flatten(x, out),

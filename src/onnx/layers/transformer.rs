@@ -1,8 +1,9 @@
 //! Attention, and what else transformers have.
 
 use crate::config::LayerNode;
-use crate::config::language::layers::{MultiheadAttention, PositionEmbedding, PositionKind};
-use crate::graph::Fill;
+use crate::config::language::layers::{MultiheadAttention, PoolMode, PositionEmbedding, PositionKind, SequencePool};
+use crate::data::FieldKind;
+use crate::graph::{Fill, LengthFill};
 use crate::onnx::graph::int;
 use crate::onnx::{Translator, Value};
 
@@ -66,6 +67,40 @@ impl Translator<'_> {
             }
         };
         self.graph.op("Add", &[&x.name, &positions], [])
+    }
+
+    pub(super) fn sequence_pool(&mut self, l: &SequencePool, x: &Value) -> String {
+        let [length, width] = [x.shape[1], x.shape[2]];
+        let fill = match l.mode {
+            PoolMode::Mean => LengthFill::Mean,
+            PoolMode::Last => LengthFill::Last,
+            PoolMode::Max => LengthFill::Behind,
+            PoolMode::First => return self.one_position(x, 0),
+        };
+        // A number for each position, as the length of a sample says.
+        let lengths = self.source.data.inputs().find(|(_, field)| field.kind == FieldKind::Length);
+        let lengths = lengths.map(|(_, field)| field.name.clone());
+        let by_length = lengths.map(|lengths| {
+            let table = self.constant(Fill::Lengths { length, of: fill }, (length + 1) * length);
+            let rows = self.graph.op("Gather", &[&table, &lengths], [int("axis", 0)]);
+            self.graph.reshape(&rows, &[0, length, 1])
+        });
+        let (op, over) = match (l.mode, by_length) {
+            (PoolMode::Max, None) => ("ReduceMax", x.name.clone()),
+            (PoolMode::Max, Some(behind)) => ("ReduceMax", self.graph.op("Add", &[&x.name, &behind], [])),
+            (PoolMode::Mean, None) => ("ReduceMean", x.name.clone()),
+            (_, None) => return self.one_position(x, length - 1),
+            (_, Some(weights)) => ("ReduceSum", self.graph.op("Mul", &[&x.name, &weights], [])),
+        };
+        let axes = self.graph.list(&[1]);
+        let one = self.graph.op(op, &[&over, &axes], [int("keepdims", 1)]);
+        self.graph.reshape(&one, &[0, width])
+    }
+
+    /// The vector of one position.
+    fn one_position(&mut self, x: &Value, at: usize) -> String {
+        let one = self.graph.slice(&x.name, 1, at, at + 1);
+        self.graph.reshape(&one, &[0, x.shape[2]])
     }
 
     pub(super) fn layer_scale(&mut self, node: &LayerNode, x: &Value) -> String {

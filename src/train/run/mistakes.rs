@@ -101,7 +101,8 @@ impl Worst {
             return Ok(());
         }
         let bytes = batch.buffer.bytes();
-        let labels = bytes[labels.offset..][..4 * batch.shape.samples].as_chunks().0.iter().map(|b| i32::from_ne_bytes(*b));
+        let labels =
+            bytes[labels.offset..][..4 * batch.shape.samples].as_chunks().0.iter().map(|b| i32::from_ne_bytes(*b));
         for (i, (row, label)) in outputs.chunks_exact(classes).zip(labels).enumerate() {
             // Of those that do not count there is no class.
             let Some(found) = usize::try_from(label).ok().and_then(|label| mistake(row, label, batch.samples()[i]))

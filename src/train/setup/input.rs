@@ -8,7 +8,7 @@ use crate::config::language::sections::{
 use crate::config::language::values::ValidationSplit;
 use crate::config::load::paths::shown;
 use crate::config::text::spelling::shorten;
-use crate::config::{Diagnostic, Experiment};
+use crate::config::{Counts, Diagnostic, Experiment};
 use crate::data::image_folder::ImageFolderOptions;
 use crate::data::image_list::{ImageListOptions, Kind};
 use crate::data::progress::Event;
@@ -16,7 +16,7 @@ use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::webdataset::{Labels, WebDatasetOptions};
 use crate::data::{
-    self, Cache, Classes as KnownClasses, DataSpec, Fingerprint, Footprint, HoldOut, Missing, Source, Split,
+    self, Cache, Classes as KnownClasses, DataSpec, FieldKind, Fingerprint, Footprint, HoldOut, Missing, Source, Split,
     UnknownField,
 };
 pub use crate::model::{mixing, transforms};
@@ -228,14 +228,24 @@ pub fn table_columns(experiment: &Experiment) -> Option<Result<Vec<data::table::
     Some(data::table::columns(&options))
 }
 
-/// How many classes the data has, or names of labels, or numbers that are learnt of a table; `None`: its targets are other numbers.
+/// What is counted in the data: classes, or names of labels, or numbers that are learnt of a table; the tokens of a text.
 ///
 /// # Errors
 /// The data cannot be described, with the place in the configuration.
-pub fn number_of_classes(experiment: &Experiment) -> Result<Option<usize>, Diagnostic> {
+pub fn counts(experiment: &Experiment) -> Result<Counts, Diagnostic> {
     let spec = described(experiment)?;
     let numbers = spec.fitted.as_ref().and(spec.target()).map(|(_, field)| field.shape.len());
-    Ok(spec.classes().map(|classes| classes.number).or(numbers))
+    let tokens = spec.inputs().find_map(|(_, field)| match &field.kind {
+        FieldKind::Tokens(tokens) => Some(tokens.number),
+        _ => None,
+    });
+    Ok(Counts { classes: spec.classes().map(|classes| classes.number).or(numbers), vocabulary: tokens })
+}
+
+/// The same of what a training has found.
+pub fn counts_of(fitted: &Fitted) -> Counts {
+    let text = fitted.source.as_ref().and_then(|written| data::text::TextCodec::read(written).ok());
+    Counts { classes: Some(fitted.classes), vocabulary: text.map(|text| text.vocabulary) }
 }
 
 /// The memory that the samples of an experiment take, without reading them.

@@ -59,7 +59,8 @@ impl Sizes {
     pub fn of_lengths(sizes: Vec<BatchShape>, lengths: &[usize]) -> Vec<BatchShape> {
         let Some(longest) = lengths.last() else { return sizes };
         let of = |batch: &BatchShape, length: usize| BatchShape { lengths: Lengths::first(length), ..*batch };
-        let shorter = sizes.first().into_iter().flat_map(|full| lengths.iter().rev().skip(1).map(|length| of(full, *length)));
+        let shorter =
+            sizes.first().into_iter().flat_map(|full| lengths.iter().rev().skip(1).map(|length| of(full, *length)));
         sizes.iter().map(|batch| of(batch, *longest)).chain(shorter).collect()
     }
 

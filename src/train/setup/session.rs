@@ -270,13 +270,7 @@ impl Session {
     ///
     /// # Errors
     /// The device failed.
-    pub fn run_again(
-        &mut self,
-        kind: Kind,
-        shape: BatchShape,
-        batch: &HostBuffer,
-        into: &mut Vec<u8>,
-    ) -> Result<()> {
+    pub fn run_again(&mut self, kind: Kind, shape: BatchShape, batch: &HostBuffer, into: &mut Vec<u8>) -> Result<()> {
         let program = self.program(kind, shape)?;
         self.executable.run(program, 0, batch)?;
         self.output_of(program, into).map(drop)

@@ -19,7 +19,7 @@ pub use holder::Holder;
 pub use op::{Op, OpRules, ShapeError};
 pub use rounds::Rounds;
 pub use types::{DType, MAX_ELEMENTS, Shape};
-pub use variable::{Fill, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
+pub use variable::{Fill, LengthFill, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
 
 use std::collections::HashMap;

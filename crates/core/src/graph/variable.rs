@@ -62,6 +62,22 @@ pub enum Fill {
         /// The largest number.
         high: f64,
     },
+    /// Rows of normally distributed numbers, of which one is 0 (`padding_idx` of an embedding).
+    NormalRows {
+        /// Standard deviation, above 0.
+        std: f64,
+        /// Numbers of a row.
+        width: usize,
+        /// The row of zeros.
+        zeros: usize,
+    },
+    /// For each length from 0 to `length` a row of as many numbers, which say what is done with the positions of a sequence of that length.
+    Lengths {
+        /// The largest length.
+        length: usize,
+        /// What the numbers say.
+        of: LengthFill,
+    },
     /// Rows of `width` numbers, one for each position `p`: `sin(p / 10000^(2i / width))` at `2i`, and the cosine at `2i + 1`
     /// (Vaswani et al., "Attention Is All You Need", 2017).
     Sinusoids {
@@ -89,6 +105,17 @@ pub enum Fill {
         /// Rows and columns that the image is rolled by.
         shift: [usize; 2],
     },
+}
+
+/// What [`Fill::Lengths`] says of the positions of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LengthFill {
+    /// One divided by the length, and 0 behind it: a sum with these weights is the mean.
+    Mean,
+    /// 1 at the last position of the sequence, and 0 elsewhere.
+    Last,
+    /// 0, and −10³⁰ behind the sequence: added to numbers, no maximum is there.
+    Behind,
 }
 
 /// How the inside layout of a variable maps to the outside one (that of PyTorch's state dicts).

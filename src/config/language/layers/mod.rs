@@ -60,6 +60,7 @@ tagged! {
     "max_pool1d" => MaxPool1d(MaxPool1d),
     "avg_pool1d" => AvgPool1d(AvgPool1d),
     "adaptive_avg_pool1d" => AdaptiveAvgPool1d(AdaptiveAvgPool1d),
+    "sequence_pool" => SequencePool(SequencePool),
     "flatten" => Flatten(Flatten),
     "unflatten" => Unflatten(Unflatten),
     "reshape" => Reshape(Reshape),

@@ -32,6 +32,13 @@ options! {
         pub max_length: Option<usize>,
     }
 
+    /// One vector for each sequence: `[N, L, E]` becomes `[N, E]`. Where texts differ in length, positions behind the end of a text do not count.
+    pub struct SequencePool {
+        /// The mean over the positions, the largest number of each feature, or the vector of the last or the first position.
+        #[option(default = PoolMode::Mean)]
+        pub mode: PoolMode,
+    }
+
     /// Multiplies by a learned factor for each channel of images, else for each number of the last dimension. It is one parameter,
     /// `[C, 1, 1]` or `[E]`, which has the layer's name.
     pub struct LayerScale {
@@ -81,6 +88,8 @@ impl Check for PositionEmbedding {
     }
 }
 
+impl Check for SequencePool {}
+
 impl Check for LayerScale {}
 
 impl Check for StochasticDepth {}
@@ -89,7 +98,21 @@ impl Check for Glu {}
 
 impl Check for Prelu {}
 
-values!(StochasticDepthMode, PositionKind);
+values!(StochasticDepthMode, PositionKind, PoolMode);
+
+/// What becomes of the positions of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolMode {
+    /// Their mean.
+    Mean,
+    /// Their maximum.
+    Max,
+    /// The last one.
+    Last,
+    /// The first one.
+    First,
+}
 
 /// Which numbers tell positions apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -163,6 +163,11 @@ impl Source {
         matches!(self, Source::Text(_) | Source::Tokens(_))
     }
 
+    /// Whether its samples are rows of a table or texts, so that what is counted in it is known once it is read.
+    pub fn is_counted_by_reading(&self) -> bool {
+        self.is_text() || matches!(self, Source::Csv(_) | Source::TextClasses(_))
+    }
+
     /// [`AboutSource::divides_itself`]
     pub fn divides_itself(&self) -> bool {
         self.about().divides_itself()

@@ -156,7 +156,11 @@ impl Tokenizer {
     fn check(&self, part: &Part, vocab_size: Option<usize>) {
         let learnt = matches!(self, Tokenizer::Words | Tokenizer::Bpe);
         let fits = learnt || vocab_size.is_none();
-        part.require("vocab_size", fits, "is for `tokenizer = \"words\"` and `\"bpe\"`: this one says itself how many tokens it has");
+        part.require(
+            "vocab_size",
+            fits,
+            "is for `tokenizer = \"words\"` and `\"bpe\"`: this one says itself how many tokens it has",
+        );
     }
 
     fn path(&self) -> Option<(&'static str, &PathBuf)> {
@@ -189,7 +193,11 @@ impl Value for Tokenizer {
             Some("bpe") => Some(Tokenizer::Bpe),
             Some(path) if path.ends_with(".json") => PathBuf::read(part, key, node).map(Tokenizer::File),
             _ => {
-                part.wrong_value(key, node, "expected \"bytes\", \"characters\", \"words\", \"bpe\" or the path of a tokenizer.json");
+                part.wrong_value(
+                    key,
+                    node,
+                    "expected \"bytes\", \"characters\", \"words\", \"bpe\" or the path of a tokenizer.json",
+                );
                 None
             }
         }

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::classes::{self, Classes};
-use super::expr::{CLASSES, CONTEXT, Scope};
+use super::expr::{CONTEXT, COUNTED, Scope};
 use crate::config::experiment::LayerNode;
 use crate::config::language::layers::MAX_INPUTS;
 use crate::config::text::diagnostics::{Diagnostic, SourceId, Span};
@@ -55,10 +55,10 @@ pub fn unroll(
 
     // What every model sees, unless a parameter of its own has the name.
     let mut outermost = Scope::new(&used);
-    if let Some(number) = classes.value() {
+    for (name, number) in COUNTED.iter().filter_map(|name| Some((name, classes.value(name)?))) {
         let place = Span { source: SourceId(usize::MAX), start: 0, end: 0 };
         let value = Node { value: Value::Integer(number as i64), span: place };
-        CLASSES.iter().for_each(|name| outermost.define(name, place, value.clone(), sink));
+        outermost.define(name, place, value, sink);
     }
     if let Some(context) = classes::context(root) {
         outermost.define(CONTEXT, context.span, context.clone(), sink);

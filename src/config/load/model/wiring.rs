@@ -262,6 +262,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::AvgPool2d(_)
         | Layer::AdaptiveAvgPool2d(_)
         | Layer::AdaptiveMaxPool2d(_)
+        | Layer::SequencePool(_)
         | Layer::MaxPool1d(_)
         | Layer::AvgPool1d(_)
         | Layer::AdaptiveAvgPool1d(_)
