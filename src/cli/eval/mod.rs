@@ -166,7 +166,8 @@ pub fn evaluated(
     // Of weights from elsewhere; a run has kept what its classes weigh.
     let mut balanced = model.loaded.clone();
     balance(&mut balanced.experiment, &samples.train, &samples.spec);
-    let sizes = Sizes { eval: Sizes::of(batch, Some(split.len()), false), ..Sizes::default() };
+    let eval = Sizes::of_lengths(Sizes::of(batch, Some(split.len()), false), split.lengths());
+    let sizes = Sizes { eval, ..Sizes::default() };
     let programs = build(&balanced, &samples.spec, &sizes, backend.as_ref(), passes)?;
     let planned = Planned {
         data: &samples.spec,

@@ -91,15 +91,15 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
         Content::Tokens { vocabulary, tokenizer } => {
             let tokens = Tokens::mapped(path)?;
             if codec.is_none() {
-                let tokenizer = tokenizer.as_deref().map(Tokenizer::read).transpose()?;
+                let tokenizer = tokenizer.as_ref().map(|choice| Tokenizer::choose(choice, &[])).transpose()?;
                 let own = tokenizer.as_ref().map(Tokenizer::vocabulary);
                 let vocabulary = match (*vocabulary, own) {
                     (Some(vocabulary), Some(own)) if own > vocabulary => {
-                        bail!("`vocabulary` is {vocabulary}, and the tokenizer has {own} tokens")
+                        bail!("`vocab_size` is {vocabulary}, and the tokenizer has {own} tokens")
                     }
                     (Some(vocabulary), _) => vocabulary,
                     (None, Some(own)) => own,
-                    (None, None) => bail!("neither `vocabulary` nor `tokenizer` says how many tokens there may be"),
+                    (None, None) => bail!("neither `vocab_size` nor `tokenizer` says how many tokens there may be"),
                 };
                 *codec = Some(TextCodec { tokenizer, vocabulary, samples });
             }

@@ -30,8 +30,8 @@ pub enum Content {
     Tokens {
         /// How many there may be, unless the tokenizer says so.
         vocabulary: Option<usize>,
-        /// The `tokenizer.json` that they were made with.
-        tokenizer: Option<PathBuf>,
+        /// The tokenizer that they were made with.
+        tokenizer: Option<Choice>,
     },
 }
 

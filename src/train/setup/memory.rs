@@ -264,7 +264,8 @@ impl Use {
             }
             Use::Evaluation(samples) => {
                 experiment.data.loading.eval_batch_size = Some(batch);
-                Sizes { eval: Sizes::of(batch, Some(samples), false), ..Sizes::default() }
+                let sizes = Sizes::of(batch, Some(samples), false);
+                Sizes { eval: Sizes::of_lengths(sizes, &data.lengths), ..Sizes::default() }
             }
             Use::Prediction => Sizes { predict: vec![batch.into()], ..Sizes::default() },
         };

@@ -49,9 +49,9 @@ options! {
         /// How many tokens there may be; needed where no `tokenizer` says so.
         #[option(range = 2..=MAX_SIZE, example = "50257")]
         pub vocab_size: Option<usize>,
-        /// The `tokenizer.json` that they were made with: `generate` needs it to read and write text.
+        /// The `tokenizer.json` that they were made with, or `"bytes"`: `generate` needs it to read and write text.
         #[option(example = r#""gpt2/tokenizer.json""#)]
-        pub tokenizer: Option<PathBuf>,
+        pub tokenizer: Option<Tokenizer>,
         /// Tokens of a sample: how far the model looks back.
         #[option(range = 1..=MAX_SIZE, unit = "tokens", example = "1024")]
         pub context: usize,
@@ -95,7 +95,16 @@ impl Check for Text {
     }
 }
 
-impl Check for TokenFile {}
+impl Check for TokenFile {
+    fn check(&self, part: &Part) {
+        let told = self.tokenizer.as_ref().is_none_or(|t| matches!(t, Tokenizer::Bytes | Tokenizer::File(_)));
+        part.require(
+            "tokenizer",
+            told,
+            "must be \"bytes\" or the path of a tokenizer.json: of the others the tokens do not tell the text",
+        );
+    }
+}
 
 impl Check for TextClasses {
     fn check(&self, part: &Part) {
@@ -230,15 +239,15 @@ impl AboutSource for Text {
 
 impl AboutSource for TokenFile {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        let others = [("val_path", &self.val_path), ("tokenizer", &self.tokenizer)];
-        let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_ref()?)));
-        [("path", &self.path)].into_iter().chain(others).collect()
+        let val = self.val_path.as_ref().map(|path| ("val_path", path));
+        let tokenizer = self.tokenizer.as_ref().and_then(Tokenizer::path);
+        [("path", &self.path)].into_iter().chain(val).chain(tokenizer).collect()
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        let others = [("val_path", &mut self.val_path), ("tokenizer", &mut self.tokenizer)];
-        let others = others.into_iter().filter_map(|(key, path)| Some((key, path.as_mut()?)));
-        [("path", &mut self.path)].into_iter().chain(others).collect()
+        let val = self.val_path.as_mut().map(|path| ("val_path", path));
+        let tokenizer = self.tokenizer.as_mut().and_then(Tokenizer::path_mut);
+        [("path", &mut self.path)].into_iter().chain(val).chain(tokenizer).collect()
     }
 
     fn named_classes(&self) -> Option<usize> {

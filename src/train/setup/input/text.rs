@@ -20,7 +20,7 @@ pub fn of_text(text: &Text, experiment: &Experiment) -> TextOptions {
 
 /// What it reads of tokens.
 pub fn of_tokens(tokens: &TokenFile, experiment: &Experiment) -> TextOptions {
-    let tokenizer = tokens.tokenizer.as_deref().map(shown);
+    let tokenizer = tokens.tokenizer.as_ref().map(|tokenizer| choice(tokenizer, None));
     let content = Content::Tokens { vocabulary: tokens.vocab_size, tokenizer };
     options((&tokens.path, tokens.val_path.as_deref()), content, tokens.context, experiment)
 }
