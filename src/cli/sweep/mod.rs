@@ -18,7 +18,7 @@ use crate::runs::folder::is_run;
 use crate::sweep::record::{FILE, Kept, Record, TRIALS};
 use crate::terminal::say;
 use crate::train::files::folder::{Folder, file};
-use crate::train::setup::host_memory::host_memory;
+use crate::files::host_memory::host_memory;
 use crate::train::setup::memory::available;
 use anyhow::{Context, anyhow};
 use checked::{Checked, Read};

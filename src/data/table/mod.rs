@@ -16,6 +16,7 @@ mod quantiles;
 mod raw;
 mod survey;
 mod text;
+mod unseen;
 
 pub use codec::{Encoding, Fill, Scaling};
 pub use division::Division;
@@ -24,6 +25,7 @@ pub use load::Shown;
 pub use options::{BINS, Choice, MOST_CATEGORIES, Rule, TableOptions};
 pub use survey::{CellType, Column, MOST_DISTINCT};
 pub use text::Format;
+pub use unseen::Unseen;
 
 use super::dataset::Dataset;
 use super::field::DataSpec;

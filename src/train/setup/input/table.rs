@@ -2,8 +2,9 @@
 
 use super::held_out;
 use crate::config::Experiment;
-use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal};
+use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal, Source};
 use crate::config::load::paths::shown;
+use crate::data::DataSpec;
 use crate::data::table::{Choice, Division, Encoding, Fill, Format, Rule, Scaling, TableCodec, TableOptions};
 
 /// What the data layer reads.
@@ -20,7 +21,8 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         },
         target: csv.target.names().to_vec(),
         classes: csv.classes,
-        standardize_target: csv.standardize_target,
+        // The mean of a distribution is learnt as it is.
+        standardize_target: csv.standardize_target && !experiment.loss.describe().takes_positive_mean(),
         rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
         drop: csv.drop.clone().unwrap_or_default(),
         id: csv.id.clone(),
@@ -33,6 +35,14 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         },
         fitted: fitted.and_then(|codec| TableCodec::read(codec)).map(Box::new),
     }
+}
+
+/// How the rows of tables become samples of a model that is trained, if it takes those; written as the configuration says.
+pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
+    let codec = TableCodec::of(data)?;
+    let Source::Csv(csv) = &experiment.data.source else { return Some(codec) };
+    let TableOptions { decimal, id, format, .. } = options(csv, experiment);
+    Some(TableCodec { decimal, id, separator: format.separator, header: format.header, ..codec })
 }
 
 fn choice(column: &ColumnType) -> Choice {

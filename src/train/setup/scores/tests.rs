@@ -80,11 +80,11 @@ fn regressions_are_those_of_scikit_learn() {
     for (name, case) in cases().iter().filter(|(_, case)| !case.values.is_empty()) {
         let outputs = case.values[0].len();
         // As the devices sum, which `tests/suites/ops` holds to each other.
-        let mut sums = vec![0.0; 4 * outputs];
+        let mut sums = vec![0.0; 5 * outputs];
         for (x, t) in case.predictions.iter().zip(&case.values) {
             for (i, (x, t)) in x.iter().zip(t).map(|(x, t)| (f64::from(*x), f64::from(*t))).enumerate() {
-                let each = [t, t * t, (x - t).powi(2), (x - t).abs() / t.abs().max(f64::EPSILON)];
-                sums[4 * i..][..4].iter_mut().zip(each).for_each(|(sum, x)| *sum += x);
+                let each = [t, t * t, (x - t).powi(2), (x - t).abs() / t.abs().max(f64::EPSILON), (x - t).abs()];
+                sums[5 * i..][..5].iter_mut().zip(each).for_each(|(sum, x)| *sum += x);
             }
         }
         let report = ErrorReport::new(&sums, (case.values.len() * outputs) as f64);
