@@ -224,7 +224,7 @@ pub struct EvalArgs {
     pub split: SplitName,
     /// Write what the model says of every sample to FILE: a table (.csv) or JSON Lines (.jsonl)
     ///
-    /// A row for each sample: its number or file, target, prediction, probabilities or numbers and, where it is simple, the
+    /// A row for each sample: its number, its file or (of a table) its line or what `id` calls it, target, prediction, probabilities or numbers and, where it is simple, the
     /// loss.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub predictions: Option<PathBuf>,

@@ -9,7 +9,7 @@ use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time};
 use super::fitted::{TableCodec, Target};
 use super::names::no_column;
-use super::options::TableOptions;
+use super::options::{Positive, TableOptions};
 use super::raw::Raw;
 use super::survey::{CellType, Column, survey};
 use super::text::open;
@@ -83,6 +83,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         }
     };
     let raw = Raw::read(&text, &reads, options.id.as_deref(), options.decimal)?;
+    expect_positive(options, &raw).with_context(at)?;
     let mut told = Vec::new();
     let whole = with_targets(options, &raw, &mut told);
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
@@ -147,6 +148,7 @@ fn validation(
     let text = open(path, codec.format())?;
     let raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal)?;
     let own = TableOptions { path: path.to_owned(), ..options.clone() };
+    expect_positive(&own, &raw).with_context(|| format!("`{}`", path.display()))?;
     let rows = with_targets(&own, &raw, told);
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
     let all = codec.samples(&raw, true).with_context(|| format!("`{}`", path.display()))?;
@@ -173,6 +175,19 @@ fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Ve
         ));
     }
     rows
+}
+
+/// Refuses a number that the loss cannot learn.
+fn expect_positive(options: &TableOptions, raw: &Raw) -> Result<()> {
+    let Some(Positive { loss, zero }) = options.positive else { return Ok(()) };
+    for name in &options.target {
+        let Cells::Numbers(values) = raw.column(name) else { continue };
+        if let Some(value) = values.iter().find(|value| **value < 0.0 || !zero && **value == 0.0) {
+            let least = if zero { "of at least 0" } else { "above 0" };
+            bail!("the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}");
+        }
+    }
+    Ok(())
 }
 
 /// The columns that the model takes, and how their cells are read.

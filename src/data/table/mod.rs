@@ -22,7 +22,7 @@ pub use codec::{Encoding, Fill, Scaling};
 pub use division::Division;
 pub use fitted::{TableCodec, Target, read_rows};
 pub use load::Shown;
-pub use options::{BINS, Choice, MOST_CATEGORIES, Rule, TableOptions};
+pub use options::{BINS, Choice, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use survey::{CellType, Column, MOST_DISTINCT};
 pub use text::Format;
 pub use unseen::Unseen;

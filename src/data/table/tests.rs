@@ -121,6 +121,7 @@ impl Place {
             target: vec![target.to_owned()],
             classes: false,
             standardize_target: true,
+            positive: None,
             rules: Vec::new(),
             drop: Vec::new(),
             id: None,

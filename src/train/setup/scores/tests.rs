@@ -37,7 +37,7 @@ impl Case {
             true => (Task::Classification, &[Figure::Perplexity][..]),
             false => (Task::BinaryClassification, &[][..]),
         };
-        let wanted = [&[Figure::Auroc, Figure::AveragePrecision, Figure::CalibrationError], rest].concat();
+        let wanted = [&[Figure::Auroc, Figure::AveragePrecision, Figure::CalibrationError, Figure::LogLoss], rest].concat();
         let mut scores = Scores::of(wanted, task, self.logits[0].len(), self.ignored, self.logits.len()).unwrap();
         for start in (0..self.logits.len()).step_by(batch) {
             let range = start..(start + batch).min(self.logits.len());
@@ -71,7 +71,7 @@ fn figures_are_those_of_scikit_learn() {
             compared += 1;
         }
     }
-    assert_eq!(compared, 8 * 4 + 4 * 3);
+    assert_eq!(compared, 8 * 5 + 4 * 4);
 }
 
 #[test]
