@@ -260,7 +260,12 @@ FOR_TEAMS_AND_FLOATS(SOFT_CROSS_ENTROPY)
 // ---- The mean of a function of prediction and target ----------------------------------------------------------------
 
 // As crates/engine/src/backend/cuda/lower/loss.rs numbers them; `p` is the parameter that some have.
-enum Elementwise { MSE = 0, L1 = 1, SMOOTH_L1 = 2, HUBER = 3, BCE_WITH_LOGITS = 4 };
+enum Elementwise {
+    MSE = 0, L1 = 1, SMOOTH_L1 = 2, HUBER = 3, BCE_WITH_LOGITS = 4, QUANTILE = 5, POISSON_NLL = 6, GAMMA_NLL = 7, TWEEDIE = 8
+};
+
+// What is added to the mean of a distribution of positive numbers.
+#define LEAST_MEAN 1e-8f
 
 __device__ __forceinline__ double element_loss(int kind, float p, float x, float t) {
     double d = x - t, size = fabs(d);
@@ -269,6 +274,14 @@ __device__ __forceinline__ double element_loss(int kind, float p, float x, float
     case L1: return size;
     case SMOOTH_L1: return size < p ? 0.5 * d * d / p : size - 0.5 * p;
     case HUBER: return size <= p ? 0.5 * d * d : p * (size - 0.5 * p);
+    case QUANTILE: return d < 0.0 ? -p * d : (1.0f - p) * d;
+    case POISSON_NLL: return x - (double)t * logf(x + LEAST_MEAN);
+    case GAMMA_NLL: return logf(x + LEAST_MEAN) + t / (x + LEAST_MEAN);
+    case TWEEDIE: {
+        float m = x + LEAST_MEAN;
+        double power = powf(m, 1.0f - p);
+        return m * power / (2.0f - p) - t * power / (1.0f - p);
+    }
     default: return fmaxf(x, 0.0f) - (double)x * t + log1pf(expf(-fabsf(x)));
     }
 }
@@ -281,6 +294,10 @@ __device__ __forceinline__ float element_slope(int kind, float p, float x, float
     case L1: return sign;
     case SMOOTH_L1: return fabsf(d) < p ? d / p : sign;
     case HUBER: return fabsf(d) <= p ? d : p * sign;
+    case QUANTILE: return d < 0.0f ? -p : (1.0f - p) * sign;
+    case POISSON_NLL: return 1.0f - t / (x + LEAST_MEAN);
+    case GAMMA_NLL: return (x + LEAST_MEAN - t) / ((x + LEAST_MEAN) * (x + LEAST_MEAN));
+    case TWEEDIE: return powf(x + LEAST_MEAN, -p) * (x + LEAST_MEAN - t);
     default: return sigmoid(x) - t;
     }
 }

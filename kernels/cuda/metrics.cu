@@ -218,26 +218,27 @@ extern "C" __global__ void __launch_bounds__(256)
 
 // ---- Sums for each output of a regression ---------------------------------------------------------------------------
 
-// Of n elements of which element i is of the output i mod `outputs`: four sums for each, as crates/engine/src/graph/op/error_sums.rs
+// Of n elements of which element i is of the output i mod `outputs`: five sums for each, as crates/engine/src/graph/op/error_sums.rs
 // has them. A block has every gridDim.x-th output, and adds in one order.
 extern "C" __global__ void __launch_bounds__(256)
     error_sums_f32(const float *x, const float *t, const float *loss, double *totals, i64 n, int outputs) {
     // What a percentage error takes a target to be at least: the epsilon of doubles.
     const double least = 2.220446049250313e-16;
     for (int output = blockIdx.x; output < outputs; output += gridDim.x) {
-        double sums[4] = {0.0, 0.0, 0.0, 0.0};
+        double sums[5] = {0.0, 0.0, 0.0, 0.0, 0.0};
         for (i64 i = output + (i64)outputs * threadIdx.x; i < n; i += (i64)outputs * blockDim.x) {
             double target = t[i], error = (double)x[i] - target;
             sums[0] += target;
             sums[1] += target * target;
             sums[2] += error * error;
             sums[3] += fabs(error) / fmax(fabs(target), least);
+            sums[4] += fabs(error);
         }
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < 5; ++k) {
             double sum = block_sum(sums[k]);
             if (threadIdx.x == 0 && is_finite(loss[0])) {
-                totals[4 * (i64)output + k] += sum;
+                totals[5 * (i64)output + k] += sum;
             }
         }
     }

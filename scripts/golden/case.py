@@ -69,7 +69,45 @@ class SigmoidFocal(nn.Module):
         return torchvision.ops.sigmoid_focal_loss(out, targets, **self.options)
 
 
+class Quantile(nn.Module):
+    """Koenker and Bassett 1978, as `sklearn.metrics.mean_pinball_loss`."""
+
+    def __init__(self, quantile: float = 0.5):
+        super().__init__()
+        self.quantile = quantile
+
+    def forward(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        below = (targets - out).clamp(min=0)
+        return (self.quantile * below + (1 - self.quantile) * (out - targets).clamp(min=0)).mean()
+
+
+class PoissonNll(nn.PoissonNLLLoss):
+    def __init__(self):
+        super().__init__(log_input=False)
+
+
+class Tweedie(nn.Module):
+    """Half the mean deviance of `sklearn.metrics.mean_tweedie_deviance`, less what does not depend on the output; a power of 2: gamma."""
+
+    def __init__(self, power: float = 1.5):
+        super().__init__()
+        self.power = power
+
+    def forward(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        mean, p = out + 1e-8, self.power
+        if p == 2:
+            return (mean.log() + targets / mean).mean()
+        return (mean ** (2 - p) / (2 - p) - targets * mean ** (1 - p) / (1 - p)).mean()
+
+
+class GammaNll(Tweedie):
+    def __init__(self):
+        super().__init__(power=2)
+
+
 BINARY = ("bce_with_logits", "sigmoid_focal")
+# The targets of these are counts, or numbers above 0.
+POSITIVE = {"poisson_nll": 0.0, "tweedie": 0.0, "gamma_nll": 0.25}
 
 LOSSES = {
     "nll": nn.NLLLoss,
@@ -81,6 +119,10 @@ LOSSES = {
     "smooth_l1": nn.SmoothL1Loss,
     "huber": nn.HuberLoss,
     "bce_with_logits": nn.BCEWithLogitsLoss,
+    "quantile": Quantile,
+    "poisson_nll": PoissonNll,
+    "gamma_nll": GammaNll,
+    "tweedie": Tweedie,
 }
 
 
@@ -209,6 +251,8 @@ def start(case: Case, seed: int) -> Start:
             targets[torch.rand(targets.shape) < case.ignored] = case.loss.get("ignore_index", -100)
     elif case.loss_type() in BINARY:
         targets = torch.randint(2, (n + v, *outputs)).float()
+    elif case.loss_type() in POSITIVE:
+        targets = torch.randint(5, (n + v, *outputs)).float() + POSITIVE[case.loss_type()]
     else:
         targets = torch.randn(n + v, *outputs)
     return Start(net, inputs[:n], targets[:n], inputs[n:], targets[n:])

@@ -454,6 +454,7 @@ def sequence() -> list[Case]:
 def loss() -> list[Case]:
     lines = ['{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "linear", out_features = 4 }']
     net = lambda: nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4))  # noqa: E731
+    positive, positive_net = [*lines, '"softplus"'], lambda: nn.Sequential(*net(), nn.Softplus())
     sgd = {"type": "sgd", "lr": 0.2}
     return [
         Case("losses/cross_entropy", lines, net, (5,), samples=7, classes=4, optimizer=sgd),
@@ -478,6 +479,10 @@ def loss() -> list[Case]:
         Case("losses/l1", lines, net, (5,), samples=7, val_samples=3, loss={"type": "l1"}, optimizer=sgd),
         Case("losses/smooth_l1", lines, net, (5,), samples=7, val_samples=3, loss={"type": "smooth_l1", "beta": 0.7}, optimizer=sgd),
         Case("losses/huber", lines, net, (5,), samples=7, val_samples=3, loss={"type": "huber", "delta": 0.6}, optimizer=sgd),
+        Case("losses/quantile", lines, net, (5,), samples=7, val_samples=3, loss={"type": "quantile", "quantile": 0.9}, optimizer=sgd),
+        Case("losses/poisson_nll", positive, positive_net, (5,), samples=7, val_samples=3, loss={"type": "poisson_nll"}, optimizer=sgd),
+        Case("losses/gamma_nll", positive, positive_net, (5,), samples=7, val_samples=3, loss={"type": "gamma_nll"}, optimizer=sgd),
+        Case("losses/tweedie", positive, positive_net, (5,), samples=7, val_samples=3, loss={"type": "tweedie", "power": 1.3}, optimizer=sgd),
         Case("losses/bce_with_logits", lines, net, (5,), samples=7, val_samples=4, loss={"type": "bce_with_logits"}, optimizer=sgd),
         Case("losses/bce_with_logits_weighted", lines, net, (5,), samples=7, batch_size=3, val_samples=4,
              loss={"type": "bce_with_logits", "pos_weight": [0.5, 3.0, 1.0, 2.0]}, train={"accumulate": 2}, optimizer=sgd),

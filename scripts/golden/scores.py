@@ -50,7 +50,8 @@ def _classes(logits: np.ndarray, targets: np.ndarray, ignored: int | None = None
             "auroc": _mean_over(classes, targets, scores, metrics.roc_auc_score, mixed),
             "average_precision": _mean_over(classes, targets, scores, metrics.average_precision_score, some),
             "calibration_error": _calibration_error(np.exp(logs.max(1)), logits.argmax(1) == targets),
-            # Not from `log_loss`, which keeps probabilities from 0.
+            # Not from scikit-learn's `log_loss`, which keeps probabilities from 0; `make` holds it to that where it does not.
+            "log_loss": float(-logs[np.arange(len(targets)), targets].mean()),
             "perplexity": float(np.exp(-logs[np.arange(len(targets)), targets].mean())),
         },
     }
@@ -73,6 +74,8 @@ def _labels(logits: np.ndarray, labels: np.ndarray) -> dict:
             "auroc": mean(metrics.roc_auc_score, mixed),
             "average_precision": mean(metrics.average_precision_score, some),
             "calibration_error": _calibration_error(sure, right),
+            # In the mean over the labels, each of which is a question of yes or no.
+            "log_loss": float(np.logaddexp(0, np.where(labels == 1, -logits, logits)).mean()),
         },
     }
 

@@ -11,6 +11,7 @@ pub mod memory;
 pub mod model;
 pub mod predictor;
 pub mod progress;
+mod reading;
 pub mod samples;
 pub mod scores;
 pub mod train;

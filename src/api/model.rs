@@ -1,6 +1,7 @@
 //! What commands are given: a configuration, or a checkpoint that carries one; and the device for it.
 
 use super::failure::{Failure, warn};
+use super::reading::{expect_own_columns, other_mask_values};
 use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
@@ -128,6 +129,13 @@ pub fn load_any_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     expect_checkpoint(path)?;
     let meta = checkpoint::verify(path).map_err(anyhow::Error::new)?;
     let mut loaded = config::load_effective(&carried_by(path), &meta.config, sets)?;
+    if !sets.is_empty() {
+        let own = config::load_effective(&carried_by(path), &meta.config, &[])?.experiment;
+        expect_own_columns(&loaded, &own)?;
+        if let Some(other) = other_mask_values(&loaded.experiment, &own) {
+            say(&format!("warning: {other}"));
+        }
+    }
     hold(&mut loaded, &meta);
     Ok(Model { loaded, checkpoint: Some((path.clone(), meta)) })
 }

@@ -5,12 +5,13 @@ use crate::checkpoint;
 use crate::config::text::foreign;
 use crate::config::text::spelling::list;
 use crate::files;
+use crate::files::durable::folder_of;
 use crate::files::kind::{Kind, kind};
 use crate::files::output::{Output, Refusal, Why};
 use crate::runs::datum::natural;
 use crate::runs::find::suggestion;
 use crate::runs::folder::is_run;
-use crate::train::files::folder::file;
+use crate::train::files::folder::{file, is_run_file};
 use anyhow::anyhow;
 use std::fs;
 use std::io::Read;
@@ -102,12 +103,24 @@ pub fn output(path: &Path) -> Result<Output, Failure> {
     Output::at(path).map_err(refused)
 }
 
-/// Refuses an output that is one of the files that the command reads.
+/// Refuses an output that is one of the files that the command reads, or one of those that make up a run.
 ///
 /// # Errors
 /// It is one of them.
 pub fn expect_no_input<'a>(output: &Output, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
-    output.is_none_of(inputs).map_err(refused)
+    output.is_none_of(inputs).map_err(refused)?;
+    let path = output.path();
+    // Links lead to what would be written.
+    let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = folder_of(&file);
+    let of_run = file.file_name().and_then(|name| name.to_str()).is_some_and(is_run_file) && is_run(folder);
+    if of_run {
+        let (path, folder) = (path.display(), folder_of(path).display());
+        return Err(refuse(format!(
+            "cannot write `{path}`: that is a file of the run in `{folder}`\nhelp: give another name to write to"
+        )));
+    }
+    Ok(())
 }
 
 fn refused(refusal: Refusal) -> Failure {

@@ -42,7 +42,7 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Evaluate a checkpoint, or a configuration with `[model] weights`
     Eval(EvalArgs),
-    /// Classify image files with a checkpoint, or a configuration with `[model] weights`
+    /// Apply a checkpoint, or a configuration with `[model] weights`, to image files, tables or tensors
     Predict(PredictArgs),
     /// Go on with a text: tokens of a language model, one after the other
     Generate(GenerateArgs),
@@ -228,7 +228,7 @@ pub struct EvalArgs {
     pub split: SplitName,
     /// Write what the model says of every sample to FILE: a table (.csv) or JSON Lines (.jsonl)
     ///
-    /// A row for each sample: its number or file, target, prediction, probabilities or numbers and, where it is simple, the
+    /// A row for each sample: its number, its file or (of a table) its line or what `id` calls it, target, prediction, probabilities or numbers and, where it is simple, the
     /// loss.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub predictions: Option<PathBuf>,
@@ -269,9 +269,9 @@ pub struct PredictArgs {
     /// A checkpoint (.safetensors), a run's folder (its best checkpoint, else its last), or a configuration (.toml) with `[model] weights`
     #[arg(value_hint = ValueHint::AnyPath)]
     pub model: PathBuf,
-    /// Image files, folders of images, patterns (`'photos/**/*.jpg'`), or `-` for names on standard input, one a line
+    /// Image files, folders of images, tables (.csv), tensors (.safetensors), patterns (`'photos/**/*.jpg'`), or `-` for names on standard input
     ///
-    /// Folders are searched with all folders in them, by the endings of images. In a pattern `*` stands for any characters, `?` for
+    /// A model takes what it was trained on; of a table or a file of tensors each row is a sample. Names on standard input stand one a line. Folders are searched with all folders in them, by the endings of images. In a pattern `*` stands for any characters, `?` for
     /// one, `[a-z]` for one of a range, and `**` for any folders; it is in quotes, or the shell replaces it.
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
@@ -284,7 +284,7 @@ pub struct PredictArgs {
     /// How many classes to show for each sample
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
-    /// Swap black and white first: MNIST's digits are light on dark, scans are not
+    /// Swap black and white of images first: MNIST's digits are light on dark, scans are not
     #[arg(long)]
     pub invert: bool,
     /// How results are written: `text`, `csv` (a row for each sample) or `jsonl` (a JSON object a line)
@@ -431,7 +431,7 @@ pub enum DataCommand {
         #[allow(missing_docs)]
         output: OutputArgs,
     },
-    /// Draw images as the model gets them, and measure them all: sizes, classes, mean and standard deviation
+    /// Draw images as the model gets them, and measure them all: sizes, classes, mean, deviation; of a table, its columns
     Show(ShowArgs),
 }
 

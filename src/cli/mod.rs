@@ -9,6 +9,7 @@ mod class_table;
 mod completions;
 mod data;
 mod devices;
+mod error_table;
 mod eval;
 mod export;
 mod failure;
@@ -153,4 +154,31 @@ fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
 /// A name as a cell of a table that is guarded: with a `'` before it where a spreadsheet would run it as a formula.
 fn guarded(name: String) -> String {
     if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{name}") } else { name }
+}
+
+/// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
+const OWN_COLUMNS: [&str; 16] = [
+    "class",
+    "classes",
+    "file",
+    "label",
+    "line",
+    "loss",
+    "prediction",
+    "prediction_label",
+    "probabilities",
+    "probability",
+    "sample",
+    "target",
+    "target_label",
+    "top",
+    "value",
+    "values",
+];
+
+/// What the column is called that names the rows of a table, beside `others`: as in the table, with `id_` before it where there is
+/// another of that name.
+fn id_column<'a>(column: &str, others: impl IntoIterator<Item = &'a str>) -> String {
+    let taken = OWN_COLUMNS.contains(&column) || others.into_iter().any(|other| other == column);
+    if taken { format!("id_{column}") } else { column.to_owned() }
 }

@@ -4,7 +4,7 @@ use super::classes::Classes;
 use super::dataset::Dataset;
 use super::field::{DataSpec, Field, FieldKind};
 use super::split::Split;
-use super::store::{Rows, Store, Unreadable};
+use super::store::{RowName, Rows, Store, Unreadable};
 use crate::graph::DType;
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
@@ -105,6 +105,13 @@ pub fn listed(names: &[String]) -> String {
     }
 }
 
+/// The name that is written nearly as `name` is, if there is one.
+pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(&known.to_lowercase(), &name.to_lowercase());
+    let all = names.map(|known| (likeness(known), known)).filter(|(likeness, _)| *likeness > 0.6);
+    all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+}
+
 /// Samples whose labels have other numbers than those of their store.
 struct Renumbered {
     inner: Arc<dyn Store>,
@@ -191,6 +198,10 @@ impl Store for Renumbered {
 
     fn name(&self, sample: usize) -> Option<String> {
         self.inner.name(sample)
+    }
+
+    fn row(&self, sample: usize) -> Option<RowName<'_>> {
+        self.inner.row(sample)
     }
 
     fn folder(&self) -> Option<String> {

@@ -3,7 +3,7 @@
 use super::cache::{Area, Cache};
 use super::classes::Classes;
 use super::field::{Field, FieldKind, INPUTS, TARGETS};
-use super::store::{Memory, Rows, Store, Unreadable, Values};
+use super::store::{Memory, RowName, Rows, Store, Unreadable, Values};
 use super::transforms::Transform;
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
@@ -165,6 +165,11 @@ impl Split {
     /// What sample `i` is called, if it has a name: that of its file.
     pub fn name(&self, i: usize) -> Option<String> {
         self.store.name(self.at(i))
+    }
+
+    /// Which row of a table sample `i` is, if it is one.
+    pub fn row(&self, i: usize) -> Option<RowName<'_>> {
+        self.store.row(self.at(i))
     }
 
     /// Hands what tells a field of sample `i` from any other to `take`.

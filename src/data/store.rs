@@ -69,6 +69,11 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Which row of a table a sample is, if it is one.
+    fn row(&self, _sample: usize) -> Option<RowName<'_>> {
+        None
+    }
+
     /// The folder that its samples are read from, if they are images that can be kept once they are decoded.
     fn folder(&self) -> Option<String> {
         None
@@ -99,6 +104,47 @@ impl fmt::Display for Unreadable {
 }
 
 impl std::error::Error for Unreadable {}
+
+/// Which row of a table a sample is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowName<'a> {
+    /// What a column has there that names the rows: the column, and its cell.
+    Id(&'a str, &'a str),
+    /// The line of the file, from 1.
+    Line(u32),
+}
+
+/// What the rows of a table are called.
+#[derive(Debug)]
+pub enum RowNames {
+    /// By a column: its name, and its cells.
+    Ids(String, Vec<String>),
+    /// By their lines.
+    Lines(Vec<u32>),
+}
+
+impl RowNames {
+    fn len(&self) -> usize {
+        match self {
+            RowNames::Ids(_, ids) => ids.len(),
+            RowNames::Lines(lines) => lines.len(),
+        }
+    }
+
+    fn at(&self, row: usize) -> RowName<'_> {
+        match self {
+            RowNames::Ids(column, ids) => RowName::Id(column, &ids[row]),
+            RowNames::Lines(lines) => RowName::Line(lines[row]),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            RowNames::Ids(_, ids) => ids.iter().map(|id| size_of::<String>() + id.len()).sum(),
+            RowNames::Lines(lines) => size_of_val(&lines[..]),
+        }
+    }
+}
 
 /// The values of a field of all samples, sample after sample, images channels last.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,7 +188,7 @@ pub struct Memory {
     fields: Vec<Field>,
     values: Vec<Values>,
     len: usize,
-    names: Option<Vec<String>>,
+    names: Option<RowNames>,
 }
 
 impl Memory {
@@ -166,8 +212,11 @@ impl Memory {
         Ok(Memory { fields, values, len, names: None })
     }
 
-    /// The same with a name for each sample.
-    pub fn named(self, names: Vec<String>) -> Self {
+    /// The same as rows of a table.
+    ///
+    /// # Panics
+    /// If there are not as many names as samples.
+    pub fn named(self, names: RowNames) -> Self {
         assert_eq!(names.len(), self.len, "a name for each sample");
         Memory { names: Some(names), ..self }
     }
@@ -205,11 +254,18 @@ impl Store for Memory {
     }
 
     fn name(&self, sample: usize) -> Option<String> {
-        self.names.as_ref().map(|names| names[sample].clone())
+        Some(match Store::row(self, sample)? {
+            RowName::Id(_, id) => id.to_owned(),
+            RowName::Line(line) => format!("line {line}"),
+        })
+    }
+
+    fn row(&self, sample: usize) -> Option<RowName<'_>> {
+        self.names.as_ref().map(|names| names.at(sample))
     }
 
     fn held_bytes(&self) -> usize {
-        let names: usize = self.names.iter().flatten().map(|name| size_of::<String>() + name.len()).sum();
+        let names = self.names.as_ref().map_or(0, RowNames::held_bytes);
         names + self.values.iter().map(|v| v.bytes().len()).sum::<usize>()
     }
 }

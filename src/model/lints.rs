@@ -18,6 +18,7 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, forward: &Forward) -> Vec
     let mut found = Vec::new();
     found.extend(lints.activation_before_cross_entropy());
     found.extend(lints.nll_without_log_softmax());
+    found.extend(lints.mean_not_positive());
     found.extend(lints.dropout_at_end());
     found.extend(lints.one_class());
     found.extend(lints.activations_without_effect());
@@ -120,6 +121,27 @@ impl Lints<'_> {
         };
         let help = "put \"log_softmax\" at the end, or take the loss \"cross_entropy\", which has it built in";
         Some(self.at_loss(warning).help(help))
+    }
+
+    fn mean_not_positive(&self) -> Option<Diagnostic> {
+        let loss = self.experiment.loss.describe();
+        if !loss.takes_positive_mean() {
+            return None;
+        }
+        let last =
+            self.behind(self.forward.prediction, |op| matches!(op, Op::Reshape(_) | Op::Permute(_) | Op::Dropout(_)));
+        match self.makers.get(&last).map(|node| &node.op) {
+            Some(Op::Activation(op)) if op.act.facts().range[0] >= 0.0 => return None,
+            Some(Op::Softmax(_)) => return None,
+            _ => {}
+        }
+        let message = format!("the loss `{}` learns a mean above 0, and the model may put out any number", loss.name());
+        let warning = Diagnostic::warning(Lint::MeanNotPositive, message);
+        let warning = match self.forward.rows.last() {
+            Some(row) => warning.at(row.span, "puts out any numbers"),
+            None => warning,
+        };
+        Some(self.at_loss(warning).help("put \"softplus\" at the end: below 0 the loss is no number"))
     }
 
     fn dropout_at_end(&self) -> Option<Diagnostic> {

@@ -165,14 +165,16 @@ impl Builder<'_> {
         self.experiment.asked_figures().iter().any(|figure| figure.gathered() == gathered)
     }
 
-    /// What is to be summed of a regression, in evaluation, where a figure needs it: for each number that is predicted of a
+    /// What is to be summed of a regression, in evaluation, where a figure needs it or it is to be reported: for each number that is predicted of a
     /// sample or, where a sample has more dimensions, for all together.
     fn error_sums(&mut self, loss: &op::Loss, y: Tensor) -> Option<ErrorSums> {
-        if self.mode != Mode::Eval || loss.task() != Task::Regression || !self.is_asked_for(Gathered::ErrorSums) {
+        if self.mode != Mode::Eval || loss.task() != Task::Regression {
             return None;
         }
         let dims = self.shape(y).dims();
-        Some(ErrorSums { outputs: if dims.len() == 2 { dims[1] } else { 1 } })
+        let outputs = if dims.len() == 2 { dims[1] } else { 1 };
+        let reported = self.experiment.class_counts && outputs > 1;
+        (reported || self.is_asked_for(Gathered::ErrorSums)).then_some(ErrorSums { outputs })
     }
 
     /// Refuses top-k accuracies of more classes than there are: they would always be 1.

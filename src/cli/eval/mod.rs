@@ -3,7 +3,7 @@
 mod predictions;
 
 use super::args::{EvalArgs, Overrides, SplitName};
-use super::class_table;
+use super::{class_table, error_table};
 use crate::api::failure::{Failure, warn};
 use crate::api::memory::Planned;
 use crate::api::model::{build, describe_data, device, load_model};
@@ -24,6 +24,7 @@ use crate::train::run::eval_options;
 use crate::train::run::evaluate::{Evaluation, evaluate_batches};
 use crate::train::setup::balance::balance;
 use crate::train::setup::class_report::ClassReport;
+use crate::train::setup::error_report::ErrorReport;
 use crate::train::setup::figures::Figures;
 use crate::train::setup::input::{self, Samples};
 use crate::train::setup::memory::{Needs, Use};
@@ -70,6 +71,8 @@ pub struct Evaluated {
     pub figures: Figures,
     /// The figures of each class, if there are classes.
     pub report: Option<ClassReport>,
+    /// The figures of each number that is learnt, if there are several.
+    pub errors: Option<ErrorReport>,
     /// What must be known of the samples.
     pub notes: Vec<String>,
     /// Samples that could not be read.
@@ -204,7 +207,7 @@ pub fn evaluated(
         };
         Chosen { best, on, same }
     });
-    let (report, count) = (session.class_report()?, split.len());
+    let (report, errors, count) = (session.class_report()?, session.error_report()?, split.len());
     Ok(Evaluated {
         loaded: model.loaded,
         samples,
@@ -212,6 +215,7 @@ pub fn evaluated(
         count,
         figures,
         report,
+        errors,
         notes,
         unread,
         not_finite,
@@ -268,7 +272,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         threads: args.threads,
         out: None,
     };
-    let Evaluated { loaded, samples, split: name, count, figures, report, notes, unread, not_finite, chosen } =
+    let Evaluated { loaded, samples, split: name, count, figures, report, errors, notes, unread, not_finite, chosen } =
         match &args.predictions {
             Some(path) => with_predictions(&asked, path, args.guard_formulas)?,
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
@@ -288,6 +292,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         if let Some(report) = &report {
             class_table::add_json(&mut out, report, names);
+        }
+        if let Some(each) = errors.as_ref().and_then(|errors| error_table::json(errors, &samples.spec)) {
+            out["per_target"] = each;
         }
         if !unread.is_empty() {
             out["unreadable"] = json!(unread.list().iter().map(|u| &u.name).collect::<Vec<_>>());
@@ -324,6 +331,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             let positions = rank > usize::from(report.labels);
             format!("\n\n{}", class_table::text(&report, names, positions, width(Stream::Out)))
         });
+        let table = table.or_else(|| Some(format!("\n\n{}", error_table::text(errors.as_ref()?, &samples.spec)?)));
         let left_out = match not_finite {
             0 => String::new(),
             n => format!(", {} of them not finite", thousands(n)),

@@ -1,9 +1,10 @@
 //! What a model says of every sample of an evaluation, a row each: as a table, or as JSON Lines.
 
 use crate::api::failure::Failure;
-use crate::data::{Batch, Split};
+use crate::cli::id_column;
+use crate::data::{Batch, RowName, Split};
 use crate::graph::Shape;
-use crate::graph::op::{ElementwiseLoss, Loss, Task};
+use crate::graph::op::{ElementwiseLoss, LEAST_MEAN, Loss, Task};
 use crate::terminal::json_line;
 use crate::train::setup::programs::{Kind, Programs};
 use crate::train::setup::session::Session;
@@ -43,10 +44,43 @@ impl Form {
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     sample: u32,
-    file: Option<String>,
+    of: Of,
     said: Said,
     /// `None`: losses of samples are not told; `Some(None)`: this one has none.
     loss: Option<Option<f64>>,
+}
+
+/// Where a sample comes from.
+#[derive(Debug, Clone, PartialEq)]
+enum Of {
+    /// A file.
+    File(String),
+    /// The line of a table.
+    Line(u32),
+    /// The row of a table for which a column has this.
+    Id(String, String),
+    /// Nothing that has a name.
+    Nothing,
+}
+
+impl Of {
+    fn sample(split: &Split, sample: usize) -> Of {
+        match split.row(sample) {
+            Some(RowName::Id(column, id)) => Of::Id(column.to_owned(), id.to_owned()),
+            Some(RowName::Line(line)) => Of::Line(line),
+            None => split.name(sample).map_or(Of::Nothing, Of::File),
+        }
+    }
+
+    /// The name of the column, and what is in it.
+    fn cell(&self) -> Option<(String, String)> {
+        match self {
+            Of::File(file) => Some(("file".to_owned(), file.clone())),
+            Of::Line(line) => Some(("line".to_owned(), line.to_string())),
+            Of::Id(column, id) => Some((column.clone(), id.clone())),
+            Of::Nothing => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +137,7 @@ impl<'a> Predictions<'a> {
             let output: Vec<f32> = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b)).collect();
             let target = &target_words[i * of_each..][..of_each];
             let (said, loss) = said(programs, &output, target, &shape);
-            let row = Row { sample: *sample, file: split.name(*sample as usize), said, loss };
+            let row = Row { sample: *sample, of: Of::sample(split, *sample as usize), said, loss };
             let text = self.text(&row, &programs.class_names)?;
             self.file.write_all(text.as_bytes()).context("cannot write the predictions")?;
             self.rows += 1;
@@ -199,6 +233,14 @@ fn mean_loss(loss: &Loss, x: &[f32], t: &[f32]) -> Option<f64> {
             ElementwiseLoss::Huber { delta } if distance <= f64::from(delta) => distance * distance / 2.0,
             ElementwiseLoss::Huber { delta } => f64::from(delta) * (distance - f64::from(delta) / 2.0),
             ElementwiseLoss::BceWithLogits => x.max(0.0) - x * t + (-x.abs()).exp().ln_1p(),
+            ElementwiseLoss::Quantile { quantile } if x < t => f64::from(quantile) * distance,
+            ElementwiseLoss::Quantile { quantile } => (1.0 - f64::from(quantile)) * distance,
+            ElementwiseLoss::PoissonNll => x - t * (x + LEAST_MEAN).ln(),
+            ElementwiseLoss::GammaNll => (x + LEAST_MEAN).ln() + t / (x + LEAST_MEAN),
+            ElementwiseLoss::Tweedie { power } => {
+                let (m, p) = (x + LEAST_MEAN, f64::from(power));
+                m.powf(2.0 - p) / (2.0 - p) - t * m.powf(1.0 - p) / (1.0 - p)
+            }
         }
     };
     let sum: f64 = x.iter().zip(t).map(|(x, t)| of(f64::from(*x), f64::from(*t))).sum();
@@ -232,7 +274,7 @@ impl Row {
         let guarded = |name: String| if guard_formulas { crate::cli::guarded(name) } else { name };
         let label = |class: usize| guarded(Row::label(names, class));
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
-        cells.extend(self.file.iter().map(|file| ("file".to_owned(), guarded(file.clone()))));
+        cells.extend(self.of.cell().map(|(name, cell)| (name, guarded(cell))));
         let mut cell = |name: &str, text: String| cells.push((name.to_owned(), text));
         let loss = |cell: &mut dyn FnMut(&str, String)| {
             if let Some(loss) = self.loss {
@@ -279,6 +321,9 @@ impl Row {
             }
             Said::Positions { .. } => {}
         }
+        if let Of::Id(column, _) = &self.of {
+            cells[1].0 = id_column(column, cells[2..].iter().map(|(name, _)| name.as_str()));
+        }
         cells
     }
 
@@ -286,8 +331,11 @@ impl Row {
         let mut out = Map::new();
         let mut put = |name: &str, value: Value| _ = out.insert(name.to_owned(), value);
         put("sample", self.sample.into());
-        if let Some(file) = &self.file {
-            put("file", file.as_str().into());
+        match &self.of {
+            Of::File(file) => put("file", file.as_str().into()),
+            Of::Line(line) => put("line", json!(line)),
+            Of::Id(column, id) => put(&id_column(column, []), id.as_str().into()),
+            Of::Nothing => {}
         }
         match &self.said {
             Said::Class { target, prediction, probabilities } => {

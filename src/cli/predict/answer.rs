@@ -1,6 +1,7 @@
 //! What a model says of a sample, as text, as JSON and as a row of a table.
 
 use crate::api::scores::{Places, sigmoid, softmax};
+use crate::cli::id_column;
 use crate::data::DataSpec;
 use crate::graph::Shape;
 use crate::graph::op::Task;
@@ -130,7 +131,7 @@ impl Meaning<'_> {
             result["sample"] = n.into();
         }
         if let (Some(name), Some(column)) = (of.row, &self.id) {
-            result[column] = name.into();
+            result[id_column(column, [])] = name.into();
         }
         match answer {
             Answer::Classes(list) => {
@@ -176,9 +177,7 @@ impl Meaning<'_> {
 
     /// The table's first row: what is in the columns of rows for answers like this one.
     pub fn header(&self, answer: &Answer, with_sample: bool) -> String {
-        let mut cells = vec!["file".to_string()];
-        cells.extend(with_sample.then(|| "sample".to_string()));
-        cells.extend(self.id.clone());
+        let mut cells = Vec::new();
         match answer {
             Answer::Classes(list) => (1..=list.len()).for_each(|n| {
                 let number = if n == 1 { String::new() } else { format!("_{n}") };
@@ -189,7 +188,9 @@ impl Meaning<'_> {
             Answer::Values(values) => cells.extend((1..=values.len()).map(|n| format!("value_{n}"))),
             Answer::Positions(..) => {}
         }
-        csv(&cells)
+        let id = self.id.as_ref().map(|id| id_column(id, cells.iter().map(String::as_str)));
+        let first = [Some("file".to_owned()), with_sample.then(|| "sample".to_owned()), id];
+        csv(&first.into_iter().flatten().chain(cells).collect::<Vec<_>>())
     }
 }
 

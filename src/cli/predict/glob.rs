@@ -1,5 +1,6 @@
 //! Patterns of paths: `*` any characters, `?` one, `[a-z]` one of a range (`[!a-z]` one outside), `**` any folders.
 
+use glob::Pattern;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -44,9 +45,10 @@ fn below(path: PathBuf, parts: &[Component], depth: usize, found: &mut Vec<PathB
             }
         }
         Component::Normal(pattern) if is_pattern(Path::new(pattern)) => {
-            let pattern: Vec<char> = pattern.to_string_lossy().chars().collect();
-            for name in names(&path).into_iter().filter(|name| !is_hidden(name) || pattern[0] == '.') {
-                if fits(&pattern, &name.to_string_lossy().chars().collect::<Vec<_>>()) {
+            let hidden_too = is_hidden(pattern);
+            let Some(pattern) = pattern_of(&pattern.to_string_lossy()) else { return };
+            for name in names(&path).into_iter().filter(|name| !is_hidden(name) || hidden_too) {
+                if pattern.matches(&name.to_string_lossy()) {
                     below(path.join(name), rest, depth, found);
                 }
             }
@@ -65,66 +67,23 @@ fn names(folder: &Path) -> Vec<std::ffi::OsString> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
 }
 
-/// Whether a pattern fits a name.
-fn fits(pattern: &[char], name: &[char]) -> bool {
-    // Where to go on if what follows the last `*` does not fit: it stands for one more character.
-    let (mut p, mut n, mut again) = (0, 0, None);
-    while n < name.len() || p < pattern.len() {
-        if pattern.get(p) == Some(&'*') {
-            again = Some((p, n + 1));
-            p += 1;
-            continue;
-        }
-        if let (Some(&c), Some(length)) = (name.get(n), one(&pattern[p..], name.get(n))) {
-            debug_assert_eq!(c, name[n]);
-            (p, n) = (p + length, n + 1);
-            continue;
-        }
-        match again {
-            Some((star, next)) if next <= name.len() => {
-                (p, n, again) = (star + 1, next, Some((star, next + 1)));
-            }
-            _ => return false,
-        }
+/// The pattern of a name; `None` for one that is no pattern, and fits itself alone.
+///
+/// The walk is our own: that of the crate leaves out names that are not UTF-8, and says nothing of it.
+fn pattern_of(text: &str) -> Option<Pattern> {
+    // Several stars in a row stand for what one stands for, and a set that is not closed is no set.
+    let mut text = text.replace("[^", "[!");
+    while text.contains("**") {
+        text = text.replace("**", "*");
     }
-    true
-}
-
-/// The length of the pattern's first piece, which stands for one character, if it fits `c`.
-fn one(pattern: &[char], c: Option<&char>) -> Option<usize> {
-    let (first, c) = (pattern.first()?, c?);
-    if *first == '?' {
-        return Some(1);
-    }
-    if *first == '['
-        && let Some(end) = pattern.iter().skip(2).position(|c| *c == ']').map(|i| i + 2)
-    {
-        let (outside, set) = match pattern[1] {
-            '!' | '^' if end > 2 => (true, &pattern[2..end]),
-            _ => (false, &pattern[1..end]),
-        };
-        let mut inside = false;
-        let mut rest = set;
-        while let Some((&low, after)) = rest.split_first() {
-            let (high, after) = match after {
-                ['-', high, after @ ..] => (*high, after),
-                _ => (low, after),
-            };
-            inside |= (low..=high).contains(c);
-            rest = after;
-        }
-        return (inside != outside).then_some(end + 1);
-    }
-    (first == c).then_some(1)
+    Pattern::new(&text).or_else(|_| Pattern::new(&text.replace('[', "[[]"))).ok()
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn patterns_fit_as_in_a_shell() {
-        let fits = |pattern: &str, name: &str| {
-            super::fits(&pattern.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>())
-        };
+        let fits = |pattern: &str, name: &str| super::pattern_of(pattern).is_some_and(|pattern| pattern.matches(name));
         let yes = [
             ("*", ""),
             ("*.jpg", "a.jpg"),
@@ -132,6 +91,8 @@ mod tests {
             ("?é*", "xéy"),
             ("[a-c]1", "b1"),
             ("[!a-c]1", "d1"),
+            ("[^a-c]1", "d1"),
+            ("a**b", "axb"),
             ("[]x]", "]"),
             ("a[", "a["),
             ("**", "abc"),

@@ -4,6 +4,7 @@ mod answer;
 mod glob;
 mod masks;
 mod names;
+mod rows;
 mod sink;
 
 use super::args::PredictArgs;
@@ -11,9 +12,9 @@ use crate::api::failure::Failure;
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::what::{expect_no_input, output};
-use crate::data::table::{TableCodec, read_rows};
+use crate::data::table::Unseen;
 use crate::data::tensors::read_fields;
-use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, Split};
+use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, RowName, Split};
 use crate::files::output::Out;
 use crate::model::task;
 use crate::terminal::{say, thousands};
@@ -21,6 +22,7 @@ use crate::train::setup::slots;
 use answer::{Meaning, Of};
 use anyhow::{Context, Result, anyhow};
 use masks::Masks;
+use rows::Rows;
 use sink::{Form, Sink};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,8 +43,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     }
     let form = Form::of(args, files.len())?;
     let top = args.top as usize;
-    let table = TableCodec::of(data);
-    let id = table.as_ref().and_then(|table| table.id.clone());
+    let table = Rows::of(data, experiment)?;
+    if args.invert && table.is_some() {
+        return Err(Failure::Usage("`--invert` is for images, and the model takes none\nhelp: leave it out".into()));
+    }
+    let id = table.as_ref().and_then(Rows::id);
     let meaning = Meaning { task: task(experiment), data, top, guard_formulas: args.guard_formulas, id };
     if args.guard_formulas && form != Form::Csv {
         return Err(Failure::Usage(
@@ -80,6 +85,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         workers,
         failed: problems.len(),
         table: table.as_ref(),
+        unseen: Unseen::default(),
     };
     problems.iter().for_each(|problem| say(&format!("error: {problem}")));
     let images = Images { seen: &seen, invert: args.invert };
@@ -106,6 +112,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
             sink.finish()?;
         }
     }
+    batches.unseen.in_words().iter().for_each(|words| say(&format!("warning: {words}")));
     if batches.failed > 0 && files.len() > 1 {
         let all = thousands((files.len() + problems.len()) as u64);
         say(&format!("{} of {all} could not be done", thousands(batches.failed as u64)));
@@ -125,6 +132,14 @@ fn held(files: &[PathBuf]) -> Footprint {
 /// True for a file of tensors, by its name.
 fn is_tensors(file: &Path) -> bool {
     file.extension().is_some_and(|e| e.eq_ignore_ascii_case("safetensors"))
+}
+
+/// What a column calls a row of a table, if one names them.
+fn name_of(row: Option<RowName>) -> Option<String> {
+    match row? {
+        RowName::Id(_, id) => Some(id.to_owned()),
+        RowName::Line(_) => None,
+    }
 }
 
 fn classes(data: &DataSpec) -> Option<usize> {
@@ -161,7 +176,9 @@ struct Batches<'a> {
     /// Files that nothing can be said of.
     failed: usize,
     /// How the rows of tables become samples, if the model takes those.
-    table: Option<&'a TableCodec>,
+    table: Option<&'a Rows>,
+    /// What those have that no training row has.
+    unseen: Unseen,
 }
 
 impl Batches<'_> {
@@ -170,15 +187,15 @@ impl Batches<'_> {
     fn all(&mut self, files: &[PathBuf], images: &Images, sink: &mut Sink) -> Result<()> {
         let table = self.table;
         let has_several = |file: &Path| table.is_some() || is_tensors(file);
-        let samples = |file: &Path| match table.filter(|_| !is_tensors(file)) {
-            Some(table) => read_rows(file, table, false),
+        let samples = |file: &Path, unseen: &mut Unseen| match table.filter(|_| !is_tensors(file)) {
+            Some(rows) => rows.read(file, unseen),
             None => read_fields(file, &images.seen.fields),
         };
         for run in files.chunk_by(|a, b| !has_several(a) && !has_several(b)) {
             let go_on = match run {
-                [file] if has_several(file) => match samples(file) {
+                [file] if has_several(file) => match samples(file, &mut self.unseen) {
                     Ok(samples) => {
-                        let of = |n: usize| Of { file, sample: Some(n), row: samples.name(n) };
+                        let of = |n: usize| Of { file, sample: Some(n), row: name_of(samples.row(n)) };
                         self.split(&samples, &of, &|_| None, sink)?
                     }
                     Err(e) => self.fail(&format!("{e:#}"), true),

@@ -118,24 +118,44 @@ fn best_text(run: &Run) -> String {
     })
 }
 
+/// The figure of a run besides its losses: the one it is watched by or, where that is a loss, the usual one of its task.
+fn own_figure(run: &Run) -> Option<&str> {
+    let line = run.last()?;
+    let monitored = run.monitor().filter(|name| !name.ends_with("_loss"));
+    monitored.into_iter().chain(["val_accuracy", "val_rmse"]).find(|name| line.contains_key(*name))
+}
+
 fn as_text(runs: &[Run]) -> String {
     // The last of what most runs have; more is in the JSON.
-    let last: Vec<&str> = ["train_loss", "val_loss", "val_accuracy"]
+    let last: Vec<&str> = ["train_loss", "val_loss"]
         .into_iter()
         .filter(|name| runs.iter().any(|run| run.last().is_some_and(|line| line.contains_key(*name))))
         .collect();
-    let head = ["run", "state", "epochs", "best"].into_iter().chain(last.iter().copied()).chain(["time", "size"]);
-    let mut grid = Grid::new(head.map(str::to_owned).collect(), 2);
+    let mut figures: Vec<&str> = runs.iter().filter_map(own_figure).collect();
+    figures.dedup();
+    // Runs of several tasks have a name beside each figure.
+    let own = match figures[..] {
+        [] => None,
+        [one] => Some(one),
+        _ => Some("figure"),
+    };
+    let head = ["run", "state", "epochs", "best"].into_iter().chain(last.iter().copied()).chain(own);
+    let mut grid = Grid::new(head.chain(["time", "size"]).map(str::to_owned).collect(), 2);
     grid.left(3);
     for run in runs {
         let figure = |key: &&str| run.last().and_then(|line| number(line, key)).map_or("-".into(), |v| told(key, v));
         let mut cells = vec![name(run), run.state.name().into(), run.progress(), best_text(run)];
         cells.extend(last.iter().map(figure));
+        cells.extend(own.map(|head| match own_figure(run) {
+            Some(name) if name != head => format!("{name} {}", figure(&name)),
+            Some(name) => figure(&name),
+            None => "-".into(),
+        }));
         cells.extend([duration(run.seconds), human_bytes(usize::try_from(run.bytes).unwrap_or(usize::MAX))]);
         grid.row(cells);
     }
     // What is left out is in the JSON.
-    grid.narrow(width(Stream::Out), &["train_loss", "size", "val_loss", "val_accuracy", "time"]);
+    grid.narrow(width(Stream::Out), &["train_loss", "size", "val_loss", own.unwrap_or_default(), "time"]);
     let mut text = grid.text();
     for run in runs.iter().filter(|run| run.state == State::Failed) {
         let why = run.why.as_deref().unwrap_or_default().lines().next().unwrap_or_default().to_owned();

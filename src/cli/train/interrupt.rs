@@ -4,8 +4,8 @@ use super::super::signals::{on_stop, on_warning};
 use crate::api::failure::Failure;
 use crate::terminal::say;
 use anyhow::Context;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Exit code after Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
@@ -15,18 +15,38 @@ pub fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     asked_to_stop(|| say("interrupted: saving after this step (once more to stop at once)"))
 }
 
+/// What is done when Ctrl-C comes first; `None`: nothing has begun that could be saved.
+type First = Option<Box<dyn Fn() + Send>>;
+
+static FIRST: Mutex<First> = Mutex::new(None);
+static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Watches for Ctrl-C from now on: until [`asked_to_stop`] it ends the process at once, with a word and the usual exit code.
+///
+/// # Errors
+/// The system refuses it.
+pub fn watch() -> Result<&'static Arc<AtomicBool>, Failure> {
+    if let Some(flag) = FLAG.get() {
+        return Ok(flag);
+    }
+    let flag = FLAG.get_or_init(Arc::default);
+    on_stop(move || {
+        match &*FIRST.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(first) if !flag.swap(true, Ordering::Relaxed) => return first(),
+            Some(_) => {}
+            None => say("interrupted before the first step: nothing is saved"),
+        }
+        std::process::exit(i32::from(INTERRUPTED));
+    })?;
+    Ok(flag)
+}
+
 /// As [`on_interrupt`], with what is to be done when Ctrl-C comes first.
 pub fn asked_to_stop(first: impl Fn() + Send + 'static) -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let seen = flag.clone();
-    on_stop(move || {
-        if seen.swap(true, Ordering::Relaxed) {
-            std::process::exit(i32::from(INTERRUPTED));
-        }
-        first();
-    })?;
-    on_warning(&flag)?;
-    Ok(flag)
+    *FIRST.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(first));
+    let flag = watch()?;
+    on_warning(flag)?;
+    Ok(flag.clone())
 }
 
 /// Sets the flag when standard input ends, whatever comes before that.

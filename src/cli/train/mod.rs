@@ -11,7 +11,7 @@ use crate::train::run::Outcome;
 use crate::train::run::report::Verbosity;
 use anyhow::anyhow;
 pub(super) use interrupt::{INTERRUPTED, on_interrupt};
-use interrupt::{asked_to_stop, watch_stdin};
+use interrupt::{asked_to_stop, watch, watch_stdin};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -51,6 +51,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
 
 /// Trains, alone or as the first of several ranks.
 pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> {
+    watch()?;
     let request = request(args, asked::of(args)?, team);
     if args.dry_run {
         return dry_run::run(&request, args);
@@ -82,7 +83,7 @@ fn request(args: &TrainArgs, run: Asked, team: Team) -> Request {
     }
 }
 
-/// What the run is asked to stop by, watched from the moment on at which its loop begins: before, Ctrl-C ends the process at once.
+/// What the run is asked to stop by, watched from the moment on at which its loop begins: before, Ctrl-C ends the process at once, with a word.
 fn interrupt(args: &TrainArgs) -> Interrupt {
     let watches_stdin = args.watch_stdin;
     Arc::new(move |speaks| {

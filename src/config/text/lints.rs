@@ -40,6 +40,8 @@ lints! {
         "The model ends with an activation that keeps its numbers within bounds, but the loss takes logits.";
     NllWithoutLogSoftmax "nll_without_log_softmax":
         "The loss `nll` takes logarithms of probabilities, but the model does not end with a `log_softmax`.";
+    MeanNotPositive "mean_not_positive":
+        "The loss learns a mean that is above 0, but the model may put out any number.";
     ActivationWithoutEffect "activation_without_effect":
         "A `relu` or `relu6` whose input is within its bounds already.";
     DropoutAtEnd "dropout_at_end":

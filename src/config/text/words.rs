@@ -155,6 +155,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
 const VALUES: &[(&str, &[&str])] = &[
     ("cross_entropy", &["crossentropyloss", "ce", "softmaxcrossentropy", "categoricalcrossentropy"]),
     ("nll", &["nllloss", "negativeloglikelihood"]),
+    ("quantile", &["pinball", "pinballloss", "quantileloss"]),
+    ("poisson_nll", &["poisson", "poissonnll", "poissonnllloss"]),
+    ("gamma_nll", &["gamma", "gammadeviance"]),
+    ("tweedie", &["tweediedeviance", "tweedieloss"]),
     ("focal", &["focalloss"]),
     ("sigmoid_focal", &["sigmoidfocalloss", "binaryfocal", "binaryfocalloss"]),
     ("l1", &["l1loss", "mae", "maeloss", "meanabsoluteerror", "absoluteerror"]),

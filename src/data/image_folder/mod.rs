@@ -5,7 +5,7 @@ mod scan;
 
 use super::field::{INPUTS, TARGETS};
 use super::found::Found;
-use super::held::{listed, unknown_classes};
+use super::held::{listed, nearest, unknown_classes};
 use super::progress::Event;
 use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;
@@ -114,12 +114,14 @@ impl ImageFolderOptions {
             let all = list(root, self.classes.as_deref())?;
             self.require_images(&all, root)?;
             self.require_known(&all)?;
+            require_named(&all)?;
             let none = Listing { classes: all.classes.clone(), ..Listing::default() };
             return Ok(Parts { train: all, val: none, test: None });
         };
         let trained = list(&train, self.classes.as_deref())?;
         self.require_images(&trained, &train)?;
         self.require_known(&trained)?;
+        require_named(&trained)?;
         let other = |folder: PathBuf| -> Result<Listing> {
             let part = list(&folder, Some(&trained.classes))?;
             self.require_known(&part)?;
@@ -179,6 +181,19 @@ impl ImageFolderOptions {
         );
         Ok(())
     }
+}
+
+/// Refuses a class that is named and has no photos to train on, where a folder with photos is left out: the two may be meant to be one.
+fn require_named(part: &Listing) -> Result<()> {
+    let (Some(class), Some(_)) = (part.without.first(), part.others.first()) else { return Ok(()) };
+    bail!(
+        "`{}` has no photos of the class `{class}`, and photos in {}, which `classes` does not name{}; name the folders as they are, or \
+         leave `{class}` out of `classes`",
+        part.folder.display(),
+        listed(&part.others),
+        nearest(class, part.others.iter().map(String::as_str))
+            .map_or(String::new(), |near| format!(" (did you mean `{near}`?)"))
+    )
 }
 
 /// Refuses classes that are not trained on.

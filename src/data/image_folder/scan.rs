@@ -30,6 +30,8 @@ pub struct Listing {
     pub others: Vec<String>,
     /// Folders without images, which are no classes for that.
     pub empty: Vec<String>,
+    /// Classes that are named and have no images here.
+    pub without: Vec<String>,
     /// What the user should know: files that are left out, classes without images.
     pub told: Vec<String>,
 }
@@ -78,8 +80,6 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
         }
     }
     let mut listing = Listing { folder: folder.to_owned(), ..Listing::default() };
-    // Classes that are named, and have no images here.
-    let mut without = Vec::new();
     for class in classes.unwrap_or(&found) {
         let path = folder.join(class);
         let before = listing.images.len();
@@ -88,7 +88,7 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
         }
         match (listing.images.len() == before, classes) {
             (false, _) => {}
-            (true, Some(_)) => without.push(class.clone()),
+            (true, Some(_)) => listing.without.push(class.clone()),
             (true, None) => {
                 listing.empty.push(class.clone());
                 continue;
@@ -105,7 +105,7 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
             kind.push(other);
         }
     }
-    listing.told = told(folder, &without, &listing.others, &left_out);
+    listing.told = told(folder, &listing.without, &listing.others, &left_out);
     Ok(listing)
 }
 

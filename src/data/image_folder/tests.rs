@@ -114,6 +114,24 @@ fn classes_that_are_named_have_that_order_and_need_no_files() {
     assert!(error.contains("cannot read the photos in `nowhere`: No such file"), "{error}");
 }
 
+/// A slip of the pen would train on fewer classes than are there.
+#[test]
+fn a_class_without_photos_beside_a_folder_that_is_left_out_is_an_error() {
+    for below in ["", "train/"] {
+        let place = folder(&[&format!("{below}ants/1.png")[..], &format!("{below}bees/1.png")]);
+        let error = format!("{:#}", open(&named(&place, &["ants", "bess"])).unwrap_err());
+        for part in ["no photos of the class `bess`", "photos in `bees`", "did you mean `bees`?"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        // One that has none yet, and a part of the folders, are as they are asked for.
+        assert_eq!(labels(&open(&named(&place, &["bees", "wasps", "ants"])).unwrap().train), [0, 2]);
+        assert_eq!(labels(&open(&named(&place, &["bees"])).unwrap().train), [0]);
+    }
+    // Other parts may lack some.
+    let place = folder(&["train/a/1.png", "train/b/1.png", "val/a/1.png", "val/c/1.png"]);
+    assert_eq!(labels(&open(&named(&place, &["a", "b"])).unwrap().val), [0]);
+}
+
 #[test]
 fn what_is_left_out_is_told() {
     let place = folder(&["cats/1.png", "dogs/1.png", "loose.png", "dogs/.hidden.png"]);

@@ -181,16 +181,16 @@ fn what_is_wrong_is_told_with_its_line() {
         ("a.csv", "file_name,label,label\n1.png,a,b\n", "has the column `label` twice"),
         ("a.csv", "file_name,label\n1.png,a\n2.png,\n", "line 3: there is no label: `label` is empty"),
         ("a.csv", "file_name,label\n,a\n", "line 2: there is no photo: `file_name` names none"),
-        ("a.csv", "file_name,label\n1.png,a,b\n", "line 2 has 3 fields, and the first line names 2 columns"),
+        ("a.csv", "file_name,label\n1.png,a,b\n", "line 2 has 3 cells, and the table has 2 columns"),
         ("a.csv", "file_name,label\n1.png,\"a\n2.png,b\n", "line 2, column 7: a quote opens here that is not closed"),
         (
             "a.csv",
             "file_name,label\r\n1.png,a\r\n2.png,\"b\r\n",
             "line 3, column 7: a quote opens here that is not closed",
         ),
-        ("a.csv", "file_name,label\n1.png,\"a\n2.png,\"b\"\n", "line 3, column 8: a field goes on behind the quote"),
+        ("a.csv", "file_name,label\n1.png,\"a\n2.png,\"b\"\n", "line 3, column 8: a cell goes on behind the quote"),
         ("a.csv", "file_name,label\n1.png, \"a\"\n", "line 2, column 8: a space stands before the quote"),
-        ("a.csv", "file_name,label\r\n\r\n1.png,a\r\n2.png\r\n", "line 4 has 1 fields, and the first line names 2"),
+        ("a.csv", "file_name,label\r\n\r\n1.png,a\r\n2.png\r\n", "line 4 has 1 cells, and the table has 2"),
         ("a.csv", &long, "line 3, column 7: a quote opens here that is not closed"),
         ("a.csv", &commas, "line 2 has more than 1048576 bytes"),
         ("a.csv", "file_name;label\n1.png;a\n", "the columns have semicolons between them, and commas are expected"),
@@ -215,8 +215,8 @@ fn what_is_wrong_is_told_with_its_line() {
         assert!(found.contains(told) && found.contains(list), "{told}: {found}");
     }
     let told = error(&options(&place, "a.csv", b"file_name,label\n1.png,caf\xe9\n"));
-    assert!(told.contains("line 2: the byte 0xe9 is not UTF-8: save the list as UTF-8"), "{told}");
-    assert!(error(&options(&place, "a.csv", b"\xff\xfef\0")).contains("is UTF-16"));
+    assert!(told.contains("line 2: the byte 0xe9 is not UTF-8: save the file as UTF-8"), "{told}");
+    assert!(error(&options(&place, "a.csv", b"\xff\xfef\0\0\xdc")).contains("begins as UTF-16"));
     let given = ImageListOptions { image_column: Some("x".into()), ..options(&place, "a.csv", "file_name,label\n") };
     assert!(error(&given).contains("has no column `x`: its columns are `file_name`, `label`"), "{}", error(&given));
     let none = ImageListOptions { path: place.path().into(), ..options(&place, "a.csv", "") };

@@ -32,6 +32,11 @@ pub fn number(cell: &str, decimal: char) -> Option<f64> {
     (number as f32).is_finite().then_some(number)
 }
 
+/// Whether a cell is a number that is written as a code is: `00062`, a zip code. Zeros before a number say that it names something.
+pub fn is_code(cell: &str) -> bool {
+    cell.len() > 1 && cell.starts_with('0') && cell.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Whether points stand behind one to three digits and before each three, if there are any.
 fn is_grouped(whole: &str) -> bool {
     let mut groups = whole.trim_start_matches(['-', '+']).split('.');
@@ -125,6 +130,10 @@ mod tests {
         assert_eq!(["1e999", "inf", "NaN", "", "0x10", "12 kg"].map(|cell| number(cell, '.')), [None; 6]);
         assert!(["", "NA", "n/a", "?", "null"].iter().all(|cell| is_missing(cell)));
         assert!(["0", "no", "na na na na", "none of it"].iter().all(|cell| !is_missing(cell)));
+        assert_eq!(
+            ["00062", "01", "0", "0.5", "10", "-01", "01e2"].map(is_code),
+            [true, true, false, false, false, false, false]
+        );
         assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
     }
 

@@ -224,6 +224,16 @@ impl ColumnCodec {
         }
     }
 
+    /// Whether a text has a place, one of its own or that of all others.
+    pub fn has_place_for(&self, text: &str) -> bool {
+        match &self.codec {
+            Codec::Category { values, other } => {
+                *other || values.binary_search_by(|value| value.as_str().cmp(text)).is_ok()
+            }
+            _ => true,
+        }
+    }
+
     /// How many numbers a cell becomes.
     pub fn width(&self) -> usize {
         let own = match &self.codec {

@@ -28,7 +28,7 @@ fn usual(cells: CellType) -> Encoding {
         }
         CellType::Truths => Encoding::Boolean,
         CellType::Dates => Encoding::Date,
-        CellType::Texts => Encoding::Category { most: MOST_CATEGORIES, least: 1 },
+        CellType::Texts | CellType::Codes => Encoding::Category { most: MOST_CATEGORIES, least: 1 },
     }
 }
 
@@ -75,11 +75,12 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             return Ok(Use::Left((*why).to_owned()));
         }
         let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
+        let named = rule.is_some_and(|rule| rule.pattern == *name);
         let encoding = match rule.map(|rule| rule.choice) {
             Some(Choice::Ignore) => return Ok(Use::Left("`columns` says so".to_owned())),
-            Some(Choice::Encode(encoding)) if fits(encoding, column.cells) => encoding,
+            Some(Choice::Encode(encoding)) if fits(encoding, column.cells, named) => encoding,
             // A pattern is for those columns that it fits.
-            Some(Choice::Encode(_)) if rule.is_some_and(|rule| rule.pattern != *name) => usual(column.cells),
+            Some(Choice::Encode(_)) if !named => usual(column.cells),
             Some(Choice::Encode(encoding)) => bail!(
                 "the column `{name}` has {}, and `columns` asks for {}: mend the cells, or choose another type",
                 match &column.odd {
@@ -118,12 +119,13 @@ fn examples(column: &Column) -> String {
     all.join(", ")
 }
 
-/// Whether cells can be encoded so. Any cell is a text, too.
-fn fits(encoding: Encoding, cells: CellType) -> bool {
+/// Whether cells can be encoded so. Any cell is a text, too; codes are numbers where the column is `named`.
+fn fits(encoding: Encoding, cells: CellType, named: bool) -> bool {
+    let numbers = cells == CellType::Numbers || cells == CellType::Codes && named;
     match encoding {
-        Encoding::Number { .. } => matches!(cells, CellType::Numbers | CellType::Nothing),
+        Encoding::Number { .. } => numbers || cells == CellType::Nothing,
         Encoding::Category { .. } => true,
-        Encoding::Boolean => matches!(cells, CellType::Truths | CellType::Numbers | CellType::Nothing),
+        Encoding::Boolean => numbers || matches!(cells, CellType::Truths | CellType::Nothing),
         Encoding::Date => matches!(cells, CellType::Dates | CellType::Nothing),
     }
 }

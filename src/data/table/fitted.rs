@@ -6,7 +6,8 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS}
 use super::super::store::{Memory, Values};
 use super::codec::{Cells, ColumnCodec, Read};
 use super::raw::Raw;
-use super::text::{Format, Text};
+use super::text::{Format, open};
+use super::unseen::Unseen;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -143,11 +144,7 @@ impl TableCodec {
         if targets {
             list.push((fields[1].clone(), self.targets(raw)?));
         }
-        let samples = Memory::new(list, rows)?;
-        Split::new(Arc::new(match raw.ids() {
-            Some(ids) => samples.named(ids.to_vec()),
-            None => samples,
-        }))
+        Split::new(Arc::new(Memory::new(list, rows)?.named(raw.names())))
     }
 
     fn targets(&self, raw: &Raw) -> Result<Values> {
@@ -193,12 +190,13 @@ impl TableCodec {
     }
 }
 
-/// Reads the rows of a table for a model that is trained; `targets`: with what was learnt.
+/// Reads the rows of a table for a model that is trained, without what was learnt. Texts that no training row has are added to `unseen`.
 ///
 /// # Errors
 /// The file cannot be read; a column that the model takes is not there; a cell is not what it was in training, with its line.
-pub fn read_rows(path: &Path, codec: &TableCodec, targets: bool) -> Result<Split> {
-    let text = Text::open(path, codec.format())?;
-    let raw = Raw::read(&text, &codec.reads(targets), codec.id.as_deref(), codec.decimal)?;
-    codec.samples(&raw, targets).with_context(|| format!("`{}`", path.display()))
+pub fn read_rows(path: &Path, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
+    let text = open(path, codec.format())?;
+    let raw = Raw::read(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal)?;
+    unseen.look(codec, &raw);
+    codec.samples(&raw, false).with_context(|| format!("`{}`", path.display()))
 }

@@ -2,16 +2,18 @@
 
 use super::super::Split;
 use super::super::field::{DataSpec, Standard};
+use super::super::sheet::Sheet;
 use super::cell;
-use super::codec::{Cells, ColumnCodec, Read, mean_and_deviation};
+use super::codec::{Cells, ColumnCodec, Encoding, Read, mean_and_deviation};
 use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time};
 use super::fitted::{TableCodec, Target};
 use super::names::no_column;
-use super::options::TableOptions;
+use super::options::{Positive, TableOptions};
 use super::raw::Raw;
 use super::survey::{CellType, Column, survey};
-use super::text::Text;
+use super::text::open;
+use super::unseen::Unseen;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -49,7 +51,7 @@ pub struct Shown {
 /// # Errors
 /// See [`TableOptions`].
 pub fn load(options: &TableOptions) -> Result<Loaded> {
-    let text = Text::open(&options.path, options.format)?;
+    let text = open(&options.path, options.format)?;
     let at = || format!("`{}`", options.path.display());
     let (columns, rows) = survey(&text, options.decimal)?;
     ensure!(rows > 0, "`{}` has no rows below the line that names its columns", options.path.display());
@@ -59,6 +61,10 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         None => choose(options, &columns, rows).with_context(at)?,
     };
     if let Some(codec) = fitted {
+        // One of the training's need not be there.
+        if let Some(id) = options.id.as_ref().filter(|id| codec.id.as_ref() != Some(id) && text.column(id).is_none()) {
+            bail!("{}: {}", at(), no_column(id, "id", text.names().iter().map(String::as_str)));
+        }
         let learnt = codec.targets_named();
         ensure!(
             learnt == options.target,
@@ -77,12 +83,21 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         }
     };
     let raw = Raw::read(&text, &reads, options.id.as_deref(), options.decimal)?;
+    expect_positive(options, &raw).with_context(at)?;
     let mut told = Vec::new();
     let whole = with_targets(options, &raw, &mut told);
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
     let codec = match fitted {
-        Some(codec) => codec.clone(),
+        Some(codec) => {
+            let mut unseen = Unseen::default();
+            unseen.look(codec, &raw);
+            told.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
+            // The table is written as the configuration says, whatever that of the training was.
+            let TableOptions { decimal, id, format, .. } = options;
+            let (separator, header) = (format.separator, format.header);
+            TableCodec { decimal: *decimal, id: id.clone(), separator, header, ..codec.clone() }
+        }
         None => fit(options, (&columns, &uses), &raw, &parts.train).with_context(at)?,
     };
     let all = codec.samples(&raw, true).with_context(at)?;
@@ -97,7 +112,15 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         _ => None,
     });
     let left: Vec<String> = left.collect();
-    for (column, _) in columns.iter().zip(&uses).filter(|(_, used)| matches!(used, Use::Input(_))) {
+    for (column, used) in columns.iter().zip(&uses).filter(|(_, used)| matches!(used, Use::Input(_))) {
+        let rule = options.rules.iter().any(|rule| rule.pattern == column.name);
+        if column.cells == CellType::Codes && matches!(used, Use::Input(Encoding::Category { .. })) && !rule {
+            told.push(format!(
+                "{}: `{}` is taken for a category: some of its numbers have zeros before them, as codes do; `columns` can make it a number",
+                at(),
+                column.name
+            ));
+        }
         if let Some(odd) = &column.odd {
             told.push(format!("{}: `{}` is taken for texts: it has {}", at(), column.name, odd.in_words()));
         }
@@ -122,9 +145,10 @@ fn validation(
     codec: &TableCodec,
     told: &mut Vec<String>,
 ) -> Result<(Split, Vec<u32>)> {
-    let text = Text::open(path, codec.format())?;
+    let text = open(path, codec.format())?;
     let raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal)?;
     let own = TableOptions { path: path.to_owned(), ..options.clone() };
+    expect_positive(&own, &raw).with_context(|| format!("`{}`", path.display()))?;
     let rows = with_targets(&own, &raw, told);
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
     let all = codec.samples(&raw, true).with_context(|| format!("`{}`", path.display()))?;
@@ -151,6 +175,19 @@ fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Ve
         ));
     }
     rows
+}
+
+/// Refuses a number that the loss cannot learn.
+fn expect_positive(options: &TableOptions, raw: &Raw) -> Result<()> {
+    let Some(Positive { loss, zero }) = options.positive else { return Ok(()) };
+    for name in &options.target {
+        let Cells::Numbers(values) = raw.column(name) else { continue };
+        if let Some(value) = values.iter().find(|value| **value < 0.0 || !zero && **value == 0.0) {
+            let least = if zero { "of at least 0" } else { "above 0" };
+            bail!("the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}");
+        }
+    }
+    Ok(())
 }
 
 /// The columns that the model takes, and how their cells are read.
@@ -200,7 +237,7 @@ fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<(&'a
 }
 
 /// The rows of each part.
-fn divide(options: &TableOptions, text: &Text, raw: &Raw, rows: &[u32], fitted: Option<&TableCodec>) -> Result<Parts> {
+fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted: Option<&TableCodec>) -> Result<Parts> {
     let division = &options.division;
     let everything = || Parts { train: rows.to_vec(), ..Parts::default() };
     if let Some(column) = &division.split_column {
@@ -255,10 +292,10 @@ fn divide(options: &TableOptions, text: &Text, raw: &Raw, rows: &[u32], fitted: 
 }
 
 /// The line and the cell of a column in every row.
-fn words_of(text: &Text, column: &str, key: &str) -> Result<Vec<(u64, String)>> {
+fn words_of(text: &Sheet, column: &str, key: &str) -> Result<Vec<(u64, String)>> {
     let Some(at) = text.column(column) else { bail!(no_column(column, key, text.names().iter().map(String::as_str))) };
     let mut all = Vec::new();
-    text.each(|line, row| {
+    text.each_cells(|line, row| {
         all.push((line, row[at].to_owned()));
         Ok(())
     })?;

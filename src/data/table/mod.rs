@@ -16,14 +16,16 @@ mod quantiles;
 mod raw;
 mod survey;
 mod text;
+mod unseen;
 
 pub use codec::{Encoding, Fill, Scaling};
 pub use division::Division;
 pub use fitted::{TableCodec, Target, read_rows};
 pub use load::Shown;
-pub use options::{BINS, Choice, MOST_CATEGORIES, Rule, TableOptions};
+pub use options::{BINS, Choice, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use survey::{CellType, Column, MOST_DISTINCT};
-pub use text::{Format, Text};
+pub use text::{Format, open as open_sheet};
+pub use unseen::Unseen;
 
 use super::dataset::Dataset;
 use super::field::DataSpec;

@@ -28,6 +28,8 @@ pub struct TableOptions {
     pub classes: bool,
     /// Numbers that are learnt are standardised for the loss.
     pub standardize_target: bool,
+    /// Numbers that are learnt have bounds.
+    pub positive: Option<Positive>,
     /// How columns are encoded: the first rule that a name fits.
     pub rules: Vec<Rule>,
     /// Columns that the model does not take.
@@ -38,6 +40,15 @@ pub struct TableOptions {
     pub division: Division,
     /// What was found in training, if the model is trained already.
     pub fitted: Option<Box<TableCodec>>,
+}
+
+/// Numbers that a loss is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Positive {
+    /// What the loss is called.
+    pub loss: &'static str,
+    /// 0 is one of them; else all are above it.
+    pub zero: bool,
 }
 
 /// What a rule says of columns.

@@ -1,9 +1,10 @@
 //! The cells of the columns that are used, read once.
 
+use super::super::sheet::Sheet;
+use super::super::store::RowNames;
 use super::cell;
 use super::codec::{Cells, Read};
 use super::names::no_column;
-use super::text::Text;
 use anyhow::{Result, bail};
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +12,8 @@ use std::path::Path;
 /// The cells of the columns that are used.
 pub struct Raw {
     columns: HashMap<String, Cells>,
-    ids: Option<Vec<String>>,
+    ids: Option<(String, Vec<String>)>,
+    lines: Vec<u32>,
     rows: usize,
 }
 
@@ -67,7 +69,7 @@ impl Raw {
     ///
     /// # Errors
     /// A column is not there; a cell is not what is expected, with its line.
-    pub fn read(text: &Text, reads: &[(&str, Read)], id: Option<&str>, decimal: char) -> Result<Raw> {
+    pub fn read(text: &Sheet, reads: &[(&str, Read)], id: Option<&str>, decimal: char) -> Result<Raw> {
         let path = text.path();
         let missing = reads.iter().map(|(name, _)| *name).filter(|name| text.column(name).is_none());
         let missing: Vec<&str> = missing.collect();
@@ -94,16 +96,17 @@ impl Raw {
             let at = text.column(name).unwrap_or(0);
             columns.push(Reading { name, read, at, values, numbers, texts, known });
         }
-        let id = id.and_then(|name| text.column(name));
-        let mut ids = id.map(|_| Vec::new());
+        let id = id.and_then(|name| Some((name.to_owned(), text.column(name)?)));
+        let (mut ids, mut lines) = (Vec::new(), Vec::new());
         let mut rows = 0;
-        text.each(|line, row| {
+        text.each_cells(|line, row| {
             rows += 1;
             for column in &mut columns {
                 column.take(line, &row[column.at], decimal, path)?;
             }
-            if let (Some(ids), Some(at)) = (&mut ids, id) {
-                ids.push(row[at].to_owned());
+            match &id {
+                Some((_, at)) => ids.push(row[*at].to_owned()),
+                None => lines.push(u32::try_from(line).unwrap_or(u32::MAX)),
             }
             Ok(())
         })?;
@@ -114,7 +117,7 @@ impl Raw {
             };
             (column.name.to_owned(), cells)
         });
-        Ok(Raw { columns: done.collect(), ids, rows })
+        Ok(Raw { columns: done.collect(), ids: id.map(|(name, _)| (name, ids)), lines, rows })
     }
 
     /// How many rows there are.
@@ -131,7 +134,10 @@ impl Raw {
     }
 
     /// What the rows are called.
-    pub fn ids(&self) -> Option<&[String]> {
-        self.ids.as_deref()
+    pub fn names(&self) -> RowNames {
+        match &self.ids {
+            Some((column, ids)) => RowNames::Ids(column.clone(), ids.clone()),
+            None => RowNames::Lines(self.lines.clone()),
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What the columns of a table are like: how much is missing, what the cells are, how many differ.
 
+use super::super::sheet::Sheet;
 use super::cell;
-use super::text::Text;
 use anyhow::Result;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -20,6 +20,8 @@ pub enum CellType {
     Nothing,
     /// Numbers.
     Numbers,
+    /// Whole numbers, some of them with zeros before them, as `00062`: they name something.
+    Codes,
     /// Truths, in words.
     Truths,
     /// Dates.
@@ -34,6 +36,7 @@ impl CellType {
         match self {
             CellType::Nothing => "empty",
             CellType::Numbers => "number",
+            CellType::Codes => "code",
             CellType::Truths => "boolean",
             CellType::Dates => "date",
             CellType::Texts => "text",
@@ -80,6 +83,7 @@ struct Look {
     filled: usize,
     missing: usize,
     numbers: usize,
+    codes: usize,
     truths: usize,
     dates: usize,
     whole: bool,
@@ -92,13 +96,14 @@ struct Look {
 /// Looks at all columns of a table, in all rows; how many rows there are.
 ///
 /// # Errors
-/// As [`Text::each`].
-pub fn survey(text: &Text, decimal: char) -> Result<(Vec<Column>, usize)> {
+/// As [`Sheet::each_cells`].
+pub fn survey(text: &Sheet, decimal: char) -> Result<(Vec<Column>, usize)> {
     let hasher = RandomState::new();
     let new = || Look {
         filled: 0,
         missing: 0,
         numbers: 0,
+        codes: 0,
         truths: 0,
         dates: 0,
         whole: true,
@@ -109,7 +114,7 @@ pub fn survey(text: &Text, decimal: char) -> Result<(Vec<Column>, usize)> {
     };
     let mut looks: Vec<Look> = text.names().iter().map(|_| new()).collect();
     let mut rows = 0;
-    text.each(|line, row| {
+    text.each_cells(|line, row| {
         rows += 1;
         for (look, cell) in looks.iter_mut().zip(row) {
             look.take(line, cell, decimal, &hasher);
@@ -137,6 +142,7 @@ impl Look {
         let mut within = |value: f64| self.range = [self.range[0].min(value), self.range[1].max(value)];
         if numbers && let Some(number) = cell::number(cell, decimal) {
             self.numbers += 1;
+            self.codes += usize::from(cell::is_code(cell));
             self.whole &= number.fract() == 0.0;
             within(number);
         } else if all_dates && let Some(date) = cell::date(cell) {
@@ -158,6 +164,7 @@ impl Look {
     fn column(self, name: &str) -> Column {
         let cells = match self.filled {
             0 => CellType::Nothing,
+            all if all == self.numbers && self.codes > 0 && self.whole => CellType::Codes,
             all if all == self.numbers => CellType::Numbers,
             all if all == self.truths => CellType::Truths,
             all if all == self.dates => CellType::Dates,
@@ -174,7 +181,9 @@ impl Look {
             examples: self.examples,
             odd: self
                 .odd
-                .filter(|_| cells == CellType::Texts && self.numbers >= NEARLY * (self.filled - self.numbers))
+                .filter(|_| {
+                    cells == CellType::Texts && self.codes == 0 && self.numbers >= NEARLY * (self.filled - self.numbers)
+                })
                 .map(|(line, cell)| Odd { line, cell, count: self.filled - self.numbers, of: self.filled }),
         }
     }
@@ -196,7 +205,7 @@ impl Column {
             CellType::Nothing => Some("it is empty"),
             _ if self.distinct == 1 && self.missing == 0 => Some("it has the same value in every row"),
             // A name or a number of the row itself.
-            CellType::Texts
+            CellType::Texts | CellType::Codes
                 if self.odd.is_none()
                     && rows > 20
                     && self.distinct + self.missing == rows
@@ -211,21 +220,20 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
-    use super::super::text::Format;
+    use super::super::text::{Format, open};
     use super::*;
 
     #[test]
     fn columns_are_what_all_their_rows_are() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let content =
-            "number,whole,mixed,date,truth,empty,same\n1.5,1,1,2026-01-01,yes,NA,x\n-2,NA,one,2026-01-03,no,,x\n";
+        let content = "number,whole,mixed,date,truth,empty,same,code\n1.5,1,1,2026-01-01,yes,NA,x,00062\n-2,NA,one,2026-01-03,no,,x,10115\n";
         std::fs::write(&path, content).unwrap();
-        let text = Text::open(&path, Format { separator: None, header: true }).unwrap();
+        let text = open(&path, Format { separator: None, header: true }).unwrap();
         let (columns, rows) = survey(&text, '.').unwrap();
         let cells: Vec<CellType> = columns.iter().map(|column| column.cells).collect();
-        use CellType::{Dates, Nothing, Numbers, Texts, Truths};
-        assert_eq!((cells, rows), (vec![Numbers, Numbers, Texts, Dates, Truths, Nothing, Texts], 2));
+        use CellType::{Codes, Dates, Nothing, Numbers, Texts, Truths};
+        assert_eq!((cells, rows), (vec![Numbers, Numbers, Texts, Dates, Truths, Nothing, Texts, Codes], 2));
         assert_eq!([columns[0].whole, columns[1].whole], [false, true]);
         assert_eq!((columns[1].missing, columns[1].distinct), (1, 1));
         assert_eq!(
@@ -235,10 +243,10 @@ mod tests {
         assert_eq!(columns[2].odd, None);
         let rows_of = (0..20).map(|i| if i == 7 { "about 3\n".to_owned() } else { format!("{i}\n") });
         std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
-        let text = Text::open(&path, Format { separator: None, header: true }).unwrap();
+        let text = open(&path, Format { separator: None, header: true }).unwrap();
         let odd = survey(&text, '.').unwrap().0.remove(0).odd.unwrap();
         assert_eq!(odd, Odd { line: 9, cell: "about 3".into(), count: 1, of: 20 });
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
-        assert_eq!(useless, [false, false, false, false, false, true, true]);
+        assert_eq!(useless, [false, false, false, false, false, true, true, false]);
     }
 }

@@ -6,7 +6,7 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
 use super::super::found::Found;
 use super::super::progress::Event;
 use super::super::store::{Rows, Store, Unreadable, Values};
-use super::super::table::{Format, Text};
+use super::super::table::{Format, open_sheet};
 use super::super::{Describes, Footprint, Split};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
@@ -89,7 +89,7 @@ struct Written {
 }
 
 fn read(path: &Path, text: &str, target: &str) -> Result<Written> {
-    let table = Text::open(path, Format { separator: None, header: true })?;
+    let table = open_sheet(path, Format { separator: None, header: true })?;
     let column = |name: &str| {
         table.column(name).with_context(|| {
             let known: Vec<String> = table.names().iter().map(|name| format!("`{name}`")).collect();
@@ -98,7 +98,7 @@ fn read(path: &Path, text: &str, target: &str) -> Result<Written> {
     };
     let (text, target) = (column(text)?, column(target)?);
     let mut all = Written { texts: Vec::new(), labels: Vec::new(), empty: 0 };
-    table.each(|_, row| {
+    table.each_cells(|_, row| {
         let (text, label) = (row.get(text).unwrap_or_default(), row.get(target).unwrap_or_default().trim());
         if text.trim().is_empty() || label.is_empty() {
             all.empty += 1;
@@ -180,12 +180,21 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, told: &mut Vec<Strin
 /// # Errors
 /// It cannot be read, has no such column, or a text has a character without a token.
 pub fn read_texts(path: &Path, codec: &TextCodec) -> Result<Split> {
-    let Samples::Labelled { text, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
+    let mut codec = codec.clone();
+    let Samples::Labelled { text, lengths, .. } = &mut codec.samples else {
+        bail!(
+            "a language model is trained on one long text: `runner generate` goes on with a text, and there is nothing to predict"
+        )
+    };
+    // All batches are of one length, so that samples stay in their order.
+    lengths.drain(..lengths.len() - 1);
+    let text = text.clone();
+    let codec = &codec;
     let mut all = Vec::new();
     if is_table(path) {
-        let table = Text::open(path, Format { separator: None, header: true })?;
-        let column = table.column(text).with_context(|| format!("`{}` has no column `{text}`", path.display()))?;
-        table.each(|_, row| {
+        let table = open_sheet(path, Format { separator: None, header: true })?;
+        let column = table.column(&text).with_context(|| format!("`{}` has no column `{text}`", path.display()))?;
+        table.each_cells(|_, row| {
             all.push(row.get(column).unwrap_or_default().to_owned());
             Ok(())
         })?;
@@ -207,7 +216,7 @@ pub fn read_texts(path: &Path, codec: &TextCodec) -> Result<Split> {
 fn is_table(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    [".csv", ".tsv", ".jsonl"].iter().any(|ending| name.ends_with(ending))
+    [".csv", ".tsv", ".jsonl", ".ndjson"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// Texts as tokens, one behind the other.

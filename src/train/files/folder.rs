@@ -31,7 +31,7 @@ pub mod file {
 }
 
 /// Whether a run leaves files of this name.
-fn is_run_file(name: &str) -> bool {
+pub fn is_run_file(name: &str) -> bool {
     FileKind::of(name).is_some() || [file::CONFIG, file::METRICS, file::CSV, file::TENSORBOARD].contains(&name)
 }
 

@@ -115,6 +115,7 @@ impl ClassReport {
             | Figure::Auroc
             | Figure::AveragePrecision
             | Figure::CalibrationError
+            | Figure::LogLoss
             | Figure::Perplexity
             | Figure::Mae
             | Figure::Rmse

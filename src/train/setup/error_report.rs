@@ -10,6 +10,19 @@ pub struct ErrorReport {
     count: f64,
 }
 
+/// The figures of one output, in its own unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OutputErrors {
+    /// Mean absolute error.
+    pub mae: f64,
+    /// Root of the mean squared error.
+    pub rmse: f64,
+    /// Coefficient of determination.
+    pub r2: f64,
+    /// Mean absolute percentage error, as a fraction.
+    pub mape: f64,
+}
+
 impl ErrorReport {
     /// What the sums (`[outputs, ERROR_SUMS]`) over `items` numbers in all stand for.
     pub fn new(sums: &[f64], items: f64) -> Self {
@@ -37,6 +50,16 @@ impl ErrorReport {
             (true, false) => 0.0,
             (false, false) => 1.0 - sums[error_sum::SQUARED_ERROR] / all,
         }
+    }
+
+    /// What is reported of each output, in order.
+    pub fn outputs(&self) -> impl Iterator<Item = OutputErrors> {
+        self.outputs.iter().map(|sums| OutputErrors {
+            mae: sums[error_sum::ABSOLUTE_ERROR] / self.count,
+            rmse: (sums[error_sum::SQUARED_ERROR] / self.count).sqrt(),
+            r2: self.r2(sums),
+            mape: sums[error_sum::RELATIVE_ERROR] / self.count,
+        })
     }
 
     /// A figure that comes from these sums; `None` for any other.

@@ -26,6 +26,8 @@ use std::sync::Arc;
 mod table;
 mod text;
 
+pub use table::codec as table_codec;
+
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
 pub fn source(experiment: &Experiment) -> (Source, Missing) {
     let files = |d: &Download| Missing {

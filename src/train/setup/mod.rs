@@ -7,7 +7,6 @@ pub mod device;
 pub mod error_report;
 pub mod figures;
 pub mod gradients;
-pub mod host_memory;
 pub mod input;
 pub mod kind;
 pub mod lints;

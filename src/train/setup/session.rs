@@ -320,7 +320,7 @@ impl Session {
         let sums = self.metric_sums(mode)?;
         let mut figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
         if mode == Mode::Eval && !self.programs.asked.is_empty() {
-            let (classes, errors) = (self.class_report()?, self.error_report(sums[metric_slot::ITEMS])?);
+            let (classes, errors) = (self.class_report()?, self.error_report()?);
             let value = |figure: Figure| {
                 let of_classes = classes.as_ref().and_then(|report| report.figure(figure));
                 of_classes.or_else(|| errors.as_ref()?.figure(figure))
@@ -349,10 +349,13 @@ impl Session {
         Ok(counted.map(|op| ClassReport::new(op, &counts)))
     }
 
-    /// What has been summed of the errors over `items` numbers; `None` if that is not summed.
-    fn error_report(&mut self, items: f64) -> Result<Option<ErrorReport>> {
+    /// What has been summed of errors since the figures of evaluation were reset; `None` if that is not summed.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn error_report(&mut self) -> Result<Option<ErrorReport>> {
         let Some(id) = self.programs.plan.variables.find(ERROR_SUMS_VARIABLE) else { return Ok(None) };
-        let sums = self.doubles(id)?;
+        let (sums, items) = (self.doubles(id)?, self.metric_sums(Mode::Eval)?[metric_slot::ITEMS]);
         Ok(Some(ErrorReport::new(&sums, items)))
     }
 

@@ -56,6 +56,7 @@ mod steps;
 mod support;
 mod sweep;
 mod sync_batch_norm;
+mod table_rows;
 mod tables;
 mod tensorboard;
 mod two_at_once;

@@ -36,7 +36,10 @@ fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 
 /// The command prints what it prints without faults, and changes nothing.
 fn only_reads(name: &str, args: &str, every: usize) {
-    let start = place();
+    only_reads_in(&place(), name, args, every);
+}
+
+fn only_reads_in(start: &Place, name: &str, args: &str, every: usize) {
     // What memory there is at the moment is different every time.
     let lasting = |text: &str| {
         let mut json: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
@@ -49,7 +52,7 @@ fn only_reads(name: &str, args: &str, every: usize) {
     let before = contents(&start.path());
     Sweep {
         name,
-        start: &start,
+        start,
         args,
         every,
         steady: true,
@@ -243,6 +246,45 @@ fn a_run_from_files() {
         after: &|place, _, _| crate::run_state::all_whole(&place.file("new")),
     }
     .run();
+}
+
+/// The rows of tables, packed and plain: a run reads both, and so do an evaluation and a prediction.
+#[test]
+fn tables() {
+    let table = |first: usize| {
+        let rows = (first..first + 40).map(|i| format!("{},{},{}\n", i % 7, ["sea", "hill"][i % 2], i % 7 * 3 + i % 2));
+        format!("rooms,town,price\n{}", rows.collect::<String>())
+    };
+    let (head, rest) = CONFIG.split_once("[model]").unwrap();
+    let (_, rest) = rest.split_once("[optimizer]").unwrap();
+    let head = head
+        .replace("\"digits\"", "\"csv\"\npath = \"rows.csv.gz\"\nval_path = \"val.jsonl\"\ntarget = \"price\"")
+        .replace("limit = 96\nlimit_val = 32\n", "")
+        .replace("workers = 1", "workers = 0");
+    let model = "[model]\nlayers = [{ type = \"linear\", out_features = 1 }]\n[loss]\ntype = \"mse\"\n[optimizer]";
+    let start = Place::with("c.toml", &[&head, model, &rest.replace("lr = 0.1", "lr = 0.01")].concat());
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, table(0).as_bytes()).unwrap();
+    fs::write(start.file("rows.csv.gz"), packed.finish().unwrap()).unwrap();
+    let object = |i: usize| format!("{{\"rooms\":{},\"town\":\"sea\",\"price\":{i}}}\n", i % 5);
+    fs::write(start.file("val.jsonl"), (0..9).map(object).collect::<String>()).unwrap();
+    fs::write(start.file("new.csv"), table(3)).unwrap();
+    let tried = start.copy();
+    tried.ok(TRAIN);
+    let expected = crate::run_state::RunState::read(&tried.file("run")).unwrap();
+    Sweep {
+        name: "train on a table",
+        start: &start,
+        args: TRAIN,
+        // What it writes is looked at elsewhere.
+        every: 113,
+        steady: true,
+        done: &|place, _| crate::run_state::RunState::read(&place.file("run"))?.same_as(&expected),
+        after: &|place, _, _| crate::run_state::all_whole(&place.file("run")),
+    }
+    .run();
+    only_reads_in(&tried, "eval of a table", "eval run/last.safetensors --json --threads 1", 24);
+    only_reads_in(&tried, "predict of a table", "predict run/last.safetensors new.csv --json --threads 1", 24);
 }
 
 /// Photos from a folder, a list and an archive. Those that cannot be read end the run here, so that it is the same or none. What could not

@@ -1,6 +1,7 @@
 //! Paths of several files: `train-{000..009}.tar`, `{a,b}.tar`, `train-*.tar`.
 
 use anyhow::{Context, Result, bail, ensure};
+use glob::Pattern;
 use std::path::{Path, PathBuf};
 
 /// Most files that a path may stand for.
@@ -54,10 +55,10 @@ fn called_like(path: &Path) -> Result<Option<Vec<PathBuf>>> {
     }
     let folder = super::durable::folder_of(path);
     let context = || format!("cannot read the folder `{}`", folder.display());
-    let mut found = Vec::new();
+    let (pattern, mut found) = (like(name)?, Vec::new());
     for entry in std::fs::read_dir(folder).with_context(context)? {
         let entry = entry.with_context(context)?.file_name();
-        if entry.to_str().is_some_and(|entry| matches(name.as_bytes(), entry.as_bytes())) {
+        if entry.to_str().is_some_and(|entry| pattern.matches(entry)) {
             found.push(path.with_file_name(entry));
         }
     }
@@ -85,26 +86,13 @@ fn expand(text: &str, all: &mut Vec<String>) -> Result<()> {
     inside.split(',').try_for_each(|one| expand(&format!("{before}{one}{after}"), all))
 }
 
-/// Whether a name is as `pattern` says: `*` stands for any bytes, `?` for one.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    // The last `*`, and where what it stands for ends.
-    let mut star = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, n));
-                p += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == name[n] => (p, n) = (p + 1, n + 1),
-            _ => {
-                let Some((at, end)) = star else { return false };
-                star = Some((at, end + 1));
-                (p, n) = (at + 1, end + 1);
-            }
-        }
+/// What names are like that `text` fits: `*` stands for any characters, `?` for one, and brackets are themselves.
+fn like(text: &str) -> Result<Pattern> {
+    let mut text = text.replace('[', "[[]");
+    while text.contains("**") {
+        text = text.replace("**", "*");
     }
-    pattern[p..].iter().all(|byte| *byte == b'*')
+    Pattern::new(&text).with_context(|| format!("`{text}`"))
 }
 
 #[cfg(test)]
@@ -137,8 +125,12 @@ mod tests {
             ("a?c", "abc", true),
             ("a?c", "ac", false),
             ("?", "", false),
+            ("a?c", "aéc", true),
+            ("a**[1]*", "ab[1].tar", true),
+            ("a[1]*", "a1", false),
+            ("*", ".hidden", true),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
+            assert_eq!(like(pattern).unwrap().matches(name), fits, "{pattern} {name}");
         }
     }
 

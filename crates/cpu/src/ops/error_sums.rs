@@ -48,6 +48,7 @@ impl NodeKernel for ErrorSumsKernel {
                     sums[error_sum::SQUARED_TARGET] += t * t;
                     sums[error_sum::SQUARED_ERROR] += (x - t) * (x - t);
                     sums[error_sum::RELATIVE_ERROR] += (x - t).abs() / t.abs().max(LEAST_TARGET);
+                    sums[error_sum::ABSOLUTE_ERROR] += (x - t).abs();
                 }
             }
         });

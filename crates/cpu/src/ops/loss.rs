@@ -3,14 +3,14 @@
 use super::reduce_rows::{Dot, Plain, Terms, log_sum_exp, sum};
 use super::soft_cross_entropy::SoftCrossEntropyKernel;
 use super::weighted_binary::WeightedBinaryKernel;
-use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss, RowLoss};
+use crate::graph::op::{CrossEntropy, ElementwiseLoss, LEAST_MEAN, Loss, RowLoss};
 use crate::graph::{DType, Shape};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::parallel::{CHUNK, for_chunks, rows_per_chunk, vectorised};
 use crate::run::threads::{Chunks, chunks};
 use crate::simd::lanes::{get, put};
 use crate::simd::math::{ln_1p, sigmoid};
-use crate::simd::{Simd, SimdLevel};
+use crate::simd::{MAX_LANES, Simd, SimdLevel};
 
 /// [`crate::graph::op::CrossEntropy`] and its gradient.
 pub struct CrossEntropyKernel {
@@ -212,6 +212,14 @@ macro_rules! with_loss {
                 let $f = BceWithLogits;
                 $body
             }
+            ElementwiseLoss::Quantile { quantile } => {
+                let $f = Quantile(quantile);
+                $body
+            }
+            ElementwiseLoss::PoissonNll | ElementwiseLoss::GammaNll | ElementwiseLoss::Tweedie { .. } => {
+                let $f = OfMean($loss);
+                $body
+            }
         }
     };
 }
@@ -226,6 +234,11 @@ struct SmoothL1(f32);
 struct Huber(f32);
 #[derive(Clone, Copy)]
 struct BceWithLogits;
+#[derive(Clone, Copy)]
+struct Quantile(f32);
+/// A loss of the mean of a distribution, which needs logarithms and powers: one element after the other, in doubles.
+#[derive(Clone, Copy)]
+struct OfMean(ElementwiseLoss);
 
 /// `±a` with the sign of `d`, and 0 where that is 0.
 #[inline(always)]
@@ -295,6 +308,59 @@ impl Pointwise for BceWithLogits {
     #[inline(always)]
     fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
         s.sub(sigmoid(s, x), t)
+    }
+}
+
+impl Pointwise for Quantile {
+    #[inline(always)]
+    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
+        let d = s.sub(x, t);
+        s.max(s.mul(s.splat(-self.0), d), s.mul(s.splat(1.0 - self.0), d))
+    }
+    #[inline(always)]
+    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
+        let d = s.sub(x, t);
+        let below = s.select(s.gt(s.zero(), d), s.splat(-self.0), d);
+        s.select(s.gt(d, s.zero()), s.splat(1.0 - self.0), below)
+    }
+}
+
+impl OfMean {
+    /// The loss of an element, and its derivative.
+    fn of(self, x: f32, t: f32) -> [f64; 2] {
+        let (x, t) = (f64::from(x), f64::from(t));
+        let m = x + LEAST_MEAN;
+        match self.0 {
+            ElementwiseLoss::GammaNll => [m.ln() + t / m, (m - t) / (m * m)],
+            ElementwiseLoss::Tweedie { power } => {
+                let p = f64::from(power);
+                let of_one = m.powf(1.0 - p);
+                [m * of_one / (2.0 - p) - t * of_one / (1.0 - p), of_one * (m - t) / m]
+            }
+            _ => [x - t * m.ln(), 1.0 - t / m],
+        }
+    }
+
+    #[inline(always)]
+    fn each<S: Simd>(self, s: S, x: S::V, t: S::V, which: usize) -> S::V {
+        let [mut xs, mut ts] = [[0.0; MAX_LANES]; 2];
+        put(s, &mut xs, 0, S::LANES, x);
+        put(s, &mut ts, 0, S::LANES, t);
+        for (x, t) in xs.iter_mut().zip(ts).take(S::LANES) {
+            *x = self.of(*x, t)[which] as f32;
+        }
+        get(s, &xs, 0, S::LANES)
+    }
+}
+
+impl Pointwise for OfMean {
+    #[inline(always)]
+    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
+        self.each(s, x, t, 0)
+    }
+    #[inline(always)]
+    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
+        self.each(s, x, t, 1)
     }
 }
 

@@ -23,6 +23,10 @@ tagged! {
     "l1" => L1(L1),
     "smooth_l1" => SmoothL1(SmoothL1),
     "huber" => Huber(Huber),
+    "quantile" => Quantile(Quantile),
+    "poisson_nll" => PoissonNll(PoissonNll),
+    "gamma_nll" => GammaNll(GammaNll),
+    "tweedie" => Tweedie(Tweedie),
 }
 
 /// What each class weighs.
@@ -92,7 +96,9 @@ impl Loss {
             | Loss::Mse(Mse { target })
             | Loss::L1(L1 { target })
             | Loss::SmoothL1(SmoothL1 { target, .. })
-            | Loss::Huber(Huber { target, .. }) => target.as_deref(),
+            | Loss::Huber(Huber { target, .. })
+            | Loss::Quantile(Quantile { target, .. }) => target.as_deref(),
+            Loss::PoissonNll(_) | Loss::GammaNll(_) | Loss::Tweedie(_) => None,
             Loss::CrossEntropy(_) | Loss::Nll(_) | Loss::Focal(_) | Loss::SigmoidFocal(_) => None,
         }
     }
@@ -129,6 +135,10 @@ impl Loss {
             Loss::L1(_) => ElementwiseLoss::L1.into(),
             Loss::SmoothL1(l) => ElementwiseLoss::SmoothL1 { beta: l.beta as f32 }.into(),
             Loss::Huber(l) => ElementwiseLoss::Huber { delta: l.delta as f32 }.into(),
+            Loss::Quantile(l) => ElementwiseLoss::Quantile { quantile: l.quantile as f32 }.into(),
+            Loss::PoissonNll(_) => ElementwiseLoss::PoissonNll.into(),
+            Loss::GammaNll(_) => ElementwiseLoss::GammaNll.into(),
+            Loss::Tweedie(l) => ElementwiseLoss::Tweedie { power: l.power as f32 }.into(),
         }
     }
 
@@ -140,6 +150,7 @@ impl Loss {
             Loss::Focal(l) => Some(&mut l.weight),
             Loss::BceWithLogits(_) | Loss::SigmoidFocal(_) => None,
             Loss::Mse(_) | Loss::L1(_) | Loss::SmoothL1(_) | Loss::Huber(_) => None,
+            Loss::Quantile(_) | Loss::PoissonNll(_) | Loss::GammaNll(_) | Loss::Tweedie(_) => None,
         }
     }
 
@@ -249,6 +260,43 @@ options! {
         pub target: Option<String>,
     }
 }
+
+options! {
+    /// What is learnt is a quantile of the targets, not their mean: an error below the target weighs `quantile`, one above it 1 −
+    /// `quantile` (the pinball loss). `sklearn.metrics.mean_pinball_loss`.
+    pub struct Quantile {
+        /// The share of targets that is to lie below the predictions; 0.5 is the median.
+        #[option(default = 0.5, range = above(0.0).below(1.0), resume = Differs)]
+        pub quantile: f64,
+        /// As of `mse`.
+        #[option(otherwise = "the targets", example = "\"inputs\"")]
+        pub target: Option<String>,
+    }
+
+    /// Negative log-likelihood of counts (0, 1, 2 …), from their mean, which is above 0: the model ends with `softplus`. Numbers of a
+    /// table are not standardised for it. `torch.nn.PoissonNLLLoss` with `log_input=False`.
+    pub struct PoissonNll {}
+
+    /// Negative log-likelihood of numbers above 0 whose deviation grows with their mean, such as costs or times, from that mean; else as
+    /// `poisson_nll`. Half the gamma deviance, less what does not depend on the model: `sklearn.metrics.mean_gamma_deviance`.
+    pub struct GammaNll {}
+
+    /// The same for numbers of which some are 0 and the others above it, such as sums of claims; else as `poisson_nll`. Half the Tweedie
+    /// deviance, less what does not depend on the model: `sklearn.metrics.mean_tweedie_deviance`.
+    pub struct Tweedie {
+        /// The variance grows as this power of the mean: near 1 as that of counts, near 2 as of `gamma_nll`.
+        #[option(default = 1.5, range = above(1.0).below(2.0), resume = Differs)]
+        pub power: f64,
+    }
+}
+
+impl Check for Quantile {}
+
+impl Check for PoissonNll {}
+
+impl Check for GammaNll {}
+
+impl Check for Tweedie {}
 
 impl Check for CrossEntropy {
     fn check(&self, part: &Part) {

@@ -42,6 +42,9 @@ pub enum EvalFigure {
     AveragePrecision,
     /// Expected calibration error: how far confidence and accuracy differ, over 15 bins of equal width (Guo et al. 2017).
     CalibrationError,
+    /// Mean negative log-likelihood of the targets, of labels in the mean over them, whatever weights or smoothing the loss has:
+    /// `sklearn.metrics.log_loss`.
+    LogLoss,
     /// Exponential of the mean negative log-likelihood of the targets; only for classes.
     Perplexity,
     /// Coefficient of determination, in the mean over the outputs: `sklearn.metrics.r2_score`; only for regression.
@@ -68,6 +71,7 @@ impl EvalFigure {
             Self::Auroc => Figure::Auroc,
             Self::AveragePrecision => Figure::AveragePrecision,
             Self::CalibrationError => Figure::CalibrationError,
+            Self::LogLoss => Figure::LogLoss,
             Self::Perplexity => Figure::Perplexity,
             Self::R2 => Figure::R2,
             Self::Mape => Figure::Mape,
@@ -145,6 +149,8 @@ metrics! {
     ValAveragePrecision = "val_average_precision" (AveragePrecision),
     /// Expected calibration error.
     ValCalibrationError = "val_calibration_error" (CalibrationError),
+    /// Mean negative log-likelihood.
+    ValLogLoss = "val_log_loss" (LogLoss),
     /// Exponential of the mean negative log-likelihood.
     ValPerplexity = "val_perplexity" (Perplexity),
     /// Mean absolute error on the validation samples; only for regression.

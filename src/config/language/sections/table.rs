@@ -17,7 +17,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table};
 
 options! {
-    /// The rows of a table: CSV and its relatives, also packed (`.csv.gz`). A row is a vector of numbers, `[features]`: what stands in a
+    /// The rows of a table: CSV and its relatives or JSON Lines, also packed (`.csv.gz`, `.jsonl.zst`). A row is a vector of numbers, `[features]`: what stands in a
     /// column says what becomes of it, and `columns` changes that. What is fitted (means, medians, categories) is of the training rows
     /// alone, and travels in the checkpoint.
     #[rules(
@@ -26,7 +26,7 @@ options! {
         Excludes("group_column", "time_column", "rows are held out by groups or by time"),
     )]
     pub struct Csv {
-        /// The file. Its first line names the columns.
+        /// The file: `.jsonl` has a JSON object a line; of any other the first line names the columns.
         #[option(example = r#""housing.csv""#, resume = Differs)]
         pub path: PathBuf,
         /// A file with the same columns to validate on, instead of `validation_split`.
@@ -51,7 +51,7 @@ options! {
         /// Columns that the model does not take, by name or pattern.
         #[option(length = 1.., example = r#"["id", "note_*"]"#)]
         pub drop: Option<Vec<String>>,
-        /// A column that names the rows: the model does not take it, and predictions carry it along.
+        /// A column that names the rows: the model does not take it, and predictions carry it along, under its own name.
         #[option(example = r#""id""#)]
         pub id: Option<String>,
         /// A column that says of each row whether it is for training, validation or test: `train`, `val` or `test`.

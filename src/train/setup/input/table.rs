@@ -2,9 +2,11 @@
 
 use super::held_out;
 use crate::config::Experiment;
-use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal};
+use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal, Source};
 use crate::config::load::paths::shown;
-use crate::data::table::{Choice, Division, Encoding, Fill, Format, Rule, Scaling, TableCodec, TableOptions};
+use crate::data::DataSpec;
+use crate::data::table::{Choice, Division, Encoding, Fill, Format, Positive, Rule, Scaling, TableCodec, TableOptions};
+use crate::graph::op::ElementwiseLoss;
 
 /// What the data layer reads.
 pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
@@ -20,7 +22,9 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         },
         target: csv.target.names().to_vec(),
         classes: csv.classes,
-        standardize_target: csv.standardize_target,
+        // The mean of a distribution is learnt as it is.
+        standardize_target: csv.standardize_target && !experiment.loss.describe().takes_positive_mean(),
+        positive: positive(experiment),
         rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
         drop: csv.drop.clone().unwrap_or_default(),
         id: csv.id.clone(),
@@ -33,6 +37,21 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         },
         fitted: fitted.and_then(|codec| TableCodec::read(codec)).map(Box::new),
     }
+}
+
+/// How the rows of tables become samples of a model that is trained, if it takes those; written as the configuration says.
+pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
+    let codec = TableCodec::of(data)?;
+    let Source::Csv(csv) = &experiment.data.source else { return Some(codec) };
+    let TableOptions { decimal, id, format, .. } = options(csv, experiment);
+    Some(TableCodec { decimal, id, separator: format.separator, header: format.header, ..codec })
+}
+
+/// The bounds of the numbers that the loss is for, if it has some.
+fn positive(experiment: &Experiment) -> Option<Positive> {
+    let loss = experiment.loss.describe();
+    let zero = loss != ElementwiseLoss::GammaNll.into();
+    loss.takes_positive_mean().then(|| Positive { loss: loss.name(), zero })
 }
 
 fn choice(column: &ColumnType) -> Choice {

@@ -20,7 +20,7 @@ pub struct Scores {
     ignore_index: Option<i32>,
     ranking: Option<Ranking>,
     calibration: Calibration,
-    /// Sum of the negative log-likelihoods of targets.
+    /// Sum of the negative log-likelihoods of targets; of labels, of the mean over those of a sample.
     surprise: f64,
     /// Rows that count.
     rows: u64,
@@ -32,7 +32,7 @@ pub struct Scores {
 
 /// Of these figures, those for which outputs must be read.
 fn read_for(figures: &[Figure], loss: &Loss) -> Vec<Figure> {
-    let of_loss = |figure: &Figure| *figure == Figure::Perplexity && loss.is_likelihood();
+    let of_loss = |figure: &Figure| matches!(figure, Figure::LogLoss | Figure::Perplexity) && loss.is_likelihood();
     figures.iter().copied().filter(|f| f.gathered() == Gathered::Outputs && !of_loss(f)).collect()
 }
 
@@ -41,12 +41,12 @@ pub fn ranks(figure: &Figure) -> bool {
     matches!(figure, Figure::Auroc | Figure::AveragePrecision)
 }
 
-/// Adds to figures those that are another's exponential.
+/// Adds to figures those that are the loss under another name, or its exponential.
 pub fn with_perplexity(figures: Figures, programs: &Programs) -> Figures {
-    match figures.get(Figure::Loss).filter(|_| programs.asked.contains(&Figure::Perplexity)) {
-        Some(loss) if programs.loss.is_likelihood() => figures.with(Figure::Perplexity, loss.exp()),
-        _ => figures,
-    }
+    let Some(loss) = figures.get(Figure::Loss).filter(|_| programs.loss.is_likelihood()) else { return figures };
+    let own = [(Figure::LogLoss, loss), (Figure::Perplexity, loss.exp())];
+    let asked = own.into_iter().filter(|(figure, _)| programs.asked.contains(figure));
+    asked.fold(figures, |figures, (figure, value)| figures.with(figure, value))
 }
 
 /// Bytes that the scores of so many samples take, for the programs of `plan`.
@@ -133,6 +133,9 @@ impl Scores {
         for (x, is) in row.iter().zip(&is) {
             let confidence = 1.0 / (1.0 + (-f64::from(x.abs())).exp());
             self.calibration.add(confidence, (*x > 0.0) == *is);
+            // `ln(1 + e^−x)` of a yes, `ln(1 + e^x)` of a no.
+            let x = if *is { -f64::from(*x) } else { f64::from(*x) };
+            self.surprise += (x.max(0.0) + (-x.abs()).exp().ln_1p()) / self.width as f64;
         }
         if let Some(ranking) = &mut self.ranking {
             ranking.add(row.iter().copied(), Truth::Labels(&is));
@@ -147,6 +150,7 @@ impl Scores {
             let value = match (figure, &mut self.ranking) {
                 _ if self.not_a_number || self.rows == 0 => f64::NAN,
                 (Figure::CalibrationError, _) => self.calibration.error(),
+                (Figure::LogLoss, _) => self.surprise / self.rows as f64,
                 (Figure::Perplexity, _) => (self.surprise / self.rows as f64).exp(),
                 (_, Some(ranking)) => {
                     let (value, note) = ranking.figure(figure, names);

@@ -37,7 +37,8 @@ impl Case {
             true => (Task::Classification, &[Figure::Perplexity][..]),
             false => (Task::BinaryClassification, &[][..]),
         };
-        let wanted = [&[Figure::Auroc, Figure::AveragePrecision, Figure::CalibrationError], rest].concat();
+        let wanted =
+            [&[Figure::Auroc, Figure::AveragePrecision, Figure::CalibrationError, Figure::LogLoss], rest].concat();
         let mut scores = Scores::of(wanted, task, self.logits[0].len(), self.ignored, self.logits.len()).unwrap();
         for start in (0..self.logits.len()).step_by(batch) {
             let range = start..(start + batch).min(self.logits.len());
@@ -71,7 +72,7 @@ fn figures_are_those_of_scikit_learn() {
             compared += 1;
         }
     }
-    assert_eq!(compared, 8 * 4 + 4 * 3);
+    assert_eq!(compared, 8 * 5 + 4 * 4);
 }
 
 #[test]
@@ -80,11 +81,11 @@ fn regressions_are_those_of_scikit_learn() {
     for (name, case) in cases().iter().filter(|(_, case)| !case.values.is_empty()) {
         let outputs = case.values[0].len();
         // As the devices sum, which `tests/suites/ops` holds to each other.
-        let mut sums = vec![0.0; 4 * outputs];
+        let mut sums = vec![0.0; 5 * outputs];
         for (x, t) in case.predictions.iter().zip(&case.values) {
             for (i, (x, t)) in x.iter().zip(t).map(|(x, t)| (f64::from(*x), f64::from(*t))).enumerate() {
-                let each = [t, t * t, (x - t).powi(2), (x - t).abs() / t.abs().max(f64::EPSILON)];
-                sums[4 * i..][..4].iter_mut().zip(each).for_each(|(sum, x)| *sum += x);
+                let each = [t, t * t, (x - t).powi(2), (x - t).abs() / t.abs().max(f64::EPSILON), (x - t).abs()];
+                sums[5 * i..][..5].iter_mut().zip(each).for_each(|(sum, x)| *sum += x);
             }
         }
         let report = ErrorReport::new(&sums, (case.values.len() * outputs) as f64);

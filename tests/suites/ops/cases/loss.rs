@@ -6,7 +6,7 @@ use runner::graph::op::{
 use runner::graph::{DType, Input};
 
 /// The losses that are functions of one prediction and one target.
-const ELEMENTWISE: [ElementwiseLoss; 8] = [
+const ELEMENTWISE: [ElementwiseLoss; 10] = [
     ElementwiseLoss::Mse,
     ElementwiseLoss::L1,
     ElementwiseLoss::SmoothL1 { beta: 1.0 },
@@ -15,6 +15,16 @@ const ELEMENTWISE: [ElementwiseLoss; 8] = [
     ElementwiseLoss::Huber { delta: 1.0 },
     ElementwiseLoss::Huber { delta: 0.5 },
     ElementwiseLoss::BceWithLogits,
+    ElementwiseLoss::Quantile { quantile: 0.5 },
+    ElementwiseLoss::Quantile { quantile: 0.9 },
+];
+
+/// Those of the mean of a distribution, which is above 0.
+const OF_MEANS: [ElementwiseLoss; 4] = [
+    ElementwiseLoss::PoissonNll,
+    ElementwiseLoss::GammaNll,
+    ElementwiseLoss::Tweedie { power: 1.5 },
+    ElementwiseLoss::Tweedie { power: 1.1 },
 ];
 
 fn losses(list: &mut Vec<Case>) {
@@ -89,6 +99,19 @@ fn losses(list: &mut Vec<Case>) {
             ]
         });
         list.push(at_kinks.kinked());
+    }
+    for loss in OF_MEANS {
+        for (x, t) in [(vec![4, 1], vec![4]), (vec![5, 3], vec![5, 3]), (vec![700, 3], vec![700, 3])] {
+            list.push(Case::new(format!("{loss:?} of {x:?} and {t:?}"), LossOp::from(loss), |d| {
+                let targets = d.positive(t).map(|t| (4.0 * t).floor());
+                vec![d.positive(x).map(|x| 0.0625 + 3.0 * x).wrt(), targets.input(Input::Field(1))]
+            }));
+        }
+        list.push(Case::new(format!("{loss:?} of far numbers"), LossOp::from(loss), |_| {
+            let x = Operand::new(DType::F32, [2, 3], vec![0.0078125, 1.0, 5000.0, 0.0078125, 1.0, 5000.0]);
+            let t = Operand::new(DType::F32, [2, 3], vec![0.0, 0.0, 0.0, 2.0, 3000.0, 3.0]);
+            vec![x.wrt(), t.input(Input::Field(1))]
+        }));
     }
 }
 

@@ -4,7 +4,7 @@ use super::{OpRules, Output, ShapeError, Value, arity, singles};
 use crate::graph::DType;
 
 /// Sums for each output.
-pub const ERROR_SUMS: usize = 4;
+pub const ERROR_SUMS: usize = 5;
 
 /// A target is taken to be at least this far from 0 in a percentage error: scikit-learn's, the epsilon of doubles.
 pub const LEAST_TARGET: f64 = f64::EPSILON;
@@ -19,6 +19,8 @@ pub mod error_sum {
     pub const SQUARED_ERROR: usize = 2;
     /// Σ |x − t| / max(|t|, ε)
     pub const RELATIVE_ERROR: usize = 3;
+    /// Σ |x − t|
+    pub const ABSOLUTE_ERROR: usize = 4;
 }
 
 /// Adds the sums of a batch. Operands: loss `[1]` and prediction (both `F32`), target (`F32`, as many as predictions), sums

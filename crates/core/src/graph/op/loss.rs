@@ -78,7 +78,26 @@ pub enum ElementwiseLoss {
     },
     /// `−t ln σ(x) − (1 − t) ln(1 − σ(x))`, from the logit `x`
     BceWithLogits,
+    /// `q (t − x)` where `x < t`, else `(1 − q)(x − t)` (Koenker and Bassett 1978); its derivative at 0 is 0.
+    Quantile {
+        /// `q`, between 0 and 1.
+        quantile: f32,
+    },
+    /// `x − t ln(x + ε)` of the mean `x` of a Poisson distribution, with [`LEAST_MEAN`] for `ε`: `torch.nn.PoissonNLLLoss` with
+    /// `log_input=False`.
+    PoissonNll,
+    /// `ln(x + ε) + t / (x + ε)` of the mean `x` of a gamma distribution: half its deviance, less what does not depend on `x`.
+    GammaNll,
+    /// `m^(2 − p) / (2 − p) − t m^(1 − p) / (1 − p)` with `m = x + ε`, of the mean `x` of a Tweedie distribution: half its deviance, less
+    /// what does not depend on `x` (Jørgensen 1987).
+    Tweedie {
+        /// `p`, between 1 and 2.
+        power: f32,
+    },
 }
+
+/// What is added to the mean of a distribution of positive numbers: PyTorch's `eps`.
+pub const LEAST_MEAN: f64 = 1e-8;
 
 /// What a loss compares the model's output with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +120,10 @@ impl ElementwiseLoss {
             ElementwiseLoss::SmoothL1 { beta } => (2, beta),
             ElementwiseLoss::Huber { delta } => (3, delta),
             ElementwiseLoss::BceWithLogits => (4, 0.0),
+            ElementwiseLoss::Quantile { quantile } => (5, quantile),
+            ElementwiseLoss::PoissonNll => (6, 0.0),
+            ElementwiseLoss::GammaNll => (7, 0.0),
+            ElementwiseLoss::Tweedie { power } => (8, power),
         }
     }
 }
@@ -151,6 +174,10 @@ impl Loss {
             Loss::Elementwise(ElementwiseLoss::SmoothL1 { .. }) => ["smooth_l1", "smooth_l1_grad"],
             Loss::Elementwise(ElementwiseLoss::Huber { .. }) => ["huber", "huber_grad"],
             Loss::Elementwise(ElementwiseLoss::BceWithLogits) => ["bce_with_logits", "bce_with_logits_grad"],
+            Loss::Elementwise(ElementwiseLoss::Quantile { .. }) => ["quantile", "quantile_grad"],
+            Loss::Elementwise(ElementwiseLoss::PoissonNll) => ["poisson_nll", "poisson_nll_grad"],
+            Loss::Elementwise(ElementwiseLoss::GammaNll) => ["gamma_nll", "gamma_nll_grad"],
+            Loss::Elementwise(ElementwiseLoss::Tweedie { .. }) => ["tweedie", "tweedie_grad"],
         }
     }
 
@@ -163,7 +190,11 @@ impl Loss {
                 ElementwiseLoss::Mse
                 | ElementwiseLoss::L1
                 | ElementwiseLoss::SmoothL1 { .. }
-                | ElementwiseLoss::Huber { .. },
+                | ElementwiseLoss::Huber { .. }
+                | ElementwiseLoss::Quantile { .. }
+                | ElementwiseLoss::PoissonNll
+                | ElementwiseLoss::GammaNll
+                | ElementwiseLoss::Tweedie { .. },
             ) => Task::Regression,
         }
     }
@@ -188,6 +219,16 @@ impl Loss {
     /// True if the model's output is to be logarithms of the probabilities of classes.
     pub fn takes_log_probabilities(&self) -> bool {
         matches!(self, Loss::CrossEntropy(l) if l.form == RowLoss::Nll)
+    }
+
+    /// True if the model's output is to be the mean of a distribution of positive numbers, as it is: neither its logarithm nor standardised.
+    pub fn takes_positive_mean(&self) -> bool {
+        matches!(
+            self,
+            Loss::Elementwise(
+                ElementwiseLoss::PoissonNll | ElementwiseLoss::GammaNll | ElementwiseLoss::Tweedie { .. }
+            )
+        )
     }
 
     /// True if it is the negative logarithm of the probability of a target, and nothing else: its exponential is a perplexity.

@@ -50,6 +50,8 @@ pub enum Figure {
     AveragePrecision,
     /// Expected calibration error: how far confidence and accuracy differ, in the mean over 15 bins (Guo et al. 2017).
     CalibrationError,
+    /// Mean negative log-likelihood of classes, or of labels.
+    LogLoss,
     /// Exponential of the mean negative log-likelihood.
     Perplexity,
     /// Mean absolute error.
@@ -101,6 +103,7 @@ impl Task {
                 Figure::Auroc,
                 Figure::AveragePrecision,
                 Figure::CalibrationError,
+                Figure::LogLoss,
                 Figure::Perplexity,
             ],
             Task::BinaryClassification => &[
@@ -113,6 +116,7 @@ impl Task {
                 Figure::Auroc,
                 Figure::AveragePrecision,
                 Figure::CalibrationError,
+                Figure::LogLoss,
             ],
             Task::Regression => &[Figure::R2, Figure::Mape],
         }
@@ -129,7 +133,7 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 21] = [
+    pub const ALL: [Figure; 22] = [
         Figure::Loss,
         Figure::Accuracy,
         Figure::Top2Accuracy,
@@ -146,6 +150,7 @@ impl Figure {
         Figure::Auroc,
         Figure::AveragePrecision,
         Figure::CalibrationError,
+        Figure::LogLoss,
         Figure::Perplexity,
         Figure::Mae,
         Figure::Rmse,
@@ -172,6 +177,7 @@ impl Figure {
             Figure::Auroc => ["auroc", "auroc"],
             Figure::AveragePrecision => ["average_precision", "ap"],
             Figure::CalibrationError => ["calibration_error", "ece"],
+            Figure::LogLoss => ["log_loss", "logloss"],
             Figure::Perplexity => ["perplexity", "ppl"],
             Figure::Mae => ["mae", "mae"],
             Figure::Rmse => ["rmse", "rmse"],
@@ -195,6 +201,7 @@ impl Figure {
         match self {
             Figure::Loss
             | Figure::CalibrationError
+            | Figure::LogLoss
             | Figure::Perplexity
             | Figure::Mae
             | Figure::Rmse
@@ -219,9 +226,16 @@ impl Figure {
 
     /// Whether it is a fraction of one that is shown in percent.
     pub fn is_share(self) -> bool {
-        let number =
-            matches!(self, Figure::Loss | Figure::Perplexity | Figure::Mae | Figure::Rmse | Figure::R2 | Figure::Mape);
-        !number
+        !matches!(
+            self,
+            Figure::Loss
+                | Figure::LogLoss
+                | Figure::Perplexity
+                | Figure::Mae
+                | Figure::Rmse
+                | Figure::R2
+                | Figure::Mape
+        )
     }
 
     /// What it is computed from.
@@ -240,9 +254,11 @@ impl Figure {
             | Figure::MicroF1
             | Figure::MeanIou => Gathered::ClassCounts,
             Figure::R2 | Figure::Mape => Gathered::ErrorSums,
-            Figure::Auroc | Figure::AveragePrecision | Figure::CalibrationError | Figure::Perplexity => {
-                Gathered::Outputs
-            }
+            Figure::Auroc
+            | Figure::AveragePrecision
+            | Figure::CalibrationError
+            | Figure::LogLoss
+            | Figure::Perplexity => Gathered::Outputs,
         }
     }
 

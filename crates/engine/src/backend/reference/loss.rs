@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{CrossEntropy, ElementwiseLoss, Loss, LossGrad, LossOp, RowLoss, WeightedBinary};
+use crate::graph::op::{CrossEntropy, ElementwiseLoss, LEAST_MEAN, Loss, LossGrad, LossOp, RowLoss, WeightedBinary};
 
 /// The loss, and what the batch weighs.
 pub(super) fn loss(op: &LossOp, x: &[Tensor]) -> Vec<Vec<f64>> {
@@ -40,6 +40,7 @@ pub(super) fn loss_grad(op: &LossGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
 fn element(loss: ElementwiseLoss, x: f64, t: f64) -> [f64; 2] {
     let d = x - t;
     let sign = if d == 0.0 { 0.0 } else { d.signum() };
+    let m = x + LEAST_MEAN;
     match loss {
         ElementwiseLoss::Mse => [d * d, 2.0 * d],
         ElementwiseLoss::L1 => [d.abs(), sign],
@@ -52,6 +53,16 @@ fn element(loss: ElementwiseLoss, x: f64, t: f64) -> [f64; 2] {
             delta => [delta * (d.abs() - 0.5 * delta), delta * sign],
         },
         ElementwiseLoss::BceWithLogits => [x.max(0.0) - x * t + (-x.abs()).exp().ln_1p(), 1.0 / (1.0 + (-x).exp()) - t],
+        ElementwiseLoss::Quantile { quantile } => {
+            let q = f64::from(quantile);
+            if d < 0.0 { [-q * d, -q] } else { [(1.0 - q) * d, (1.0 - q) * sign] }
+        }
+        ElementwiseLoss::PoissonNll => [x - t * m.ln(), 1.0 - t / m],
+        ElementwiseLoss::GammaNll => [m.ln() + t / m, (m - t) / (m * m)],
+        ElementwiseLoss::Tweedie { power } => {
+            let p = f64::from(power);
+            [m.powf(2.0 - p) / (2.0 - p) - t * m.powf(1.0 - p) / (1.0 - p), m.powf(-p) * (m - t)]
+        }
     }
 }
 

@@ -97,6 +97,7 @@ pub(super) fn error_sums(op: &ErrorSums, x: &[Tensor]) -> Vec<Vec<f64>> {
         of[error_sum::SQUARED_TARGET] += t * t;
         of[error_sum::SQUARED_ERROR] += (x - t).powi(2);
         of[error_sum::RELATIVE_ERROR] += (x - t).abs() / t.abs().max(LEAST_TARGET);
+        of[error_sum::ABSOLUTE_ERROR] += (x - t).abs();
     }
     vec![sums]
 }

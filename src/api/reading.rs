@@ -1,0 +1,73 @@
+//! How the data of a checkpoint is read: what belongs to the model, and what a command may say anew.
+
+use super::failure::Failure;
+use super::model::refuse;
+use crate::config::language::sections::{Csv, ImageList, LabelKind, Source};
+use crate::config::{Diagnostic, Experiment, Loaded};
+use crate::data::listed;
+
+/// Refuses another way to make numbers of a table's rows than that which the model was trained on, the configuration of which is `own`: what was fitted in
+/// training is used, and nothing else.
+///
+/// # Errors
+/// The configuration asks for another one.
+pub fn expect_own_columns(loaded: &Loaded, own: &Experiment) -> Result<(), Failure> {
+    let (Source::Csv(asked), Source::Csv(own)) = (&loaded.experiment.data.source, &own.data.source) else {
+        return Ok(());
+    };
+    let differs: [(&str, fn(&Csv, &Csv) -> bool); 4] = [
+        // Where a rule is written is no difference.
+        ("columns", |a, b| rules(a) != rules(b)),
+        ("drop", |a, b| a.drop != b.drop),
+        ("classes", |a, b| a.classes != b.classes),
+        ("standardize_target", |a, b| a.standardize_target != b.standardize_target),
+    ];
+    let Some((key, _)) = differs.iter().find(|(_, differs)| differs(asked, own)) else { return Ok(()) };
+    let error = Diagnostic::error(format!(
+        "`data.{key}` cannot be another one than in training: how the cells of a table become numbers is a part of the checkpoint"
+    ));
+    let error = error
+        .help("leave it out, or train a model anew; the file, `id`, `separator`, `decimal` and `header` may be others");
+    let key = format!("data.{key}");
+    let span = loaded.experiment.span_of(&key).or_else(|| loaded.experiment.nearest_span(&key));
+    Err(refuse(
+        loaded,
+        match span {
+            Some(span) => error.at(span, "the checkpoint has this otherwise"),
+            None => error,
+        },
+    ))
+}
+
+fn rules(csv: &Csv) -> Option<Vec<(&String, String)>> {
+    let rules = csv.columns.as_ref()?.0.iter();
+    Some(rules.map(|rule| (&rule.name, format!("{:?}", rule.column))).collect())
+}
+
+/// What is to be said where the masks of the data have other values for a class than those of the training, whose configuration is
+/// `own`.
+pub fn other_mask_values(experiment: &Experiment, own: &Experiment) -> Option<String> {
+    let (Source::ImageList(asked), Source::ImageList(own)) = (&experiment.data.source, &own.data.source) else {
+        return None;
+    };
+    let trained = mask_values(own);
+    let other = |(name, value): (String, usize)| {
+        let before = trained.iter().find(|(known, _)| *known == name)?.1;
+        (before != value).then_some((name, before, value))
+    };
+    let others: Vec<_> = mask_values(asked).into_iter().filter_map(other).collect();
+    let (_, before, now) = others.first()?;
+    let names: Vec<String> = others.iter().map(|(name, _, _)| name.clone()).collect();
+    Some(format!(
+        "`data.mask_values` or `data.classes` give {} another value in the masks than in training ({now} instead of {before}): that is right for \
+         masks that are written in another way",
+        listed(&names)
+    ))
+}
+
+/// The value of each class in the masks of a list.
+fn mask_values(list: &ImageList) -> Vec<(String, usize)> {
+    let names = list.classes.iter().flatten().filter(|_| list.label_kind == LabelKind::Mask);
+    let value = |class: usize| list.mask_values.as_ref().map_or(Some(class), |values| values.get(class).copied());
+    names.enumerate().filter_map(|(class, name)| Some((name.clone(), value(class)?))).collect()
+}

@@ -1,0 +1,141 @@
+//! The bytes of a sheet: unpacked where its name says that it is packed, and as text.
+
+use crate::files;
+use crate::files::host_memory::host_memory;
+use crate::terminal::human_bytes;
+use anyhow::{Context, Result, anyhow, bail};
+use flate2::read::MultiGzDecoder;
+use ruzstd::decoding::StreamingDecoder;
+use std::io::Read;
+use std::path::Path;
+
+/// What is unpacked of a file may take so much of the memory that there is: its cells as numbers take as much again, and more.
+const PART_OF_MEMORY: usize = 3;
+
+/// How a file is packed, by the ending of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    Gzip,
+    Zstandard,
+}
+
+impl Packing {
+    fn of(path: &Path) -> Option<Packing> {
+        match ending(path).as_str() {
+            "gz" => Some(Packing::Gzip),
+            "zst" => Some(Packing::Zstandard),
+            _ => None,
+        }
+    }
+}
+
+/// The ending of a file's name in small letters.
+fn ending(path: &Path) -> String {
+    path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
+}
+
+/// The ending that says what is in a file: that before `.gz` and the like.
+pub fn inner_ending(path: &Path) -> String {
+    match Packing::of(path) {
+        Some(_) => ending(&path.with_extension("")),
+        None => ending(path),
+    }
+}
+
+/// The content of a file of at most `most` bytes, unpacked.
+///
+/// # Errors
+/// It cannot be read or unpacked; it is larger than that, or than this machine has room for.
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let bytes = files::read(path, most)?;
+    let Some(packing) = Packing::of(path) else { return Ok(bytes) };
+    let (room, because) = match host_memory() {
+        Some(host) => ((host.available / PART_OF_MEMORY) as u64, host.because),
+        None => (u64::MAX, String::new()),
+    };
+    let because =
+        if room < most { format!("{because}, a third of which a packed table may have") } else { String::new() };
+    unpack(&bytes, packing, most.min(room), &because).with_context(|| format!("`{}`", path.display()))
+}
+
+/// Unpacks at most `most` bytes; `because` says why no more.
+fn unpack(bytes: &[u8], packing: Packing, most: u64, because: &str) -> Result<Vec<u8>> {
+    let mut reader: Box<dyn Read> = match packing {
+        Packing::Gzip => Box::new(MultiGzDecoder::new(bytes)),
+        Packing::Zstandard => {
+            Box::new(StreamingDecoder::new(bytes).map_err(|error| anyhow!("cannot be unpacked: {error}"))?)
+        }
+    };
+    let mut unpacked = Vec::new();
+    reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut unpacked).context("cannot be unpacked")?;
+    if unpacked.len() as u64 > most {
+        let most = human_bytes(usize::try_from(most).unwrap_or(usize::MAX));
+        let because = if because.is_empty() { String::new() } else { format!(" ({because})") };
+        bail!(
+            "is larger than {most} once it is unpacked, and no more is read{because}: unpack it, and leave rows or columns out"
+        );
+    }
+    Ok(unpacked)
+}
+
+/// The bytes as text, without the mark that some programs begin it with. UTF-16 with that mark is read, too.
+///
+/// # Errors
+/// They are no text, with the line.
+pub fn text(path: &Path, mut bytes: Vec<u8>) -> Result<String> {
+    let place = path.display();
+    let wide = |bytes: &[u8], number: fn([u8; 2]) -> u16| {
+        let units: Vec<u16> = bytes[2..].as_chunks::<2>().0.iter().map(|pair| number(*pair)).collect();
+        String::from_utf16(&units).map_err(|_| anyhow!("`{place}` begins as UTF-16 and is none: save it as UTF-8"))
+    };
+    if bytes.starts_with(&[0xff, 0xfe]) {
+        return wide(&bytes, u16::from_le_bytes);
+    }
+    if bytes.starts_with(&[0xfe, 0xff]) {
+        return wide(&bytes, u16::from_be_bytes);
+    }
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
+    }
+    let line_of = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
+    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        bail!("`{place}`, line {} has a zero byte: it is no text", line_of(&bytes[..at]));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let line = line_of(&bytes[..at]);
+        anyhow!("`{place}`, line {line}: the byte 0x{:02x} is not UTF-8: save the file as UTF-8", bytes[at])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_unpacks_to_too_much_is_stopped() {
+        // A megabyte of zeros packs to a thousandth of that.
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        gzip.write_all(&vec![b'0'; 1 << 20]).unwrap();
+        let gzip = gzip.finish().unwrap();
+        assert!(gzip.len() < 4096);
+        assert_eq!(unpack(&gzip, Packing::Gzip, 1 << 20, "").unwrap().len(), 1 << 20);
+        let zstandard =
+            ruzstd::encoding::compress_to_vec(&vec![b'0'; 1 << 20][..], ruzstd::encoding::CompressionLevel::Fastest);
+        assert_eq!(unpack(&zstandard, Packing::Zstandard, 1 << 20, "").unwrap(), vec![b'0'; 1 << 20]);
+        for (bytes, packing) in [(&gzip, Packing::Gzip), (&zstandard, Packing::Zstandard)] {
+            let error = unpack(bytes, packing, (1 << 20) - 1, "the reason").unwrap_err().to_string();
+            assert!(error.contains("once it is unpacked") && error.contains("(the reason)"), "{error}");
+            // What is cut off or no such file is an error as well.
+            assert!(unpack(&bytes[..bytes.len() / 2], packing, 1 << 20, "").is_err());
+            assert!(unpack(b"a,b\n1,2\n", packing, 1 << 20, "").is_err());
+        }
+    }
+
+    #[test]
+    fn endings_say_what_is_inside() {
+        let inner = |name: &str| inner_ending(Path::new(name));
+        assert_eq!(["a.csv", "a.CSV.GZ", "b.jsonl.zst", "c.gz", "d"].map(inner), ["csv", "csv", "jsonl", "", ""]);
+    }
+}

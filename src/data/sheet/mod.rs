@@ -1,0 +1,262 @@
+//! Rows with named columns in a text file: CSV and its relatives, or a JSON object a line. The file is whole in memory, and every fault has
+//! its place.
+
+mod bytes;
+mod object;
+mod quotes;
+
+pub use bytes::inner_ending;
+pub use object::scalar;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use object::Object;
+use quotes::Lines;
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+/// Endings of the names of files with a JSON object a line.
+pub const OBJECT_ENDINGS: [&str; 2] = ["jsonl", "ndjson"];
+/// What may stand between columns, the likeliest first.
+const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Cells with a byte between them.
+    Cells {
+        /// The byte. `None`: that of `,`, `;`, tab and `|` of which the first line has most.
+        separator: Option<u8>,
+        /// The first line names the columns; else their names are their numbers from 1.
+        header: bool,
+    },
+    /// A JSON object on each line.
+    Objects,
+}
+
+/// The largest that is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of the file.
+    pub file: u64,
+    /// Bytes of a row. More is a quote that is not closed, or no table.
+    pub row: usize,
+}
+
+/// A row.
+pub enum Row<'a> {
+    /// Its cells, as many as there are columns.
+    Cells(&'a csv::StringRecord),
+    /// Its object. A column that it lacks is missing.
+    Object(&'a Map<String, Value>),
+}
+
+/// Rows with named columns.
+pub struct Sheet {
+    path: PathBuf,
+    text: String,
+    form: Form,
+    /// What stands between the columns of a row of cells.
+    separator: u8,
+    limits: Limits,
+    names: Vec<String>,
+}
+
+impl Sheet {
+    /// Reads the file at `path`; one whose name ends in `.gz` or `.zst` is unpacked.
+    ///
+    /// # Errors
+    /// It cannot be read, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and column.
+    pub fn open(path: &Path, form: Form, limits: Limits) -> Result<Self> {
+        let place = path.display();
+        let text = bytes::text(path, bytes::read(path, limits.file)?)?;
+        let first = text.lines().find(|line| !line.trim().is_empty());
+        let first = first.with_context(|| format!("`{place}` is empty: a table has columns with names"))?;
+        let separator = match form {
+            Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
+            Form::Objects => b',',
+        };
+        let mut sheet = Sheet { path: path.to_owned(), text, form, separator, limits, names: Vec::new() };
+        sheet.names = match form {
+            Form::Cells { header, .. } => {
+                sheet.check_quotes()?;
+                let mut record = csv::StringRecord::new();
+                sheet.reader().read_record(&mut record).with_context(|| format!("cannot read `{place}`"))?;
+                match header {
+                    true => record.iter().map(str::to_owned).collect(),
+                    false => (1..=record.len()).map(|number| number.to_string()).collect(),
+                }
+            }
+            Form::Objects => sheet.keys()?,
+        };
+        ensure!(!sheet.names.iter().all(String::is_empty), "`{place}` is empty: it has no columns");
+        Ok(sheet)
+    }
+
+    /// The names of the columns: the cells of the first line, or all keys of the objects in the order in which they come.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The number of the column `name`, if there is one.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| known == name)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What stands before the fraction of its numbers: those of JSON have a point, whatever cells have.
+    pub fn decimal(&self, of_cells: char) -> char {
+        if self.form == Form::Objects { '.' } else { of_cells }
+    }
+
+    /// Hands the line of each row and the row to `take`.
+    ///
+    /// # Errors
+    /// A row has more or fewer cells than there are columns, or `take` fails.
+    pub fn each(&self, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
+        let Form::Cells { header, .. } = self.form else {
+            return self.lines().try_for_each(|(line, text)| take(line, Row::Object(&self.object(line, text)?)));
+        };
+        let place = self.path.display();
+        let (mut reader, mut record) = (self.reader(), csv::StringRecord::new());
+        // The reader counts an end of two bytes where it ends.
+        let mut lines = Lines::new(&self.text);
+        let mut first = header;
+        while reader.read_record(&mut record).with_context(|| format!("cannot read `{place}`"))? {
+            if std::mem::take(&mut first) {
+                continue;
+            }
+            let line = lines.at(record.position().map_or(0, csv::Position::byte));
+            ensure!(
+                record.len() == self.names.len(),
+                "`{place}`, line {line} has {} cells, and the table has {} columns: a cell that contains {} stands in quotes, and a quote \
+                 that opens is closed",
+                record.len(),
+                self.names.len(),
+                shown(self.separator)
+            );
+            take(line, Row::Cells(&record))?;
+        }
+        Ok(())
+    }
+
+    /// Hands the line of each row and its cells to `take`; those that an object lacks, or has nothing in, are empty.
+    ///
+    /// # Errors
+    /// As [`Sheet::each`]; an object has a list or an object in it.
+    pub fn each_cells(&self, mut take: impl FnMut(u64, &csv::StringRecord) -> Result<()>) -> Result<()> {
+        let mut record = csv::StringRecord::new();
+        self.each(|line, row| match row {
+            Row::Cells(cells) => take(line, cells),
+            Row::Object(object) => {
+                record.clear();
+                for name in &self.names {
+                    let value = object.get(name).unwrap_or(&Value::Null);
+                    let nested = value.is_array() || value.is_object();
+                    ensure!(
+                        !nested,
+                        "`{}`, line {line}: `{name}` is a list or an object: a column has a text, a number, a truth or null",
+                        self.path.display()
+                    );
+                    record.push_field(&scalar(value).unwrap_or_default());
+                }
+                take(line, &record)
+            }
+        })
+    }
+
+    fn reader(&self) -> csv::Reader<&[u8]> {
+        // Rows of another number of cells are reported here, with their line.
+        let mut builder = csv::ReaderBuilder::new();
+        let builder = builder.delimiter(self.separator).trim(csv::Trim::All).flexible(true).has_headers(false);
+        builder.from_reader(self.text.as_bytes())
+    }
+
+    /// The lines that are not empty, with their numbers.
+    fn lines(&self) -> impl Iterator<Item = (u64, &str)> {
+        (1..).zip(self.text.lines()).filter(|(_, text)| !text.trim().is_empty())
+    }
+
+    /// The JSON object on a line.
+    fn object(&self, line: u64, text: &str) -> Result<Map<String, Value>> {
+        ensure!(text.len() <= self.limits.row, self.too_long(line));
+        serde_json::from_str::<Object>(text).map(|object| object.0).map_err(|error| {
+            let (column, why) = (error.column(), error.to_string());
+            let why = why.split(" at line ").next().unwrap_or_default();
+            anyhow!(
+                "`{}`, line {line}, column {column}: no JSON object on a line of its own: {why}",
+                self.path.display()
+            )
+        })
+    }
+
+    /// All keys of the objects, in the order in which they come.
+    fn keys(&self) -> Result<Vec<String>> {
+        let (mut names, mut seen) = (Vec::new(), HashSet::new());
+        for (line, text) in self.lines() {
+            for (key, _) in self.object(line, text)? {
+                if !seen.contains(&key) {
+                    names.push(key.clone());
+                    seen.insert(key);
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    fn too_long(&self, line: u64) -> anyhow::Error {
+        let what = match self.form {
+            Form::Cells { .. } => "a row has fewer",
+            Form::Objects => "each object has a line of its own",
+        };
+        anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
+    }
+
+    fn check_quotes(&self) -> Result<()> {
+        let Err(quotes::Fault { line, column, kind }) = quotes::check(&self.text, self.separator, self.limits.row)
+        else {
+            return Ok(());
+        };
+        let what = match kind {
+            quotes::Kind::TooLong => return Err(self.too_long(line)),
+            quotes::Kind::Unclosed => {
+                "a quote opens here that is not closed: the lines behind it would be a part of this cell"
+            }
+            quotes::Kind::Behind => {
+                "a cell goes on behind the quote that closes it: is a quote before this one not closed? Within quotes, one is written twice"
+            }
+            quotes::Kind::Space => {
+                "a space stands before the quote that opens, which then is a part of the text: leave it out"
+            }
+        };
+        bail!("`{}`, line {line}, column {column}: {what}", self.path.display())
+    }
+}
+
+/// A separator in a message.
+fn shown(separator: u8) -> String {
+    match separator {
+        b',' => "a comma".to_owned(),
+        b';' => "a semicolon".to_owned(),
+        b'\t' => "a tab".to_owned(),
+        other => format!("`{}`", char::from(other)),
+    }
+}
+
+/// The separator of which the line has most outside of quotes.
+fn separator_of(line: &str) -> u8 {
+    let count = |separator: u8| {
+        let mut quoted = false;
+        let outside = line.bytes().filter(|byte| {
+            quoted ^= *byte == b'"';
+            !quoted && *byte == separator
+        });
+        outside.count()
+    };
+    let most = SEPARATORS.iter().map(|separator| count(*separator)).max().unwrap_or(0);
+    SEPARATORS.into_iter().find(|separator| count(*separator) == most).unwrap_or(b',')
+}

@@ -1,0 +1,41 @@
+//! Texts that no training row has, in columns of categories: the model cannot know what they mean.
+
+use super::super::held::listed;
+use super::codec::Cells;
+use super::fitted::TableCodec;
+use super::raw::Raw;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The texts, column by column, and in how many rows they stand.
+#[derive(Debug, Default)]
+pub struct Unseen(BTreeMap<String, (BTreeSet<String>, usize)>);
+
+impl Unseen {
+    /// Looks at the rows of a table. Of a column in which rare texts share a place nothing is found: an unknown text has that place, too.
+    pub fn look(&mut self, codec: &TableCodec, raw: &Raw) {
+        for column in &codec.columns {
+            let Cells::Texts(numbers, texts) = raw.column(&column.name) else { continue };
+            let unseen: Vec<bool> = texts.iter().map(|text| !column.has_place_for(text)).collect();
+            let rows = numbers.iter().flatten().filter(|number| unseen[**number as usize]).count();
+            if rows > 0 {
+                let found = self.0.entry(column.name.clone()).or_default();
+                found.0.extend(texts.iter().zip(unseen).filter(|(_, unseen)| *unseen).map(|(text, _)| text.clone()));
+                found.1 += rows;
+            }
+        }
+    }
+
+    /// What there is to say of each column.
+    pub fn in_words(&self) -> Vec<String> {
+        let words = |(column, (texts, rows)): (&String, &(BTreeSet<String>, usize))| {
+            let texts: Vec<String> = texts.iter().map(|text| text.chars().take(40).collect()).collect();
+            let s = if *rows == 1 { "" } else { "s" };
+            format!(
+                "the column `{column}` has in {rows} row{s} what no training row has, and the model takes it for none of the categories \
+                 that it knows: {}",
+                listed(&texts)
+            )
+        };
+        self.0.iter().map(words).collect()
+    }
+}
