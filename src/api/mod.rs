@@ -4,6 +4,7 @@
 //! - [`train::start`]: a run from a configuration to its end, or from a checkpoint on.
 //! - [`predictor::Predictor`]: a model that answers.
 
+pub mod answer;
 pub mod failure;
 pub mod memory;
 pub mod model;

@@ -4,12 +4,14 @@ mod check;
 mod launch;
 mod lr_find;
 mod runs;
+mod serve;
 mod sweep;
 
 pub use check::CheckArgs;
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
+pub use serve::{LogFormat, ServeArgs};
 pub use sweep::{Jobs, SweepArgs};
 
 use super::suggest::Suggest;
@@ -42,6 +44,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Classify image files with a checkpoint, or a configuration with `[model] weights`
     Predict(PredictArgs),
+    /// Answer over HTTP from trained models, until Ctrl-C
+    Serve(ServeArgs),
     /// Validate a configuration: layers, shapes, parameters, FLOPs, exact memory plan; needs no data
     Check(CheckArgs),
     /// Time the training step of a configuration, or a matrix product (`bench matmul`)

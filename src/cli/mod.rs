@@ -19,6 +19,7 @@ mod predict;
 mod recompute;
 mod report;
 mod runs;
+mod serve;
 mod show;
 mod signals;
 mod suggest;
@@ -78,6 +79,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Sweep(a) => sweep::run(&a),
         Command::Eval(a) => eval::run(&a),
         Command::Predict(a) => predict::run(&a),
+        Command::Serve(a) => serve::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
         Command::LrFind(a) => lr_find::run(&a),
@@ -107,6 +109,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Sweep(a) => a.output.json,
         Command::Eval(a) => a.output.json,
         Command::Predict(a) => a.output.json,
+        Command::Serve(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,
         Command::LrFind(a) => a.output.json,
@@ -145,9 +148,4 @@ fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// A name as a cell of a table that is guarded: with a `'` before it where a spreadsheet would run it as a formula.
-fn guarded(name: String) -> String {
-    if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{name}") } else { name }
 }

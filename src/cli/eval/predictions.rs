@@ -229,7 +229,7 @@ impl Row {
 
     /// The columns with their names.
     fn cells(&self, names: &[String], guard_formulas: bool) -> Vec<(String, String)> {
-        let guarded = |name: String| if guard_formulas { crate::cli::guarded(name) } else { name };
+        let guarded = |name: String| if guard_formulas { crate::api::answer::guarded(name) } else { name };
         let label = |class: usize| guarded(Row::label(names, class));
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
         cells.extend(self.file.iter().map(|file| ("file".to_owned(), guarded(file.clone()))));

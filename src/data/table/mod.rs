@@ -9,6 +9,7 @@ mod codec;
 mod columns;
 mod division;
 mod fitted;
+mod given;
 mod load;
 mod names;
 mod options;
@@ -19,9 +20,11 @@ mod text;
 
 pub use codec::{Encoding, Fill, Scaling};
 pub use division::Division;
-pub use fitted::{TableCodec, Target, read_rows};
+pub use fitted::{TableCodec, Target, read_rows, read_text};
+pub use given::{Cell, Given};
 pub use load::Shown;
 pub use options::{BINS, Choice, MOST_CATEGORIES, Rule, TableOptions};
+pub use raw::{Raw, TooManyRows};
 pub use survey::{CellType, Column, MOST_DISTINCT};
 pub use text::Format;
 

@@ -50,6 +50,15 @@ impl Text {
             ensure!(unpacked.len() as u64 <= MAX_FILE, "`{place}` is larger than {MAX_FILE} bytes once it is unpacked");
             bytes = unpacked;
         }
+        Text::of(path, bytes, format)
+    }
+
+    /// The table in these bytes; messages call it `path`.
+    ///
+    /// # Errors
+    /// As [`Text::open`].
+    pub fn of(path: &Path, bytes: Vec<u8>, format: Format) -> Result<Self> {
+        let place = path.display();
         let text = text_of(path, bytes)?;
         let first = text.lines().find(|line| !line.trim().is_empty());
         let first = first.with_context(|| format!("`{place}` is empty: a table has a line that names its columns"))?;
