@@ -16,6 +16,7 @@ pub mod data;
 pub mod model;
 pub mod onnx;
 pub mod runs;
+pub mod serve;
 pub mod sweep;
 pub mod terminal;
 pub mod train;

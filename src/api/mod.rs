@@ -5,6 +5,7 @@
 //! - [`predictor::Predictor`]: a model that answers.
 //! - [`generate::Generator`]: a language model that goes on with a text.
 
+pub mod answer;
 pub mod failure;
 pub mod generate;
 pub mod memory;

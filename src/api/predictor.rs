@@ -22,6 +22,12 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+/// Operations of a millisecond or so: of a few cores, and of a GPU.
+const QUICK_ON_CPU: u64 = 100_000_000;
+const QUICK_ON_GPU: u64 = 20_000_000_000;
+/// The largest batch of [`Predictor::quick_batch`].
+const MOST_AT_ONCE: u64 = 32;
+
 /// How a model is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -173,6 +179,20 @@ impl Predictor {
         })
     }
 
+    /// The samples of a batch that takes about a millisecond on a CPU: a power of 2, at most 32. It follows from the operations of the model alone, so that it
+    /// is the same whenever the model is opened.
+    ///
+    /// # Errors
+    /// Layers and samples do not fit.
+    pub fn quick_batch(model: &Model, seen: &Seen, backend: &dyn Backend) -> Result<usize, Failure> {
+        let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
+        let programs = build(&model.loaded, &seen.data, &sizes, backend, &PassOptions::default())?;
+        let each: u64 = programs.rows.iter().map(|row| row.flops).sum();
+        let budget = if backend.is_asynchronous() { QUICK_ON_GPU } else { QUICK_ON_CPU };
+        let most = (budget / each.max(1)).clamp(1, MOST_AT_ONCE);
+        Ok(1 << most.ilog2())
+    }
+
     /// What a sample consists of, in the order of [`Predictor::predict`]: names, shapes (images are `[H, W, C]`) and types of elements.
     pub fn fields(&self) -> &[Field] {
         &self.seen.fields
@@ -207,6 +227,19 @@ impl Predictor {
     /// # Errors
     /// The bytes are not those of whole samples, or `out` is not for so many; the device failed.
     pub fn predict(&self, rows: &[&[u8]], out: &mut [f32]) -> Result<()> {
+        self.each(rows, out, &|raw, out| scores(self.task, &self.positions, raw, out))
+    }
+
+    /// The same before anything is made of it: the logits of classes and labels, in the place of their probabilities.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn raw(&self, rows: &[&[u8]], out: &mut [f32]) -> Result<()> {
+        self.each(rows, out, &|raw, out| out.copy_from_slice(raw))
+    }
+
+    /// Hands what the model puts out for each sample to `put`, with its place in `out`.
+    fn each(&self, rows: &[&[u8]], out: &mut [f32], put: &dyn Fn(&[f32], &mut [f32])) -> Result<()> {
         let samples = self.samples(rows)?;
         ensure!(
             out.len() == samples * self.outputs,
@@ -231,7 +264,7 @@ impl Predictor {
             }
             session.predict_into((0, buffer), self.batch, bytes, outputs)?;
             for (raw, out) in outputs.chunks_exact(self.outputs).zip(out.chunks_exact_mut(self.outputs)) {
-                scores(self.task, &self.positions, raw, out);
+                put(raw, out);
             }
         }
         Ok(())

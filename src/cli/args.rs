@@ -5,6 +5,7 @@ mod generate;
 mod launch;
 mod lr_find;
 mod runs;
+mod serve;
 mod sweep;
 
 pub use check::CheckArgs;
@@ -12,6 +13,7 @@ pub use generate::GenerateArgs;
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
+pub use serve::{LogFormat, ServeArgs};
 pub use sweep::{Jobs, SweepArgs};
 
 use super::suggest::Suggest;
@@ -46,6 +48,8 @@ pub enum Command {
     Predict(PredictArgs),
     /// Go on with a text: tokens of a language model, one after the other
     Generate(GenerateArgs),
+    /// Answer over HTTP from trained models, until Ctrl-C
+    Serve(ServeArgs),
     /// Validate a configuration: layers, shapes, parameters, FLOPs, exact memory plan; needs no data
     Check(CheckArgs),
     /// Time the training step of a configuration, or a matrix product (`bench matmul`)

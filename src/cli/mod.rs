@@ -21,6 +21,7 @@ mod predict;
 mod recompute;
 mod report;
 mod runs;
+mod serve;
 mod show;
 mod signals;
 mod suggest;
@@ -81,6 +82,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Eval(a) => eval::run(&a),
         Command::Predict(a) => predict::run(&a),
         Command::Generate(a) => generate::run(&a),
+        Command::Serve(a) => serve::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
         Command::LrFind(a) => lr_find::run(&a),
@@ -111,6 +113,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Eval(a) => a.output.json,
         Command::Predict(a) => a.output.json,
         Command::Generate(a) => a.output.json,
+        Command::Serve(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,
         Command::LrFind(a) => a.output.json,
@@ -149,36 +152,4 @@ fn printed(result: std::io::Result<()>) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// A name as a cell of a table that is guarded: with a `'` before it where a spreadsheet would run it as a formula.
-fn guarded(name: String) -> String {
-    if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{name}") } else { name }
-}
-
-/// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 16] = [
-    "class",
-    "classes",
-    "file",
-    "label",
-    "line",
-    "loss",
-    "prediction",
-    "prediction_label",
-    "probabilities",
-    "probability",
-    "sample",
-    "target",
-    "target_label",
-    "top",
-    "value",
-    "values",
-];
-
-/// What the column is called that names the rows of a table, beside `others`: as in the table, with `id_` before it where there is
-/// another of that name.
-fn id_column<'a>(column: &str, others: impl IntoIterator<Item = &'a str>) -> String {
-    let taken = OWN_COLUMNS.contains(&column) || others.into_iter().any(|other| other == column);
-    if taken { format!("id_{column}") } else { column.to_owned() }
 }

@@ -34,7 +34,7 @@ pub fn on_warning(flag: &Arc<AtomicBool>) -> Result<()> {
 }
 
 #[cfg(unix)]
-pub use unix::heard;
+pub use unix::{heard, ignored};
 
 #[cfg(unix)]
 mod unix {

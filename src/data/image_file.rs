@@ -1,7 +1,8 @@
 //! Image files as a model's input.
 
 use super::Field;
-use super::photo::{MAX_FILE, Photo, decode, read_photo, with_photo};
+use super::decoders::sides as sides_of;
+use super::photo::{MAX_FILE, Photo, decode, measure, read_photo, with_photo};
 use super::transforms::{Transform, transform_source};
 use crate::files;
 use crate::graph::DType;
@@ -71,6 +72,19 @@ pub fn image_bytes(file: &[u8], field: &Field, transforms: Option<&[Transform]>,
         }
     };
     sample.context("cannot read the image")
+}
+
+/// Height and width of the image in the content of a file, and the bytes that decoding it takes besides; without decoding it.
+///
+/// # Errors
+/// It is no image, or claims more than is read.
+pub fn image_measures(file: &[u8]) -> Result<([usize; 2], usize)> {
+    if let Some(measured) = measure(file, file.len() as u64) {
+        return Ok((measured.sides, measured.decoding));
+    }
+    // Only to be told why.
+    let sides = sides_of(file).context("cannot read the image")?;
+    Ok((sides, sides[0].saturating_mul(sides[1]).saturating_mul(8)))
 }
 
 /// A photo after the transforms of validation.

@@ -1,7 +1,7 @@
 //! What a model says of every sample of an evaluation, a row each: as a table, or as JSON Lines.
 
+use crate::api::answer::id_column;
 use crate::api::failure::Failure;
-use crate::cli::id_column;
 use crate::data::{Batch, RowName, Split};
 use crate::graph::Shape;
 use crate::graph::op::{ElementwiseLoss, LEAST_MEAN, Loss, Task};
@@ -271,7 +271,7 @@ impl Row {
 
     /// The columns with their names.
     fn cells(&self, names: &[String], guard_formulas: bool) -> Vec<(String, String)> {
-        let guarded = |name: String| if guard_formulas { crate::cli::guarded(name) } else { name };
+        let guarded = |name: String| if guard_formulas { crate::api::answer::guarded(name) } else { name };
         let label = |class: usize| guarded(Row::label(names, class));
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
         cells.extend(self.of.cell().map(|(name, cell)| (name, guarded(cell))));

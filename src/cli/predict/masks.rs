@@ -1,6 +1,6 @@
 //! The class of every pixel as image files.
 
-use super::answer::{Answer, Of};
+use crate::api::answer::{Answer, Of};
 use crate::api::failure::Failure;
 use crate::cli::palette::colour;
 use crate::files::output::Output;

@@ -1,6 +1,5 @@
 //! `runner predict`.
 
-mod answer;
 mod glob;
 mod masks;
 mod names;
@@ -8,6 +7,7 @@ mod rows;
 mod sink;
 
 use super::args::PredictArgs;
+use crate::api::answer::{Meaning, Of};
 use crate::api::failure::Failure;
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
@@ -19,7 +19,6 @@ use crate::files::output::Out;
 use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
-use answer::{Meaning, Of};
 use anyhow::{Context, Result, anyhow};
 use masks::Masks;
 use rows::Rows;

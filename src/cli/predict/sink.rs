@@ -1,7 +1,7 @@
 //! Where results go, and in which form.
 
 use super::super::args::{PredictArgs, PredictFormat};
-use super::answer::{Answer, Meaning, Of};
+use crate::api::answer::{Answer, Meaning, Of};
 use crate::api::failure::Failure;
 use crate::terminal;
 use anyhow::{Context, Result};

@@ -68,8 +68,16 @@ impl Sheet {
     /// # Errors
     /// It cannot be read, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and column.
     pub fn open(path: &Path, form: Form, limits: Limits) -> Result<Self> {
+        Sheet::of(path, bytes::read(path, limits.file)?, form, limits)
+    }
+
+    /// The same for bytes that are there; messages call them `path`.
+    ///
+    /// # Errors
+    /// As [`Sheet::open`].
+    pub fn of(path: &Path, bytes: Vec<u8>, form: Form, limits: Limits) -> Result<Self> {
         let place = path.display();
-        let text = bytes::text(path, bytes::read(path, limits.file)?)?;
+        let text = bytes::text(path, bytes)?;
         let first = text.lines().find(|line| !line.trim().is_empty());
         let first = first.with_context(|| format!("`{place}` is empty: a table has columns with names"))?;
         let separator = match form {
@@ -91,6 +99,11 @@ impl Sheet {
         };
         ensure!(!sheet.names.iter().all(String::is_empty), "`{place}` is empty: it has no columns");
         Ok(sheet)
+    }
+
+    /// Whether its rows are objects.
+    pub fn has_objects(&self) -> bool {
+        self.form == Form::Objects
     }
 
     /// The names of the columns: the cells of the first line, or all keys of the objects in the order in which they come.

@@ -6,7 +6,7 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS}
 use super::super::store::{Memory, Values};
 use super::codec::{Cells, ColumnCodec, Read};
 use super::raw::Raw;
-use super::text::{Format, open};
+use super::text::{Format, of_bytes, open};
 use super::unseen::Unseen;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail};
@@ -123,11 +123,11 @@ impl TableCodec {
         vec![Field::numbers(INPUTS, DType::F32, [self.width()]), target]
     }
 
-    /// The samples of all rows of a table. `targets`: with what is learnt.
+    /// The numbers that the model takes of all rows, one row behind the other.
     ///
     /// # Errors
-    /// A class is not known.
-    pub fn samples(&self, raw: &Raw, targets: bool) -> Result<Split> {
+    /// There are too many for this machine.
+    pub fn inputs(&self, raw: &Raw) -> Result<Vec<f32>> {
         let (width, rows) = (self.width(), raw.rows());
         let mut inputs = vec![0f32; width.checked_mul(rows).context("the table is too large")?];
         let mut begin = 0;
@@ -139,8 +139,17 @@ impl TableCodec {
             }
             begin = end;
         }
+        Ok(inputs)
+    }
+
+    /// The samples of all rows of a table. `targets`: with what is learnt.
+    ///
+    /// # Errors
+    /// A class is not known.
+    pub fn samples(&self, raw: &Raw, targets: bool) -> Result<Split> {
+        let rows = raw.rows();
         let fields = self.fields();
-        let mut list = vec![(fields[0].clone(), Values::Floats(inputs))];
+        let mut list = vec![(fields[0].clone(), Values::Floats(self.inputs(raw)?))];
         if targets {
             list.push((fields[1].clone(), self.targets(raw)?));
         }
@@ -188,6 +197,15 @@ impl TableCodec {
         }
         all
     }
+}
+
+/// Reads the rows of a table that is in memory, and that messages call `name`, without what was learnt; `most` of them are allowed.
+///
+/// # Errors
+/// As [`read_rows`]; [`super::TooManyRows`], found by `downcast_ref`.
+pub fn read_text(name: &str, bytes: Vec<u8>, codec: &TableCodec, most: usize) -> Result<Raw> {
+    let text = of_bytes(Path::new(name), bytes, codec.format())?;
+    Raw::read_some(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal, most)
 }
 
 /// Reads the rows of a table for a model that is trained, without what was learnt. Texts that no training row has are added to `unseen`.

@@ -5,8 +5,9 @@ use super::super::store::RowNames;
 use super::cell;
 use super::codec::{Cells, Read};
 use super::names::no_column;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 
 /// The cells of the columns that are used.
@@ -17,10 +18,22 @@ pub struct Raw {
     rows: usize,
 }
 
+/// There are more rows than may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManyRows(pub usize);
+
+impl fmt::Display for TooManyRows {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "there are more rows than {}", self.0)
+    }
+}
+
+impl std::error::Error for TooManyRows {}
+
 /// A column while it is read.
-struct Reading<'a> {
-    name: &'a str,
-    read: Read,
+pub(super) struct Reading<'a> {
+    pub name: &'a str,
+    pub read: Read,
     /// Its place in a row.
     at: usize,
     values: Vec<f64>,
@@ -29,12 +42,28 @@ struct Reading<'a> {
     known: HashMap<String, u32>,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    /// Of the column that is `at` in a row.
+    pub fn new(name: &'a str, read: Read, at: usize) -> Self {
+        let (values, numbers, texts, known) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
+        Reading { name, read, at, values, numbers, texts, known }
+    }
+
+    /// Takes a cell that is a text, or missing.
+    pub fn text(&mut self, text: Option<&str>) {
+        let number = text.map(|text| self.number(text));
+        self.numbers.push(number);
+    }
+
+    /// Takes a cell that is a number; NaN where it is missing.
+    pub fn value(&mut self, value: f64) {
+        self.values.push(value);
+    }
+
     fn take(&mut self, line: u64, text: &str, decimal: char, path: &Path) -> Result<()> {
         let missing = cell::is_missing(text);
         if self.read == Read::Text {
-            let number = (!missing).then(|| self.number(text));
-            self.numbers.push(number);
+            self.text((!missing).then_some(text));
             return Ok(());
         }
         let value = if missing { Ok(f64::NAN) } else { self.read.value(text, decimal) };
@@ -70,6 +99,20 @@ impl Raw {
     /// # Errors
     /// A column is not there; a cell is not what is expected, with its line.
     pub fn read(text: &Sheet, reads: &[(&str, Read)], id: Option<&str>, decimal: char) -> Result<Raw> {
+        Raw::read_some(text, reads, id, decimal, usize::MAX)
+    }
+
+    /// The same of a table that may have `most` rows.
+    ///
+    /// # Errors
+    /// As [`Raw::read`]; [`TooManyRows`], found by `downcast_ref`.
+    pub fn read_some(
+        text: &Sheet,
+        reads: &[(&str, Read)],
+        id: Option<&str>,
+        decimal: char,
+        most: usize,
+    ) -> Result<Raw> {
         let path = text.path();
         let missing = reads.iter().map(|(name, _)| *name).filter(|name| text.column(name).is_none());
         let missing: Vec<&str> = missing.collect();
@@ -92,15 +135,14 @@ impl Raw {
         }
         let mut columns = Vec::with_capacity(reads.len());
         for &(name, read) in reads {
-            let (values, numbers, texts, known) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
-            let at = text.column(name).unwrap_or(0);
-            columns.push(Reading { name, read, at, values, numbers, texts, known });
+            columns.push(Reading::new(name, read, text.column(name).unwrap_or(0)));
         }
         let id = id.and_then(|name| Some((name.to_owned(), text.column(name)?)));
         let (mut ids, mut lines) = (Vec::new(), Vec::new());
         let mut rows = 0;
         text.each_cells(|line, row| {
             rows += 1;
+            ensure!(rows <= most, TooManyRows(most));
             for column in &mut columns {
                 column.take(line, &row[column.at], decimal, path)?;
             }
@@ -110,6 +152,11 @@ impl Raw {
             }
             Ok(())
         })?;
+        Ok(Raw::of(columns, id.map(|(name, _)| (name, ids)), lines, rows))
+    }
+
+    /// The cells that columns have taken.
+    pub(super) fn of(columns: Vec<Reading>, ids: Option<(String, Vec<String>)>, lines: Vec<u32>, rows: usize) -> Raw {
         let done = columns.into_iter().map(|column| {
             let cells = match column.read {
                 Read::Text => Cells::Texts(column.numbers, column.texts),
@@ -117,7 +164,7 @@ impl Raw {
             };
             (column.name.to_owned(), cells)
         });
-        Ok(Raw { columns: done.collect(), ids: id.map(|(name, _)| (name, ids)), lines, rows })
+        Raw { columns: done.collect(), ids, lines, rows }
     }
 
     /// How many rows there are.
@@ -131,6 +178,11 @@ impl Raw {
     /// If it was not asked for.
     pub fn column(&self, name: &str) -> &Cells {
         &self.columns[name]
+    }
+
+    /// What the column that names rows has.
+    pub fn ids(&self) -> Option<&[String]> {
+        self.ids.as_ref().map(|(_, ids)| &ids[..])
     }
 
     /// What the rows are called.

@@ -27,7 +27,22 @@ pub fn open(path: &Path, format: Format) -> Result<Sheet> {
     let Format { separator, header } = format;
     let objects = OBJECT_ENDINGS.contains(&inner_ending(path).as_str());
     let form = if objects { Form::Objects } else { Form::Cells { separator, header } };
-    let sheet = Sheet::open(path, form, LIMITS)?;
+    checked(Sheet::open(path, form, LIMITS)?)
+}
+
+/// Reads the table in bytes that are CSV, which messages call `path`.
+///
+/// # Errors
+/// As [`open`].
+pub fn of_bytes(path: &Path, bytes: Vec<u8>, format: Format) -> Result<Sheet> {
+    let Format { separator, header } = format;
+    checked(Sheet::of(path, bytes, Form::Cells { separator, header }, LIMITS)?)
+}
+
+/// Refuses columns without a name, and two of one name.
+fn checked(sheet: Sheet) -> Result<Sheet> {
+    let objects = sheet.has_objects();
+    let path = sheet.path();
     let (place, columns) = (path.display(), sheet.names().len());
     let help = if objects { "" } else { ": is `separator` right?" };
     ensure!(columns <= MAX_COLUMNS, "`{place}` has {columns} columns, and at most {MAX_COLUMNS} are read{help}");

@@ -19,7 +19,7 @@ fn class(sample: usize) -> i64 {
 }
 
 /// A file with columns of the samples under these names, from sample `from` on, and their classes under the last.
-fn tensors(parts: &[(&str, std::ops::Range<usize>)], targets: &str, samples: std::ops::Range<usize>) -> Vec<u8> {
+pub fn tensors(parts: &[(&str, std::ops::Range<usize>)], targets: &str, samples: std::ops::Range<usize>) -> Vec<u8> {
     let mut list: Vec<(String, Dtype, Vec<usize>, Vec<u8>)> = Vec::new();
     for (name, columns) in parts {
         let values = samples.clone().flat_map(|i| columns.clone().map(move |c| number(i, c).to_le_bytes()));
@@ -43,7 +43,7 @@ const HEAD: &str = "{ name = \"hidden\", type = \"linear\", out_features = 16 },
                     { name = \"head\", type = \"linear\", out_features = 3 },\n]";
 
 /// A model of two inputs, and where it is trained.
-fn two() -> Place {
+pub fn two() -> Place {
     let joined = "{ name = \"joined\", type = \"concat\", from = [\"numbers\", \"more\"] }";
     let place = Place::with(&config(&format!("inputs = [\"more\", \"numbers\"]\nlayers = [\n{joined},\n{HEAD}")));
     // A tensor that nobody asks for may be anything.

@@ -50,6 +50,8 @@ mod resume_alone;
 mod resume_changes;
 mod resume_moments;
 mod runs;
+#[cfg(unix)]
+mod serve;
 mod show;
 mod steps;
 #[path = "../../support/command.rs"]

@@ -4,7 +4,7 @@ use crate::support::Place;
 use image::{GrayImage, Luma, Rgb, RgbImage};
 
 /// Photos of different sizes with a bright rectangle each, and masks that have `inside` where it is.
-fn place(inside: u8, more: &str) -> Place {
+pub fn place(inside: u8, more: &str) -> Place {
     let place = Place::new();
     std::fs::create_dir_all(place.path("photos")).unwrap();
     let mut list = String::from("file_name,mask,split\n");

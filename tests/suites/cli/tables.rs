@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 
 /// Houses whose price is 100 · rooms + 50 where the town is `sea`, less a little for their age; some ages are missing.
-fn houses(rows: usize) -> String {
+pub fn houses(rows: usize) -> String {
     let mut text = String::from("id,rooms,age,town,price\n");
     for i in 0..rows {
         let (rooms, age, town) = (1 + i * 7 % 9, i * 13 % 50, ["sea", "hill", "town"][i * 5 % 3]);
@@ -25,7 +25,7 @@ fn config(more: &str) -> String {
     )
 }
 
-fn place(rows: usize) -> Place {
+pub fn place(rows: usize) -> Place {
     let place = Place::with(&config("target = \"price\""));
     place.write("houses.csv", houses(rows));
     place

@@ -1,7 +1,6 @@
 //! What a model says of a sample, as text, as JSON and as a row of a table.
 
-use crate::api::scores::{Places, sigmoid, softmax};
-use crate::cli::id_column;
+use super::scores::{Places, sigmoid, softmax};
 use crate::data::DataSpec;
 use crate::graph::Shape;
 use crate::graph::op::Task;
@@ -133,6 +132,12 @@ impl Meaning<'_> {
         if let (Some(name), Some(column)) = (of.row, &self.id) {
             result[id_column(column, [])] = name.into();
         }
+        self.tell(answer, &mut result);
+        result
+    }
+
+    /// Adds what a model says of a sample to a JSON object.
+    pub fn tell(&self, answer: &Answer, result: &mut Value) {
         match answer {
             Answer::Classes(list) => {
                 let one = |(class, p): &(usize, f64)| json!({ "class": class, "label": self.label(*class), "probability": p });
@@ -147,7 +152,6 @@ impl Meaning<'_> {
             Answer::Labels(list) => result["probabilities"] = json!(list),
             Answer::Values(values) => result["values"] = json!(values),
         }
-        result
     }
 
     /// A row of a table.
@@ -172,7 +176,7 @@ impl Meaning<'_> {
 
     /// A name as a cell: with a `'` before it where a spreadsheet would run it as a formula, if that is asked for.
     fn guarded(&self, name: String) -> String {
-        if self.guard_formulas { crate::cli::guarded(name) } else { name }
+        if self.guard_formulas { guarded(name) } else { name }
     }
 
     /// The table's first row: what is in the columns of rows for answers like this one.
@@ -203,6 +207,38 @@ impl Of<'_> {
         };
         format!("{}{number}", one_line(&self.file.display().to_string()))
     }
+}
+
+/// A name as a cell of a table that is guarded: with a `'` before it where a spreadsheet would run it as a formula.
+pub fn guarded(name: String) -> String {
+    if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{name}") } else { name }
+}
+
+/// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
+const OWN_COLUMNS: [&str; 16] = [
+    "class",
+    "classes",
+    "file",
+    "label",
+    "line",
+    "loss",
+    "prediction",
+    "prediction_label",
+    "probabilities",
+    "probability",
+    "sample",
+    "target",
+    "target_label",
+    "top",
+    "value",
+    "values",
+];
+
+/// What the column is called that names the rows of a table, beside `others`: as in the table, with `id_` before it where there is
+/// another of that name.
+pub fn id_column<'a>(column: &str, others: impl IntoIterator<Item = &'a str>) -> String {
+    let taken = OWN_COLUMNS.contains(&column) || others.into_iter().any(|other| other == column);
+    if taken { format!("id_{column}") } else { column.to_owned() }
 }
 
 /// A row of a table: in quotes what has a comma, a quote or a line's end in it (RFC 4180).

@@ -1,0 +1,98 @@
+//! `runner serve`.
+
+use super::{OutputArgs, Overrides, threads};
+use clap::{Args, ValueEnum, ValueHint};
+use std::path::PathBuf;
+
+/// `runner serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Models, each as PATH or NAME=PATH: a checkpoint (.safetensors), a run's folder, or a configuration (.toml) with `[model] weights`
+    ///
+    /// A model without a name is called after its run: `mnist` for runs/mnist/1/best.safetensors.
+    #[arg(required = true, value_name = "MODEL", value_hint = ValueHint::AnyPath)]
+    pub models: Vec<String>,
+    /// The address to listen on
+    ///
+    /// By default programs of this machine alone can ask. `0.0.0.0` stands for all addresses of the machine.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub host: String,
+    /// The port to listen on; 0: one that is free
+    #[arg(long, value_name = "PORT", default_value_t = 8000)]
+    pub port: u16,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub overrides: Overrides,
+    /// Classes that an answer has, unless a request says how many with `?top=K`
+    #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: u32,
+    /// Swap black and white of images first, unless a request says so with `?invert=false`
+    #[arg(long)]
+    pub invert: bool,
+    /// Samples that are computed at once [default: as many as take about a millisecond, at most 32]
+    ///
+    /// Every batch has so many, whoever asks, so that answers have the same bits for any company. More of them are faster in all, and slower for one who asks alone.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub batch: Option<u32>,
+    /// Milliseconds that a request waits for others at most, where requests come in crowds
+    ///
+    /// One that comes alone is computed at once.
+    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    pub batch_delay: u64,
+    /// Requests of a model that may wait to be computed; the next one is refused with 429
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    pub queue: u32,
+    /// Batches of a model that are computed at a time, each with weights and compute threads of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub executables: u32,
+    /// Compute threads of the CPU, for each executable [default: all cores]
+    ///
+    /// By default as many as the process may use. Results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = threads)]
+    pub threads: Option<usize>,
+    /// Largest body of a request, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub max_body: u32,
+    /// Most pixels of an image
+    #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_pixels: u64,
+    /// Most samples of a request
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_rows: u32,
+    /// Memory of all requests together beside the models, in MiB; one that there is no room for is refused with 503
+    ///
+    /// Bodies, what is made of them, and answers.
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_memory: u32,
+    /// Most connections at a time; others wait until one ends
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// Seconds that the head of a request may take to arrive, its body, and a client to take an answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub receive_timeout: u64,
+    /// Seconds that requests have which are under way when the server is asked to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub drain_timeout: u64,
+    /// Ask for a key of this file, which has one a line: requests send it as `Authorization: Bearer KEY`
+    ///
+    /// The page and the addresses below /v2/health need none.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub api_key_file: Option<PathBuf>,
+    /// How requests are written down on standard error
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log: LogFormat,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// How requests are written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// A line for people
+    Text,
+    /// A JSON object a line
+    Json,
+    /// Not at all
+    Off,
+}

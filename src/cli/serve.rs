@@ -1,0 +1,148 @@
+//! `runner serve`.
+
+use super::args::{LogFormat, ServeArgs};
+use super::signals;
+use super::{print, print_json};
+use crate::api::failure::Failure;
+use crate::serve::access::Log;
+use crate::serve::{How, Keys, Limits, Options, Signals, serve};
+use crate::terminal::say;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Answers over HTTP from models until the process is asked to stop.
+pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    let models = named(&args.models)?;
+    let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
+    let keys = args.api_key_file.as_deref().map(Keys::read).transpose()?;
+    let is_open = keys.is_none();
+    let mib = |n: u32| (n as usize).saturating_mul(1 << 20);
+    let options = Options {
+        models,
+        host: args.host.clone(),
+        port: args.port,
+        how: How {
+            sets: args.overrides.sets(),
+            threads: args.threads,
+            executables: args.executables as usize,
+            batch: args.batch.map(|batch| batch as usize),
+            delay: Duration::from_millis(args.batch_delay),
+            queue: args.queue as usize,
+            memory: mib(args.max_memory),
+        },
+        limits: Limits { body: mib(args.max_body), pixels: args.max_pixels, rows: args.max_rows as usize },
+        patience: Duration::from_secs(args.receive_timeout),
+        connections: args.max_connections as usize,
+        drain: Duration::from_secs(args.drain_timeout),
+        keys,
+        log: match args.log {
+            LogFormat::Text => Log::Text,
+            LogFormat::Json => Log::Json,
+            LogFormat::Off => Log::Off,
+        },
+        top: args.top as usize,
+        invert: args.invert,
+        signals: heeded()?,
+    };
+    let listening = |address: SocketAddr| {
+        if is_open && !address.ip().is_loopback() {
+            say("note: everyone who reaches this address may ask: --api-key-file asks them for a key");
+        }
+        // Who started it may not read what it prints.
+        let _ = match args.output.json {
+            true => print_json(&json!({ "address": format!("http://{address}"), "models": names })),
+            false => print(&format!("listening on http://{address}, models: {}", names.join(", "))),
+        };
+    };
+    let all = serve(options, listening)?;
+    say(if all { "stopped: all requests are answered" } else { "stopped: requests were cut off" });
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Those that were not ignored when the program was started.
+fn heeded() -> Result<Signals, Failure> {
+    #[cfg(unix)]
+    {
+        let ignored = signals::ignored()?;
+        let heeded = |signal| !ignored.contains(&signal);
+        Ok(Signals { interrupt: heeded(libc::SIGINT), terminate: heeded(libc::SIGTERM), hang_up: heeded(libc::SIGHUP) })
+    }
+    #[cfg(not(unix))]
+    Ok(Signals { interrupt: true, terminate: false, hang_up: false })
+}
+
+/// The models with their names, each of which is there once.
+fn named(words: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let mut models: Vec<(String, PathBuf)> = Vec::new();
+    for word in words {
+        let (name, path) = match word.split_once('=') {
+            // A path may have a `=` in it.
+            Some((name, path)) if is_name(name) && !Path::new(word).exists() => (name.to_owned(), PathBuf::from(path)),
+            _ => (name_of(Path::new(word)), PathBuf::from(word)),
+        };
+        if let Some((_, other)) = models.iter().find(|(known, _)| *known == name) {
+            return Err(Failure::Usage(format!(
+                "`{}` and `{}` are both called `{name}`\nhelp: give them names: NAME={}",
+                other.display(),
+                path.display(),
+                path.display()
+            )));
+        }
+        models.push((name, path));
+    }
+    Ok(models)
+}
+
+/// What may be the name of a model: a piece of an address as it is written.
+fn is_name(text: &str) -> bool {
+    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.chars().all(known) && text.chars().any(|c| c != '.')
+}
+
+/// The name of a model that has been given none: that of its run.
+fn name_of(path: &Path) -> String {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let file = whole.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let is_plain = whole.extension().is_none_or(|ending| ending != "safetensors");
+    let of_run = |name: &str| name == "best" || name == "last" || name.starts_with("epoch");
+    // Of a run's checkpoint its folder, and of a run that has a number the folder of that.
+    let folders = whole.parent().into_iter().flat_map(Path::components).rev();
+    let folders = folders.map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let first = (is_plain || !of_run(&file)).then_some(file);
+    let is_number = |name: &String| name.chars().all(|c| c.is_ascii_digit());
+    let found = first.into_iter().chain(folders).find(|name| !is_number(name));
+    let known = |c: char| if is_name(&c.to_string()) { c } else { '_' };
+    let name: String = found.unwrap_or_default().chars().map(known).collect();
+    if is_name(&name) { name } else { "model".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_called_after_their_runs() {
+        for (path, name) in [
+            ("runs/mnist/1/best.safetensors", "mnist"),
+            ("runs/mnist/1", "mnist"),
+            ("/a/b/12/epoch-3.safetensors", "b"),
+            ("weights/cat dog.safetensors", "cat_dog"),
+            ("models/mine.toml", "mine"),
+            ("/1/best.safetensors", "model"),
+        ] {
+            assert_eq!(name_of(Path::new(path)), name, "{path}");
+        }
+    }
+
+    #[test]
+    fn names_are_given_and_there_once() {
+        let read = |words: &[&str]| named(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        let models = read(&["a=runs/x/1", "runs/lr=0.1/2", "b.c=y=z"]).unwrap();
+        let shown: Vec<String> = models.iter().map(|(name, path)| format!("{name}:{}", path.display())).collect();
+        assert_eq!(shown, ["a:runs/x/1", "lr_0.1:runs/lr=0.1/2", "b.c:y=z"]);
+        assert!(read(&["runs/x/1", "runs/x/2"]).unwrap_err().to_string().contains("both called `x`"));
+    }
+}

@@ -1,0 +1,278 @@
+//! The body `{"instances": […]}`: rows as objects or lists, tensors as nested lists, several tensors as objects. What is made of an instance is made while the
+//! text is read, so that the text becomes no tree.
+
+use super::nested::Nested;
+use super::refusal::Refusal;
+use super::samples::{Names, READING, Reader, Samples, put_nested};
+use crate::data::Field;
+use crate::data::table::{Cell, Given, TableCodec};
+use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::collections::HashMap;
+use std::fmt;
+
+impl Reader<'_> {
+    /// Samples of a JSON text.
+    ///
+    /// # Errors
+    /// It is no JSON; an instance is not what the model takes; there are too many.
+    pub fn instances(&mut self, text: &[u8]) -> Result<Samples, Refusal> {
+        self.charge.add(text.len().saturating_mul(READING))?;
+        let most = self.limits.rows;
+        match &self.served.table {
+            Some(codec) => {
+                let mut rows = Rows::new(codec);
+                read(text, &mut rows, most)?;
+                self.given(rows.given)
+            }
+            None => {
+                let fields = &self.served.seen.fields;
+                let mut tensors = Tensors { fields, rows: vec![Vec::new(); fields.len()], count: 0 };
+                read(text, &mut tensors, most)?;
+                let Tensors { rows, count, .. } = tensors;
+                self.expect(count)?;
+                Ok(Samples { rows, count, names: Names::Rows(None) })
+            }
+        }
+    }
+}
+
+/// What takes instances one by one.
+trait Take {
+    /// Reads one, and keeps it.
+    fn take<'de, D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error>;
+}
+
+fn read(text: &[u8], take: &mut impl Take, most: usize) -> Result<(), Refusal> {
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let mut too_many = false;
+    let body = Body { take, most, too_many: &mut too_many };
+    let read = deserializer.deserialize_map(body).and_then(|()| deserializer.end());
+    read.map_err(|error| match error.classify() {
+        _ if too_many => {
+            Refusal::too_large(format!("there are more samples than the {most} that a request may have (--max-rows)"))
+        }
+        serde_json::error::Category::Data => Refusal::unfit(error.to_string()),
+        _ => Refusal::bad(format!("the body is no JSON: {error}")),
+    })
+}
+
+struct Body<'a, T> {
+    take: &'a mut T,
+    most: usize,
+    too_many: &'a mut bool,
+}
+
+impl<'de, T: Take> Visitor<'de> for Body<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object as {\"instances\": [...]}")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let Body { take, most, too_many } = self;
+        let mut seen = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if key != "instances" || seen {
+                let key: String = key.chars().take(40).collect();
+                return Err(de::Error::custom(format!(
+                    "`{key}` is not expected here: the body is {{\"instances\": [...]}}"
+                )));
+            }
+            seen = true;
+            map.next_value_seed(List { take: &mut *take, most, too_many: &mut *too_many })?;
+        }
+        if !seen {
+            return Err(de::Error::custom("there is no `instances`: the body is {\"instances\": [...]}"));
+        }
+        Ok(())
+    }
+}
+
+struct List<'a, T> {
+    take: &'a mut T,
+    most: usize,
+    too_many: &'a mut bool,
+}
+
+impl<'de, T: Take> DeserializeSeed<'de> for List<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T: Take> Visitor<'de> for List<'_, T> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a list of instances")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut count = 0;
+        while list.next_element_seed(One(&mut *self.take))?.is_some() {
+            count += 1;
+            if count > self.most {
+                *self.too_many = true;
+                return Err(de::Error::custom("too many instances"));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct One<'a, T>(&'a mut T);
+
+impl<'de, T: Take> DeserializeSeed<'de> for One<'_, T> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.0.take(deserializer)
+    }
+}
+
+/// Rows of a table.
+struct Rows<'a> {
+    given: Given<'a>,
+    /// The places of columns by their names.
+    places: HashMap<&'a str, usize>,
+    id: Option<&'a str>,
+}
+
+impl<'a> Rows<'a> {
+    fn new(codec: &'a TableCodec) -> Self {
+        let places = codec.columns.iter().enumerate().map(|(at, column)| (column.name.as_str(), at)).collect();
+        Rows { given: Given::new(codec), places, id: codec.id.as_deref() }
+    }
+}
+
+impl Take for Rows<'_> {
+    fn take<'de, D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(Row(self))
+    }
+}
+
+struct Row<'a, 'b>(&'a mut Rows<'b>);
+
+impl<'de> Visitor<'de> for Row<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a row: an object of columns, or a list of cells")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let rows = self.0;
+        let mut cells = vec![None; rows.places.len()];
+        let mut id = None;
+        while let Some(key) = map.next_key::<String>()? {
+            let place = rows.places.get(key.as_str());
+            let is_id = rows.id == Some(key.as_str());
+            // As in a file, columns that the model does not take may be there.
+            if place.is_none() && !is_id {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let cell = map.next_value::<Read>()?.0;
+            if let Some(place) = place {
+                cells[*place] = Some(cell.clone());
+            }
+            if is_id {
+                id = Some(cell);
+            }
+        }
+        add(&mut rows.given, &cells, id.as_ref())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let rows = self.0;
+        let mut cells = Vec::with_capacity(rows.places.len());
+        while let Some(Read(cell)) = list.next_element()? {
+            cells.push(Some(cell));
+        }
+        add(&mut rows.given, &cells, None)
+    }
+}
+
+fn add<E: de::Error>(given: &mut Given, cells: &[Option<Cell>], id: Option<&Cell>) -> Result<(), E> {
+    given.add(cells, id).map_err(|error| E::custom(format!("instance {}: {error:#}", given.rows())))
+}
+
+/// A cell.
+struct Read(Cell);
+
+impl<'de> Deserialize<'de> for Read {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(CellVisitor).map(Read)
+    }
+}
+
+struct CellVisitor;
+
+impl Visitor<'_> for CellVisitor {
+    type Value = Cell;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a cell: a number, a text, true, false or null")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Cell, E> {
+        Ok(Cell::Missing)
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Cell, E> {
+        Ok(Cell::Truth(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Cell, E> {
+        Ok(Cell::Whole(value))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Cell, E> {
+        Ok(i64::try_from(value).map_or(Cell::Number(value as f64), Cell::Whole))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Cell, E> {
+        Ok(Cell::Number(value))
+    }
+
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Cell, E> {
+        Ok(Cell::Text(value.to_owned()))
+    }
+}
+
+/// Tensors, one or several a sample.
+struct Tensors<'a> {
+    fields: &'a [Field],
+    rows: Vec<Vec<u8>>,
+    count: usize,
+}
+
+impl Take for Tensors<'_> {
+    fn take<'de, D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
+        let what = format!("instance {}", self.count);
+        let put = |field: &Field, nested: &Nested, into: &mut Vec<u8>| {
+            put_nested(field, nested, &what, into).map_err(|refusal| de::Error::custom(refusal.reason))
+        };
+        match (self.fields, &mut self.rows[..]) {
+            ([field], [rows]) => put(field, &Nested::deserialize(deserializer)?, rows)?,
+            (fields, rows) => {
+                let mut given = HashMap::<String, Nested>::deserialize(deserializer)?;
+                for (field, rows) in fields.iter().zip(rows) {
+                    let Some(nested) = given.remove(&field.name) else {
+                        return Err(de::Error::custom(format!("{what}: there is no `{}`", field.name)));
+                    };
+                    put(field, &nested, rows)?;
+                }
+                if let Some(name) = given.keys().next() {
+                    let name: String = name.chars().take(40).collect();
+                    return Err(de::Error::custom(format!("{what}: the model takes no `{name}`")));
+                }
+            }
+        }
+        self.count += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! Requests of the Open Inference Protocol, version 2: tensors as JSON, or as bytes behind it.
+//! <https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md>, and for tensors as bytes
+//! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md>.
+
+use super::nested::Nested;
+use super::refusal::Refusal;
+use super::samples::{Names, READING, Reader, Samples, channels_last, put};
+use super::served::{Served, TEXT, datatype, outside};
+use crate::data::Field;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Number of JSON bytes, of a body with tensors behind them.
+pub const HEADER: &str = "Inference-Header-Content-Length";
+
+type Parameters = Map<String, Value>;
+
+/// What a request asks for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked {
+    id: Option<String>,
+    #[serde(default)]
+    parameters: Parameters,
+    inputs: Vec<Input>,
+    #[serde(default)]
+    outputs: Vec<Output>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    name: String,
+    shape: Vec<usize>,
+    datatype: String,
+    #[serde(default)]
+    parameters: Parameters,
+    data: Option<Nested>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Output {
+    name: String,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+/// How the answer is written.
+#[derive(Debug)]
+pub struct Form {
+    id: Option<String>,
+    binary: bool,
+}
+
+impl Reader<'_> {
+    /// The samples of a request, of whose body the first `header` bytes are JSON, and how its answer is written.
+    ///
+    /// # Errors
+    /// It is no request of the protocol; tensors do not fit the model; there are too many samples.
+    pub fn tensors(&mut self, body: &[u8], header: usize) -> Result<(Samples, Form), Refusal> {
+        let Some((text, mut binary)) = body.split_at_checked(header) else {
+            let reason = format!("`{HEADER}` is {header}, and the body has {} bytes", body.len());
+            return Err(Refusal::bad(reason));
+        };
+        self.charge.add(text.len().saturating_mul(READING))?;
+        let asked: Asked = serde_json::from_slice(text).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => Refusal::unfit(error.to_string()),
+            _ => Refusal::bad(format!("the body is no JSON: {error}")),
+        })?;
+        let form = form(&asked)?;
+        let fields = &self.served.seen.fields;
+        let mut rows: Vec<Option<Vec<u8>>> = vec![None; fields.len()];
+        let mut count = None;
+        for input in &asked.inputs {
+            let name = shown(&input.name);
+            let at = fields.iter().position(|field| field.name == input.name);
+            let Some((at, field)) = at.map(|at| (at, &fields[at])) else {
+                let known = fields.iter().map(|field| format!("`{}`", field.name)).collect::<Vec<_>>().join(", ");
+                return Err(Refusal::unfit(format!("the model takes no `{name}`: it takes {known}")));
+            };
+            if rows[at].is_some() {
+                return Err(Refusal::unfit(format!("`{name}` is there twice")));
+            }
+            let samples = fitting(field, input)?;
+            let known = *count.get_or_insert(samples);
+            if samples != known {
+                let reason = format!("`{name}` has {samples} samples, and the tensors before it have {known}");
+                return Err(Refusal::unfit(reason));
+            }
+            self.expect(samples)?;
+            rows[at] = Some(elements(field, input, samples, &mut binary)?);
+        }
+        if !binary.is_empty() {
+            return Err(Refusal::bad(format!("{} bytes are left behind the tensors", binary.len())));
+        }
+        let there = rows.into_iter().zip(fields).map(|(rows, field)| {
+            rows.ok_or_else(|| Refusal::unfit(format!("the model takes `{}`, which is not there", field.name)))
+        });
+        let rows = there.collect::<Result<_, _>>()?;
+        if !form.binary {
+            self.charge.add(count.unwrap_or(0).saturating_mul(self.served.outputs()).saturating_mul(TEXT))?;
+        }
+        Ok((Samples { rows, count: count.unwrap_or(0), names: Names::Rows(None) }, form))
+    }
+}
+
+/// A name of a client's, for a message.
+fn shown(name: &str) -> String {
+    name.chars().take(80).collect()
+}
+
+/// Reads what an answer shall be like.
+fn form(asked: &Asked) -> Result<Form, Refusal> {
+    let flag = |parameters: &Parameters, known: &str, of: &str| {
+        let mut set = None;
+        for (name, value) in parameters {
+            match value.as_bool() {
+                Some(flag) if name == known => set = Some(flag),
+                _ => {
+                    let reason = format!("the parameter `{}` of {of} is not known here, or wrong", shown(name));
+                    return Err(Refusal::bad(reason));
+                }
+            }
+        }
+        Ok(set)
+    };
+    let all = flag(&asked.parameters, "binary_data_output", "a request")?.unwrap_or(false);
+    let mut binary = all;
+    for (number, output) in asked.outputs.iter().enumerate() {
+        if output.name != OUTPUT || number > 0 {
+            let reason = format!("there is one output, `{OUTPUT}`, and not `{}`", shown(&output.name));
+            return Err(Refusal::unfit(reason));
+        }
+        binary = flag(&output.parameters, "binary_data", "an output")?.unwrap_or(all);
+    }
+    Ok(Form { id: asked.id.clone(), binary })
+}
+
+/// The number of samples of a tensor that fits a field.
+fn fitting(field: &Field, input: &Input) -> Result<usize, Refusal> {
+    let expected = outside(field);
+    let name = &field.name;
+    if input.datatype != datatype(field.dtype) {
+        let (given, right) = (shown(&input.datatype), datatype(field.dtype));
+        return Err(Refusal::unfit(format!("`{name}` is of the datatype {right}, not {given}")));
+    }
+    match input.shape.split_first() {
+        Some((samples, shape)) if *shape == expected => Ok(*samples),
+        _ => {
+            let given: Vec<usize> = input.shape.iter().copied().take(8).collect();
+            let mut right = vec!["-1".to_owned()];
+            right.extend(expected.iter().map(usize::to_string));
+            Err(Refusal::unfit(format!("`{name}` has the shape {given:?}, and the model takes [{}]", right.join(", "))))
+        }
+    }
+}
+
+/// The bytes of a tensor's samples: from its data, or from the beginning of what is `binary`.
+fn elements(field: &Field, input: &Input, samples: usize, binary: &mut &[u8]) -> Result<Vec<u8>, Refusal> {
+    let name = &field.name;
+    let mut size = None;
+    for (parameter, value) in &input.parameters {
+        match value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()) {
+            Some(bytes) if parameter == "binary_data_size" => size = Some(bytes),
+            _ => {
+                let reason = format!("the parameter `{}` of `{name}` is not known here, or wrong", shown(parameter));
+                return Err(Refusal::bad(reason));
+            }
+        }
+    }
+    let bytes = samples.checked_mul(field.bytes()).ok_or_else(|| Refusal::too_large("there are too many samples"))?;
+    let mut into = Vec::new();
+    match (&input.data, size) {
+        (Some(data), None) => {
+            let expected = samples * field.shape.len();
+            if data.numbers.len() != expected {
+                let reason = format!("`{name}` has {} elements, and its shape {expected}", data.numbers.len());
+                return Err(Refusal::unfit(reason));
+            }
+            for sample in data.numbers.chunks_exact(field.shape.len().max(1)) {
+                put(field, sample, "inputs", &mut into)?;
+            }
+        }
+        (None, Some(size)) if size != bytes => {
+            return Err(Refusal::unfit(format!("`{name}` has {size} bytes, and its shape {bytes}")));
+        }
+        (None, Some(size)) => {
+            let Some((own, rest)) = binary.split_at_checked(size) else {
+                return Err(Refusal::bad(format!("`{name}` has {size} bytes, and the body {} for it", binary.len())));
+            };
+            *binary = rest;
+            // The protocol's elements are little-endian, as those of all machines that this program is for.
+            into.extend_from_slice(own);
+            channels_last(field, &mut into);
+        }
+        (None, None) => return Err(Refusal::unfit(format!("`{name}` has neither `data` nor `binary_data_size`"))),
+        (Some(_), Some(_)) => return Err(Refusal::unfit(format!("`{name}` has both `data` and `binary_data_size`"))),
+    }
+    Ok(into)
+}
+
+/// What a model puts out.
+const OUTPUT: &str = "outputs";
+
+/// The answer to a request: the bytes of its body, and how many of them are JSON if there are others.
+pub fn answer(form: Form, model: &str, served: &Served, scores: &[f32]) -> (Vec<u8>, Option<usize>) {
+    let samples = scores.len() / served.outputs().max(1);
+    let mut shape = vec![samples];
+    shape.extend(served.output_shape());
+    let mut output = json!({ "name": OUTPUT, "datatype": "FP32", "shape": shape });
+    match form.binary {
+        true => output["parameters"] = json!({ "binary_data_size": size_of_val(scores) }),
+        false => output["data"] = json!(scores),
+    }
+    let mut answer = json!({ "model_name": model, "outputs": [output] });
+    if let Some(id) = form.id {
+        answer["id"] = id.into();
+    }
+    let mut body = answer.to_string().into_bytes();
+    let header = form.binary.then_some(body.len());
+    if form.binary {
+        body.extend(scores.iter().flat_map(|score| score.to_le_bytes()));
+    }
+    (body, header)
+}
+
+/// The metadata of a model.
+pub fn metadata(name: &str, served: &Served) -> Value {
+    let with_samples = |shape: Vec<usize>| -> Vec<i64> {
+        std::iter::once(-1).chain(shape.into_iter().map(|extent| i64::try_from(extent).unwrap_or(i64::MAX))).collect()
+    };
+    let input = |field: &Field| json!({ "name": field.name, "datatype": datatype(field.dtype), "shape": with_samples(outside(field)) });
+    json!({
+        "name": name,
+        "platform": "runner",
+        "inputs": served.seen.fields.iter().map(input).collect::<Vec<_>>(),
+        "outputs": [{ "name": OUTPUT, "datatype": "FP32", "shape": with_samples(served.output_shape()) }],
+    })
+}

@@ -1,0 +1,189 @@
+//! `POST /predict` and `/predict/NAME`.
+
+use super::body::receive;
+use super::refusal::Refusal;
+use super::routes::{App, Told, as_json};
+use super::samples::{File, Reader, accepted};
+use super::served::{Place, Served, Takes};
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequest, Multipart, Path, Query, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+/// What follows a `?`.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    top: Option<usize>,
+    invert: Option<bool>,
+}
+
+type Query_ = Result<Query<Asked>, QueryRejection>;
+type Name = Result<Path<String>, PathRejection>;
+
+/// The only model.
+pub async fn only_model(State(app): State<Arc<App>>, asked: Query_, request: Request) -> Response {
+    let only = match &app.models[..] {
+        [only] => Ok(only),
+        all => {
+            let names: Vec<&str> = all.iter().map(|place| place.name.as_str()).collect();
+            let reason = format!("there are several models: POST /predict/NAME asks {}", names.join(" or "));
+            Err(Refusal::new(StatusCode::NOT_FOUND, reason))
+        }
+    };
+    match only {
+        Ok(place) => told(&app, place, asked, request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// The model of that name.
+pub async fn named_model(State(app): State<Arc<App>>, name: Name, asked: Query_, request: Request) -> Response {
+    match named(&app, name) {
+        Ok(place) => told(&app, place, asked, request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// The model of the name in an address.
+///
+/// # Errors
+/// There is none.
+pub fn named(app: &App, name: Name) -> Result<&Place, Refusal> {
+    match name {
+        Ok(Path(name)) => app.place(&name),
+        Err(_) => Err(Refusal::bad("the name in the address is no text")),
+    }
+}
+
+async fn told(app: &Arc<App>, place: &Place, asked: Query_, request: Request) -> Response {
+    let mut samples = 0;
+    let answer = answer(app, place, asked, request, &mut samples).await;
+    let mut response = answer.unwrap_or_else(IntoResponse::into_response);
+    response.extensions_mut().insert(Told { model: place.name.clone(), samples });
+    response
+}
+
+async fn answer(
+    app: &Arc<App>,
+    place: &Place,
+    asked: Query_,
+    request: Request,
+    answered: &mut usize,
+) -> Result<Response, Refusal> {
+    let Query(asked) = asked.map_err(|error| Refusal::bad(format!("what follows the `?`: {}", error.body_text())))?;
+    let served = place.now();
+    let (parts, body) = request.into_parts();
+    let mut charge = app.budget.charge();
+    let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;
+    let given = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = Kind::of(given, &served)?;
+    let content = match kind {
+        Kind::Multipart => {
+            // Each file becomes memory of its own.
+            charge.add(body.len())?;
+            Content::Files(files(given, body).await?)
+        }
+        Kind::Image | Kind::Table => Content::Files(vec![File { name: None, content: body }]),
+        Kind::Json => Content::Json(body),
+    };
+    let (top, invert) = (asked.top.unwrap_or(app.top).max(1), asked.invert.unwrap_or(app.invert));
+    let (mut samples, charge) = read(app, &served, charge, (top, invert), move |reader| match content {
+        Content::Json(text) => reader.instances(&text),
+        Content::Files(files) => match (reader.served.takes(), &files[..]) {
+            (Takes::Rows, [table]) => reader.table(table),
+            (Takes::Rows, files) => {
+                Err(Refusal::bad(format!("there are {} files, and one table is answered at a time", files.len())))
+            }
+            (_, []) => Err(Refusal::bad("there is no file in the body")),
+            (_, files) => reader.images(files),
+        },
+    })
+    .await?;
+    let outputs = served.outputs_of(&mut samples).await?;
+    *answered = samples.count;
+    let name = place.name.clone();
+    let tell = move || {
+        let answers = served.answers(&samples, &outputs, top);
+        let response = as_json(&json!({ "model": name, "predictions": answers }));
+        drop(charge);
+        response
+    };
+    tokio::task::spawn_blocking(tell).await.map_err(|_| Refusal::internal("a fault of the program"))
+}
+
+/// Makes samples of a body, on a thread for that. So many at a time as there are cores.
+///
+/// # Errors
+/// Those of `make`; a fault of the program.
+pub async fn read<T: Send + 'static>(
+    app: &Arc<App>,
+    served: &Arc<Served>,
+    mut charge: super::budget::Charge,
+    (top, invert): (usize, bool),
+    make: impl FnOnce(&mut Reader) -> Result<T, Refusal> + Send + 'static,
+) -> Result<(T, super::budget::Charge), Refusal> {
+    let fault = || Refusal::internal("a fault of the program: its standard error has more");
+    let _one = app.readers.acquire().await.map_err(|_| fault())?;
+    let (served, limits) = (Arc::clone(served), app.limits);
+    let work = move || {
+        let mut reader = Reader { served: &served, limits: &limits, charge: &mut charge, top, invert };
+        make(&mut reader).map(|made| (made, charge))
+    };
+    tokio::task::spawn_blocking(work).await.map_err(|_| fault())?
+}
+
+/// What a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Image,
+    Table,
+    Json,
+    Multipart,
+}
+
+enum Content {
+    Files(Vec<File>),
+    Json(Bytes),
+}
+
+impl Kind {
+    /// By the type that the client gives it.
+    fn of(given: &str, served: &Served) -> Result<Kind, Refusal> {
+        let kind = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match kind.as_str() {
+            "application/json" => Ok(Kind::Json),
+            "multipart/form-data" => Ok(Kind::Multipart),
+            "text/csv" | "text/tab-separated-values" if served.takes() == Takes::Rows => Ok(Kind::Table),
+            image if image.starts_with("image/") && served.takes() == Takes::Images => Ok(Kind::Image),
+            _ => {
+                let given = match given {
+                    "" => "no `Content-Type`".to_owned(),
+                    given => format!("`{}`", given.chars().take(60).collect::<String>()),
+                };
+                let accepted = accepted(served);
+                Err(Refusal::other_type(format!("the body is {given}, and the model takes {accepted}")))
+            }
+        }
+    }
+}
+
+/// The files of a form, which is in memory.
+async fn files(kind: &str, body: Bytes) -> Result<Vec<File>, Refusal> {
+    let bad = |error: String| Refusal::bad(format!("the form: {error}"));
+    let form = Request::builder().header(CONTENT_TYPE, kind).body(Body::from(body));
+    let form = form.map_err(|error| bad(error.to_string()))?;
+    let mut form = Multipart::from_request(form, &()).await.map_err(|error| bad(error.body_text()))?;
+    let mut files = Vec::new();
+    while let Some(part) = form.next_field().await.map_err(|error| bad(error.body_text()))? {
+        let name = part.file_name().map(str::to_owned);
+        let content = part.bytes().await.map_err(|error| bad(error.body_text()))?;
+        files.push(File { name, content });
+    }
+    Ok(files)
+}

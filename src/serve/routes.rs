@@ -1,0 +1,162 @@
+//! Which address does what, and what is common to all requests: who may ask, what is counted, what is written down.
+
+use super::access::{Entry, Log};
+use super::budget::Budget;
+use super::key::Keys;
+use super::metrics::Metrics;
+use super::refusal::Refusal;
+use super::samples::Limits;
+use super::served::Place;
+use super::{page, predict, protocol};
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+
+/// What all requests have in common.
+pub struct App {
+    /// The models, in the order in which they were given.
+    pub models: Vec<Place>,
+    /// What a request may ask for.
+    pub limits: Limits,
+    /// How long a body may take to arrive.
+    pub patience: Duration,
+    /// The memory of all requests.
+    pub budget: Arc<Budget>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Who may ask; `None`: everyone.
+    pub keys: Option<Keys>,
+    /// How requests are written down.
+    pub log: Log,
+    /// Classes that are told, unless a request says how many.
+    pub top: usize,
+    /// Black and white are swapped in images, unless a request says so.
+    pub invert: bool,
+    /// The server is about to end.
+    pub draining: AtomicBool,
+    /// A permit for each request whose body may be read into samples at a time.
+    pub readers: Semaphore,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct From(pub SocketAddr);
+
+/// What a response says to the log: the model, and samples.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The model's name.
+    pub model: String,
+    /// How many samples were answered.
+    pub samples: usize,
+}
+
+/// What stands for routes that there are not.
+const NO_ROUTE: &str = "none";
+/// Routes that need no key: who watches the program, and the page, which asks for one.
+const OPEN: [&str; 3] = ["/", "/v2/health/live", "/v2/health/ready"];
+/// Routes that answer until the end.
+const TO_THE_END: [&str; 3] = ["/v2/health/live", "/v2/health/ready", "/metrics"];
+
+/// All addresses.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(page::page))
+        .route("/models", get(models))
+        .route("/metrics", get(metrics))
+        .route("/predict", post(predict::only_model))
+        .route("/predict/{name}", post(predict::named_model))
+        .route("/v2", get(protocol::server))
+        .route("/v2/health/live", get(protocol::live))
+        .route("/v2/health/ready", get(protocol::ready))
+        .route("/v2/models/{name}", get(protocol::model))
+        .route("/v2/models/{name}/ready", get(protocol::model_ready))
+        .route("/v2/models/{name}/infer", post(protocol::infer))
+        .route("/v2/repository/models/{name}/load", post(protocol::load))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(from_fn_with_state(Arc::clone(&app), watched))
+        .with_state(app)
+}
+
+async fn no_route() -> Refusal {
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        "there is nothing at this address: /models lists the models, POST /predict/NAME answers",
+    )
+}
+
+async fn no_method(method: Method) -> Refusal {
+    let method: String = method.as_str().chars().take(20).collect();
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this address"))
+}
+
+/// What the models are.
+async fn models(State(app): State<Arc<App>>) -> Response {
+    let all: Vec<Value> = app.models.iter().map(|place| place.now().described(&place.name)).collect();
+    as_json(&json!({ "models": all }))
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let ready = |name: &str| app.place(name).is_ok_and(|place| place.now().is_well());
+    let text = app.metrics.text(ready, app.budget.used());
+    ([("content-type", "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// Lets a request in, and sees how it ends.
+async fn watched(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let begun = Instant::now();
+    let route = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
+    let from = request.extensions().get::<From>().map_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)), |from| from.0);
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let response = match app.admit(&route, &method, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    let took = begun.elapsed();
+    let status = response.status().as_u16();
+    let told = response.extensions().get::<Told>();
+    let (model, samples) = told.map_or(("", 0), |told| (told.model.as_str(), told.samples));
+    app.metrics.answered(model, &route, status, took);
+    app.log.write(&Entry { from, method: method.as_str(), path: &path, status, took, model, samples });
+    response
+}
+
+impl App {
+    /// The model of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn place(&self, name: &str) -> Result<&Place, Refusal> {
+        let found = self.models.iter().find(|place| place.name == name);
+        found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "there is no model of this name: /models lists them"))
+    }
+
+    fn admit(&self, route: &str, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+        if let Some(keys) = self.keys.as_ref().filter(|_| !OPEN.contains(&route)) {
+            keys.check(headers)?;
+        }
+        // A page of somebody else's that is open in a browser on this machine.
+        if method == Method::POST && headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask"));
+        }
+        if self.draining.load(Ordering::Relaxed) && !TO_THE_END.contains(&route) {
+            return Err(Refusal::busy("the server is about to end").closing());
+        }
+        Ok(())
+    }
+}
+
+/// A JSON value as a response.
+pub fn as_json(value: &Value) -> Response {
+    ([("content-type", "application/json")], value.to_string() + "\n").into_response()
+}

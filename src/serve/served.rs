@@ -1,0 +1,296 @@
+//! A model that answers requests, and the place where it stands, in which another one may take its place.
+
+use super::batcher::{Batcher, Together};
+use super::metrics::ModelMetrics;
+use super::refusal::Refusal;
+use super::samples::Samples;
+use crate::api::answer::{Answer, Meaning};
+use crate::api::failure::Failure;
+use crate::api::model::{device, load_model};
+use crate::api::predictor::{Options, Predictor, Room, Seen};
+use crate::api::scores::scores;
+use crate::data::table::TableCodec;
+use crate::data::{Field, Footprint};
+use crate::graph::DType;
+use crate::graph::op::Task;
+use crate::model::task;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Bytes of memory of the text of an answer, for each number or position in it.
+pub const TEXT: usize = 96;
+/// The same for a class with its name and probability, and for what is said of a sample besides.
+const OBJECT: usize = 640;
+
+/// How models are opened.
+#[derive(Debug, Clone)]
+pub struct How {
+    /// Values that lie over the models' configurations, in the form of `--set`.
+    pub sets: Vec<String>,
+    /// Compute threads of the CPU that each executable has; all cores, if `None`.
+    pub threads: Option<usize>,
+    /// Batches of a model that are computed at a time.
+    pub executables: usize,
+    /// Samples that are computed at once; `None`: about as many as take a millisecond.
+    pub batch: Option<usize>,
+    /// How long one waits for others at most.
+    pub delay: Duration,
+    /// How many requests of a model may wait.
+    pub queue: usize,
+    /// Bytes that requests have beside models.
+    pub memory: usize,
+}
+
+/// What the samples of a model are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// Image files, or tensors.
+    Images,
+    /// Rows of tables, or tensors.
+    Rows,
+    /// Tensors alone.
+    Tensors,
+}
+
+/// A model that answers.
+pub struct Served {
+    /// A sample as the model sees it.
+    pub seen: Seen,
+    /// How rows become samples, if the model takes rows.
+    pub table: Option<TableCodec>,
+    predictor: Arc<Predictor>,
+    batcher: Batcher,
+    task: Task,
+    /// The last batch could not be computed.
+    failed: AtomicBool,
+}
+
+impl Served {
+    fn open(path: &PathBuf, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
+        let model = load_model(path, &how.sets)?;
+        let experiment = &model.loaded.experiment;
+        let backend = device(experiment, how.threads)?;
+        let seen = Seen::by(&model)?;
+        let batch = match how.batch {
+            Some(batch) => batch,
+            None => Predictor::quick_batch(&model, &seen, backend.as_ref())?,
+        };
+        let options = Options {
+            threads: how.threads,
+            batch,
+            executables: how.executables,
+            room: Room { slots: 1, data: Footprint { held: how.memory, ..Footprint::default() } },
+            ..Options::default()
+        };
+        let predictor = Arc::new(Predictor::new(&model, seen.clone(), backend, &options)?);
+        let together = Together {
+            batch: predictor.batch(),
+            delay: how.delay,
+            queue: how.queue,
+            threads: how.executables,
+            outputs: predictor.outputs(),
+        };
+        let computes = Arc::clone(&predictor);
+        let compute = move |rows: &[&[u8]], out: &mut [f32]| computes.raw(rows, out);
+        let batcher = Batcher::start(together, Arc::new(compute), metrics)?;
+        let table = TableCodec::of(&seen.data);
+        let task = task(experiment);
+        Ok(Served { table, predictor, batcher, task, failed: AtomicBool::new(false), seen })
+    }
+
+    /// What its samples are made of.
+    pub fn takes(&self) -> Takes {
+        match &self.seen.fields[..] {
+            _ if self.table.is_some() => Takes::Rows,
+            [field] if field.is_image() && matches!(field.shape.last(), 1 | 3) => Takes::Images,
+            _ => Takes::Tensors,
+        }
+    }
+
+    /// Numbers for each sample.
+    pub fn outputs(&self) -> usize {
+        self.predictor.outputs()
+    }
+
+    /// Samples that are computed at once.
+    pub fn batch(&self) -> usize {
+        self.predictor.batch()
+    }
+
+    /// Whether its last batch could be computed.
+    pub fn is_well(&self) -> bool {
+        !self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory that a sample and its answer take, `top` classes in that.
+    pub fn each(&self, top: usize) -> usize {
+        let sample: usize = self.seen.fields.iter().map(Field::bytes).sum();
+        let told = match self.task {
+            Task::Classification => {
+                let positions = self.meaning(top).positions();
+                if positions.rank() > 0 { TEXT * positions.len() } else { OBJECT * top.min(self.outputs()) }
+            }
+            Task::BinaryClassification | Task::Regression => TEXT * self.outputs(),
+        };
+        // Beside those of other requests in a batch once more.
+        2 * sample + 2 * size_of::<f32>() * self.outputs() + told + OBJECT
+    }
+
+    /// What it puts out for samples: logits of classes and labels, or numbers, for each.
+    ///
+    /// # Errors
+    /// The queue is full; the device failed.
+    pub async fn outputs_of(&self, samples: &mut Samples) -> Result<Vec<f32>, Refusal> {
+        if samples.count == 0 {
+            return Ok(Vec::new());
+        }
+        let computed = self.batcher.submit(std::mem::take(&mut samples.rows), samples.count)?.await;
+        let result = computed.unwrap_or_else(|_| Err("the program's thread for batches has ended".into()));
+        self.failed.store(result.is_err(), Ordering::Relaxed);
+        result.map_err(Refusal::internal)
+    }
+
+    /// The shape of the numbers for a sample, as others have it: channels of images first.
+    pub fn output_shape(&self) -> Vec<usize> {
+        let positions = self.meaning(0).positions();
+        if self.task != Task::Classification || positions.rank() == 0 {
+            return vec![self.outputs()];
+        }
+        let classes = self.outputs() / positions.len();
+        let places = positions.dims().iter().copied();
+        match positions.rank() {
+            2 => std::iter::once(classes).chain(places).collect(),
+            _ => places.chain([classes]).collect(),
+        }
+    }
+
+    /// Probabilities of what was put out as logits; numbers stay as they are.
+    pub fn scores(&self, outputs: &[f32]) -> Vec<f32> {
+        let positions = self.meaning(0).positions();
+        let mut all = vec![0.0; outputs.len()];
+        let each = self.outputs().max(1);
+        for (raw, into) in outputs.chunks_exact(each).zip(all.chunks_exact_mut(each)) {
+            scores(self.task, &positions, raw, into);
+        }
+        all
+    }
+
+    /// What outputs mean, `top` classes told.
+    pub fn meaning(&self, top: usize) -> Meaning<'_> {
+        let id = self.table.as_ref().and_then(|table| table.id.clone());
+        Meaning { task: self.task, data: &self.seen.data, top, guard_formulas: false, id }
+    }
+
+    /// Its answer, an object for each sample.
+    pub fn answers(&self, samples: &Samples, outputs: &[f32], top: usize) -> Vec<Value> {
+        let meaning = self.meaning(top);
+        let of = |(n, output): (usize, &[f32])| {
+            let mut result = samples.names.of(n);
+            if let (Some(column), Some(id)) = (&meaning.id, samples.names.row(n)) {
+                result[column] = id.into();
+            }
+            let answer: Answer = meaning.answer(output);
+            meaning.tell(&answer, &mut result);
+            result
+        };
+        outputs.chunks_exact(self.outputs().max(1)).enumerate().map(of).collect()
+    }
+
+    /// What it is, for people and for the page.
+    pub fn described(&self, name: &str) -> Value {
+        let takes = match self.takes() {
+            Takes::Images => "images",
+            Takes::Rows => "rows",
+            Takes::Tensors => "tensors",
+        };
+        let task = match self.task {
+            Task::Classification => "classification",
+            Task::BinaryClassification => "labels",
+            Task::Regression => "regression",
+        };
+        let inputs = self
+            .seen
+            .fields
+            .iter()
+            .map(|field| json!({ "name": field.name, "datatype": datatype(field.dtype), "shape": outside(field) }));
+        let mut model = json!({
+            "name": name,
+            "task": task,
+            "takes": takes,
+            "inputs": inputs.collect::<Vec<_>>(),
+            "classes": self.seen.data.class_names(),
+            "batch": self.batch(),
+        });
+        if let Some(table) = &self.table {
+            model["columns"] = table.columns.iter().map(|column| column.name.as_str()).collect();
+            model["targets"] = table.targets_named().into();
+        }
+        model
+    }
+}
+
+/// What the Open Inference Protocol calls a type of elements.
+pub fn datatype(dtype: DType) -> &'static str {
+    match dtype {
+        DType::U8 => "UINT8",
+        DType::I32 => "INT32",
+        DType::F32 => "FP32",
+        DType::BF16 => "BF16",
+        DType::F16 => "FP16",
+        DType::F64 => "FP64",
+        DType::U32 => "UINT32",
+        DType::I64 => "INT64",
+    }
+}
+
+/// The shape of a sample as others have it: channels of images first.
+pub fn outside(field: &Field) -> Vec<usize> {
+    match *field.shape.dims() {
+        [h, w, c] if field.is_image() => vec![c, h, w],
+        ref dims => dims.to_vec(),
+    }
+}
+
+/// The place of a model.
+pub struct Place {
+    /// What the model is called.
+    pub name: String,
+    path: PathBuf,
+    how: How,
+    metrics: Arc<ModelMetrics>,
+    now: RwLock<Arc<Served>>,
+    /// One is loaded at a time.
+    loading: Mutex<()>,
+}
+
+impl Place {
+    /// Opens the model in `path`.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none; there is no such device, or not enough memory.
+    pub fn open(name: String, path: PathBuf, how: &How, metrics: Arc<ModelMetrics>) -> Result<Place, Failure> {
+        let served = Arc::new(Served::open(&path, how, Arc::clone(&metrics))?);
+        Ok(Place { name, path, how: how.clone(), metrics, now: RwLock::new(served), loading: Mutex::new(()) })
+    }
+
+    /// The model that answers now. Who has it keeps it, whatever takes its place.
+    pub fn now(&self) -> Arc<Served> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Opens the file anew, and puts the model in the place of the other. Until then, and where it cannot be read, that one answers.
+    ///
+    /// # Errors
+    /// As [`Place::open`].
+    pub fn reload(&self) -> Result<(), Failure> {
+        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = Served::open(&self.path, &self.how, Arc::clone(&self.metrics));
+        self.metrics.reloaded(opened.is_ok());
+        let opened = Arc::new(opened?);
+        *self.now.write().unwrap_or_else(PoisonError::into_inner) = opened;
+        Ok(())
+    }
+}

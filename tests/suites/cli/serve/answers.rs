@@ -1,0 +1,199 @@
+//! Answers are those of `predict`, whoever else asks.
+
+use super::super::{fields, masks, tables};
+use super::{Server, drawing, instances, trained};
+use crate::support::Place;
+use serde_json::{Value, json};
+
+/// What `predict` says of files in batches of the server's size, without the names of the files.
+fn predicted(place: &Place, files: &str, batch: u64, more: &str) -> Vec<Value> {
+    let all =
+        place.ok(&format!("predict r {files} --threads 1 --json --set data.eval_batch_size={batch} {more}")).json();
+    let mut all = all.as_array().unwrap().clone();
+    all.iter_mut().for_each(|one| _ = one.as_object_mut().unwrap().remove("file"));
+    all
+}
+
+fn without(mut answers: Vec<Value>, key: &str) -> Vec<Value> {
+    answers.iter_mut().for_each(|one| _ = one.as_object_mut().unwrap().remove(key));
+    answers
+}
+
+#[test]
+fn images_are_answered_as_by_predict() {
+    let place = trained();
+    let drawings: Vec<_> = (0..33).map(drawing).collect();
+    for (number, (file, _)) in drawings.iter().enumerate() {
+        place.write(&format!("d/{number:02}.png"), file);
+    }
+    let server = Server::start(&place, "r");
+    let batch = server.get("/models").json()["models"][0]["batch"].as_u64().unwrap();
+    assert_eq!(batch, 32, "a small model");
+    let expected = predicted(&place, "d", batch, "");
+    let inverted = predicted(&place, "d", batch, "--invert --top 10");
+
+    let forms: Vec<(&str, Vec<u8>)> = drawings.iter().map(|(file, _)| ("x.png", file.clone())).collect();
+    let answers = server.files("/predict", &forms).predictions();
+    assert!(answers.iter().all(|one| one["file"] == "x.png"), "{answers:?}");
+    assert_eq!(without(answers, "file"), expected);
+    let tensors: Vec<Vec<u8>> = drawings.iter().map(|(_, bytes)| bytes.clone()).collect();
+    let answers = server.json("/predict/r", &instances(&tensors)).predictions();
+    assert_eq!(answers[32]["sample"], 32);
+    assert_eq!(without(answers, "sample"), expected);
+    for (number, (file, _)) in drawings.iter().enumerate() {
+        assert_eq!(server.image("/predict", file).predictions(), [expected[number].clone()]);
+    }
+    let answers = server.files("/predict?top=10&invert=true", &forms).predictions();
+    assert_eq!(without(answers, "file"), inverted);
+    drop(server);
+    let server = Server::start(&place, "r --top 10 --invert");
+    assert_eq!(without(server.files("/predict", &forms).predictions(), "file"), inverted);
+    let answers = server.files("/predict?top=3&invert=false", &forms).predictions();
+    assert_eq!(without(answers, "file"), expected);
+}
+
+#[test]
+fn company_changes_no_bit_of_an_answer() {
+    let place = trained();
+    for args in ["r --batch 4", "r --batch 4 --batch-delay 20 --executables 2", "r --batch 5 --batch-delay 0"] {
+        let server = Server::start(&place, args);
+        let drawings: Vec<_> = (0..12).map(drawing).collect();
+        let alone: Vec<_> = drawings.iter().map(|(file, _)| server.image("/predict?top=10", file)).collect();
+        std::thread::scope(|scope| {
+            for thread in 0..6 {
+                let (server, drawings, alone) = (&server, &drawings, &alone);
+                scope.spawn(move || {
+                    for turn in 0..10 {
+                        let number = (thread * 5 + turn * 7) % drawings.len();
+                        let (file, bytes) = &drawings[number];
+                        let mine = &alone[number];
+                        if turn % 3 == 2 {
+                            // Several samples of one request.
+                            let others = [bytes.clone(), drawings[thread].1.clone(), drawings[turn].1.clone()];
+                            let all = server.json("/predict?top=10", &instances(&others)).predictions();
+                            for (one, of) in all.iter().zip([number, thread, turn]) {
+                                assert_eq!(one["top"], alone[of].predictions()[0]["top"], "{args}");
+                            }
+                        } else {
+                            assert_eq!(server.image("/predict?top=10", file).body, mine.body, "{args}");
+                        }
+                    }
+                });
+            }
+        });
+        let requests = server.metric("runner_batch_requests_sum{model=\"r\"}");
+        assert_eq!(requests, 72.0, "each was computed once");
+    }
+}
+
+#[test]
+fn rows_are_answered_in_their_own_unit() {
+    let place = tables::place(200);
+    place.ok("train c.toml --quiet --out r");
+    let server = Server::start(&place, "houses=r");
+    let model = server.get("/models").json()["models"][0].clone();
+    let batch = model["batch"].as_u64().unwrap();
+    assert_eq!((&model["takes"], &model["columns"]), (&json!("rows"), &json!(["rooms", "age", "town"])));
+    assert_eq!(model["targets"], json!(["price"]));
+    let csv = "town;rooms;age;id\nsea;9;0;x1\nhill;1;40;x2\nmoon;5;;x3\n";
+    place.write("new.csv", csv);
+    let expected = predicted(&place, "new.csv", batch, "");
+    assert_eq!((&expected[1]["id"], &expected[2]["sample"]), (&json!("x2"), &json!(2)));
+
+    let answer = server.ask("POST", "/predict", "Content-Type: text/csv\r\n", csv.as_bytes());
+    assert_eq!(answer.predictions(), expected);
+    let answer = server.files("/predict/houses", &[("new.csv", csv.as_bytes().to_vec())]);
+    assert_eq!(answer.predictions(), expected);
+    // In any order, with columns that nobody asked for; numbers as numbers or as text.
+    let objects = r#"{"instances": [
+        {"town": "sea", "rooms": 9, "age": 0, "id": "x1", "price": [1, {"a": null}]}, {"rooms": "1", "age": 40.0, "town": " hill", "id": "x2"},
+        {"id": "x3", "age": null, "town": "moon", "rooms": 5}]}"#;
+    assert_eq!(server.json("/predict", objects).predictions(), expected);
+    let lists = r#"{"instances": [[9, 0, "sea"], [1, 40, "hill"], [5, null, "moon"]]}"#;
+    assert_eq!(server.json("/predict", lists).predictions(), without(expected, "id"));
+
+    for (body, part) in [
+        (r#"{"instances": [{"town": "sea", "rooms": 9}]}"#, "instance 0: the column `age` is not there"),
+        (r#"{"instances": [[1, 2, "sea"], [1, 2]]}"#, "instance 1: there are 2 cells, and the model takes 3 columns"),
+        (r#"{"instances": [["many", 2, "sea"]]}"#, "the column `rooms` has `many`, and a number is expected"),
+        (r#"{"instances": [[true, 2, "sea"]]}"#, "the column `rooms` has `true`, and a number is expected"),
+        (r#"{"instances": [[1, 2, 0.5]]}"#, "the column `town` has `0.5`, and a text in quotes is expected"),
+        (r#"{"instances": [[1e300, 2, "sea"]]}"#, "a number is expected"),
+        (r#"{"instances": [[[1], 2, "sea"]]}"#, "a cell: a number, a text"),
+        (r#"{"instances": [7]}"#, "a row: an object of columns, or a list of cells"),
+        (r#"{"instances": {}}"#, "a list of instances"),
+        (r#"{"instances": [], "more": 1}"#, "`more` is not expected here"),
+        ("[]", "an object as"),
+        ("{}", "there is no `instances`"),
+    ] {
+        let answer = server.json("/predict", body);
+        assert!(answer.status == 422 && answer.error().contains(part), "{body}: {answer:?}");
+    }
+    for (body, part) in [
+        ("rooms,age\n1,2\n", "`town`"),
+        ("rooms,age,town\n1,2\n", "line 2 has 2 cells"),
+        ("rooms,age,town\nx,2,sea\n", "line 2: the column `rooms` has `x`"),
+        ("", "is empty"),
+        ("rooms,age,town\n1,2,\"sea\n", "a quote opens here that is not closed"),
+    ] {
+        let answer = server.ask("POST", "/predict", "Content-Type: text/csv\r\n", body.as_bytes());
+        assert!(answer.status == 422 && answer.error().contains(part), "{body}: {answer:?}");
+    }
+    assert_eq!(server.image("/predict", &drawing(1).0).status, 415);
+    assert_eq!(server.json("/predict", r#"{"instances": []}"#).predictions(), Vec::<Value>::new());
+}
+
+#[test]
+fn tensors_of_several_names_are_objects() {
+    let place = fields::two();
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    place.write("new.safetensors", fields::tensors(&[("numbers", 0..3), ("more", 3..5)], "", 0..3));
+    let server = Server::start(&place, "r");
+    let batch = server.get("/models").json()["models"][0]["batch"].as_u64().unwrap();
+    let expected = predicted(&place, "new.safetensors", batch, "");
+    let number = |sample: usize, column: usize| ((sample * 37 + column * 11) % 17) as f32 / 8.0 - 1.0;
+    let row = |i: usize, from: usize, to: usize| (from..to).map(|c| number(i, c)).collect::<Vec<f32>>();
+    let body = |n: usize| json!({ "instances": (0..n).map(|i| json!({ "more": row(i, 3, 5), "numbers": row(i, 0, 3) })).collect::<Vec<_>>() });
+    let answers = server.json("/predict", &body(3).to_string()).predictions();
+    // `predict` has a program for the samples that there are.
+    let close = |a: &Value, b: &Value| {
+        let share = |v: &Value, class: &Value| {
+            let found = v["top"].as_array().unwrap().iter().find(|top| top["class"] == *class).unwrap();
+            found["probability"].as_f64().unwrap()
+        };
+        (0..3).all(|class| (share(a, &class.into()) - share(b, &class.into())).abs() < 1e-5)
+    };
+    assert!(answers.iter().zip(&expected).all(|(a, b)| close(a, b)), "{answers:?} {expected:?}");
+    for (body, part) in [
+        (json!({ "instances": [{ "more": [1, 2] }] }), "instance 0: there is no `numbers`"),
+        (json!({ "instances": [{ "more": [1, 2], "numbers": [1, 2, 3], "other": 1 }] }), "the model takes no `other`"),
+        (json!({ "instances": [{ "more": [1, 2, 3], "numbers": [1, 2, 3] }] }), "`more` is lists of 3"),
+        (json!({ "instances": [[1, 2]] }), "invalid type"),
+    ] {
+        let answer = server.json("/predict", &body.to_string());
+        assert!(answer.status == 422 && answer.error().contains(part), "{body}: {answer:?}");
+    }
+}
+
+#[test]
+fn every_pixel_has_its_class() {
+    let place = masks::place(1, "");
+    place.ok("train c.toml --quiet --out r --set train.epochs=2");
+    let server = Server::start(&place, "r");
+    let photo = std::fs::read(place.path("photos/3.png")).unwrap();
+    let expected = place.ok("predict r photos/3.png --json --threads 1").json();
+    let answer = server.image("/predict", &photo).predictions();
+    let differ = |a: &Value, b: &Value| {
+        let flat = |v: &Value| {
+            v.as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap().clone()).collect::<Vec<_>>()
+        };
+        let (a, b) = (flat(&a["classes"]), flat(&b["classes"]));
+        assert_eq!(a.len(), 32 * 32);
+        a.iter().zip(&b).filter(|(a, b)| a != b).count()
+    };
+    // Batches of other sizes may round otherwise where two classes are as likely.
+    assert!(differ(&answer[0], &expected[0]) <= 2, "{answer:?}");
+    let model = server.get("/v2/models/r").json();
+    assert_eq!(model["inputs"][0]["shape"], json!([-1, 3, 32, 32]));
+    assert_eq!(model["outputs"][0]["shape"], json!([-1, 2, 32, 32]));
+}
