@@ -122,7 +122,7 @@ pub fn evaluated(
         expect_no_input(out, model.files().iter().map(PathBuf::as_path))?;
     }
     // What is reported of each class.
-    model.loaded.experiment.class_counts = true;
+    model.loaded.experiment.class_counts = !model.loaded.experiment.data.source.is_text();
     let model = model;
     if model.checkpoint.is_some() {
         warn(&model.loaded.sources, &model.loaded.warnings);

@@ -232,7 +232,7 @@ fn a_panic_surfaces_in_next() {
         let o = LoaderOptions { workers, ..o.clone() };
         let filler = Filler::broken(&split(8), &o, &layout()).unwrap();
         let buffers = (0..2).map(|_| buffer(192)).collect();
-        let mut loader = Loader::start_with(filler, 8, o, buffers, Position::default()).unwrap();
+        let mut loader = Loader::start_with(filler, &split(8), o, buffers, Position::default()).unwrap();
         let mut error = None;
         for _ in 0..2 {
             match loader.next() {

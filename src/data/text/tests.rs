@@ -1,1 +1,300 @@
+//! Text as tokens, windows and labelled samples.
 
+use super::super::loader::{LoaderOptions, Position};
+use super::super::{HoldOut, Lengths, Loader, Source, Split, open};
+use super::*;
+use crate::backend::cpu::CpuBackend;
+use crate::backend::{Backend, HostBuffer};
+use crate::graph::{DType, Input, Shape};
+use crate::plan::{SlotInput, SlotLayout};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn buffer(bytes: usize) -> HostBuffer {
+    CpuBackend::new(Some(1)).unwrap().host_buffer(bytes).unwrap()
+}
+
+fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
+    TextOptions { path, val_path: None, content: Content::Text(choice), context, hold_out: None, fitted: None }
+}
+
+fn text(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+fn refused(options: TextOptions) -> String {
+    format!("{:#}", open(&Source::Text(Box::new(options))).unwrap_err())
+}
+
+/// The batches of an epoch of a split: their lengths, and the numbers of each of its fields.
+fn batches(split: &Split, batch_size: usize, shuffle: bool) -> Vec<(Lengths, Vec<u32>, Vec<Vec<i32>>)> {
+    let mut inputs = Vec::new();
+    let mut bytes = 0;
+    for (number, field) in split.fields().iter().enumerate() {
+        let shape = Shape([&[batch_size], field.shape.dims()].concat());
+        inputs.push(SlotInput {
+            input: Input::Field(number as u32),
+            dtype: DType::I32,
+            offset: bytes,
+            shape: shape.clone(),
+        });
+        bytes += shape.len() * 4;
+    }
+    let layout = SlotLayout { inputs, bytes };
+    let options = LoaderOptions { batch_size, shuffle, end_epoch: Some(1), ..LoaderOptions::default() };
+    let buffers = vec![buffer(bytes)];
+    let mut loader = Loader::start(split, options, &layout, buffers, Position::default()).unwrap();
+    let mut all = Vec::new();
+    while let Some(batch) = loader.next().unwrap() {
+        let fields = split.fields().iter().zip(&layout.inputs).map(|(field, place)| {
+            let numbers = batch.shape.samples * field.shape_of(batch.shape.lengths).len();
+            let bytes = &batch.buffer.bytes()[place.offset..][..numbers * 4];
+            bytes.as_chunks().0.iter().map(|number| i32::from_ne_bytes(*number)).collect()
+        });
+        all.push((batch.shape.lengths, batch.samples().to_vec(), fields.collect()));
+        loader.release(batch);
+    }
+    all
+}
+
+#[test]
+fn a_sample_is_tokens_and_those_behind_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = text(folder.path(), "a.txt", "abcabcabcab");
+    let set = open(&Source::Text(Box::new(TextOptions {
+        hold_out: Some(HoldOut::Count(5)),
+        ..options(path, Choice::Characters, 2)
+    })))
+    .unwrap();
+    // Six to train on, a b c a b c: two windows and the one behind the second. Five to validate on, a b c a b.
+    assert_eq!((set.train.len(), set.val.len()), (2, 2));
+    let codec = TextCodec::of(&set.spec).unwrap().unwrap();
+    assert_eq!((codec.vocabulary, codec.fields() == set.spec.fields), (3, true));
+    let [(_, _, fields)] = &batches(&set.val, 2, false)[..] else { panic!("two samples") };
+    assert_eq!(fields[..], [vec![0, 1, 2, 0], vec![1, 2, 0, 1]]);
+    // Windows of training begin elsewhere, and the target is the token behind all the same.
+    for (_, _, fields) in batches(&set.train, 1, true) {
+        assert_eq!(fields[0][1], fields[1][0]);
+        assert!(fields[0].iter().zip(&fields[1]).all(|(token, next)| (token + 1) % 3 == *next), "{fields:?}");
+    }
+}
+
+#[test]
+fn windows_of_training_reach_every_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = text(folder.path(), "a.txt", (0..100u8).collect::<Vec<u8>>());
+    let options = options(path, Choice::Bytes, 7);
+    let set = open(&Source::Text(Box::new(options))).unwrap();
+    assert_eq!(set.train.len(), 14);
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..40 {
+        let mut layout = SlotLayout { inputs: Vec::new(), bytes: 7 * 4 };
+        layout.inputs.push(SlotInput { input: Input::Field(1), dtype: DType::I32, offset: 0, shape: [1, 7].into() });
+        let options = LoaderOptions { seed, end_epoch: Some(1), ..LoaderOptions::default() };
+        let mut loader = Loader::start(&set.train, options, &layout, vec![buffer(28)], Position::default()).unwrap();
+        while let Some(batch) = loader.next().unwrap() {
+            seen.extend(batch.buffer.bytes().as_chunks().0.iter().map(|token| i32::from_ne_bytes(*token)));
+            loader.release(batch);
+        }
+    }
+    // All but the first, which nothing stands before.
+    assert!(seen.iter().copied().eq(1..100), "{seen:?}");
+}
+
+#[test]
+fn files_are_read_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    text(folder.path(), "b.txt", "second");
+    text(folder.path(), "a.md", "\u{feff}first ");
+    text(folder.path(), "c.bin", [0xff]);
+    text(folder.path(), ".hidden.txt", [0xff]);
+    fs::create_dir(folder.path().join("d")).unwrap();
+    text(folder.path(), "d/e.txt", " third");
+    let set = open(&Source::Text(Box::new(options(folder.path().to_owned(), Choice::Bytes, 17)))).unwrap();
+    let [(_, _, fields)] = &batches(&set.train, 1, false)[..] else { panic!("one sample") };
+    let bytes: Vec<u8> = fields[1].iter().map(|byte| *byte as u8).collect();
+    assert_eq!(std::str::from_utf8(&bytes).unwrap(), "irst second third");
+    assert!(set.told[0].contains("3 files, 18 bytes of text are 18 tokens (bytes)"), "{:?}", set.told);
+    let some = options(folder.path().join("{b,d/e}.txt"), Choice::Bytes, 3);
+    assert_eq!(open(&Source::Text(Box::new(some))).unwrap().train.len(), 3);
+}
+
+#[test]
+fn what_is_no_text_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let at =
+        |name: &str, content: &[u8], context| options(text(folder.path(), name, content), Choice::Characters, context);
+    let told = refused(at("a.txt", b"one\ntwo \xff", 2));
+    assert!(told.contains("a.txt`, line 2: byte 8 is no UTF-8"), "{told}");
+    assert!(refused(at("b.txt", b"", 2)).contains("b.txt` has no text"));
+    let told = refused(at("c.txt", b"abc", 3));
+    assert!(told.contains("3 tokens are too few for a sample of 3 and the one behind it"), "{told}");
+    let empty = folder.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    assert!(refused(options(empty, Choice::Bytes, 2)).contains("has no text files"));
+    let held = TextOptions { hold_out: Some(HoldOut::Count(9)), ..at("d.txt", b"abcdefghi", 2) };
+    assert!(refused(held).contains("`validation_split` takes 9 of 9 tokens"));
+    let held = TextOptions { hold_out: Some(HoldOut::Count(2)), ..at("d.txt", b"abcdefghi", 2) };
+    assert!(refused(held).contains("the end that is held out"));
+    // A model that is trained knows its characters and no others.
+    let set = open(&Source::Text(Box::new(at("e.txt", b"abab", 2)))).unwrap();
+    let fitted = TextCodec::of(&set.spec).unwrap().map(Box::new);
+    let told = refused(TextOptions { fitted, ..at("f.txt", "ab\nbaü".as_bytes(), 2) });
+    assert!(told.contains("f.txt`, line 1, column 3: the character '\\n' (U+000A)"), "{told}");
+}
+
+#[test]
+fn token_files_are_mapped() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = |all: &[u16]| all.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>();
+    let of = |path: &Path, vocabulary| TextOptions {
+        content: Content::Tokens { vocabulary, tokenizer: None },
+        ..options(path.to_owned(), Choice::Bytes, 2)
+    };
+    let bare = text(folder.path(), "a.bin", tokens(&[5, 1, 9, 3, 7]));
+    let set = open(&Source::Text(Box::new(of(&bare, Some(10))))).unwrap();
+    assert_eq!((set.train.len(), set.train.held_bytes()), (2, 0));
+    let all = batches(&set.train, 2, false);
+    assert!(all[0].2[0].iter().all(|token| [5, 1, 9, 3, 7].contains(token)));
+    // With the header of llm.c, and 16 or 32 bits.
+    for (magic, wide) in [(20_240_520i32, false), (20_240_801, true)] {
+        let mut content: Vec<u8> = [magic, 1, 5].iter().flat_map(|number| number.to_le_bytes()).collect();
+        content.resize(1024, 0);
+        let list = [70_000u32, 1, 9, 3, 7].map(|token| if wide { token } else { token % 10 });
+        for token in list {
+            let bytes = token.to_le_bytes();
+            content.extend(&bytes[..if wide { 4 } else { 2 }]);
+        }
+        let path = text(folder.path(), "h.bin", &content);
+        let set = open(&Source::Text(Box::new(TextOptions { context: 4, ..of(&path, Some(80_000)) }))).unwrap();
+        assert_eq!(batches(&set.train, 1, false)[0].2[0], list[..4].iter().map(|t| *t as i32).collect::<Vec<_>>());
+        content.truncate(content.len() - 2);
+        let told = refused(of(&text(folder.path(), "h.bin", &content), Some(80_000)));
+        assert!(told.contains("which says 5 tokens") && told.contains("the file is cut short"), "{told}");
+    }
+    let odd = text(folder.path(), "odd.bin", [1, 2, 3]);
+    assert!(refused(of(&odd, Some(10))).contains("an odd number"));
+    assert!(refused(of(&text(folder.path(), "none.bin", []), Some(10))).contains("is empty"));
+    // A token that there is none of is found when a batch asks for it.
+    let set = open(&Source::Text(Box::new(of(&bare, Some(9))))).unwrap();
+    let mut layout = SlotLayout { inputs: Vec::new(), bytes: 16 };
+    layout.inputs.push(SlotInput { input: Input::Field(0), dtype: DType::I32, offset: 0, shape: [2, 2].into() });
+    let options = LoaderOptions { batch_size: 2, end_epoch: Some(1), ..LoaderOptions::default() };
+    let mut loader = Loader::start(&set.train, options, &layout, vec![buffer(16)], Position::default()).unwrap();
+    let told = format!("{:#}", loader.next().err().unwrap());
+    assert!(told.contains("token 2 is 9, and the vocabulary has 9, 0 .. 8"), "{told}");
+}
+
+#[test]
+fn tokenizers_keep_what_they_were() {
+    let texts = ["To be, or not to be: that is the question.\n", "Whether 'tis nobler — naïve 😀 in the mind\n"];
+    for choice in [Choice::Bytes, Choice::Characters, Choice::Words(100), Choice::Bpe(300)] {
+        let tokenizer = Tokenizer::choose(&choice, &texts).unwrap();
+        let again = Tokenizer::of_written(&tokenizer.written().unwrap()).unwrap();
+        for text in texts {
+            let tokens = tokenizer.encode(text, "").unwrap();
+            assert_eq!(again.encode(text, "").unwrap(), tokens, "{choice:?}");
+            assert!(tokens.iter().all(|token| (*token as usize) < tokenizer.vocabulary()));
+            if !matches!(choice, Choice::Words(_)) {
+                assert_eq!(tokenizer.decode(&tokens).unwrap(), text, "{choice:?}");
+            }
+        }
+        // A model of a checkpoint that was changed may put out any token.
+        assert!(tokenizer.decode(&[u32::MAX]).is_err() || matches!(choice, Choice::Bpe(_)));
+    }
+    let pairs = Tokenizer::choose(&Choice::Bpe(300), &texts).unwrap();
+    assert_eq!(pairs.vocabulary(), 300);
+    assert!(pairs.encode(texts[0], "").unwrap().len() < texts[0].len(), "pairs are joined");
+    // Twice the same.
+    assert_eq!(Tokenizer::choose(&Choice::Bpe(300), &texts).unwrap(), pairs);
+    for broken in [
+        r#"{"type":"words","words":["a"]}"#,
+        r#"{"type":"characters","characters":""}"#,
+        r#"{"type":"tokenizer_json","json":"{}"}"#,
+        r#"{"type":"x"}"#,
+        "3",
+    ] {
+        let written = serde_json::from_str(broken).unwrap();
+        assert!(Tokenizer::of_written(&written).is_err(), "{broken}");
+    }
+}
+
+#[test]
+fn text_comes_out_of_tokens_when_characters_are_whole() {
+    let texts = ["naïve 😀 — so it is"];
+    for choice in [Choice::Bytes, Choice::Characters, Choice::Bpe(260)] {
+        let tokenizer = Tokenizer::choose(&choice, &texts).unwrap();
+        let mut decoder = Decoder::new(tokenizer.clone());
+        let mut out = String::new();
+        for token in tokenizer.encode(texts[0], "").unwrap() {
+            let piece = decoder.push(token).unwrap();
+            assert!(!piece.contains('\u{fffd}'), "{choice:?}: {piece:?}");
+            out.push_str(&piece);
+        }
+        out.push_str(&decoder.finish().unwrap());
+        assert_eq!(out, texts[0], "{choice:?}");
+        // Bytes that make no character come out, too.
+        let mut decoder = Decoder::new(Tokenizer::Bytes);
+        let mut out = String::new();
+        for byte in [b'a', 0xff, 0xff, 0xff, 0xff, 0xff, b'b', 0xf0] {
+            out.push_str(&decoder.push(u32::from(byte)).unwrap());
+        }
+        out.push_str(&decoder.finish().unwrap());
+        assert_eq!(out, "a\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}b\u{fffd}");
+    }
+}
+
+fn labelled(path: PathBuf, lengths: &[usize]) -> LabelledOptions {
+    let (text, target) = ("text".to_owned(), "label".to_owned());
+    LabelledOptions {
+        path,
+        val_path: None,
+        text,
+        target,
+        choice: Choice::Words(50),
+        lengths: lengths.to_vec(),
+        fitted: None,
+    }
+}
+
+#[test]
+fn texts_are_filled_up_to_a_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = "label,text\nno,bad\nyes,\"good, good\"\nno,\nyes,so good\nno,so bad so bad so bad so\n";
+    let path = text(folder.path(), "t.csv", table);
+    let set = open(&Source::LabelledTexts(Box::new(labelled(path.clone(), &[2, 4])))).unwrap();
+    assert_eq!((set.train.len(), set.spec.class_names().unwrap()), (4, &["no".to_owned(), "yes".to_owned()][..]));
+    assert!(
+        set.told.iter().any(|told| told.contains("1 rows without a text or a class are left out")),
+        "{:?}",
+        set.told
+    );
+    assert!(set.told.iter().any(|told| told.contains("1 of 4 texts are cut to 4 tokens")), "{:?}", set.told);
+    // Words by how often they come: so (5), bad and good (4, 3), the comma.
+    let all = batches(&set.train, 2, false);
+    assert_eq!(all[0], (Lengths::first(2), vec![0, 2], vec![vec![2, 0, 1, 3], vec![1, 2], vec![0, 1]]));
+    assert_eq!(all[1].0, Lengths::first(4));
+    assert_eq!(all[1].2[1], [3, 4], "their lengths");
+    assert_eq!(all[1].2[0][..4], [3, 4, 3, 0]);
+    // Rows for a trained model: of a table, and lines of any other file, in their order.
+    let codec = TextCodec::of(&set.spec).unwrap().unwrap();
+    let rows = read_texts(&path, &codec).unwrap();
+    assert_eq!(rows.len(), 5, "one without a text, too");
+    let lines = read_texts(&text(folder.path(), "l.txt", "so so so so so\r\nnew\n"), &codec).unwrap();
+    let [(_, samples, fields)] = &batches(&lines, 2, false)[..] else { panic!("one batch") };
+    assert_eq!((&samples[..], &fields[0][..]), (&[0, 1][..], &[1, 1, 1, 1, 0, 0, 0, 0][..]));
+    let told = format!("{:#}", read_texts(&text(folder.path(), "o.csv", "a,b\n1,2\n"), &codec).err().unwrap());
+    assert!(told.contains("o.csv` has no column `text`"), "{told}");
+    let told = format!("{:#}", read_texts(&text(folder.path(), "u.txt", [b'a', b'\n', 0xff]), &codec).err().unwrap());
+    assert!(told.contains("u.txt`, line 2 is no UTF-8"), "{told}");
+    // Classes of other data go by their names.
+    let other = text(folder.path(), "v.csv", "text,label\ngood,yes\nbad,maybe\n");
+    let with = LabelledOptions { fitted: Some(Box::new(codec)), ..labelled(other, &[2, 4]) };
+    let told = format!("{:#}", open(&Source::LabelledTexts(Box::new(with))).unwrap_err());
+    assert!(
+        told.contains("has the class `maybe`, which the training rows do not have: they have `no` and `yes`"),
+        "{told}"
+    );
+}

@@ -61,5 +61,6 @@ mod sync_batch_norm;
 mod table_rows;
 mod tables;
 mod tensorboard;
+mod text;
 mod two_at_once;
 mod wrong_data;

@@ -1,0 +1,290 @@
+//! Text: from a file to a language model that writes, and from sentences with a class each to a classifier.
+
+use super::support::{Done, Place, assert_same_runs};
+use std::fmt::Write;
+use std::fs;
+
+/// A text of which every character tells the next one.
+fn counting(times: usize) -> String {
+    "abcdefghijklmnopqrstuvwxyz.\n".repeat(times)
+}
+
+fn language_model(more: &str) -> String {
+    format!(
+        "device = \"cpu\"\nseed = 5\n[data]\nsource = \"text\"\npath = \"input.txt\"\ncontext = 16\nbatch_size = 8\nvalidation_split = 0.2\n{more}\n\
+         [blocks.layer]\nlayers = [\n  {{ type = \"residual\", layers = [{{ name = \"ln_1\", type = \"layer_norm\" }}, \
+         {{ name = \"attn\", type = \"multihead_attention\", num_heads = 2, is_causal = true }}] }},\n  \
+         {{ type = \"residual\", layers = [{{ name = \"ln_2\", type = \"layer_norm\" }}, {{ name = \"fc\", type = \"linear\", out_features = 32 }}, \"gelu\", \
+         {{ name = \"proj\", type = \"linear\", out_features = 16 }}] }},\n]\n\
+         [model]\nlayers = [\n  {{ name = \"wte\", type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 16 }},\n  \
+         {{ name = \"wpe\", type = \"position_embedding\", max_length = \"$context\" }},\n  {{ name = \"h\", block = \"layer\", repeat = 2 }},\n  \
+         {{ name = \"head\", type = \"linear\", out_features = \"$vocabulary\", tie = \"wte.weight\", bias = false }},\n]\n\
+         [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adam\"\nlr = 0.01\n[train]\nsteps = 150\neval_every_steps = 50\n"
+    )
+}
+
+fn place() -> Place {
+    let place = Place::with(&language_model(""));
+    place.write("input.txt", counting(60));
+    place
+}
+
+#[test]
+fn own_text_becomes_generated_text_in_two_commands() {
+    let place = place();
+    let checked = place.ok("check c.toml");
+    for part in ["wte", "embedding", "[8, 16, 28]", "position_embedding"] {
+        assert!(checked.out.contains(part), "{part}: {}", checked.out);
+    }
+    let trained = place.ok("train c.toml --out r");
+    assert!(trained.err.contains("1680 bytes of text are 1680 tokens (28 characters)"), "{}", trained.err);
+    let last = place.metrics("r").pop().unwrap();
+    let [loss, perplexity] = ["val_loss", "val_perplexity"].map(|name| last[name].as_f64().unwrap());
+    assert!(loss < 0.7 && (perplexity - loss.exp()).abs() < 1e-9 * perplexity, "{last}");
+    // What the model was trained on is not needed any more: its tokenizer is in the checkpoint.
+    fs::remove_file(place.path("input.txt")).unwrap();
+    let written = place.ok("generate r --prompt abc --max-tokens 12 --temperature 0");
+    assert_eq!(written.out, "abcdefghijklmno\n");
+    assert!(written.err.contains("12 tokens"), "{}", written.err);
+    // Longer than the model can look back.
+    let written = place.ok("generate r --prompt abc --max-tokens 60 --temperature 0");
+    assert!(counting(4).starts_with(written.out.trim_end()) && written.out.len() > 60, "{}", written.out);
+    let json = place.ok("generate r --prompt xy --max-tokens 50 --temperature 0 --stop ef --json").json();
+    assert_eq!((&json["text"], &json["finish"]), (&"z.\nabcd".into(), &"stop".into()));
+    place.write("prompt.txt", "pq");
+    let read = place.ok("generate r --prompt-file prompt.txt --max-tokens 3 --temperature 0");
+    assert_eq!(read.out, "pqrst\n");
+    let mut command = place.command("generate r --prompt-file - --max-tokens 3 --temperature 0");
+    let piped = Done::of(command.stdin(fs::File::open(place.path("prompt.txt")).unwrap()).output().unwrap());
+    assert_eq!(piped.out, "pqrst\n");
+}
+
+#[test]
+fn texts_are_drawn_by_the_seed() {
+    let place = place();
+    place.ok("train c.toml --out r --set train.steps=20 --set train.eval_every_steps=20");
+    let text =
+        |more: &str| place.ok(&format!("generate r --prompt a --max-tokens 40 --temperature 1.3 --json {more}")).json();
+    let one = text("--seed 1");
+    assert_eq!(text("--seed 1"), one);
+    assert_ne!(text("--seed 2")["tokens"], one["tokens"]);
+    // The cache changes nothing but the time that it takes.
+    assert_eq!(text("--seed 1 --without-cache"), one);
+    assert_eq!(text("--seed 1 --threads 1"), one);
+    let two = place.ok("generate r --prompt a --max-tokens 5 --samples 2 --seed 1");
+    assert_eq!(two.out.matches("---------------").count(), 1, "{}", two.out);
+    let three =
+        place.ok("generate r --max-tokens 3 --top-k 1 --top-p 0.5 --min-p 0.1 --repetition-penalty 1.2 --json").json();
+    assert_eq!(three["tokens"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_cannot_be_generated_is_told() {
+    let place = place();
+    place.ok("train c.toml --out r --set train.steps=2 --set train.eval_every_steps=2");
+    let told = place.fails("generate r --prompt ABC", 1);
+    assert!(told.contains("the prompt, line 1, column 1: the character 'A' (U+0041)"), "{}", told);
+    for (argument, part) in [
+        ("--temperature -1", "expected a number from 0"),
+        ("--top-p 2", "expected a number from 0 to 1"),
+        ("--max-tokens 0", "0"),
+        ("--repetition-penalty 0", "expected a number above 0"),
+        ("--prompt a --prompt-file b", "cannot be used with"),
+    ] {
+        let told = place.fails(&format!("generate r {argument}"), 2);
+        assert!(told.contains(part), "{argument}: {}", told);
+    }
+    assert!(place.fails("predict r input.txt", 1).contains("`runner generate`"));
+    let other = Place::with(
+        "[data]\nsource = \"digits\"\n[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 10 }]\n[loss]\ntype = \"cross_entropy\"\n\
+         [optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n",
+    );
+    other.ok("train c.toml --out r --device cpu");
+    assert!(other.fails("generate r", 2).contains("the model is no language model"));
+}
+
+#[test]
+fn a_language_model_goes_on_bit_for_bit() {
+    let place = place();
+    place.ok("train c.toml --out whole --set train.steps=60 --set train.eval_every_steps=15");
+    place.ok("train c.toml --out part --set train.steps=60 --set train.eval_every_steps=15 --set train.max_steps=37");
+    place.ok("train --resume part --set train.max_steps=60 --set data.workers=0 --threads 1");
+    assert_same_runs((&place, "whole"), (&place, "part"));
+}
+
+#[test]
+fn mistakes_in_a_language_model_have_places() {
+    let place = place();
+    let refused = |from: &str, to: &str, parts: &[&str]| {
+        place.write("d.toml", language_model("").replace(from, to));
+        let told = place.fails("check d.toml", 1);
+        for part in parts {
+            assert!(told.contains(part), "{to}: {part} is not in {told}");
+        }
+    };
+    refused(
+        "\"$vocabulary\", embedding_dim",
+        "20, embedding_dim",
+        &["has vectors for 20 tokens, and the data has 28", "at least 28"],
+    );
+    refused(
+        "tie = \"wte.weight\"",
+        "tie = \"wta.weight\"",
+        &["no parameter `wta.weight` before this layer", "wte.weight"],
+    );
+    refused(
+        "tie = \"wte.weight\"",
+        "tie = \"wpe.weight\"",
+        &["`wpe.weight` is of shape [16, 16], and this layer needs [28, 16]"],
+    );
+    refused("max_length = \"$context\"", "max_length = 9", &["has 9 positions, but its input has 16"]);
+    refused("context = 16", "context = 5000", &["1344 tokens are too few for a sample of 5000"]);
+    refused(
+        "context = 16",
+        "context = 16\nvocab_size = 300",
+        &["vocab_size", "this one says itself how many tokens it has"],
+    );
+    refused("context = 16", "context = 16\ntokenizer = \"letters\"", &["\"characters\"", "tokenizer.json"]);
+    refused("context = 16", "context = 16\ntokenizer = \"none.json\"", &["none.json"]);
+    refused(
+        "validation_split = 0.2",
+        "validation_split = 0.2\nval_path = \"input.txt\"",
+        &["what is validated on is said twice"],
+    );
+    // Numbers are no tokens.
+    place.write(
+        "e.toml",
+        language_model("")
+            .replace("source = \"text\"\npath = \"input.txt\"\ncontext = 16", "source = \"digits\"")
+            .replace("$context", "16")
+            .replace("$vocabulary", "28"),
+    );
+    assert!(place.fails("check e.toml", 1).contains("`embedding` takes tokens"));
+    place.write(
+        "f.toml",
+        fs::read_to_string(place.path("e.toml"))
+            .unwrap()
+            .replace("num_embeddings = \"28\"", "num_embeddings = \"$vocabulary\""),
+    );
+    place.write(
+        "f.toml",
+        language_model("")
+            .replace("source = \"text\"\npath = \"input.txt\"\ncontext = 16", "source = \"digits\"")
+            .replace("$context", "16"),
+    );
+    assert!(place.fails("check f.toml", 1).contains("the data is no text: it has no tokens"));
+}
+
+#[test]
+fn a_language_model_reads_token_files() {
+    let place = Place::with(
+        &language_model("")
+            .replace(
+                "source = \"text\"\npath = \"input.txt\"",
+                "source = \"tokens\"\npath = \"train.bin\"\nval_path = \"val.bin\"\ntokenizer = \"bytes\"",
+            )
+            .replace("validation_split = 0.2\n", ""),
+    );
+    let tokens = |text: &str| text.bytes().flat_map(|byte| u16::from(byte).to_le_bytes()).collect::<Vec<u8>>();
+    place.write("train.bin", tokens(&counting(40)));
+    place.write("val.bin", tokens(&counting(9)));
+    place.ok("train c.toml --out r");
+    let written = place.ok("generate r --prompt defg --max-tokens 8 --temperature 0");
+    assert_eq!(written.out, "defghijklmno\n");
+    // Without a tokenizer there is no text.
+    place.write(
+        "d.toml",
+        fs::read_to_string(place.path("c.toml")).unwrap().replace("tokenizer = \"bytes\"", "vocab_size = 256"),
+    );
+    place.ok("train d.toml --out s --set train.steps=2 --set train.eval_every_steps=2");
+    assert!(place.fails("generate s", 2).contains("the checkpoint has no tokenizer"));
+    place.write("bad.bin", [1, 2, 3]);
+    assert!(place.fails("check c.toml --set data.path=bad.bin", 1).contains("an odd number"));
+}
+
+/// Sentences that are good or bad by one of their words.
+fn reviews(rows: usize) -> String {
+    let mut text = String::from("label,review\n");
+    for i in 0..rows {
+        let (label, word) = if i * 7 % 3 == 0 { ("good", "lovely") } else { ("bad", "dull") };
+        let filler = ["a film", "the story of a man", "well , what can one say of it , it is long and"][i % 3];
+        let _ = writeln!(
+            text,
+            "{label},\"{filler} {word} {}\"",
+            ["", "indeed", "and that is all that there is to say"][i * 5 % 3]
+        );
+    }
+    text
+}
+
+fn classifier(more: &str) -> String {
+    format!(
+        "device = \"cpu\"\nseed = 2\n[data]\nsource = \"text_classes\"\npath = \"reviews.csv\"\ntext = \"review\"\nbatch_size = 16\nvalidation_split = 0.25\n\
+         max_length = 24\nbuckets = [8, 24]\n{more}\n[model]\nlayers = [\n  {{ name = \"embedding\", type = \"embedding\", num_embeddings = \"$vocabulary\", \
+         embedding_dim = 16 }},\n  {{ type = \"sequence_pool\", mode = \"mean\" }},\n  {{ name = \"head\", type = \"linear\", out_features = \"$classes\" }},\n]\n\
+         [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adam\"\nlr = 0.05\n[train]\nepochs = 6\n"
+    )
+}
+
+#[test]
+fn own_sentences_become_a_classifier_in_two_commands() {
+    let place = Place::with(&classifier(""));
+    place.write("reviews.csv", reviews(120));
+    for mode in ["mean", "max", "last", "first"] {
+        place.write("d.toml", classifier("").replace("\"mean\"", &format!("\"{mode}\"")));
+        place.ok(&format!("train d.toml --out {mode} --set train.epochs=2"));
+    }
+    place.ok("train c.toml --out r");
+    let last = place.metrics("r").into_iter().rev().find(|line| line["val_accuracy"].is_number()).unwrap();
+    assert_eq!(last["val_accuracy"], 1.0, "{last}");
+    assert_eq!(place.ok("eval r --json").json()["metrics"]["accuracy"], 1.0);
+    fs::remove_file(place.path("reviews.csv")).unwrap();
+    place.write("new.csv", "review,x\nthis is lovely,1\nthis is dull,2\nnothing that is known,3\n");
+    place.write("lines.txt", "how lovely\nhow dull\n");
+    let rows = place.ok("predict r new.csv --json").json();
+    let labels: Vec<&str> =
+        rows.as_array().unwrap().iter().map(|row| row["top"][0]["label"].as_str().unwrap()).collect();
+    assert_eq!((labels.len(), &labels[..2]), (3, &["good", "bad"][..]));
+    let lines = place.ok("predict r lines.txt --format csv").out;
+    assert_eq!(lines.lines().count(), 3, "{lines}");
+}
+
+/// A text has the same figures whatever length its batch has been filled up to.
+#[test]
+fn what_fills_a_batch_does_not_count() {
+    let place = Place::with(&classifier(""));
+    place.write("reviews.csv", reviews(60));
+    for mode in ["mean", "max", "last"] {
+        place.write("d.toml", classifier("").replace("\"mean\"", &format!("\"{mode}\"")));
+        place.ok(&format!("train d.toml --out {mode} --set train.epochs=1"));
+        let figures = |more: &str| {
+            place.ok(&format!("eval {mode} --split train --json {more}")).json()["metrics"]["loss"].as_f64().unwrap()
+        };
+        let (buckets, one) = (figures(""), figures("--set data.buckets=[24]"));
+        assert!((buckets - one).abs() < 1e-6, "{mode}: {buckets}, {one}");
+    }
+}
+
+#[test]
+fn a_classifier_goes_on_bit_for_bit() {
+    let place = Place::with(&classifier(""));
+    place.write("reviews.csv", reviews(100));
+    place.ok("train c.toml --out whole");
+    place.ok("train c.toml --out part --set train.max_steps=13");
+    place.ok("train --resume part --set data.workers=3 --set train.max_steps=1000 --threads 1");
+    assert_same_runs((&place, "whole"), (&place, "part"));
+}
+
+#[test]
+fn mistakes_in_tables_of_texts_are_told() {
+    let place = Place::with(&classifier(""));
+    place.write("reviews.csv", reviews(30));
+    let told = |sets: &str| place.fails(&format!("check c.toml {sets}"), 1);
+    assert!(told("--set data.text=words").contains("has no column `words`; its columns are `label`, `review`"));
+    assert!(told("--set data.target=review").contains("is the text"));
+    assert!(told("--set data.buckets=[24,8]").contains("must be ascending"));
+    assert!(told("--set data.buckets=[8,16]").contains("must end with `max_length`"));
+    assert!(told("--set data.path=none.csv").contains("none.csv"));
+    place.write("empty.csv", "label,review\n,\n");
+    assert!(told("--set data.path=empty.csv").contains("has no row with a text and a class"));
+}
