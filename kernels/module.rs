@@ -71,6 +71,10 @@ modules! {
     Softmax "softmax",
     /// Scaled dot-product attention.
     Attention "attention",
+    /// Attention to kept positions.
+    CachedAttention "cached_attention",
+    /// Rotary positions.
+    Rotary "rotary",
     /// Rows of a table.
     Embedding "embedding",
     /// Losses.

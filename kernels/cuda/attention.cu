@@ -132,7 +132,7 @@ __device__ __forceinline__ void add_product(Shared &shared, const Each &values, 
     }
 }
 
-// Writes the block's rows and columns, each row times a factor.
+// Writes the block's rows and columns, each row times a factor; those of padding are 0.
 template <class T>
 __device__ __forceinline__ void write(const Job &job, T *to, i64 step, const Each &sums, const float (&by)[EACH]) {
 #pragma unroll
@@ -141,7 +141,7 @@ __device__ __forceinline__ void write(const Job &job, T *to, i64 step, const Eac
         for (int j = 0; j < EACH; ++j) {
             int row = job.row + own_row(i), column = job.column + own_column(j);
             if (row < job.length && column < job.width) {
-                to[row * step + column] = from_float<T>(sums[i][j] * by[i]);
+                to[row * step + column] = from_float<T>(row < job.count ? sums[i][j] * by[i] : 0.0f);
             }
         }
     }
@@ -176,7 +176,7 @@ template <bool BIASED, class T> __device__ __forceinline__ void forward(const Jo
         top[i] = lowest;
         sum[i] = 0.0f;
     }
-    int end = job.causal ? min(job.row + SIDE, job.length) : job.length;
+    int end = job.row >= job.count ? 0 : job.causal ? min(job.row + SIDE, job.count) : job.count;
     for (int start = 0; start < end; start += SIDE) {
         Each scores;
         dots(shared, queries, keys.from(start), job.width, scores);
@@ -186,7 +186,7 @@ template <bool BIASED, class T> __device__ __forceinline__ void forward(const Jo
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             // Rows that are not there see what the last one sees, so that their weights are numbers, too.
-            int query = min(job.row + own_row(i), job.length - 1);
+            int query = min(job.row + own_row(i), job.count - 1);
             float most = top[i];
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
@@ -221,7 +221,7 @@ template <bool BIASED, class T> __device__ __forceinline__ void forward(const Jo
         by[i] = 1.0f / sum[i];
         int row = job.row + own_row(i);
         if (job.column == 0 && own_column(0) == 0 && row < job.length) {
-            lse[(i64)job.head * job.length + row] = top[i] + logf(sum[i]);
+            lse[(i64)job.head * job.length + row] = row < job.count ? top[i] + logf(sum[i]) : 0.0f;
         }
     }
     write(job, y + job.start(0, 1), (i64)job.heads * job.width, out, by);
@@ -230,10 +230,10 @@ template <bool BIASED, class T> __device__ __forceinline__ void forward(const Jo
 // With a bias it takes more registers than there are for three blocks, so that is a kernel of its own.
 #define FORWARD_OF(NAME, BIASED, BOUNDS, T, S)                                                                        \
     extern "C" __global__ void __launch_bounds__ BOUNDS                                                               \
-        NAME##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads, int width,   \
+        NAME##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width,   \
                    int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
         Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        job.of_block(SIDE, SIDE, BIASED ? bias : nullptr, biases);                                                                \
+        job.of_block(SIDE, SIDE, BIASED ? bias : nullptr, biases, lengths);                                                                \
         forward<BIASED>(job, qkv, y, lse);                                                                            \
     }
 #define FORWARD(T, S) FORWARD_OF(attention, false, (256), T, S) FORWARD_OF(attention_biased, true, (256, 1), T, S)
@@ -322,7 +322,8 @@ template <class T> __device__ __forceinline__ void grad_keys(const Job &job, con
     Each dk, dv, weight, grad;
     clear(dk);
     clear(dv);
-    for (int start = job.causal ? job.row : 0; start < job.length; start += SIDE) {
+    int end = job.row < job.count ? job.count : 0;
+    for (int start = job.causal ? job.row : 0; start < end; start += SIDE) {
         weights(shared, job, saved, start, job.row, weight, grad);
         add_product<true>(shared, weight, job.plain(saved.dy).from(start), job, dv);
         add_product<true>(shared, grad, job.packed(saved.qkv, 0).from(start), job, dk);
@@ -338,7 +339,7 @@ template <class T> __device__ __forceinline__ void grad_queries(const Job &job, 
     __shared__ Shared shared;
     Each dq, weight, grad;
     clear(dq);
-    int end = job.causal ? min(job.row + SIDE, job.length) : job.length;
+    int end = job.row >= job.count ? 0 : job.causal ? min(job.row + SIDE, job.count) : job.count;
     for (int start = 0; start < end; start += SIDE) {
         weights(shared, job, saved, job.row, start, weight, grad);
         add_product<false>(shared, grad, job.packed(saved.qkv, 1).from(start), job, dq);
@@ -349,8 +350,8 @@ template <class T> __device__ __forceinline__ void grad_queries(const Job &job, 
 
 // dbias = Σ grad / scale of SIDE queries × SIDE keys of a head, over up to `each` of the `turns` samples that have the same bias.
 template <class T>
-__device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const float *bias, int biases, int turns, int each,
-                                          float *dbias) {
+__device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const float *bias, int biases, const int *lengths,
+                                          int turns, int each, float *dbias) {
     __shared__ Shared shared;
     u32 tiles = (job.length + SIDE - 1) / SIDE, index = blockIdx.x;
     int key = (int)split(index, tiles) * SIDE, query = (int)split(index, tiles) * SIDE;
@@ -359,7 +360,7 @@ __device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const
     Each sums, weight, grad;
     clear(sums);
     for (int i = first; i < last; ++i) {
-        job.set_head(((u32)i * biases + turn) * job.heads + h, bias, biases);
+        job.set_head(((u32)i * biases + turn) * job.heads + h, bias, biases, lengths);
         weights(shared, job, saved, query, key, weight, grad);
 #pragma unroll
         for (int r = 0; r < EACH; ++r) {
@@ -385,19 +386,19 @@ __device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const
 #define GRAD(NAME, T, S)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                 \
         attention_##NAME##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv,              \
-                               const float *bias, int biases, int length, int heads, int width, int causal,           \
+                               const float *bias, int biases, const int *lengths, int length, int heads, int width, int causal,           \
                                float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
         Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        job.of_block(SIDE, SIDE, bias, biases);                                                                                   \
+        job.of_block(SIDE, SIDE, bias, biases, lengths);                                                                                   \
         NAME(job, Saved<T>{dy, qkv, lse, delta}, dqkv);                                                               \
     }
 #define GRAD_BIAS(T, S)                                                                                               \
     extern "C" __global__ void __launch_bounds__(256, 1)                                                              \
         attention_grad_bias_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias,        \
-                                int turns, int each, const float *bias, int biases, int length, int heads, int width, \
+                                int turns, int each, const float *bias, int biases, const int *lengths, int length, int heads, int width, \
                                 int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {  \
         Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        grad_bias(job, Saved<T>{dy, qkv, lse, delta}, bias, biases, turns, each, dbias);                              \
+        grad_bias(job, Saved<T>{dy, qkv, lse, delta}, bias, biases, lengths, turns, each, dbias);                              \
     }
 #define GRADS(T, S) GRAD(grad_keys, T, S) GRAD(grad_queries, T, S) GRAD_BIAS(T, S)
 FOR_FLOATS(GRADS)

@@ -24,7 +24,8 @@ struct Dropout {
 
 // What a block works on.
 struct Job {
-    int length, width, heads;
+    // Positions that there is room for, and those of the sample: what is behind these is padding.
+    int length, count, width, heads;
     bool causal;
     // exp(scale · q · k) are the weights before they are normalised.
     float scale;
@@ -37,19 +38,23 @@ struct Job {
     const float *bias;
 
     __device__ __forceinline__ Job(int length, int heads, int width, int causal, float scale, Dropout dropout)
-        : length(length), width(width), heads(heads), causal(causal), scale(scale), row(0), column(0), dropout(dropout),
+        : length(length), count(length), width(width), heads(heads), causal(causal), scale(scale), row(0), column(0), dropout(dropout),
           bias(nullptr) {}
 
-    // A block for every `rows` rows × `columns` columns of a head; `all` are the biases of the scores, of which the samples have one in turn.
-    __device__ __forceinline__ void of_block(int rows, int columns, const float *all, int biases) {
+    // A block for every `rows` rows × `columns` columns of a head; `all` are the biases of the scores, of which the samples have one in turn,
+    // and `lengths` those of samples, if they have such.
+    __device__ __forceinline__ void of_block(int rows, int columns, const float *all, int biases, const int *lengths) {
         u32 index = blockIdx.x;
         row = (int)split(index, (u32)((length + rows - 1) / rows)) * rows;
         column = blockIdx.y * columns;
-        set_head(index, all, biases);
+        set_head(index, all, biases, lengths);
     }
 
-    __device__ __forceinline__ void set_head(u32 number, const float *all, int biases) {
+    __device__ __forceinline__ void set_head(u32 number, const float *all, int biases, const int *lengths) {
         head = number;
+        if (lengths) {
+            count = max(min(lengths[number / heads], length), 0);
+        }
         if (all) {
             u32 sample = number / heads, h = number - sample * heads;
             bias = all + ((i64)(sample % biases) * heads + h) * length * length;
@@ -67,16 +72,16 @@ struct Job {
 
     // A part of qkv.
     template <class T> __device__ __forceinline__ Rows<T> packed(const T *qkv, int part) const {
-        return Rows<T>{qkv + start(part, 3), (i64)3 * heads * width, length};
+        return Rows<T>{qkv + start(part, 3), (i64)3 * heads * width, count};
     }
 
     // All of y or dy.
     template <class T> __device__ __forceinline__ Rows<T> plain(const T *y) const {
-        return Rows<T>{y + start(0, 1), (i64)heads * width, length};
+        return Rows<T>{y + start(0, 1), (i64)heads * width, count};
     }
 
     // The query sees the key.
     __device__ __forceinline__ bool sees(int query, int key) const {
-        return query < length && key < length && (!causal || key <= query);
+        return query < count && key < count && (!causal || key <= query);
     }
 };

@@ -43,8 +43,8 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
         sum[m][0] = sum[m][1] = 0.0f;
     }
     // Where the keys end that the block's queries see, and the warp's.
-    int end = job.causal ? min(job.row + WARPS * OWN, job.length) : job.length;
-    int own_end = first < job.length ? (job.causal ? min(first + OWN, job.length) : job.length) : 0;
+    int end = job.row >= job.count ? 0 : job.causal ? min(job.row + WARPS * OWN, job.count) : job.count;
+    int own_end = first < job.count ? (job.causal ? min(first + OWN, job.count) : job.count) : 0;
 #pragma unroll 1
     for (int tile = 0; tile * TILE < end; ++tile) {
         copies_wait<0>();
@@ -73,7 +73,7 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
             if (job.bias) {
                 add_bias<false>(job, first, key, scores);
             }
-            if (key + STEP > job.length || (job.causal && key + STEP - 1 > first)) {
+            if (key + STEP > job.count || (job.causal && key + STEP - 1 > first)) {
                 hide<false>(job, first, key, scores);
             }
             float most[M][2];
@@ -147,13 +147,15 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
             by[m][h] = job.dropout.scale / all;
             int query = first + m * 16 + h * 8 + lane / 4;
             if (lane % 4 == 0 && query < job.length) {
-                lse[(i64)job.head * job.length + query] = top[m][h] * job.scale + logf(all);
+                lse[(i64)job.head * job.length + query] = query < job.count ? top[m][h] * job.scale + logf(all) : 0.0f;
             }
         }
     }
+    // Nothing was waited for, if all of the block is padding.
+    copies_wait<0>();
     __syncthreads();
     i64 step = (i64)job.heads * job.width;
-    write_rows<Tile, M>(stages + warp * OWN * ROW, out, by, y + job.start(0, 1) + first * step, step, job.length - first, job.width);
+    write_rows<Tile, M>(stages + warp * OWN * ROW, out, by, y + job.start(0, 1) + first * step, step, job.length - first, job.count - first, job.width);
 }
 
 // The operands of the gradient.
@@ -186,7 +188,7 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
     auto row_of = [&](int tile) {
         int which = threadIdx.x / TILE, query = tile * TILE + threadIdx.x % TILE;
         i64 at = (i64)job.head * job.length + query;
-        bool there = which < 2 && query < job.length;
+        bool there = which < 2 && query < job.count;
         return which == 0 ? (there ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u)) : (there ? operands.delta[at] : 0.0f);
     };
     int tile = job.causal ? job.row / TILE : 0;
@@ -205,14 +207,15 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
     float dk[1][Tile::D / 8][4], dv[1][Tile::D / 8][4];
     clear(dk);
     clear(dv);
+    int end = job.row < job.count ? job.count : 0;
 #pragma unroll 1
-    for (; tile * TILE < job.length; ++tile) {
+    for (; tile * TILE < end; ++tile) {
         if (threadIdx.x < 2 * TILE) {
             rows[tile % 2][threadIdx.x / TILE][threadIdx.x % TILE] = held;
         }
         copies_wait<0>();
         __syncthreads();
-        if ((tile + 1) * TILE < job.length) {
+        if ((tile + 1) * TILE < end) {
             fetch(tile + 1);
             held = row_of(tile + 1);
         }
@@ -236,7 +239,7 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
 #pragma unroll 1
         for (int start = 0; start < TILE; start += STEP) {
             int query = tile * TILE + start;
-            if (query >= job.length || first >= job.length) {
+            if (query >= job.count || first >= job.count) {
                 break;
             }
             if (job.causal && query + STEP - 1 < first) {
@@ -273,12 +276,14 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
             add_product<Tile>(slopes, stage + start * ROW, dk);
         }
     }
+    // Nothing was waited for, if all of the block is padding.
+    copies_wait<0>();
     __syncthreads();
     T *slab = stages + warp * OWN * ROW;
     const float by_scale[1][2] = {{job.scale, job.scale}}, by_kept[1][2] = {{job.dropout.scale, job.dropout.scale}};
     i64 step = (i64)3 * job.heads * job.width, at = first * step;
-    write_rows<Tile, 1>(slab, dk, by_scale, dqkv + job.start(1, 3) + at, step, job.length - first, job.width);
-    write_rows<Tile, 1>(slab, dv, by_kept, dqkv + job.start(2, 3) + at, step, job.length - first, job.width);
+    write_rows<Tile, 1>(slab, dk, by_scale, dqkv + job.start(1, 3) + at, step, job.length - first, job.count - first, job.width);
+    write_rows<Tile, 1>(slab, dv, by_kept, dqkv + job.start(2, 3) + at, step, job.length - first, job.count - first, job.width);
 }
 
 // dq = Σ grad · k of a block of queries, over the keys that they see. The dynamic shared memory is two stages of TILE keys and values.
@@ -306,8 +311,8 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
     for (int h = 0; h < 2; ++h) {
         int query = first + h * 8 + lane / 4;
         i64 at = (i64)job.head * job.length + query;
-        shift[h] = query < job.length ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u);
-        delta[h] = query < job.length ? operands.delta[at] : 0.0f;
+        shift[h] = query < job.count ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u);
+        delta[h] = query < job.count ? operands.delta[at] : 0.0f;
     }
     copies_wait<1>();
     __syncthreads();
@@ -316,8 +321,8 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
     const float scale = job.scale * LOG2_E;
     float dq[1][Tile::D / 8][4];
     clear(dq);
-    int end = job.causal ? min(job.row + BLOCK, job.length) : job.length;
-    int own_end = first < job.length ? (job.causal ? min(first + OWN, job.length) : job.length) : 0;
+    int end = job.row >= job.count ? 0 : job.causal ? min(job.row + BLOCK, job.count) : job.count;
+    int own_end = first < job.count ? (job.causal ? min(first + OWN, job.count) : job.count) : 0;
 #pragma unroll 1
     for (int tile = 0; tile * TILE < end; ++tile) {
         copies_wait<0>();
@@ -343,7 +348,7 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
             if (job.bias) {
                 add_bias<false>(job, first, key, weights);
             }
-            if (key + STEP > job.length || (job.causal && key + STEP - 1 > first)) {
+            if (key + STEP > job.count || (job.causal && key + STEP - 1 > first)) {
                 hide<false>(job, first, key, weights);
             }
 #pragma unroll
@@ -358,17 +363,19 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
             add_product<Tile>(slopes, stage + start * ROW, dq);
         }
     }
+    // Nothing was waited for, if all of the block is padding.
+    copies_wait<0>();
     __syncthreads();
     const float by[1][2] = {{job.scale, job.scale}};
     i64 step = (i64)3 * job.heads * job.width;
-    write_rows<Tile, 1>(stages + warp * OWN * ROW, dq, by, dqkv + job.start(0, 3) + first * step, step, job.length - first, job.width);
+    write_rows<Tile, 1>(stages + warp * OWN * ROW, dq, by, dqkv + job.start(0, 3) + first * step, step, job.length - first, job.count - first, job.width);
 }
 
 // dbias = Σ grad / scale of 64 queries × 64 keys of a head, over up to `each` of the `turns` samples that have the same bias. The dynamic shared
 // memory is their queries, keys, gradients of results and values: blocks beside this one compute while they come.
 template <class Tile>
-__device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile::T> &operands, const float *bias, int biases, int turns, int each,
-                                          float *dbias) {
+__device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile::T> &operands, const float *bias, int biases, const int *lengths,
+                                          int turns, int each, float *dbias) {
     typedef typename Tile::T T;
     constexpr int ROW = Tile::ROW, SIDE = 64, OWN = 16, N = SIDE / 8;
     DYNAMIC_SHARED(uint4, memory);
@@ -390,7 +397,7 @@ __device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile
     }
 #pragma unroll 1
     for (int i = from; i < to; ++i) {
-        job.set_head(((u32)i * biases + turn) * job.heads + h, bias, biases);
+        job.set_head(((u32)i * biases + turn) * job.heads + h, bias, biases, lengths);
         // All are done with the sample before it.
         __syncthreads();
         copy_rows<Tile, SIDE>(stage, job.packed(operands.qkv, 0).from(query), job.width);
@@ -403,8 +410,8 @@ __device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile
         for (int r = 0; r < 2; ++r) {
             int row = first + r * 8 + lane / 4;
             i64 at = (i64)job.head * job.length + row;
-            shift[r] = row < job.length ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u);
-            delta[r] = row < job.length ? operands.delta[at] : 0.0f;
+            shift[r] = row < job.count ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u);
+            delta[r] = row < job.count ? operands.delta[at] : 0.0f;
         }
         u32 kept = job.dropout.random ? kept_of_rows(job, first + lane / 4, key) : 0;
         copies_wait<0>();
@@ -447,38 +454,38 @@ __device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile
 // operands, or of 32, and 64 of the block's own; for the gradient by the bias one stage of 64 of four. crates/engine/src/backend/cuda/lower/attention.rs has the same numbers.
 #define ATTENTION_MMA(KIND, T, S, D, FORWARD_BLOCKS, FORWARD_M, BLOCKS, KEYS_TILE, KEYS_KEPT)                                                              \
     extern "C" __global__ void __launch_bounds__(128, FORWARD_BLOCKS)                                                                             \
-        attention_mma_##D##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, int length, int heads, int width,          \
+        attention_mma_##D##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width,          \
                                 int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                      \
         ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
-                        job.of_block(64 * FORWARD_M, D, bias, biases);                                                                    \
+                        job.of_block(64 * FORWARD_M, D, bias, biases, lengths);                                                                    \
                         attention_mma::forward<attention_mma::Tile<KIND, D>, FORWARD_M, 64, 32>(job, qkv, y, lse);)                       \
     }                                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                             \
         attention_mma_grad_keys_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias,    \
-                                          int biases, int length, int heads, int width, int causal, float scale, const u32 *random,       \
+                                          int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random,       \
                                           u32 stream, u32 threshold, float kept) {                                                        \
         ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
-                        job.of_block(64, D, bias, biases);                                                                                \
+                        job.of_block(64, D, bias, biases, lengths);                                                                                \
                         attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                         \
                         attention_mma::grad_keys<attention_mma::Tile<KIND, D>, KEYS_TILE, 32, KEYS_KEPT>(job, operands, dqkv);)           \
     }                                                                                                                                     \
     extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                             \
         attention_mma_grad_queries_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias, \
-                                             int biases, int length, int heads, int width, int causal, float scale, const u32 *random,    \
+                                             int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random,    \
                                              u32 stream, u32 threshold, float kept) {                                                     \
         ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
-                        job.of_block(64, D, bias, biases);                                                                                \
+                        job.of_block(64, D, bias, biases, lengths);                                                                                \
                         attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                         \
                         attention_mma::grad_queries<attention_mma::Tile<KIND, D>, 64, 32>(job, operands, dqkv);)                          \
     }
 #define ATTENTION_MMA_BIAS(T, S, D)                                                                                                       \
     extern "C" __global__ void __launch_bounds__(128, 2)                                                                                  \
         attention_mma_grad_bias_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias, int turns,       \
-                                          int each, const float *bias, int biases, int length, int heads, int width, int causal,          \
+                                          int each, const float *bias, int biases, const int *lengths, int length, int heads, int width, int causal,          \
                                           float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                        \
         ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
                         attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                         \
-                        attention_mma::grad_bias<attention_mma::Tile<T, D>>(job, operands, bias, biases, turns, each, dbias);)         \
+                        attention_mma::grad_bias<attention_mma::Tile<T, D>>(job, operands, bias, biases, lengths, turns, each, dbias);)         \
     }
 #define ATTENTION_MMA_16(T, S)                      \
     ATTENTION_MMA(T, T, S, 32, 3, 2, 3, 64, true)   \

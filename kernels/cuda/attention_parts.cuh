@@ -195,9 +195,9 @@ __device__ __forceinline__ void add_product(const float (&values)[M][N][4], cons
 }
 
 // Writes a warp's rows, each times its factor, by 16 bytes. `slab` is the warp's alone.
-// `to` is their first, `step` elements from the next, and `count` of them are there.
+// `to` is their first, `step` elements from the next, and `count` of them are there; from `kept` on they are 0.
 template <class Tile, int M, class T>
-__device__ __forceinline__ void write_rows(T *slab, const float (&sums)[M][Tile::D / 8][4], const float (&by)[M][2], T *to, i64 step, int count, int width) {
+__device__ __forceinline__ void write_rows(T *slab, const float (&sums)[M][Tile::D / 8][4], const float (&by)[M][2], T *to, i64 step, int count, int kept, int width) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int m = 0; m < M; ++m) {
@@ -220,7 +220,8 @@ __device__ __forceinline__ void write_rows(T *slab, const float (&sums)[M][Tile:
     for (int i = lane; i < 16 * M * Tile::PACKS; i += 32) {
         int r = i / Tile::PACKS, c = i % Tile::PACKS * Tile::WIDE;
         if (r < count && c < width) {
-            *(uint4 *)(to + r * step + c) = *(const uint4 *)(slab + r * Tile::ROW + c);
+            uint4 pack = *(const uint4 *)(slab + r * Tile::ROW + c);
+            *(uint4 *)(to + r * step + c) = r < kept ? pack : make_uint4(0, 0, 0, 0);
         }
     }
     __syncwarp();
@@ -277,7 +278,7 @@ __device__ __forceinline__ void hide(const Job &job, int row, int column, float 
 #pragma unroll
         for (int i = 0; i < N * 4; ++i) {
             int r = row + m * 16 + row_of(i), c = column + column_of(i), query = TURNED ? c : r, key = TURNED ? r : c;
-            bool seen = key < job.length && (!job.causal || key <= query);
+            bool seen = key < job.count && (!job.causal || key <= query);
             scores[m][i / 4][i % 4] = seen ? scores[m][i / 4][i % 4] : bits_to_float(0xff800000u);
         }
     }

@@ -51,7 +51,64 @@ def _tied(draw: torch.Generator) -> dict:
     }
 
 
+def _rotary(draw: torch.Generator) -> dict:
+    """As Llama turns queries and keys: three heads of queries, one of keys and of values, samples that begin somewhere."""
+    heads, width, length = 3, 8, 5
+    first = torch.tensor([0, 4])
+    angles = torch.outer(torch.arange(10.0, dtype=torch.float64), 1 / 10000 ** (torch.arange(0, width, 2) / width))
+    table = torch.cat([angles.cos(), angles.sin()], -1).float().double()
+    x = _numbers(draw, 2, length, heads + 2, width).requires_grad_()
+    of = table[first[:, None] + torch.arange(length)][:, :, None, :]
+    cos, sin = (torch.cat([part, part], -1) for part in of.chunk(2, -1))
+    turned, values = x[:, :, : heads + 1], x[:, :, heads + 1 :]
+    a, b = turned.chunk(2, -1)
+    y = torch.cat([turned * cos + torch.cat([-b, a], -1) * sin, values], 2)
+    dy = _numbers(draw, *y.shape)
+    y.backward(dy)
+    return {
+        "x": _list(x),
+        "table": _list(table),
+        "first": first.tolist(),
+        "dy": _list(dy),
+        "y": _list(y),
+        "dx": _list(x.grad),
+    }
+
+
+def _lengths(draw: torch.Generator, causal: bool) -> dict:
+    """`scaled_dot_product_attention` with a mask that hides what is behind a sample's length; padding gives 0."""
+    heads, width, length = 2, 4, 6
+    lengths = torch.tensor([4, 6, 1])
+    qkv = _numbers(draw, 3, length, 3, heads, width).requires_grad_()
+    there = torch.arange(length) < lengths[:, None]
+    mask = there[:, None, None, :].expand(-1, 1, length, -1)
+    mask = mask & torch.ones(length, length).tril().bool() if causal else mask
+    y = F.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4), attn_mask=mask).transpose(1, 2)
+    y = y * there[:, :, None, None]
+    dy = _numbers(draw, *y.shape)
+    y.backward(dy)
+    return {
+        "qkv": _list(qkv),
+        "lengths": lengths.tolist(),
+        "dy": _list(dy),
+        "y": _list(y),
+        "dqkv": _list(qkv.grad),
+    }
+
+
+def _grouped(draw: torch.Generator) -> dict:
+    """Four heads of queries, of which two share a head of keys and values each."""
+    heads, kv_heads, width = 4, 2, 4
+    x = _numbers(draw, 2, 5, heads + 2 * kv_heads, width).requires_grad_()
+    q, k, v = x.transpose(1, 2).split([heads, kv_heads, kv_heads], 1)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2)
+    dy = _numbers(draw, *y.shape)
+    y.backward(dy)
+    return {"x": _list(x), "dy": _list(dy), "y": _list(y), "dx": _list(x.grad)}
+
+
 def make(path: Path) -> None:
     draw = torch.Generator().manual_seed(5)
-    cases = {"embedding": _embedding(draw), "tied": _tied(draw)}
+    cases = {"embedding": _embedding(draw), "tied": _tied(draw), "rotary": _rotary(draw), "grouped": _grouped(draw)}
+    cases |= {f"lengths, causal: {str(causal).lower()}": _lengths(draw, causal) for causal in (False, True)}
     path.write_text(json.dumps(cases, separators=(",", ":")) + "\n")

@@ -42,7 +42,7 @@ impl Builder<'_> {
         let draws = self.draws(p);
         let operands: Vec<ValueId> = [qkv.value].into_iter().chain(draws.map(|(random, _)| random)).collect();
         let dropout = draws.map(|(_, stream)| AttentionDropout { p, stream });
-        let op = Attention { heads, causal: l.is_causal, bias: false, dropout };
+        let op = Attention { heads, causal: l.is_causal, bias: false, lengths: false, dropout };
         let value = self.apply(node, op, &operands, &[qkv], shape, "");
         let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
         self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..qkv }).value

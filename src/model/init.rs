@@ -105,6 +105,12 @@ pub fn initial_pieces<E>(
                 LengthFill::Mean | LengthFill::Last | LengthFill::Behind => 0.0,
             }
         }
+        Fill::Rotations { width, base } => {
+            let (position, number) = (drawn / width, drawn % width);
+            drawn += 1;
+            let angle = position as f64 / base.powf(2.0 * (number % (width / 2)) as f64 / width as f64);
+            if number < width / 2 { angle.cos() } else { angle.sin() }
+        }
         Fill::Uniform { bound } => (2.0 * stream.uniform() - 1.0) * bound,
         Fill::Between { low, high } => low + (high - low) * stream.uniform(),
         Fill::Normal { mean, std } => mean + stream.normal() * std,
@@ -204,6 +210,20 @@ mod tests {
         let x = drawn(1.0, 0.0, 1e-3);
         assert!(x.iter().all(|v| (0.0..=1e-3).contains(v)) && x.iter().any(|v| *v > 9e-4));
         assert_eq!(floats(Fill::Constant(1.0), "a"), vec![1.0; 800]);
+    }
+
+    #[test]
+    fn rotations_are_cosines_and_then_sines() {
+        let shape = Shape::from([3, 4]);
+        let var = Variable {
+            init: Fill::Rotations { width: 4, base: 100.0 },
+            ..Variable::zeros("angles", DType::F32, shape, VarKind::Constant)
+        };
+        let found = initial(&var, 3);
+        let found = found.chunks_exact(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap()));
+        let row = |p: f64| [p.cos(), (p / 10.0).cos(), p.sin(), (p / 10.0).sin()];
+        let wanted = [0.0, 1.0, 2.0].map(row);
+        assert!(found.eq(wanted.iter().flatten().map(|x| *x as f32)));
     }
 
     /// Mean and standard deviation of 800 draws, which lie within five standard errors of those of the distribution: `std / √n` of the mean;

@@ -7,6 +7,7 @@ use super::ops::batch_norm::{
     BatchNormApplyKernel, BatchNormGradKernel, BatchNormInferKernel, BatchNormKernel, BatchNormStatisticsKernel,
     FromSumsKernel, GradFromSumsKernel, GradSumsKernel, NormConvKernel, NormGradWeightKernel, Statistics, SumsKernel,
 };
+use super::ops::cached_attention::CachedAttentionKernel;
 use super::ops::chain::ChainKernel;
 use super::ops::class_counts::ClassCountsKernel;
 use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
@@ -35,6 +36,7 @@ use super::ops::permute::Permute;
 use super::ops::product_nodes::{ConvMaxPool, ConvNorm, Folded, Forward, GradInput, GradWeight};
 use super::ops::resize::{ResizeGradKernel, ResizeKernel};
 use super::ops::response_norm::{LocalResponseNormGradKernel, LocalResponseNormKernel};
+use super::ops::rotary::RotaryKernel;
 use super::ops::shape::{Concat, NewFull, Pad, Slice};
 use super::ops::shards::{
     MeanLossKernel, ShardBeginKernel, ShardGatherKernel, ShardMeanKernel, ShardReduceKernel, ShardSumKernel,
@@ -168,15 +170,15 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         Op::LogSoftmax(_) => Box::new(LogSoftmaxKernel { row: x(0).last(), level }),
         Op::LogSoftmaxGrad(_) => Box::new(LogSoftmaxGradKernel { row: x(0).last(), level }),
         Op::Attention(op) => {
-            let bias = op.bias.then(|| x(1));
-            let shape = AttentionShape::new(x(0), op.heads, op.causal, bias, op.dropout);
+            let shape = AttentionShape::new(op, x(0), op.bias.then(|| x(1)));
             Box::new(AttentionKernel::new(shape, how, threads))
         }
         Op::AttentionGrad(op) => {
-            let bias = op.bias.then(|| x(4));
-            let shape = AttentionShape::new(x(1), op.heads, op.causal, bias, op.dropout);
+            let shape = AttentionShape::new(&op.attention, x(1), op.attention.bias.then(|| x(4)));
             Box::new(AttentionGradKernel::new(shape, how, threads))
         }
+        Op::CachedAttention(op) => Box::new(CachedAttentionKernel::new(op, x(0), x(1), level, threads)),
+        Op::Rotary(op) => Box::new(RotaryKernel::new(op, x(0), level)),
         Op::Embedding(_) => Box::new(EmbeddingKernel { rows: x(0).rows(), width: x(0).last() }),
         Op::EmbeddingGrad(op) => Box::new(EmbeddingGradKernel::new(op, x(1).len(), x(0).last(), level)),
         Op::Loss(op) => loss::kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),

@@ -74,6 +74,8 @@ variants![
     LogSoftmaxGrad,
     Attention,
     AttentionGrad,
+    CachedAttention,
+    Rotary,
     Embedding,
     EmbeddingGrad,
     Loss,

@@ -1,16 +1,20 @@
 //! Operations of text models, held to PyTorch's figures on every backend. `scripts/golden/text.py` makes them.
 
-use crate::case::{Built, Case, Operand};
+use crate::case::{Built, Case, Draw, Operand};
 use crate::emulator;
 use crate::parity::{decode, run};
 use runner::backend::Backend;
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
+use runner::backend::cpu::simd::bf16::Bf16Unit;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::settings::Wanted;
-use runner::backend::reference::Values;
-use runner::graph::op::{CrossEntropy, Embedding, Linear, LossOp};
-use runner::graph::{DType, Graph, Input, Role, Shape, ValueId, VarKind, Variable, Variables};
+use runner::backend::reference::{Values, evaluate};
+use runner::graph::op::{
+    Attention, Binary, BinaryKind, CachedAttention, Concat, CrossEntropy, Embedding, Linear, LossOp, Reshape, Rotary,
+    Slice,
+};
+use runner::graph::{DType, Graph, Input, Op, Role, Shape, ValueId, VarKind, Variable, Variables, verify};
 use runner::passes::grad::backward;
 use serde_json::Value;
 use std::sync::LazyLock;
@@ -84,33 +88,254 @@ fn an_embedding_is_pytorchs() {
     check_case(&golden, &case, "y", &["dtable"]);
 }
 
+/// A graph with the values that no node computes.
+#[derive(Default)]
+struct Net {
+    graph: Graph,
+    variables: Variables,
+    values: Values,
+}
+
+impl Net {
+    fn variable(&mut self, name: &str, shape: impl Into<Shape>, data: Vec<f64>) -> ValueId {
+        let variable = Variable::zeros(name, DType::F32, shape, VarKind::Parameter);
+        let variable = self.variables.get_or_add(Variable { trainable: true, ..variable });
+        let id = self.graph.variable(&self.variables, variable);
+        self.values.insert(id, data);
+        id
+    }
+
+    fn ids(&mut self, field: u32, shape: impl Into<Shape>, data: Vec<f64>) -> ValueId {
+        let id = self.graph.input(Input::Field(field), DType::I32, shape.into());
+        self.values.insert(id, data);
+        id
+    }
+
+    fn add(&mut self, op: impl Into<Op>, inputs: &[ValueId]) -> ValueId {
+        self.graph.add(op, inputs).unwrap()[0]
+    }
+
+    /// Checks `y` and its gradient by `x` under the gradient `dy`.
+    fn check(mut self, [x, y, dy]: [ValueId; 3], wanted: [(&str, Vec<f64>); 2]) {
+        let dx = backward(&mut self.graph, &[(y, dy)], &[x]).unwrap()[0].unwrap();
+        for result in [y, dx] {
+            self.graph.values[result.index()].role = Role::Output;
+        }
+        verify(&self.graph).unwrap();
+        let Net { graph, variables, values } = self;
+        let built = Built { graph, variables, values, operands: vec![x], seed: Some((y, dy)), grads: vec![(x, dx)] };
+        let [(y_name, y_wanted), (dx_name, dx_wanted)] = wanted;
+        check(&built, &[(y_name, y, y_wanted), (dx_name, dx, dx_wanted)]);
+    }
+}
+
 /// A table that is read by ids and is the weight of the projection to logits, too: its gradient is the sum of both.
 #[test]
 fn a_tied_weight_is_pytorchs() {
-    let golden = Golden::of("tied");
-    let (mut graph, mut variables, mut values) = (Graph::new(), Variables::new(), Values::new());
-    let table = Variable::zeros("table", DType::F32, [11, 6], VarKind::Parameter);
-    let table = variables.get_or_add(Variable { trainable: true, ..table });
-    let table = graph.variable(&variables, table);
-    let one = variables.get_or_add(Variable::zeros("one", DType::F32, [1], VarKind::Buffer));
-    let one = graph.variable(&variables, one);
-    let [ids, targets] = [0, 1].map(|field| graph.input(Input::Field(field), DType::I32, Shape::from([2, 4])));
-    let x = graph.add1(Embedding::default(), &[table, ids]).unwrap();
-    let logits = graph.add1(Linear { bias: false }, &[x, table]).unwrap();
-    let loss = graph.add1(LossOp::from(CrossEntropy::smoothed(0.0)), &[logits, targets]).unwrap();
-    let grad = backward(&mut graph, &[(loss, one)], &[table]).unwrap()[0].unwrap();
-    for result in [loss, grad] {
-        graph.values[result.index()].role = Role::Output;
+    let (golden, mut net) = (Golden::of("tied"), Net::default());
+    let table = net.variable("table", [11, 6], golden.numbers("table"));
+    let one = net.variable("one", [1], vec![1.0]);
+    let [ids, targets] = [(0, "ids"), (1, "targets")].map(|(field, name)| net.ids(field, [2, 4], golden.numbers(name)));
+    let x = net.add(Embedding::default(), &[table, ids]);
+    let logits = net.add(Linear { bias: false }, &[x, table]);
+    let loss = net.add(LossOp::from(CrossEntropy::smoothed(0.0)), &[logits, targets]);
+    let wanted = [("loss", vec![golden.0["loss"].as_f64().unwrap()]), ("dtable", golden.numbers("dtable"))];
+    net.check([table, loss, one], wanted);
+}
+
+/// Heads of keys and values that several heads of queries share are copied for each of them.
+#[test]
+fn attention_with_shared_keys_is_pytorchs() {
+    let (golden, mut net) = (Golden::of("grouped"), Net::default());
+    let [n, l, heads, kv_heads, d] = [2, 5, 4, 2, 4];
+    let x = net.variable("x", [n, l, (heads + 2 * kv_heads) * d], golden.numbers("x"));
+    let dy = net.variable("dy", [n, l, heads * d], golden.numbers("dy"));
+    let q = net.add(Slice { axis: 2, start: 0, len: heads * d }, &[x]);
+    let kv = net.add(Slice { axis: 2, start: heads * d, len: 2 * kv_heads * d }, &[x]);
+    let kv = net.add(Reshape { shape: Shape::from([n, l, 2 * kv_heads, 1, d]) }, &[kv]);
+    let kv = net.add(Concat { axis: 3 }, &vec![kv; heads / kv_heads]);
+    let kv = net.add(Reshape { shape: Shape::from([n, l, 2 * heads * d]) }, &[kv]);
+    let qkv = net.add(Concat { axis: 2 }, &[q, kv]);
+    let y = net.add(Attention { heads, causal: true, bias: false, lengths: false, dropout: None }, &[qkv]);
+    net.check([x, y, dy], [("y", golden.numbers("y")), ("dx", golden.numbers("dx"))]);
+}
+
+/// Rotary positions of twice the same, whose memory they take over.
+#[test]
+fn rotary_positions_in_place_are_llamas() {
+    let (golden, mut net) = (Golden::of("rotary"), Net::default());
+    let op = Rotary { heads: 3, kv_heads: 1, position: true, back: false };
+    let x = net.variable("x", [2, 5, 40], golden.numbers("x"));
+    let table = net.variable("table", [10, 8], golden.numbers("table"));
+    let dy = net.variable("dy", [2, 5, 40], golden.numbers("dy"));
+    let first = net.ids(0, [2], golden.numbers("first"));
+    let twice = net.add(Binary { kind: BinaryKind::Add }, &[x, x]);
+    let y = net.add(op, &[twice, table, first]);
+    let double = |name: &str| golden.numbers(name).into_iter().map(|x| 2.0 * x).collect();
+    net.check([x, y, dy], [("y", double("y")), ("dx", double("dx"))]);
+}
+
+#[test]
+fn rotary_positions_are_llamas() {
+    let golden = Golden::of("rotary");
+    let op = Rotary { heads: 3, kv_heads: 1, position: true, back: false };
+    let case = Case::new("rotary positions of PyTorch's", op, |_| {
+        let first = golden.operand("first", DType::I32, [2]).input(Input::Field(0));
+        vec![golden.operand("x", DType::F32, [2, 5, 40]).wrt(), golden.operand("table", DType::F32, [10, 8]), first]
+    });
+    check_case(&golden, &case, "y", &["dx"]);
+}
+
+/// Keys and values that are kept, and what became of new positions.
+struct Kept {
+    backend: Box<dyn Backend>,
+    keys: Vec<f64>,
+    values: Vec<f64>,
+}
+
+/// Positions of a sample, and room for them.
+const LENGTH: usize = 75;
+const ROOM: usize = 80;
+const SAMPLES: usize = 2;
+const HEADS: usize = 2;
+/// Floats of a head.
+const WIDTH: usize = 12;
+
+impl Kept {
+    /// Results of `new` positions of each sample, of those in `qkv` from `first` on.
+    fn next(&mut self, qkv: &[f64], first: [usize; SAMPLES], new: usize) -> Vec<f64> {
+        let e = HEADS * WIDTH;
+        let packed: Vec<f64> = first
+            .iter()
+            .enumerate()
+            .flat_map(|(n, first)| qkv[(n * LENGTH + first) * 3 * e..][..new * 3 * e].iter().copied())
+            .collect();
+        let case = Case::new("kept positions", CachedAttention { heads: HEADS, kv_heads: HEADS }, |_| {
+            let position = Operand::new(DType::I32, [SAMPLES], first.map(|p| p as f64).to_vec()).input(Input::Field(1));
+            let kept = |data: &[f64]| Operand::new(DType::F32, [SAMPLES, ROOM, e], data.to_vec());
+            vec![
+                Operand::new(DType::F32, [SAMPLES, new, 3 * e], packed),
+                kept(&self.keys),
+                kept(&self.values),
+                position,
+            ]
+        });
+        let built = case.build();
+        let found = run(self.backend.as_ref(), &built);
+        let read = |id: ValueId| decode(DType::F32, &found[&id]);
+        (self.keys, self.values) = (read(built.operands[1]), read(built.operands[2]));
+        read(built.graph.nodes[0].outputs[0])
     }
-    for (value, data) in [
-        (table, golden.numbers("table")),
-        (one, vec![1.0]),
-        (ids, golden.numbers("ids")),
-        (targets, golden.numbers("targets")),
-    ] {
-        values.insert(value, data);
+}
+
+/// All positions at once, in pieces, and one by one, with samples that are not equally far: what a causal attention gives.
+#[test]
+fn kept_positions_give_what_a_causal_attention_gives() {
+    let e = HEADS * WIDTH;
+    let op = Attention { heads: HEADS, causal: true, bias: false, lengths: false, dropout: None };
+    let whole = Case::new("a causal attention", op, |d| vec![d.normal([SAMPLES, LENGTH, 3 * e])]);
+    let mut built = whole.build();
+    evaluate(&built.graph, &mut built.values);
+    let (qkv, y) = (&whole.operands[0].data, &built.values[&built.graph.nodes[0].outputs[0]]);
+    for backend in backends() {
+        let nothing = vec![0.0; SAMPLES * ROOM * e];
+        let mut kept = Kept { backend, keys: nothing.clone(), values: nothing };
+        let check = |found: &[f64], first: [usize; SAMPLES], new: usize, backend: &dyn Backend| {
+            for (n, first) in first.into_iter().enumerate() {
+                let wanted = &y[(n * LENGTH + first) * e..][..new * e];
+                for (found, wanted) in found[n * new * e..].iter().zip(wanted) {
+                    assert!(
+                        (found - wanted).abs() <= 2e-6,
+                        "{}, {new} from {first}: {found}, not {wanted}",
+                        backend.describe()
+                    );
+                }
+            }
+        };
+        for pieces in [vec![LENGTH], vec![1; LENGTH], vec![3, 1, 60, 8, 2, 1]] {
+            let mut at = 0;
+            for new in pieces {
+                let found = kept.next(qkv, [at; SAMPLES], new);
+                check(&found, [at; SAMPLES], new, kept.backend.as_ref());
+                at += new;
+            }
+            assert_eq!(at, LENGTH);
+        }
+        // What lies behind a position has no influence: it is written again.
+        for (first, new) in [([70, 0], 5), ([3, 5], 1), ([0, 6], 40), ([40, 46], 9)] {
+            let found = kept.next(qkv, first, new);
+            check(&found, first, new, kept.backend.as_ref());
+        }
     }
-    let built = Built { graph, variables, values, operands: vec![table, ids], seed: None, grads: vec![(table, grad)] };
-    let wanted = [("loss", loss, vec![golden.0["loss"].as_f64().unwrap()]), ("dtable", grad, golden.numbers("dtable"))];
-    check(&built, &wanted);
+}
+
+#[test]
+fn attention_of_samples_with_padding_is_pytorchs() {
+    for causal in [false, true] {
+        let golden = Golden::of(&format!("lengths, causal: {causal}"));
+        let op = Attention { heads: 2, causal, bias: false, lengths: true, dropout: None };
+        let case = Case::new("attention of PyTorch's", op, |_| {
+            let lengths = golden.operand("lengths", DType::I32, [3]).input(Input::Field(0));
+            vec![golden.operand("qkv", DType::F32, [3, 6, 24]).wrt(), lengths]
+        });
+        check_case(&golden, &case, "y", &["dqkv"]);
+    }
+}
+
+/// Results and gradients of samples of these lengths in a batch of `room` positions, without the padding. The positions of a sample are the
+/// same in every batch.
+fn padded(backend: &dyn Backend, lengths: [usize; 3], room: usize, causal: bool) -> Vec<Vec<Vec<u8>>> {
+    let (heads, width) = (2, 16);
+    let op = Attention { heads, causal, bias: false, lengths: true, dropout: None };
+    let fill = |columns: usize, name: &str| {
+        let of = |(n, length): (usize, &usize)| {
+            let mut of = Draw::new(&format!("{name} {n}")).normal([*length, columns]).data;
+            of.resize(room * columns, 7.0);
+            of
+        };
+        lengths.iter().enumerate().flat_map(of).collect::<Vec<f64>>()
+    };
+    let case = Case::new("samples of any padding", op, |_| {
+        let of = lengths.map(|length| length as f64).to_vec();
+        vec![
+            Operand::new(DType::F32, [3, room, 3 * heads * width], fill(3 * heads * width, "qkv")).wrt(),
+            Operand::new(DType::I32, [3], of).input(Input::Field(0)),
+        ]
+    });
+    let mut built = case.build();
+    let (y, dy) = built.seed.unwrap();
+    built.values.insert(dy, fill(heads * width, "dy"));
+    let found = run(backend, &built);
+    let part = |id: ValueId, n: usize, length: usize| {
+        let sample = found[&id].len() / 3;
+        let (kept, padding) = found[&id][n * sample..(n + 1) * sample].split_at(sample / room * length);
+        assert!(padding.iter().all(|byte| *byte == 0), "padding is not 0");
+        kept.to_vec()
+    };
+    let of = |id| lengths.iter().enumerate().map(|(n, length)| part(id, n, *length)).collect();
+    vec![of(y), of(built.grads[0].1)]
+}
+
+/// However long the batch is that a sample comes in, it has the same bits.
+#[test]
+fn padding_changes_no_bit() {
+    let cpus = SimdLevel::supported().flat_map(|level| {
+        let single = [1, 3].map(|threads| CpuBackend::with_level(Some(threads), level));
+        let tiles = CpuBackend::with_level(Some(2), level).with_unit(Some(Bf16Unit::Plain)).in_bf16(true);
+        single.into_iter().chain([tiles])
+    });
+    let mut list: Vec<Box<dyn Backend>> = cpus.map(|cpu| Box::new(cpu) as Box<dyn Backend>).collect();
+    if emulator::ready() {
+        let cuda = || CudaBackend::new(0).unwrap().with_libraries(&Wanted::default());
+        list.extend([cuda(), cuda().with_tf32(true)].map(|cuda| Box::new(cuda) as Box<dyn Backend>));
+    }
+    for backend in list {
+        for causal in [false, true] {
+            for lengths in [[5, 33, 1], [70, 170, 96]] {
+                let [least, more] =
+                    [lengths[1], 2 * lengths[1] + 3].map(|room| padded(backend.as_ref(), lengths, room, causal));
+                assert!(least == more, "{}: {lengths:?}, causal: {causal}", backend.describe());
+            }
+        }
+    }
 }

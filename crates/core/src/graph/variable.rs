@@ -84,6 +84,14 @@ pub enum Fill {
         /// Numbers of a position.
         width: usize,
     },
+    /// Rows of `width` numbers, one for each position `p`: the cosines of the angles `p / base^(2k / width)` for all `k` below half of `width`,
+    /// and then their sines ([`super::op::Rotary`]).
+    Rotations {
+        /// Numbers of a position, which are even.
+        width: usize,
+        /// What angles grow with; 10000 in the paper.
+        base: f64,
+    },
     /// For each pair of positions `i` and `j` of a window the number of their distance: `(yᵢ − yⱼ + h − 1) · (2w − 1) + xᵢ − xⱼ + w − 1`
     /// (Liu et al., "Swin Transformer", 2021).
     RelativePositions {

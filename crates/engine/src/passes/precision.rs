@@ -4,7 +4,8 @@
 //!
 //! - *Lower precision*: `linear`, `conv2d`, its transpose and `scaled_dot_product_attention`. Input and weight are cast to the
 //!   16-bit type, and so are the results. The bias of a transposed convolution is a sum of its own, and is rounded, too.
-//! - *Single precision*: `layer_norm`, `group_norm`, `local_response_norm`, `softmax`, `log_softmax`, losses and metrics. Operands are cast to `F32`.
+//! - *Single precision*: `layer_norm`, `group_norm`, `local_response_norm`, `softmax`, `log_softmax`, attention to kept positions (which are `F32`), losses and
+//!   metrics. Operands are cast to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
 //! - All others take what they are given: activations, pooling, dropout, batch normalisation (whose parameters and
 //!   statistics are `F32` whatever its input is), the rows of a table (`F32`, as every parameter), and what only moves elements.
@@ -52,7 +53,7 @@ fn list(op: &Op) -> List {
         // The gradient by the input, in a forward graph, is a transposed convolution.
         Op::Linear(_) | Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) | Op::LogSoftmax(_) => List::Single,
-        Op::LocalResponseNorm(_) => List::Single,
+        Op::LocalResponseNorm(_) | Op::CachedAttention(_) => List::Single,
         Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) | Op::ErrorSums(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,
@@ -275,7 +276,8 @@ mod tests {
         let mut g = Graph::new();
         let (x, w) = (parameter(&mut g, [2, 5, 4]), parameter(&mut g, [12, 4]));
         let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
-        let y = g.add(Attention { heads: 2, causal: true, bias: false, dropout: None }, &[qkv]).unwrap();
+        let y =
+            g.add(Attention { heads: 2, causal: true, bias: false, lengths: false, dropout: None }, &[qkv]).unwrap();
         assert_eq!(cast(&mut g), ["cast:bf16", "cast:bf16", "linear:bf16", "scaled_dot_product_attention:bf16"]);
         assert_eq!(g.value(y[1]).dtype, DType::F32);
         let dy = g.add_value(HALF, g.shape(y[0]).clone(), Role::State(VarId(99)));
@@ -315,7 +317,7 @@ mod tests {
         let (x, table, w) = (parameter(&mut g, [2, 5, 12]), parameter(&mut g, [50, 3]), parameter(&mut g, [1, 3]));
         let bias = g.add1(Linear::default(), &[table, w]).unwrap();
         let bias = g.add1(Reshape { shape: Shape::from([1, 2, 5, 5]) }, &[bias]).unwrap();
-        let op = Attention { heads: 2, causal: false, bias: true, dropout: None };
+        let op = Attention { heads: 2, causal: false, bias: true, lengths: false, dropout: None };
         let y = g.add(op, &[x, bias]).unwrap();
         let cast = cast(&mut g);
         let attention = "scaled_dot_product_attention:bf16";

@@ -8,7 +8,7 @@ type Sizes = [usize; 4];
 fn case(name: &str, sizes: Sizes, causal: bool, draw: impl FnOnce(&mut Draw, [usize; 3]) -> Operand) -> Case {
     let [n, l, heads, width] = sizes;
     let name = format!("{name} of {n} × {l} positions, {heads} heads of {width}, causal: {causal}");
-    Case::new(name, Attention { heads, causal, bias: false, dropout: None }, |d| {
+    Case::new(name, Attention { heads, causal, bias: false, lengths: false, dropout: None }, |d| {
         vec![draw(d, [n, l, 3 * heads * width]).wrt()]
     })
 }
@@ -28,7 +28,7 @@ fn biased(biases: usize, [n, l, heads, width]: Sizes, causal: bool, dropout: Opt
         "attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, with {biases} biases, dropout: {}",
         dropout.is_some()
     );
-    Case::new(name, Attention { heads, causal, bias: true, dropout }, |d| {
+    Case::new(name, Attention { heads, causal, bias: true, lengths: false, dropout }, |d| {
         let mut operands = vec![d.normal([n, l, 3 * heads * width]).wrt(), d.normal([biases, heads, l, l]).wrt()];
         if dropout.is_some() {
             operands.push(d.below(DType::U32, [4], 1 << 20).input(Input::Random));
@@ -40,14 +40,52 @@ fn biased(biases: usize, [n, l, heads, width]: Sizes, causal: bool, dropout: Opt
 /// The mask of shifted windows: what is 100 less has no weight, and its bias no gradient.
 fn masked() -> Case {
     let (heads, bias) = (2, true);
-    Case::new("attention with a mask of −100", Attention { heads, causal: false, bias, dropout: None }, |d| {
-        let mut mask = d.normal([2, heads, 9, 9]);
-        for (at, x) in mask.data.iter_mut().enumerate() {
-            let (i, j) = (at / 9 % 9, at % 9);
-            *x = if (i < 4) == (j < 4) { *x } else { -100.0 };
-        }
-        vec![d.normal([4, 9, 3 * heads * 4]).wrt(), mask.wrt()]
+    Case::new(
+        "attention with a mask of −100",
+        Attention { heads, causal: false, bias, lengths: false, dropout: None },
+        |d| {
+            let mut mask = d.normal([2, heads, 9, 9]);
+            for (at, x) in mask.data.iter_mut().enumerate() {
+                let (i, j) = (at / 9 % 9, at % 9);
+                *x = if (i < 4) == (j < 4) { *x } else { -100.0 };
+            }
+            vec![d.normal([4, 9, 3 * heads * 4]).wrt(), mask.wrt()]
+        },
+    )
+}
+
+/// Samples of these lengths, with as many biases, if any.
+fn of_lengths(lengths: &[i32], [l, heads, width]: [usize; 3], causal: bool, biases: usize, p: Option<f32>) -> Case {
+    let n = lengths.len();
+    let name = format!(
+        "attention of lengths {lengths:?} of {l} positions, {heads} heads of {width}, causal: {causal}, {biases} biases, dropout: {p:?}"
+    );
+    let dropout = p.map(|p| AttentionDropout { p, stream: 1 });
+    Case::new(name, Attention { heads, causal, bias: biases > 0, lengths: true, dropout }, |d| {
+        let mut operands = vec![d.normal([n, l, 3 * heads * width]).wrt()];
+        operands.extend((biases > 0).then(|| d.normal([biases, heads, l, l]).wrt()));
+        let data = lengths.iter().map(|length| f64::from(*length)).collect();
+        operands.push(Operand::new(DType::I32, [n], data).input(Input::Field(1)));
+        operands.extend(p.map(|_| d.below(DType::U32, [4], 1 << 20).input(Input::Random)));
+        operands
     })
+}
+
+/// Samples with padding: of any length, also such as no sample has, around the sides of tiles and of blocks.
+fn lengths() -> Vec<Case> {
+    let mut list = Vec::new();
+    for causal in [false, true] {
+        list.push(of_lengths(&[3, 0, 7, 1], [7, 2, 5], causal, 0, None));
+        list.push(of_lengths(&[9, -1, i32::MAX, i32::MIN], [5, 1, 8], causal, 0, None));
+        list.push(of_lengths(&[5, 2, 1, 4], [5, 2, 4], causal, 2, Some(0.3)));
+        list.push(of_lengths(&[64, 65, 3, 70], [70, 1, 16], causal, 0, None).kinked());
+        list.push(of_lengths(&[130, 17, 128], [130, 2, 64], causal, 0, Some(0.2)).kinked());
+        list.push(of_lengths(&[70, 33], [140, 1, 32], causal, 1, None).kinked());
+        list.push(of_lengths(&[197, 100, 0], [200, 1, 96], causal, 0, None).kinked());
+        list.push(of_lengths(&[90, 150], [150, 1, 128], causal, 0, None).kinked());
+        list.push(of_lengths(&[531, 300, 513], [600, 1, 8], causal, 0, None).kinked());
+    }
+    list
 }
 
 pub fn cases() -> Vec<Case> {
@@ -66,6 +104,7 @@ pub fn cases() -> Vec<Case> {
         [1, 64, 1, 33],
     ];
     let mut list = vec![masked()];
+    list.extend(lengths());
     let dropout = Some(AttentionDropout { p: 0.3, stream: 2 });
     for (biases, sizes, causal, dropout) in [
         (1, [1, 1, 1, 1], false, None),
@@ -113,7 +152,8 @@ pub fn cases() -> Vec<Case> {
         ] {
             let name =
                 format!("attention of {n} × {l} positions, {heads} heads of {width}, causal: {causal}, dropout {p}");
-            let op = Attention { heads, causal, bias: false, dropout: Some(AttentionDropout { p, stream }) };
+            let op =
+                Attention { heads, causal, bias: false, lengths: false, dropout: Some(AttentionDropout { p, stream }) };
             let case = Case::new(name, op, |d| {
                 let key = d.below(DType::U32, [4], 1 << 20).input(Input::Random);
                 vec![d.normal([n, l, 3 * heads * width]).wrt(), key]

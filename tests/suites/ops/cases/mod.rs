@@ -2,6 +2,7 @@
 
 mod adafactor;
 mod attention;
+mod cached_attention;
 mod chain;
 mod conv;
 mod conv_pool;
@@ -19,6 +20,7 @@ mod optim;
 mod pool;
 mod residual;
 mod resize;
+mod rotary;
 mod shape;
 mod shards;
 mod softmax;
@@ -63,8 +65,9 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 20] = [
+const FAMILIES: [Family; 22] = [
     ("attention", attention::cases),
+    ("cached_attention", cached_attention::cases),
     ("chain", chain::cases),
     ("conv", conv::cases),
     ("conv_pool", conv_pool::cases),
@@ -79,6 +82,7 @@ const FAMILIES: [Family; 20] = [
     ("optim", optim::cases),
     ("pool", pool::cases),
     ("resize", resize::cases),
+    ("rotary", rotary::cases),
     ("shape", shape::cases),
     ("shards", shards::cases),
     ("softmax", softmax::cases),

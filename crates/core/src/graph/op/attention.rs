@@ -1,18 +1,20 @@
 //! Self-attention (Vaswani et al. 2017) on the packed result of the input projection.
 
+use super::cached_attention::one_each;
 use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, singles};
 use crate::graph::{DType, Shape};
 
 /// `torch.nn.functional.scaled_dot_product_attention` of each head by itself. Operands: `qkv [N, L, 3E]`, in each row the
 /// query, the key and the value, E floats each; head `h` of the `heads` has the floats `h·d .. (h+1)·d` of all three, where
-/// `d = E / heads`; the `bias [W, heads, L, L]` (`F32`) of the scores, if there is one, of which sample `n` has that of `n mod W`; and the
-/// random key ([`crate::graph::Input::Random`]) if there is `dropout`. Outputs: `y [N, L, E]`, of
+/// `d = E / heads`; the `bias [W, heads, L, L]` (`F32`) of the scores, if there is one, of which sample `n` has that of `n mod W`; the `lengths
+/// [N]` (`I32`), if samples have such; and the random key ([`crate::graph::Input::Random`]) if there is `dropout`. Outputs: `y [N, L, E]`, of
 /// the type of `qkv`, and `lse [N, heads, L]` (`F32`).
 ///
 /// With the scores `s_ij = q_i · k_j / √d + bias_ij`, of which `causal` leaves out those with `j > i`:
 /// `lse_i = ln Σ_j exp(s_ij)` and `y_i = Σ_j exp(s_ij − lse_i) · v_j`. `lse` is all that the gradient needs to make the
 /// weights again, so that no L × L matrix is kept (Dao 2023, *FlashAttention-2*). With `dropout` a weight is multiplied by
-/// its `m_ij`, 0 or 1 / (1 − p), before it meets its value; `lse` is that of all weights.
+/// its `m_ij`, 0 or 1 / (1 − p), before it meets its value; `lse` is that of all weights. Of a sample with a length the positions from there on
+/// are padding: nothing sees them, and their `y` and `lse` are 0. A length below 0 is 0, and one above L is L.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     /// Number of heads; divides E.
@@ -21,6 +23,8 @@ pub struct Attention {
     pub causal: bool,
     /// Something is added to the scores.
     pub bias: bool,
+    /// Samples have lengths.
+    pub lengths: bool,
     /// Weights are left out at random.
     pub dropout: Option<AttentionDropout>,
 }
@@ -36,22 +40,23 @@ pub struct AttentionDropout {
 }
 
 /// The gradient of [`Attention`] by `qkv`, and by `bias` if there is one. Operands: `dy [N, L, E]`, `qkv [N, L, 3E]`, `y [N, L, E]`,
-/// `lse [N, heads, L]`, `bias [W, heads, L, L]` if there is one, and the random key if there is `dropout`; the first three are floats of
-/// one type. Outputs: `dqkv [N, L, 3E]` of that type, and `dbias [W, heads, L, L]` (`F32`).
+/// `lse [N, heads, L]`, `bias [W, heads, L, L]` if there is one, the `lengths [N]` if samples have such, and the random key if there is
+/// `dropout`; the first three are floats of one type. Outputs: `dqkv [N, L, 3E]` of that type, and `dbias [W, heads, L, L]` (`F32`).
 ///
 /// With the weights `p_ij = exp(s_ij − lse_i)` and `δ_i = dy_i · y_i`: `dv_j = Σ_i p_ij · m_ij · dy_i`,
 /// `ds_ij = p_ij · (m_ij · dy_i · v_j − δ_i) / √d`, `dq_i = Σ_j ds_ij · k_j`, `dk_j = Σ_i ds_ij · q_i`;
-/// `dbias_ij` is the sum of `√d · ds_ij` over the samples that have this bias.
+/// `dbias_ij` is the sum of `√d · ds_ij` over the samples that have this bias. The gradients by what is behind a sample's length are 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttentionGrad {
-    /// Number of heads.
-    pub heads: usize,
-    /// A position sees none after it.
-    pub causal: bool,
-    /// Something was added to the scores.
-    pub bias: bool,
-    /// As it was forward.
-    pub dropout: Option<AttentionDropout>,
+    /// What it is the gradient of.
+    pub attention: Attention,
+}
+
+impl Attention {
+    /// How many operands there are beside the first ones.
+    fn others(&self) -> usize {
+        [self.bias, self.lengths, self.dropout.is_some()].map(usize::from).iter().sum()
+    }
 }
 
 /// Factor of the scores of heads of `width` floats.
@@ -97,20 +102,22 @@ impl OpRules for Attention {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 1 + usize::from(self.bias) + usize::from(self.dropout.is_some()))?;
+        arity(self.name(), inputs, 1 + self.others())?;
         let dtype = float(self.name(), inputs, 0)?;
         let [n, l, e] = sizes(self.name(), &inputs[0].shape, self.heads)?;
         if self.bias {
             bias_shape(self.name(), inputs, 1, [n, l], self.heads)?;
         }
+        if self.lengths {
+            one_each(self.name(), inputs, 1 + usize::from(self.bias), n)?;
+        }
         Ok(vec![(dtype, Shape::from([n, l, e])), (DType::F32, Shape::from([n, self.heads, l]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let Attention { heads, causal, bias, dropout } = *self;
         let mut operands = vec![cx.dy(), cx.inputs[0], cx.outputs[0], cx.outputs[1]];
         operands.extend(&cx.inputs[1..]);
-        let grads = cx.graph.add(AttentionGrad { heads, causal, bias, dropout }, &operands)?;
+        let grads = cx.graph.add(AttentionGrad { attention: self.clone() }, &operands)?;
         let mut grads: Vec<Option<ValueId>> = grads.into_iter().map(Some).collect();
         grads.resize(cx.inputs.len(), None);
         Ok(grads)
@@ -127,25 +134,29 @@ impl OpRules for AttentionGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 4 + usize::from(self.bias) + usize::from(self.dropout.is_some()))?;
+        let of = &self.attention;
+        arity(self.name(), inputs, 4 + of.others())?;
         let dtype = float(self.name(), inputs, 1)?;
         singles(self.name(), inputs, [3])?;
-        let [n, l, e] = sizes(self.name(), &inputs[1].shape, self.heads)?;
-        for (i, wanted) in [(0, [n, l, e]), (2, [n, l, e]), (3, [n, self.heads, l])] {
+        let [n, l, e] = sizes(self.name(), &inputs[1].shape, of.heads)?;
+        for (i, wanted) in [(0, [n, l, e]), (2, [n, l, e]), (3, [n, of.heads, l])] {
             let Value { dtype: found, shape, .. } = inputs[i];
             if shape.dims() != wanted || i != 3 && *found != dtype {
                 let message = format!("operand {i} of `{}` is of {found} and {shape}", self.name());
                 return Err(ShapeError::of(i, message));
             }
         }
+        if of.lengths {
+            one_each(self.name(), inputs, 4 + usize::from(of.bias), n)?;
+        }
         let mut outputs = vec![(dtype, inputs[1].shape.clone())];
-        if self.bias {
-            outputs.push((DType::F32, bias_shape(self.name(), inputs, 4, [n, l], self.heads)?));
+        if of.bias {
+            outputs.push((DType::F32, bias_shape(self.name(), inputs, 4, [n, l], of.heads)?));
         }
         Ok(outputs)
     }
 
     fn flops(&self, inputs: &[&Value], _: &[&Value]) -> u64 {
-        flops(&inputs[1].shape, self.causal, 5)
+        flops(&inputs[1].shape, self.attention.causal, 5)
     }
 }

@@ -83,10 +83,16 @@ impl Op {
             | Op::LayerNorm(_)
             | Op::LocalResponseNorm(_) => first_alone(),
             Op::Softmax(_) | Op::LogSoftmax(_) => inputs[0].shape.rank() > 1,
+            // So is this one.
+            Op::Rotary(op) => *of_batch == [&[true, false][..], &vec![true; usize::from(op.position)]].concat(),
             // The table is the same for all samples.
             Op::Embedding(_) => of_batch == [false, true],
             // A bias is that of window `n mod W`, and every part has whole images.
-            Op::Attention(op) => op.dropout.is_none() && first_alone(),
+            Op::Attention(op) => {
+                let (bias, last) = (usize::from(op.bias), of_batch.len() - 1);
+                let is_length = |i: usize| op.lengths && i == 1 + bias;
+                op.dropout.is_none() && (0..=last).all(|i| of_batch[i] == (i == 0 || is_length(i)))
+            }
             // What is no batch must be stretched over it.
             Op::Binary(_) => inputs.iter().zip(of_batch).all(|(x, batch)| *batch || x.shape.dims().first() == Some(&1)),
             Op::Concat(op) => op.axis != 0 && of_batch.iter().all(|batch| *batch),

@@ -10,6 +10,7 @@ mod adafactor;
 mod adaptive_clip;
 mod attention;
 mod batch_part;
+mod cached_attention;
 mod cast;
 mod class_counts;
 mod clipping;
@@ -32,6 +33,7 @@ mod part;
 mod pool;
 mod resize;
 mod response_norm;
+mod rotary;
 mod schedule_free;
 mod shape;
 mod shards;
@@ -45,6 +47,7 @@ pub use adafactor::{Matrices, Moments};
 pub use adaptive_clip::{AdaptiveClip, units};
 pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
 pub use batch_part::{BatchJoin, BatchPart};
+pub use cached_attention::CachedAttention;
 pub use cast::Cast;
 pub use class_counts::{ClassCounts, Counted, RANKS};
 pub use clipping::{Clipping, GradBlocks, GradNorm, GradSquares, NormOfSquares};
@@ -76,6 +79,7 @@ pub use pool::{
 };
 pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
 pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
+pub use rotary::Rotary;
 pub use schedule_free::ScheduleFree;
 pub use shape::{Concat, NewFull, Pad, Permute, Reshape, Slice};
 pub use shards::{
@@ -316,6 +320,10 @@ ops! {
     Attention(Attention),
     /// Gradient of [`Attention`].
     AttentionGrad(AttentionGrad),
+    /// Attention to positions before, which are kept.
+    CachedAttention(CachedAttention),
+    /// Rotary positions.
+    Rotary(Rotary),
     /// Rows of a table.
     Embedding(Embedding),
     /// Gradient of [`Embedding`].

@@ -13,13 +13,52 @@ use std::ops::Range;
 
 /// [`crate::graph::op::AttentionGrad`].
 pub struct AttentionGradKernel {
-    layout: Layout,
-    /// Computes the heads, if that is done in bf16.
-    tiles: Option<TileBackward>,
+    plan: Plan,
+    how: Instructions,
+    /// Floats of scratch memory of a worker.
+    floats: usize,
     threads: usize,
     dqkv_rows: [u32; MAX_ROWS],
     weights: unsafe fn(WeightGradsArgs),
     dots: unsafe fn(DotsArgs),
+}
+
+/// How samples of a length are computed.
+struct Plan {
+    layout: Layout,
+    /// Computes the heads, if that is done in bf16.
+    tiles: Option<TileBackward>,
+}
+
+impl Plan {
+    fn new(shape: AttentionShape, how: Instructions) -> Self {
+        let unit = how.bf16.filter(|_| is_worthwhile(&shape));
+        let tiles = unit.map(|unit| TileBackward::new(shape, unit, how.level));
+        Plan { layout: Layout::new(shape, how.level), tiles }
+    }
+
+    /// Floats of the parts of [`Work`].
+    fn parts(&self) -> [usize; 8] {
+        let l = &self.layout;
+        let (copy, columns, scores) = (l.copy_floats(), l.columns_floats(), l.scores_floats());
+        [copy, copy, copy, columns, columns, l.shape.length, scores, scores]
+    }
+
+    fn worker_floats(&self) -> usize {
+        match &self.tiles {
+            Some(tiles) => tiles.worker_floats(),
+            None => self.parts().map(round_up).iter().sum(),
+        }
+    }
+
+    fn work<'a>(&self, mut own: &'a mut [f32]) -> Work<'a> {
+        let [q, k, dy, k_columns, v_columns, delta, scores, grads] = self.parts().map(|floats| {
+            let (part, others) = std::mem::take(&mut own).split_at_mut(round_up(floats));
+            own = others;
+            part
+        });
+        Work { q, k, dy, k_columns, v_columns, delta, scores, grads }
+    }
 }
 
 /// Scratch memory of a worker.
@@ -46,10 +85,10 @@ impl AttentionGradKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
     pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
         let level = how.level;
-        let unit = how.bf16.filter(|_| is_worthwhile(&shape));
         AttentionGradKernel {
-            layout: Layout::new(shape, level),
-            tiles: unit.map(|unit| TileBackward::new(shape, unit, level)),
+            plan: Plan::new(shape, how),
+            how,
+            floats: shape.most(|shape| Plan::new(shape, how).worker_floats()),
             threads,
             dqkv_rows: table(3 * shape.embedding()),
             weights: match shape.dropout {
@@ -60,32 +99,9 @@ impl AttentionGradKernel {
         }
     }
 
-    /// Floats of the parts of [`Work`].
-    fn parts(&self) -> [usize; 8] {
-        let l = &self.layout;
-        let (copy, columns, scores) = (l.copy_floats(), l.columns_floats(), l.scores_floats());
-        [copy, copy, copy, columns, columns, l.shape.length, scores, scores]
-    }
-
-    fn worker_floats(&self) -> usize {
-        match &self.tiles {
-            Some(tiles) => tiles.worker_floats(),
-            None => self.parts().map(round_up).iter().sum(),
-        }
-    }
-
-    fn work<'a>(&self, mut own: &'a mut [f32]) -> Work<'a> {
-        let [q, k, dy, k_columns, v_columns, delta, scores, grads] = self.parts().map(|floats| {
-            let (part, others) = std::mem::take(&mut own).split_at_mut(round_up(floats));
-            own = others;
-            part
-        });
-        Work { q, k, dy, k_columns, v_columns, delta, scores, grads }
-    }
-
     /// Stretches that the samples with the same bias are cut into.
     fn stretches(&self) -> usize {
-        let shape = &self.layout.shape;
+        let shape = &self.plan.layout.shape;
         match shape.biases {
             0 => shape.samples,
             biases => TASKS.div_ceil((biases * shape.heads).max(1)).clamp(1, (shape.samples / biases).max(1)),
@@ -94,21 +110,16 @@ impl AttentionGradKernel {
 
     /// Floats of the sums of the gradients by the biases in all stretches.
     fn partial_floats(&self) -> usize {
-        let shape = &self.layout.shape;
-        if shape.biases == 0 { 0 } else { self.stretches() * shape.biases * shape.heads * shape.length * shape.length }
-    }
-
-    /// The gradients by keys and values are added up in memory.
-    fn several(&self) -> bool {
-        self.layout.queries < self.layout.shape.length
+        let shape = &self.plan.layout.shape;
+        if shape.biases == 0 { 0 } else { self.stretches() * shape.biases * shape.heads * shape.room * shape.room }
     }
 
     /// A head.
     ///
     /// # Safety
     /// The operands are there, and no other task touches these rows of the result.
-    unsafe fn head(&self, head: &HeadGrad, work: &mut Work) {
-        let (l, shape) = (&self.layout, &self.layout.shape);
+    unsafe fn head(&self, l: &Layout, head: &HeadGrad, work: &mut Work) {
+        let shape = &l.shape;
         let (length, step) = (shape.length, 3 * shape.embedding());
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
         let columns = unsafe {
@@ -123,7 +134,7 @@ impl AttentionGradKernel {
                 l.copy_columns(head.qkv[2], step, length, work.v_columns),
             ]
         };
-        if self.several() {
+        if l.several() {
             for (row, part) in (0..length).flat_map(|row| [(row, head.dqkv[1]), (row, head.dqkv[2])]) {
                 // SAFETY: as above.
                 unsafe { std::slice::from_raw_parts_mut(part.wrapping_add(row * step), shape.width) }.fill(0.0);
@@ -134,7 +145,7 @@ impl AttentionGradKernel {
             let last = if shape.causal { queries.end } else { length };
             for start in (0..last).step_by(l.keys) {
                 // SAFETY: as above.
-                unsafe { self.block(head, queries.clone(), start..(start + l.keys).min(last), columns, work) };
+                unsafe { self.block(l, head, queries.clone(), start..(start + l.keys).min(last), columns, work) };
             }
         }
     }
@@ -145,13 +156,14 @@ impl AttentionGradKernel {
     /// As [`AttentionGradKernel::head`].
     unsafe fn block(
         &self,
+        l: &Layout,
         head: &HeadGrad,
         queries: Range<usize>,
         keys: Range<usize>,
         columns: [Right; 2],
         work: &mut Work,
     ) {
-        let (l, shape) = (&self.layout, &self.layout.shape);
+        let shape = &l.shape;
         let step = 3 * shape.embedding();
         let columns = columns.map(|c| Right { at: c.at.wrapping_add(keys.start * shape.width), ..c });
         let target = |which: usize, row: usize, accumulate: bool| {
@@ -185,8 +197,8 @@ impl AttentionGradKernel {
                 (self.weights)(WeightGradsArgs { rows: seen, grads, lse, delta, mask });
                 if !head.dbias.is_null() {
                     // The gradients are those by q · k.
-                    let (to, by) = (head.dbias.wrapping_add(tile.start * shape.length + keys.start), 1.0 / seen.scale);
-                    let rows = Rows { scores: to, step: shape.length, ..seen };
+                    let (to, by) = (head.dbias.wrapping_add(tile.start * shape.room + keys.start), 1.0 / seen.scale);
+                    let rows = Rows { scores: to, step: shape.room, ..seen };
                     (l.add)(AddBiasArgs { rows, bias: grads, step: l.scores_step, by });
                 }
                 l.product(rows, grads_of, k, end - keys.start, target(0, tile.start, keys.start > 0));
@@ -204,7 +216,7 @@ impl AttentionGradKernel {
                 let left = Left { at: table[from..].as_ptr(), rows: &l.column_rows, step: l.scores_step };
                 let right = l.copied(right[first * l.copy_step..].as_ptr());
                 // SAFETY: as above.
-                unsafe { l.product(rows, left, right, queries.end - first, target(which, key, self.several())) };
+                unsafe { l.product(rows, left, right, queries.end - first, target(which, key, l.several())) };
             }
         });
     }
@@ -212,19 +224,19 @@ impl AttentionGradKernel {
 
 impl NodeKernel for AttentionGradKernel {
     fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.threads * self.worker_floats()) + Scratch::size::<f32>(self.partial_floats())
+        Scratch::size::<f32>(self.threads * self.floats) + Scratch::size::<f32>(self.partial_floats())
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let shape = &self.layout.shape;
-        let (e, l, biases) = (shape.embedding(), shape.length, shape.biases);
+        let shape = &self.plan.layout.shape;
+        let (e, l, biases) = (shape.embedding(), shape.room, shape.biases);
         let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| frame.input::<f32>(i));
         let dqkv = frame.output::<f32>(0);
         let positions = shape.samples * l;
         assert!(dy.len() == positions * e && y.len() == dy.len() && lse.len() == positions * shape.heads);
         assert!(qkv.len() == positions * 3 * e && dqkv.len() == qkv.len());
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = self.worker_floats();
+        let floats = self.floats;
         let mut memory = frame.scratch();
         let scratch = Parts::new(memory.take::<f32>(self.threads * floats));
         let partial = Parts::new(memory.take::<f32>(self.partial_floats()));
@@ -233,7 +245,9 @@ impl NodeKernel for AttentionGradKernel {
         let stretches = if l == 0 { 0 } else { self.stretches() };
         let (turns, square) = (biases.max(1), l * l);
         let all = if shape.biases > 0 { frame.input::<f32>(4) } else { &[] };
-        let mask = shape.mask(frame, 4 + usize::from(biases > 0));
+        let others = 4 + usize::from(biases > 0);
+        let lengths = shape.lengths(frame, others);
+        let mask = shape.mask(frame, others + usize::from(shape.lengths));
         frame.pool().run(stretches * turns * shape.heads, |task, worker| {
             let (of, h) = (task / shape.heads, task % shape.heads);
             let (stretch, turn) = (of / turns, of % turns);
@@ -262,11 +276,19 @@ impl NodeKernel for AttentionGradKernel {
                     dbias,
                     mask: Mask { row: rows, ..mask },
                 };
-                match &self.tiles {
-                    // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
+                let length = shape.length_of(lengths, sample);
+                // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
+                unsafe { head.clear(length..l, [3 * e, shape.width]) };
+                if length == 0 {
+                    continue;
+                }
+                let shorter = (length < l).then(|| Plan::new(shape.of_length(length), self.how));
+                let plan = shorter.as_ref().unwrap_or(&self.plan);
+                match &plan.tiles {
+                    // SAFETY: as above.
                     Some(tiles) => unsafe { tiles.head(&head, own) },
                     // SAFETY: as above.
-                    None => unsafe { self.head(&head, &mut self.work(own)) },
+                    None => unsafe { self.head(&plan.layout, &head, &mut plan.work(own)) },
                 }
             }
         });

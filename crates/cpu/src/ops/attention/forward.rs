@@ -19,15 +19,44 @@ const TILES: usize = 2;
 
 /// [`crate::graph::op::Attention`].
 pub struct AttentionKernel {
-    layout: Layout,
-    /// Computes the heads, if that is done in bf16.
-    tiles: Option<TileForward>,
+    plan: Plan,
+    how: Instructions,
+    /// Floats of scratch memory of a worker.
+    floats: usize,
     threads: usize,
     /// Stretches that the queries of a head are cut into.
     stretches: usize,
     y_rows: [u32; MAX_ROWS],
     weights: unsafe fn(WeightsArgs),
     scale: unsafe fn(ScaleArgs),
+}
+
+/// How samples of a length are computed.
+struct Plan {
+    layout: Layout,
+    /// Computes the heads, if that is done in bf16.
+    tiles: Option<TileForward>,
+}
+
+impl Plan {
+    fn new(shape: AttentionShape, how: Instructions) -> Self {
+        let unit = how.bf16.filter(|_| is_worthwhile(&shape));
+        let tiles = unit.map(|unit| TileForward::new(shape, unit, how.level));
+        Plan { layout: Layout::new(shape, how.level), tiles }
+    }
+
+    /// Floats of the parts of [`Work`].
+    fn parts(&self) -> [usize; 4] {
+        let (l, rows) = (&self.layout, self.layout.tiles.rows * TILES);
+        [rows * l.copy_step, l.columns_floats(), l.copy_floats(), rows * l.scores_step]
+    }
+
+    fn worker_floats(&self) -> usize {
+        match &self.tiles {
+            Some(tiles) => tiles.worker_floats(),
+            None => self.parts().map(round_up).iter().sum(),
+        }
+    }
 }
 
 /// Scratch memory of a worker.
@@ -43,16 +72,14 @@ struct Work<'a> {
 impl AttentionKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
     pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
-        let level = how.level;
-        let layout = Layout::new(shape, level);
-        let unit = how.bf16.filter(|_| is_worthwhile(&shape));
-        let tiles = unit.map(|unit| TileForward::new(shape, unit, level));
-        let groups = shape.length.div_ceil(if tiles.is_some() { GROUP } else { layout.tiles.rows * TILES });
+        let (level, plan) = (how.level, Plan::new(shape, how));
+        let groups = shape.length.div_ceil(if plan.tiles.is_some() { GROUP } else { plan.layout.tiles.rows * TILES });
         let tasks = TASKS.min(TASKS_PER_THREAD * threads);
         let stretches = tasks.div_ceil((shape.samples * shape.heads).max(1)).min(groups).max(1);
         AttentionKernel {
-            layout,
-            tiles,
+            plan,
+            how,
+            floats: shape.most(|shape| Plan::new(shape, how).worker_floats()),
             threads,
             stretches,
             y_rows: table(shape.embedding()),
@@ -64,25 +91,12 @@ impl AttentionKernel {
         }
     }
 
-    /// Floats of the parts of [`Work`].
-    fn parts(&self) -> [usize; 4] {
-        let (l, rows) = (&self.layout, self.layout.tiles.rows * TILES);
-        [rows * l.copy_step, l.columns_floats(), l.copy_floats(), rows * l.scores_step]
-    }
-
-    fn worker_floats(&self) -> usize {
-        match &self.tiles {
-            Some(tiles) => tiles.worker_floats(),
-            None => self.parts().map(round_up).iter().sum(),
-        }
-    }
-
     /// Some queries of a head.
     ///
     /// # Safety
     /// The operands are there, and no other task touches these rows of the results.
-    unsafe fn head(&self, head: &Head, queries: Range<usize>, work: &mut Work) {
-        let (l, shape) = (&self.layout, &self.layout.shape);
+    unsafe fn head(&self, l: &Layout, head: &Head, queries: Range<usize>, work: &mut Work) {
+        let shape = &l.shape;
         let step = 3 * shape.embedding();
         let seen = if shape.causal { queries.end } else { shape.length };
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
@@ -145,7 +159,7 @@ impl AttentionKernel {
     /// # Safety
     /// As [`AttentionKernel::head`].
     unsafe fn scale_rows(&self, y: *mut f32, rows: usize, by: *const f32) {
-        let shape = &self.layout.shape;
+        let shape = &self.plan.layout.shape;
         // SAFETY: the caller's promise.
         unsafe { (self.scale)(ScaleArgs { y, step: shape.embedding(), rows, width: shape.width, by }) };
     }
@@ -153,23 +167,25 @@ impl AttentionKernel {
 
 impl NodeKernel for AttentionKernel {
     fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.threads * self.worker_floats())
+        Scratch::size::<f32>(self.threads * self.floats)
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let shape = &self.layout.shape;
-        let (e, l) = (shape.embedding(), shape.length);
+        let shape = &self.plan.layout.shape;
+        let (e, l) = (shape.embedding(), shape.room);
         let (qkv, y, lse) = (frame.input::<f32>(0), frame.output::<f32>(0), frame.output::<f32>(1));
         assert!(
             qkv.len() == shape.samples * l * 3 * e && y.len() * 3 == qkv.len() && lse.len() * shape.width == y.len()
         );
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = self.worker_floats();
+        let floats = self.floats;
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
         let (y, lse) = (Parts::new(y), Parts::new(lse));
         let stretches = if l == 0 { 0 } else { self.stretches };
         let all = if shape.biases > 0 { frame.input::<f32>(1) } else { &[] };
-        let mask = shape.mask(frame, 1 + usize::from(shape.biases > 0));
+        let others = 1 + usize::from(shape.biases > 0);
+        let lengths = shape.lengths(frame, others);
+        let mask = shape.mask(frame, others + usize::from(shape.lengths));
         frame.pool().run(shape.samples * shape.heads * stretches, |task, worker| {
             let (head, stretch) = (task / stretches, task % stretches);
             let (sample, h) = (head / shape.heads, head % shape.heads);
@@ -183,18 +199,30 @@ impl NodeKernel for AttentionKernel {
                 bias: shape.bias(all, sample, h),
                 mask: Mask { row: head * l, ..mask },
             };
-            if let Some(tiles) = &self.tiles {
-                let groups = tile_rows(l.div_ceil(GROUP), stretches, stretch);
-                // SAFETY: the lengths have been checked; a head's groups of rows are cut into stretches, each a task's own.
-                return unsafe { tiles.head(&at, groups.start * GROUP..(groups.end * GROUP).min(l), rest) };
+            let length = shape.length_of(lengths, sample);
+            if stretch == 0 {
+                // SAFETY: the lengths have been checked; the rows behind the sample's length are this task's own.
+                unsafe { at.clear(length..l, [e, shape.width]) };
             }
-            let [q, k, v, scores] = self.parts().map(|floats| {
+            let shorter = (length < l).then(|| Plan::new(shape.of_length(length), self.how));
+            let plan = shorter.as_ref().unwrap_or(&self.plan);
+            let each = if plan.tiles.is_some() { GROUP } else { 1 };
+            let groups = tile_rows(length.div_ceil(each), stretches, stretch);
+            if groups.is_empty() {
+                return;
+            }
+            let queries = groups.start * each..(groups.end * each).min(length);
+            if let Some(tiles) = &plan.tiles {
+                // SAFETY: the lengths have been checked; a head's groups of rows are cut into stretches, each a task's own.
+                return unsafe { tiles.head(&at, queries, rest) };
+            }
+            let [q, k, v, scores] = plan.parts().map(|floats| {
                 let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
                 rest = others;
                 part
             });
             // SAFETY: the lengths have been checked; a head's rows of the results are cut into stretches, each a task's own.
-            unsafe { self.head(&at, tile_rows(l, stretches, stretch), &mut Work { q, k, v, scores }) };
+            unsafe { self.head(&plan.layout, &at, queries, &mut Work { q, k, v, scores }) };
         });
     }
 }

@@ -1,6 +1,7 @@
 //! Where a head's operands and results begin.
 
 use super::rows::Mask;
+use std::ops::Range;
 
 /// Of the forward pass.
 pub struct Head {
@@ -14,6 +15,22 @@ pub struct Head {
     pub bias: *const f32,
     /// What is left out, the rows being those of this head.
     pub mask: Mask,
+}
+
+impl Head {
+    /// Sets some rows of the result, `step` floats apart and of `width` floats, and their logarithms to 0.
+    ///
+    /// # Safety
+    /// They are there, and nobody else touches them.
+    pub unsafe fn clear(&self, rows: Range<usize>, [step, width]: [usize; 2]) {
+        for row in rows {
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.y.add(row * step).write_bytes(0, width);
+                *self.lse.add(row) = 0.0;
+            }
+        }
+    }
 }
 
 /// Of the backward pass.
@@ -32,4 +49,17 @@ pub struct HeadGrad {
     pub dbias: *mut f32,
     /// What is left out, the rows being those of this head.
     pub mask: Mask,
+}
+
+impl HeadGrad {
+    /// Sets the gradients by some positions, whose rows are `step` floats apart and of `width` floats, to 0.
+    ///
+    /// # Safety
+    /// They are there, and nobody else touches them.
+    pub unsafe fn clear(&self, rows: Range<usize>, [step, width]: [usize; 2]) {
+        for (row, part) in rows.flat_map(|row| self.dqkv.map(|part| (row, part))) {
+            // SAFETY: the caller's promise.
+            unsafe { part.add(row * step).write_bytes(0, width) };
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::gemm::round_up;
 use crate::gemm::tile::{Epilogue, MAX_ROWS, ONE_RUN, Tile, Tiles};
 use crate::graph::Shape;
-use crate::graph::op::{AttentionDropout, attention_scale};
+use crate::graph::op::{Attention, AttentionDropout, attention_scale};
 use crate::random::dropout_threshold;
 use crate::run::frame::Frame;
 use crate::simd::SimdLevel;
@@ -53,28 +53,48 @@ fn table(step: usize) -> [u32; MAX_ROWS] {
 pub struct AttentionShape {
     samples: usize,
     heads: usize,
-    /// Positions of a sample.
+    /// Positions that there is room for, and those of a sample, which are fewer if it has a length of its own.
+    room: usize,
     length: usize,
     /// Floats of a head.
     width: usize,
     causal: bool,
     /// Biases of the scores, of which the samples have one in turn; 0 if there is none.
     biases: usize,
+    /// Samples have lengths of their own.
+    lengths: bool,
     dropout: Option<AttentionDropout>,
 }
 
 impl AttentionShape {
     /// Of the packed operand `[N, L, 3E]`, and of the bias of the scores, if there is one.
-    pub fn new(
-        qkv: &Shape,
-        heads: usize,
-        causal: bool,
-        bias: Option<&Shape>,
-        dropout: Option<AttentionDropout>,
-    ) -> Self {
-        let [samples, length, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
+    pub fn new(op: &Attention, qkv: &Shape, bias: Option<&Shape>) -> Self {
+        let [samples, room, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
+        let Attention { heads, causal, lengths, dropout, .. } = *op;
         let biases = bias.map_or(0, |bias| bias.dims()[0]);
-        AttentionShape { samples, heads, length, width: packed / 3 / heads, causal, biases, dropout }
+        let width = packed / 3 / heads;
+        AttentionShape { samples, heads, room, length: room, width, causal, biases, lengths, dropout }
+    }
+
+    /// Of a sample of that length.
+    fn of_length(self, length: usize) -> Self {
+        AttentionShape { length, ..self }
+    }
+
+    /// The most that `floats` gives for a sample of any length.
+    fn most(self, floats: impl Fn(AttentionShape) -> usize) -> usize {
+        let least = if self.lengths { 1 } else { self.room };
+        (least..=self.room).map(|length| floats(self.of_length(length))).max().unwrap_or(0)
+    }
+
+    /// The lengths of all samples, which are operand `i`; none, if samples have no such.
+    fn lengths<'a>(&self, frame: &Frame<'a>, i: usize) -> &'a [i32] {
+        if self.lengths { frame.input(i) } else { &[] }
+    }
+
+    /// The length of a sample, of all `lengths`.
+    fn length_of(&self, lengths: &[i32], sample: usize) -> usize {
+        lengths.get(sample).map_or(self.room, |length| usize::try_from(*length).unwrap_or(0).min(self.room))
     }
 
     /// The bias of the scores of a head of a sample, among all that there are; null if there is none.
@@ -82,7 +102,7 @@ impl AttentionShape {
         if self.biases == 0 {
             return std::ptr::null();
         }
-        let square = self.length * self.length;
+        let square = self.room * self.room;
         all[(sample % self.biases * self.heads + head) * square..][..square].as_ptr()
     }
 
@@ -91,7 +111,7 @@ impl AttentionShape {
         let Some(AttentionDropout { p, stream }) = self.dropout else { return Mask::default() };
         let random = frame.input::<u32>(i).try_into().expect("the key has four words");
         let (threshold, scale) = (dropout_threshold(p), 1.0 / (1.0 - p));
-        Mask { random, stream, threshold, scale, length: self.length, row: 0, column: 0 }
+        Mask { random, stream, threshold, scale, length: self.room, row: 0, column: 0 }
     }
 
     /// Floats of a position's result.
@@ -124,9 +144,9 @@ impl AttentionShape {
     /// All of it is there.
     unsafe fn add_bias(&self, add: unsafe fn(AddBiasArgs), scores: Rows, bias: *const f32, query: usize, key: usize) {
         if !bias.is_null() {
-            let bias = bias.wrapping_add(query * self.length + key);
+            let bias = bias.wrapping_add(query * self.room + key);
             // SAFETY: the caller's promise.
-            unsafe { add(AddBiasArgs { rows: scores, bias, step: self.length, by: 1.0 / scores.scale }) };
+            unsafe { add(AddBiasArgs { rows: scores, bias, step: self.room, by: 1.0 / scores.scale }) };
         }
     }
 }
@@ -211,6 +231,11 @@ impl Layout {
     /// Floats of a block of scores.
     fn scores_floats(&self) -> usize {
         self.queries * self.scores_step
+    }
+
+    /// Blocks of queries are several, so that the gradients by keys and values are added up in memory.
+    fn several(&self) -> bool {
+        self.queries < self.shape.length
     }
 
     /// Floats of a copy of a head's rows.

@@ -10,11 +10,29 @@ struct Packed<'a> {
     qkv: Tensor<'a>,
     /// What is added to the scores.
     bias: Option<Tensor<'a>>,
+    lengths: Option<Tensor<'a>>,
     heads: usize,
     causal: bool,
 }
 
-impl Packed<'_> {
+impl<'a> Packed<'a> {
+    /// Of `qkv` and of the operands `others`; what is left of these.
+    fn of(op: &Attention, qkv: Tensor<'a>, mut others: &'a [Tensor<'a>]) -> (Self, &'a [Tensor<'a>]) {
+        let mut take = |there: bool| {
+            let (first, rest) = if there { others.split_first()? } else { return None };
+            others = rest;
+            Some(*first)
+        };
+        let (bias, lengths) = (take(op.bias), take(op.lengths));
+        (Packed { qkv, bias, lengths, heads: op.heads, causal: op.causal }, others)
+    }
+
+    /// Positions of a sample that are no padding.
+    fn length(&self, n: usize) -> usize {
+        let [_, l] = self.sizes();
+        self.lengths.map_or(l, |lengths| lengths.data[n].clamp(0.0, l as f64) as usize)
+    }
+
     /// N and L.
     fn sizes(&self) -> [usize; 2] {
         [self.qkv.dims[0], self.qkv.dims[1]]
@@ -37,15 +55,15 @@ impl Packed<'_> {
     }
 
     /// The positions that `i` sees.
-    fn seen(&self, i: usize) -> usize {
-        if self.causal { i + 1 } else { self.sizes()[1] }
+    fn seen(&self, n: usize, i: usize) -> usize {
+        if self.causal { i + 1 } else { self.length(n) }
     }
 
     /// The scores of those.
     fn scores(&self, [n, h, i]: [usize; 3]) -> Vec<f64> {
         let q = self.part(0, [n, h, i]);
         let score = |j| dot(q, self.part(1, [n, h, j])) * attention_scale(self.width());
-        (0..self.seen(i))
+        (0..self.seen(n, i))
             .map(|j| score(j) + self.bias.map_or(0.0, |bias| bias.data[self.bias_at([n, h, i]) + j]))
             .collect()
     }
@@ -56,12 +74,12 @@ impl Packed<'_> {
         ((n % windows * self.heads + h) * self.sizes()[1] + i) * self.sizes()[1]
     }
 
-    /// Calls `f` with each sample, head and position.
+    /// Calls `f` with each sample, head and position that is no padding.
     fn for_each(&self, mut f: impl FnMut([usize; 3])) {
-        let [samples, l] = self.sizes();
+        let [samples, _] = self.sizes();
         for n in 0..samples {
             for h in 0..self.heads {
-                (0..l).for_each(|i| f([n, h, i]));
+                (0..self.length(n)).for_each(|i| f([n, h, i]));
             }
         }
     }
@@ -89,16 +107,17 @@ fn mask(dropout: Option<AttentionDropout>, key: Option<&Tensor>, row: usize, len
 }
 
 pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let packed = Packed { qkv: x[0], bias: op.bias.then(|| x[1]), heads: op.heads, causal: op.causal };
-    let ([_, l], d) = (packed.sizes(), packed.width());
+    let (packed, key) = Packed::of(op, x[0], &x[1..]);
+    let ([samples, l], d) = (packed.sizes(), packed.width());
     let mut y = vec![0.0; x[0].data.len() / 3];
-    let mut lse = Vec::new();
+    let mut lse = vec![0.0; samples * op.heads * l];
     packed.for_each(|[n, h, i]| {
         let scores = packed.scores([n, h, i]);
         let sum = log_sum_exp(&scores);
-        lse.push(sum);
+        let row = (n * op.heads + h) * l + i;
+        lse[row] = sum;
         let start = ((n * l + i) * op.heads + h) * d;
-        let mask = mask(op.dropout, x.get(1 + usize::from(op.bias)), lse.len() - 1, l);
+        let mask = mask(op.dropout, key.first(), row, l);
         for (j, s) in scores.into_iter().enumerate() {
             add(&mut y[start..start + d], (s - sum).exp() * mask[j], packed.part(2, [n, h, j]));
         }
@@ -108,7 +127,8 @@ pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
 
 pub(super) fn grad(op: &AttentionGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
     let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| x[i]);
-    let packed = Packed { qkv, bias: op.bias.then(|| x[4]), heads: op.heads, causal: op.causal };
+    let op = &op.attention;
+    let (packed, key) = Packed::of(op, qkv, &x[4..]);
     let ([_, l], d) = (packed.sizes(), packed.width());
     let mut dqkv = vec![0.0; qkv.data.len()];
     let mut dbias = vec![0.0; packed.bias.map_or(0, |bias| bias.data.len())];
@@ -117,7 +137,7 @@ pub(super) fn grad(op: &AttentionGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
         let (dy, y) = (&dy.data[row..row + d], &y.data[row..row + d]);
         let delta = dot(dy, y);
         let at = (n * op.heads + h) * l + i;
-        let mask = mask(op.dropout, x.get(4 + usize::from(op.bias)), at, l);
+        let mask = mask(op.dropout, key.first(), at, l);
         for (j, s) in packed.scores([n, h, i]).into_iter().enumerate() {
             let p = (s - lse.data[at]).exp();
             let by_score = p * (mask[j] * dot(dy, packed.part(2, [n, h, j])) - delta);

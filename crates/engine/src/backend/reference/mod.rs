@@ -7,6 +7,7 @@
 
 mod adafactor;
 mod attention;
+mod cached_attention;
 mod conv;
 mod dropout;
 mod elementwise;
@@ -205,6 +206,8 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::LogSoftmaxGrad(_) => softmax::log_grad(x),
         Op::Attention(op) => attention::forward(op, x),
         Op::AttentionGrad(op) => attention::grad(op, x),
+        Op::CachedAttention(op) => cached_attention::cached(op, x),
+        Op::Rotary(op) => cached_attention::rotary(op, x),
         Op::Embedding(_) => embedding::forward(x),
         Op::EmbeddingGrad(op) => embedding::grad(op, x),
         Op::Loss(op) => loss::loss(op, x),

@@ -223,8 +223,8 @@ impl TileBackward {
             (self.weights)(WeightGradsArgs { rows: seen, grads, lse, delta, mask });
             if !head.dbias.is_null() {
                 // The gradients are those by q · k.
-                let to = head.dbias.wrapping_add(first * shape.length + keys.start);
-                let rows = Rows { scores: to, step: shape.length, ..seen };
+                let to = head.dbias.wrapping_add(first * shape.room + keys.start);
+                let rows = Rows { scores: to, step: shape.room, ..seen };
                 (t.add)(AddBiasArgs { rows, bias: grads, step: t.scores_step, by: 1.0 / seen.scale });
             }
             let of = Matrix { at: grads, step: t.scores_step, rows, columns: part.len() };

@@ -69,21 +69,22 @@ struct Sizes {
     causal: bool,
     /// Number of the operand that is added to the scores, and of its biases, of which the samples have one in turn.
     bias: Option<(usize, usize)>,
+    /// Number of the operand that has the samples' lengths.
+    lengths: Option<usize>,
+    /// Number of the operand that is the random key, if there is dropout.
+    key: usize,
     dropout: Option<AttentionDropout>,
 }
 
 impl Sizes {
-    /// Of the packed operand, and of the bias of the scores, which is operand `at` if there is one.
-    fn new(
-        qkv: &Shape,
-        heads: usize,
-        causal: bool,
-        bias: Option<(usize, &Shape)>,
-        dropout: Option<AttentionDropout>,
-    ) -> Sizes {
+    /// Of the packed operand, and of the bias of the scores, if there is one, which is operand `at`; other operands are behind it.
+    fn new(op: &Attention, qkv: &Shape, at: usize, bias: Option<&Shape>) -> Sizes {
         let [samples, length, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
-        let bias = bias.map(|(at, shape)| (at, shape.dims()[0]));
-        Sizes { samples, length, heads, width: packed / 3 / heads, causal, bias, dropout }
+        let Attention { heads, causal, dropout, .. } = *op;
+        let (width, bias) = (packed / 3 / heads, bias.map(|shape| (at, shape.dims()[0])));
+        let lengths = at + usize::from(op.bias);
+        let key = lengths + usize::from(op.lengths);
+        Sizes { samples, length, heads, width, causal, bias, lengths: op.lengths.then_some(lengths), key, dropout }
     }
 
     /// Which kernels on tensor cores take these heads, if any do: they move 16 bytes at a time.
@@ -116,16 +117,19 @@ impl Sizes {
         Kernel::new(Module::Attention, format!("{name}_{}", suffix(dtype))).grid(blocks, self.width.div_ceil(SIDE), 1)
     }
 
-    /// The bias and the sizes as the last arguments of a kernel, and those of dropout, whose random key is at `key`.
-    fn args(&self, kernel: Kernel, key: Memory) -> Kernel {
+    /// Bias, lengths and sizes as the last arguments of a kernel, and those of dropout.
+    fn args(&self, kernel: Kernel) -> Kernel {
         let scale = attention_scale(self.width) as f32;
         let kernel = match self.bias {
             Some((at, biases)) => kernel.arg(Memory::Input(at)).int(biases),
             None => kernel.arg(Arg::Null).int(1),
         };
+        let kernel = kernel.arg(self.lengths.map_or(Arg::Null, |at| Memory::Input(at).into()));
         let kernel = kernel.int(self.length).int(self.heads).int(self.width).int(self.causal.into()).float(scale);
         let (key, stream, threshold, kept) = match self.dropout {
-            Some(AttentionDropout { p, stream }) => (key.into(), stream, dropout_threshold(p), 1.0 / (1.0 - p)),
+            Some(AttentionDropout { p, stream }) => {
+                (Memory::Input(self.key).into(), stream, dropout_threshold(p), 1.0 / (1.0 - p))
+            }
             None => (Arg::Null, 0, 0, 1.0),
         };
         kernel.arg(key).arg(Arg::U32(stream)).arg(Arg::U32(threshold)).float(kept)
@@ -134,21 +138,21 @@ impl Sizes {
 
 /// One launch.
 pub fn attention(cx: &Context, op: &Attention) -> Lowered {
-    let sizes = Sizes::new(cx.x(0), op.heads, op.causal, op.bias.then(|| (1, cx.x(1))), op.dropout);
+    let sizes = Sizes::new(op, cx.x(0), 1, op.bias.then(|| cx.x(1)));
     let kernel = match sizes.tensor_cores(cx.target, cx.x_type(0)) {
         Some(of) => sizes.on_tensor_cores(of, "attention_mma", of.tiles.queries),
         None if op.bias => sizes.blocks("attention_biased", cx.x_type(0)),
         None => sizes.blocks("attention", cx.x_type(0)),
     };
     let kernel = kernel.arg(Memory::Input(0)).arg(Memory::Output(0));
-    Lowered::one(sizes.args(kernel.arg(Memory::Output(1)), Memory::Input(1 + usize::from(op.bias))))
+    Lowered::one(sizes.args(kernel.arg(Memory::Output(1))))
 }
 
 /// Three launches: the row sums of results times their gradients, the gradients of keys and values, and those of queries. With a bias
 /// of the scores one more for its gradient, and what adds up its parts.
 pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
-    let sizes = Sizes::new(cx.x(1), op.heads, op.causal, op.bias.then(|| (4, cx.x(4))), op.dropout);
-    let key = Memory::Input(4 + usize::from(op.bias));
+    let op = &op.attention;
+    let sizes = Sizes::new(op, cx.x(1), 4, op.bias.then(|| cx.x(4)));
     let dtype = cx.x_type(0);
     let [dy, qkv, y, lse] = [0, 1, 2, 3].map(Memory::Input);
     let delta = Memory::Scratch(0);
@@ -168,7 +172,7 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
         }
         None => ["attention_grad_keys", "attention_grad_queries"].map(|name| sizes.blocks(name, dtype)),
     };
-    let grads = grads.map(|kernel| sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(delta).arg(Memory::Output(0)), key));
+    let grads = grads.map(|kernel| sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(delta).arg(Memory::Output(0))));
     let steps = [products].into_iter().chain(grads).map(Step::Kernel).collect();
     let scratch_bytes = (cx.x(3).len() * size_of::<f32>()).next_multiple_of(64);
     let mut lowered = Lowered { steps, scratch_bytes };
@@ -184,7 +188,7 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
             _ => sizes.blocks("attention_grad_bias", dtype),
         };
         let kernel = kernel.grid(blocks * parts, 1, 1).arg(dy).arg(qkv).arg(lse).arg(delta).arg(to);
-        lowered.steps.push(sizes.args(kernel.int(turns).int(each), key).into());
+        lowered.steps.push(sizes.args(kernel.int(turns).int(each)).into());
         if parts > 1 {
             lowered.scratch_bytes += (parts * floats * size_of::<f32>()).next_multiple_of(64);
             sum_rows(&mut lowered, to, [1, parts, floats], Memory::Output(1));
@@ -199,8 +203,9 @@ mod tests {
 
     #[test]
     fn tensor_cores_take_the_heads_that_they_are_made_for() {
+        let op = Attention { heads: 2, causal: false, bias: false, lengths: false, dropout: None };
         let kernels = |capability, tf32, dtype, width: usize| {
-            let sizes = Sizes::new(&Shape::from([1, 5, 6 * width]), 2, false, None, None);
+            let sizes = Sizes::new(&op, &Shape::from([1, 5, 6 * width]), 1, None);
             let of = sizes.tensor_cores(&Target { tf32, ..Target::new(capability) }, dtype)?;
             Some(sizes.on_tensor_cores(of, "k", of.tiles.queries).name)
         };

@@ -3,6 +3,7 @@
 mod adafactor;
 mod attention;
 mod batch_norm;
+mod cached_attention;
 mod chain;
 mod columns;
 mod conv;
@@ -144,6 +145,8 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::LogSoftmaxGrad(_) => softmax::log_grad(cx),
         Op::Attention(op) => attention::attention(cx, op),
         Op::AttentionGrad(op) => attention::grad(cx, op),
+        Op::CachedAttention(op) => cached_attention::cached(cx, op),
+        Op::Rotary(op) => cached_attention::rotary(cx, op),
         Op::Embedding(_) => embedding::embedding(cx),
         Op::EmbeddingGrad(op) => embedding::grad(cx, op),
         Op::Loss(op) => loss::loss(cx, op),
