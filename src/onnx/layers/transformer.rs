@@ -5,6 +5,7 @@ use crate::config::language::layers::{MultiheadAttention, PoolMode, PositionEmbe
 use crate::data::FieldKind;
 use crate::graph::{Fill, LengthFill};
 use crate::onnx::graph::int;
+use crate::onnx::proto::DataType;
 use crate::onnx::{Translator, Value};
 
 impl Translator<'_> {
@@ -17,10 +18,17 @@ impl Translator<'_> {
         let thirds = self.graph.list(&[width as i64; 3]);
         let [q, k, v] = self.graph.ops("Split", &[&packed, &thirds], [int("axis", 2)]);
         // [N, L, E] as [N, heads, L, E / heads], the keys transposed.
-        let [q, k, v] = [(q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3])].map(|(part, dims)| {
-            let split = self.graph.reshape(&part, &[0, length, heads, each]);
+        let turned = [l.rope_theta, l.rope_theta, None];
+        let parts = [(q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3])];
+        let mut parts = parts.into_iter().zip(turned).map(|((part, dims), base)| {
+            let mut split = self.graph.reshape(&part, &[0, length, heads, each]);
+            if let Some(base) = base {
+                split = self.turned(&split, [length, each], base);
+            }
             self.permuted(&split, &dims)
         });
+        let [q, k, v] = std::array::from_fn(|_| parts.next().unwrap_or_default());
+        drop(parts);
         let q = self.graph.with_scalar("Mul", &q, 1.0 / (each as f32).sqrt());
         let mut scores = self.graph.op("MatMul", &[&q, &k], []);
         if l.is_causal {
@@ -29,6 +37,16 @@ impl Translator<'_> {
             let mask = self.graph.floats(&[length, length], &mask);
             scores = self.graph.op("Add", &[&scores, &mask], []);
         }
+        if let Some(lengths) = self.lengths() {
+            // What fills a batch is not seen.
+            let positions: Vec<f32> = (0..length).map(|position| position as f32).collect();
+            let positions = self.graph.floats(&[1, 1, 1, length], &positions);
+            let lengths = self.graph.op("Cast", &[&lengths], [int("to", DataType::Float as i64)]);
+            let lengths = self.graph.reshape(&lengths, &[0, 1, 1, 1]);
+            let seen = self.graph.op("Less", &[&positions, &lengths], []);
+            let hidden = self.graph.floats(&[1], &[f32::NEG_INFINITY]);
+            scores = self.graph.op("Where", &[&seen, &scores, &hidden], []);
+        }
         let shares = self.graph.op("Softmax", &[&scores], [int("axis", -1)]);
         let mixed = self.graph.op("MatMul", &[&shares, &v], []);
         let joined = self.permuted(&mixed, &[0, 2, 1, 3]);
@@ -36,6 +54,19 @@ impl Translator<'_> {
         let weight = self.parameter(node, "out_proj.weight");
         let bias = l.bias.then(|| self.parameter(node, "out_proj.bias"));
         self.product(&joined, &weight, bias.as_deref())
+    }
+
+    /// Heads `[N, L, heads, d]` turned by their positions.
+    fn turned(&mut self, x: &str, [length, width]: [usize; 2], base: f64) -> String {
+        let half = width / 2;
+        let angle = |i: usize| (i / width) as f64 / base.powf(2.0 * (i % half) as f64 / width as f64);
+        let table = |of: fn(f64) -> f64| (0..length * width).map(|i| of(angle(i)) as f32).collect::<Vec<f32>>();
+        let [cos, sin] = [table(f64::cos), table(f64::sin)].map(|t| self.graph.floats(&[1, length, 1, width], &t));
+        let [first, second] = [(0, half), (half, width)].map(|(from, to)| self.graph.slice(x, 3, from, to));
+        let minus = self.graph.op("Neg", &[&second], []);
+        let across = self.graph.op("Concat", &[&minus, &first], [int("axis", 3)]);
+        let [along, across] = [(x, &cos), (&across, &sin)].map(|(x, by)| self.graph.op("Mul", &[x, by], []));
+        self.graph.op("Add", &[&along, &across], [])
     }
 
     pub(super) fn class_token(&mut self, node: &LayerNode, x: &Value) -> String {
@@ -78,9 +109,7 @@ impl Translator<'_> {
             PoolMode::First => return self.one_position(x, 0),
         };
         // A number for each position, as the length of a sample says.
-        let lengths = self.source.data.inputs().find(|(_, field)| field.kind == FieldKind::Length);
-        let lengths = lengths.map(|(_, field)| field.name.clone());
-        let by_length = lengths.map(|lengths| {
+        let by_length = self.lengths().map(|lengths| {
             let table = self.constant(Fill::Lengths { length, of: fill }, (length + 1) * length);
             let rows = self.graph.op("Gather", &[&table, &lengths], [int("axis", 0)]);
             self.graph.reshape(&rows, &[0, length, 1])
@@ -95,6 +124,12 @@ impl Translator<'_> {
         let axes = self.graph.list(&[1]);
         let one = self.graph.op(op, &[&over, &axes], [int("keepdims", 1)]);
         self.graph.reshape(&one, &[0, width])
+    }
+
+    /// The input with the lengths of samples, where they differ.
+    fn lengths(&self) -> Option<String> {
+        let field = self.source.data.inputs().find(|(_, field)| field.kind == FieldKind::Length);
+        field.map(|(_, field)| field.name.clone())
     }
 
     /// The vector of one position.

@@ -1,6 +1,6 @@
 //! Attention.
 
-use crate::config::declare::bounds::MAX_SIZE;
+use crate::config::declare::bounds::{MAX_SIZE, above};
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::language::values::Pair;
@@ -24,6 +24,11 @@ options! {
         /// A position sees none after it.
         #[option(default = false)]
         pub is_causal: bool,
+        /// Turn queries and keys by angles that grow with their positions, so that their products depend on distances (Su et al. 2021), halves of a head with
+        /// each other, as Llama does. The angles of a head's first pair of numbers grow by 1 a position, those of the others by less, down to one part in
+        /// about `rope_theta`. Without it attention knows no positions.
+        #[option(range = above(1.0), example = "10000.0")]
+        pub rope_theta: Option<f64>,
     }
 
     /// Self-attention within windows of images whose channels come last, `[N, H, W, C]`, with a learned bias for each distance of two
