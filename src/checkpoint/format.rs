@@ -195,6 +195,19 @@ pub fn peek(path: &Path) -> Result<Meta, CheckpointError> {
     read().map_err(|e| CheckpointError::new(path, e))
 }
 
+/// The names of the tensors of a safetensors file; nothing but the header is read.
+///
+/// # Errors
+/// The file cannot be read, or is none.
+pub fn names(path: &Path) -> Result<Vec<String>, CheckpointError> {
+    let read = || -> Result<Vec<String>, Reason> {
+        let mut opened = files::open(path)?;
+        let (_, metadata) = read_metadata(&read_header(&mut opened.file, opened.size)?)?;
+        Ok(metadata.tensors().into_keys().collect())
+    };
+    read().map_err(|e| CheckpointError::new(path, e))
+}
+
 /// The steps done when the checkpoint was written, by its header.
 pub(super) fn peek_step(path: &Path) -> Result<u64, CheckpointError> {
     peek(path).map(|meta| meta.step)

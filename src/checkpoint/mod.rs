@@ -19,7 +19,7 @@ mod weights;
 
 pub use error::{CheckpointError, Reason};
 pub use format::{
-    Checkpoint, Content, Header, averaged_weight, is_checkpoint, is_optimizer_state, peek, read, read_header_of,
+    Checkpoint, Content, Header, averaged_weight, is_checkpoint, is_optimizer_state, names, peek, read, read_header_of,
     read_streamed, verify, write, write_streamed, write_weights,
 };
 pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names, unwrapped};

@@ -9,7 +9,7 @@ mod serve;
 mod sweep;
 
 pub use check::CheckArgs;
-pub use generate::GenerateArgs;
+pub use generate::{GenerateArgs, ImportArgs};
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
@@ -46,6 +46,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Apply a checkpoint, or a configuration with `[model] weights`, to image files, tables or tensors
     Predict(PredictArgs),
+    /// Write a configuration for a language model of Hugging Face's: its folder with `config.json`, `tokenizer.json` and `model.safetensors`
+    Import(ImportArgs),
     /// Go on with a text: tokens of a language model, one after the other
     Generate(GenerateArgs),
     /// Answer over HTTP from trained models, until Ctrl-C

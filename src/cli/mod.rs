@@ -14,6 +14,7 @@ mod eval;
 mod export;
 mod failure;
 mod generate;
+mod import;
 mod launch;
 mod lr_find;
 mod palette;
@@ -82,6 +83,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Eval(a) => eval::run(&a),
         Command::Predict(a) => predict::run(&a),
         Command::Generate(a) => generate::run(&a),
+        Command::Import(a) => import::run(&a),
         Command::Serve(a) => serve::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
@@ -113,6 +115,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Eval(a) => a.output.json,
         Command::Predict(a) => a.output.json,
         Command::Generate(a) => a.output.json,
+        Command::Import(a) => a.output.json,
         Command::Serve(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,

@@ -4,12 +4,24 @@ use super::params::{Param, uniform_fan_in};
 use super::{Builder, Mode, START, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
-use crate::graph::op::{Attention, AttentionDropout, CachedAttention, Linear, Rotary};
+use crate::graph::op::{
+    Attention, AttentionDropout, Binary, BinaryKind, CachedAttention, Concat, Linear, NewFull, Reshape, Rotary, Slice,
+};
 use crate::graph::{DType, Fill, Shape, ValueId, VarKind, Variable};
 
 /// `torch.nn.init.xavier_uniform_` (Glorot & Bengio 2010).
 fn xavier_uniform(fan_in: usize, fan_out: usize) -> Fill {
     Fill::Uniform { bound: (6.0 / (fan_in + fan_out).max(1) as f64).sqrt() }
+}
+
+/// How packed queries, keys and values meet.
+#[derive(Clone, Copy)]
+struct Heads {
+    heads: usize,
+    kv_heads: usize,
+    dropout: f32,
+    causal: bool,
+    rope_theta: Option<f64>,
 }
 
 impl Builder<'_> {
@@ -38,29 +50,83 @@ impl Builder<'_> {
         // PyTorch draws this one by itself, the other as any `linear`; its biases start at zero.
         let packed = Param::plain("in_proj_weight", [3 * e, e], xavier_uniform(e, 3 * e));
         let qkv = self.projection(node, packed, "in_proj_bias", l.bias, x);
-        let qkv = self.turned(node, l, qkv);
-        if self.mode == Mode::Generate {
-            let value = self.cached_attention(node, heads, qkv.value);
-            let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
-            return self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..qkv }).value;
-        }
-        let p = l.dropout as f32;
-        let draws = self.draws(p);
-        let lengths = self.lengths_of(shape.dims()[1]);
-        let operands = [qkv.value].into_iter().chain(lengths).chain(draws.map(|(random, _)| random));
-        let operands: Vec<ValueId> = operands.collect();
-        let dropout = draws.map(|(_, stream)| AttentionDropout { p, stream });
-        let op = Attention { heads, causal: l.is_causal, bias: false, lengths: lengths.is_some(), dropout };
-        let value = self.apply(node, op, &operands, &[qkv], shape, "");
+        let how =
+            Heads { heads, kv_heads: heads, dropout: l.dropout as f32, causal: l.is_causal, rope_theta: l.rope_theta };
+        let value = self.attended(node, how, qkv);
         let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
         self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..qkv }).value
     }
 
+    pub(super) fn scaled_dot_product_attention(
+        &mut self,
+        node: &LayerNode,
+        l: &cfg::ScaledDotProductAttention,
+        x: Tensor,
+    ) -> ValueId {
+        let x = self.in_pytorch_order(x);
+        let Some([n, length, packed]) = self.sequence_shape(node, x) else { return x.value };
+        let (heads, kv_heads) = (l.num_heads, l.num_kv_heads.unwrap_or(l.num_heads));
+        let all = heads + 2 * kv_heads;
+        if packed % all != 0 {
+            let message = format!(
+                "`scaled_dot_product_attention` cannot split {packed} numbers into queries of {heads} heads, and keys and values of {kv_heads}"
+            );
+            let help = "queries, keys and values come side by side: `out_features` of the `linear` before is the number of all of these heads times the width of one";
+            self.refuse(node, &message, &format!("must be divided by {all}"), &[x], help);
+            return self.guess(Shape::from([n, length, packed / all.max(1) * heads]));
+        }
+        let how = Heads { heads, kv_heads, dropout: l.dropout as f32, causal: l.is_causal, rope_theta: l.rope_theta };
+        self.attended(node, how, x)
+    }
+
+    /// Attention of packed queries, keys and values.
+    fn attended(&mut self, node: &LayerNode, how: Heads, qkv: Tensor) -> ValueId {
+        let qkv = self.turned(node, how, qkv);
+        if self.mode == Mode::Generate {
+            return self.cached_attention(node, how, qkv.value);
+        }
+        let qkv = Tensor { value: self.with_own_keys(how, qkv.value), ..qkv };
+        let shape = self.shape(qkv).clone();
+        let mut meant = shape.clone();
+        *meant.0.last_mut().expect("sequences have three dimensions") = shape.last() / 3;
+        let draws = self.draws(how.dropout);
+        let lengths = self.lengths_of(shape.dims()[1]);
+        let operands = [qkv.value].into_iter().chain(lengths).chain(draws.map(|(random, _)| random));
+        let operands: Vec<ValueId> = operands.collect();
+        let dropout = draws.map(|(_, stream)| AttentionDropout { p: how.dropout, stream });
+        let (heads, causal) = (how.heads, how.causal);
+        let op = Attention { heads, causal, bias: false, lengths: lengths.is_some(), dropout };
+        self.apply(node, op, &operands, &[qkv], meant, "")
+    }
+
+    /// Packed heads in which every head of queries has keys and values of its own: those that several share are repeated.
+    fn with_own_keys(&mut self, how: Heads, qkv: ValueId) -> ValueId {
+        let Heads { heads, kv_heads, .. } = how;
+        if heads == kv_heads {
+            return qkv;
+        }
+        let &[n, length, packed] = self.graph.shape(qkv).dims() else { return qkv };
+        let width = packed / (heads + 2 * kv_heads);
+        let part = |from: &mut Self, start: usize, len: usize| {
+            from.plain(Slice { axis: 2, start: start * width, len: len * width }, &[qkv])
+        };
+        let queries = part(self, 0, heads);
+        let zeros = self.plain(NewFull { shape: Shape::from([1, 1, heads / kv_heads, 1]), value: 0.0 }, &[qkv]);
+        let shared = [heads, heads + kv_heads].map(|start| {
+            let some = part(self, start, kv_heads);
+            let some = self.plain(Reshape { shape: Shape::from([n * length, kv_heads, 1, width]) }, &[some]);
+            // A sum with zeros stretches it.
+            let all = self.plain(Binary { kind: BinaryKind::Add }, &[some, zeros]);
+            self.plain(Reshape { shape: Shape::from([n, length, heads * width]) }, &[all])
+        });
+        self.plain(Concat { axis: 2 }, &[queries, shared[0], shared[1]])
+    }
+
     /// Queries and keys turned by their positions, if that is asked for.
-    fn turned(&mut self, node: &LayerNode, l: &cfg::MultiheadAttention, qkv: Tensor) -> Tensor {
-        let Some(base) = l.rope_theta else { return qkv };
+    fn turned(&mut self, node: &LayerNode, how: Heads, qkv: Tensor) -> Tensor {
+        let Heads { heads, kv_heads, rope_theta: Some(base), .. } = how else { return qkv };
         let &[_, length, packed] = self.shape(qkv).dims() else { return qkv };
-        let width = packed / 3 / l.num_heads;
+        let width = packed / (heads + 2 * kv_heads);
         if !width.is_multiple_of(2) {
             let at = node.fields.get("rope_theta").copied().unwrap_or(node.span);
             let message = format!("`rope_theta` turns pairs of numbers, and heads have {width} here");
@@ -73,14 +139,14 @@ impl Builder<'_> {
         let table = self.constant(name, Shape::from([rows, width]), Fill::Rotations { width, base });
         let start = generate.then(|| self.given(START));
         let operands: Vec<ValueId> = [qkv.value, table].into_iter().chain(start).collect();
-        let (heads, kv_heads) = (l.num_heads, l.num_heads);
         let value = self.plain(Rotary { heads, kv_heads, position: generate, back: false }, &operands);
         Tensor { value, ..qkv }
     }
 
     /// Attention to all positions before, whose keys and values are kept from run to run.
-    fn cached_attention(&mut self, node: &LayerNode, heads: usize, qkv: ValueId) -> ValueId {
-        let e = self.graph.shape(qkv).last() / 3;
+    fn cached_attention(&mut self, node: &LayerNode, how: Heads, qkv: ValueId) -> ValueId {
+        let Heads { heads, kv_heads, .. } = how;
+        let e = self.graph.shape(qkv).last() / (heads + 2 * kv_heads) * kv_heads;
         let cache = |of: &str| {
             let (name, shape) = (format!("{}.{of}", node.path), [self.batch, self.capacity(), e]);
             Variable::zeros(name, DType::F32, shape, VarKind::Kept)
@@ -91,7 +157,7 @@ impl Builder<'_> {
             self.graph.variable(self.vars, id)
         });
         let start = self.given(START);
-        self.plain(CachedAttention { heads, kv_heads: heads }, &[qkv, keys, values, start])
+        self.plain(CachedAttention { heads, kv_heads }, &[qkv, keys, values, start])
     }
 
     /// `x` times `weight`, and plus the parameter `bias`, if there is to be one.

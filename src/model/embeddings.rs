@@ -126,6 +126,7 @@ impl Builder<'_> {
             | Layer::Multiply(_) => true,
             Layer::LayerNorm(norm) => norm.normalized_dims == 1,
             Layer::MultiheadAttention(attention) => attention.is_causal,
+            Layer::ScaledDotProductAttention(attention) => attention.is_causal,
             Layer::Glu(glu) => last(glu.dim, rank),
             Layer::Concat(concat) => last(concat.dim, rank),
             _ => false,

@@ -98,6 +98,7 @@ impl Builder<'_> {
             Layer::LayerNorm(l) => self.layer_norm(node, l, x),
             Layer::RmsNorm(l) => self.rms_norm(node, l, x),
             Layer::MultiheadAttention(l) => usual(self.multihead_attention(node, l, x)),
+            Layer::ScaledDotProductAttention(l) => usual(self.scaled_dot_product_attention(node, l, x)),
             Layer::ShiftedWindowAttention(l) => self.shifted_window_attention(node, l, x),
             Layer::MergePatches(_) => self.merge_patches(node, x),
             Layer::ClassToken(l) => usual(self.class_token(node, l, x)),
@@ -152,11 +153,17 @@ impl Builder<'_> {
         let shape = self.shape(x).clone();
         let inp = shape.last();
         let (storage, order) = match x.order {
-            Order::FlatImage(hwc) => (Storage::linear_after_flatten(out, hwc), Order::Usual),
+            Order::FlatImage(hwc) if !l.transposed => (Storage::linear_after_flatten(out, hwc), Order::Usual),
+            Order::FlatImage(_) => {
+                let help = "leave it out: nobody has images flattened in front of such a layer";
+                self.refuse(node, "`transposed` cannot follow a \"flatten\" of images", "is transposed", &[x], help);
+                (Storage::plain([out, inp]), Order::Usual)
+            }
+            order if l.transposed => (Storage::transposed(out, inp), order),
             order => (Storage::plain([out, inp]), order),
         };
         let init = uniform_fan_in(inp);
-        let w = match &l.tie {
+        let w = match l.tied() {
             Some(name) => self.tied(node, name, Shape::from([out, inp])),
             None => self.param(node, Param { storage, ..Param::plain("weight", [out, inp], init) }),
         };

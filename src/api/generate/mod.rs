@@ -14,6 +14,7 @@ use crate::graph::{DType, Input};
 use crate::model::{BatchShape, POSITIONS, START};
 use crate::passes::PassOptions;
 use crate::plan::SlotLayout;
+use crate::train::setup::input::text_without_reading;
 use crate::train::setup::kind::Kind;
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::programs::{self, Programs, Sizes};
@@ -95,7 +96,10 @@ impl Generator {
     /// # Errors
     /// It is no language model; there is not enough memory; the weights do not fit.
     pub fn new(model: &Model, options: &Options) -> Result<Generator, Failure> {
-        let sample = model.sample()?;
+        let sample = match model.checkpoint {
+            Some(_) => model.sample()?,
+            None => text_without_reading(&model.loaded.experiment)?.map_or_else(|| model.sample(), Ok)?,
+        };
         let codec = TextCodec::of(&sample)?;
         let windows = |codec: &TextCodec| match codec.samples {
             Samples::Windows { context } => Some(context),

@@ -57,6 +57,20 @@ pub struct GenerateArgs {
     pub output: OutputArgs,
 }
 
+/// `runner import`
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// The folder
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// Write the configuration to this file [default: the folder's name with .toml, in the current folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
 /// A number within bounds, in words that say which.
 fn within(text: &str, fits: impl Fn(f32) -> bool, expected: &str) -> Result<f32, String> {
     text.parse()

@@ -44,6 +44,23 @@ impl Describes for &TextOptions {
     }
 }
 
+/// What samples look like where the tokenizer does not depend on the text; `None`: it does.
+///
+/// # Errors
+/// The tokenizer cannot be read.
+pub fn without_reading(options: &TextOptions) -> Result<Option<DataSpec>> {
+    let (choice, vocabulary) = match &options.content {
+        Content::Text(choice) => (Some(choice), None),
+        Content::Tokens { vocabulary, tokenizer } => (tokenizer.as_ref(), *vocabulary),
+    };
+    let Some(choice @ (Choice::Bytes | Choice::Json(_))) = choice else { return Ok(None) };
+    let tokenizer = Tokenizer::choose(choice, &[])?;
+    let vocabulary = tokenizer.vocabulary().max(vocabulary.unwrap_or(0));
+    let samples = Samples::Windows { context: options.context };
+    let codec = TextCodec { tokenizer: Some(tokenizer), vocabulary, samples };
+    Ok(Some(DataSpec { fitted: Some(codec.written()?), ..DataSpec::new(codec.fields()) }))
+}
+
 /// What a training knows of its text: all that is needed to make tokens of another, and text of tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextCodec {

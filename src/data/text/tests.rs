@@ -171,7 +171,8 @@ fn token_files_are_mapped() {
         let set = open(&Source::Text(Box::new(TextOptions { context: 4, ..of(&path, Some(80_000)) }))).unwrap();
         assert_eq!(batches(&set.train, 1, false)[0].2[0], list[..4].iter().map(|t| *t as i32).collect::<Vec<_>>());
         content.truncate(content.len() - 2);
-        let told = refused(of(&text(folder.path(), if wide { "wide.bin" } else { "narrow.bin" }, &content), Some(80_000)));
+        let told =
+            refused(of(&text(folder.path(), if wide { "wide.bin" } else { "narrow.bin" }, &content), Some(80_000)));
         assert!(told.contains("which says 5 tokens") && told.contains("the file is cut short"), "{told}");
     }
     let odd = text(folder.path(), "odd.bin", [1, 2, 3]);

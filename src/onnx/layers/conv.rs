@@ -26,14 +26,18 @@ fn same(kernel: &[usize], dilation: &[usize]) -> Vec<usize> {
 
 impl Translator<'_> {
     pub(super) fn linear(&mut self, node: &LayerNode, l: &Linear, x: &Value) -> String {
-        let weight = match &l.tie {
+        let weight = match l.tied() {
             Some(name) => {
-                self.used.insert(name.clone());
-                name.clone()
+                self.used.insert(name.to_owned());
+                name.to_owned()
             }
             None => self.parameter(node, "weight"),
         };
         let bias = l.bias.then(|| self.parameter(node, "bias"));
+        if l.transposed {
+            let y = self.graph.op("MatMul", &[&x.name, &weight], []);
+            return bias.map_or(y.clone(), |bias| self.graph.op("Add", &[&y, &bias], []));
+        }
         if x.shape.len() == 2 {
             let operands: Vec<&str> = [x.name.as_str(), &weight].into_iter().chain(bias.as_deref()).collect();
             return self.graph.op("Gemm", &operands, [int("transB", 1)]);

@@ -42,6 +42,7 @@ impl Translator<'_> {
             Layer::LayerNorm(l) => self.layer_norm(node, l, x),
             Layer::RmsNorm(l) => self.rms_norm(node, l, x),
             Layer::MultiheadAttention(l) => self.multihead_attention(node, l, x),
+            Layer::ScaledDotProductAttention(l) => self.scaled_dot_product_attention(l, x),
             Layer::ShiftedWindowAttention(l) => self.shifted_window_attention(node, l, x),
             Layer::MergePatches(_) => self.merge_patches(x, out),
             Layer::ClassToken(_) => self.class_token(node, x),

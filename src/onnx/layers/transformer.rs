@@ -1,37 +1,60 @@
 //! Attention, and what else transformers have.
 
 use crate::config::LayerNode;
-use crate::config::language::layers::{MultiheadAttention, PoolMode, PositionEmbedding, PositionKind, SequencePool};
+use crate::config::language::layers::{
+    MultiheadAttention, PoolMode, PositionEmbedding, PositionKind, ScaledDotProductAttention, SequencePool,
+};
 use crate::data::FieldKind;
 use crate::graph::{Fill, LengthFill};
 use crate::onnx::graph::int;
 use crate::onnx::proto::DataType;
 use crate::onnx::{Translator, Value};
 
+/// How packed queries, keys and values meet.
+struct Heads {
+    heads: usize,
+    kv_heads: usize,
+    /// The width of a head.
+    each: usize,
+    length: usize,
+    causal: bool,
+    /// What angles grow with, if heads are turned.
+    base: Option<f64>,
+}
+
 impl Translator<'_> {
     pub(super) fn multihead_attention(&mut self, node: &LayerNode, l: &MultiheadAttention, x: &Value) -> String {
         let (length, width, heads) = (x.shape[1], x.shape[2], l.num_heads);
-        let each = width / heads;
         let weight = self.parameter(node, "in_proj_weight");
         let bias = l.bias.then(|| self.parameter(node, "in_proj_bias"));
         let packed = self.product(&x.name, &weight, bias.as_deref());
-        let thirds = self.graph.list(&[width as i64; 3]);
-        let [q, k, v] = self.graph.ops("Split", &[&packed, &thirds], [int("axis", 2)]);
+        let how =
+            Heads { heads, kv_heads: heads, each: width / heads, length, causal: l.is_causal, base: l.rope_theta };
+        let joined = self.attended(&packed, &how);
+        let weight = self.parameter(node, "out_proj.weight");
+        let bias = l.bias.then(|| self.parameter(node, "out_proj.bias"));
+        self.product(&joined, &weight, bias.as_deref())
+    }
+
+    pub(super) fn scaled_dot_product_attention(&mut self, l: &ScaledDotProductAttention, x: &Value) -> String {
+        let (heads, kv_heads) = (l.num_heads, l.num_kv_heads.unwrap_or(l.num_heads));
+        let (length, each) = (x.shape[1], x.shape[2] / (heads + 2 * kv_heads));
+        let how = Heads { heads, kv_heads, each, length, causal: l.is_causal, base: l.rope_theta };
+        self.attended(&x.name, &how)
+    }
+
+    /// Attention of packed queries, keys and values.
+    fn attended(&mut self, packed: &str, how: &Heads) -> String {
+        let &Heads { heads, kv_heads, each, length, causal, base } = how;
+        let widths = self.graph.list(&[heads, kv_heads, kv_heads].map(|heads| (heads * each) as i64));
+        let [q, k, v] = self.graph.ops("Split", &[packed, &widths], [int("axis", 2)]);
         // [N, L, E] as [N, heads, L, E / heads], the keys transposed.
-        let turned = [l.rope_theta, l.rope_theta, None];
-        let parts = [(q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3])];
-        let mut parts = parts.into_iter().zip(turned).map(|((part, dims), base)| {
-            let mut split = self.graph.reshape(&part, &[0, length, heads, each]);
-            if let Some(base) = base {
-                split = self.turned(&split, [length, each], base);
-            }
-            self.permuted(&split, &dims)
-        });
-        let [q, k, v] = std::array::from_fn(|_| parts.next().unwrap_or_default());
-        drop(parts);
+        let q = self.head(&q, how, (heads, base), &[0, 2, 1, 3]);
+        let k = self.head(&k, how, (kv_heads, base), &[0, 2, 3, 1]);
+        let v = self.head(&v, how, (kv_heads, None), &[0, 2, 1, 3]);
         let q = self.graph.with_scalar("Mul", &q, 1.0 / (each as f32).sqrt());
         let mut scores = self.graph.op("MatMul", &[&q, &k], []);
-        if l.is_causal {
+        if causal {
             let hidden = |i: usize| if i % length > i / length { f32::NEG_INFINITY } else { 0.0 };
             let mask: Vec<f32> = (0..length * length).map(hidden).collect();
             let mask = self.graph.floats(&[length, length], &mask);
@@ -50,10 +73,24 @@ impl Translator<'_> {
         let shares = self.graph.op("Softmax", &[&scores], [int("axis", -1)]);
         let mixed = self.graph.op("MatMul", &[&shares, &v], []);
         let joined = self.permuted(&mixed, &[0, 2, 1, 3]);
-        let joined = self.graph.reshape(&joined, &x.shape);
-        let weight = self.parameter(node, "out_proj.weight");
-        let bias = l.bias.then(|| self.parameter(node, "out_proj.bias"));
-        self.product(&joined, &weight, bias.as_deref())
+        self.graph.reshape(&joined, &[0, length, heads * each])
+    }
+
+    /// The heads of queries, keys or values, turned by their positions if there is a `base`, in the order `dims`. Those that several heads of queries
+    /// share are repeated.
+    fn head(&mut self, x: &str, how: &Heads, (own, base): (usize, Option<f64>), dims: &[usize]) -> String {
+        let &Heads { heads, each, length, .. } = how;
+        let mut x = self.graph.reshape(x, &[0, length, own, each]);
+        if let Some(base) = base {
+            x = self.turned(&x, [length, each], base);
+        }
+        if own < heads {
+            let apart = self.graph.reshape(&x, &[0, length, own, 1, each]);
+            let times = self.graph.list(&[1, 1, 1, (heads / own) as i64, 1]);
+            let all = self.graph.op("Tile", &[&apart, &times], []);
+            x = self.graph.reshape(&all, &[0, length, heads, each]);
+        }
+        self.permuted(&x, dims)
     }
 
     /// Heads `[N, L, heads, d]` turned by their positions.

@@ -224,6 +224,15 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     })
 }
 
+/// What samples of text look like to a model whose tokenizer the configuration names: no text is read. `None`: it takes the text to know.
+///
+/// # Errors
+/// The tokenizer cannot be read.
+pub fn text_without_reading(experiment: &Experiment) -> Result<Option<DataSpec>> {
+    let (Source::Text(options), _) = source(experiment) else { return Ok(None) };
+    data::text::without_reading(&options)
+}
+
 /// The columns of a table, what they are like and what becomes of them; `None`: the samples are no rows of a table.
 pub fn table_columns(experiment: &Experiment) -> Option<Result<Vec<data::table::Shown>>> {
     let (Source::Table(options), _) = source(experiment) else { return None };

@@ -154,6 +154,12 @@ impl Storage {
         Storage { view: outside.clone(), outside, perm: vec![0, 2, 3, 1] }
     }
 
+    /// A matrix `[out, inp]` that state dicts have the other way round.
+    pub fn transposed(out: usize, inp: usize) -> Self {
+        let outside = Shape::from([inp, out]);
+        Storage { view: outside.clone(), outside, perm: vec![1, 0] }
+    }
+
     /// The weight of a linear layer that reads flattened images: outside `[out, C·H·W]`, inside `[out, H·W·C]`.
     pub fn linear_after_flatten(out: usize, [h, w, c]: [usize; 3]) -> Self {
         Storage { outside: Shape::from([out, c * h * w]), view: Shape::from([out, c, h, w]), perm: vec![0, 2, 3, 1] }

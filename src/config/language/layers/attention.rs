@@ -31,6 +31,27 @@ options! {
         pub rope_theta: Option<f64>,
     }
 
+    /// Attention of heads whose queries, keys and values come packed: `[N, L, (num_heads + 2 · num_kv_heads) · d]`, the queries of all heads, their keys, their
+    /// values, becomes `[N, L, num_heads · d]`. Layers around it make them: a `linear`, or a `concat` of three.
+    /// `torch.nn.functional.scaled_dot_product_attention`.
+    pub struct ScaledDotProductAttention {
+        /// Number of heads of the queries.
+        #[option(range = 1..=MAX_SIZE, example = "12")]
+        pub num_heads: usize,
+        /// Number of heads of the keys and of the values, which neighbours share (Ainslie et al. 2023, *GQA*); divides `num_heads`.
+        #[option(otherwise = "`num_heads`", range = 1..=MAX_SIZE, example = "4")]
+        pub num_kv_heads: Option<usize>,
+        /// Probability with which the weight of a position is left out in training.
+        #[option(default = 0.0, range = 0.0..1.0)]
+        pub dropout: f64,
+        /// A position sees none after it.
+        #[option(default = false)]
+        pub is_causal: bool,
+        /// As of `multihead_attention`.
+        #[option(range = above(1.0), example = "10000.0")]
+        pub rope_theta: Option<f64>,
+    }
+
     /// Self-attention within windows of images whose channels come last, `[N, H, W, C]`, with a learned bias for each distance of two
     /// pixels. Images are filled up with zeros to a whole number of windows. `ShiftedWindowAttention` of torchvision.models.swin_transformer.
     pub struct ShiftedWindowAttention {
@@ -65,6 +86,13 @@ options! {
 }
 
 impl Check for MultiheadAttention {}
+
+impl Check for ScaledDotProductAttention {
+    fn check(&self, part: &Part) {
+        let divides = self.num_kv_heads.is_none_or(|heads| self.num_heads.is_multiple_of(heads));
+        part.require("num_kv_heads", divides, "must divide `num_heads`");
+    }
+}
 
 impl Check for ShiftedWindowAttention {
     fn check(&self, part: &Part) {

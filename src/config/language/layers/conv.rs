@@ -16,8 +16,11 @@ options! {
         /// Learn an additive bias.
         #[option(default = true)]
         pub bias: bool,
+        /// The matrix is `[inputs, outputs]` in state dicts, as that of `Conv1D` in GPT-2's.
+        #[option(default = false)]
+        pub transposed: bool,
         /// Take a parameter of an earlier layer as the matrix, by its name, `[outputs, inputs]`: `"wte.weight"` lets a language model use its embedding for
-        /// its outputs, too. Its gradient is the sum of both.
+        /// its outputs, too. Its gradient is the sum of both. `""` is none.
         #[option(otherwise = "a matrix of its own", example = r#""wte.weight""#)]
         pub tie: Option<String>,
     }
@@ -101,7 +104,22 @@ options! {
     }
 }
 
-impl Check for Linear {}
+impl Linear {
+    /// The name of the parameter that it takes as its matrix, if it has none of its own.
+    pub fn tied(&self) -> Option<&str> {
+        self.tie.as_deref().filter(|name| !name.is_empty())
+    }
+}
+
+impl Check for Linear {
+    fn check(&self, part: &Part) {
+        part.require(
+            "transposed",
+            !self.transposed || self.tied().is_none(),
+            "must be left out with `tie`: the matrix is the other layer's",
+        );
+    }
+}
 
 impl Check for Embedding {
     fn check(&self, part: &Part) {

@@ -48,6 +48,7 @@ tagged! {
     "local_response_norm" => LocalResponseNorm(LocalResponseNorm),
     "instance_norm2d" => InstanceNorm2d(InstanceNorm2d),
     "multihead_attention" => MultiheadAttention(MultiheadAttention),
+    "scaled_dot_product_attention" => ScaledDotProductAttention(ScaledDotProductAttention),
     "shifted_window_attention" => ShiftedWindowAttention(ShiftedWindowAttention),
     "merge_patches" => MergePatches(MergePatches),
     "class_token" => ClassToken(ClassToken),

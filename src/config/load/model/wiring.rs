@@ -245,7 +245,7 @@ fn is_parameter(layer: &Layer) -> bool {
 /// have the same.
 fn prefixes(layer: &Layer) -> &'static [&'static str] {
     let has = match layer {
-        Layer::Linear(l) => l.tie.is_none() || l.bias,
+        Layer::Linear(l) => l.tied().is_none() || l.bias,
         Layer::PositionEmbedding(l) if l.max_length.is_some() => true,
         Layer::Embedding(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => true,
         Layer::ConvTranspose2d(_) | Layer::ConvTranspose1d(_) => true,
@@ -263,6 +263,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::AdaptiveAvgPool2d(_)
         | Layer::AdaptiveMaxPool2d(_)
         | Layer::SequencePool(_)
+        | Layer::ScaledDotProductAttention(_)
         | Layer::MaxPool1d(_)
         | Layer::AvgPool1d(_)
         | Layer::AdaptiveAvgPool1d(_)
