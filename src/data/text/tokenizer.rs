@@ -3,7 +3,7 @@
 use super::options::Choice;
 use super::words::Words;
 use crate::files::{self, contained};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
@@ -275,13 +275,13 @@ pub struct Decoder {
     /// How many of them are out.
     out: usize,
     /// The text of those.
-    text_out: usize,
+    before: String,
 }
 
 impl Decoder {
     /// Nothing has come yet.
     pub fn new(tokenizer: Tokenizer) -> Self {
-        Decoder { tokenizer, tokens: Vec::new(), out: 0, text_out: 0 }
+        Decoder { tokenizer, tokens: Vec::new(), out: 0, before: String::new() }
     }
 
     /// The text that one more token completes; empty, if a character is not complete.
@@ -307,13 +307,15 @@ impl Decoder {
     }
 
     fn take(&mut self, text: &str) -> Result<String> {
-        let Some(new) = text.get(self.text_out..).map(str::to_owned) else {
-            bail!("the tokenizer changes text that is out already")
+        let new = match text.strip_prefix(&self.before) {
+            Some(new) => new.to_owned(),
+            // Bytes that were out as U+FFFD would make a character with those that follow.
+            None => self.tokenizer.decode(&self.tokens[self.out..])?,
         };
         // The tokens that are out stay for one more round, as what stands before the next.
         self.tokens.drain(..self.out);
         self.out = self.tokens.len();
-        self.text_out = self.tokenizer.decode(&self.tokens)?.len();
+        self.before = self.tokenizer.decode(&self.tokens)?;
         Ok(new)
     }
 }

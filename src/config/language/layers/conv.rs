@@ -28,7 +28,7 @@ options! {
     /// A learned vector for each token: tokens `[N, L]` become `[N, L, embedding_dim]`. `torch.nn.Embedding`.
     pub struct Embedding {
         /// How many tokens there are.
-        #[option(range = 1..=MAX_SIZE, example = r#""$vocabulary""#)]
+        #[option(range = 1..=MAX_SIZE, example = "50257")]
         pub num_embeddings: usize,
         /// Numbers of a vector.
         #[option(range = 1..=MAX_SIZE, example = "128")]

@@ -28,7 +28,7 @@ options! {
         pub init_std: Option<f64>,
         /// Learn numbers for so many positions, of which a sequence may have fewer. They are then the parameter `weight`, `[max_length, E]`, as that of an
         /// `nn.Embedding`.
-        #[option(otherwise = "as many as there are", range = 1..=MAX_SIZE, example = r#""$context""#)]
+        #[option(otherwise = "as many as there are", range = 1..=MAX_SIZE, example = "1024")]
         pub max_length: Option<usize>,
     }
 
