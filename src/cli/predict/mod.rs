@@ -10,7 +10,7 @@ use super::args::PredictArgs;
 use crate::api::failure::Failure;
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_no_input, expect_no_run_file, output};
 use crate::data::table::{TableCodec, Unseen, read_rows};
 use crate::data::tensors::read_fields;
 use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, RowName, Split};
@@ -39,6 +39,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let own = model.files();
     if let Some(out) = &out {
         expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
+        expect_no_run_file(out)?;
     }
     let form = Form::of(args, files.len())?;
     let top = args.top as usize;
