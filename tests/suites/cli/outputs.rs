@@ -176,7 +176,6 @@ fn no_file_of_a_run_is_replaced() {
         ("predict r/last.safetensors a.png --format csv --out link.csv", "r/config.toml"),
         ("eval r/last.safetensors --predictions s/metrics.jsonl", "s/metrics.jsonl"),
         ("export r/last.safetensors s/best.safetensors", "s/last.safetensors"),
-        ("report r --no-evaluation --no-timing --out s/config.toml", "s/config.toml"),
     ] {
         let before = fs::read(place.path(file)).unwrap();
         let told = place.fails(command, 2);
