@@ -103,19 +103,27 @@ pub fn output(path: &Path) -> Result<Output, Failure> {
     Output::at(path).map_err(refused)
 }
 
-/// Refuses an output that is one of the files that the command reads, or one of those that make up a run.
+/// Refuses an output that is one of the files that the command reads.
 ///
 /// # Errors
 /// It is one of them.
 pub fn expect_no_input<'a>(output: &Output, inputs: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
-    output.is_none_of(inputs).map_err(refused)?;
+    output.is_none_of(inputs).map_err(refused)
+}
+
+/// Refuses an output that is one of the files which make up a run.
+///
+/// # Errors
+/// It is one of them.
+pub fn expect_no_run_file(output: &Output) -> Result<(), Failure> {
     let path = output.path();
     // Links lead to what would be written.
     let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = folder_of(&file);
     let of_run = file.file_name().and_then(|name| name.to_str()).is_some_and(is_run_file) && is_run(folder);
     if of_run {
-        let (path, folder) = (path.display(), folder_of(path).display());
+        let folder = if path.is_symlink() { folder } else { folder_of(path) };
+        let (path, folder) = (path.display(), folder.display());
         return Err(refuse(format!(
             "cannot write `{path}`: that is a file of the run in `{folder}`\nhelp: give another name to write to"
         )));

@@ -3,7 +3,7 @@
 use super::args::ExportArgs;
 use crate::api::failure::Failure;
 use crate::api::model::{Model, load_any_model, read_weights, refuse};
-use crate::api::what::{checkpoint_of, expect_file, expect_no_input, output};
+use crate::api::what::{checkpoint_of, expect_file, expect_no_input, expect_no_run_file, output};
 use crate::checkpoint::{self, Tensor};
 use crate::files::output::Output;
 use crate::graph::Variables;
@@ -74,6 +74,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
                 ));
             }
         };
+        expect_no_run_file(&to)?;
         let views: Vec<_> = tensors.iter().map(|(name, t)| t.view(name)).collect();
         match format {
             Format::StateDict => checkpoint::write_state_dict(out, &views),
@@ -108,6 +109,7 @@ fn copied(from: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
 fn whole(args: &ExportArgs, options: onnx::Options, to: &Output) -> Result<serde_json::Value, Failure> {
     let Parts { model, data, variables, forward, tensors } = Parts::of(args)?;
     expect_no_input(to, model.files().iter().map(PathBuf::as_path))?;
+    expect_no_run_file(to)?;
     let loaded = &model.loaded;
     let source =
         onnx::Source { experiment: &loaded.experiment, data: &data, rows: &forward.rows, variables: &variables };

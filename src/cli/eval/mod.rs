@@ -8,7 +8,7 @@ use crate::api::failure::{Failure, warn};
 use crate::api::memory::Planned;
 use crate::api::model::{build, describe_data, device, load_model};
 use crate::api::samples;
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_no_input, expect_no_run_file, output};
 use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
@@ -120,6 +120,7 @@ pub fn evaluated(
     let mut model = load_model(asked.model, &asked.overrides.sets())?;
     if let Some(out) = asked.out {
         expect_no_input(out, model.files().iter().map(PathBuf::as_path))?;
+        expect_no_run_file(out)?;
     }
     // What is reported of each class.
     model.loaded.experiment.class_counts = !model.loaded.experiment.data.source.is_text();

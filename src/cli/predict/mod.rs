@@ -11,7 +11,7 @@ use crate::api::answer::{Meaning, Of};
 use crate::api::failure::Failure;
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_no_input, expect_no_run_file, output};
 use crate::data::table::Unseen;
 use crate::data::tensors::read_fields;
 use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, RowName, Split};
@@ -39,6 +39,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let own = model.files();
     if let Some(out) = &out {
         expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
+        expect_no_run_file(out)?;
     }
     let form = Form::of(args, files.len())?;
     let top = args.top as usize;

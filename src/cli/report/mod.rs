@@ -8,7 +8,7 @@ mod page;
 use super::args::ReportArgs;
 use super::runs;
 use crate::api::failure::Failure;
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_no_input, expect_no_run_file, output};
 use crate::files::output::Output;
 use crate::runs::Run;
 use crate::runs::lines::Wanted;
@@ -87,6 +87,7 @@ fn place(args: &ReportArgs, runs: &[Run]) -> Result<Output, Failure> {
     let names = [file::CONFIG, file::METRICS, file::BEST, file::LAST];
     let read: Vec<PathBuf> = runs.iter().flat_map(|run| names.map(|name| run.path.join(name))).collect();
     expect_no_input(&out, read.iter().map(PathBuf::as_path))?;
+    expect_no_run_file(&out)?;
     Ok(out)
 }
 

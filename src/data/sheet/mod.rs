@@ -79,7 +79,7 @@ impl Sheet {
         let place = path.display();
         let text = bytes::text(path, bytes)?;
         let first = text.lines().find(|line| !line.trim().is_empty());
-        let first = first.with_context(|| format!("`{place}` is empty: a table has columns with names"))?;
+        let first = first.with_context(|| format!("`{place}` is empty: it has no columns"))?;
         let separator = match form {
             Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
             Form::Objects => b',',

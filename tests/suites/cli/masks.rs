@@ -117,7 +117,12 @@ fn classes_in_another_order_are_matched_by_name() {
     let turned = eval("--set data.classes=[\"box\",\"ground\"] --set data.mask_values=[1,0]");
     assert_eq!((&turned["metrics"], &turned["per_class"]), (&whole["metrics"], &whole["per_class"]));
     // What was learnt as ground is a box to these masks.
-    let other = eval("--set data.classes=[\"box\",\"ground\"]");
+    let swapped = place.ok("eval r/last.safetensors --json --set data.classes=[\"box\",\"ground\"]");
+    let warning = "give `box` and `ground` another value in the masks than in training (0 instead of 1)";
+    assert!(swapped.err.contains(warning), "{}", swapped.err);
+    let told = place.ok("eval r/last.safetensors --set data.mask_values=[0,1]").err;
+    assert!(!told.contains("in the masks than in training"), "{told}");
+    let other = swapped.json();
     assert!(other["metrics"]["accuracy"].as_f64().unwrap() < 0.5, "{other}");
     let error = place.fails("eval r/last.safetensors --set data.classes=[\"box\",\"sky\"]", 2);
     assert!(

@@ -164,6 +164,30 @@ fn no_command_writes_where_it_must_not() {
     }
 }
 
+/// What a run has written is not replaced by what is made of it.
+#[test]
+fn no_file_of_a_run_is_replaced() {
+    let place = trained();
+    symlink(place.path("r/config.toml"), place.path("link.csv")).unwrap();
+    place.ok("train w.toml --quiet --out s");
+    for (command, file) in [
+        ("predict r/last.safetensors a.png --format csv --out r/config.toml", "r/config.toml"),
+        ("predict r/last.safetensors a.png --format csv --out r/metrics.csv", "r/metrics.csv"),
+        ("predict r/last.safetensors a.png --format csv --out link.csv", "r/config.toml"),
+        ("eval r/last.safetensors --predictions s/metrics.jsonl", "s/metrics.jsonl"),
+        ("export r/last.safetensors s/best.safetensors", "s/last.safetensors"),
+    ] {
+        let before = fs::read(place.path(file)).unwrap();
+        let told = place.fails(command, 2);
+        assert!(told.contains("that is a file of the run in `"), "{command}: {told}");
+        assert_eq!(fs::read(place.path(file)).unwrap(), before, "{command}");
+    }
+    // Names that no run uses are free, also in its folder; and names of a run are, elsewhere.
+    for out in ["r/answers.csv", "metrics.csv"] {
+        place.ok(&format!("predict r/last.safetensors a.png --format csv --out {out}"));
+    }
+}
+
 /// Without a result there is nothing to put in the place of what is there.
 #[test]
 fn nothing_takes_the_place_of_results() {

@@ -71,9 +71,7 @@ fn objects_and_packed_files_are_the_same_rows() {
 fn another_encoding_is_refused_for_a_checkpoint() {
     let place = place("id = \"id\"");
     place.ok("train c.toml --quiet --out r");
-    for set in
-        ["data.columns.town=ignore", "data.drop=[\"town\"]", "data.standardize_target=false", "data.classes=true"]
-    {
+    for set in ["data.columns.town=ignore", "data.drop=[\"town\"]", "data.standardize_target=false"] {
         let key = &set[..set[5..].find(['.', '=']).unwrap() + 5];
         for command in ["eval r", "predict r homes.csv"] {
             let error = place.fails(&format!("{command} --set {set}"), 2);
@@ -179,12 +177,12 @@ fn each_target_has_its_figures() {
     let each = json["per_target"].as_array().unwrap();
     let of = |at: usize, figure: &str| each[at][figure].as_f64().unwrap();
     assert_eq!((each[0]["target"].as_str(), each[1]["target"].as_str(), each.len()), (Some("price"), Some("tax"), 2));
-    // Those of all are over both, and the larger unit decides.
+    // Those of all are over both, and the larger unit decides. Their terms are of single precision.
     let all = |figure: &str| json["metrics"][figure].as_f64().unwrap();
     let mean = |a: f64, b: f64| f64::midpoint(a, b);
-    assert!((all("mae") / mean(of(0, "mae"), of(1, "mae")) - 1.0).abs() < 1e-9, "{json}");
+    assert!((all("mae") / mean(of(0, "mae"), of(1, "mae")) - 1.0).abs() < 1e-6, "{json}");
     let squares = mean(of(0, "rmse").powi(2), of(1, "rmse").powi(2));
-    assert!((all("rmse").powi(2) / squares - 1.0).abs() < 1e-9, "{json}");
+    assert!((all("rmse").powi(2) / squares - 1.0).abs() < 1e-6, "{json}");
     assert!(of(0, "rmse") > 100.0 * of(1, "rmse"), "{json}");
     let told = place.ok("eval r").out;
     assert!(told.contains("whatever their units") && told.contains("\ntax "), "{told}");
