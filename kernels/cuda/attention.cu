@@ -228,13 +228,13 @@ template <bool BIASED, class T> __device__ __forceinline__ void forward(const Jo
 }
 
 // With a bias it takes more registers than there are for three blocks, so that is a kernel of its own.
-#define FORWARD_OF(NAME, BIASED, BOUNDS, T, S)                                                                        \
-    extern "C" __global__ void __launch_bounds__ BOUNDS                                                               \
-        NAME##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width,   \
-                   int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
-        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        job.of_block(SIDE, SIDE, BIASED ? bias : nullptr, biases, lengths);                                                                \
-        forward<BIASED>(job, qkv, y, lse);                                                                            \
+#define FORWARD_OF(NAME, BIASED, BOUNDS, T, S)                                                                                          \
+    extern "C" __global__ void __launch_bounds__ BOUNDS                                                                                 \
+        NAME##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width, \
+                   int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                                 \
+        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                         \
+        job.of_block(SIDE, SIDE, BIASED ? bias : nullptr, biases, lengths);                                                             \
+        forward<BIASED>(job, qkv, y, lse);                                                                                              \
     }
 #define FORWARD(T, S) FORWARD_OF(attention, false, (256), T, S) FORWARD_OF(attention_biased, true, (256, 1), T, S)
 FOR_FLOATS(FORWARD)
@@ -383,22 +383,22 @@ __device__ __forceinline__ void grad_bias(Job &job, const Saved<T> &saved, const
     }
 }
 
-#define GRAD(NAME, T, S)                                                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                                                 \
-        attention_##NAME##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv,              \
-                               const float *bias, int biases, const int *lengths, int length, int heads, int width, int causal,           \
-                               float scale, const u32 *random, u32 stream, u32 threshold, float kept) {               \
-        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        job.of_block(SIDE, SIDE, bias, biases, lengths);                                                                                   \
-        NAME(job, Saved<T>{dy, qkv, lse, delta}, dqkv);                                                               \
+#define GRAD(NAME, T, S)                                                                                                        \
+    extern "C" __global__ void __launch_bounds__(256)                                                                           \
+        attention_##NAME##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv,                        \
+                               const float *bias, int biases, const int *lengths, int length, int heads, int width, int causal, \
+                               float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                         \
+        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                 \
+        job.of_block(SIDE, SIDE, bias, biases, lengths);                                                                        \
+        NAME(job, Saved<T>{dy, qkv, lse, delta}, dqkv);                                                                         \
     }
-#define GRAD_BIAS(T, S)                                                                                               \
-    extern "C" __global__ void __launch_bounds__(256, 1)                                                              \
-        attention_grad_bias_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias,        \
+#define GRAD_BIAS(T, S)                                                                                                                   \
+    extern "C" __global__ void __launch_bounds__(256, 1)                                                                                  \
+        attention_grad_bias_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias,                            \
                                 int turns, int each, const float *bias, int biases, const int *lengths, int length, int heads, int width, \
-                                int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {  \
-        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                       \
-        grad_bias(job, Saved<T>{dy, qkv, lse, delta}, bias, biases, lengths, turns, each, dbias);                              \
+                                int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                      \
+        Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                           \
+        grad_bias(job, Saved<T>{dy, qkv, lse, delta}, bias, biases, lengths, turns, each, dbias);                                         \
     }
 #define GRADS(T, S) GRAD(grad_keys, T, S) GRAD(grad_queries, T, S) GRAD_BIAS(T, S)
 FOR_FLOATS(GRADS)

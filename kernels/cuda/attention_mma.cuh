@@ -453,39 +453,39 @@ __device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile
 // For heads of up to D elements: BLOCKS are how many a multiprocessor is to hold. All have 256 rows in shared memory: two stages of 64 of each of two
 // operands, or of 32, and 64 of the block's own; for the gradient by the bias one stage of 64 of four. crates/engine/src/backend/cuda/lower/attention.rs has the same numbers.
 #define ATTENTION_MMA(KIND, T, S, D, FORWARD_BLOCKS, FORWARD_M, BLOCKS, KEYS_TILE, KEYS_KEPT)                                                              \
-    extern "C" __global__ void __launch_bounds__(128, FORWARD_BLOCKS)                                                                             \
-        attention_mma_##D##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width,          \
-                                int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                      \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
-                        job.of_block(64 * FORWARD_M, D, bias, biases, lengths);                                                                    \
-                        attention_mma::forward<attention_mma::Tile<KIND, D>, FORWARD_M, 64, 32>(job, qkv, y, lse);)                       \
-    }                                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                             \
-        attention_mma_grad_keys_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias,    \
-                                          int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random,       \
-                                          u32 stream, u32 threshold, float kept) {                                                        \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
-                        job.of_block(64, D, bias, biases, lengths);                                                                                \
-                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                         \
-                        attention_mma::grad_keys<attention_mma::Tile<KIND, D>, KEYS_TILE, 32, KEYS_KEPT>(job, operands, dqkv);)           \
-    }                                                                                                                                     \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                             \
-        attention_mma_grad_queries_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias, \
-                                             int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random,    \
-                                             u32 stream, u32 threshold, float kept) {                                                     \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
-                        job.of_block(64, D, bias, biases, lengths);                                                                                \
-                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                         \
-                        attention_mma::grad_queries<attention_mma::Tile<KIND, D>, 64, 32>(job, operands, dqkv);)                          \
+    extern "C" __global__ void __launch_bounds__(128, FORWARD_BLOCKS)                                                                                      \
+        attention_mma_##D##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width,       \
+                                int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                                       \
+        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                            \
+                        job.of_block(64 * FORWARD_M, D, bias, biases, lengths);                                                                            \
+                        attention_mma::forward<attention_mma::Tile<KIND, D>, FORWARD_M, 64, 32>(job, qkv, y, lse);)                                        \
+    }                                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                                              \
+        attention_mma_grad_keys_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias,                     \
+                                          int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random,    \
+                                          u32 stream, u32 threshold, float kept) {                                                                         \
+        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                            \
+                        job.of_block(64, D, bias, biases, lengths);                                                                                        \
+                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                                          \
+                        attention_mma::grad_keys<attention_mma::Tile<KIND, D>, KEYS_TILE, 32, KEYS_KEPT>(job, operands, dqkv);)                            \
+    }                                                                                                                                                      \
+    extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                                              \
+        attention_mma_grad_queries_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias,                  \
+                                             int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random, \
+                                             u32 stream, u32 threshold, float kept) {                                                                      \
+        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                            \
+                        job.of_block(64, D, bias, biases, lengths);                                                                                        \
+                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                                          \
+                        attention_mma::grad_queries<attention_mma::Tile<KIND, D>, 64, 32>(job, operands, dqkv);)                                           \
     }
-#define ATTENTION_MMA_BIAS(T, S, D)                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(128, 2)                                                                                  \
-        attention_mma_grad_bias_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias, int turns,       \
-                                          int each, const float *bias, int biases, const int *lengths, int length, int heads, int width, int causal,          \
-                                          float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                        \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                           \
-                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                         \
-                        attention_mma::grad_bias<attention_mma::Tile<T, D>>(job, operands, bias, biases, lengths, turns, each, dbias);)         \
+#define ATTENTION_MMA_BIAS(T, S, D)                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(128, 2)                                                                                             \
+        attention_mma_grad_bias_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias, int turns,                  \
+                                          int each, const float *bias, int biases, const int *lengths, int length, int heads, int width, int causal, \
+                                          float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                                   \
+        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                      \
+                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                                    \
+                        attention_mma::grad_bias<attention_mma::Tile<T, D>>(job, operands, bias, biases, lengths, turns, each, dbias);)              \
     }
 #define ATTENTION_MMA_16(T, S)                      \
     ATTENTION_MMA(T, T, S, 32, 3, 2, 3, 64, true)   \

@@ -262,7 +262,7 @@ __device__ __forceinline__ void add_bias(const Job &job, int row, int column, fl
 #pragma unroll
         for (int i = 0; i < N * 4; ++i) {
             int r = row + m * 16 + row_of(i), c = column + column_of(i);
-            if (r < job.length && c < job.length) {
+            if (r < job.count && c < job.count) {
                 scores[m][i / 4][i % 4] += (TURNED ? job.added(c, r) : job.added(r, c)) * unscaled;
             }
         }

@@ -5,8 +5,8 @@ use runner::backend::cuda::lower::lower;
 use runner::backend::cuda::target::Target;
 use runner::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, Attention, AvgPool2d, BatchNorm, BatchNormInfer, Binary, BinaryKind,
-    Concat, Conv2d, CrossEntropy, Dropout, GroupNorm, LayerNorm, Linear, LossOp, MaxPool2d, Normalize, Permute,
-    Softmax,
+    Concat, Conv2d, CrossEntropy, Dropout, Embedding, GroupNorm, LayerNorm, Linear, LossOp, MaxPool2d, Normalize,
+    Permute, Rotary, Softmax,
 };
 use runner::graph::{DType, Graph, Input, Op, Shape, ValueId, VarKind, Variable, Variables};
 use runner::passes::grad::backward;
@@ -28,8 +28,8 @@ fn graph(op: impl Into<Op>, x: &[usize], others: &[&[usize]], dtype: DType) -> G
         let kind = match &op {
             // The weight has the input's type.
             Op::Linear(_) | Op::Conv2d(_) if operands.len() == 1 => dtype,
-            // The targets of a loss.
-            Op::Loss(_) => DType::I32,
+            // The targets of a loss, and the ids of a table's rows.
+            Op::Loss(_) | Op::Embedding(_) => DType::I32,
             _ if *shape == [0] => DType::I64,
             Op::Binary(_) | Op::Concat(_) => dtype,
             _ => DType::F32,
@@ -99,6 +99,12 @@ fn launches_keep_to_the_limits_for_the_largest_values() {
                 &[],
                 dtype,
             ),
+            graph(
+                Rotary { heads: 1, kv_heads: 1, position: false, back: false },
+                &[22_000, 1024, 96],
+                &[&[1024, 32]],
+                dtype,
+            ),
             graph(Permute { perm: vec![0, 3, 1, 2] }, x, &[], dtype),
             graph(Concat { axis: 3 }, x, &[x], dtype),
             graph(pool.clone(), x, &[], dtype),
@@ -116,6 +122,7 @@ fn launches_keep_to_the_limits_for_the_largest_values() {
                 graph(GroupNorm { groups: 4, eps: 1e-5, affine: true }, x, &[c, c], dtype),
                 graph(LayerNorm { dims: 1, eps: 1e-5, weight: true, bias: true, centered: true }, x, &[c, c], dtype),
                 graph(Softmax {}, x, &[], dtype),
+                graph(Embedding::default(), &[2_200_000, 1024], &[&[2_150_000]], dtype),
                 graph(LossOp::from(CrossEntropy::smoothed(0.1)), flat, &[&[70_246_400]], dtype),
                 graph(
                     Normalize { scale: 1.0, mean: [0.5].into(), std: [0.5].into(), to: DType::F32 },

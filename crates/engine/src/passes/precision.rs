@@ -172,8 +172,8 @@ impl Autocast<'_> {
 mod tests {
     use super::*;
     use crate::graph::op::{
-        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, Conv2d, Conv2dGradInput,
-        ElementwiseLoss, Embedding, LayerNorm, Linear, LossOp, Reshape, Softmax,
+        Activation, ActivationOp, Attention, BatchNormInfer, Binary, BinaryKind, CachedAttention, Conv2d,
+        Conv2dGradInput, ElementwiseLoss, Embedding, LayerNorm, Linear, LossOp, Reshape, Rotary, Softmax,
     };
     use crate::graph::{Input, Shape, VarId, verify};
     use crate::passes::{grad::backward, simplify::simplify};
@@ -308,6 +308,23 @@ mod tests {
             "add:f32",
         ];
         assert_eq!(typed(&g)[4..], backward);
+    }
+
+    /// What is kept from position to position is 32 bits wide, and so is what is computed with it. Positions are turned in the type that they have.
+    #[test]
+    fn kept_keys_and_values_stay_in_32_bits() {
+        let mut g = Graph::new();
+        let (x, w, table) = (parameter(&mut g, [2, 1, 4]), parameter(&mut g, [12, 4]), parameter(&mut g, [9, 2]));
+        let kept = [parameter(&mut g, [2, 9, 4]), parameter(&mut g, [2, 9, 4])];
+        let position = g.input(Input::Field(1), DType::I32, Shape::from([2]));
+        let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
+        let rotary = Rotary { heads: 2, kv_heads: 2, position: true, back: false };
+        let qkv = g.add1(rotary, &[qkv, table, position]).unwrap();
+        let attention = CachedAttention { heads: 2, kv_heads: 2 };
+        g.add1(attention, &[qkv, kept[0], kept[1], position]).unwrap();
+        let cast = cast(&mut g);
+        assert_eq!(cast, ["cast:bf16", "cast:bf16", "linear:bf16", "rotary:bf16", "cast:f32", "cached_attention:f32"]);
+        assert_eq!(g.nodes[5].inputs[1..3], kept);
     }
 
     /// What is added to the scores is 32 bits wide, wherever it comes from, and so is its gradient.

@@ -134,7 +134,7 @@ impl Fused {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Binary, BinaryKind, BinaryKind::Add, Concat, Permute, Softmax};
+    use super::super::{Attention, Binary, BinaryKind, BinaryKind::Add, Concat, Embedding, Permute, Rotary, Softmax};
     use super::*;
     use crate::graph::{DType, Role};
 
@@ -161,6 +161,19 @@ mod tests {
         assert!(!splits(Permute { perm: vec![1, 0, 2] }, &[(&[4, 3, 2], true)]));
         assert!(splits(Softmax {}, &[(&[4, 3], true)]));
         assert!(!splits(Softmax {}, &[(&[4], true)]));
+        assert!(splits(Embedding::default(), &[(&[7, 3], false), (&[4, 5], true)]));
+        assert!(!splits(Embedding::default(), &[(&[4, 3], true), (&[4, 5], false)]));
+        let attention = |bias, lengths| Attention { heads: 1, causal: true, bias, lengths, dropout: None };
+        let (qkv, bias): (&[usize], &[usize]) = (&[4, 5, 3], &[1, 1, 5, 5]);
+        assert!(splits(attention(false, true), &[(qkv, true), (&[4], true)]));
+        assert!(splits(attention(true, true), &[(qkv, true), (bias, false), (&[4], true)]));
+        assert!(splits(attention(true, false), &[(qkv, true), (bias, false)]));
+        assert!(!splits(attention(true, false), &[(qkv, true), (bias, true)]));
+        assert!(!splits(attention(false, true), &[(qkv, true), (&[4], false)]));
+        let rotary = |position| Rotary { heads: 1, kv_heads: 1, position, back: false };
+        assert!(splits(rotary(false), &[(&[4, 5, 6], true), (&[5, 2], false)]));
+        assert!(splits(rotary(true), &[(&[4, 5, 6], true), (&[5, 2], false), (&[4], true)]));
+        assert!(!splits(rotary(true), &[(&[4, 5, 6], true), (&[5, 2], false), (&[4], false)]));
     }
 
     #[test]
