@@ -1,7 +1,7 @@
 //! Connections: how many there are, how long they may take, how they end.
 
+use super::app::From;
 use super::metrics::Metrics;
-use super::routes::From;
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;

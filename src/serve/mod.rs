@@ -8,6 +8,7 @@
 //! sample of a batch looks at another.
 
 pub mod access;
+mod app;
 mod batcher;
 mod body;
 mod budget;
@@ -20,6 +21,7 @@ mod open_inference;
 mod page;
 mod predict;
 mod protocol;
+mod reader;
 mod refusal;
 mod routes;
 mod samples;
@@ -27,7 +29,7 @@ mod served;
 mod signals;
 
 pub use key::Keys;
-pub use samples::Limits;
+pub use reader::Limits;
 pub use served::How;
 pub use signals::Signals;
 
@@ -35,11 +37,12 @@ use crate::api::failure::Failure;
 use crate::terminal::say;
 use access::Log;
 use anyhow::{Context, anyhow};
+use app::App;
 use budget::Budget;
 use connection::Connections;
 use hyper_util::server::graceful::GracefulShutdown;
 use metrics::Metrics;
-use routes::{App, router};
+use routes::router;
 use served::Place;
 use signals::Asked;
 use std::future::{Future, poll_fn};

@@ -3,9 +3,10 @@
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md>.
 
 use super::nested::Nested;
+use super::reader::{READING, Reader};
 use super::refusal::Refusal;
-use super::samples::{Names, READING, Reader, Samples, channels_last, put};
-use super::served::{Served, TEXT, datatype, outside};
+use super::samples::{Names, Samples, channels_last, outside, put};
+use super::served::{Served, TEXT, datatype};
 use crate::data::Field;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -1,10 +1,10 @@
 //! The addresses of the Open Inference Protocol, and of its extension that loads models.
 
+use super::app::{App, Told, as_json};
 use super::body::receive;
 use super::open_inference::{HEADER, answer, metadata};
 use super::predict::{named, read};
 use super::refusal::Refusal;
-use super::routes::{App, Told, as_json};
 use super::served::Place;
 use crate::terminal::say;
 use axum::body::Body;
@@ -24,7 +24,7 @@ pub async fn server() -> Response {
     as_json(&json!({
         "name": "runner",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": ["binary_tensor_data", "model_repository"],
+        "extensions": ["binary_tensor_data"],
     }))
 }
 

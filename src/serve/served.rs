@@ -3,7 +3,7 @@
 use super::batcher::{Batcher, Together};
 use super::metrics::ModelMetrics;
 use super::refusal::Refusal;
-use super::samples::Samples;
+use super::samples::{Samples, outside};
 use crate::api::answer::{Answer, Meaning};
 use crate::api::failure::Failure;
 use crate::api::model::{device, load_model};
@@ -15,7 +15,7 @@ use crate::graph::DType;
 use crate::graph::op::Task;
 use crate::model::task;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub struct Served {
 }
 
 impl Served {
-    fn open(path: &PathBuf, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
+    fn open(path: &Path, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
         let model = load_model(path, &how.sets)?;
         let experiment = &model.loaded.experiment;
         let backend = device(experiment, how.threads)?;
@@ -243,14 +243,6 @@ pub fn datatype(dtype: DType) -> &'static str {
         DType::F64 => "FP64",
         DType::U32 => "UINT32",
         DType::I64 => "INT64",
-    }
-}
-
-/// The shape of a sample as others have it: channels of images first.
-pub fn outside(field: &Field) -> Vec<usize> {
-    match *field.shape.dims() {
-        [h, w, c] if field.is_image() => vec![c, h, w],
-        ref dims => dims.to_vec(),
     }
 }
 
