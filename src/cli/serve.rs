@@ -5,7 +5,7 @@ use super::signals;
 use super::{print, print_json};
 use crate::api::failure::Failure;
 use crate::serve::access::Log;
-use crate::serve::{How, Keys, Limits, Options, Signals, serve};
+use crate::serve::{How, Identity, Keys, Limits, Options, Signals, serve};
 use crate::terminal::say;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -19,6 +19,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
     let keys = args.api_key_file.as_deref().map(Keys::read).transpose()?;
     let is_open = keys.is_none();
+    let identity = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificates), Some(key)) => Some(Identity::read(certificates, key)?),
+        _ => None,
+    };
+    let scheme = if identity.is_some() { "https" } else { "http" };
     let mib = |n: u32| (n as usize).saturating_mul(1 << 20);
     let options = Options {
         models,
@@ -38,6 +43,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         connections: args.max_connections as usize,
         drain: Duration::from_secs(args.drain_timeout),
         keys,
+        identity,
         log: match args.log {
             LogFormat::Text => Log::Text,
             LogFormat::Json => Log::Json,
@@ -53,8 +59,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         }
         // Who started it may not read what it prints.
         let _ = match args.output.json {
-            true => print_json(&json!({ "address": format!("http://{address}"), "models": names })),
-            false => print(&format!("listening on http://{address}, models: {}", names.join(", "))),
+            true => print_json(&json!({ "address": format!("{scheme}://{address}"), "models": names })),
+            false => print(&format!("listening on {scheme}://{address}, models: {}", names.join(", "))),
         };
     };
     let all = serve(options, listening)?;

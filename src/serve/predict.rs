@@ -182,7 +182,9 @@ async fn files(kind: &str, body: Bytes, most: usize) -> Result<Vec<File>, Refusa
     let mut files = Vec::new();
     while let Some(part) = form.next_field().await.map_err(|error| bad(error.body_text()))? {
         if files.len() == most {
-            return Err(Refusal::too_large(format!("there are more files than the {most} that a request may have (--max-rows)")));
+            return Err(Refusal::too_large(format!(
+                "there are more files than the {most} that a request may have (--max-rows)"
+            )));
         }
         let name = part.file_name().map(str::to_owned);
         let content = part.bytes().await.map_err(|error| bad(error.body_text()))?;

@@ -5,6 +5,7 @@ mod hostile;
 mod life;
 mod limits;
 mod protocol;
+mod tls;
 
 use super::support::{LAYERS, Place, digits};
 use serde_json::Value;
@@ -74,7 +75,10 @@ impl Server {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.strip_prefix("listening on http://").and_then(|rest| rest.split(',').next()?.parse().ok());
+        let address = line.strip_prefix("listening on http").and_then(|rest| {
+            let (_, rest) = rest.split_once("://")?;
+            rest.split(',').next()?.parse().ok()
+        });
         let address = address.unwrap_or_else(|| {
             _ = child.wait();
             panic!("it does not listen: {line} {}", std::fs::read_to_string(&told).unwrap())
