@@ -9,7 +9,7 @@ use crate::serve::{How, Identity, Keys, Limits, Options, Signals, serve};
 use crate::terminal::say;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -104,24 +104,27 @@ fn named(words: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
 
 /// What may be the name of a model: a piece of an address as it is written.
 fn is_name(text: &str) -> bool {
-    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !text.is_empty() && text.chars().all(known) && text.chars().any(|c| c != '.')
+    text.chars().all(is_plain) && text.chars().any(|c| c != '.')
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
 /// The name of a model that has been given none: that of its run.
 fn name_of(path: &Path) -> String {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let file = whole.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let is_plain = whole.extension().is_none_or(|ending| ending != "safetensors");
+    let is_model = whole.extension().is_none_or(|ending| ending != "safetensors");
     let of_run = |name: &str| name == "best" || name == "last" || name.starts_with("epoch");
     // Of a run's checkpoint its folder, and of a run that has a number the folder of that.
     let folders = whole.parent().into_iter().flat_map(Path::components).rev();
+    let folders = folders.filter(|part| matches!(part, Component::Normal(_)));
     let folders = folders.map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let first = (is_plain || !of_run(&file)).then_some(file);
+    let first = (is_model || !of_run(&file)).then_some(file);
     let is_number = |name: &String| name.chars().all(|c| c.is_ascii_digit());
     let found = first.into_iter().chain(folders).find(|name| !is_number(name));
-    let known = |c: char| if is_name(&c.to_string()) { c } else { '_' };
-    let name: String = found.unwrap_or_default().chars().map(known).collect();
+    let name = found.unwrap_or_default().replace(|c| !is_plain(c), "_");
     if is_name(&name) { name } else { "model".to_owned() }
 }
 
