@@ -40,6 +40,8 @@ pub struct App {
     pub draining: AtomicBool,
     /// A permit for each request whose body may be read into samples at a time.
     pub readers: Semaphore,
+    /// One permit: models are loaded one after the other, so that they take one thread from requests, and memory for one.
+    pub loading: Semaphore,
 }
 
 /// Where a request comes from.

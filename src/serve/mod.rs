@@ -134,6 +134,7 @@ pub fn serve(options: Options, listening: impl FnOnce(SocketAddr)) -> Result<boo
         invert: options.invert,
         draining: AtomicBool::new(false),
         readers: Semaphore::new(readers),
+        loading: Semaphore::new(1),
     });
     let connections = Connections {
         router: router(Arc::clone(&app)),
@@ -163,13 +164,17 @@ fn run(
             tokio::spawn(async move { connections.accept(&listener).await })
         };
         while let Some(Asked::Reload) = asked.recv().await {
-            for place in &app.models {
-                // What comes of it is said.
-                let _ = protocol::reload(&app, &place.name).await;
-            }
             if let Some(Err(error)) = connections.identity.as_ref().map(|identity| identity.reload()) {
                 say(&format!("error: the certificate that was read before goes on: {error:#}"));
             }
+            let app = Arc::clone(&app);
+            // Beside this, so that the process can be asked to stop meanwhile.
+            tokio::spawn(async move {
+                for place in &app.models {
+                    // What comes of it is said.
+                    let _ = protocol::reload(&app, &place.name).await;
+                }
+            });
         }
         accepting.abort();
         let _ = accepting.await;

@@ -137,6 +137,7 @@ pub async fn load(State(app): State<Arc<App>>, name: Name, request: Request) -> 
 /// # Errors
 /// It cannot be read; the model that was there stays.
 pub async fn reload(app: &Arc<App>, name: &str) -> Result<(), Refusal> {
+    let _one = app.loading.acquire().await.map_err(|_| Refusal::internal("a fault of the program"))?;
     let (of, name) = (Arc::clone(app), name.to_owned());
     let work = move || {
         let loaded = of.place(&name)?.reload();

@@ -17,7 +17,7 @@ use crate::model::task;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Bytes of memory of the text of an answer, for each number or position in it.
@@ -254,8 +254,6 @@ pub struct Place {
     how: How,
     metrics: Arc<ModelMetrics>,
     now: RwLock<Arc<Served>>,
-    /// One is loaded at a time.
-    loading: Mutex<()>,
 }
 
 impl Place {
@@ -265,7 +263,7 @@ impl Place {
     /// It cannot be read, or is none; there is no such device, or not enough memory.
     pub fn open(name: String, path: PathBuf, how: &How, metrics: Arc<ModelMetrics>) -> Result<Place, Failure> {
         let served = Arc::new(Served::open(&path, how, Arc::clone(&metrics))?);
-        Ok(Place { name, path, how: how.clone(), metrics, now: RwLock::new(served), loading: Mutex::new(()) })
+        Ok(Place { name, path, how: how.clone(), metrics, now: RwLock::new(served) })
     }
 
     /// The model that answers now. Who has it keeps it, whatever takes its place.
@@ -278,7 +276,6 @@ impl Place {
     /// # Errors
     /// As [`Place::open`].
     pub fn reload(&self) -> Result<(), Failure> {
-        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = Served::open(&self.path, &self.how, Arc::clone(&self.metrics));
         self.metrics.reloaded(opened.is_ok());
         let opened = Arc::new(opened?);

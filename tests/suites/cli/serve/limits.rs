@@ -2,6 +2,7 @@
 
 use super::{PATIENCE, Reply, Server, drawing, instances, request, trained};
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn what_is_too_large_is_refused() {
@@ -118,6 +119,41 @@ fn slow_clients_do_not_stay() {
     let idle: Vec<_> = (0..4).map(|_| server.connect()).collect();
     assert_eq!(server.image("/predict", &drawing(1).0).status, 200);
     drop(idle);
+}
+
+#[test]
+fn a_queue_that_is_full_sends_away() {
+    let place = trained();
+    let server = Server::start(&place, "r --queue 1");
+    let input = serde_json::json!({
+        "name": "inputs", "shape": [1000, 1, 8, 8], "datatype": "UINT8", "parameters": { "binary_data_size": 64_000 }
+    });
+    let head = serde_json::json!({ "inputs": [input], "parameters": { "binary_data_output": true } }).to_string();
+    let headers = format!("Inference-Header-Content-Length: {}\r\n", head.len());
+    let body = [head.as_bytes(), &[7; 64_000]].concat();
+    let expected = server.ask("POST", "/v2/models/r/infer", &headers, &body).body;
+    let seen = AtomicBool::new(false);
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !seen.load(Ordering::Relaxed) {
+                    assert!(begun.elapsed() < PATIENCE, "nobody is sent away");
+                    let answer = server.ask("POST", "/v2/models/r/infer", &headers, &body);
+                    match answer.status {
+                        200 => assert!(answer.body == expected),
+                        429 => {
+                            assert!(answer.error().contains("(--queue)"), "{answer:?}");
+                            assert_eq!(answer.header("retry-after"), Some("1"));
+                            seen.store(true, Ordering::Relaxed);
+                        }
+                        _ => panic!("{answer:?}"),
+                    }
+                }
+            });
+        }
+    });
+    assert!(server.metric("runner_requests_total{model=\"r\",route=\"/v2/models/{name}/infer\",code=\"429\"}") >= 1.0);
 }
 
 #[test]
