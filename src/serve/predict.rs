@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::served::{Place, Served, Takes};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{FromRequest, Multipart, Path, Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -175,19 +175,17 @@ impl Kind {
 
 /// The files of a form, which is in memory; at most `most`.
 async fn files(kind: &str, body: Bytes, most: usize) -> Result<Vec<File>, Refusal> {
-    let bad = |error: String| Refusal::bad(format!("the form: {error}"));
-    let form = Request::builder().header(CONTENT_TYPE, kind).body(Body::from(body));
-    let form = form.map_err(|error| bad(error.to_string()))?;
-    let mut form = Multipart::from_request(form, &()).await.map_err(|error| bad(error.body_text()))?;
+    let bad = |error: multer::Error| Refusal::bad(format!("the form: {error}"));
+    let boundary = multer::parse_boundary(kind).map_err(bad)?;
+    let mut form = multer::Multipart::new(Body::from(body).into_data_stream(), boundary);
     let mut files = Vec::new();
-    while let Some(part) = form.next_field().await.map_err(|error| bad(error.body_text()))? {
+    while let Some(part) = form.next_field().await.map_err(bad)? {
         if files.len() == most {
-            return Err(Refusal::too_large(format!(
-                "there are more files than the {most} that a request may have (--max-rows)"
-            )));
+            let reason = format!("there are more files than the {most} that a request may have (--max-rows)");
+            return Err(Refusal::too_large(reason));
         }
         let name = part.file_name().map(str::to_owned);
-        let content = part.bytes().await.map_err(|error| bad(error.body_text()))?;
+        let content = part.bytes().await.map_err(bad)?;
         files.push(File { name, content });
     }
     Ok(files)

@@ -10,6 +10,8 @@ use axum::body::Bytes;
 
 /// Bytes of memory that a byte of a text becomes at most while it is read: a number of two characters is one of eight bytes, and lists grow by doubling.
 pub const READING: usize = 10;
+/// The same for a table: a cell of two characters has a place of eight bytes in a row, and rows are copied.
+const READING_TABLE: usize = 32;
 
 /// How much a request may ask for.
 #[derive(Debug, Clone, Copy)]
@@ -107,7 +109,7 @@ impl Reader<'_> {
             let reason = format!("the model takes no tables: it takes {}", accepted(self.served));
             return Err(Refusal::other_type(reason));
         };
-        self.charge.add(file.content.len().saturating_mul(READING))?;
+        self.charge.add(file.content.len().saturating_mul(READING_TABLE))?;
         let name = file.name.as_deref().unwrap_or("body");
         let raw = read_text(name, file.content.to_vec(), codec, self.limits.rows).map_err(|error| {
             match error.downcast_ref::<TooManyRows>() {

@@ -75,6 +75,80 @@ fn requests_share_their_memory() {
     assert_eq!(server.image("/predict", &drawing(1).0).status, 200);
 }
 
+/// Most memory that a process has had, in MiB.
+#[cfg(target_os = "linux")]
+fn most_memory(server: &Server) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_body_takes_more_memory_than_it_is_charged() {
+    const CHARGED: f64 = 96.0;
+    // What the program itself needs for connections, threads and texts of errors.
+    const BESIDE: f64 = 24.0;
+    let place = super::super::tables::place(100);
+    place.ok("train c.toml --quiet --out rows --set train.epochs=1");
+    let images = trained();
+    std::fs::copy(images.path("r/best.safetensors"), place.path("images.safetensors")).unwrap();
+    let mut large = Vec::new();
+    let image = image::RgbImage::from_fn(2400, 2000, |x, y| image::Rgb([x as u8, y as u8, (x ^ y) as u8]));
+    image.write_to(&mut std::io::Cursor::new(&mut large), image::ImageFormat::Png).unwrap();
+    let n = 1 << 20;
+    let list =
+        |open: &str, one: &str, close: &str| format!("{open}{}{close}", one.repeat(3 * n / one.len())).into_bytes();
+    let numbered: String = (0..n / 4).map(|i| format!("\"{i}\":1,")).collect();
+    let (json, infer) = ("application/json", "/v2/models/images/infer");
+    let cases = [
+        ("/predict/images", json, list("{\"instances\":[", "1,", "1]}")),
+        ("/predict/images", json, list("{\"instances\":[[", "1,", "1]]}")),
+        ("/predict/rows", json, list("{\"instances\":[[", "\"\",", "1]]}")),
+        ("/predict/rows", json, list("{\"instances\":[", "[1,2,\"a\"],", "1]}")),
+        ("/predict/rows", json, format!("{{\"instances\":[{{{numbered}\"a\":1}}]}}").into_bytes()),
+        (
+            infer,
+            json,
+            list(
+                "{\"inputs\":[{\"name\":\"inputs\",\"shape\":[1,1,8,8],\"datatype\":\"UINT8\",\"data\":[",
+                "1,",
+                "1]}]}",
+            ),
+        ),
+        (infer, json, list("{\"inputs\":[{\"name\":\"inputs\",\"shape\":[", "1,", "1],\"datatype\":\"UINT8\"}]}")),
+        (infer, json, list("{\"inputs\":[],\"parameters\":{\"a\":[", "1,", "1]}}")),
+        (infer, json, list("{\"inputs\":[", "{\"name\":\"a\",\"shape\":[],\"datatype\":\"b\"},", "1]}")),
+        (infer, json, list("{\"inputs\":[],\"outputs\":[", "{\"name\":\"\"},", "1]}")),
+        (infer, json, format!("{{\"inputs\":[],\"parameters\":{{{numbered}\"a\":1}}}}").into_bytes()),
+        ("/predict/rows", "text/csv", list("", "a,", "b\n1,2\n")),
+        ("/predict/rows", "text/csv", list("id,rooms,age,town\n", "a,1,2,b\n", "")),
+        ("/predict/rows", "text/csv", list("id,rooms,age,town\n", ",", "\n")),
+        (
+            "/predict/images",
+            "multipart/form-data; boundary=b",
+            list("", "--b\r\nContent-Disposition: form-data; name=\"f\"\r\n\r\n\r\n", "--b--"),
+        ),
+        ("/predict/images", "image/png", large),
+    ];
+    for (path, kind, body) in &cases {
+        let server = Server::start(&place, "rows images=images.safetensors --max-memory 96 --log off");
+        let before = most_memory(&server);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let answer = server.ask("POST", path, &format!("Content-Type: {kind}\r\n"), body);
+                    assert!(matches!(answer.status, 200 | 400 | 413 | 422 | 503), "{answer:?}");
+                });
+            }
+        });
+        let more = most_memory(&server) - before;
+        let begin = body[..body.len().min(60)].escape_ascii().to_string();
+        assert!(more < CHARGED + BESIDE, "{path} {begin}: {more} MiB");
+        assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
+    }
+}
+
 #[test]
 fn slow_clients_do_not_stay() {
     let place = trained();
