@@ -179,8 +179,8 @@ impl Predictor {
         })
     }
 
-    /// The samples of a batch that takes about a millisecond on a CPU: a power of 2, at most 32. It follows from the operations of the model alone, so that it
-    /// is the same whenever the model is opened.
+    /// The samples of a batch that takes about a millisecond: a power of 2, at most 32. It follows from the operations of the model and the kind of the device
+    /// alone, so that it is the same whenever the model is opened.
     ///
     /// # Errors
     /// Layers and samples do not fit.

@@ -5,11 +5,11 @@ use super::signals;
 use super::{print, print_json};
 use crate::api::failure::Failure;
 use crate::serve::access::Log;
-use crate::serve::{How, Keys, Limits, Options, Signals, serve};
+use crate::serve::{How, Identity, Keys, Limits, Options, Signals, serve};
 use crate::terminal::say;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +19,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let names: Vec<String> = models.iter().map(|(name, _)| name.clone()).collect();
     let keys = args.api_key_file.as_deref().map(Keys::read).transpose()?;
     let is_open = keys.is_none();
+    let identity = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificates), Some(key)) => Some(Identity::read(certificates, key)?),
+        _ => None,
+    };
+    let scheme = if identity.is_some() { "https" } else { "http" };
     let mib = |n: u32| (n as usize).saturating_mul(1 << 20);
     let options = Options {
         models,
@@ -38,6 +43,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         connections: args.max_connections as usize,
         drain: Duration::from_secs(args.drain_timeout),
         keys,
+        identity,
         log: match args.log {
             LogFormat::Text => Log::Text,
             LogFormat::Json => Log::Json,
@@ -53,8 +59,8 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         }
         // Who started it may not read what it prints.
         let _ = match args.output.json {
-            true => print_json(&json!({ "address": format!("http://{address}"), "models": names })),
-            false => print(&format!("listening on http://{address}, models: {}", names.join(", "))),
+            true => print_json(&json!({ "address": format!("{scheme}://{address}"), "models": names })),
+            false => print(&format!("listening on {scheme}://{address}, models: {}", names.join(", "))),
         };
     };
     let all = serve(options, listening)?;
@@ -98,24 +104,27 @@ fn named(words: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
 
 /// What may be the name of a model: a piece of an address as it is written.
 fn is_name(text: &str) -> bool {
-    let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    !text.is_empty() && text.chars().all(known) && text.chars().any(|c| c != '.')
+    text.chars().all(is_plain) && text.chars().any(|c| c != '.')
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
 /// The name of a model that has been given none: that of its run.
 fn name_of(path: &Path) -> String {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let file = whole.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-    let is_plain = whole.extension().is_none_or(|ending| ending != "safetensors");
+    let is_model = whole.extension().is_none_or(|ending| ending != "safetensors");
     let of_run = |name: &str| name == "best" || name == "last" || name.starts_with("epoch");
     // Of a run's checkpoint its folder, and of a run that has a number the folder of that.
     let folders = whole.parent().into_iter().flat_map(Path::components).rev();
+    let folders = folders.filter(|part| matches!(part, Component::Normal(_)));
     let folders = folders.map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let first = (is_plain || !of_run(&file)).then_some(file);
+    let first = (is_model || !of_run(&file)).then_some(file);
     let is_number = |name: &String| name.chars().all(|c| c.is_ascii_digit());
     let found = first.into_iter().chain(folders).find(|name| !is_number(name));
-    let known = |c: char| if is_name(&c.to_string()) { c } else { '_' };
-    let name: String = found.unwrap_or_default().chars().map(known).collect();
+    let name = found.unwrap_or_default().replace(|c| !is_plain(c), "_");
     if is_name(&name) { name } else { "model".to_owned() }
 }
 

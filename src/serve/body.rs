@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Bytes of a body that is too large which are still taken from the client, so that it comes to read the answer.
-const LEFT: usize = 4 << 20;
+const LEFT: usize = 64 << 20;
 /// How long that may take.
 const LEFT_FOR: Duration = Duration::from_secs(2);
 

@@ -1,7 +1,8 @@
 //! Connections: how many there are, how long they may take, how they end.
 
+use super::app::From;
 use super::metrics::Metrics;
-use super::routes::From;
+use super::tls::Identity;
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;
@@ -38,6 +39,8 @@ pub struct Connections {
     pub open: Arc<Semaphore>,
     /// Those that are, to be ended.
     pub graceful: GracefulShutdown,
+    /// Who the server is, if connections are to be secret.
+    pub identity: Option<Arc<Identity>>,
 }
 
 impl Connections {
@@ -73,15 +76,23 @@ impl Connections {
             request.extensions_mut().insert(From(from));
             router.clone().call(request)
         });
+        let (patience, watcher) = (self.patience, self.graceful.watcher());
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(self.patience).max_buf_size(MAX_HEAD).half_close(true);
-        let connection = builder.serve_connection(TokioIo::new(Patient::new(stream, self.patience)), service);
-        let connection = self.graceful.watch(connection);
-        let connected = self.metrics.connected();
+        builder.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MAX_HEAD).half_close(true);
+        let acceptor = self.identity.as_ref().map(|identity| identity.acceptor());
+        let held = (self.metrics.connected(), permit);
         tokio::spawn(async move {
+            let stream = Patient::new(stream, patience);
             // How a client ends a connection is its own matter.
-            let _ = connection.await;
-            drop((connected, permit));
+            match acceptor {
+                None => _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await,
+                Some(acceptor) => {
+                    if let Ok(Ok(stream)) = timeout(patience, acceptor.accept(stream)).await {
+                        _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await;
+                    }
+                }
+            }
+            drop(held);
         });
     }
 }

@@ -2,8 +2,9 @@
 //! text is read, so that the text becomes no tree.
 
 use super::nested::Nested;
+use super::reader::{READING, Reader};
 use super::refusal::Refusal;
-use super::samples::{Names, READING, Reader, Samples, put_nested};
+use super::samples::{Names, Samples, put_nested};
 use crate::data::Field;
 use crate::data::table::{Cell, Given, TableCodec};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};

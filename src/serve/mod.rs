@@ -8,6 +8,7 @@
 //! sample of a batch looks at another.
 
 pub mod access;
+mod app;
 mod batcher;
 mod body;
 mod budget;
@@ -20,26 +21,30 @@ mod open_inference;
 mod page;
 mod predict;
 mod protocol;
+mod reader;
 mod refusal;
 mod routes;
 mod samples;
 mod served;
 mod signals;
+mod tls;
 
 pub use key::Keys;
-pub use samples::Limits;
+pub use reader::Limits;
 pub use served::How;
 pub use signals::Signals;
+pub use tls::Identity;
 
 use crate::api::failure::Failure;
 use crate::terminal::say;
 use access::Log;
 use anyhow::{Context, anyhow};
+use app::App;
 use budget::Budget;
 use connection::Connections;
 use hyper_util::server::graceful::GracefulShutdown;
 use metrics::Metrics;
-use routes::{App, router};
+use routes::router;
 use served::Place;
 use signals::Asked;
 use std::future::{Future, poll_fn};
@@ -54,10 +59,12 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Threads that carry requests. What takes longer, reading samples and computing, has others.
 const CARRIERS: usize = 2;
+/// How long requests on their way have at the end until they have come too late.
+const MOMENT: Duration = Duration::from_millis(50);
 /// Threads beside those that read samples: for models that are loaded, and answers that are written.
 const BESIDE: usize = 4;
 
@@ -81,6 +88,8 @@ pub struct Options {
     pub drain: Duration,
     /// Who may ask; `None`: everyone.
     pub keys: Option<Keys>,
+    /// Who the server is, by which connections are secret; `None`: they are plain.
+    pub identity: Option<Identity>,
     /// How requests are written down.
     pub log: Log,
     /// Classes that are told, unless a request says how many.
@@ -125,6 +134,7 @@ pub fn serve(options: Options, listening: impl FnOnce(SocketAddr)) -> Result<boo
         invert: options.invert,
         draining: AtomicBool::new(false),
         readers: Semaphore::new(readers),
+        loading: Semaphore::new(1),
     });
     let connections = Connections {
         router: router(Arc::clone(&app)),
@@ -132,6 +142,7 @@ pub fn serve(options: Options, listening: impl FnOnce(SocketAddr)) -> Result<boo
         patience: options.patience,
         open: Arc::new(Semaphore::new(options.connections.min(Semaphore::MAX_PERMITS))),
         graceful: GracefulShutdown::new(),
+        identity: options.identity.map(Arc::new),
     };
     run(runtime, listener, (app, connections), (options.signals, options.drain), || listening(address))
 }
@@ -153,16 +164,24 @@ fn run(
             tokio::spawn(async move { connections.accept(&listener).await })
         };
         while let Some(Asked::Reload) = asked.recv().await {
-            for place in &app.models {
-                // What comes of it is said.
-                let _ = protocol::reload(&app, &place.name).await;
+            if let Some(Err(error)) = connections.identity.as_ref().map(|identity| identity.reload()) {
+                say(&format!("error: the certificate that was read before goes on: {error:#}"));
             }
+            let app = Arc::clone(&app);
+            // Beside this, so that the process can be asked to stop meanwhile.
+            tokio::spawn(async move {
+                for place in &app.models {
+                    // What comes of it is said.
+                    let _ = protocol::reload(&app, &place.name).await;
+                }
+            });
         }
         accepting.abort();
         let _ = accepting.await;
-        // Those that have come already are heard.
+        // Those that have come already are heard, and what they have sent.
         connections.accept_waiting(&listener).await;
         drop(listener);
+        sleep(MOMENT).await;
         app.draining.store(true, Ordering::Relaxed);
         say("stopping: requests that are under way are answered (once more to stop at once)");
         let connections = Arc::into_inner(connections).context("a connection is still taken")?;

@@ -3,17 +3,80 @@
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md>.
 
 use super::nested::Nested;
+use super::reader::{READING, Reader};
 use super::refusal::Refusal;
-use super::samples::{Names, READING, Reader, Samples, channels_last, put};
-use super::served::{Served, TEXT, datatype, outside};
+use super::samples::{Names, Samples, channels_last, outside, put};
+use super::served::{Served, TEXT, datatype};
 use crate::data::Field;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::fmt;
 
 /// Number of JSON bytes, of a body with tensors behind them.
 pub const HEADER: &str = "Inference-Header-Content-Length";
 
-type Parameters = Map<String, Value>;
+type Parameters = HashMap<String, Parameter>;
+
+/// The value of a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parameter {
+    Flag(bool),
+    Number(u64),
+    /// Any other, of whatever size, which is not kept.
+    Other,
+}
+
+impl<'de> Deserialize<'de> for Parameter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ParameterVisitor)
+    }
+}
+
+struct ParameterVisitor;
+
+impl<'de> Visitor<'de> for ParameterVisitor {
+    type Value = Parameter;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a parameter")
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Parameter, E> {
+        Ok(Parameter::Flag(value))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Parameter, E> {
+        Ok(Parameter::Number(value))
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<Parameter, E> {
+        Ok(Parameter::Other)
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<Parameter, E> {
+        Ok(Parameter::Other)
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<Parameter, E> {
+        Ok(Parameter::Other)
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Parameter, E> {
+        Ok(Parameter::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Parameter, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Parameter::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parameter, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Parameter::Other)
+    }
+}
 
 /// What a request asks for.
 #[derive(Debug, Deserialize)]
@@ -115,8 +178,8 @@ fn form(asked: &Asked) -> Result<Form, Refusal> {
     let flag = |parameters: &Parameters, known: &str, of: &str| {
         let mut set = None;
         for (name, value) in parameters {
-            match value.as_bool() {
-                Some(flag) if name == known => set = Some(flag),
+            match value {
+                Parameter::Flag(flag) if name == known => set = Some(*flag),
                 _ => {
                     let reason = format!("the parameter `{}` of {of} is not known here, or wrong", shown(name));
                     return Err(Refusal::bad(reason));
@@ -161,8 +224,8 @@ fn elements(field: &Field, input: &Input, samples: usize, binary: &mut &[u8]) ->
     let name = &field.name;
     let mut size = None;
     for (parameter, value) in &input.parameters {
-        match value.as_u64().and_then(|bytes| usize::try_from(bytes).ok()) {
-            Some(bytes) if parameter == "binary_data_size" => size = Some(bytes),
+        match value {
+            Parameter::Number(bytes) if parameter == "binary_data_size" => size = usize::try_from(*bytes).ok(),
             _ => {
                 let reason = format!("the parameter `{}` of `{name}` is not known here, or wrong", shown(parameter));
                 return Err(Refusal::bad(reason));

@@ -1,13 +1,13 @@
 //! `POST /predict` and `/predict/NAME`.
 
+use super::app::{App, Told, as_json};
 use super::body::receive;
+use super::reader::{File, Reader, accepted};
 use super::refusal::Refusal;
-use super::routes::{App, Told, as_json};
-use super::samples::{File, Reader, accepted};
 use super::served::{Place, Served, Takes};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{FromRequest, Multipart, Path, Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -87,7 +87,7 @@ async fn answer(
         Kind::Multipart => {
             // Each file becomes memory of its own.
             charge.add(body.len())?;
-            Content::Files(files(given, body).await?)
+            Content::Files(files(given, body, app.limits.rows).await?)
         }
         Kind::Image | Kind::Table => Content::Files(vec![File { name: None, content: body }]),
         Kind::Json => Content::Json(body),
@@ -173,16 +173,19 @@ impl Kind {
     }
 }
 
-/// The files of a form, which is in memory.
-async fn files(kind: &str, body: Bytes) -> Result<Vec<File>, Refusal> {
-    let bad = |error: String| Refusal::bad(format!("the form: {error}"));
-    let form = Request::builder().header(CONTENT_TYPE, kind).body(Body::from(body));
-    let form = form.map_err(|error| bad(error.to_string()))?;
-    let mut form = Multipart::from_request(form, &()).await.map_err(|error| bad(error.body_text()))?;
+/// The files of a form, which is in memory; at most `most`.
+async fn files(kind: &str, body: Bytes, most: usize) -> Result<Vec<File>, Refusal> {
+    let bad = |error: multer::Error| Refusal::bad(format!("the form: {error}"));
+    let boundary = multer::parse_boundary(kind).map_err(bad)?;
+    let mut form = multer::Multipart::new(Body::from(body).into_data_stream(), boundary);
     let mut files = Vec::new();
-    while let Some(part) = form.next_field().await.map_err(|error| bad(error.body_text()))? {
+    while let Some(part) = form.next_field().await.map_err(bad)? {
+        if files.len() == most {
+            let reason = format!("there are more files than the {most} that a request may have (--max-rows)");
+            return Err(Refusal::too_large(reason));
+        }
         let name = part.file_name().map(str::to_owned);
-        let content = part.bytes().await.map_err(|error| bad(error.body_text()))?;
+        let content = part.bytes().await.map_err(bad)?;
         files.push(File { name, content });
     }
     Ok(files)

@@ -1,10 +1,10 @@
 //! The addresses of the Open Inference Protocol, and of its extension that loads models.
 
+use super::app::{App, Told, as_json};
 use super::body::receive;
 use super::open_inference::{HEADER, answer, metadata};
 use super::predict::{named, read};
 use super::refusal::Refusal;
-use super::routes::{App, Told, as_json};
 use super::served::Place;
 use crate::terminal::say;
 use axum::body::Body;
@@ -24,7 +24,7 @@ pub async fn server() -> Response {
     as_json(&json!({
         "name": "runner",
         "version": env!("CARGO_PKG_VERSION"),
-        "extensions": ["binary_tensor_data", "model_repository"],
+        "extensions": ["binary_tensor_data"],
     }))
 }
 
@@ -137,6 +137,7 @@ pub async fn load(State(app): State<Arc<App>>, name: Name, request: Request) -> 
 /// # Errors
 /// It cannot be read; the model that was there stays.
 pub async fn reload(app: &Arc<App>, name: &str) -> Result<(), Refusal> {
+    let _one = app.loading.acquire().await.map_err(|_| Refusal::internal("a fault of the program"))?;
     let (of, name) = (Arc::clone(app), name.to_owned());
     let work = move || {
         let loaded = of.place(&name)?.reload();

@@ -1,12 +1,8 @@
 //! Which address does what, and what is common to all requests: who may ask, what is counted, what is written down.
 
-use super::access::{Entry, Log};
-use super::budget::Budget;
-use super::key::Keys;
-use super::metrics::Metrics;
+use super::access::Entry;
+use super::app::{App, From, Told, as_json};
 use super::refusal::Refusal;
-use super::samples::Limits;
-use super::served::Place;
 use super::{page, predict, protocol};
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -17,48 +13,8 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
-
-/// What all requests have in common.
-pub struct App {
-    /// The models, in the order in which they were given.
-    pub models: Vec<Place>,
-    /// What a request may ask for.
-    pub limits: Limits,
-    /// How long a body may take to arrive.
-    pub patience: Duration,
-    /// The memory of all requests.
-    pub budget: Arc<Budget>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
-    /// Who may ask; `None`: everyone.
-    pub keys: Option<Keys>,
-    /// How requests are written down.
-    pub log: Log,
-    /// Classes that are told, unless a request says how many.
-    pub top: usize,
-    /// Black and white are swapped in images, unless a request says so.
-    pub invert: bool,
-    /// The server is about to end.
-    pub draining: AtomicBool,
-    /// A permit for each request whose body may be read into samples at a time.
-    pub readers: Semaphore,
-}
-
-/// Where a request comes from.
-#[derive(Debug, Clone, Copy)]
-pub struct From(pub SocketAddr);
-
-/// What a response says to the log: the model, and samples.
-#[derive(Debug, Clone)]
-pub struct Told {
-    /// The model's name.
-    pub model: String,
-    /// How many samples were answered.
-    pub samples: usize,
-}
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// What stands for routes that there are not.
 const NO_ROUTE: &str = "none";
@@ -118,7 +74,7 @@ async fn watched(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     let route = request.extensions().get::<MatchedPath>().map_or(NO_ROUTE, MatchedPath::as_str).to_owned();
     let from = request.extensions().get::<From>().map_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)), |from| from.0);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = match app.admit(&route, &method, request.headers()) {
+    let response = match admit(&app, &route, &method, request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -131,32 +87,20 @@ async fn watched(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     response
 }
 
-impl App {
-    /// The model of that name.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn place(&self, name: &str) -> Result<&Place, Refusal> {
-        let found = self.models.iter().find(|place| place.name == name);
-        found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "there is no model of this name: /models lists them"))
+/// Whether a request is let in.
+///
+/// # Errors
+/// It is not.
+fn admit(app: &App, route: &str, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
+    if let Some(keys) = app.keys.as_ref().filter(|_| !OPEN.contains(&route)) {
+        keys.check(headers)?;
     }
-
-    fn admit(&self, route: &str, method: &Method, headers: &HeaderMap) -> Result<(), Refusal> {
-        if let Some(keys) = self.keys.as_ref().filter(|_| !OPEN.contains(&route)) {
-            keys.check(headers)?;
-        }
-        // A page of somebody else's that is open in a browser on this machine.
-        if method == Method::POST && headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
-            return Err(Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask"));
-        }
-        if self.draining.load(Ordering::Relaxed) && !TO_THE_END.contains(&route) {
-            return Err(Refusal::busy("the server is about to end").closing());
-        }
-        Ok(())
+    // A page of somebody else's that is open in a browser on this machine.
+    if method == Method::POST && headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask"));
     }
-}
-
-/// A JSON value as a response.
-pub fn as_json(value: &Value) -> Response {
-    ([("content-type", "application/json")], value.to_string() + "\n").into_response()
+    if app.draining.load(Ordering::Relaxed) && !TO_THE_END.contains(&route) {
+        return Err(Refusal::busy("the server is about to end").closing());
+    }
+    Ok(())
 }

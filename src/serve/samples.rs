@@ -1,28 +1,10 @@
-//! Samples of a request, as the bytes that a model takes: of images, of rows, of tensors.
+//! Samples of a request, as the bytes that a model takes.
 
-use super::budget::Charge;
 use super::nested::Nested;
 use super::refusal::Refusal;
-use super::served::{Served, Takes, outside};
-use crate::data::table::{Given, Raw, TooManyRows, read_text};
-use crate::data::{Field, image_bytes, image_measures};
+use crate::data::Field;
 use crate::graph::DType;
-use axum::body::Bytes;
 use serde_json::{Value, json};
-
-/// Bytes of memory that a byte of a text becomes at most while it is read: a number of two characters is one of eight bytes, and lists grow by doubling.
-pub const READING: usize = 10;
-
-/// How much a request may ask for.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Bytes of a body.
-    pub body: usize,
-    /// Pixels of an image.
-    pub pixels: u64,
-    /// Samples of a request.
-    pub rows: usize,
-}
 
 /// The samples of a request.
 #[derive(Debug)]
@@ -62,131 +44,6 @@ impl Names {
             Names::Rows(Some(ids)) => ids.get(number).map(String::as_str),
             _ => None,
         }
-    }
-}
-
-/// What becomes of a body.
-pub struct Reader<'a> {
-    /// The model.
-    pub served: &'a Served,
-    /// What is allowed.
-    pub limits: &'a Limits,
-    /// What the request has of the memory.
-    pub charge: &'a mut Charge,
-    /// Classes that are told.
-    pub top: usize,
-    /// Black and white are swapped in images.
-    pub invert: bool,
-}
-
-/// A part of a body: a file.
-pub struct File {
-    /// Its name.
-    pub name: Option<String>,
-    /// What is in it.
-    pub content: Bytes,
-}
-
-impl Reader<'_> {
-    /// Takes the memory of so many samples and their answers.
-    ///
-    /// # Errors
-    /// There are more than a request may have, or there is not enough memory.
-    pub fn expect(&mut self, samples: usize) -> Result<(), Refusal> {
-        self.allowed(samples)?;
-        self.charge.add(samples.saturating_mul(self.served.each(self.top)))
-    }
-
-    fn allowed(&self, samples: usize) -> Result<(), Refusal> {
-        let most = self.limits.rows;
-        if samples > most {
-            let reason = format!("there are {samples} samples, and a request may have {most} (--max-rows)");
-            return Err(Refusal::too_large(reason));
-        }
-        Ok(())
-    }
-
-    /// Image files.
-    ///
-    /// # Errors
-    /// The model takes none; one of them is none, or is too large.
-    pub fn images(&mut self, files: &[File]) -> Result<Samples, Refusal> {
-        let served = self.served;
-        let field = match (served.takes(), &served.seen.fields[..]) {
-            (Takes::Images, [field]) => field,
-            _ => return Err(Refusal::other_type(format!("the model takes no images: it takes {}", accepted(served)))),
-        };
-        self.expect(files.len())?;
-        let mut rows = Vec::with_capacity(files.len() * field.bytes());
-        for (number, file) in files.iter().enumerate() {
-            let place = match &file.name {
-                Some(name) => format!("`{name}`: "),
-                None if files.len() > 1 => format!("file {}: ", number + 1),
-                None => String::new(),
-            };
-            let bad = |error: anyhow::Error| Refusal::bad(format!("{place}{error:#}"));
-            let ([height, width], decoding) = image_measures(&file.content).map_err(bad)?;
-            if height as u64 * width as u64 > self.limits.pixels {
-                let most = self.limits.pixels;
-                return Err(Refusal::too_large(format!(
-                    "{place}the image has {width}×{height} pixels, and at most {most} are read (--max-pixels)"
-                )));
-            }
-            self.charge.add(decoding)?;
-            let transforms = served.seen.transforms.as_deref();
-            rows.extend(image_bytes(&file.content, field, transforms, self.invert).map_err(bad)?);
-            self.charge.give_back(decoding);
-        }
-        let names = files.iter().map(|file| file.name.clone()).collect();
-        Ok(Samples { rows: vec![rows], count: files.len(), names: Names::Files(names) })
-    }
-
-    /// A table as text.
-    ///
-    /// # Errors
-    /// The model takes none; it is none; its columns or cells do not fit.
-    pub fn table(&mut self, file: &File) -> Result<Samples, Refusal> {
-        let Some(codec) = &self.served.table else {
-            let reason = format!("the model takes no tables: it takes {}", accepted(self.served));
-            return Err(Refusal::other_type(reason));
-        };
-        self.charge.add(file.content.len().saturating_mul(READING))?;
-        let name = file.name.as_deref().unwrap_or("body");
-        let raw = read_text(name, file.content.to_vec(), codec, self.limits.rows).map_err(|error| {
-            match error.downcast_ref::<TooManyRows>() {
-                Some(_) => Refusal::too_large(format!("{error} (--max-rows)")),
-                None => Refusal::unfit(format!("{error:#}")),
-            }
-        });
-        self.encoded(&raw?)
-    }
-
-    /// Rows that have come one by one.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub fn given(&mut self, given: Given) -> Result<Samples, Refusal> {
-        self.encoded(&given.raw())
-    }
-
-    fn encoded(&mut self, raw: &Raw) -> Result<Samples, Refusal> {
-        let Some(codec) = &self.served.table else { return Err(Refusal::internal("the model takes no tables")) };
-        self.expect(raw.rows())?;
-        let inputs = codec.inputs(raw).map_err(|error| Refusal::too_large(format!("{error:#}")))?;
-        let bytes = inputs.into_iter().flat_map(f32::to_ne_bytes).collect();
-        let names = Names::Rows(raw.ids().map(<[String]>::to_vec));
-        Ok(Samples { rows: vec![bytes], count: raw.rows(), names })
-    }
-}
-
-/// What a model takes, in words.
-pub fn accepted(served: &Served) -> &'static str {
-    match served.takes() {
-        Takes::Images => {
-            "an image (image/png, image/jpeg, …), several as multipart/form-data, or tensors as application/json"
-        }
-        Takes::Rows => "rows as application/json, or a table with a header as text/csv",
-        Takes::Tensors => "tensors as application/json",
     }
 }
 
@@ -252,6 +109,14 @@ pub fn channels_last(field: &Field, bytes: &mut [u8]) {
                 out.copy_from_slice(&sample[(channel * pixels + pixel) * element..][..element]);
             }
         }
+    }
+}
+
+/// The shape of a sample as others have it: channels of images first.
+pub fn outside(field: &Field) -> Vec<usize> {
+    match *field.shape.dims() {
+        [h, w, c] if field.is_image() => vec![c, h, w],
+        ref dims => dims.to_vec(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::batcher::{Batcher, Together};
 use super::metrics::ModelMetrics;
 use super::refusal::Refusal;
-use super::samples::Samples;
+use super::samples::{Samples, outside};
 use crate::api::answer::{Answer, Meaning};
 use crate::api::failure::Failure;
 use crate::api::model::{device, load_model};
@@ -15,9 +15,9 @@ use crate::graph::DType;
 use crate::graph::op::Task;
 use crate::model::task;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Bytes of memory of the text of an answer, for each number or position in it.
@@ -69,7 +69,7 @@ pub struct Served {
 }
 
 impl Served {
-    fn open(path: &PathBuf, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
+    fn open(path: &Path, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
         let model = load_model(path, &how.sets)?;
         let experiment = &model.loaded.experiment;
         let backend = device(experiment, how.threads)?;
@@ -246,14 +246,6 @@ pub fn datatype(dtype: DType) -> &'static str {
     }
 }
 
-/// The shape of a sample as others have it: channels of images first.
-pub fn outside(field: &Field) -> Vec<usize> {
-    match *field.shape.dims() {
-        [h, w, c] if field.is_image() => vec![c, h, w],
-        ref dims => dims.to_vec(),
-    }
-}
-
 /// The place of a model.
 pub struct Place {
     /// What the model is called.
@@ -262,8 +254,6 @@ pub struct Place {
     how: How,
     metrics: Arc<ModelMetrics>,
     now: RwLock<Arc<Served>>,
-    /// One is loaded at a time.
-    loading: Mutex<()>,
 }
 
 impl Place {
@@ -273,7 +263,7 @@ impl Place {
     /// It cannot be read, or is none; there is no such device, or not enough memory.
     pub fn open(name: String, path: PathBuf, how: &How, metrics: Arc<ModelMetrics>) -> Result<Place, Failure> {
         let served = Arc::new(Served::open(&path, how, Arc::clone(&metrics))?);
-        Ok(Place { name, path, how: how.clone(), metrics, now: RwLock::new(served), loading: Mutex::new(()) })
+        Ok(Place { name, path, how: how.clone(), metrics, now: RwLock::new(served) })
     }
 
     /// The model that answers now. Who has it keeps it, whatever takes its place.
@@ -286,7 +276,6 @@ impl Place {
     /// # Errors
     /// As [`Place::open`].
     pub fn reload(&self) -> Result<(), Failure> {
-        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let opened = Served::open(&self.path, &self.how, Arc::clone(&self.metrics));
         self.metrics.reloaded(opened.is_ok());
         let opened = Arc::new(opened?);

@@ -78,6 +78,14 @@ pub struct ServeArgs {
     /// The page and the addresses below /v2/health need none.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub api_key_file: Option<PathBuf>,
+    /// Speak TLS with this certificate: a PEM file with it, and with those that lead to one that clients know
+    ///
+    /// SIGHUP reads it and the key anew.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of the certificate, a PEM file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
     /// How requests are written down on standard error
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub log: LogFormat,

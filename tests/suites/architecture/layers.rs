@@ -8,7 +8,7 @@ use crate::source::{code, is_test, program_and_kernels};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 19] = [
+const IMPORTS: [(&str, &[&str]); 20] = [
     ("failure", &[]),
     ("random", &[]),
     ("files", &[]),
@@ -65,6 +65,7 @@ const IMPORTS: [(&str, &[&str]); 19] = [
             "train",
         ],
     ),
+    ("serve", &["api", "data", "files", "graph", "model", "terminal"]),
 ];
 
 /// Modules in layers: each may name only those before it.

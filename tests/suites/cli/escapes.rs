@@ -267,6 +267,7 @@ fn images() {
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(value[0]["file"].as_str(), Some(good.as_str()), "the value is the name as it is");
     shows(&place, &["predict", "r/last.safetensors", &format!("{BAD}.jpg")], 1, SHOWN);
+    shows(&place, &["serve", "--port", "0", &format!("{BAD}.safetensors")], 1, SHOWN);
 }
 
 /// An address at which nobody answers.

@@ -36,6 +36,14 @@ fn images_are_answered_as_by_predict() {
     let answers = server.files("/predict", &forms).predictions();
     assert!(answers.iter().all(|one| one["file"] == "x.png"), "{answers:?}");
     assert_eq!(without(answers, "file"), expected);
+    // Files of some megabytes, as cameras make them.
+    let mut large = Vec::new();
+    let image = image::DynamicImage::from(image::GrayImage::from_raw(8, 8, drawings[5].1.clone()).unwrap());
+    let image = image.resize_exact(1600, 1600, image::imageops::FilterType::Nearest).into_rgb8();
+    image.write_to(&mut std::io::Cursor::new(&mut large), image::ImageFormat::Bmp).unwrap();
+    assert!(large.len() > 7_000_000);
+    let by_form = server.files("/predict", &[("a.bmp", large.clone()), ("b.bmp", large.clone())]).predictions();
+    assert_eq!(without(by_form, "file"), vec![server.image("/predict", &large).predictions()[0].clone(); 2]);
     let tensors: Vec<Vec<u8>> = drawings.iter().map(|(_, bytes)| bytes.clone()).collect();
     let answers = server.json("/predict/r", &instances(&tensors)).predictions();
     assert_eq!(answers[32]["sample"], 32);

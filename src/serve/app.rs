@@ -1,0 +1,74 @@
+//! What all requests have in common.
+
+use super::access::Log;
+use super::budget::Budget;
+use super::key::Keys;
+use super::metrics::Metrics;
+use super::reader::Limits;
+use super::refusal::Refusal;
+use super::served::Place;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// What all requests have in common.
+pub struct App {
+    /// The models, in the order in which they were given.
+    pub models: Vec<Place>,
+    /// What a request may ask for.
+    pub limits: Limits,
+    /// How long a body may take to arrive.
+    pub patience: Duration,
+    /// The memory of all requests.
+    pub budget: Arc<Budget>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Who may ask; `None`: everyone.
+    pub keys: Option<Keys>,
+    /// How requests are written down.
+    pub log: Log,
+    /// Classes that are told, unless a request says how many.
+    pub top: usize,
+    /// Black and white are swapped in images, unless a request says so.
+    pub invert: bool,
+    /// The server is about to end.
+    pub draining: AtomicBool,
+    /// A permit for each request whose body may be read into samples at a time.
+    pub readers: Semaphore,
+    /// One permit: models are loaded one after the other, so that they take one thread from requests, and memory for one.
+    pub loading: Semaphore,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct From(pub SocketAddr);
+
+/// What a response says to the log: the model, and samples.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// The model's name.
+    pub model: String,
+    /// How many samples were answered.
+    pub samples: usize,
+}
+
+impl App {
+    /// The model of that name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn place(&self, name: &str) -> Result<&Place, Refusal> {
+        let found = self.models.iter().find(|place| place.name == name);
+        found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "there is no model of this name: /models lists them"))
+    }
+}
+
+/// A JSON value as a response.
+pub fn as_json(value: &Value) -> Response {
+    ([("content-type", "application/json")], value.to_string() + "\n").into_response()
+}
