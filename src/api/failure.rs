@@ -83,3 +83,8 @@ pub fn warn(sources: &Sources, warnings: &[Diagnostic]) {
         say_styled(render(sources, warnings, terminal::color(Stream::Err)).trim_end());
     }
 }
+
+/// A mistake in the configuration, to be shown in its text.
+pub fn refuse(loaded: &config::Loaded, error: Diagnostic) -> Failure {
+    Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
+}

@@ -1,5 +1,6 @@
 //! What commands are given: a configuration, or a checkpoint that carries one; and the device for it.
 
+pub use super::failure::refuse;
 use super::failure::{Failure, warn};
 use super::reading::{expect_own_columns, other_mask_values};
 use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
@@ -255,11 +256,6 @@ pub fn build_run(
     let new: Vec<Diagnostic> = programs.warnings.iter().filter(|w| !shown.contains(w)).cloned().collect();
     warn(&loaded.sources, &new);
     Ok(programs)
-}
-
-/// A mistake in the configuration, to be shown in its text.
-pub fn refuse(loaded: &Loaded, error: Diagnostic) -> Failure {
-    Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
 }
 
 /// The files that a configuration is written in, and those that it names.

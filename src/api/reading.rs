@@ -1,7 +1,6 @@
 //! How the data of a checkpoint is read: what belongs to the model, and what a command may say anew.
 
-use super::failure::Failure;
-use super::model::refuse;
+use super::failure::{Failure, refuse};
 use crate::config::language::sections::{Csv, ImageList, LabelKind, Source};
 use crate::config::{Diagnostic, Experiment, Loaded};
 use crate::data::listed;

@@ -215,6 +215,6 @@ pub fn read_text(name: &str, bytes: Vec<u8>, codec: &TableCodec, most: usize) ->
 pub fn read_rows(path: &Path, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
     let text = open(path, codec.format())?;
     let raw = Raw::read(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal)?;
-    unseen.look(codec, &raw);
+    unseen.look(&codec.columns, &raw);
     codec.samples(&raw, false).with_context(|| format!("`{}`", path.display()))
 }

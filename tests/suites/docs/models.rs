@@ -28,10 +28,27 @@ fn head(text: &str) -> (String, String) {
 /// Parameters and multiply-adds for one image, as `runner check` counts them.
 fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
     // What has no classes learns its input.
-    let loss = if classes.is_some() { "'cross_entropy'" } else { "'mse'\ntarget = 'inputs'" };
+    let learns_classes = classes.is_some() || matches!(shape, [context] if *context != FEATURES);
+    let loss = if learns_classes { "'cross_entropy'" } else { "'mse'\ntarget = 'inputs'" };
     let classes = classes.unwrap_or(2);
+    let folder = tempfile::tempdir().unwrap();
+    let data = match shape {
+        // So many tokens.
+        [context] if *context != FEATURES => {
+            let (file, text) = (folder.path().join("input.txt"), "a word and another\n".repeat(context / 8 + 2));
+            std::fs::write(&file, text).unwrap();
+            match path.ends_with("text_classifier.toml") {
+                false => format!("source = 'text'\npath = {file:?}\ntokenizer = 'bytes'\ncontext = {context}"),
+                true => {
+                    std::fs::write(&file, "label,text\na,one\nb,two\n").unwrap();
+                    format!("source = 'text_classes'\npath = {file:?}\nmax_length = {context}")
+                }
+            }
+        }
+        _ => format!("source = 'synthetic'\nshape = {shape:?}\nclasses = {classes}"),
+    };
     let text = format!(
-        "[data]\nsource = 'synthetic'\nshape = {shape:?}\nclasses = {classes}\n[model]\nuse = {path:?}\n\
+        "[data]\n{data}\n[model]\nuse = {path:?}\n\
          [loss]\ntype = {loss}\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
     );
     let loaded = config::load_str("table.toml", &text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
@@ -48,6 +65,9 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
 
 /// Numbers in a row of the table that the model for tables is counted for.
 const FEATURES: usize = 16;
+
+/// Tokens that models of text are counted for.
+const TOKENS: usize = 128;
 
 /// A number with three digits that count, in millions.
 fn millions(n: u64) -> String {
@@ -75,12 +95,16 @@ fn the_table_of_models_is_fresh() {
         let side = if classes.is_none_or(|classes| classes == 10) { 32 } else { 224 };
         let (shape, samples) = match file {
             "tabular.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
+            "gpt.toml" | "gpt2.toml" | "llama.toml" | "text_classifier.toml" => {
+                (vec![TOKENS], format!("{TOKENS} tokens"))
+            }
             _ => (vec![3, side, side], format!("{side}×{side}")),
         };
         let (parameters, macs) = counted(&path, &shape, classes);
         let numbers = format!("{} | {} | {samples}", millions(parameters as u64), millions(macs));
         let row = format!("| {title} | [{file}](../models/{file}) | {numbers} | {} | {paper} |\n", with.join(", "));
-        rows.insert((side, title), row);
+        let kind = if shape == [TOKENS] { usize::MAX } else { side };
+        rows.insert((kind, title), row);
     }
     let rows: String = rows.into_values().collect();
     let head = "| model | file | parameters, millions | multiply-adds, millions | for images of | `with` | paper |\n| --- | --- | --- | --- | --- | --- | --- |\n";
