@@ -6,6 +6,7 @@ mod measure;
 mod normalize;
 mod sheet;
 mod table;
+mod text;
 
 use super::args::{ShowArgs, ShownSplit};
 use super::palette::colour;
@@ -62,6 +63,12 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
         let columns = columns.map_err(Failure::Other)?;
         let spec = describe_data(&loaded)?;
         return table::show(&columns, &spec, args.output.json);
+    }
+    if experiment.data.source.has_tokens() {
+        if out.is_some() || args.write_normalize {
+            return Err(Failure::Usage("a text has no images: leave out `--out` and `--write-normalize`".into()));
+        }
+        return text::show(&loaded, args.output.json);
     }
     let take = samples::as_configured(experiment);
     let samples = samples::load(experiment, &take)?;

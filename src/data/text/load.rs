@@ -133,7 +133,12 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
 
 /// The text of a file, of several, or of those in a folder by their names, one after the other; and how many files that are.
 fn text(path: &Path) -> Result<(String, usize)> {
-    let paths = if path.is_dir() { below(path)? } else { pattern::paths(path)? };
+    let is_pattern = path.to_string_lossy().contains(['{', '*', '?']) && !files::is_there(path);
+    let paths = match path {
+        folder if folder.is_dir() => below(folder)?,
+        pattern if is_pattern => pattern::paths(pattern)?,
+        file => vec![file.to_owned()],
+    };
     let mut all = String::new();
     for path in &paths {
         let text = String::from_utf8(files::read(path, u64::MAX)?).map_err(|error| {

@@ -16,11 +16,12 @@ pub use options::{Choice, Content, TextOptions};
 pub use tokenizer::{Decoder, Tokenizer};
 
 use super::dataset::Dataset;
-use super::field::{DataSpec, Field};
+use super::field::{DataSpec, Field, FieldKind};
 use super::found::Found;
 use super::progress::Event;
-use super::{Describes, Footprint};
-use anyhow::{Context, Result, ensure};
+use super::store::{Column, Key, Rows};
+use super::{Describes, Footprint, Split};
+use anyhow::{Context, Result, bail, ensure};
 use load::{Loaded, load};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +43,29 @@ impl Describes for &TextOptions {
         let held = FOUND.look(self, || load(self), |loaded| loaded.held).unwrap_or_default();
         Footprint { held, ..Footprint::default() }
     }
+}
+
+/// The tokens of a sample, without what fills a batch.
+///
+/// # Errors
+/// It cannot be read, or is none of tokens.
+pub fn tokens_of(split: &Split, sample: usize) -> Result<Vec<u32>> {
+    let [tokens, others @ ..] = split.fields() else { bail!("the samples have no fields") };
+    ensure!(matches!(tokens.kind, FieldKind::Tokens(_)), "the samples are no tokens");
+    let length = others.iter().position(|field| field.kind == FieldKind::Length);
+    let bytes = tokens.bytes();
+    let mut columns = vec![None; split.fields().len()];
+    columns[0] = Some(Column { offset: 0, bytes });
+    if let Some(length) = length {
+        columns[length + 1] = Some(Column { offset: bytes, bytes: 4 });
+    }
+    let mut slot = vec![0; bytes + 4];
+    let key = Key { seed: 0, epoch: 0, sample: sample as u64 };
+    split.write(sample, &mut Rows::new(&mut slot, &columns, 0, &[], key))?;
+    let number = |bytes: &[u8; 4]| i32::from_ne_bytes(*bytes) as u32;
+    let numbers = slot.as_chunks().0;
+    let count = if length.is_some() { number(&numbers[bytes / 4]) as usize } else { bytes / 4 };
+    Ok(numbers[..count.min(bytes / 4)].iter().map(number).collect())
 }
 
 /// What samples look like where the tokenizer does not depend on the text; `None`: it does.

@@ -37,6 +37,15 @@ fn own_text_becomes_generated_text_in_two_commands() {
     for part in ["wte", "embedding", "[8, 16, 28]", "position_embedding"] {
         assert!(checked.out.contains(part), "{part}: {}", checked.out);
     }
+    let shown = place.ok("data show c.toml").out;
+    for part in [
+        "a vocabulary of 28: 28 characters",
+        "samples of 16 tokens: 83 to train on, 20 to validate on",
+        "sample 2",
+        "efghij",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
     let trained = place.ok("train c.toml --out r");
     assert!(trained.err.contains("1680 bytes of text are 1680 tokens (28 characters)"), "{}", trained.err);
     let last = place.metrics("r").pop().unwrap();
@@ -139,6 +148,8 @@ fn mistakes_in_a_language_model_have_places() {
         &["`wpe.weight` is of shape [16, 16], and this layer needs [28, 16]"],
     );
     refused("max_length = \"$context\"", "max_length = 9", &["has 9 positions, but its input has 16"]);
+    refused("input.txt", "nothing.txt", &["cannot read `nothing.txt`", "No such file"]);
+    refused("input.txt", "no*.txt", &["no file is called like `no*.txt`"]);
     refused("context = 16", "context = 5000", &["1344 tokens are too few for a sample of 5000"]);
     refused(
         "context = 16",
@@ -235,6 +246,8 @@ fn own_sentences_become_a_classifier_in_two_commands() {
         place.write("d.toml", classifier("").replace("\"mean\"", &format!("\"{mode}\"")));
         place.ok(&format!("train d.toml --out {mode} --set train.epochs=2"));
     }
+    let shown = place.ok("data show c.toml --json").json();
+    assert!(shown["samples"][0].as_str().unwrap().contains("film lovely"), "{shown}");
     place.ok("train c.toml --out r");
     let last = place.metrics("r").into_iter().rev().find(|line| line["val_accuracy"].is_number()).unwrap();
     assert_eq!(last["val_accuracy"], 1.0, "{last}");

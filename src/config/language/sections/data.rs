@@ -163,9 +163,14 @@ impl Source {
         matches!(self, Source::Text(_) | Source::Tokens(_))
     }
 
+    /// Whether its samples are tokens.
+    pub fn has_tokens(&self) -> bool {
+        self.is_text() || matches!(self, Source::TextClasses(_))
+    }
+
     /// Whether its samples are rows of a table or texts, so that what is counted in it is known once it is read.
     pub fn is_counted_by_reading(&self) -> bool {
-        self.is_text() || matches!(self, Source::Csv(_) | Source::TextClasses(_))
+        self.has_tokens() || matches!(self, Source::Csv(_))
     }
 
     /// [`AboutSource::divides_itself`]
