@@ -263,13 +263,51 @@ fn own_sentences_become_a_classifier_in_two_commands() {
     assert_eq!(lines.lines().count(), 3, "{lines}");
 }
 
+/// Positions that turn queries and keys, few heads of keys and values, sines: each with the cache and without.
+#[test]
+fn a_cache_changes_no_token() {
+    let place = place();
+    let gpt = language_model("");
+    let attention = "{ name = \"attn\", type = \"multihead_attention\", num_heads = 2, is_causal = true }";
+    let own = "{ name = \"qkv\", type = \"linear\", out_features = 32 }, { type = \"scaled_dot_product_attention\", num_heads = 2, num_kv_heads = 1, \
+               is_causal = true, rope_theta = 100.0 }, { name = \"o\", type = \"linear\", out_features = 16 }";
+    let learned = "kind = \"learned\", max_length = \"$context\"";
+    let positions = "type = \"position_embedding\", max_length = \"$context\"";
+    for (name, text) in [
+        ("rope", gpt.replace("is_causal = true", "is_causal = true, rope_theta = 1000.0")),
+        ("shared", gpt.replace(attention, own)),
+        ("sines", gpt.replace("max_length = \"$context\"", "kind = \"sinusoidal\"")),
+        ("own", gpt.replace("max_length = \"$context\"", "init_std = 0.1")),
+        ("named", gpt.replace(positions, &format!("type = \"position_embedding\", {learned}"))),
+        ("glu", gpt.replace("out_features = 32 }, \"gelu\"", "out_features = 64 }, \"glu\"")),
+    ] {
+        assert!(name == "named" || text != gpt, "{name}");
+        place.write("d.toml", text);
+        place.ok(&format!("train d.toml --out {name} --set train.steps=30 --set train.eval_every_steps=30"));
+        let text = |more: &str| {
+            let written = place.ok(&format!("generate {name} --prompt abcdef --max-tokens 40 --json {more}"));
+            (written.json(), written.err)
+        };
+        let (cached, told) = text("");
+        assert!(!told.contains("computed from the whole text"), "{name}: {told}");
+        assert_eq!(text("--without-cache").0, cached, "{name}");
+    }
+    // What sees all positions at once has no cache, and writes all the same.
+    place.write("d.toml", gpt.replace("is_causal = true", "is_causal = false"));
+    place.ok("train d.toml --out whole --set train.steps=2 --set train.eval_every_steps=2");
+    let told = place.ok("generate whole --prompt abc --max-tokens 3").err;
+    assert!(told.contains("`multihead_attention` sees all positions at once"), "{told}");
+}
+
 /// A text has the same figures whatever length its batch has been filled up to.
 #[test]
 fn what_fills_a_batch_does_not_count() {
     let place = Place::with(&classifier(""));
     place.write("reviews.csv", reviews(60));
     for mode in ["mean", "max", "last"] {
-        place.write("d.toml", classifier("").replace("\"mean\"", &format!("\"{mode}\"")));
+        let attention = "{ type = \"multihead_attention\", num_heads = 2 }, { type = \"sequence_pool\"";
+        let text = classifier("").replace("{ type = \"sequence_pool\"", attention);
+        place.write("d.toml", text.replace("\"mean\"", &format!("\"{mode}\"")));
         place.ok(&format!("train d.toml --out {mode} --set train.epochs=1"));
         let figures = |more: &str| {
             place.ok(&format!("eval {mode} --split train --json {more}")).json()["metrics"]["loss"].as_f64().unwrap()
