@@ -17,6 +17,11 @@ impl Classes {
         Classes { number, exact: true, names: None }
     }
 
+    /// So many at least: a model may have places for more.
+    pub fn at_least(number: usize) -> Self {
+        Classes { exact: false, ..Classes::of(number) }
+    }
+
     /// A class for each name.
     pub fn named(names: Vec<String>) -> Self {
         Classes { number: names.len(), exact: true, names: Some(names) }

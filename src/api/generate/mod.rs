@@ -71,6 +71,8 @@ pub struct Generator {
     buffer: HostBuffer,
     tokenizer: Tokenizer,
     vocabulary: usize,
+    /// Logits that it puts out.
+    outputs: usize,
     /// Most tokens that a token is told from, with itself.
     capacity: usize,
     cache: Option<Cache>,
@@ -164,13 +166,28 @@ impl Generator {
     ) -> Result<Generator, Failure> {
         let layout = programs.plan.slot.clone();
         let predicted = programs.plan.programs.first().and_then(|p| Some(p.graph.shape(p.prediction?).last()));
-        let vocabulary = predicted.context("the program predicts nothing")?;
+        // A model may have places for more tokens than the tokenizer has: they mean nothing.
+        let outputs = predicted.context("the program predicts nothing")?;
+        let vocabulary = outputs.min(tokenizer.vocabulary());
         let buffer = backend.host_buffer(layout.bytes)?;
         let session = model.session(programs, spec, backend.as_ref())?;
         let ends = ENDS.iter().filter_map(|name| tokenizer.token(name)).collect();
         let bytes = Vec::new();
         let _backend = backend;
-        Ok(Generator { session, layout, buffer, tokenizer, vocabulary, capacity, cache, ends, bytes, note, _backend })
+        Ok(Generator {
+            session,
+            layout,
+            buffer,
+            tokenizer,
+            vocabulary,
+            outputs,
+            capacity,
+            cache,
+            ends,
+            bytes,
+            note,
+            _backend,
+        })
     }
 
     /// How text becomes tokens.
@@ -309,7 +326,7 @@ impl Generator {
     /// Runs a program; the logits of the row `row`.
     fn run(&mut self, kind: Kind, shape: BatchShape, row: usize) -> Result<Vec<f32>> {
         self.session.run_again(kind, shape, &self.buffer, &mut self.bytes)?;
-        let row = &self.bytes.as_chunks().0[row * self.vocabulary..][..self.vocabulary];
+        let row = &self.bytes.as_chunks().0[row * self.outputs..][..self.vocabulary];
         Ok(row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect())
     }
 }

@@ -74,7 +74,7 @@ pub fn fields(lengths: &[usize], classes: &[String], vocabulary: usize) -> Vec<F
     let longest = lengths.last().copied().unwrap_or(1);
     let tokens = Field::numbers(INPUTS, DType::I32, [longest]).of_any_length(0, 0);
     vec![
-        Field { kind: FieldKind::Tokens(Classes::of(vocabulary)), ..tokens },
+        Field { kind: FieldKind::Tokens(Classes::at_least(vocabulary)), ..tokens },
         Field { kind: FieldKind::Length, ..Field::numbers(LENGTHS, DType::I32, []) },
         Field::target(TARGETS, FieldKind::Category(Classes::named(classes.to_vec())), []),
     ]

@@ -24,7 +24,7 @@ pub struct Windows {
 
 /// The fields of samples: `context` tokens, and of each the one behind it.
 pub fn fields(context: usize, vocabulary: usize) -> Vec<Field> {
-    let kind = || FieldKind::Tokens(Classes::of(vocabulary));
+    let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));
     let input = Field { kind: kind(), ..Field::numbers(INPUTS, DType::I32, [context]) };
     vec![input, Field::target(TARGETS, kind(), [context])]
 }

@@ -96,7 +96,7 @@ impl WrittenKind {
             WrittenKind::Mask(classes) => FieldKind::Mask(read(classes)),
             WrittenKind::Category(classes) => FieldKind::Category(read(classes)),
             WrittenKind::Labels(classes) => FieldKind::Labels(read(classes)),
-            WrittenKind::Tokens { vocabulary } => FieldKind::Tokens(Classes::of(vocabulary)),
+            WrittenKind::Tokens { vocabulary } => FieldKind::Tokens(Classes::at_least(vocabulary)),
             WrittenKind::Length => FieldKind::Length,
             WrittenKind::Number => FieldKind::Number,
         }
@@ -255,9 +255,9 @@ mod tests {
         let (masks, labels) = (with(FieldKind::Mask(classes()), &[0, 0]), with(FieldKind::Labels(classes()), &[2]));
         let mut tokens = DataSpec::new(vec![
             Field::numbers("ids", DType::I32, [16]).of_any_length(0, 0),
-            Field::target("targets", FieldKind::Tokens(Classes::of(65)), [16]).of_any_length(0, 0),
+            Field::target("targets", FieldKind::Tokens(Classes::at_least(65)), [16]).of_any_length(0, 0),
         ]);
-        tokens.fields[0].kind = FieldKind::Tokens(Classes::of(65));
+        tokens.fields[0].kind = FieldKind::Tokens(Classes::at_least(65));
         // Four dimensions with the batch, and no images.
         let mut heads = DataSpec::valued(DType::F32, [2, 5, 3], [2, 5, 3]);
         heads.fields[0].kind = FieldKind::Number;
