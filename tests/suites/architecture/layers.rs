@@ -60,6 +60,7 @@ const IMPORTS: [(&str, &[&str]); 20] = [
             "model",
             "passes",
             "plan",
+            "random",
             "runs",
             "terminal",
             "train",

@@ -7,6 +7,7 @@
 //! Images are channels-last inside: a batch of images has the shape `[N, H, W, C]`. The layout of a
 //! variable outside (PyTorch's) is described by its [`Storage`].
 
+mod fill;
 mod holder;
 pub mod op;
 mod print;
@@ -15,11 +16,12 @@ mod types;
 mod variable;
 mod verify;
 
+pub use fill::{Fill, LengthFill};
 pub use holder::Holder;
 pub use op::{Op, OpRules, ShapeError};
 pub use rounds::Rounds;
 pub use types::{DType, MAX_ELEMENTS, Shape};
-pub use variable::{Fill, LengthFill, PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
+pub use variable::{PIECE, Piece, Storage, VarId, VarKind, Variable, Variables};
 pub use verify::verify;
 
 use std::collections::HashMap;

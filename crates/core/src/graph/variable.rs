@@ -1,5 +1,6 @@
 //! Values that persist between steps, and their layout outside.
 
+use super::fill::Fill;
 use super::holder::Holder;
 use super::types::{DType, Shape};
 use std::collections::HashMap;
@@ -26,104 +27,6 @@ pub enum VarKind {
     Constant,
     /// A copy of a buffer, made before the current update.
     Kept,
-}
-
-/// How a variable is initialised: the value of every element, or the distribution that they are drawn from. Elements are
-/// drawn in the *outside* order (PyTorch's layout), so that the initial values do not depend on the layout inside.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fill {
-    /// The same number everywhere.
-    Constant(f64),
-    /// Uniform on `[-bound, bound)`.
-    Uniform {
-        /// Half the width of the interval.
-        bound: f64,
-    },
-    /// Uniform on `[low, high)`.
-    Between {
-        /// The least number.
-        low: f64,
-        /// The end of the interval.
-        high: f64,
-    },
-    /// Normal.
-    Normal {
-        /// Mean.
-        mean: f64,
-        /// Standard deviation, above 0.
-        std: f64,
-    },
-    /// Normal with mean 0, cut at both ends of `[low, high]`, which has 0 in it.
-    TruncatedNormal {
-        /// Standard deviation before the cut, above 0.
-        std: f64,
-        /// The least number.
-        low: f64,
-        /// The largest number.
-        high: f64,
-    },
-    /// Rows of normally distributed numbers, of which one is 0 (`padding_idx` of an embedding).
-    NormalRows {
-        /// Standard deviation, above 0.
-        std: f64,
-        /// Numbers of a row.
-        width: usize,
-        /// The row of zeros.
-        zeros: usize,
-    },
-    /// For each length from 0 to `length` a row of as many numbers, which say what is done with the positions of a sequence of that length.
-    Lengths {
-        /// The largest length.
-        length: usize,
-        /// What the numbers say.
-        of: LengthFill,
-    },
-    /// Rows of `width` numbers, one for each position `p`: `sin(p / 10000^(2i / width))` at `2i`, and the cosine at `2i + 1`
-    /// (Vaswani et al., "Attention Is All You Need", 2017).
-    Sinusoids {
-        /// Numbers of a position.
-        width: usize,
-    },
-    /// Rows of `width` numbers, one for each position `p`: the cosines of the angles `p / base^(2k / width)` for all `k` below half of `width`,
-    /// and then their sines ([`super::op::Rotary`]).
-    Rotations {
-        /// Numbers of a position, which are even.
-        width: usize,
-        /// What angles grow with; 10000 in the paper.
-        base: f64,
-    },
-    /// For each pair of positions `i` and `j` of a window the number of their distance: `(yᵢ − yⱼ + h − 1) · (2w − 1) + xᵢ − xⱼ + w − 1`
-    /// (Liu et al., "Swin Transformer", 2021).
-    RelativePositions {
-        /// Rows and columns of the window, `h` and `w`.
-        window: [usize; 2],
-    },
-    /// For each pair of positions `i` and `j` of a row `2 · side − 1` numbers: a 1 at `i − j + side − 1`, and zeros.
-    Distances {
-        /// Positions of the row.
-        side: usize,
-    },
-    /// For each window of an image, by rows, and for each pair of its positions: 0 if both come from the same region of the image before it
-    /// was rolled by `shift` rows and columns up and to the left, else −100.
-    ShiftMask {
-        /// Rows and columns of the image, multiples of those of the window.
-        image: [usize; 2],
-        /// Rows and columns of a window.
-        window: [usize; 2],
-        /// Rows and columns that the image is rolled by.
-        shift: [usize; 2],
-    },
-}
-
-/// What [`Fill::Lengths`] says of the positions of a sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LengthFill {
-    /// One divided by the length, and 0 behind it: a sum with these weights is the mean.
-    Mean,
-    /// 1 at the last position of the sequence, and 0 elsewhere.
-    Last,
-    /// 0, and −10³⁰ behind the sequence: added to numbers, no maximum is there.
-    Behind,
 }
 
 /// How the inside layout of a variable maps to the outside one (that of PyTorch's state dicts).
