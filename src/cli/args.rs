@@ -9,7 +9,7 @@ mod serve;
 mod sweep;
 
 pub use check::CheckArgs;
-pub use generate::{GenerateArgs, ImportArgs};
+pub use generate::{GenerateArgs, ImportArgs, ModelsArgs};
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
@@ -66,6 +66,8 @@ pub enum Command {
     Plot(PlotArgs),
     /// Write a page about runs: curves, mistakes, configuration, layers, memory, time
     Report(ReportArgs),
+    /// List the models that are a part of the program, for `use` in `[model]`; `--show NAME` prints the file of one
+    Models(ModelsArgs),
     /// List the devices that can be trained on
     Devices(OutputArgs),
     /// Write a model for other programs: its weights (.safetensors, .pth), or all of it (.onnx)

@@ -17,6 +17,7 @@ mod generate;
 mod import;
 mod launch;
 mod lr_find;
+mod models;
 mod palette;
 mod predict;
 mod recompute;
@@ -84,6 +85,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Predict(a) => predict::run(&a),
         Command::Generate(a) => generate::run(&a),
         Command::Import(a) => import::run(&a),
+        Command::Models(a) => models::run(&a),
         Command::Serve(a) => serve::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
@@ -116,6 +118,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Predict(a) => a.output.json,
         Command::Generate(a) => a.output.json,
         Command::Import(a) => a.output.json,
+        Command::Models(a) => a.output.json,
         Command::Serve(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,

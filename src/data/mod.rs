@@ -43,6 +43,7 @@ pub mod text;
 mod told_colours;
 mod transforms;
 mod unreadable;
+mod values;
 mod verify;
 pub mod webdataset;
 
@@ -63,12 +64,13 @@ pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Own, Position};
 pub use mask_file::read_mask;
 pub use named_images::NamedImages;
 pub use split::Split;
-pub use store::{Memory, RowName, Rows, Store, Unreadable, Values};
+pub use store::{Memory, RowName, Rows, Store, Unreadable};
 pub use survey::{Survey, Taken};
 pub use transforms::{
     Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, fixed, output_shape,
 };
 pub use unreadable::{Unread, most_unreadable};
+pub use values::Values;
 
 use anyhow::{Context, Result};
 use known::Known;

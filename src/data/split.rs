@@ -3,8 +3,9 @@
 use super::cache::{Area, Cache};
 use super::classes::Classes;
 use super::field::{Field, FieldKind, INPUTS, TARGETS};
-use super::store::{Memory, RowName, Rows, Store, Unreadable, Values};
+use super::store::{Memory, RowName, Rows, Store, Unreadable};
 use super::transforms::Transform;
+use super::values::Values;
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};
 use std::fmt;

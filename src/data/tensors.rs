@@ -13,7 +13,7 @@ use super::footprint::{Footprint, UNPACKING};
 use super::labels::checked_labels;
 use super::progress::Event;
 use super::split::Split;
-use super::store::Values;
+use super::values::Values;
 use crate::files;
 use crate::files::kind::{Kind, kind};
 use crate::graph::{DType, Shape};

@@ -71,6 +71,17 @@ pub struct ImportArgs {
     pub output: OutputArgs,
 }
 
+/// `runner models`
+#[derive(Debug, Args)]
+pub struct ModelsArgs {
+    /// Print the file of this model, to copy and change
+    #[arg(long, value_name = "NAME")]
+    pub show: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
 /// A number within bounds, in words that say which.
 fn within(text: &str, fits: impl Fn(f32) -> bool, expected: &str) -> Result<f32, String> {
     text.parse()

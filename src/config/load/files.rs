@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::classes::{self, Asked, Classes, NUM_CLASSES, written};
 use super::expr::{CONTEXT, COUNTED};
 use super::merge::{self, LeftBehind, Reason};
+use super::models;
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
 use crate::config::declare::options::Options;
@@ -220,13 +221,18 @@ impl Files {
             return None;
         };
         let path = locate(&self.sources, written, used.node.span);
-        if !path.exists() {
+        let built_in = models::built_in(written).filter(|_| !path.is_file());
+        if built_in.is_none() && !path.exists() {
             let mut help = format!(
                 "looked for `{}`, then for `{written}` from the current directory",
                 beside(&self.sources, written, used.node.span).display()
             );
             for place in above(&self.sources, written, used.node.span) {
                 help += &format!(", then for `{}`", place.display());
+            }
+            let name = written.rsplit('/').next().unwrap_or(written).trim_end_matches(".toml");
+            if let Some(near) = nearest(name, models::MODELS.iter().map(|(name, _)| *name)) {
+                help += &format!("; the program has a model `{near}`");
             }
             self.sink.push(
                 Diagnostic::error(format!("there is no file `{}`", shorten(written)))
@@ -235,7 +241,13 @@ impl Files {
             );
             return None;
         }
-        let source = self.open(&path, Some(used.node.span))?;
+        let source = match built_in {
+            Some((name, text)) => {
+                let name = format!("the model `{name}` of the program");
+                self.sources.add(name, text.to_owned(), SourceKind::Program)
+            }
+            None => self.open(&path, Some(used.node.span))?,
+        };
         let (mut file, problems) = parse(source, &self.sources.get(source).text);
         if !problems.is_empty() {
             problems.into_iter().for_each(|problem| self.sink.push(problem));

@@ -60,11 +60,11 @@ impl LeftBehind {
 /// under the command line.
 pub fn is_below(sources: &Sources, below: SourceId, above: SourceId) -> bool {
     match (sources.get(below).kind, sources.get(above).kind) {
-        (SourceKind::File, SourceKind::File) => below > above,
+        (SourceKind::File | SourceKind::Program, SourceKind::File | SourceKind::Program) => below > above,
         // A checkpoint's configuration extends nothing.
-        (SourceKind::File | SourceKind::Effective, SourceKind::Effective)
-        | (SourceKind::Effective, SourceKind::File) => false,
-        (SourceKind::File | SourceKind::Effective, SourceKind::Set) => true,
+        (SourceKind::File | SourceKind::Program | SourceKind::Effective, SourceKind::Effective)
+        | (SourceKind::Effective, SourceKind::File | SourceKind::Program) => false,
+        (SourceKind::File | SourceKind::Program | SourceKind::Effective, SourceKind::Set) => true,
         (SourceKind::Set, _) => false,
     }
 }

@@ -10,6 +10,7 @@ mod expr;
 mod files;
 mod merge;
 mod model;
+pub mod models;
 mod overrides;
 pub mod paths;
 mod resolve;

@@ -58,7 +58,7 @@ pub(super) fn place(sources: &Sources, written: &str, span: Span) -> PathBuf {
     match sources.get(span.source).kind {
         SourceKind::Effective if Path::new(written).is_absolute() => PathBuf::from(written),
         SourceKind::Effective => absolute(Path::new(written)),
-        SourceKind::File | SourceKind::Set => absolute(&locate(sources, written, span)),
+        SourceKind::File | SourceKind::Program | SourceKind::Set => absolute(&locate(sources, written, span)),
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Span {
 pub enum SourceKind {
     /// A file; its name is its path.
     File,
+    /// A model's file that is a part of the program; its name is the model's.
+    Program,
     /// The effective configuration that a checkpoint carries. Its name says which; nothing lies beside it.
     Effective,
     /// A `--set KEY=VALUE` of the command line; its name and its text are what was typed there.
@@ -101,7 +103,9 @@ impl Sources {
     pub fn place(&self, span: Span) -> String {
         let source = self.get(span.source);
         match source.kind {
-            SourceKind::File | SourceKind::Effective => format!("{}:{}", source.name, self.line(span)),
+            SourceKind::File | SourceKind::Program | SourceKind::Effective => {
+                format!("{}:{}", source.name, self.line(span))
+            }
             SourceKind::Set => source.name.clone(),
         }
     }
@@ -284,7 +288,7 @@ pub fn to_json(sources: &Sources, diagnostics: &[Diagnostic]) -> Value {
             let (line, column) = sources.position(span);
             let source = sources.get(span.source);
             let name = match source.kind {
-                SourceKind::File | SourceKind::Effective => source.name.clone(),
+                SourceKind::File | SourceKind::Program | SourceKind::Effective => source.name.clone(),
                 SourceKind::Set => masked(&source.name),
             };
             (json!(name), json!(line), json!(column))

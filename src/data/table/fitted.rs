@@ -3,7 +3,8 @@
 use super::super::Split;
 use super::super::classes::Classes;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS};
-use super::super::store::{Memory, Values};
+use super::super::store::Memory;
+use super::super::values::Values;
 use super::codec::{Cells, ColumnCodec, Read};
 use super::raw::Raw;
 use super::text::{Format, of_bytes, open};

@@ -28,10 +28,14 @@ fn a_model_is_looked_for_in_the_two_folders_above() {
     let place = Place::new();
     let model = fs::read_to_string(repository("models/resnet18.toml")).unwrap();
     let config = fs::read_to_string(repository("configs/cifar10_resnet18.toml")).unwrap();
+    let config = config
+        .replace("models/resnet18.toml", "models/own.toml")
+        .replace("models/resnet18_cifar.toml", "models/own.toml");
+    assert!(config.contains("models/own.toml"));
     for name in ["top/c.toml", "top/a/c.toml", "top/a/b/c.toml", "top/a/b/c/c.toml"] {
         place.write(name, &config);
     }
-    place.write("top/models/resnet18.toml", model);
+    place.write("top/models/own.toml", model);
     for (name, found) in
         [("top/c.toml", true), ("top/a/c.toml", true), ("top/a/b/c.toml", true), ("top/a/b/c/c.toml", false)]
     {
@@ -64,4 +68,35 @@ fn the_digits_are_learnt() {
         let accuracy = place.metrics("r").last().unwrap()["val_accuracy"].as_f64().unwrap();
         assert!(accuracy > aim, "{}: {accuracy}", config.display());
     }
+}
+
+/// Models are a part of the program: a name is enough, in any folder. A file of that name comes first.
+#[test]
+fn models_have_names_in_any_folder() {
+    let place = Place::new();
+    let config = |name: &str| {
+        format!(
+            "[data]\nsource = \"digits\"\n[model]\nuse = \"{name}\"\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n\
+             [train]\nepochs = 1\n"
+        )
+    };
+    let text = config("tabular")
+        .replace("use = ", "with = { width = 8 }\nuse = ")
+        .replace("source = \"digits\"", "source = \"synthetic\"\nshape = [4]\nclasses = 3");
+    place.write("c.toml", &text);
+    place.ok("check c.toml");
+    place.write("c.toml", text.replace("\"tabular\"", "\"models/tabular.toml\""));
+    place.ok("check c.toml");
+    fs::create_dir(place.path("models")).unwrap();
+    place.write("models/tabular.toml", "[params]\nnum_classes = 2\nwidth = 1\n[model]\nlayers = [{ type = \"linear\", out_features = \"$num_classes\", bias = false }]\n");
+    let own = place.run("check c.toml");
+    assert!(own.err.contains("`width` is not used") || own.out.contains("12 parameters"), "{own:?}");
+    place.write("d.toml", config("resnet19"));
+    assert!(place.fails("check d.toml", 2).contains("the program has a model `resnet1"));
+    let listed = place.ok("models").out;
+    assert!(listed.lines().any(|line| line.starts_with("resnet18 ")) && listed.contains("gpt2"), "{listed}");
+    assert!(place.ok("models --show gpt").out.contains("[blocks.decoder_layer]"));
+    assert!(place.fails("models --show gpt9", 2).contains("did you mean `gpt"));
+    let json = place.ok("models --json").json();
+    assert!(json["models"].as_array().unwrap().len() > 30);
 }

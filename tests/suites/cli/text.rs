@@ -46,6 +46,8 @@ fn own_text_becomes_generated_text_in_two_commands() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    let first = shown.split("sample 0\n  ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
+    assert!(!first.is_empty() && counting(2).contains(first), "{shown}");
     let trained = place.ok("train c.toml --out r");
     assert!(trained.err.contains("1680 bytes of text are 1680 tokens (28 characters)"), "{}", trained.err);
     let last = place.metrics("r").pop().unwrap();
@@ -168,8 +170,8 @@ fn mistakes_in_a_language_model_have_places() {
         "e.toml",
         language_model("")
             .replace("source = \"text\"\npath = \"input.txt\"\ncontext = 16", "source = \"digits\"")
-            .replace("$context", "16")
-            .replace("$vocabulary", "28"),
+            .replace("\"$context\"", "16")
+            .replace("\"$vocabulary\"", "28"),
     );
     assert!(place.fails("check e.toml", 2).contains("`embedding` takes tokens"));
     place.write(
@@ -182,7 +184,7 @@ fn mistakes_in_a_language_model_have_places() {
         "f.toml",
         language_model("")
             .replace("source = \"text\"\npath = \"input.txt\"\ncontext = 16", "source = \"digits\"")
-            .replace("$context", "16"),
+            .replace("\"$context\"", "16"),
     );
     assert!(place.fails("check f.toml", 2).contains("the data is no text: it has no tokens"));
 }

@@ -67,7 +67,8 @@ options! {
         #[option(schema_by = layers, otherwise = "required, unless `use`")]
         pub layers: Elsewhere,
         /// Take the layers, with their `[params]` and `[blocks]`, from this file instead. Its path is taken from this file's folder,
-        /// else from the current directory, else from the two folders above this file.
+        /// else from the current directory, else from the two folders above this file. Where there is no such file, a name is that of an architecture of the
+        /// program: `"resnet18"`.
         #[option(schema_by = file)]
         pub r#use as "use": Elsewhere,
         /// Parameters of the file in `use`.
