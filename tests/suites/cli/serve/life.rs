@@ -134,7 +134,7 @@ fn it_stops_when_all_is_answered() {
         let mut slow = server.connect();
         let whole = request("POST", "/predict?top=10", "Content-Type: image/png\r\n", &drawing(0).0);
         slow.write_all(&whole[..whole.len() - 9]).unwrap();
-        server.until("two connections are there", || server.metric("runner_connections") >= 3.0);
+        server.until("its body is received", || server.metric("runner_request_memory_bytes") > 0.0);
         let done = AtomicBool::new(false);
         let (answered, _) = std::thread::scope(|scope| {
             scope.spawn(|| {
