@@ -26,13 +26,17 @@ pub fn expect_own_columns(loaded: &Loaded, own: &Experiment) -> Result<(), Failu
     let error = Diagnostic::error(format!(
         "`data.{key}` cannot be another one than in training: how the cells of a table become numbers is a part of the checkpoint"
     ));
-    let error = error.help("leave it out, or train a model anew; the file, `id`, `separator`, `decimal` and `header` may be others");
+    let error = error
+        .help("leave it out, or train a model anew; the file, `id`, `separator`, `decimal` and `header` may be others");
     let key = format!("data.{key}");
     let span = loaded.experiment.span_of(&key).or_else(|| loaded.experiment.nearest_span(&key));
-    Err(refuse(loaded, match span {
-        Some(span) => error.at(span, "the checkpoint has this otherwise"),
-        None => error,
-    }))
+    Err(refuse(
+        loaded,
+        match span {
+            Some(span) => error.at(span, "the checkpoint has this otherwise"),
+            None => error,
+        },
+    ))
 }
 
 fn rules(csv: &Csv) -> Option<Vec<(&String, String)>> {

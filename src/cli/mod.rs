@@ -153,15 +153,15 @@ fn guarded(name: String) -> String {
     if name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { format!("'{name}") } else { name }
 }
 
-/// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 16] = [
-    "class", "classes", "file", "label", "line", "loss", "prediction", "prediction_label", "probabilities", "probability",
-    "sample", "target", "target_label", "top", "value", "values",
-];
+/// Whether `predict` or `eval --predictions` call a column of their own, or a key of an object, so.
+fn is_own_column(name: &str) -> bool {
+    let own = "class classes file label line loss prediction prediction_label probabilities probability sample target target_label top value values";
+    own.split(' ').any(|own| own == name)
+}
 
 /// What the column is called that names the rows of a table, beside `others`: as in the table, with `id_` before it where there is
 /// another of that name.
 fn id_column<'a>(column: &str, others: impl IntoIterator<Item = &'a str>) -> String {
-    let taken = OWN_COLUMNS.contains(&column) || others.into_iter().any(|other| other == column);
+    let taken = is_own_column(column) || others.into_iter().any(|other| other == column);
     if taken { format!("id_{column}") } else { column.to_owned() }
 }

@@ -45,7 +45,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let top = args.top as usize;
     let table = table_codec(data, experiment);
     if args.invert && table.is_some() {
-        return Err(Failure::Usage("`--invert` is for images, and the model takes rows of tables\nhelp: leave it out".into()));
+        return Err(Failure::Usage(
+            "`--invert` is for images, and the model takes rows of tables\nhelp: leave it out".into(),
+        ));
     }
     let id = table.as_ref().and_then(|table| table.id.clone());
     let meaning = Meaning { task: task(experiment), data, top, guard_formulas: args.guard_formulas, id };

@@ -191,7 +191,8 @@ fn require_named(part: &Listing) -> Result<()> {
          leave `{class}` out of `classes`",
         part.folder.display(),
         listed(&part.others),
-        nearest(class, part.others.iter().map(String::as_str)).map_or(String::new(), |near| format!(" (did you mean `{near}`?)"))
+        nearest(class, part.others.iter().map(String::as_str))
+            .map_or(String::new(), |near| format!(" (did you mean `{near}`?)"))
     )
 }
 

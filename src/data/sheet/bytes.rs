@@ -53,7 +53,8 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
         Some(host) => ((host.available / PART_OF_MEMORY) as u64, host.because),
         None => (u64::MAX, String::new()),
     };
-    let because = if room < most { format!("{because}, a third of which a packed table may have") } else { String::new() };
+    let because =
+        if room < most { format!("{because}, a third of which a packed table may have") } else { String::new() };
     unpack(&bytes, packing, most.min(room), &because).with_context(|| format!("`{}`", path.display()))
 }
 
@@ -61,14 +62,18 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 fn unpack(bytes: &[u8], packing: Packing, most: u64, because: &str) -> Result<Vec<u8>> {
     let mut reader: Box<dyn Read> = match packing {
         Packing::Gzip => Box::new(MultiGzDecoder::new(bytes)),
-        Packing::Zstandard => Box::new(StreamingDecoder::new(bytes).map_err(|error| anyhow!("cannot be unpacked: {error}"))?),
+        Packing::Zstandard => {
+            Box::new(StreamingDecoder::new(bytes).map_err(|error| anyhow!("cannot be unpacked: {error}"))?)
+        }
     };
     let mut unpacked = Vec::new();
     reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut unpacked).context("cannot be unpacked")?;
     if unpacked.len() as u64 > most {
         let most = human_bytes(usize::try_from(most).unwrap_or(usize::MAX));
         let because = if because.is_empty() { String::new() } else { format!(" ({because})") };
-        bail!("is larger than {most} once it is unpacked, and no more is read{because}: unpack it, and leave rows or columns out");
+        bail!(
+            "is larger than {most} once it is unpacked, and no more is read{because}: unpack it, and leave rows or columns out"
+        );
     }
     Ok(unpacked)
 }
@@ -116,7 +121,8 @@ mod tests {
         let gzip = gzip.finish().unwrap();
         assert!(gzip.len() < 4096);
         assert_eq!(unpack(&gzip, Packing::Gzip, 1 << 20, "").unwrap().len(), 1 << 20);
-        let zstandard = ruzstd::encoding::compress_to_vec(&vec![b'0'; 1 << 20][..], ruzstd::encoding::CompressionLevel::Fastest);
+        let zstandard =
+            ruzstd::encoding::compress_to_vec(&vec![b'0'; 1 << 20][..], ruzstd::encoding::CompressionLevel::Fastest);
         assert_eq!(unpack(&zstandard, Packing::Zstandard, 1 << 20, "").unwrap(), vec![b'0'; 1 << 20]);
         for (bytes, packing) in [(&gzip, Packing::Gzip), (&zstandard, Packing::Zstandard)] {
             let error = unpack(bytes, packing, (1 << 20) - 1, "the reason").unwrap_err().to_string();

@@ -217,7 +217,8 @@ impl Sheet {
     }
 
     fn check_quotes(&self) -> Result<()> {
-        let Err(quotes::Fault { line, column, kind }) = quotes::check(&self.text, self.separator, self.limits.row) else {
+        let Err(quotes::Fault { line, column, kind }) = quotes::check(&self.text, self.separator, self.limits.row)
+        else {
             return Ok(());
         };
         let what = match kind {

@@ -130,7 +130,10 @@ mod tests {
         assert_eq!(["1e999", "inf", "NaN", "", "0x10", "12 kg"].map(|cell| number(cell, '.')), [None; 6]);
         assert!(["", "NA", "n/a", "?", "null"].iter().all(|cell| is_missing(cell)));
         assert!(["0", "no", "na na na na", "none of it"].iter().all(|cell| !is_missing(cell)));
-        assert_eq!(["00062", "01", "0", "0.5", "10", "-01", "01e2"].map(is_code), [true, true, false, false, false, false, false]);
+        assert_eq!(
+            ["00062", "01", "0", "0.5", "10", "-01", "01e2"].map(is_code),
+            [true, true, false, false, false, false, false]
+        );
         assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
     }
 

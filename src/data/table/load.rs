@@ -4,7 +4,7 @@ use super::super::Split;
 use super::super::field::{DataSpec, Standard};
 use super::super::sheet::Sheet;
 use super::cell;
-use super::codec::{Encoding, Cells, ColumnCodec, Read, mean_and_deviation};
+use super::codec::{Cells, ColumnCodec, Encoding, Read, mean_and_deviation};
 use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time};
 use super::fitted::{TableCodec, Target};

@@ -181,7 +181,9 @@ impl Look {
             examples: self.examples,
             odd: self
                 .odd
-                .filter(|_| cells == CellType::Texts && self.codes == 0 && self.numbers >= NEARLY * (self.filled - self.numbers))
+                .filter(|_| {
+                    cells == CellType::Texts && self.codes == 0 && self.numbers >= NEARLY * (self.filled - self.numbers)
+                })
                 .map(|(line, cell)| Odd { line, cell, count: self.filled - self.numbers, of: self.filled }),
         }
     }
@@ -225,8 +227,7 @@ mod tests {
     fn columns_are_what_all_their_rows_are() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let content =
-            "number,whole,mixed,date,truth,empty,same,code\n1.5,1,1,2026-01-01,yes,NA,x,00062\n-2,NA,one,2026-01-03,no,,x,10115\n";
+        let content = "number,whole,mixed,date,truth,empty,same,code\n1.5,1,1,2026-01-01,yes,NA,x,00062\n-2,NA,one,2026-01-03,no,,x,10115\n";
         std::fs::write(&path, content).unwrap();
         let text = open(&path, Format { separator: None, header: true }).unwrap();
         let (columns, rows) = survey(&text, '.').unwrap();

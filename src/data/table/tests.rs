@@ -216,7 +216,9 @@ fn other_tables_are_read_by_what_was_fitted() {
     let rows = inputs(&read_rows(&other, &codec, &mut Unseen::default()).unwrap());
     assert_eq!(rows[0], inputs(&set.train)[0]);
     assert_eq!(rows[1][..3], [0.0; 3]);
-    let fault = |content: &str| format!("{:#}", read_rows(&place.write("f.csv", content), &codec, &mut Unseen::default()).unwrap_err());
+    let fault = |content: &str| {
+        format!("{:#}", read_rows(&place.write("f.csv", content), &codec, &mut Unseen::default()).unwrap_err())
+    };
     assert!(
         fault("kind,weight,born,tam\na,1,2020-01-01,yes\n")
             .contains("the model takes a column `tame`, which the table does not have")

@@ -93,7 +93,8 @@ mod tests {
         let content = b"{\"a\":1.50,\"b\":\" x \"}\n\n{\"c\":true,\"a\":null}\n";
         let text = opened(content, "t.jsonl", AUTO).unwrap();
         assert_eq!((text.names(), text.decimal(',')), (&["a", "b", "c"].map(str::to_owned)[..], '.'));
-        let expected = [(1, ["1.5", "x", ""]), (3, ["", "", "true"])].map(|(line, row)| (line, row.map(str::to_owned).to_vec()));
+        let expected =
+            [(1, ["1.5", "x", ""]), (3, ["", "", "true"])].map(|(line, row)| (line, row.map(str::to_owned).to_vec()));
         assert_eq!(rows(&text).unwrap(), expected);
     }
 

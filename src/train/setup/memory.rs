@@ -3,10 +3,10 @@
 use super::programs::{self, Sizes};
 use super::transfer::{Transfer, in_checkpoint, in_state_dict};
 use super::{scores, slots};
-use crate::files::host_memory::{HostMemory, host_memory};
 use crate::backend::{Backend, DeviceMemory};
 use crate::config::Experiment;
 use crate::data::{DataSpec, Footprint};
+use crate::files::host_memory::{HostMemory, host_memory};
 use crate::graph::op::Task;
 use crate::graph::{Variable, Variables};
 use crate::passes::PassOptions;

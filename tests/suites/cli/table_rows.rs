@@ -96,7 +96,10 @@ fn categories_that_are_new_are_told_once() {
     place.write("b.csv", "rooms,town,id\n1,mars,a\n2,,b\n");
     let told = place.ok("predict r a.csv b.csv --format csv").err;
     assert_eq!(told.matches("warning").count(), 1, "{told}");
-    assert!(told.contains("the column `town` has in 3 rows what no training row has") && told.contains("`mars` and `moon`"), "{told}");
+    assert!(
+        told.contains("the column `town` has in 3 rows what no training row has") && told.contains("`mars` and `moon`"),
+        "{told}"
+    );
     assert!(!place.ok("predict r homes.csv").err.contains("no training row"));
     place.write("homes.csv", csv(&homes(80)).replace("dale", "vale"));
     let told = place.ok("eval r").err;
@@ -125,7 +128,10 @@ fn rows_of_results_have_names() {
     assert_eq!(table[0], "sample,line,target,prediction,loss");
     let (line, target) = (table[1].split(',').nth(1).unwrap(), table[1].split(',').nth(2).unwrap());
     let text = place.read("homes.csv");
-    assert!(text.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap().ends_with(&format!(",{target}")), "{table:?}");
+    assert!(
+        text.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap().ends_with(&format!(",{target}")),
+        "{table:?}"
+    );
     assert_eq!(object["line"].to_string(), line);
     // A column that is called like one of the result.
     place.write("homes.csv", text.replacen("id,", "sample,", 1));
@@ -269,7 +275,9 @@ fn counts_and_quantiles_are_learnt() {
     let rows: String = (0..240).map(|i| format!("{},{}\n", ["a", "b", "c"][i % 3], counts(i))).collect();
     place.write("homes.csv", format!("kind,price\n{rows}"));
     place.write("new.csv", "kind\na\nb\nc\n");
-    let base = config("homes.csv", "target = \"price\"").replace("epochs = 2", "epochs = 60").replace("\"$classes\" }]", "1 }, \"softplus\"]");
+    let base = config("homes.csv", "target = \"price\"")
+        .replace("epochs = 2", "epochs = 60")
+        .replace("\"$classes\" }]", "1 }, \"softplus\"]");
     let learnt = |name: &str, loss: &str| -> Vec<f64> {
         let end = if name == "quantile" { base.replace(", \"softplus\"]", "]") } else { base.clone() };
         place.write("c.toml", end.replace("type = \"mse\"", loss));
@@ -277,9 +285,7 @@ fn counts_and_quantiles_are_learnt() {
         let told = place.ok(&format!("predict {name} new.csv --json")).json();
         told.as_array().unwrap().iter().map(|row| row["values"][0].as_f64().unwrap()).collect()
     };
-    for (name, loss) in
-        [("poisson", "type = \"poisson_nll\""), ("tweedie", "type = \"tweedie\"\npower = 1.2")]
-    {
+    for (name, loss) in [("poisson", "type = \"poisson_nll\""), ("tweedie", "type = \"tweedie\"\npower = 1.2")] {
         let means = learnt(name, loss);
         for (mean, expected) in means.iter().zip([1.0, 2.0, 6.0]) {
             assert!((mean - expected).abs() < 0.5, "{name}: {means:?}");

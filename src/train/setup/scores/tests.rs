@@ -37,7 +37,8 @@ impl Case {
             true => (Task::Classification, &[Figure::Perplexity][..]),
             false => (Task::BinaryClassification, &[][..]),
         };
-        let wanted = [&[Figure::Auroc, Figure::AveragePrecision, Figure::CalibrationError, Figure::LogLoss], rest].concat();
+        let wanted =
+            [&[Figure::Auroc, Figure::AveragePrecision, Figure::CalibrationError, Figure::LogLoss], rest].concat();
         let mut scores = Scores::of(wanted, task, self.logits[0].len(), self.ignored, self.logits.len()).unwrap();
         for start in (0..self.logits.len()).step_by(batch) {
             let range = start..(start + batch).min(self.logits.len());

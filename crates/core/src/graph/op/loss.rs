@@ -225,7 +225,9 @@ impl Loss {
     pub fn takes_positive_mean(&self) -> bool {
         matches!(
             self,
-            Loss::Elementwise(ElementwiseLoss::PoissonNll | ElementwiseLoss::GammaNll | ElementwiseLoss::Tweedie { .. })
+            Loss::Elementwise(
+                ElementwiseLoss::PoissonNll | ElementwiseLoss::GammaNll | ElementwiseLoss::Tweedie { .. }
+            )
         )
     }
 

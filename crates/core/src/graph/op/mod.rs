@@ -55,7 +55,8 @@ pub use fused::{ElementWise, Fused, Group, Pattern, Source, Step, StepOutput};
 pub use input::Normalize;
 pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{
-    CrossEntropy, ElementwiseLoss, IGNORE_INDEX, LEAST_MEAN, Loss, LossGrad, LossOp, RowLoss, TargetKind, WeightedBinary,
+    CrossEntropy, ElementwiseLoss, IGNORE_INDEX, LEAST_MEAN, Loss, LossGrad, LossOp, RowLoss, TargetKind,
+    WeightedBinary,
 };
 pub use loss_scale::UpdateScale;
 pub use metrics::{Figure, Gathered, METRIC_SLOTS, Metrics, Task, metric_slot};
