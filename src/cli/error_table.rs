@@ -4,7 +4,7 @@ use super::runs::grid::Grid;
 use crate::data::DataSpec;
 use crate::data::table::TableCodec;
 use crate::terminal::{figure, one_line, visible};
-use crate::train::setup::error_report::ErrorReport;
+use crate::train::setup::error_report::{ErrorReport, OutputErrors};
 use serde_json::{Value, json};
 
 /// Most targets that are told one by one.
@@ -35,6 +35,6 @@ pub(super) fn text(report: &ErrorReport, data: &DataSpec) -> Option<String> {
 /// An object for each target, where there are several.
 pub(super) fn json(report: &ErrorReport, data: &DataSpec) -> Option<Value> {
     let names = names(data, report);
-    let of = |(name, errors): (&String, crate::train::setup::error_report::OutputErrors)| json!({ "target": name, "mae": errors.mae, "rmse": errors.rmse, "r2": errors.r2, "mape": errors.mape });
+    let of = |(name, OutputErrors { mae, rmse, r2, mape }): (&String, OutputErrors)| json!({ "target": name, "mae": mae, "rmse": rmse, "r2": r2, "mape": mape });
     (names.len() > 1).then(|| names.iter().zip(report.outputs()).map(of).collect())
 }
