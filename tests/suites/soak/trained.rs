@@ -128,10 +128,10 @@ fn epochs(
                 let mut made = loader.next()?.expect("the epoch has more batches");
                 // To look at gradients changes nothing: what is compared is the same with and without.
                 if session.tells_gradients() && micro_step == 0 {
-                    session.gradients(&mut made.buffer, made.len, inputs)?;
+                    session.gradients(&mut made.buffer, made.shape, inputs)?;
                 }
                 session.set_shard(k as usize, group as usize);
-                session.train(made.slot, &mut made.buffer, made.len, inputs)?;
+                session.train(made.slot, &mut made.buffer, made.shape, inputs)?;
                 if experiment.updates_apart() && k + 1 == group {
                     session.wait_slot(made.slot)?;
                     session.update(made.slot, &mut made.buffer, inputs)?;
