@@ -1,4 +1,4 @@
-//! Layers in the schema: their arguments may all be expressions.
+//! Layers in the schema: their arguments may all be expressions, as those of the rules by which parameters start.
 
 use schemars::SchemaGenerator;
 use serde_json::{Map, Value, json};
@@ -53,7 +53,7 @@ pub fn layer(generator: &mut SchemaGenerator) -> Value {
 }
 
 /// Allows an expression in the place of a value, and in the place of the elements of a list.
-fn with_expressions(value: &mut Value) {
+pub fn with_expressions(value: &mut Value) {
     let Value::Object(inner) = value else { return };
     let mut outer = Map::new();
     for key in ["description", "default"] {

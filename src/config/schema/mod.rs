@@ -144,7 +144,9 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
     let starts: Vec<Value> = Init::declarations(generator)
         .into_iter()
         .map(|(word, declaration)| {
-            let mut table = Table::from_declaration(declaration).tagged(Init::TAG, word);
+            let mut table = Table::from_declaration(declaration);
+            table.properties_mut().for_each(layers::with_expressions);
+            let mut table = table.tagged(Init::TAG, word);
             table.join(&Table::of::<InitKeys>(generator));
             table.whole()
         })

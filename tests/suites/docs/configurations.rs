@@ -73,7 +73,14 @@ fn configurations_load() {
                     whole += 1;
                     fits(&name, &block.text);
                     let loaded = load(&name, &block.text);
-                    let data = input::describe(&loaded.experiment).unwrap();
+                    // What a text has of tokens only the text says.
+                    let data = match input::describe(&loaded.experiment) {
+                        Err(error) if loaded.experiment.data.source.has_tokens() => {
+                            assert!(error.message.contains("No such file"), "{name}: {error:?}");
+                            continue;
+                        }
+                        data => data.unwrap(),
+                    };
                     let sizes = Sizes { train: vec![4.into()], ..Sizes::default() };
                     let backend = CpuBackend::new(Some(1)).unwrap();
                     let built = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default());
