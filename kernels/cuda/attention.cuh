@@ -80,6 +80,12 @@ struct Job {
         return Rows<T>{y + start(0, 1), (i64)heads * width, count};
     }
 
+    // The same with the rows of padding, which else are 0: where what comes of them is not used.
+    template <class T> __device__ __forceinline__ Rows<T> whole(Rows<T> rows) const {
+        rows.count = length;
+        return rows;
+    }
+
     // The query sees the key.
     __device__ __forceinline__ bool sees(int query, int key) const {
         return query < count && key < count && (!causal || key <= query);

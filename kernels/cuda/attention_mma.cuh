@@ -191,10 +191,11 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
         bool there = which < 2 && query < job.count;
         return which == 0 ? (there ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u)) : (there ? operands.delta[at] : 0.0f);
     };
-    int tile = job.causal ? job.row / TILE : 0;
+    // Keys that are padding are seen by no query.
+    int tile = job.causal || job.row >= job.count ? job.row / TILE : 0;
     T *own = stages + (KEPT ? (tile + 1) % 2 * STAGE : 2 * STAGE);
-    copy_rows<Tile, BLOCK>(own, job.packed(operands.qkv, 1).from(job.row), job.width);
-    copy_rows<Tile, BLOCK>(own + BLOCK * ROW, job.packed(operands.qkv, 2).from(job.row), job.width);
+    copy_rows<Tile, BLOCK>(own, job.whole(job.packed(operands.qkv, 1)).from(job.row), job.width);
+    copy_rows<Tile, BLOCK>(own + BLOCK * ROW, job.whole(job.packed(operands.qkv, 2)).from(job.row), job.width);
     copies_commit();
     fetch(tile);
     copies_commit();
@@ -207,15 +208,14 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
     float dk[1][Tile::D / 8][4], dv[1][Tile::D / 8][4];
     clear(dk);
     clear(dv);
-    int end = job.row < job.count ? job.count : 0;
 #pragma unroll 1
-    for (; tile * TILE < end; ++tile) {
+    for (; tile * TILE < job.count; ++tile) {
         if (threadIdx.x < 2 * TILE) {
             rows[tile % 2][threadIdx.x / TILE][threadIdx.x % TILE] = held;
         }
         copies_wait<0>();
         __syncthreads();
-        if ((tile + 1) * TILE < end) {
+        if ((tile + 1) * TILE < job.count) {
             fetch(tile + 1);
             held = row_of(tile + 1);
         }
@@ -239,7 +239,7 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
 #pragma unroll 1
         for (int start = 0; start < TILE; start += STEP) {
             int query = tile * TILE + start;
-            if (query >= job.count || first >= job.count) {
+            if (query >= job.count || first >= job.length) {
                 break;
             }
             if (job.causal && query + STEP - 1 < first) {

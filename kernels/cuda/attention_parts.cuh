@@ -257,12 +257,14 @@ __device__ __forceinline__ int column_of(int i) { return i / 4 * 8 + threadIdx.x
 template <bool TURNED, int M, int N>
 __device__ __forceinline__ void add_bias(const Job &job, int row, int column, float (&scores)[M][N][4]) {
     float unscaled = 1.0f / job.scale;
+    // As `hide` does it: turned, padding has no say, and registers are scarce.
+    int count = TURNED ? job.length : job.count;
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
         for (int i = 0; i < N * 4; ++i) {
             int r = row + m * 16 + row_of(i), c = column + column_of(i);
-            if (r < job.count && c < job.count) {
+            if (r < count && c < count) {
                 scores[m][i / 4][i % 4] += (TURNED ? job.added(c, r) : job.added(r, c)) * unscaled;
             }
         }
@@ -270,7 +272,7 @@ __device__ __forceinline__ void add_bias(const Job &job, int row, int column, fl
 }
 
 // Gives those scores whose keys are not seen the lowest value. Queries that are not there see what they would see, so that
-// their weights are numbers, too.
+// their weights are numbers, too. TURNED, a row is a key: one that is not there has a row whose results are not used.
 template <bool TURNED, int M, int N>
 __device__ __forceinline__ void hide(const Job &job, int row, int column, float (&scores)[M][N][4]) {
 #pragma unroll
@@ -278,7 +280,7 @@ __device__ __forceinline__ void hide(const Job &job, int row, int column, float 
 #pragma unroll
         for (int i = 0; i < N * 4; ++i) {
             int r = row + m * 16 + row_of(i), c = column + column_of(i), query = TURNED ? c : r, key = TURNED ? r : c;
-            bool seen = key < job.count && (!job.causal || key <= query);
+            bool seen = (TURNED || key < job.count) && (!job.causal || key <= query);
             scores[m][i / 4][i % 4] = seen ? scores[m][i / 4][i % 4] : bits_to_float(0xff800000u);
         }
     }

@@ -299,14 +299,8 @@ mod tests {
         let grad = backward(&mut g, &[(y, dy)], &[table]).unwrap()[0].unwrap();
         verify(&g).unwrap();
         assert_eq!(g.value(grad).dtype, DType::F32);
-        let backward = [
-            "linear_grad_input:bf16",
-            "linear_grad_weight:f32",
-            "cast:f32",
-            "cast:f32",
-            "embedding_grad:f32",
-            "add:f32",
-        ];
+        let backward =
+            ["linear_grad_input:bf16", "linear_grad_weight:f32", "cast:f32", "embedding_grad:f32", "add:f32"];
         assert_eq!(typed(&g)[4..], backward);
     }
 
