@@ -157,6 +157,7 @@ fn every_configuration_has_a_dry_run() {
         let (part, class) = (["train", "val"][number as usize / 4], ["ants", "bees"][number as usize % 2]);
         photo(&place, &format!("photos/{part}/{class}/{number}.png"), number as u8 % 2, number);
     }
+    place.write("input.txt", "To be, or not to be: that is the question.\n".repeat(100));
     let mut n = 0;
     for entry in fs::read_dir(repository("configs")).unwrap() {
         let path = entry.unwrap().path();
@@ -169,6 +170,7 @@ fn every_configuration_has_a_dry_run() {
             "mnist" | "fashion_mnist" => made_up("[1,28,28]"),
             "cifar10" => made_up("[3,32,32]"),
             "image_folder" => "--set data.root=photos".into(),
+            "text" => "--set data.path=input.txt".into(),
             _ => String::new(),
         };
         let few = "--set data.batch_size=2 --device cpu";
