@@ -75,8 +75,11 @@ fn hold_to_weights(experiment: &mut Experiment) {
     let source = &experiment.data.source;
     if fitted.source.is_some() && source.is_counted_by_reading() {
         let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
-        let what = if matches!(source, Source::Csv(_)) { "rows become samples" } else { "text becomes tokens" };
-        say(&format!("weights: {what} as for `{}`", path.display()));
+        let path = path.display();
+        say(&match source {
+            Source::Csv(_) => format!("weights: rows become samples as they did for `{path}`, column by column"),
+            _ => format!("weights: text becomes tokens as it did for `{path}`"),
+        });
         experiment.data.fitted = Some(fitted);
         return;
     }

@@ -5,6 +5,9 @@ use crate::config::language::sections::{Csv, ImageList, LabelKind, Source};
 use crate::config::{Diagnostic, Experiment, Loaded};
 use crate::data::listed;
 
+/// Whether two configurations of tables differ in something.
+type Differs = fn(&Csv, &Csv) -> bool;
+
 /// Refuses another way to make numbers of a table's rows than that which the model was trained on, the configuration of which is `own`: what was fitted in
 /// training is used, and nothing else.
 ///
@@ -14,7 +17,7 @@ pub fn expect_own_columns(loaded: &Loaded, own: &Experiment) -> Result<(), Failu
     let (Source::Csv(asked), Source::Csv(own)) = (&loaded.experiment.data.source, &own.data.source) else {
         return Ok(());
     };
-    let differs: [(&str, fn(&Csv, &Csv) -> bool); 4] = [
+    let differs: [(&str, Differs); 4] = [
         // Where a rule is written is no difference.
         ("columns", |a, b| rules(a) != rules(b)),
         ("drop", |a, b| a.drop != b.drop),

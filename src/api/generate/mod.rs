@@ -154,7 +154,7 @@ impl Generator {
             passes: &PassOptions::default(),
         }
         .require()?;
-        Ok(Generator::with(model, programs, &spec, backend, (tokenizer, capacity, cache, note))?)
+        Generator::with(model, programs, &spec, backend, (tokenizer, capacity, cache, note))
     }
 
     fn with(

@@ -91,8 +91,9 @@ fn models_have_names_in_any_folder() {
     place.write("models/tabular.toml", "[params]\nnum_classes = 2\nwidth = 1\n[model]\nlayers = [{ type = \"linear\", out_features = \"$num_classes\", bias = false }]\n");
     let own = place.run("check c.toml");
     assert!(own.err.contains("`width` is not used") || own.out.contains("12 parameters"), "{own:?}");
-    place.write("d.toml", config("resnet19"));
-    assert!(place.fails("check d.toml", 2).contains("the program has a model `resnet1"));
+    place.write("d.toml", config("resnt18"));
+    let told = place.fails("check d.toml", 2);
+    assert!(told.contains("the program has a model `resnet18`"), "{told}");
     let listed = place.ok("models").out;
     assert!(listed.lines().any(|line| line.starts_with("resnet18 ")) && listed.contains("gpt2"), "{listed}");
     assert!(place.ok("models --show gpt").out.contains("[blocks.decoder_layer]"));
