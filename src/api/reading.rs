@@ -15,14 +15,14 @@ pub fn expect_own_columns(loaded: &Loaded, own: &Experiment) -> Result<(), Failu
     let (Source::Csv(asked), Source::Csv(own)) = (&loaded.experiment.data.source, &own.data.source) else {
         return Ok(());
     };
-    let differs: [(&str, fn(&Csv, &Csv) -> bool); 4] = [
+    let differ = [
         // Where a rule is written is no difference.
-        ("columns", |a, b| rules(a) != rules(b)),
-        ("drop", |a, b| a.drop != b.drop),
-        ("classes", |a, b| a.classes != b.classes),
-        ("standardize_target", |a, b| a.standardize_target != b.standardize_target),
+        ("columns", rules(asked) != rules(own)),
+        ("drop", asked.drop != own.drop),
+        ("classes", asked.classes != own.classes),
+        ("standardize_target", asked.standardize_target != own.standardize_target),
     ];
-    let Some((key, _)) = differs.iter().find(|(_, differs)| differs(asked, own)) else { return Ok(()) };
+    let Some((key, _)) = differ.into_iter().find(|(_, differs)| *differs) else { return Ok(()) };
     let error = Diagnostic::error(format!(
         "`data.{key}` cannot be another one than in training: how the cells of a table become numbers is a part of the checkpoint"
     ));
