@@ -1,9 +1,7 @@
 //! How the data of a checkpoint is read: what belongs to the model, and what a command may say anew.
 
-use super::failure::Failure;
-use super::model::refuse;
 use crate::config::language::sections::{Csv, ImageList, LabelKind, Source};
-use crate::config::{Diagnostic, Experiment, Loaded};
+use crate::config::{Diagnostic, Experiment};
 use crate::data::listed;
 
 /// Refuses another way to make numbers of a table's rows than that which the model was trained on, the configuration of which is `own`: what was fitted in
@@ -11,8 +9,8 @@ use crate::data::listed;
 ///
 /// # Errors
 /// The configuration asks for another one.
-pub fn expect_own_columns(loaded: &Loaded, own: &Experiment) -> Result<(), Failure> {
-    let (Source::Csv(asked), Source::Csv(own)) = (&loaded.experiment.data.source, &own.data.source) else {
+pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(), Diagnostic> {
+    let (Source::Csv(asked), Source::Csv(own)) = (&experiment.data.source, &own.data.source) else {
         return Ok(());
     };
     let differ = [
@@ -29,14 +27,11 @@ pub fn expect_own_columns(loaded: &Loaded, own: &Experiment) -> Result<(), Failu
     let error = error
         .help("leave it out, or train a model anew; the file, `id`, `separator`, `decimal` and `header` may be others");
     let key = format!("data.{key}");
-    let span = loaded.experiment.span_of(&key).or_else(|| loaded.experiment.nearest_span(&key));
-    Err(refuse(
-        loaded,
-        match span {
-            Some(span) => error.at(span, "the checkpoint has this otherwise"),
-            None => error,
-        },
-    ))
+    let span = experiment.span_of(&key).or_else(|| experiment.nearest_span(&key));
+    Err(match span {
+        Some(span) => error.at(span, "the checkpoint has this otherwise"),
+        None => error,
+    })
 }
 
 fn rules(csv: &Csv) -> Option<Vec<(&String, String)>> {

@@ -3,7 +3,8 @@
 use super::cache::{Area, Cache};
 use super::classes::Classes;
 use super::field::{Field, FieldKind, INPUTS, TARGETS};
-use super::store::{Memory, RowName, Rows, Store, Unreadable, Values};
+use super::row_names::RowName;
+use super::store::{Memory, Rows, Store, Unreadable, Values};
 use super::transforms::Transform;
 use crate::graph::{DType, Shape};
 use anyhow::{Result, ensure};

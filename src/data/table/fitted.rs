@@ -197,6 +197,6 @@ impl TableCodec {
 pub fn read_rows(path: &Path, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
     let text = open(path, codec.format())?;
     let raw = Raw::read(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal)?;
-    unseen.look(codec, &raw);
+    unseen.look(&codec.columns, &raw);
     codec.samples(&raw, false).with_context(|| format!("`{}`", path.display()))
 }

@@ -91,7 +91,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let codec = match fitted {
         Some(codec) => {
             let mut unseen = Unseen::default();
-            unseen.look(codec, &raw);
+            unseen.look(&codec.columns, &raw);
             told.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
             // The table is written as the configuration says, whatever that of the training was.
             let TableOptions { decimal, id, format, .. } = options;

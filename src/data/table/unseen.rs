@@ -1,8 +1,7 @@
 //! Texts that no training row has, in columns of categories: the model cannot know what they mean.
 
 use super::super::held::listed;
-use super::codec::Cells;
-use super::fitted::TableCodec;
+use super::codec::{Cells, ColumnCodec};
 use super::raw::Raw;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +11,8 @@ pub struct Unseen(BTreeMap<String, (BTreeSet<String>, usize)>);
 
 impl Unseen {
     /// Looks at the rows of a table. Of a column in which rare texts share a place nothing is found: an unknown text has that place, too.
-    pub fn look(&mut self, codec: &TableCodec, raw: &Raw) {
-        for column in &codec.columns {
+    pub fn look(&mut self, columns: &[ColumnCodec], raw: &Raw) {
+        for column in columns {
             let Cells::Texts(numbers, texts) = raw.column(&column.name) else { continue };
             let unseen: Vec<bool> = texts.iter().map(|text| !column.has_place_for(text)).collect();
             let rows = numbers.iter().flatten().filter(|number| unseen[**number as usize]).count();
