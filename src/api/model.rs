@@ -135,7 +135,7 @@ pub fn load_any_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     let mut loaded = config::load_effective(&carried_by(path), &meta.config, sets)?;
     if !sets.is_empty() {
         let own = config::load_effective(&carried_by(path), &meta.config, &[])?.experiment;
-        expect_own_columns(&loaded, &own)?;
+        expect_own_columns(&loaded.experiment, &own).map_err(|error| refuse(&loaded, error))?;
         if let Some(other) = other_mask_values(&loaded.experiment, &own) {
             say(&format!("warning: {other}"));
         }

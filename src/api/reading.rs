@@ -1,44 +1,37 @@
 //! How the data of a checkpoint is read: what belongs to the model, and what a command may say anew.
 
-use super::failure::{Failure, refuse};
 use crate::config::language::sections::{Csv, ImageList, LabelKind, Source};
-use crate::config::{Diagnostic, Experiment, Loaded};
+use crate::config::{Diagnostic, Experiment};
 use crate::data::listed;
-
-/// Whether two configurations of tables differ in something.
-type Differs = fn(&Csv, &Csv) -> bool;
 
 /// Refuses another way to make numbers of a table's rows than that which the model was trained on, the configuration of which is `own`: what was fitted in
 /// training is used, and nothing else.
 ///
 /// # Errors
 /// The configuration asks for another one.
-pub fn expect_own_columns(loaded: &Loaded, own: &Experiment) -> Result<(), Failure> {
-    let (Source::Csv(asked), Source::Csv(own)) = (&loaded.experiment.data.source, &own.data.source) else {
+pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(), Diagnostic> {
+    let (Source::Csv(asked), Source::Csv(own)) = (&experiment.data.source, &own.data.source) else {
         return Ok(());
     };
-    let differs: [(&str, Differs); 4] = [
+    let differ = [
         // Where a rule is written is no difference.
-        ("columns", |a, b| rules(a) != rules(b)),
-        ("drop", |a, b| a.drop != b.drop),
-        ("classes", |a, b| a.classes != b.classes),
-        ("standardize_target", |a, b| a.standardize_target != b.standardize_target),
+        ("columns", rules(asked) != rules(own)),
+        ("drop", asked.drop != own.drop),
+        ("classes", asked.classes != own.classes),
+        ("standardize_target", asked.standardize_target != own.standardize_target),
     ];
-    let Some((key, _)) = differs.iter().find(|(_, differs)| differs(asked, own)) else { return Ok(()) };
+    let Some((key, _)) = differ.into_iter().find(|(_, differs)| *differs) else { return Ok(()) };
     let error = Diagnostic::error(format!(
         "`data.{key}` cannot be another one than in training: how the cells of a table become numbers is a part of the checkpoint"
     ));
     let error = error
         .help("leave it out, or train a model anew; the file, `id`, `separator`, `decimal` and `header` may be others");
     let key = format!("data.{key}");
-    let span = loaded.experiment.span_of(&key).or_else(|| loaded.experiment.nearest_span(&key));
-    Err(refuse(
-        loaded,
-        match span {
-            Some(span) => error.at(span, "the checkpoint has this otherwise"),
-            None => error,
-        },
-    ))
+    let span = experiment.span_of(&key).or_else(|| experiment.nearest_span(&key));
+    Err(match span {
+        Some(span) => error.at(span, "the checkpoint has this otherwise"),
+        None => error,
+    })
 }
 
 fn rules(csv: &Csv) -> Option<Vec<(&String, String)>> {

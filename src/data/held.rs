@@ -3,8 +3,9 @@
 use super::classes::Classes;
 use super::dataset::Dataset;
 use super::field::{DataSpec, Field, FieldKind};
+use super::row_names::RowName;
 use super::split::Split;
-use super::store::{RowName, Rows, Store, Unreadable};
+use super::store::{Rows, Store, Unreadable};
 use crate::graph::DType;
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;

@@ -32,6 +32,7 @@ pub mod mnist;
 mod named_images;
 mod photo;
 pub mod progress;
+mod row_names;
 mod sheet;
 mod split;
 mod store;
@@ -63,8 +64,9 @@ pub use image_folder::images_below;
 pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Own, Position};
 pub use mask_file::read_mask;
 pub use named_images::NamedImages;
+pub use row_names::RowName;
 pub use split::Split;
-pub use store::{Memory, RowName, Rows, Store, Unreadable};
+pub use store::{Memory, Rows, Store, Unreadable};
 pub use survey::{Survey, Taken};
 pub use transforms::{
     Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, fixed, output_shape,

@@ -3,7 +3,8 @@
 use super::cache::{Area, Cache};
 use super::classes::Classes;
 use super::field::{Field, FieldKind, INPUTS, TARGETS};
-use super::store::{Memory, RowName, Rows, Store, Unreadable};
+use super::row_names::RowName;
+use super::store::{Memory, Rows, Store, Unreadable};
 use super::transforms::Transform;
 use super::values::Values;
 use crate::graph::{DType, Shape};

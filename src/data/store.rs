@@ -3,6 +3,7 @@
 use super::cache::{Area, Stamp};
 use super::field::Field;
 use super::photo::Photo;
+use super::row_names::{RowName, RowNames};
 use super::transforms::{Image, ImageSource, Transform, apply, transform_mask, transform_source};
 use super::values::Values;
 use crate::random::{Purpose, Stream};
@@ -104,47 +105,6 @@ impl fmt::Display for Unreadable {
 }
 
 impl std::error::Error for Unreadable {}
-
-/// Which row of a table a sample is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RowName<'a> {
-    /// What a column has there that names the rows: the column, and its cell.
-    Id(&'a str, &'a str),
-    /// The line of the file, from 1.
-    Line(u32),
-}
-
-/// What the rows of a table are called.
-#[derive(Debug)]
-pub enum RowNames {
-    /// By a column: its name, and its cells.
-    Ids(String, Vec<String>),
-    /// By their lines.
-    Lines(Vec<u32>),
-}
-
-impl RowNames {
-    fn len(&self) -> usize {
-        match self {
-            RowNames::Ids(_, ids) => ids.len(),
-            RowNames::Lines(lines) => lines.len(),
-        }
-    }
-
-    fn at(&self, row: usize) -> RowName<'_> {
-        match self {
-            RowNames::Ids(column, ids) => RowName::Id(column, &ids[row]),
-            RowNames::Lines(lines) => RowName::Line(lines[row]),
-        }
-    }
-
-    fn held_bytes(&self) -> usize {
-        match self {
-            RowNames::Ids(_, ids) => ids.iter().map(|id| size_of::<String>() + id.len()).sum(),
-            RowNames::Lines(lines) => size_of_val(&lines[..]),
-        }
-    }
-}
 
 /// Samples in memory.
 #[derive(Debug)]

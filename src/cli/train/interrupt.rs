@@ -29,16 +29,17 @@ pub fn watch() -> Result<&'static Arc<AtomicBool>, Failure> {
     if let Some(flag) = FLAG.get() {
         return Ok(flag);
     }
-    let flag = FLAG.get_or_init(Arc::default);
+    let flag: Arc<AtomicBool> = Arc::default();
+    let seen = flag.clone();
     on_stop(move || {
         match &*FIRST.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(first) if !flag.swap(true, Ordering::Relaxed) => return first(),
+            Some(first) if !seen.swap(true, Ordering::Relaxed) => return first(),
             Some(_) => {}
             None => say("interrupted before the first step: nothing is saved"),
         }
         std::process::exit(i32::from(INTERRUPTED));
     })?;
-    Ok(flag)
+    Ok(FLAG.get_or_init(|| flag))
 }
 
 /// As [`on_interrupt`], with what is to be done when Ctrl-C comes first.

@@ -1,7 +1,7 @@
 //! The cells of the columns that are used, read once.
 
+use super::super::row_names::RowNames;
 use super::super::sheet::Sheet;
-use super::super::store::RowNames;
 use super::cell;
 use super::codec::{Cells, Read};
 use super::names::no_column;
