@@ -7,10 +7,14 @@ use crate::config::language::layers::{self as cfg, Layer, PoolMode, PositionKind
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, LayerNode};
 use crate::data::FieldKind;
-use crate::graph::op::{AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, Reshape, Slice, SumTo};
-use crate::graph::{DType, Fill, LengthFill, MAX_ELEMENTS, Shape, ValueId, VarKind};
+use crate::graph::op::{
+    Activation, ActivationOp, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, NewFull, Reshape,
+    Slice, SumTo,
+};
+use crate::graph::{Counting, DType, Fill, MAX_ELEMENTS, Shape, ValueId, VarKind};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
+const MUL: Binary = Binary { kind: BinaryKind::Mul };
 
 /// A normal distribution around 0, or 0.
 pub(super) fn normal(std: f64) -> Fill {
@@ -163,8 +167,20 @@ impl Builder<'_> {
         let one = match (l.mode, lengths) {
             (PoolMode::First, _) => first(self, 0),
             (PoolMode::Last, None) => first(self, length - 1),
-            (PoolMode::Last, Some(lengths)) => self.weighted(x.value, (lengths, [n, length, e]), LengthFill::Last),
-            (PoolMode::Mean, Some(lengths)) => self.weighted(x.value, (lengths, [n, length, e]), LengthFill::Mean),
+            (PoolMode::Last, Some(lengths)) => {
+                // 1 at the positions of a text, less 1 at those that have another one behind them.
+                let [own, others] = [0.0, -1.0].map(|less| self.inside(lengths, [n, length], less));
+                let others = self.times(others, -1.0);
+                let last = self.plain(ADD, &[own, others]);
+                self.weighted(x.value, last, [n, length, e])
+            }
+            (PoolMode::Mean, Some(lengths)) => {
+                let inside = self.inside(lengths, [n, length], 0.0);
+                let sum = self.weighted(x.value, inside, [n, length, e]);
+                let shares = self.by_length(lengths, [n, length], Counting::Reciprocals);
+                let shares = self.plain(Reshape { shape: Shape::from([n, 1, 1]) }, &[shares]);
+                self.plain(MUL, &[sum, shares])
+            }
             (PoolMode::Mean, None) => {
                 let image = self.plain(Reshape { shape: Shape::from([n, length, 1, e]) }, &[x.value]);
                 self.plain(AdaptiveAvgPool2d { output: [1, 1] }, &[image])
@@ -172,7 +188,12 @@ impl Builder<'_> {
             (PoolMode::Max, lengths) => {
                 let mut value = x.value;
                 if let Some(lengths) = lengths {
-                    let behind = self.by_length(lengths, [n, length], LengthFill::Behind);
+                    // 0 at the positions of a text, and behind it less than any number.
+                    let inside = self.inside(lengths, [n, length], 0.0);
+                    let ones = self.plain(NewFull { shape: Shape::from([1, 1]), value: -1.0 }, &[inside]);
+                    let behind = self.plain(ADD, &[inside, ones]);
+                    let behind = self.times(behind, 1e30);
+                    let behind = self.plain(Reshape { shape: Shape::from([n, length, 1]) }, &[behind]);
                     value = self.plain(ADD, &[value, behind]);
                 }
                 let image = self.plain(Reshape { shape: Shape::from([n, length, 1, e]) }, &[value]);
@@ -190,18 +211,36 @@ impl Builder<'_> {
         found.filter(|_| length == all)
     }
 
-    /// For each sample a number for each position, which its length says, `[N, L, 1]`.
-    fn by_length(&mut self, lengths: ValueId, [n, length]: [usize; 2], of: LengthFill) -> ValueId {
-        let name = format!("lengths[{length}, {of:?}]");
-        let table = self.constant(name, Shape::from([length + 1, length]), Fill::Lengths { length, of });
+    /// What is made of the length of each sample, `[N, 1]`.
+    fn by_length(&mut self, lengths: ValueId, [n, length]: [usize; 2], of: Counting) -> ValueId {
+        let table = self.constant(format!("{of:?}[{length}]"), Shape::from([length + 1, 1]), Fill::Counting(of));
         let rows = self.plain(Embedding::default(), &[table, lengths]);
-        self.plain(Reshape { shape: Shape::from([n, length, 1]) }, &[rows])
+        self.plain(Reshape { shape: Shape::from([n, 1]) }, &[rows])
     }
 
-    /// The sum over positions, each with the weight that the length of its sample says.
-    fn weighted(&mut self, x: ValueId, (lengths, [n, length, e]): (ValueId, [usize; 3]), of: LengthFill) -> ValueId {
-        let weights = self.by_length(lengths, [n, length], of);
-        let weighted = self.plain(Binary { kind: BinaryKind::Mul }, &[x, weights]);
+    /// 1 for each position of a sample, and 0 behind it, `[N, L]`; as if samples were so much longer.
+    fn inside(&mut self, lengths: ValueId, [n, length]: [usize; 2], longer: f32) -> ValueId {
+        let mut ends = self.by_length(lengths, [n, length], Counting::Up);
+        if longer != 0.0 {
+            let more = self.plain(NewFull { shape: Shape::from([1, 1]), value: longer }, &[ends]);
+            ends = self.plain(ADD, &[ends, more]);
+        }
+        // Whole numbers: what is left of a length at a position is 1 or more within it, and 0 or less behind it.
+        let down = Fill::Counting(Counting::Down);
+        let positions = self.constant(format!("positions[{length}]"), Shape::from([1, length]), down);
+        let left = self.plain(ADD, &[positions, ends]);
+        self.plain(ActivationOp { act: Activation::Hardtanh { low: 0.0, high: 1.0 } }, &[left])
+    }
+
+    fn times(&mut self, x: ValueId, factor: f32) -> ValueId {
+        let factor = self.plain(NewFull { shape: Shape::from([1, 1]), value: factor }, &[x]);
+        self.plain(MUL, &[x, factor])
+    }
+
+    /// The sum over positions, each with its weight, of weights `[N, L]`.
+    fn weighted(&mut self, x: ValueId, weights: ValueId, [n, length, e]: [usize; 3]) -> ValueId {
+        let weights = self.plain(Reshape { shape: Shape::from([n, length, 1]) }, &[weights]);
+        let weighted = self.plain(MUL, &[x, weights]);
         self.plain(SumTo { shape: Shape::from([n, 1, e]) }, &[weighted])
     }
 

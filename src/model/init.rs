@@ -1,6 +1,6 @@
 //! The values that variables start with.
 
-use crate::graph::{DType, Fill, LengthFill, Variable};
+use crate::graph::{Counting, DType, Fill, Variable};
 use crate::random::{Purpose, Stream, hash_name};
 use half::{bf16, f16};
 
@@ -95,14 +95,19 @@ pub fn initial_pieces<E>(
             let number = stream.normal() * std;
             if row == zeros { 0.0 } else { number }
         }
-        Fill::Lengths { length: all, of } => {
-            let (length, position) = (drawn / all, drawn % all);
+        Fill::Counting(of) => {
+            let number = drawn as f64;
             drawn += 1;
             match of {
-                LengthFill::Mean if position < length => 1.0 / length as f64,
-                LengthFill::Last if position + 1 == length => 1.0,
-                LengthFill::Behind if position >= length => -1e30,
-                LengthFill::Mean | LengthFill::Last | LengthFill::Behind => 0.0,
+                Counting::Up => number,
+                Counting::Down => -number,
+                Counting::Reciprocals => {
+                    if number == 0.0 {
+                        0.0
+                    } else {
+                        1.0 / number
+                    }
+                }
             }
         }
         Fill::Rotations { width, base } => {

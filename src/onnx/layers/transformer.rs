@@ -5,8 +5,8 @@ use crate::config::language::layers::{
     MultiheadAttention, PoolMode, PositionEmbedding, PositionKind, ScaledDotProductAttention, SequencePool,
 };
 use crate::data::FieldKind;
-use crate::graph::{Fill, LengthFill};
-use crate::onnx::graph::int;
+use crate::graph::Fill;
+use crate::onnx::graph::{Graph, int};
 use crate::onnx::proto::DataType;
 use crate::onnx::{Translator, Value};
 
@@ -62,11 +62,7 @@ impl Translator<'_> {
         }
         if let Some(lengths) = self.lengths() {
             // What fills a batch is not seen.
-            let positions: Vec<f32> = (0..length).map(|position| position as f32).collect();
-            let positions = self.graph.floats(&[1, 1, 1, length], &positions);
-            let lengths = self.graph.op("Cast", &[&lengths], [int("to", DataType::Float as i64)]);
-            let lengths = self.graph.reshape(&lengths, &[0, 1, 1, 1]);
-            let seen = self.graph.op("Less", &[&positions, &lengths], []);
+            let (seen, _) = self.seen(&lengths, &[0, 1, 1, 1], length, 0.0);
             let hidden = self.graph.floats(&[1], &[f32::NEG_INFINITY]);
             scores = self.graph.op("Where", &[&seen, &scores, &hidden], []);
         }
@@ -139,28 +135,48 @@ impl Translator<'_> {
 
     pub(super) fn sequence_pool(&mut self, l: &SequencePool, x: &Value) -> String {
         let [length, width] = [x.shape[1], x.shape[2]];
-        let fill = match l.mode {
-            PoolMode::Mean => LengthFill::Mean,
-            PoolMode::Last => LengthFill::Last,
-            PoolMode::Max => LengthFill::Behind,
-            PoolMode::First => return self.one_position(x, 0),
-        };
-        // A number for each position, as the length of a sample says.
-        let by_length = self.lengths().map(|lengths| {
-            let table = self.constant(Fill::Lengths { length, of: fill }, (length + 1) * length);
-            let rows = self.graph.op("Gather", &[&table, &lengths], [int("axis", 0)]);
-            self.graph.reshape(&rows, &[0, length, 1])
-        });
-        let (op, over) = match (l.mode, by_length) {
-            (PoolMode::Max, None) => ("ReduceMax", x.name.clone()),
-            (PoolMode::Max, Some(behind)) => ("ReduceMax", self.graph.op("Add", &[&x.name, &behind], [])),
-            (PoolMode::Mean, None) => ("ReduceMean", x.name.clone()),
-            (_, None) => return self.one_position(x, length - 1),
-            (_, Some(weights)) => ("ReduceSum", self.graph.op("Mul", &[&x.name, &weights], [])),
-        };
         let axes = self.graph.list(&[1]);
-        let one = self.graph.op(op, &[&over, &axes], [int("keepdims", 1)]);
+        let over = |graph: &mut Graph, op: &str, x: &str| graph.op(op, &[x, &axes], [int("keepdims", 1)]);
+        let one = match (l.mode, self.lengths()) {
+            (PoolMode::First, _) => return self.one_position(x, 0),
+            (PoolMode::Last, None) => return self.one_position(x, length - 1),
+            (PoolMode::Mean, None) => over(&mut self.graph, "ReduceMean", &x.name),
+            (PoolMode::Max, None) => over(&mut self.graph, "ReduceMax", &x.name),
+            (PoolMode::Max, Some(lengths)) => {
+                let (seen, _) = self.seen(&lengths, &[0, 1, 1], length, 0.0);
+                let hidden = self.graph.floats(&[1], &[f32::NEG_INFINITY]);
+                let own = self.graph.op("Where", &[&seen, &x.name, &hidden], []);
+                over(&mut self.graph, "ReduceMax", &own)
+            }
+            (PoolMode::Mean, Some(lengths)) => {
+                let (seen, lengths) = self.seen(&lengths, &[0, 1, 1], length, 0.0);
+                let nothing = self.graph.floats(&[1], &[0.0]);
+                let own = self.graph.op("Where", &[&seen, &x.name, &nothing], []);
+                let sum = over(&mut self.graph, "ReduceSum", &own);
+                self.graph.op("Div", &[&sum, &lengths], [])
+            }
+            (PoolMode::Last, Some(lengths)) => {
+                // Of the positions of a text the one that has no other behind it.
+                let (own, _) = self.seen(&lengths, &[0, 1, 1], length, 0.0);
+                let (others, _) = self.seen(&lengths, &[0, 1, 1], length, 1.0);
+                let last = self.graph.op("Xor", &[&own, &others], []);
+                let nothing = self.graph.floats(&[1], &[0.0]);
+                let own = self.graph.op("Where", &[&last, &x.name, &nothing], []);
+                over(&mut self.graph, "ReduceSum", &own)
+            }
+        };
         self.graph.reshape(&one, &[0, width])
+    }
+
+    /// Whether each position is one of a text's, and the lengths of texts as floats, in a shape that stretches; as if positions were so much later.
+    fn seen(&mut self, lengths: &str, shape: &[usize], length: usize, later: f32) -> (String, String) {
+        let positions: Vec<f32> = (0..length).map(|position| position as f32 + later).collect();
+        // Positions stand in the second dimension of three, and in the last of four.
+        let stretched = if shape.len() == 3 { vec![1, length, 1] } else { vec![1, 1, 1, length] };
+        let positions = self.graph.floats(&stretched, &positions);
+        let lengths = self.graph.op("Cast", &[lengths], [int("to", DataType::Float as i64)]);
+        let lengths = self.graph.reshape(&lengths, shape);
+        (self.graph.op("Less", &[&positions, &lengths], []), lengths)
     }
 
     /// The input with the lengths of samples, where they differ.

@@ -163,7 +163,7 @@ fn weights_go_by_the_names_of_columns() {
     let error = place.fails("eval r --set data.target=rooms", 2);
     assert!(error.contains("the model learnt `price`"), "{error}");
     let error = place.fails("check c.toml --set data.val_path=houses.csv", 2);
-    assert!(error.contains("the rows to validate on are said twice"), "{error}");
+    assert!(error.contains("what is validated on is said twice"), "{error}");
 }
 
 /// Probabilities are learnt as they are.

@@ -43,13 +43,8 @@ pub enum Fill {
         /// The row of zeros.
         zeros: usize,
     },
-    /// For each length from 0 to `length` a row of as many numbers, which say what is done with the positions of a sequence of that length.
-    Lengths {
-        /// The largest length.
-        length: usize,
-        /// What the numbers say.
-        of: LengthFill,
-    },
+    /// A number for each whole number from 0: what lengths and positions are as floats.
+    Counting(Counting),
     /// Rows of `width` numbers, one for each position `p`: `sin(p / 10000^(2i / width))` at `2i`, and the cosine at `2i + 1`
     /// (Vaswani et al., "Attention Is All You Need", 2017).
     Sinusoids {
@@ -87,13 +82,13 @@ pub enum Fill {
     },
 }
 
-/// What [`Fill::Lengths`] says of the positions of a sequence.
+/// What [`Fill::Counting`] makes of a whole number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LengthFill {
-    /// One divided by the length, and 0 behind it: a sum with these weights is the mean.
-    Mean,
-    /// 1 at the last position of the sequence, and 0 elsewhere.
-    Last,
-    /// 0, and −10³⁰ behind the sequence: added to numbers, no maximum is there.
-    Behind,
+pub enum Counting {
+    /// Itself.
+    Up,
+    /// Less than 0.
+    Down,
+    /// One divided by it; 0 of 0.
+    Reciprocals,
 }

@@ -16,7 +16,7 @@ mod types;
 mod variable;
 mod verify;
 
-pub use fill::{Fill, LengthFill};
+pub use fill::{Counting, Fill};
 pub use holder::Holder;
 pub use op::{Op, OpRules, ShapeError};
 pub use rounds::Rounds;
