@@ -6,7 +6,7 @@ use super::model::{Model, build, device, load_model};
 use super::scores::scores;
 use crate::backend::{Backend, DeviceError, HostBuffer};
 use crate::config::language::values::Device;
-use crate::data::{DataSpec, Field, Footprint, Transform, image_bytes};
+use crate::data::{DataSpec, Field, Footprint, Transform, check_tokens, image_bytes};
 use crate::graph::op::Task;
 use crate::graph::{Input, Shape};
 use crate::model::{input_fields, target_field, task};
@@ -241,6 +241,7 @@ impl Predictor {
     /// Hands what the model puts out for each sample to `put`, with its place in `out`.
     fn each(&self, rows: &[&[u8]], out: &mut [f32], put: &dyn Fn(&[f32], &mut [f32])) -> Result<()> {
         let samples = self.samples(rows)?;
+        check_tokens(self.fields(), rows)?;
         ensure!(
             out.len() == samples * self.outputs,
             "an answer for {samples} samples has {} numbers, and there is room for {}",

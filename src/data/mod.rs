@@ -16,6 +16,7 @@ pub mod digits;
 pub mod fetch;
 mod field;
 mod fingerprint;
+mod fit;
 mod footprint;
 mod found;
 mod held;
@@ -56,6 +57,7 @@ pub use field::{
     UnknownField, mask, transformed,
 };
 pub use fingerprint::Fingerprint;
+pub use fit::check_tokens;
 pub use footprint::Footprint;
 pub use held::listed;
 pub use hold_out::HoldOut;

@@ -4,7 +4,7 @@
 use super::nested::Nested;
 use super::reader::{READING, Reader};
 use super::refusal::Refusal;
-use super::samples::{Names, Samples, put_nested};
+use super::samples::{Names, Samples, looked_up, put_nested};
 use crate::data::Field;
 use crate::data::table::{Cell, Given, TableCodec};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -31,6 +31,7 @@ impl Reader<'_> {
                 read(text, &mut tensors, most)?;
                 let Tensors { rows, count, .. } = tensors;
                 self.expect(count)?;
+                looked_up(fields, &rows)?;
                 Ok(Samples { rows, count, names: Names::Rows(None) })
             }
         }

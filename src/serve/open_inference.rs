@@ -5,7 +5,7 @@
 use super::nested::Nested;
 use super::reader::{READING, Reader};
 use super::refusal::Refusal;
-use super::samples::{Names, Samples, channels_last, outside, put};
+use super::samples::{Names, Samples, channels_last, looked_up, outside, put};
 use super::served::{Served, TEXT, datatype};
 use crate::data::Field;
 use serde::Deserialize;
@@ -160,7 +160,8 @@ impl Reader<'_> {
         let there = rows.into_iter().zip(fields).map(|(rows, field)| {
             rows.ok_or_else(|| Refusal::unfit(format!("the model takes `{}`, which is not there", field.name)))
         });
-        let rows = there.collect::<Result<_, _>>()?;
+        let rows: Vec<Vec<u8>> = there.collect::<Result<_, _>>()?;
+        looked_up(fields, &rows)?;
         if !form.binary {
             self.charge.add(count.unwrap_or(0).saturating_mul(self.served.outputs()).saturating_mul(TEXT))?;
         }

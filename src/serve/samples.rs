@@ -2,7 +2,7 @@
 
 use super::nested::Nested;
 use super::refusal::Refusal;
-use crate::data::Field;
+use crate::data::{Field, check_tokens};
 use crate::graph::DType;
 use serde_json::{Value, json};
 
@@ -91,6 +91,15 @@ pub fn put_nested(field: &Field, nested: &Nested, what: &str, into: &mut Vec<u8>
         )));
     }
     put(field, &nested.numbers, what, into)
+}
+
+/// Holds tokens and lengths against what there is to look up.
+///
+/// # Errors
+/// One is none of them.
+pub fn looked_up(fields: &[Field], rows: &[Vec<u8>]) -> Result<(), Refusal> {
+    let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+    check_tokens(fields, &rows).map_err(|error| Refusal::unfit(format!("{error:#}")))
 }
 
 /// Brings samples of a field, whose images come channels first, to the order in which the model takes them.

@@ -100,15 +100,12 @@ pub fn print(text: &str) -> io::Result<()> {
     Stream::Out.write(&(shown + end))
 }
 
-/// Writes a piece of a text to standard output as it comes: no line's end is added.
+/// Writes a piece of a text to standard output as it comes: no line's end is added, and a program that reads it gets every character as it is.
 ///
 /// # Errors
 /// As [`print()`].
 pub fn print_piece(text: &str) -> io::Result<()> {
-    Stream::Out.write(&match Stream::Out.is_terminal() {
-        true => visible(text),
-        false => written_out(text),
-    })
+    if Stream::Out.is_terminal() { Stream::Out.write(&visible(text)) } else { Stream::Out.write(text) }
 }
 
 /// Writes a table for other programs to standard output: as it is, unless a person reads it there. Its names are those of files.

@@ -5,6 +5,7 @@ use super::super::dataset::Dataset;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
 use super::super::found::Found;
 use super::super::progress::Event;
+use super::super::row_names::{RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::table::{Format, open_sheet};
 use super::super::values::Values;
@@ -85,6 +86,8 @@ pub fn fields(lengths: &[usize], classes: &[String], vocabulary: usize) -> Vec<F
 struct Written {
     texts: Vec<String>,
     labels: Vec<String>,
+    /// The line of each in the file, from 1.
+    lines: Vec<u32>,
     /// Rows that are left out: they have no text, or no class.
     empty: usize,
 }
@@ -98,14 +101,15 @@ fn read(path: &Path, text: &str, target: &str) -> Result<Written> {
         })
     };
     let (text, target) = (column(text)?, column(target)?);
-    let mut all = Written { texts: Vec::new(), labels: Vec::new(), empty: 0 };
-    table.each_cells(|_, row| {
+    let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines: Vec::new(), empty: 0 };
+    table.each_cells(|line, row| {
         let (text, label) = (row.get(text).unwrap_or_default(), row.get(target).unwrap_or_default().trim());
         if text.trim().is_empty() || label.is_empty() {
             all.empty += 1;
         } else {
             all.texts.push(text.to_owned());
             all.labels.push(label.to_owned());
+            all.lines.push(line as u32);
         }
         Ok(())
     })?;
@@ -165,7 +169,9 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, told: &mut Vec<Strin
         };
         labels.push(class as i32);
     }
-    let texts = Texts::new(codec, written.texts.iter().map(String::as_str), labels, &format!("`{}`", path.display()))?;
+    let mut texts =
+        Texts::new(codec, written.texts.iter().map(String::as_str), labels, &format!("`{}`", path.display()))?;
+    texts.names = Some(RowNames::Lines(written.lines.clone()));
     if written.empty > 0 {
         told.push(format!("`{}`: {} rows without a text or a class are left out", path.display(), written.empty));
     }
@@ -230,6 +236,8 @@ struct Texts {
     /// How many were longer than the longest batch.
     cut: usize,
     fields: Vec<Field>,
+    /// Which rows of a table they are.
+    names: Option<RowNames>,
 }
 
 impl Texts {
@@ -249,6 +257,7 @@ impl Texts {
             lengths: lengths.clone(),
             cut: 0,
             fields: codec.fields(),
+            names: None,
         };
         for (row, text) in texts.enumerate() {
             let mut tokens = tokenizer.encode(text, &format!("{called}, text {}", row + 1))?;
@@ -311,7 +320,12 @@ impl Store for Texts {
         false
     }
 
+    fn row(&self, sample: usize) -> Option<RowName<'_>> {
+        self.names.as_ref().map(|names| names.at(sample))
+    }
+
     fn held_bytes(&self) -> usize {
-        self.tokens.len() * 4 + self.begins.len() * size_of::<usize>() + self.labels.bytes().len()
+        let names = self.names.as_ref().map_or(0, RowNames::held_bytes);
+        self.tokens.len() * 4 + self.begins.len() * size_of::<usize>() + self.labels.bytes().len() + names
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::field::DataSpec;
 use super::super::{HoldOut, Split};
-use super::options::{Content, TextOptions};
+use super::options::{Choice, Content, TextOptions};
 use super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
 use super::windows::{Windows, fields};
@@ -106,11 +106,13 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
             Ok((Arc::new(tokens), Vec::new()))
         }
         Content::Text(choice) => {
-            let (text, files) = text(path)?;
+            let known = codec.as_ref().and_then(|codec| codec.tokenizer.as_ref());
+            let any_bytes = known.map_or(*choice == Choice::Bytes, |known| matches!(known, Tokenizer::Bytes));
+            let (text, files) = text(path, any_bytes)?;
             let codec = match codec {
                 Some(codec) => codec,
                 none => {
-                    let tokenizer = Tokenizer::choose(choice, &[&text])?;
+                    let tokenizer = Tokenizer::choose(choice, &[text.utf8()])?;
                     none.insert(TextCodec { vocabulary: tokenizer.vocabulary(), tokenizer: Some(tokenizer), samples })
                 }
             };
@@ -118,7 +120,10 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
                 bail!("the model was trained on tokens whose tokenizer it does not know, so it cannot read text")
             };
             let called = format!("`{}`", path.display());
-            let tokens = tokenizer.encode(&text, &called)?;
+            let tokens = match &text {
+                Read::Text(text) => tokenizer.encode(text, &called)?,
+                Read::Bytes(bytes) => bytes.iter().copied().map(u32::from).collect(),
+            };
             let told = format!(
                 "{called}: {}{} bytes of text are {} tokens ({})",
                 if files > 1 { format!("{files} files, ") } else { String::new() },
@@ -131,14 +136,46 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
     }
 }
 
-/// The text of a file, of several, or of those in a folder by their names, one after the other; and how many files that are.
-fn text(path: &Path) -> Result<(String, usize)> {
+/// What files hold.
+enum Read {
+    Text(String),
+    /// For a tokenizer of bytes, which takes them in any encoding.
+    Bytes(Vec<u8>),
+}
+
+impl Read {
+    fn len(&self) -> usize {
+        match self {
+            Read::Text(text) => text.len(),
+            Read::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// What a tokenizer learns from: one of bytes learns nothing.
+    fn utf8(&self) -> &str {
+        match self {
+            Read::Text(text) => text,
+            Read::Bytes(_) => "",
+        }
+    }
+}
+
+/// What a file holds, several, or those in a folder by their names, one after the other; and how many files that are.
+fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
     let is_pattern = path.to_string_lossy().contains(['{', '*', '?']) && !files::is_there(path);
     let paths = match path {
         folder if folder.is_dir() => below(folder)?,
         pattern if is_pattern => pattern::paths(pattern)?,
         file => vec![file.to_owned()],
     };
+    if any_bytes {
+        let mut all = Vec::new();
+        for path in &paths {
+            all.extend(files::read(path, u64::MAX)?);
+        }
+        ensure!(!all.is_empty(), "`{}` is empty", path.display());
+        return Ok((Read::Bytes(all), paths.len()));
+    }
     let mut all = String::new();
     for path in &paths {
         let text = String::from_utf8(files::read(path, u64::MAX)?).map_err(|error| {
@@ -153,7 +190,7 @@ fn text(path: &Path) -> Result<(String, usize)> {
         all.push_str(text.strip_prefix('\u{FEFF}').unwrap_or(&text));
     }
     ensure!(!all.is_empty(), "`{}` has no text", path.display());
-    Ok((all, paths.len()))
+    Ok((Read::Text(all), paths.len()))
 }
 
 /// The text files of a folder and of those below it, by their names.

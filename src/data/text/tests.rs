@@ -122,6 +122,20 @@ fn files_are_read_one_after_the_other() {
 }
 
 #[test]
+fn bytes_are_tokens_in_any_encoding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = text(folder.path(), "latin1.txt", b"caf\xe9 \xff");
+    let set = open(&Source::Text(Box::new(options(path, Choice::Bytes, 5)))).unwrap();
+    let [(_, _, fields)] = &batches(&set.train, 1, false)[..] else { panic!("one sample") };
+    assert_eq!(fields[1], [97, 102, 0xe9, 32, 0xff]);
+    // A model of bytes that is trained reads other files in the same way.
+    let fitted = TextCodec::of(&set.spec).unwrap().map(Box::new);
+    let other = text(folder.path(), "other.txt", [0xfe; 7]);
+    let read = TextOptions { fitted, ..options(other, Choice::Characters, 5) };
+    assert_eq!(open(&Source::Text(Box::new(read))).unwrap().train.len(), 1);
+}
+
+#[test]
 fn what_is_no_text_is_refused_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let at =

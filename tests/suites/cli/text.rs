@@ -214,7 +214,7 @@ fn a_language_model_reads_token_files() {
 }
 
 /// Sentences that are good or bad by one of their words.
-fn reviews(rows: usize) -> String {
+pub fn reviews(rows: usize) -> String {
     let mut text = String::from("label,review\n");
     for i in 0..rows {
         let (label, word) = if i * 7 % 3 == 0 { ("good", "lovely") } else { ("bad", "dull") };
@@ -228,7 +228,7 @@ fn reviews(rows: usize) -> String {
     text
 }
 
-fn classifier(more: &str) -> String {
+pub fn classifier(more: &str) -> String {
     format!(
         "device = \"cpu\"\nseed = 2\n[data]\nsource = \"text_classes\"\npath = \"reviews.csv\"\ntext = \"review\"\nbatch_size = 16\nvalidation_split = 0.25\n\
          max_length = 24\nbuckets = [8, 24]\n{more}\n[model]\nlayers = [\n  {{ name = \"embedding\", type = \"embedding\", num_embeddings = \"$vocabulary\", \
@@ -250,7 +250,14 @@ fn own_sentences_become_a_classifier_in_two_commands() {
     place.ok("train c.toml --out r");
     let last = place.metrics("r").into_iter().rev().find(|line| line["val_accuracy"].is_number()).unwrap();
     assert_eq!(last["val_accuracy"], 1.0, "{last}");
-    assert_eq!(place.ok("eval r --json").json()["metrics"]["accuracy"], 1.0);
+    assert_eq!(place.ok("eval r --json --predictions rows.csv").json()["metrics"]["accuracy"], 1.0);
+    // The first row of the file is its line 2, behind the names of the columns.
+    let rows = place.read("rows.csv");
+    let mut lines: Vec<u32> = rows.lines().filter_map(|row| row.split(',').next()?.parse().ok()).collect();
+    lines.sort_unstable();
+    lines.dedup();
+    assert!(rows.starts_with("line,") && lines.len() == 30, "{rows}");
+    assert!(lines.iter().all(|line| (2..=121).contains(line)), "{rows}");
     fs::remove_file(place.path("reviews.csv")).unwrap();
     place.write("new.csv", "review,x\nthis is lovely,1\nthis is dull,2\nnothing that is known,3\n");
     place.write("lines.txt", "how lovely\nhow dull\n");

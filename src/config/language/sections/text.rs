@@ -29,7 +29,7 @@ options! {
         #[option(default = Tokenizer::Characters, example = r#""gpt2/tokenizer.json""#)]
         pub tokenizer: Tokenizer,
         /// How many tokens `"words"` and `"bpe"` have at most.
-        #[option(otherwise = "`10000` words, `4096` byte pairs", range = 257..=MAX_SIZE, unit = "tokens")]
+        #[option(otherwise = "`10000` words, `4096` byte pairs", range = 2..=MAX_SIZE, unit = "tokens")]
         pub vocab_size: Option<usize>,
         /// Tokens of a sample: how far the model looks back.
         #[option(range = 1..=MAX_SIZE, unit = "tokens", example = "128")]
@@ -77,7 +77,7 @@ options! {
         #[option(default = Tokenizer::Words)]
         pub tokenizer: Tokenizer,
         /// As of `text`.
-        #[option(otherwise = "`10000` words, `4096` byte pairs", range = 257..=MAX_SIZE, unit = "tokens")]
+        #[option(otherwise = "`10000` words, `4096` byte pairs", range = 2..=MAX_SIZE, unit = "tokens")]
         pub vocab_size: Option<usize>,
         /// Longer texts are cut to this.
         #[option(default = 256, range = 1..=MAX_SIZE, unit = "tokens")]
@@ -169,6 +169,12 @@ impl Tokenizer {
             "vocab_size",
             fits,
             "is for `tokenizer = \"words\"` and `\"bpe\"`: this one says itself how many tokens it has",
+        );
+        let bytes = *self != Tokenizer::Bpe || vocab_size.is_none_or(|size| size > 256);
+        part.require(
+            "vocab_size",
+            bytes,
+            "must be from 257 for `tokenizer = \"bpe\"`: the 256 bytes are tokens already",
         );
     }
 

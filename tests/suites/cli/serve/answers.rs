@@ -1,6 +1,6 @@
 //! Answers are those of `predict`, whoever else asks.
 
-use super::super::{fields, masks, tables};
+use super::super::{fields, masks, tables, text};
 use super::{Server, drawing, instances, trained};
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -181,6 +181,33 @@ fn tensors_of_several_names_are_objects() {
         let answer = server.json("/predict", &body.to_string());
         assert!(answer.status == 422 && answer.error().contains(part), "{body}: {answer:?}");
     }
+}
+
+#[test]
+fn tokens_are_ones_that_there_are() {
+    let place = Place::with(&text::classifier(""));
+    place.write("reviews.csv", text::reviews(40));
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let server = Server::start(&place, "r");
+    let body = |token: i32, length: i32| {
+        let mut tokens = vec![1; 24];
+        tokens[23] = token;
+        json!({ "instances": [{ "inputs": tokens, "lengths": length }] }).to_string()
+    };
+    assert_eq!(server.json("/predict", &body(2, 24)).predictions().len(), 1);
+    for (token, length, part) in [
+        (-1, 24, "`inputs` has -1, and its tokens are from 0 to "),
+        (100_000, 24, "`inputs` has 100000, and its tokens are from 0 to "),
+        (2, 0, "`lengths` has 0, and its lengths are from 1 to 24"),
+        (2, 25, "`lengths` has 25, and its lengths are from 1 to 24"),
+    ] {
+        let answer = server.json("/predict", &body(token, length));
+        assert!(answer.status == 422 && answer.error().contains(part), "{answer:?}");
+    }
+    let number = |name: &str, shape: &[usize], data: Vec<i32>| json!({ "name": name, "shape": shape, "datatype": "INT32", "data": data });
+    let inputs = [number("inputs", &[1, 24], vec![100_000; 24]), number("lengths", &[1], vec![3])];
+    let answer = server.json("/v2/models/r/infer", &json!({ "inputs": inputs }).to_string());
+    assert!(answer.status == 422 && answer.error().contains("`inputs` has 100000"), "{answer:?}");
 }
 
 #[test]
