@@ -122,6 +122,29 @@ fn cases() -> Vec<PathBuf> {
     files
 }
 
+/// Models of text, which is in `folder`.
+fn of_text(folder: &Path) -> Vec<(String, String)> {
+    std::fs::write(folder.join("a.txt"), "abcdefgh".repeat(40)).unwrap();
+    std::fs::write(folder.join("a.csv"), "text,label\na b c d,x\nb d,y\nc a b,x\n").unwrap();
+    let rest = "[loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n";
+    let folder = folder.display();
+    let language_model = format!(
+        "[data]\nsource = 'text'\npath = '{folder}/a.txt'\ncontext = 6\nvalidation_split = 0.5\n[model]\nlayers = [\n  \
+         {{ name = 'wte', type = 'embedding', num_embeddings = '$vocabulary', embedding_dim = 8 }},\n  {{ name = 'qkv', type = 'linear', out_features = 16 }},\n  \
+         {{ type = 'scaled_dot_product_attention', num_heads = 4, num_kv_heads = 2, is_causal = true, rope_theta = 100.0 }},\n  \
+         {{ name = 'head', type = 'linear', out_features = '$vocabulary', tie = 'wte.weight', bias = false }},\n]\n{rest}"
+    );
+    let classifier = |mode: &str| {
+        format!(
+            "[data]\nsource = 'text_classes'\npath = '{folder}/a.csv'\nvalidation_split = 0.4\nmax_length = 4\nbuckets = [4]\n[model]\nlayers = [\n  \
+             {{ name = 'embedding', type = 'embedding', num_embeddings = '$vocabulary', embedding_dim = 8 }},\n  {{ type = 'sequence_pool', mode = '{mode}' }},\n  \
+             {{ name = 'head', type = 'linear', out_features = '$classes' }},\n]\n{rest}"
+        )
+    };
+    let classifiers = ["mean", "max", "first", "last"].map(|mode| (format!("text_{mode}"), classifier(mode)));
+    [("language_model".to_owned(), language_model)].into_iter().chain(classifiers).collect()
+}
+
 /// Every layer of the language, alone and in all that holds layers.
 #[test]
 #[cfg_attr(miri, ignore = "reads many files")]
@@ -144,6 +167,14 @@ fn every_layer_is_translated() {
         let model = exported(&loaded.experiment, Options::default()).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         let graph = model.graph.as_ref().unwrap();
         let _ = writeln!(text, "{name}\n{}", listed(graph, false).trim_end().replace('\n', "; "));
+    }
+    for (name, config) in of_text(dir.path()) {
+        let experiment =
+            config::load_str("text.toml", &config, &[]).unwrap_or_else(|e| panic!("{name}: {e}")).experiment;
+        kinds(&experiment.model.layers, &mut seen);
+        let model = exported(&experiment, Options::default()).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let nodes = listed(model.graph.as_ref().unwrap(), false);
+        let _ = writeln!(text, "{name}\n{}", nodes.trim_end().replace('\n', "; "));
     }
     let missing: Vec<&&str> = Layer::TYPES.iter().filter(|word| !seen.contains(**word)).collect();
     assert!(missing.is_empty(), "no case has {missing:?}");

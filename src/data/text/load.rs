@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// What the names of text files in a folder end in.
 const ENDINGS: [&str; 3] = ["txt", "md", "text"];
 
+/// A mark of the order of bytes: it is no part of the text.
+const MARK: &str = "\u{FEFF}";
+
 /// A text, read.
 #[derive(Debug, Clone)]
 pub struct Loaded {
@@ -171,7 +174,8 @@ fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
     if any_bytes {
         let mut all = Vec::new();
         for path in &paths {
-            all.extend(files::read(path, u64::MAX)?);
+            let bytes = files::read(path, u64::MAX)?;
+            all.extend_from_slice(bytes.strip_prefix(MARK.as_bytes()).unwrap_or(&bytes));
         }
         ensure!(!all.is_empty(), "`{}` is empty", path.display());
         return Ok((Read::Bytes(all), paths.len()));
@@ -186,8 +190,7 @@ fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
                 path.display()
             )
         })?;
-        // A mark of the order of bytes is no part of the text.
-        all.push_str(text.strip_prefix('\u{FEFF}').unwrap_or(&text));
+        all.push_str(text.strip_prefix(MARK).unwrap_or(&text));
     }
     ensure!(!all.is_empty(), "`{}` has no text", path.display());
     Ok((Read::Text(all), paths.len()))

@@ -253,10 +253,10 @@ fn own_sentences_become_a_classifier_in_two_commands() {
     assert_eq!(place.ok("eval r --json --predictions rows.csv").json()["metrics"]["accuracy"], 1.0);
     // The first row of the file is its line 2, behind the names of the columns.
     let rows = place.read("rows.csv");
-    let mut lines: Vec<u32> = rows.lines().filter_map(|row| row.split(',').next()?.parse().ok()).collect();
+    let mut lines: Vec<u32> = rows.lines().filter_map(|row| row.split(',').nth(1)?.parse().ok()).collect();
     lines.sort_unstable();
     lines.dedup();
-    assert!(rows.starts_with("line,") && lines.len() == 30, "{rows}");
+    assert!(rows.starts_with("sample,line,") && lines.len() == 30, "{rows}");
     assert!(lines.iter().all(|line| (2..=121).contains(line)), "{rows}");
     fs::remove_file(place.path("reviews.csv")).unwrap();
     place.write("new.csv", "review,x\nthis is lovely,1\nthis is dull,2\nnothing that is known,3\n");
