@@ -130,15 +130,15 @@ fn of_text(folder: &Path) -> Vec<(String, String)> {
     let folder = folder.display();
     let language_model = format!(
         "[data]\nsource = 'text'\npath = '{folder}/a.txt'\ncontext = 6\nvalidation_split = 0.5\n[model]\nlayers = [\n  \
-         {{ name = 'wte', type = 'embedding', num_embeddings = '$vocabulary', embedding_dim = 8 }},\n  {{ name = 'qkv', type = 'linear', out_features = 16 }},\n  \
+         {{ name = 'wte', type = 'embedding', num_embeddings = 8, embedding_dim = 8 }},\n  {{ name = 'qkv', type = 'linear', out_features = 16 }},\n  \
          {{ type = 'scaled_dot_product_attention', num_heads = 4, num_kv_heads = 2, is_causal = true, rope_theta = 100.0 }},\n  \
-         {{ name = 'head', type = 'linear', out_features = '$vocabulary', tie = 'wte.weight', bias = false }},\n]\n{rest}"
+         {{ name = 'head', type = 'linear', out_features = 8, tie = 'wte.weight', bias = false }},\n]\n{rest}"
     );
     let classifier = |mode: &str| {
         format!(
             "[data]\nsource = 'text_classes'\npath = '{folder}/a.csv'\nvalidation_split = 0.4\nmax_length = 4\nbuckets = [4]\n[model]\nlayers = [\n  \
-             {{ name = 'embedding', type = 'embedding', num_embeddings = '$vocabulary', embedding_dim = 8 }},\n  {{ type = 'sequence_pool', mode = '{mode}' }},\n  \
-             {{ name = 'head', type = 'linear', out_features = '$classes' }},\n]\n{rest}"
+             {{ name = 'embedding', type = 'embedding', num_embeddings = 8, embedding_dim = 8 }},\n  {{ type = 'sequence_pool', mode = '{mode}' }},\n  \
+             {{ name = 'head', type = 'linear', out_features = 2 }},\n]\n{rest}"
         )
     };
     let classifiers = ["mean", "max", "first", "last"].map(|mode| (format!("text_{mode}"), classifier(mode)));
