@@ -1,6 +1,7 @@
 //! Warnings about what is surely not meant: each fires where it should, is silenced by its name, and says nothing of
 //! configurations that are in order.
 
+use crate::random;
 use runner::backend::cpu::CpuBackend;
 use runner::config::text::diagnostics;
 use runner::config::{self, Lint, Loaded, Severity};
@@ -121,6 +122,10 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 changed(&[("cross_entropy", "nll")]),
                 changed(&[("cross_entropy", "nll"), (FC, &format!("{FC}\n  \"softmax\","))]),
             ],
+        ),
+        (
+            Lint::MeanNotPositive,
+            ["gamma_nll", "tweedie"].map(|loss| changed(&[("classes = 10", "targets = 10"), ("cross_entropy", loss)])).to_vec(),
         ),
         (
             Lint::DropoutAtEnd,
@@ -376,6 +381,13 @@ fn what_is_in_order_is_not_warned_of() {
         let text = changed(&[("classes = 10", "targets = 10"), ("cross_entropy", "mse")]);
         quiet.push(text.replace(FC, &format!("{FC} \"{act}\",")));
     }
+    // A mean above 0, by what is at the end.
+    for loss in ["gamma_nll", "tweedie"] {
+        for act in ["softplus", "sigmoid", "softmax"] {
+            let text = changed(&[("classes = 10", "targets = 10"), ("cross_entropy", loss)]);
+            quiet.push(text.replace(FC, &format!("{FC} \"{act}\",")));
+        }
+    }
     // A block whose activation has an effect in one place of two.
     quiet.push(
         changed(&[(POOL, "{ block = \"pre\", repeat = 2 },")])
@@ -430,7 +442,7 @@ fn shipped_configurations_are_in_order() {
     for folder in ["configs", "benches/configs"] {
         for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
             let path = entry.unwrap().path();
-            let loaded = config::load(&path, &[]).unwrap_or_else(|failure| panic!("{failure}"));
+            let loaded = config::load(&path, &random::some_text(&path)).unwrap_or_else(|failure| panic!("{failure}"));
             // One small batch: the rest of the plan has no warnings of its own.
             let found = diagnostics::render(&loaded.sources, &warnings(&loaded), false);
             assert!(found.is_empty(), "{}\n{found}", path.display());

@@ -1,7 +1,7 @@
 //! The memory plan of random and of real models.
 
 use crate::nets::fitting;
-use crate::random::build;
+use crate::random::{build, some_text};
 use runner::backend::cpu::CpuBackend;
 use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::{Backend, Executable, HostBuffer};
@@ -222,7 +222,8 @@ fn the_peak_is_what_the_plan_says() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         // Smaller batches, so that the test is quick: sizes differ, and the rule is the same.
-        let sets = ["data.batch_size=8".to_string()];
+        let mut sets = some_text(&path);
+        sets.push("data.batch_size=8".to_string());
         let loaded = config::load(&path, &sets).unwrap_or_else(|e| panic!("{e}"));
         let programs = build(&loaded.experiment, &backend).unwrap();
         let plan = &programs.plan;

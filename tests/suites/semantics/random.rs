@@ -10,6 +10,7 @@ use runner::passes::PassOptions;
 use runner::plan::Plan;
 use runner::train::setup::input;
 use runner::train::setup::programs::{self, Programs, Sizes};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The programs of an experiment, as training makes them.
@@ -23,6 +24,16 @@ pub fn build(experiment: &Experiment, backend: &dyn Backend) -> Result<Programs,
         ..Sizes::default()
     };
     programs::build(experiment, &data, &sizes, backend, &PassOptions::default())
+}
+
+/// What a configuration is to read that learns a text of which the repository has no copy: another text, as long as it needs.
+pub fn some_text(path: &Path) -> Vec<String> {
+    if path.file_stem().is_none_or(|name| name != "shakespeare_char") {
+        return Vec::new();
+    }
+    let text = Path::new(env!("CARGO_TARGET_TMPDIR")).join("some_text.txt");
+    std::fs::write(&text, "To be, or not to be: that is the question.\n".repeat(1000)).unwrap();
+    vec![format!("data.path={:?}", text.display().to_string())]
 }
 
 /// `None` if the configuration layer refuses the text.
