@@ -10,6 +10,7 @@ use crate::train::setup::programs::{Kind, Programs};
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -105,6 +106,8 @@ pub struct Predictions<'a> {
     begun: bool,
     /// The sample of the last row.
     last: Option<u32>,
+    /// Rows of samples in batches of several lengths, which do not come in their order.
+    held: BTreeMap<u32, String>,
     rows: u64,
 }
 
@@ -112,7 +115,16 @@ impl<'a> Predictions<'a> {
     /// Rows in that form go to `file`; in a table names get a `'` before them where a spreadsheet would run them, if `guard_formulas`.
     pub fn new(form: Form, guard_formulas: bool, file: &'a mut dyn Write) -> Self {
         let file = BufWriter::new(file);
-        Predictions { form, guard_formulas, file, outputs: Vec::new(), begun: false, last: None, rows: 0 }
+        Predictions {
+            form,
+            guard_formulas,
+            file,
+            outputs: Vec::new(),
+            begun: false,
+            last: None,
+            held: BTreeMap::new(),
+            rows: 0,
+        }
     }
 
     /// Writes the rows of a batch that has been evaluated.
@@ -128,9 +140,10 @@ impl<'a> Predictions<'a> {
         let each = outputs.len() / batch.shape.samples;
         let target_words = targets.as_chunks::<4>().0;
         let of_each = target_words.len() / batch.shape.samples;
+        let by_length = split.lengths().len() > 1;
         for (i, sample) in batch.samples().iter().enumerate() {
             // The sample behind one that cannot be read is in its place, and comes again in its own.
-            if self.last.is_some_and(|last| *sample <= last) {
+            if !by_length && self.last.is_some_and(|last| *sample <= last) {
                 continue;
             }
             self.last = Some(*sample);
@@ -139,6 +152,10 @@ impl<'a> Predictions<'a> {
             let (said, loss) = said(programs, &output, target, &shape);
             let row = Row { sample: *sample, of: Of::sample(split, *sample as usize), said, loss };
             let text = self.text(&row, &programs.class_names)?;
+            if by_length {
+                self.held.insert(*sample, text);
+                continue;
+            }
             self.file.write_all(text.as_bytes()).context("cannot write the predictions")?;
             self.rows += 1;
         }
@@ -151,6 +168,10 @@ impl<'a> Predictions<'a> {
     /// # Errors
     /// It cannot be written.
     pub fn finish(mut self) -> Result<u64> {
+        for text in self.held.values() {
+            self.file.write_all(text.as_bytes()).context("cannot write the predictions")?;
+        }
+        self.rows += self.held.len() as u64;
         self.file.flush().context("cannot write the predictions")?;
         Ok(self.rows)
     }
@@ -165,7 +186,9 @@ impl<'a> Predictions<'a> {
         let cells = row.cells(names, self.guard_formulas);
         let mut writer = csv::Writer::from_writer(Vec::new());
         if !std::mem::replace(&mut self.begun, true) {
-            writer.write_record(cells.iter().map(|(name, _)| name))?;
+            let mut head = csv::Writer::from_writer(&mut self.file);
+            head.write_record(cells.iter().map(|(name, _)| name))?;
+            head.flush().context("cannot write the predictions")?;
         }
         writer.write_record(cells.iter().map(|(_, cell)| cell))?;
         Ok(String::from_utf8(writer.into_inner().map_err(|e| e.into_error())?)?)

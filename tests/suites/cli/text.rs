@@ -258,6 +258,8 @@ fn own_sentences_become_a_classifier_in_two_commands() {
     lines.dedup();
     assert!(rows.starts_with("sample,line,") && lines.len() == 30, "{rows}");
     assert!(lines.iter().all(|line| (2..=121).contains(line)), "{rows}");
+    let samples: Vec<u32> = rows.lines().filter_map(|row| row.split(',').next()?.parse().ok()).collect();
+    assert!(samples.iter().copied().eq(0..30), "{rows}");
     fs::remove_file(place.path("reviews.csv")).unwrap();
     place.write("new.csv", "review,x\nthis is lovely,1\nthis is dull,2\nnothing that is known,3\n");
     place.write("lines.txt", "how lovely\nhow dull\n");
