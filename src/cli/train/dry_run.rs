@@ -16,7 +16,7 @@ use crate::train::setup::session::Session;
 use anyhow::Context;
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What was done, as it is told.
@@ -50,13 +50,14 @@ impl Report {
 /// Whatever a run would fail with.
 pub fn run(request: &Request, args: &TrainArgs) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    rehearse(request, |ready| each(ready, args, began.elapsed()))
+    // From before it has a folder of its own, which is removed at the end.
+    let interrupt = on_interrupt()?;
+    rehearse(request, |ready| each(ready, args, began.elapsed(), &interrupt))
 }
 
 /// The same with a run that is ready; `prepared` is what everything before has taken.
-fn each(ready: Ready, args: &TrainArgs, prepared: Duration) -> Result<ExitCode, Failure> {
+fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBool) -> Result<ExitCode, Failure> {
     let Ready { mut run, programs, .. } = ready;
-    let interrupt = on_interrupt()?;
     let mut report = Report { json: args.output.json, quiet: args.quiet, stages: Vec::new() };
     let (train, val) = (run.samples.train.len(), run.samples.val.len());
     let words = format!("configuration, model and data: {train} training and {val} validation samples");

@@ -22,7 +22,7 @@ pub struct Format {
 /// Reads the table in `path`.
 ///
 /// # Errors
-/// As [`Sheet::open`]; columns have no name, or two have the same.
+/// The file cannot be read, or is no table; columns have no name, or two have the same.
 pub fn open(path: &Path, format: Format) -> Result<Sheet> {
     let Format { separator, header } = format;
     let objects = OBJECT_ENDINGS.contains(&inner_ending(path).as_str());
