@@ -194,7 +194,7 @@ fn run(
         let ended = ended.await;
         Ok::<bool, anyhow::Error>(ended)
     });
-    // Threads that still compute for requests of which nobody waits for an answer any more.
+    // Threads that still compute for requests whose clients have gone.
     runtime.shutdown_background();
     Ok(ended?)
 }

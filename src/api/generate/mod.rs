@@ -60,7 +60,7 @@ pub enum Finish {
     Stop,
     /// The token that ends a text came.
     End,
-    /// Whoever took it wanted no more.
+    /// The caller wanted no more.
     Cancelled,
 }
 
@@ -73,7 +73,7 @@ pub struct Generator {
     vocabulary: usize,
     /// Logits that it puts out.
     outputs: usize,
-    /// Most tokens that a token is told from, with itself.
+    /// The most tokens that attention sees at a position, with the position's own.
     capacity: usize,
     cache: Option<Cache>,
     ends: Vec<u32>,

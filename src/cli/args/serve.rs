@@ -31,7 +31,7 @@ pub struct ServeArgs {
     pub invert: bool,
     /// Samples that are computed at once [default: as many as take about a millisecond, at most 32]
     ///
-    /// Every batch has so many, whoever asks, so that answers have the same bits for any company. More of them are faster in all, and slower for one who asks alone.
+    /// Every batch has this size, also when fewer samples wait, so an answer has the same bits in any batch. A larger batch raises the throughput and the time of a single request.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub batch: Option<u32>,
     /// Milliseconds that a request waits for others at most, where requests come in crowds

@@ -138,7 +138,7 @@ pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask)
         }
         (Ok(counts), _) if counts == Counts::default() => read(Classes::Unknown),
         (Ok(counts), _) => read(Classes::Known(counts)),
-        // What is wrong with the data is told by whoever reads it.
+        // The code that reads the data reports its faults.
         (Err(_), Asked::Unset) => read(Classes::Unknown),
         (Err(why), Asked::Written(span, name)) => Err(refuse((span, name), why)),
     }

@@ -100,7 +100,7 @@ pub struct TextCodec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Samples {
-    /// Parts of one long text, in which each token is told from those before.
+    /// Parts of one long text; the model predicts each token from those before it.
     Windows {
         /// Their tokens.
         context: usize,

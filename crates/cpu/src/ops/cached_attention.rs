@@ -259,7 +259,7 @@ impl NodeKernel for CachedAttentionKernel {
         pool.run(self.samples * self.new, |task, _| {
             // SAFETY: a task has its own position.
             let y = unsafe { y.part(task * embedding..(task + 1) * embedding) };
-            // SAFETY: as above; nobody else reads or writes these sums any more.
+            // SAFETY: as above; no other task reads or writes these sums any more.
             let sums_of = |span: usize| unsafe {
                 let at = (task * spans + span) * floats;
                 Sums::of(sums.part(at..at + floats), sizes)

@@ -158,7 +158,7 @@ impl Source {
         self.about().named_classes()
     }
 
-    /// Whether its samples are tokens of a text, of which each is told from those before it.
+    /// Whether its samples are tokens of a text, and the model predicts each token from those before it.
     pub fn is_text(&self) -> bool {
         matches!(self, Source::Text(_) | Source::Tokens(_))
     }

@@ -129,15 +129,33 @@ impl TextClasses {
     }
 }
 
+/// The files of a source of text, by their keys.
+fn paths<'a>(
+    path: &'a PathBuf,
+    val_path: Option<&'a PathBuf>,
+    tokenizer: Option<&'a Tokenizer>,
+) -> Vec<(&'static str, &'a PathBuf)> {
+    let val = val_path.map(|path| ("val_path", path));
+    [("path", path)].into_iter().chain(val).chain(tokenizer.and_then(Tokenizer::path)).collect()
+}
+
+/// As [`paths()`], to change them.
+fn paths_mut<'a>(
+    path: &'a mut PathBuf,
+    val_path: Option<&'a mut PathBuf>,
+    tokenizer: Option<&'a mut Tokenizer>,
+) -> Vec<(&'static str, &'a mut PathBuf)> {
+    let val = val_path.map(|path| ("val_path", path));
+    [("path", path)].into_iter().chain(val).chain(tokenizer.and_then(Tokenizer::path_mut)).collect()
+}
+
 impl AboutSource for TextClasses {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        let val = self.val_path.as_ref().map(|path| ("val_path", path));
-        [("path", &self.path)].into_iter().chain(val).chain(self.tokenizer.path()).collect()
+        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer))
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        let val = self.val_path.as_mut().map(|path| ("val_path", path));
-        [("path", &mut self.path)].into_iter().chain(val).chain(self.tokenizer.path_mut()).collect()
+        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer))
     }
 
     fn has_classes(&self) -> Option<bool> {
@@ -225,13 +243,11 @@ impl Value for Tokenizer {
 
 impl AboutSource for Text {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        let val = self.val_path.as_ref().map(|path| ("val_path", path));
-        [("path", &self.path)].into_iter().chain(val).chain(self.tokenizer.path()).collect()
+        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer))
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        let val = self.val_path.as_mut().map(|path| ("val_path", path));
-        [("path", &mut self.path)].into_iter().chain(val).chain(self.tokenizer.path_mut()).collect()
+        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer))
     }
 
     fn divides_itself(&self) -> bool {
@@ -245,15 +261,11 @@ impl AboutSource for Text {
 
 impl AboutSource for TokenFile {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        let val = self.val_path.as_ref().map(|path| ("val_path", path));
-        let tokenizer = self.tokenizer.as_ref().and_then(Tokenizer::path);
-        [("path", &self.path)].into_iter().chain(val).chain(tokenizer).collect()
+        paths(&self.path, self.val_path.as_ref(), self.tokenizer.as_ref())
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        let val = self.val_path.as_mut().map(|path| ("val_path", path));
-        let tokenizer = self.tokenizer.as_mut().and_then(Tokenizer::path_mut);
-        [("path", &mut self.path)].into_iter().chain(val).chain(tokenizer).collect()
+        paths_mut(&mut self.path, self.val_path.as_mut(), self.tokenizer.as_mut())
     }
 
     fn named_classes(&self) -> Option<usize> {

@@ -21,7 +21,7 @@ impl Head {
     /// Sets some rows of the result, `step` floats apart and of `width` floats, and their logarithms to 0.
     ///
     /// # Safety
-    /// They are there, and nobody else touches them.
+    /// They are valid, and no other thread reads or writes them.
     pub unsafe fn clear(&self, rows: Range<usize>, [step, width]: [usize; 2]) {
         for row in rows {
             // SAFETY: the caller's promise.
@@ -55,7 +55,7 @@ impl HeadGrad {
     /// Sets the gradients by some positions, whose rows are `step` floats apart and of `width` floats, to 0.
     ///
     /// # Safety
-    /// They are there, and nobody else touches them.
+    /// They are valid, and no other thread reads or writes them.
     pub unsafe fn clear(&self, rows: Range<usize>, [step, width]: [usize; 2]) {
         for (row, part) in rows.flat_map(|row| self.dqkv.map(|part| (row, part))) {
             // SAFETY: the caller's promise.
