@@ -32,7 +32,7 @@ use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::Sizes;
 use crate::train::setup::session::Session;
 use anyhow::Context;
-use predictions::{Form, Predictions};
+use predictions::{Form, Predictions, cannot_write};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -236,7 +236,7 @@ fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<
     let asked = &Asked { out: Some(&out), ..asked.clone() };
     let mut done = None;
     let fill = |file: &mut Out| -> anyhow::Result<()> {
-        let mut rows = Predictions::new(form, guard_formulas, file);
+        let mut rows = Predictions::new(form, guard_formulas, path, file);
         let found = evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split));
         let failed = found.is_err();
         done = Some(found);
@@ -250,14 +250,14 @@ fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<
     let written = out.write(fill);
     match done {
         Some(Ok(evaluated)) => {
-            written.with_context(|| format!("cannot write `{}`", path.display()))?;
+            written.with_context(|| cannot_write(path))?;
             Ok(evaluated)
         }
         Some(Err(failure)) => Err(failure),
         None => Err(written
             .err()
             .unwrap_or_else(|| anyhow::anyhow!("nothing was evaluated"))
-            .context(format!("cannot write `{}`", path.display()))
+            .context(cannot_write(path))
             .into()),
     }
 }

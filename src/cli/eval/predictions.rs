@@ -101,6 +101,8 @@ pub struct Predictions<'a> {
     form: Form,
     /// Names in a table are no formulas of a spreadsheet.
     guard_formulas: bool,
+    /// Where the rows go, for errors.
+    path: &'a Path,
     file: BufWriter<&'a mut dyn Write>,
     outputs: Vec<u8>,
     begun: bool,
@@ -112,12 +114,14 @@ pub struct Predictions<'a> {
 }
 
 impl<'a> Predictions<'a> {
-    /// Rows in that form go to `file`; in a table names get a `'` before them where a spreadsheet would run them, if `guard_formulas`.
-    pub fn new(form: Form, guard_formulas: bool, file: &'a mut dyn Write) -> Self {
+    /// Rows in that form go to `file`, which is that of `path`; in a table names get a `'` before them where a spreadsheet would
+    /// run them, if `guard_formulas`.
+    pub fn new(form: Form, guard_formulas: bool, path: &'a Path, file: &'a mut dyn Write) -> Self {
         let file = BufWriter::new(file);
         Predictions {
             form,
             guard_formulas,
+            path,
             file,
             outputs: Vec::new(),
             begun: false,
@@ -156,7 +160,7 @@ impl<'a> Predictions<'a> {
                 self.held.insert(*sample, text);
                 continue;
             }
-            self.file.write_all(text.as_bytes()).context("cannot write the predictions")?;
+            self.file.write_all(text.as_bytes()).with_context(|| cannot_write(self.path))?;
             self.rows += 1;
         }
         self.outputs = all;
@@ -166,13 +170,13 @@ impl<'a> Predictions<'a> {
     /// Writes what is left; the number of rows.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be written. The error leaves the name of the file to the caller, which closes it.
     pub fn finish(mut self) -> Result<u64> {
         for text in self.held.values() {
-            self.file.write_all(text.as_bytes()).context("cannot write the predictions")?;
+            self.file.write_all(text.as_bytes())?;
         }
         self.rows += self.held.len() as u64;
-        self.file.flush().context("cannot write the predictions")?;
+        self.file.flush()?;
         Ok(self.rows)
     }
 
@@ -187,12 +191,17 @@ impl<'a> Predictions<'a> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         if !std::mem::replace(&mut self.begun, true) {
             let mut head = csv::Writer::from_writer(&mut self.file);
-            head.write_record(cells.iter().map(|(name, _)| name))?;
-            head.flush().context("cannot write the predictions")?;
+            head.write_record(cells.iter().map(|(name, _)| name)).with_context(|| cannot_write(self.path))?;
+            head.flush().with_context(|| cannot_write(self.path))?;
         }
         writer.write_record(cells.iter().map(|(_, cell)| cell))?;
         Ok(String::from_utf8(writer.into_inner().map_err(|e| e.into_error())?)?)
     }
+}
+
+/// An error of the file that gets the rows.
+pub(super) fn cannot_write(path: &Path) -> String {
+    format!("cannot write `{}`", path.display())
 }
 
 /// What is said of a sample, and its loss where that is simple: the likelihood of a class, or a mean over its numbers.
