@@ -397,6 +397,17 @@ def _sinusoids(length: int, width: int) -> torch.Tensor:
     return table
 
 
+class FirstType(nn.Module):
+    """Adds the first of some vectors to all positions."""
+
+    def __init__(self, types: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(types, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight[0]
+
+
 def transformer() -> list[Case]:
     sgd = {"type": "sgd", "lr": 0.1}
     tokens = ['{ type = "conv2d", out_channels = 4, kernel_size = 2 }', '{ type = "flatten", start_dim = 2 }', '{ type = "transpose", dim0 = 1, dim1 = 2 }']
@@ -413,6 +424,8 @@ def transformer() -> list[Case]:
         one("position_embedding", '{ name = "position_embedding", type = "position_embedding" }', (1, 6, 4), lambda x, p: x + p),
         Case("layers/position_embedding_sinusoidal", [*tokens, '{ type = "position_embedding", kind = "sinusoidal" }', '{ type = "linear", out_features = 3 }', FLATTEN],
              lambda: nn.Sequential(*front(), Do(lambda x: x + _sinusoids(*x.shape[1:])), nn.Linear(4, 3), nn.Flatten()), shape, samples=3, optimizer=sgd),
+        Case("layers/token_type_embedding", [*tokens, '{ type = "token_type_embedding" }', '{ type = "linear", out_features = 3 }', FLATTEN],
+             lambda: nn.Sequential(*front(), FirstType(2, 4), nn.Linear(4, 3), nn.Flatten()), shape, samples=3, optimizer=sgd),
         one("layer_scale", '{ name = "layer_scale", type = "layer_scale" }', (4,), lambda x, p: x * p),
         Case("layers/layer_scale_image", [tokens[0], '{ name = "scale", type = "layer_scale" }', FLATTEN],
              lambda: Named("scale", (4, 1, 1), 1, lambda x, p: x * p, nn.Conv2d(2, 4, 2), nn.Flatten()), shape, samples=3, optimizer=sgd),

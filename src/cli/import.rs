@@ -1,5 +1,7 @@
 //! `runner import`: from a folder of Hugging Face's to a configuration.
 
+mod architecture;
+
 use super::args::ImportArgs;
 use super::print_json;
 use crate::api::failure::Failure;
@@ -8,7 +10,8 @@ use crate::checkpoint;
 use crate::config::value_as_toml;
 use crate::files;
 use crate::terminal::say;
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow};
+use architecture::{Architecture, Task, architecture};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -18,18 +21,8 @@ use std::process::ExitCode;
 const MAX_CONFIG: u64 = 1 << 20;
 /// Tokens of a sample where the model would take more: what a machine of some gigabytes trains.
 const MOST_CONTEXT: u64 = 1024;
-
-/// An architecture, as a model file of this program has it.
-struct Architecture {
-    /// The file's text.
-    template: &'static str,
-    /// Parameters of the file with their values.
-    params: Vec<(&'static str, Value)>,
-    /// How many positions the model knows.
-    positions: u64,
-    /// What stands before names of its tensors that the file does not have.
-    prefix: &'static str,
-}
+/// Tokens of a text that is classified where the model would take more.
+const MOST_OF_A_TEXT: u64 = 256;
 
 /// Writes a configuration for a model of a folder.
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
@@ -62,91 +55,98 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let shown = path.display();
     if args.output.json {
         print_json(&json!({ "written": path }))?;
-    } else {
-        say(&format!(
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&match architecture.task {
+        Task::Language => format!(
             "wrote `{shown}`: `runner generate {shown} --prompt TEXT` goes on with a text; with a text of your own as `path` in `[data]`, \
              `runner train {shown}` trains on"
-        ));
-    }
+        ),
+        Task::Classes(_) => format!(
+            "wrote `{shown}`: with a table of your own as `path` in `[data]`, `runner train {shown}` trains the classifier on it"
+        ),
+    });
     Ok(ExitCode::SUCCESS)
-}
-
-/// The architecture that a `config.json` describes.
-fn architecture(keys: &Value) -> Result<Architecture> {
-    let whole = |key: &str| keys.get(key).and_then(Value::as_u64);
-    let number = |key: &str| whole(key).with_context(|| format!("`{key}` is not there, or no whole number"));
-    let fraction = |key: &str, other: f64| keys.get(key).and_then(Value::as_f64).unwrap_or(other);
-    let truth = |key: &str| keys.get(key).and_then(Value::as_bool) == Some(true);
-    let word = |key: &str| keys.get(key).and_then(Value::as_str);
-    let expect = |key: &str, known: &[&str]| match word(key) {
-        Some(found) if !known.contains(&found) => {
-            bail!("`{key}` is `{found}`, and {} is known here", known.join(" or "))
-        }
-        _ => Ok(()),
-    };
-    match word("model_type") {
-        Some("gpt2") => {
-            expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
-            let (width, positions) = (number("n_embd")?, number("n_positions")?);
-            ensure!(whole("n_inner").is_none_or(|inner| inner == 4 * width), "`n_inner` is not four times `n_embd`");
-            let eps = fraction("layer_norm_epsilon", 1e-5);
-            ensure!((eps - 1e-5).abs() < 1e-12, "`layer_norm_epsilon` is {eps}, and 0.00001 is known here");
-            let params = vec![
-                ("vocabulary", number("vocab_size")?.into()),
-                ("context", positions.into()),
-                ("width", width.into()),
-                ("heads", number("n_head")?.into()),
-                ("layers", number("n_layer")?.into()),
-            ];
-            let template = include_str!("../../models/gpt2.toml");
-            Ok(Architecture { template, params, positions, prefix: "transformer." })
-        }
-        Some(kind @ ("llama" | "mistral" | "qwen2")) => {
-            expect("hidden_act", &["silu"])?;
-            let scaled = keys.get("rope_scaling").is_some_and(|scaling| !scaling.is_null());
-            ensure!(!scaled, "`rope_scaling` is set, and rotary positions are not scaled here");
-            for (key, what) in [
-                ("use_sliding_window", "attention within a window"),
-                ("mlp_bias", "a bias of the layers behind attention"),
-                ("attention_bias", "a bias behind attention"),
-            ] {
-                ensure!(!truth(key), "`{key}` is true, and {what} is not known here");
-            }
-            let window = whole("sliding_window").filter(|_| kind == "mistral");
-            ensure!(window.is_none(), "`sliding_window` is set, and attention within a window is not known here");
-            let (width, heads) = (number("hidden_size")?, number("num_attention_heads")?);
-            ensure!(heads > 0 && width.is_multiple_of(heads), "`num_attention_heads` does not divide `hidden_size`");
-            let theta = keys.get("rope_theta").or_else(|| keys.pointer("/rope_parameters/rope_theta"));
-            let tie = if truth("tie_word_embeddings") { "model.embed_tokens.weight" } else { "" };
-            let params = vec![
-                ("vocabulary", number("vocab_size")?.into()),
-                ("width", width.into()),
-                ("heads", heads.into()),
-                ("kv_heads", whole("num_key_value_heads").unwrap_or(heads).into()),
-                ("head_width", whole("head_dim").unwrap_or(width / heads).into()),
-                ("layers", number("num_hidden_layers")?.into()),
-                ("hidden", number("intermediate_size")?.into()),
-                ("rope_theta", theta.and_then(Value::as_f64).unwrap_or(10_000.0).into()),
-                ("eps", fraction("rms_norm_eps", 1e-6).into()),
-                ("qkv_bias", (kind == "qwen2").into()),
-                ("tie", tie.into()),
-            ];
-            let (template, positions) = (include_str!("../../models/llama.toml"), number("max_position_embeddings")?);
-            Ok(Architecture { template, params, positions, prefix: "" })
-        }
-        Some(other) => bail!("`model_type` is `{other}`, and gpt2, llama, mistral and qwen2 are known here"),
-        None => bail!("`model_type` is not there"),
-    }
 }
 
 /// The text of a configuration: the architecture with its numbers, and sections to go on training with.
 fn configuration(architecture: &Architecture, name: &str, tokenizer: &Path, weights: &Path) -> Result<String> {
-    let names = checkpoint::names(weights)?;
-    let Architecture { template, params, positions, prefix } = architecture;
+    let tensors = checkpoint::names(weights)?;
     let quoted = |path: &Path| -> Result<String> {
         let text = path.to_str().with_context(|| format!("`{}` is not UTF-8", path.display()))?;
         Ok(value_as_toml(&text.into()))
     };
+    let (name, tokenizer) = (name.replace(char::is_control, " "), quoted(tokenizer)?);
+    let model = model(architecture, &tensors, &quoted(weights)?);
+    Ok(match &architecture.task {
+        Task::Language => {
+            let context = architecture.positions.min(MOST_CONTEXT);
+            format!(
+                "# {name}, from files of Hugging Face's: to write text with `runner generate`, or to train on with a text of your own.\n\n\
+                 [data]\nsource = \"text\"\npath = \"input.txt\"                  # your own text\ntokenizer = {tokenizer}\ncontext = {context}\n\
+                 batch_size = 4\nvalidation_split = 0.1\n\n{model}\n[loss]\ntype = \"cross_entropy\"\n\n[optimizer]\ntype = \"adamw\"\nlr = 5e-5\n\n\
+                 [train]\nepochs = 1\nclip_grad_norm = 1.0\n"
+            )
+        }
+        Task::Classes(names) => {
+            let length = architecture.positions.min(MOST_OF_A_TEXT);
+            let classes = names.as_ref().map_or_else(String::new, |names| {
+                format!("classes = {}          # what the outputs mean\n", value_as_toml(&names.clone().into()))
+            });
+            format!(
+                "# {name}, from files of Hugging Face's: a classifier of texts, to train on a table of your own.\n\n\
+                 [data]\nsource = \"text_classes\"\npath = \"texts.csv\"                  # your own table\ntext = \"text\"                       # its column of texts\n\
+                 target = \"label\"                    # and that of their classes\n{classes}tokenizer = {tokenizer}\nmax_length = {length}\nbatch_size = 16\n\
+                 validation_split = 0.2\n\n{model}\n[loss]\ntype = \"cross_entropy\"\n\n[optimizer]\ntype = \"adamw\"\nlr = 3e-5\nweight_decay = 0.01\n\
+                 no_decay = [\"norm\", \"bias\"]\n\n[schedule]\ntype = \"linear\"\nstart_factor = 1.0\nend_factor = 0.0\nby = \"step\"\n\n\
+                 [train]\nepochs = 3\nclip_grad_norm = 1.0\n"
+            )
+        }
+    })
+}
+
+/// The sections of the model, from its file: with the numbers of its parameters, and how the names of its `tensors` become those of the file.
+fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> String {
+    let Architecture { template, params, prefix, task, .. } = architecture;
+    let starts = |with: &str| tensors.iter().any(|name| name.starts_with(with));
+    let rename: Vec<(String, String)> = match task {
+        Task::Language if !prefix.is_empty() && starts(prefix) => vec![(prefix.to_string(), String::new())],
+        Task::Language => Vec::new(),
+        Task::Classes(_) => {
+            // An encoder alone has names without its own; in older files norms have names of TensorFlow's. Of these rules the first that
+            // fits a name counts.
+            let parts = ["embeddings.", "encoder.", "pooler.", "transformer."].into_iter().filter(|part| starts(part));
+            let parts: Vec<(&str, String)> = parts.map(|part| (part, format!("{prefix}{part}"))).collect();
+            let ends = [("", ""), (".gamma", ".weight"), (".beta", ".bias")];
+            let bare = |name: &String| parts.iter().any(|(part, _)| name.starts_with(part));
+            let fits = |part: &str, old: &str| {
+                let mut names = tensors.iter().filter(|name| !part.is_empty() || !bare(name));
+                names.any(|name| name.starts_with(part) && name.ends_with(old))
+            };
+            let mut rules = Vec::new();
+            for (part, whole) in parts.iter().map(|(part, whole)| (*part, whole.as_str())).chain([("", "")]) {
+                for (old, new) in ends.iter().rev().filter(|(old, _)| !(old.is_empty() && part.is_empty())) {
+                    if fits(part, old) {
+                        let star = if old.is_empty() { "" } else { "*" };
+                        rules.push((format!("{part}{star}{old}"), format!("{whole}{star}{new}")));
+                    }
+                }
+            }
+            rules
+        }
+    };
+    let lenient = match task {
+        Task::Language => tensors
+            .iter()
+            .any(|name| is_no_weight(name))
+            .then_some("the file has masks besides, which attention makes itself"),
+        Task::Classes(_) if !starts("classifier.") => Some("the file has no classifier: that begins anew"),
+        Task::Classes(_) => tensors
+            .iter()
+            .any(|name| name.ends_with("position_ids"))
+            .then_some("the file has numbers of positions besides"),
+    };
+    let classifier = starts("classifier.");
     let mut model = String::new();
     let mut section = "";
     for line in template.lines().skip_while(|line| !line.starts_with('[')) {
@@ -155,30 +155,25 @@ fn configuration(architecture: &Architecture, name: &str, tokenizer: &Path, weig
         }
         let key = line.split_once(" = ").map_or("", |(key, _)| key);
         let _ = match params.iter().find(|(name, _)| section == "[params]" && *name == key) {
+            Some(("num_classes", _)) if !classifier => {
+                writeln!(model, "num_classes = \"$classes\"              # what the data says")
+            }
             Some((_, value)) => writeln!(model, "{key} = {}", value_as_toml(value)),
             None => writeln!(model, "{line}"),
         };
         if line == "[model]" {
-            let _ = writeln!(model, "weights = {}", quoted(weights)?);
-            if !prefix.is_empty() && names.iter().any(|name| name.starts_with(prefix)) {
-                let _ = writeln!(model, "weights_rename = [{{ from = \"{prefix}\", to = \"\" }}]");
+            let _ = writeln!(model, "weights = {weights}");
+            if !rename.is_empty() {
+                let rules: Vec<String> =
+                    rename.iter().map(|(from, to)| format!("{{ from = \"{from}\", to = \"{to}\" }}")).collect();
+                let _ = writeln!(model, "weights_rename = [{}]", rules.join(", "));
             }
-            if names.iter().any(|name| is_no_weight(name)) {
-                let _ = writeln!(
-                    model,
-                    "weights_strict = false             # the file has masks besides, which attention makes itself"
-                );
+            if let Some(why) = lenient {
+                let _ = writeln!(model, "weights_strict = false             # {why}");
             }
         }
     }
-    let (name, tokenizer) = (name.replace(char::is_control, " "), quoted(tokenizer)?);
-    let context = positions.min(&MOST_CONTEXT);
-    Ok(format!(
-        "# {name}, from files of Hugging Face's: to write text with `runner generate`, or to train on with a text of your own.\n\n\
-         [data]\nsource = \"text\"\npath = \"input.txt\"                  # your own text\ntokenizer = {tokenizer}\ncontext = {context}\n\
-         batch_size = 4\nvalidation_split = 0.1\n\n{model}\n[loss]\ntype = \"cross_entropy\"\n\n[optimizer]\ntype = \"adamw\"\nlr = 5e-5\n\n\
-         [train]\nepochs = 1\nclip_grad_norm = 1.0\n"
-    ))
+    model
 }
 
 /// Whether a tensor of a language model is a mask or a table of angles, which older files have among the weights.

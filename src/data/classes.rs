@@ -11,6 +11,15 @@ pub struct Classes {
     pub names: Option<Vec<String>>,
 }
 
+/// Sorts names of classes that were found in data: by number if all are numbers, else by name.
+pub fn in_order(names: &mut [String]) {
+    names.sort_unstable();
+    let number = |name: &String| name.parse::<f64>().ok().filter(|number| number.is_finite());
+    if names.iter().all(|name| number(name).is_some()) {
+        names.sort_by(|a, b| number(a).unwrap_or_default().total_cmp(&number(b).unwrap_or_default()));
+    }
+}
+
 impl Classes {
     /// So many classes without names.
     pub fn of(number: usize) -> Self {

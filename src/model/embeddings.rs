@@ -101,6 +101,15 @@ impl Builder<'_> {
         self.plain(ADD, &[x.value, first])
     }
 
+    pub(super) fn token_type_embedding(&mut self, node: &LayerNode, l: &cfg::TokenTypeEmbedding, x: Tensor) -> ValueId {
+        let x = self.in_pytorch_order(x);
+        let Some([_, _, e]) = self.sequence_shape(node, x) else { return x.value };
+        let all = self.param(node, Param::plain("weight", [l.num_embeddings, e], normal(0.02)));
+        let first = self.plain(Slice { axis: 0, start: 0, len: 1 }, &[all]);
+        let first = self.plain(Reshape { shape: Shape::from([1, 1, e]) }, &[first]);
+        self.plain(ADD, &[x.value, first])
+    }
+
     /// Tokens that caches have room for.
     pub(super) fn capacity(&self) -> usize {
         self.data.inputs().next().map_or(1, |(_, field)| field.shape.len())
@@ -125,6 +134,7 @@ impl Builder<'_> {
             | Layer::Identity(_)
             | Layer::RmsNorm(_)
             | Layer::PositionEmbedding(_)
+            | Layer::TokenTypeEmbedding(_)
             | Layer::LayerScale(_)
             | Layer::Add(_)
             | Layer::Multiply(_) => true,

@@ -103,6 +103,7 @@ impl Builder<'_> {
             Layer::MergePatches(_) => self.merge_patches(node, x),
             Layer::ClassToken(l) => usual(self.class_token(node, l, x)),
             Layer::PositionEmbedding(l) => usual(self.position_embedding(node, l, x)),
+            Layer::TokenTypeEmbedding(l) => usual(self.token_type_embedding(node, l, x)),
             Layer::LayerScale(l) => self.layer_scale(node, l, x),
             Layer::MaxPool2d(l) => usual(self.max_pool2d(node, l, x)),
             Layer::AvgPool2d(l) => usual(self.avg_pool2d(node, l, x)),

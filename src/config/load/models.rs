@@ -12,8 +12,10 @@ macro_rules! models {
 models! {
     "alexnet",
     "autoencoder",
+    "bert",
     "convnext_tiny",
     "densenet121",
+    "distilbert",
     "efficientnet_b0",
     "googlenet",
     "gpt",

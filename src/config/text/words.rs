@@ -47,6 +47,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("dropout", &["dropout1d", "dropout2d", "dropout3d"]),
     ("stochastic_depth", &["droppath", "dropconnect"]),
     ("class_token", &["clstoken", "cls"]),
+    ("token_type_embedding", &["tokentypeembeddings", "segmentembedding"]),
     ("position_embedding", &["positionalembedding", "posembedding", "posembed", "positionalencoding"]),
     ("instance_norm2d", &["instancenorm", "instancenormalization"]),
     ("zero_pad2d", &["zeropadding2d", "pad2d", "constantpad2d"]),

@@ -1,5 +1,6 @@
 //! From the labels in a list to targets.
 
+use super::super::classes::in_order;
 use super::super::held::unknown_classes;
 use super::Kind;
 use super::table::Cell;
@@ -188,11 +189,7 @@ pub fn classes(words: &Words, named: Option<&[String]>, trained: bool) -> Result
         None => {
             let mut names: Vec<String> =
                 words.list.iter().filter(|word| word.trained).map(|word| word.text.clone()).collect();
-            names.sort_unstable();
-            let number = |name: &String| name.parse::<f64>().ok().filter(|number| number.is_finite());
-            if names.iter().all(|name| number(name).is_some()) {
-                names.sort_by(|a, b| number(a).unwrap_or_default().total_cmp(&number(b).unwrap_or_default()));
-            }
+            in_order(&mut names);
             names
         }
     };

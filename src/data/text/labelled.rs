@@ -1,6 +1,6 @@
 //! Texts of a table, each of a class: samples of as many tokens as each has, in batches of some lengths.
 
-use super::super::classes::Classes;
+use super::super::classes::{Classes, in_order};
 use super::super::dataset::Dataset;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
 use super::super::found::Found;
@@ -33,6 +33,8 @@ pub struct LabelledOptions {
     pub text: String,
     /// The column of the class.
     pub target: String,
+    /// The names of the classes in the order of their numbers; `None`: those of the rows, by name.
+    pub classes: Option<Vec<String>>,
     /// How text becomes tokens.
     pub choice: Choice,
     /// The lengths of batches, ascending.
@@ -124,7 +126,12 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
         None => {
             let texts: Vec<&str> = written.texts.iter().map(String::as_str).collect();
             let tokenizer = Tokenizer::choose(&options.choice, &texts)?;
-            let classes: BTreeSet<&String> = written.labels.iter().collect();
+            let of_rows = || {
+                let mut names: Vec<String> =
+                    written.labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
+                in_order(&mut names);
+                names
+            };
             TextCodec {
                 vocabulary: tokenizer.vocabulary(),
                 tokenizer: Some(tokenizer),
@@ -132,15 +139,16 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
                     text: options.text.clone(),
                     target: options.target.clone(),
                     lengths: options.lengths.clone(),
-                    classes: classes.into_iter().cloned().collect(),
+                    classes: options.classes.clone().unwrap_or_else(of_rows),
                 },
             }
         }
     };
     let mut told = Vec::new();
-    let train = texts(&options.path, &written, &codec, &mut told)?;
+    let named = options.classes.is_some();
+    let train = texts(&options.path, &written, &codec, named, &mut told)?;
     let val = match &options.val_path {
-        Some(path) => texts(path, &read(path, &options.text, &options.target)?, &codec, &mut told)?,
+        Some(path) => texts(path, &read(path, &options.text, &options.target)?, &codec, named, &mut told)?,
         None => train.select(&[]),
     };
     let Samples::Labelled { lengths, .. } = &codec.samples else {
@@ -156,13 +164,17 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
     Ok(Loaded { spec, train, val, told })
 }
 
-fn texts(path: &Path, written: &Written, codec: &TextCodec, told: &mut Vec<String>) -> Result<Split> {
+/// The rows of a table as samples. `named`: the configuration has the names of the classes.
+fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &mut Vec<String>) -> Result<Split> {
     let Samples::Labelled { classes, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
     let mut labels = Vec::with_capacity(written.labels.len());
+    // Where the classes have names, a row may have the number of one.
+    let numbered = named && classes.iter().all(|name| name.parse::<f64>().is_err());
+    let number = |label: &str| label.parse().ok().filter(|number| numbered && *number < classes.len());
     for label in &written.labels {
-        let Some(class) = classes.iter().position(|class| class == label) else {
+        let Some(class) = classes.iter().position(|class| class == label).or_else(|| number(label)) else {
             bail!(
-                "`{}` has the class `{label}`, which the training rows do not have: they have {}",
+                "`{}` has the class `{label}`, which is none of those that are learnt: {}",
                 path.display(),
                 super::super::listed(classes)
             )
@@ -260,9 +272,8 @@ impl Texts {
             names: None,
         };
         for (row, text) in texts.enumerate() {
-            let mut tokens = tokenizer.encode(text, &format!("{called}, text {}", row + 1))?;
-            all.cut += usize::from(tokens.len() > longest);
-            tokens.truncate(longest);
+            let (mut tokens, cut) = tokenizer.encode_whole(text, longest, &format!("{called}, text {}", row + 1))?;
+            all.cut += usize::from(cut);
             // A text of no tokens would be a mean over nothing.
             if tokens.is_empty() {
                 tokens.push(UNKNOWN_TOKEN);

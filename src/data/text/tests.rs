@@ -279,6 +279,7 @@ fn text_comes_out_of_tokens_when_characters_are_whole() {
 fn labelled(path: PathBuf, lengths: &[usize]) -> LabelledOptions {
     let (text, target) = ("text".to_owned(), "label".to_owned());
     LabelledOptions {
+        classes: None,
         path,
         val_path: None,
         text,
@@ -323,8 +324,49 @@ fn texts_are_filled_up_to_a_length() {
     let other = text(folder.path(), "v.csv", "text,label\ngood,yes\nbad,maybe\n");
     let with = LabelledOptions { fitted: Some(Box::new(codec)), ..labelled(other, &[2, 4]) };
     let told = format!("{:#}", open(&Source::LabelledTexts(Box::new(with))).unwrap_err());
-    assert!(
-        told.contains("has the class `maybe`, which the training rows do not have: they have `no` and `yes`"),
-        "{told}"
-    );
+    assert!(told.contains("has the class `maybe`, which is none of those that are learnt: `no` and `yes`"), "{told}");
+}
+
+/// `[CLS]` and `[SEP]` of a `tokenizer.json` stay where a text is cut.
+#[test]
+fn a_text_is_cut_within_what_its_tokenizer_adds() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/text_classifiers/bert/tokenizer.json");
+    let tokenizer = Tokenizer::read(&path).unwrap();
+    let [first, last] = ["[CLS]", "[SEP]"].map(|name| tokenizer.token(name).unwrap());
+    let text = "cold soup, old bread";
+    let inner = tokenizer.encode(text, "").unwrap();
+    let whole = |longest| tokenizer.encode_whole(text, longest, "").unwrap();
+    let room = inner.len() + 2;
+    assert_eq!(whole(room), ([&[first], &inner[..], &[last]].concat(), false));
+    assert_eq!(whole(4), (vec![first, inner[0], inner[1], last], true));
+    assert_eq!(whole(2), (vec![first, last], true));
+    assert_eq!(whole(1).0, [first]);
+    // Others add nothing.
+    assert_eq!(Tokenizer::Bytes.encode_whole("abc", 2, "").unwrap(), (vec![97, 98], true));
+}
+
+#[test]
+fn classes_have_the_order_that_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    // What was found in a file is kept.
+    let files = std::cell::Cell::new(0);
+    let rows = |rows: &str| {
+        files.set(files.get() + 1);
+        text(folder.path(), &format!("{}.csv", files.get()), &format!("text,label\n{rows}"))
+    };
+    let labels = |named: Option<&[&str]>, table: &str| {
+        let classes = named.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        let path = rows(table);
+        let options = LabelledOptions { classes, ..labelled(path, &[2]) };
+        let set = open(&Source::LabelledTexts(Box::new(options))).map_err(|e| format!("{e:#}"))?;
+        Ok::<_, String>((0..set.train.len()).filter_map(|i| set.train.label(i)).collect::<Vec<_>>())
+    };
+    let by_name = "a,yes\nb,no\nc,maybe\n";
+    assert_eq!(labels(None, by_name).unwrap(), [2, 1, 0]);
+    assert_eq!(labels(Some(&["yes", "no", "maybe"]), "a,yes\nb,no\n").unwrap(), [0, 1]);
+    // Numbers are in their own order, and stand for classes that have names.
+    assert_eq!(labels(None, "a,10\nb,9\n").unwrap(), [1, 0]);
+    assert_eq!(labels(Some(&["yes", "no"]), "a,1\nb,0\nc,yes\n").unwrap(), [1, 0, 0]);
+    assert!(labels(Some(&["yes", "no"]), "a,2\nb,0\n").unwrap_err().contains("has the class `2`"));
+    assert!(labels(Some(&["1", "2"]), "a,0\nb,1\n").unwrap_err().contains("has the class `0`"));
 }

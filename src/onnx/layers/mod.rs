@@ -47,6 +47,7 @@ impl Translator<'_> {
             Layer::MergePatches(_) => self.merge_patches(x, out),
             Layer::ClassToken(_) => self.class_token(node, x),
             Layer::PositionEmbedding(l) => self.position_embedding(node, l, x),
+            Layer::TokenTypeEmbedding(_) => self.token_type_embedding(node, x),
             Layer::LayerScale(_) => self.layer_scale(node, x),
             Layer::MaxPool2d(l) => self.max_pool2d(l, x, out),
             Layer::AvgPool2d(l) => self.avg_pool2d(l, x, out),

@@ -133,6 +133,13 @@ impl Translator<'_> {
         self.graph.op("Add", &[&x.name, &positions], [])
     }
 
+    /// The vector of the first type, `[1, E]`, is added to all positions.
+    pub(super) fn token_type_embedding(&mut self, node: &LayerNode, x: &Value) -> String {
+        let all = self.parameter(node, "weight");
+        let first = self.graph.slice(&all, 0, 0, 1);
+        self.graph.op("Add", &[&x.name, &first], [])
+    }
+
     pub(super) fn sequence_pool(&mut self, l: &SequencePool, x: &Value) -> String {
         let [length, width] = [x.shape[1], x.shape[2]];
         let axes = self.graph.list(&[1]);

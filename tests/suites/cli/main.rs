@@ -22,6 +22,7 @@ mod force;
 mod given;
 mod hostile_data;
 mod hostile_files;
+mod imported;
 mod library;
 mod lr_find;
 mod masks;

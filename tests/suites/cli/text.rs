@@ -1,7 +1,6 @@
 //! Text: from a file to a language model that writes, and from sentences with a class each to a classifier.
 
 use super::support::{Done, Place, assert_same_runs, real_data, repository};
-use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 
@@ -367,54 +366,4 @@ fn shakespeare_is_learnt() {
     assert!(loss < 2.75, "{loss}");
     let written = place.ok("generate r --prompt KING --max-tokens 50 --json").json();
     assert_eq!(written["tokens"].as_array().unwrap().len(), 50);
-}
-
-/// GPT-2, Llama and Qwen2 as transformers writes them: the same loss, and the same tokens where the most probable one is taken.
-#[test]
-fn models_of_hugging_face_are_imported() {
-    for name in ["gpt2", "llama", "qwen2"] {
-        let place = Place::new();
-        let from = repository("tests/golden/language_models");
-        fs::create_dir(place.path(name)).unwrap();
-        for file in ["config.json", "model.safetensors", "tokenizer.json"] {
-            fs::copy(from.join(name).join(file), place.path(&format!("{name}/{file}"))).unwrap();
-        }
-        fs::copy(from.join("text.txt"), place.path("text.txt")).unwrap();
-        let golden: Value = serde_json::from_slice(&fs::read(from.join(name).join("golden.json")).unwrap()).unwrap();
-        place.ok(&format!("import {name}"));
-        let written = place
-            .command(&format!("generate {name}.toml --max-tokens 30 --temperature 0 --json --device cpu --prompt"))
-            .arg("The sea")
-            .output();
-        let written = Done::of(written.unwrap()).json();
-        let wanted = golden["tokens"].as_array().unwrap();
-        // Those that its context has room for.
-        let room = wanted.len().min(written["tokens"].as_array().unwrap().len());
-        assert_eq!(written["tokens"].as_array().unwrap()[..room], wanted[..room], "{name}");
-        let sets =
-            "--set data.path=text.txt --set data.val_path=text.txt --unset data.validation_split --set device=cpu";
-        let figures = place.ok(&format!("eval {name}.toml {sets} --json")).json();
-        let [loss, golden] = [&figures["metrics"]["loss"], &golden["loss"]].map(|loss| loss.as_f64().unwrap());
-        assert!((loss - golden).abs() < 1e-5, "{name}: {loss}, {golden}");
-        // Trained on, saved, and read again under the same names.
-        let sets = "--set data.path=text.txt --set data.batch_size=2 --set train.epochs=1";
-        place.ok(&format!("train {name}.toml --device cpu --out r {sets}"));
-        place.ok("export r back.safetensors");
-        let [before, after] =
-            [format!("{name}/model.safetensors"), "back.safetensors".into()].map(|file| shapes(&place, &file));
-        let own = |list: Vec<(String, Vec<usize>)>| {
-            list.into_iter().map(|(n, s)| (n.trim_start_matches("transformer.").to_owned(), s)).collect::<Vec<_>>()
-        };
-        assert_eq!(own(before), after, "{name}");
-    }
-    let place = Place::new();
-    assert!(place.fails("import none", 1).contains("there is no folder `none`"));
-    fs::create_dir(place.path("m")).unwrap();
-    assert!(place.fails("import m", 1).contains("config.json` is not there"));
-}
-
-/// The names and shapes of the tensors of a file.
-fn shapes(place: &Place, file: &str) -> Vec<(String, Vec<usize>)> {
-    let loaded = runner::checkpoint::load_tensors(&place.path(file)).unwrap();
-    loaded.tensors.into_iter().map(|(name, tensor)| (name, tensor.shape)).collect()
 }

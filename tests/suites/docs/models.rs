@@ -27,6 +27,7 @@ fn head(text: &str) -> (String, String) {
 
 /// Parameters and multiply-adds for one image, as `runner check` counts them.
 fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
+    let learns_classes_of_texts = classes.is_some();
     // What has no classes learns its input.
     let learns_classes = classes.is_some() || matches!(shape, [context] if *context != FEATURES);
     let loss = if learns_classes { "'cross_entropy'" } else { "'mse'\ntarget = 'inputs'" };
@@ -37,7 +38,7 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
         [context] if *context != FEATURES => {
             let (file, text) = (folder.path().join("input.txt"), "a word and another\n".repeat(context / 8 + 2));
             std::fs::write(&file, text).unwrap();
-            match path.ends_with("text_classifier.toml") {
+            match learns_classes_of_texts {
                 false => format!("source = 'text'\npath = {file:?}\ntokenizer = 'bytes'\ncontext = {context}"),
                 true => {
                     std::fs::write(&file, "label,text\na,one\nb,two\n").unwrap();
@@ -95,9 +96,7 @@ fn the_table_of_models_is_fresh() {
         let side = if classes.is_none_or(|classes| classes == 10) { 32 } else { 224 };
         let (shape, samples) = match file {
             "tabular.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
-            "gpt.toml" | "gpt2.toml" | "llama.toml" | "text_classifier.toml" => {
-                (vec![TOKENS], format!("{TOKENS} tokens"))
-            }
+            _ if params.get("vocabulary").is_some() => (vec![TOKENS], format!("{TOKENS} tokens")),
             _ => (vec![3, side, side], format!("{side}×{side}")),
         };
         let (parameters, macs) = counted(&path, &shape, classes);

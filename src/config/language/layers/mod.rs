@@ -53,6 +53,7 @@ tagged! {
     "merge_patches" => MergePatches(MergePatches),
     "class_token" => ClassToken(ClassToken),
     "position_embedding" => PositionEmbedding(PositionEmbedding),
+    "token_type_embedding" => TokenTypeEmbedding(TokenTypeEmbedding),
     "layer_scale" => LayerScale(LayerScale),
     "max_pool2d" => MaxPool2d(MaxPool2d),
     "avg_pool2d" => AvgPool2d(AvgPool2d),

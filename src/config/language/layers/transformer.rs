@@ -32,6 +32,15 @@ options! {
         pub max_length: Option<usize>,
     }
 
+    /// Adds the vector of a type to all positions of a sequence `[N, L, E]`. Models such as BERT have a type for each of two texts that stand behind
+    /// each other; a sequence is one text here, of the first type. The vectors are the parameter `weight`, `[num_embeddings, E]`, as that of an
+    /// `nn.Embedding`.
+    pub struct TokenTypeEmbedding {
+        /// How many types there are.
+        #[option(default = 2, range = 1..=MAX_SIZE)]
+        pub num_embeddings: usize,
+    }
+
     /// One vector for each sequence: `[N, L, E]` becomes `[N, E]`. Where texts differ in length, positions behind the end of a text do not count.
     pub struct SequencePool {
         /// The mean over the positions, the largest number of each feature, or the vector of the last or the first position.
@@ -87,6 +96,8 @@ impl Check for PositionEmbedding {
         part.require("init_std", fits, "must be left out with `kind = \"sinusoidal\"`: nothing is learned");
     }
 }
+
+impl Check for TokenTypeEmbedding {}
 
 impl Check for SequencePool {}
 

@@ -13,7 +13,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 18] = [
+const WITH_PARAMETERS: [&str; 19] = [
     "linear",
     "embedding",
     "conv2d",
@@ -30,6 +30,7 @@ const WITH_PARAMETERS: [&str; 18] = [
     "shifted_window_attention",
     "class_token",
     "position_embedding",
+    "token_type_embedding",
     "layer_scale",
     "prelu",
 ];

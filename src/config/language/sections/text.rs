@@ -73,7 +73,10 @@ options! {
         /// The column of the class.
         #[option(default = "label".to_owned(), example = r#""label""#)]
         pub target: String,
-        /// As of `text`.
+        /// The classes, in this order: that of the outputs of a model which knows them already.
+        #[option(otherwise = "those of the rows, by name", length = 1..=MAX_SIZE, example = r#"["negative", "positive"]"#)]
+        pub classes: Option<Vec<String>>,
+        /// As of `text`. A `tokenizer.json` adds the tokens that stand before and behind each text, as `[CLS]` and `[SEP]`.
         #[option(default = Tokenizer::Words)]
         pub tokenizer: Tokenizer,
         /// As of `text`.
@@ -115,6 +118,9 @@ impl Check for TextClasses {
         let last = buckets.last().is_none_or(|last| *last == self.max_length);
         part.require("buckets", !ascending || last, "must end with `max_length`");
         part.require("target", self.target != self.text, "is the text");
+        let classes = self.classes.as_deref().unwrap_or_default();
+        let once = classes.iter().enumerate().all(|(at, class)| !classes[..at].contains(class));
+        part.require("classes", once, "names a class twice");
     }
 }
 

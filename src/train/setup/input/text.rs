@@ -32,6 +32,7 @@ pub fn of_classes(texts: &TextClasses, experiment: &Experiment) -> LabelledOptio
         val_path: texts.val_path.as_deref().map(shown),
         text: texts.text.clone(),
         target: texts.target.clone(),
+        classes: texts.classes.clone(),
         choice: choice(&texts.tokenizer, texts.vocab_size),
         lengths: texts.lengths(),
         fitted: fitted(experiment),

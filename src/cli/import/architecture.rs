@@ -1,0 +1,153 @@
+//! The architectures of Hugging Face's that are known: which model file has one, and which numbers of a `config.json` are its parameters.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// What a model is for.
+pub enum Task {
+    /// It tells the next token of a text.
+    Language,
+    /// It tells the class of a text: the names of the classes, if they have names.
+    Classes(Option<Vec<String>>),
+}
+
+/// An architecture, as a model file of this program has it.
+pub struct Architecture {
+    /// What it is for.
+    pub task: Task,
+    /// The file's text.
+    pub template: &'static str,
+    /// Parameters of the file with their values.
+    pub params: Vec<(&'static str, Value)>,
+    /// How many positions the model knows.
+    pub positions: u64,
+    /// What stands before names of its tensors that the file does not have.
+    pub prefix: &'static str,
+}
+
+/// The architecture that a `config.json` describes.
+pub fn architecture(keys: &Value) -> Result<Architecture> {
+    let whole = |key: &str| keys.get(key).and_then(Value::as_u64);
+    let number = |key: &str| whole(key).with_context(|| format!("`{key}` is not there, or no whole number"));
+    let fraction = |key: &str, other: f64| keys.get(key).and_then(Value::as_f64).unwrap_or(other);
+    let truth = |key: &str| keys.get(key).and_then(Value::as_bool) == Some(true);
+    let word = |key: &str| keys.get(key).and_then(Value::as_str);
+    let expect = |key: &str, known: &[&str]| match word(key) {
+        Some(found) if !known.contains(&found) => {
+            bail!("`{key}` is `{found}`, and {} is known here", known.join(" or "))
+        }
+        _ => Ok(()),
+    };
+    match word("model_type") {
+        Some("gpt2") => {
+            expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
+            let (width, positions) = (number("n_embd")?, number("n_positions")?);
+            ensure!(whole("n_inner").is_none_or(|inner| inner == 4 * width), "`n_inner` is not four times `n_embd`");
+            let eps = fraction("layer_norm_epsilon", 1e-5);
+            ensure!((eps - 1e-5).abs() < 1e-12, "`layer_norm_epsilon` is {eps}, and 0.00001 is known here");
+            let params = vec![
+                ("vocabulary", number("vocab_size")?.into()),
+                ("context", positions.into()),
+                ("width", width.into()),
+                ("heads", number("n_head")?.into()),
+                ("layers", number("n_layer")?.into()),
+            ];
+            let template = include_str!("../../../models/gpt2.toml");
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer." })
+        }
+        Some(kind @ ("llama" | "mistral" | "qwen2")) => {
+            expect("hidden_act", &["silu"])?;
+            let scaled = keys.get("rope_scaling").is_some_and(|scaling| !scaling.is_null());
+            ensure!(!scaled, "`rope_scaling` is set, and rotary positions are not scaled here");
+            for (key, what) in [
+                ("use_sliding_window", "attention within a window"),
+                ("mlp_bias", "a bias of the layers behind attention"),
+                ("attention_bias", "a bias behind attention"),
+            ] {
+                ensure!(!truth(key), "`{key}` is true, and {what} is not known here");
+            }
+            let window = whole("sliding_window").filter(|_| kind == "mistral");
+            ensure!(window.is_none(), "`sliding_window` is set, and attention within a window is not known here");
+            let (width, heads) = (number("hidden_size")?, number("num_attention_heads")?);
+            ensure!(heads > 0 && width.is_multiple_of(heads), "`num_attention_heads` does not divide `hidden_size`");
+            let theta = keys.get("rope_theta").or_else(|| keys.pointer("/rope_parameters/rope_theta"));
+            let tie = if truth("tie_word_embeddings") { "model.embed_tokens.weight" } else { "" };
+            let params = vec![
+                ("vocabulary", number("vocab_size")?.into()),
+                ("width", width.into()),
+                ("heads", heads.into()),
+                ("kv_heads", whole("num_key_value_heads").unwrap_or(heads).into()),
+                ("head_width", whole("head_dim").unwrap_or(width / heads).into()),
+                ("layers", number("num_hidden_layers")?.into()),
+                ("hidden", number("intermediate_size")?.into()),
+                ("rope_theta", theta.and_then(Value::as_f64).unwrap_or(10_000.0).into()),
+                ("eps", fraction("rms_norm_eps", 1e-6).into()),
+                ("qkv_bias", (kind == "qwen2").into()),
+                ("tie", tie.into()),
+            ];
+            let (template, positions) =
+                (include_str!("../../../models/llama.toml"), number("max_position_embeddings")?);
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "" })
+        }
+        Some("bert") => {
+            expect("hidden_act", &["gelu"])?;
+            expect("position_embedding_type", &["absolute"])?;
+            ensure!(!truth("is_decoder"), "`is_decoder` is true, and BERT is a classifier here");
+            let positions = number("max_position_embeddings")?;
+            let dropout = fraction("hidden_dropout_prob", 0.1);
+            let params = vec![
+                ("vocabulary", number("vocab_size")?.into()),
+                ("num_classes", classes(keys)),
+                ("positions", positions.into()),
+                ("types", whole("type_vocab_size").unwrap_or(2).into()),
+                ("width", number("hidden_size")?.into()),
+                ("heads", number("num_attention_heads")?.into()),
+                ("layers", number("num_hidden_layers")?.into()),
+                ("hidden", number("intermediate_size")?.into()),
+                ("eps", fraction("layer_norm_eps", 1e-12).into()),
+                ("dropout", dropout.into()),
+                ("attention_dropout", fraction("attention_probs_dropout_prob", 0.1).into()),
+                ("classifier_dropout", fraction("classifier_dropout", dropout).into()),
+            ];
+            let template = include_str!("../../../models/bert.toml");
+            Ok(Architecture { task: Task::Classes(names(keys)), template, params, positions, prefix: "bert." })
+        }
+        Some("distilbert") => {
+            expect("activation", &["gelu"])?;
+            ensure!(!truth("sinusoidal_pos_embds"), "`sinusoidal_pos_embds` is true, and positions are learned here");
+            let positions = number("max_position_embeddings")?;
+            let params = vec![
+                ("vocabulary", number("vocab_size")?.into()),
+                ("num_classes", classes(keys)),
+                ("positions", positions.into()),
+                ("width", number("dim")?.into()),
+                ("heads", number("n_heads")?.into()),
+                ("layers", number("n_layers")?.into()),
+                ("hidden", number("hidden_dim")?.into()),
+                ("dropout", fraction("dropout", 0.1).into()),
+                ("attention_dropout", fraction("attention_dropout", 0.1).into()),
+                ("classifier_dropout", fraction("seq_classif_dropout", 0.2).into()),
+            ];
+            let template = include_str!("../../../models/distilbert.toml");
+            Ok(Architecture { task: Task::Classes(names(keys)), template, params, positions, prefix: "distilbert." })
+        }
+        Some(other) => {
+            bail!("`model_type` is `{other}`, and gpt2, llama, mistral, qwen2, bert and distilbert are known here")
+        }
+        None => bail!("`model_type` is not there"),
+    }
+}
+
+/// The names of the classes, in the order of their numbers, where a `config.json` has others than `LABEL_0`, `LABEL_1` and so on.
+fn names(keys: &Value) -> Option<Vec<String>> {
+    let labels = keys.get("id2label")?.as_object()?;
+    let names: Option<Vec<String>> =
+        (0..labels.len()).map(|number| Some(labels.get(&number.to_string())?.as_str()?.to_owned())).collect();
+    names.filter(|names| names.iter().enumerate().any(|(number, name)| *name != format!("LABEL_{number}")))
+}
+
+/// How many classes there are: as many as have names, else what the data says. transformers writes no number, as two is its default.
+fn classes(keys: &Value) -> Value {
+    let named = keys.get("id2label").and_then(Value::as_object).map(|labels| labels.len());
+    named.map_or_else(|| "$classes".into(), Value::from)
+}

@@ -1,0 +1,150 @@
+//! Models of Hugging Face's, as transformers writes them: what they say here and there, and back again.
+
+use super::support::{Done, Place, repository};
+use serde_json::Value;
+use std::fs;
+
+/// GPT-2, Llama and Qwen2 as transformers writes them: the same loss, and the same tokens where the most probable one is taken.
+#[test]
+fn models_of_hugging_face_are_imported() {
+    for name in ["gpt2", "llama", "qwen2"] {
+        let (place, golden) = imported("language_models", name);
+        fs::copy(repository("tests/golden/language_models/text.txt"), place.path("text.txt")).unwrap();
+        place.ok(&format!("import {name}"));
+        let written = place
+            .command(&format!("generate {name}.toml --max-tokens 30 --temperature 0 --json --device cpu --prompt"))
+            .arg("The sea")
+            .output();
+        let written = Done::of(written.unwrap()).json();
+        let wanted = golden["tokens"].as_array().unwrap();
+        // Those that its context has room for.
+        let room = wanted.len().min(written["tokens"].as_array().unwrap().len());
+        assert_eq!(written["tokens"].as_array().unwrap()[..room], wanted[..room], "{name}");
+        let sets =
+            "--set data.path=text.txt --set data.val_path=text.txt --unset data.validation_split --set device=cpu";
+        let figures = place.ok(&format!("eval {name}.toml {sets} --json")).json();
+        let [loss, golden] = [&figures["metrics"]["loss"], &golden["loss"]].map(|loss| loss.as_f64().unwrap());
+        assert!((loss - golden).abs() < 1e-5, "{name}: {loss}, {golden}");
+        // Trained on, saved, and read again under the same names.
+        let sets = "--set data.path=text.txt --set data.batch_size=2 --set train.epochs=1";
+        place.ok(&format!("train {name}.toml --device cpu --out r {sets}"));
+        place.ok("export r back.safetensors");
+        let [before, after] =
+            [format!("{name}/model.safetensors"), "back.safetensors".into()].map(|file| shapes(&place, &file));
+        let own = |list: Vec<(String, Vec<usize>)>| {
+            list.into_iter().map(|(n, s)| (n.trim_start_matches("transformer.").to_owned(), s)).collect::<Vec<_>>()
+        };
+        assert_eq!(own(before), after, "{name}");
+    }
+}
+
+/// A folder with the files of a model, and what it is compared with.
+fn imported(kind: &str, name: &str) -> (Place, Value) {
+    let place = Place::new();
+    let from = repository("tests/golden").join(kind).join(name);
+    fs::create_dir(place.path(name)).unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        fs::copy(from.join(file), place.path(&format!("{name}/{file}"))).unwrap();
+    }
+    let golden = fs::read(from.join("golden.json")).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap());
+    (place, golden)
+}
+
+/// BERT and DistilBERT: the probabilities of texts of several lengths, one of which is cut, and the loss.
+#[test]
+fn classifiers_of_hugging_face_are_imported() {
+    for name in ["bert", "distilbert"] {
+        let (place, golden) = imported("text_classifiers", name);
+        fs::copy(repository("tests/golden/text_classifiers/texts.csv"), place.path("texts.csv")).unwrap();
+        place.ok(&format!("import {name}"));
+        let sets = "--set data.max_length=16 --set data.buckets=[8,16]";
+        let whole = "--set data.val_path=texts.csv --unset data.validation_split";
+        let figures =
+            place.ok(&format!("eval {name}.toml {sets} {whole} --set device=cpu --json --predictions p.jsonl")).json();
+        let [loss, wanted] = [&figures["metrics"]["loss"], &golden["loss"]].map(|loss| loss.as_f64().unwrap());
+        assert!((loss - wanted).abs() < 1e-6, "{name}: {loss}, {wanted}");
+        let rows = fs::read_to_string(place.path("p.jsonl")).unwrap();
+        let rows: Vec<Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+        assert_eq!(rows.len(), golden["probabilities"].as_array().unwrap().len());
+        for (row, wanted) in rows.iter().zip(golden["probabilities"].as_array().unwrap()) {
+            let own = row["probabilities"].as_array().unwrap();
+            for (own, wanted) in own.iter().zip(wanted.as_array().unwrap()) {
+                let [own, wanted] = [own, wanted].map(|p| p.as_f64().unwrap());
+                assert!((own - wanted).abs() < 1e-6, "{name}: {row}, {wanted}");
+            }
+        }
+        place.ok(&format!("train {name}.toml --device cpu --out r {sets} --set train.epochs=1"));
+        place.ok("export r back.safetensors");
+        assert_eq!(shapes(&place, &format!("{name}/model.safetensors")), shapes(&place, "back.safetensors"));
+    }
+}
+
+/// An encoder without a classifier, also with names of older files: the classes are those of the table.
+#[test]
+fn an_encoder_gets_a_classifier_for_the_classes_of_a_table() {
+    let (place, _) = imported("text_classifiers", "encoder");
+    fs::copy(repository("tests/golden/text_classifiers/texts.csv"), place.path("texts.csv")).unwrap();
+    let run = "--device cpu --set data.max_length=16 --set train.epochs=1";
+    let trained = |from: &str| {
+        place.ok(&format!("import {from} --out {from}.toml"));
+        place.ok(&format!("train {from}.toml --out r-{from} {run} --set model.freeze=['bert']"));
+        let loaded = runner::checkpoint::load_tensors(&place.path(&format!("r-{from}/last.safetensors"))).unwrap();
+        loaded.tensors
+    };
+    let new = trained("encoder");
+    assert_eq!(new["classifier.weight"].shape, [3, 16]);
+    let own = runner::checkpoint::load_tensors(&place.path("encoder/model.safetensors")).unwrap().tensors;
+    for (name, tensor) in &own {
+        assert_eq!(&new[&format!("bert.{name}")], tensor, "{name}");
+    }
+    fs::create_dir(place.path("old")).unwrap();
+    for file in ["config.json", "tokenizer.json"] {
+        fs::copy(place.path(&format!("encoder/{file}")), place.path(&format!("old/{file}"))).unwrap();
+    }
+    let old_name =
+        |name: &str| name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+    let views = own.iter().map(|(name, tensor)| {
+        (
+            old_name(name),
+            safetensors::tensor::TensorView::new(safetensors::Dtype::F32, tensor.shape.clone(), &tensor.data).unwrap(),
+        )
+    });
+    fs::write(place.path("old/model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+    assert!(shapes(&place, "old/model.safetensors").iter().any(|(name, _)| name.ends_with(".gamma")));
+    assert_eq!(trained("old"), new);
+}
+
+/// What is known here is part of what Hugging Face's models can be: the rest is refused by the name of its key.
+#[test]
+fn what_is_not_known_of_a_model_is_refused() {
+    for (kind, name, key, value) in [
+        ("language_models", "gpt2", "activation_function", Value::from("relu")),
+        ("language_models", "llama", "rope_scaling", serde_json::json!({ "rope_type": "yarn" })),
+        ("text_classifiers", "bert", "hidden_act", Value::from("relu")),
+        ("text_classifiers", "bert", "position_embedding_type", Value::from("relative_key")),
+        ("text_classifiers", "bert", "is_decoder", Value::from(true)),
+        ("text_classifiers", "distilbert", "activation", Value::from("relu")),
+        ("text_classifiers", "distilbert", "sinusoidal_pos_embds", Value::from(true)),
+        ("text_classifiers", "distilbert", "dim", Value::Null),
+        ("text_classifiers", "distilbert", "model_type", Value::from("deberta")),
+    ] {
+        let (place, _) = imported(kind, name);
+        let path = place.path(&format!("{name}/config.json"));
+        let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        config[key] = value;
+        fs::write(&path, config.to_string()).unwrap();
+        let told = place.fails(&format!("import {name}"), 1);
+        assert!(told.contains("config.json`") && told.contains(&format!("`{key}`")), "{key}: {told}");
+        assert!(!place.path(&format!("{name}.toml")).exists());
+    }
+    let place = Place::new();
+    assert!(place.fails("import none", 1).contains("there is no folder `none`"));
+    fs::create_dir(place.path("m")).unwrap();
+    assert!(place.fails("import m", 1).contains("config.json` is not there"));
+}
+
+/// The names and shapes of the tensors of a file.
+fn shapes(place: &Place, file: &str) -> Vec<(String, Vec<usize>)> {
+    let loaded = runner::checkpoint::load_tensors(&place.path(file)).unwrap();
+    loaded.tensors.into_iter().map(|(name, tensor)| (name, tensor.shape)).collect()
+}
