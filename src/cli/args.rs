@@ -387,6 +387,11 @@ pub struct ExportArgs {
     /// The file to write; its suffix is the format: .safetensors, .pth (or .pt) or .onnx
     #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
+    /// Write the adapters of `lora` alone, to a folder, as PEFT has them
+    ///
+    /// The folder gets `adapter_model.safetensors` and `adapter_config.json`. Without it, adapters are added to the weights that they change.
+    #[arg(long, conflicts_with_all = ["softmax", "preprocess"])]
+    pub adapter: bool,
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
     ///
     /// All of them lie over the files, in their order. A value that is no TOML is taken as text, and so is any value of a key that takes text alone.

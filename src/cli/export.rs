@@ -1,15 +1,19 @@
 //! `runner export`.
 
+mod adapter;
+
 use super::args::ExportArgs;
 use crate::api::failure::Failure;
 use crate::api::model::{Model, load_any_model, read_weights, refuse};
 use crate::api::what::{checkpoint_of, expect_file, expect_no_input, expect_no_run_file, output};
 use crate::checkpoint::{self, Tensor};
+use crate::config::language::sections::Lora;
 use crate::files::output::Output;
-use crate::graph::Variables;
+use crate::graph::{Storage, Variables};
 use crate::model::{Forward, Mode, forward, init};
 use crate::onnx;
 use crate::terminal::{say, thousands};
+use crate::train::files::adapters;
 use crate::train::setup::transfer::in_state_dict;
 use anyhow::{Context, anyhow};
 use serde_json::json;
@@ -40,6 +44,9 @@ impl Format {
 
 /// Writes the weights of a checkpoint, without the state of its training, or the whole model for other programs.
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    if args.adapter {
+        return adapter::run(args);
+    }
     let (from, out) = (&checkpoint_of(&args.checkpoint)?, &args.out);
     let Some(format) = Format::of(out) else {
         return Err(Failure::Usage(format!(
@@ -64,9 +71,12 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
             true => {
                 let parts = Parts::of(args)?;
                 expect_no_input(&to, parts.model.files().iter().map(PathBuf::as_path))?;
-                parts.tensors
+                parts.merged()?
             }
-            false if args.set.is_empty() => copied(from)?,
+            false if args.set.is_empty() => match copied(from)? {
+                tensors if tensors.keys().any(|name| Lora::has(name)) => Parts::of(args)?.merged()?,
+                tensors => tensors,
+            },
             false => {
                 return Err(Failure::Usage(
                     "`--set` changes a configuration, and weights are copied as they are\nhelp: leave it out, or give a configuration with `[model] weights`"
@@ -107,7 +117,9 @@ fn copied(from: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
 
 /// Writes the whole model; what is told of it.
 fn whole(args: &ExportArgs, options: onnx::Options, to: &Output) -> Result<serde_json::Value, Failure> {
-    let Parts { model, data, variables, forward, tensors } = Parts::of(args)?;
+    let parts = Parts::of(args)?;
+    let tensors = parts.merged()?;
+    let Parts { model, data, variables, forward, .. } = parts;
     expect_no_input(to, model.files().iter().map(PathBuf::as_path))?;
     expect_no_run_file(to)?;
     let loaded = &model.loaded;
@@ -162,6 +174,20 @@ impl Parts {
             });
         }
         Ok(Parts { model, data, variables, forward, tensors })
+    }
+
+    /// The tensors with adapters added to the weights that they change.
+    fn merged(&self) -> Result<BTreeMap<String, Tensor>, Failure> {
+        let mut tensors = self.tensors.clone();
+        let Some(lora) = &self.model.loaded.experiment.model.lora else { return Ok(tensors) };
+        adapters::merge(&mut tensors, lora.scale(), |layer| self.is_transposed(layer))?;
+        Ok(tensors)
+    }
+
+    /// Whether the file has the weight of a linear layer as `[in, out]`.
+    fn is_transposed(&self, layer: &str) -> bool {
+        let named = self.variables.iter().find(|(_, v)| v.name.strip_suffix(".weight") == Some(layer));
+        named.is_some_and(|(_, v)| matches!(*v.shape.dims(), [out, inp] if v.storage == Storage::transposed(out, inp)))
     }
 }
 

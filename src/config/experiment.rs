@@ -10,8 +10,8 @@ use super::language::devices::Devices;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
-    Checkpoint, Data, Distributed, InitRule, Lints, Log, Loss, Metric, Metrics, Optimizer, Rename, Schedule, Sweep,
-    Train,
+    Checkpoint, Data, Distributed, InitRule, Lints, Log, Lora, Loss, Metric, Metrics, Optimizer, Rename, Schedule,
+    Sweep, Train,
 };
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
@@ -195,6 +195,9 @@ pub struct Model {
     /// Epochs after which those are trained, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thaw_after: Option<usize>,
+    /// Adapters that are trained in the place of weights.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<Lora>,
     /// Other names for the tensors of that file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub weights_rename: Vec<Rename>,

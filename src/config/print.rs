@@ -10,8 +10,8 @@ use super::declare::tagged::Tagged;
 use super::experiment::{Combine, Experiment, LayerKind, LayerNode};
 use super::language::layers::Layer;
 use super::language::sections::{
-    Checkpoint, Curve, Distributed, Lints, Loading, Log, Loss, Metrics, ModelKeys, OptimizerRule, ParamGroups, Source,
-    Sweep, Train, Warmup,
+    Checkpoint, Curve, Distributed, Lints, Loading, Log, Lora, Loss, Metrics, ModelKeys, OptimizerRule, ParamGroups,
+    Source, Sweep, Train, Warmup,
 };
 use super::load::Loaded;
 use crate::terminal::is_hidden;
@@ -98,10 +98,16 @@ impl Printer<'_> {
             self.sweep(sweep);
         }
 
-        self.section("model", model, ModelKeys::KEYS);
+        // A table within it would take the layers into it. Beside adapters, nothing is frozen by name.
+        let shown = |key: &&str| *key != "lora" && (*key != "freeze" || model.lora.is_none());
+        let keys: Vec<&str> = ModelKeys::KEYS.iter().copied().filter(shown).collect();
+        self.section("model", model, &keys);
         self.out.push_str("layers = [\n");
         self.layers(&model.layers, 1);
         self.out.push_str("]\n");
+        if let Some(lora) = &model.lora {
+            self.section("model.lora", lora, Lora::KEYS);
+        }
         if self.origins && !loaded.left_behind.is_empty() {
             self.out.push_str("\n# Left behind:\n");
             for left in &loaded.left_behind {

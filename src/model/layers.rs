@@ -6,9 +6,10 @@ use super::params::{Param, uniform_fan_in};
 use super::{Builder, LayerRow, Mode, Tensor};
 use crate::config::declare::tagged::Tagged as _;
 use crate::config::language::layers::{self as cfg, Layer};
-use crate::config::{LayerKind, LayerNode};
-use crate::graph::op::{ActivationOp, BinaryKind, Dropout, Linear, LogSoftmax, Softmax};
-use crate::graph::{DType, Input, Shape, Storage, ValueId};
+use crate::config::language::sections::Lora;
+use crate::config::{Diagnostic, LayerKind, LayerNode};
+use crate::graph::op::{ActivationOp, Binary, BinaryKind, Dropout, Linear, LogSoftmax, NewFull, Softmax};
+use crate::graph::{DType, Fill, Input, Shape, Storage, ValueId};
 
 impl Builder<'_> {
     /// One layer or container.
@@ -124,6 +125,37 @@ impl Builder<'_> {
         self.made(node, layer.type_name(), &operands, made)
     }
 
+    /// The output `y` of a linear layer with what its adapter makes of `x` added. `storage` is that of the adapter's first matrix.
+    fn adapted(
+        &mut self,
+        node: &LayerNode,
+        lora: &Lora,
+        x: Tensor,
+        (y, meant): (ValueId, Shape),
+        storage: Storage,
+    ) -> ValueId {
+        let (rank, out, inp) = (lora.rank, meant.last(), self.shape(x).last());
+        let dropped = Tensor { value: self.dropout(lora.dropout as f32, x), ..x };
+        // As PEFT starts them: the model is what it was, for B is 0.
+        let a = Param { storage, ..Param::plain(Lora::A, [rank, inp], uniform_fan_in(inp)) };
+        let a = self.adapter_param(node, a);
+        let b = self.adapter_param(node, Param::plain(Lora::B, [out, rank], Fill::Constant(0.0)));
+        let mut inside = meant.clone();
+        *inside.0.last_mut().expect("a linear layer has outputs") = rank;
+        let low = self.apply(node, Linear { bias: false }, &[dropped.value, a], &[x], inside, "");
+        let low = match lora.scale() {
+            1.0 => low,
+            scale => {
+                let ones = Shape(vec![1; self.graph.shape(low).rank()]);
+                let factor = self.plain(NewFull { shape: ones, value: scale as f32 }, &[low]);
+                let shape = self.graph.shape(low).clone();
+                self.apply(node, Binary { kind: BinaryKind::Mul }, &[low, factor], &[x], shape, "")
+            }
+        };
+        let more = self.apply(node, Linear { bias: false }, &[low, b], &[x], meant.clone(), "");
+        self.apply(node, Binary { kind: BinaryKind::Add }, &[y, more], &[x], meant, "")
+    }
+
     pub(super) fn dropout(&mut self, p: f32, x: Tensor) -> ValueId {
         match self.draws(p) {
             Some((random, stream)) => self.plain(Dropout { p, stream }, &[x.value, random]),
@@ -153,8 +185,12 @@ impl Builder<'_> {
         let x = if self.axes(x).last() == Some(&(rank - 1)) { x } else { self.contiguous(x) };
         let shape = self.shape(x).clone();
         let inp = shape.last();
+        let flat = |rows| match x.order {
+            Order::FlatImage(hwc) => Storage::linear_after_flatten(rows, hwc),
+            _ => Storage::plain([rows, inp]),
+        };
         let (storage, order) = match x.order {
-            Order::FlatImage(hwc) if !l.transposed => (Storage::linear_after_flatten(out, hwc), Order::Usual),
+            Order::FlatImage(_) if !l.transposed => (flat(out), Order::Usual),
             Order::FlatImage(_) => {
                 let help = "leave it out: nobody has images flattened in front of such a layer";
                 self.refuse(node, "`transposed` cannot follow a \"flatten\" of images", "is transposed", &[x], help);
@@ -174,7 +210,24 @@ impl Builder<'_> {
         }
         let mut meant = shape.dims().to_vec();
         meant[shape.rank() - 1] = out;
-        let y = self.apply(node, Linear { bias: l.bias }, &ops, &[x], Shape(meant), "");
+        let meant = Shape(meant);
+        let y = self.apply(node, Linear { bias: l.bias }, &ops, &[x], meant.clone(), "");
+        let y = match self.experiment.model.lora.as_ref().and_then(|lora| Some((lora, lora.target(&node.path)?))) {
+            Some((lora, target)) if l.tied().is_some() => {
+                let message = format!("`lora` cannot change `{}`, whose matrix is that of another layer", node.path);
+                let error = Diagnostic::error(message)
+                    .at(
+                        lora.targets.iter().find(|known| *known == target).map_or(node.span, |target| target.span),
+                        "names it",
+                    )
+                    .context(node.span, "has a `tie`")
+                    .help("leave it out of `targets`");
+                self.report(error);
+                y
+            }
+            Some((lora, _)) => self.adapted(node, lora, x, (y, meant), flat(lora.rank)),
+            None => y,
+        };
         // The number of outputs is as written, whatever comes in: what follows can be judged again.
         // Only a value that is too large has fewer samples.
         if self.graph.shape(y).dims()[0] == self.batch {

@@ -38,6 +38,20 @@ pub(super) fn uniform_fan_in(fan_in: usize) -> Fill {
 impl Builder<'_> {
     /// The value of the parameter or buffer `p` of the layer `node`, made on first use.
     pub(super) fn param(&mut self, node: &LayerNode, p: Param) -> ValueId {
+        self.param_by(node, p, Self::start)
+    }
+
+    /// The same for a part of an adapter, which no rule of `init` is for.
+    pub(super) fn adapter_param(&mut self, node: &LayerNode, p: Param) -> ValueId {
+        self.param_by(node, p, |_, _, _, _, usual| usual)
+    }
+
+    fn param_by(
+        &mut self,
+        node: &LayerNode,
+        p: Param,
+        start: impl FnOnce(&mut Self, &LayerNode, &str, &Shape, Fill) -> Fill,
+    ) -> ValueId {
         let Param { name, dtype, shape, storage, init, kind } = p;
         if shape.len() > MAX_ELEMENTS {
             let what = if name.is_empty() { String::new() } else { format!(" `{name}`") };
@@ -54,7 +68,7 @@ impl Builder<'_> {
             (false, false) => format!("{path}.{name}"),
         };
         let trainable = kind == VarKind::Parameter;
-        let init = if trainable { self.start(node, &name, &storage.outside, init) } else { init };
+        let init = if trainable { start(self, node, &name, &storage.outside, init) } else { init };
         let (origin, holder) = (path.clone(), Holder::All);
         let var = Variable { name, dtype, shape, kind, trainable, storage, init, origin, holder };
         let id = self.vars.get_or_add(var);

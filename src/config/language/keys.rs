@@ -6,7 +6,7 @@ use schemars::SchemaGenerator;
 use serde_json::Value as Json;
 
 use super::sections::{
-    Checkpoint, Curve, Distributed, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Loss, Metrics, ModelKeys,
+    Checkpoint, Curve, Distributed, EarlyStopping, Ema, FileKeys, Lints, Loading, Log, Lora, Loss, Metrics, ModelKeys,
     ModelLayers, MuonAdamW, OptimizerRule, ParamGroups, Pipeline, Source, Swa, Sweep, TopKeys, Train, Warmup,
 };
 use crate::config::declare::declaration::{Declaration, Declare, Declared, Effect, Rule};
@@ -227,6 +227,7 @@ pub fn dotted(root: &Table) -> Vec<String> {
         all.extend(keys.into_iter().filter(fits).map(|key| format!("{}.{key}", section.name)));
     }
     all.extend(EarlyStopping::KEYS.iter().map(|key| format!("train.early_stopping.{key}")));
+    all.extend(Lora::KEYS.iter().map(|key| format!("model.lora.{key}")));
     all.extend(Ema::KEYS.iter().map(|key| format!("optimizer.ema.{key}")));
     all.extend(Swa::KEYS.iter().map(|key| format!("optimizer.swa.{key}")));
     if all.iter().any(|key| key == "optimizer.adamw") {
@@ -332,6 +333,7 @@ mod tests {
         let nested = [
             EarlyStopping::declaration,
             Ema::declaration,
+            Lora::declaration,
             Rename::declaration,
             InitKeys::declaration,
             ParamGroup::declaration,

@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
         let weights_strict = keys.weights_strict || weights.is_none();
         let weights_rename = if weights.is_some() { keys.weights_rename } else { Vec::new() };
         let weights_key = keys.weights_key.filter(|_| weights.is_some());
-        let ModelKeys { freeze, thaw_after, init, .. } = keys;
+        let ModelKeys { freeze, thaw_after, init, lora, .. } = keys;
         // After errors a layer may simply not be there.
         for word in init.iter().flat_map(|rule| rule.keys.layers.iter().flatten()) {
             if !self.sink.has_errors() && !occurs(&layers, word.word) {
@@ -297,6 +297,7 @@ impl<'a> Reader<'a> {
             weights_strict,
             freeze,
             thaw_after,
+            lora,
             weights_rename,
             num_classes,
         })

@@ -1,5 +1,6 @@
 //! What a run leaves on disk, and how it is read again.
 
+pub mod adapters;
 pub mod folder;
 pub mod metrics_csv;
 pub mod metrics_file;

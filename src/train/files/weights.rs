@@ -4,7 +4,7 @@
 use super::folder::file;
 use super::state::Extra;
 use crate::checkpoint::{self, Choose, Mismatch, Tensor};
-use crate::config::language::sections::Fitted;
+use crate::config::language::sections::{Fitted, Lora};
 use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, listed};
@@ -64,7 +64,9 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     let checkpoint::Loaded { mut tensors, mut notes } = checkpoint::load_chosen(path, &choose).map_err(unreadable)?;
     notes.extend(rename(experiment, path, &mut tensors)?);
     notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
-    let names = model.iter().map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
+    // Adapters are added to a model: a file need not have them.
+    let own = |v: &Variable| !Lora::has(&v.name) || tensors.contains_key(&v.name);
+    let names = model.iter().filter(|(_, v)| own(v)).map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
     let strict = experiment.model.weights_strict;
     let matched = checkpoint::match_names(names, &tensors, strict).map_err(|mismatch| {
         let fits = |v: &Variable| tensors.get(&v.name).is_some_and(|t| t.shape == v.storage.outside.dims());

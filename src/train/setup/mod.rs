@@ -1,6 +1,7 @@
 //! From an experiment to a session that can take its first step.
 
-pub mod averages;
+mod adapters;
+mod averages;
 pub mod balance;
 pub mod class_report;
 pub mod device;

@@ -1,5 +1,6 @@
 //! Which parameters are trained, with which options each, and from when on.
 
+use super::adapters;
 use super::muon::{Split, muon};
 use super::patterns::no_match;
 use crate::config::language::sections::{NoDecay, OptimizerRule};
@@ -196,6 +197,9 @@ fn parameters(vars: &Variables) -> Vec<(VarId, String)> {
 pub fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> {
     let names = parameters(vars);
     let mut errors = unfitting(experiment, &names);
+    if let Some(lora) = &experiment.model.lora {
+        errors.extend(adapters::alone(lora, &names, vars));
+    }
     for pattern in &experiment.model.freeze {
         let mut found = false;
         for (id, _) in names.iter().filter(|(_, n)| pattern.matches(n)) {

@@ -1,5 +1,6 @@
 //! The program from the outside: the real binary, its output, its files, its exit codes.
 
+mod adapters;
 mod bench;
 mod bf16;
 mod checks;

@@ -10,7 +10,7 @@ use runner::config::declare::tagged::Tagged;
 use runner::config::language::keys::{self};
 use runner::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
 use runner::config::language::sections::{
-    EarlyStopping, Ema, Init, InitKeys, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
+    EarlyStopping, Ema, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
 };
 use runner::config::schema::schema;
 use runner::config::text::lints::Lint;
@@ -44,6 +44,7 @@ impl Tables {
             }
         }
         made.plain("train early_stopping", &[EarlyStopping::declaration], generator);
+        made.plain("model lora", &[Lora::declaration], generator);
         made.plain("optimizer ema", &[Ema::declaration], generator);
         made.plain("optimizer swa", &[Swa::declaration], generator);
         made.plain("optimizer adamw", &[MuonAdamW::declaration], generator);
@@ -142,7 +143,7 @@ impl Tables {
             return match path {
                 "#/$defs/Layer" => "layer".into(),
                 "#/$defs/Transform" => "transform".into(),
-                "#/$defs/EarlyStopping" | "#/$defs/Ema" | "#/$defs/Init" => "table".into(),
+                "#/$defs/EarlyStopping" | "#/$defs/Ema" | "#/$defs/Init" | "#/$defs/Lora" => "table".into(),
                 "#/$defs/Course" => "schedule".into(),
                 _ => self.values(self.schema.pointer(path.trim_start_matches('#')).expect("is defined")),
             };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::init::InitRule;
+use super::lora::Lora;
 use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
@@ -16,6 +17,10 @@ use crate::config::text::tree::Node;
 
 options! {
     /// The keys of `[model]` besides the layers.
+    #[rules(
+        Excludes("lora", "freeze", "all but the adapters is frozen"),
+        Excludes("lora", "thaw_after", "all but the adapters stays frozen"),
+    )]
     pub struct ModelKeys {
         /// Fields of a sample that the model takes, by name, which layers name in `from`.
         #[option(otherwise = "the only one", length = 1..=MAX_INPUTS, schema_by = names)]
@@ -42,6 +47,9 @@ options! {
         /// Train what `freeze` names, too, after so many epochs. The optimizer's state of these parameters begins then.
         #[option(range = 1.., unit = "epochs")]
         pub thaw_after: Option<usize>,
+        /// Train adapters of `linear` layers in the place of their weights: all else is frozen.
+        #[option(example = r#"{ rank = 8, alpha = 16.0, targets = ["q_proj", "v_proj"] }"#)]
+        pub lora: Option<Lora>,
         /// Other names for the tensors of `weights`, as rules of which the first that fits a name counts: `from` is what a name
         /// begins with, or, with `*` for any characters, a whole name, whose characters go where `to` has a `*`. A rule that fits no
         /// name is an error.
