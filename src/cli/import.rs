@@ -189,7 +189,7 @@ mod tests {
     fn what_is_not_known_is_refused() {
         let refused = |text: &str| format!("{:#}", architecture(&serde_json::from_str(text).unwrap()).err().unwrap());
         assert!(refused("{}").contains("`model_type` is not there"));
-        assert!(refused(r#"{"model_type":"bert"}"#).contains("`model_type` is `bert`, and gpt2, llama"));
+        assert!(refused(r#"{"model_type":"deberta"}"#).contains("`model_type` is `deberta`, and gpt2, llama"));
         assert!(refused(r#"{"model_type":"gpt2"}"#).contains("`n_embd` is not there"));
         let gpt2 = r#"{"model_type":"gpt2","n_embd":8,"n_positions":4,"n_head":2,"n_layer":1,"vocab_size":9"#;
         assert!(

@@ -146,6 +146,12 @@ mod tests {
         let of = |rows: &[u32]| rows.iter().map(|row| row / 7).collect::<std::collections::BTreeSet<_>>();
         assert!(of(&parts.train).is_disjoint(&of(&parts.val)), "no group is in both parts");
         assert!(by_groups(&rows, HoldOut::Fraction(0.2), 3, &[1; 100]).is_err());
+        let pairs: Vec<u64> = (0..100).map(|i| i / 2).collect();
+        assert_eq!(
+            by_groups(&rows, HoldOut::Count(20), 3, &pairs).unwrap().val.len(),
+            20,
+            "no more than was asked for"
+        );
 
         let times: Vec<f64> = (0..100).map(|i| f64::from((i * 37) % 100)).collect();
         let parts = by_time(&rows, HoldOut::Count(10), &times).unwrap();

@@ -96,6 +96,41 @@ fn categories_have_places_by_name() {
     assert_eq!(encode(1, 2)[..4], expected("infrequent"));
 }
 
+#[test]
+fn the_most_frequent_categories_have_places() {
+    let texts: Vec<String> = ["rare", "often", "some"].map(String::from).to_vec();
+    let cells = Cells::Texts([0, 1, 1, 1, 2, 2].map(Some).to_vec(), texts);
+    let codec = ColumnCodec::fit("x", &Encoding::Category { most: 2, least: 1 }, &cells, &[0, 1, 2, 3, 4, 5]);
+    let row = |at: usize| {
+        let mut out = vec![9.0; codec.width()];
+        codec.encode(&cells, at, &mut out);
+        out
+    };
+    // By name: `often`, `some`, and all others.
+    assert_eq!([row(0), row(1), row(4)], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]);
+}
+
+#[test]
+fn truths_and_dates_are_numbers() {
+    let fitted = |encoding: &Encoding, values: &[f64], at: usize| {
+        let (cells, rows) = (Cells::Numbers(values.to_vec()), (0..values.len() as u32).collect::<Vec<_>>());
+        let codec = ColumnCodec::fit("x", encoding, &cells, &rows);
+        let mut out = vec![9.0; codec.width()];
+        codec.encode(&cells, at, &mut out);
+        out
+    };
+    let truths = [1.0, 0.0, f64::NAN];
+    let all = [0, 1, 2].map(|at| fitted(&Encoding::Boolean, &truths, at));
+    assert_eq!(all, [[1.0, 0.0], [0.0, 0.0], [0.5, 1.0]], "a missing one is neither");
+    // 1970-01-05 was a Monday, with which a week begins; the next day is a seventh of the circle further.
+    let days: Vec<f64> = (4..11).map(f64::from).collect();
+    let week = |at| fitted(&Encoding::Date, &days, at)[3..].to_vec();
+    assert_eq!(week(0), [0.0, 1.0]);
+    let angle = std::f64::consts::TAU / 7.0;
+    let tuesday = week(1);
+    assert!((f64::from(tuesday[0]) - angle.sin()).abs() < 1e-6 && (f64::from(tuesday[1]) - angle.cos()).abs() < 1e-6);
+}
+
 /// A place with a table in it.
 struct Place(tempfile::TempDir);
 

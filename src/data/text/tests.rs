@@ -370,3 +370,24 @@ fn classes_have_the_order_that_is_named() {
     assert!(labels(Some(&["yes", "no"]), "a,2\nb,0\n").unwrap_err().contains("has the class `2`"));
     assert!(labels(Some(&["1", "2"]), "a,0\nb,1\n").unwrap_err().contains("has the class `0`"));
 }
+
+/// Where a window may begin in training: at its usual place, or up to a window less one token behind it, as far as the text goes.
+#[test]
+fn windows_begin_anywhere_in_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = text(folder.path(), "w.txt", "abcdefghij");
+    let set = open(&Source::Text(Box::new(options(path, Choice::Characters, 3)))).unwrap();
+    let mut first = vec![std::collections::BTreeSet::new(); set.train.len()];
+    for epoch in 0..200 {
+        for (sample, seen) in first.iter_mut().enumerate() {
+            let mut slot = [0; 24];
+            let columns = [0, 12].map(|offset| Some(Column { offset, bytes: 12 }));
+            let key = Key { seed: 1, epoch, sample: sample as u64 };
+            set.train.write(sample, &mut Rows::new(&mut slot, &columns, 0, &[], key)).unwrap();
+            seen.insert(i32::from_ne_bytes(slot[..4].try_into().unwrap()));
+        }
+    }
+    // Ten tokens are three windows and the token behind the last, which stays where it is.
+    let all = first.iter().map(|seen| seen.iter().copied().collect::<Vec<_>>()).collect::<Vec<_>>();
+    assert_eq!(all, [vec![0, 1, 2], vec![3, 4, 5], vec![6]]);
+}

@@ -148,4 +148,34 @@ mod tests {
         assert!([0, 2, 200].iter().all(|class| after.pixels.contains(class)), "background and both classes");
         assert_eq!(transform_mask(&list[..6], &mut draws(), mask.clone()), mask);
     }
+
+    /// What changes values alone takes as many draws of a mask as of its image: what follows moves both alike.
+    #[test]
+    fn draws_of_what_changes_values_are_taken() {
+        let jitter = ColorJitter { brightness: Some([0.5, 0.9]), contrast: Some([0.8, 1.0]), ..ColorJitter::default() };
+        for first in [
+            Transform::ColorJitter(jitter),
+            Transform::GaussianBlur { kernel_size: 3, sigma: [0.5, 1.0] },
+            Transform::Random { operation: Operation::Posterize, magnitude: 6.0, p: 0.5 },
+            Transform::RandomGrayscale { p: 0.5 },
+            Transform::RandomErasing { p: 0.5, scale: [0.01, 0.02], ratio: [1.0, 1.0], value: 0 },
+        ] {
+            let list = [first, Transform::RandomHorizontalFlip { p: 0.5 }];
+            let mut flipped = 0;
+            for sample in 0..40 {
+                let side =
+                    |channels: usize| (0..16 * 16 * channels).map(move |i| if i / channels % 16 < 8 { 0 } else { 200 });
+                let draws = || Stream::new(5, Purpose::Augment, 0, sample);
+                let image = Image { sides: [16, 16], channels: 3, pixels: side(3).collect() };
+                let mask = Image { sides: [16, 16], channels: 1, pixels: side(1).collect() };
+                let (image, mask) = (transform(&list, &mut draws(), image), transform_mask(&list, &mut draws(), mask));
+                let bright: Vec<bool> = image.pixels.chunks_exact(16 * 3).map(|row| row[0] > row[45]).collect();
+                // A row may have a hole, never all of them.
+                let is_flipped = bright.iter().filter(|b| **b).count() > 8;
+                assert_eq!(is_flipped, mask.pixels[0] == 200, "{list:?}, sample {sample}");
+                flipped += usize::from(is_flipped);
+            }
+            assert!((8..32).contains(&flipped), "{flipped}");
+        }
+    }
 }

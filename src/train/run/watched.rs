@@ -15,7 +15,7 @@ impl Run<'_> {
     pub(super) fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
         let monitor = self.experiment.checkpoint.monitor();
         let Some(value) = Self::figure(monitor, train, val).filter(|v| v.is_finite()) else { return false };
-        let better = self.state.best.as_ref().is_none_or(|b| improves(monitor, value, b.value, 0.0));
+        let better = is_best(monitor, self.state.best.as_ref(), value);
         if better {
             self.state.best = Some(Best { monitor: monitor.name().to_string(), value });
         }
@@ -69,6 +69,11 @@ fn wait(early: &EarlyStopping, extra: &mut Extra, value: f64) -> bool {
     extra.early_waited >= early.patience
 }
 
+/// Whether a figure is better than the best so far: of several that are the same, the first is.
+fn is_best(monitor: Metric, best: Option<&Best>, value: f64) -> bool {
+    best.is_none_or(|best| improves(monitor, value, best.value, 0.0))
+}
+
 fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
     if monitor.higher_is_better() { new > old + min_delta } else { new < old - min_delta }
 }
@@ -109,6 +114,16 @@ mod tests {
         assert_eq!(told(Metric::ValLoss, 0.0, &[0.5, more, more]), [(0.5, 0, false), (0.5, 1, false), (0.5, 2, true)]);
         assert_eq!(told(Metric::ValAccuracy, 0.0, &[0.5, more]), [(0.5, 0, false), (more, 0, false)]);
         assert_eq!(told(Metric::ValAccuracy, 0.0, &[0.5, less]), [(0.5, 0, false), (0.5, 1, false)]);
+    }
+
+    #[test]
+    fn the_first_of_several_best_is_kept() {
+        for (monitor, better, worse) in [(Metric::ValAccuracy, 0.75, 0.25), (Metric::ValLoss, 0.25, 0.75)] {
+            let best = Best { monitor: monitor.name().to_owned(), value: 0.5 };
+            let told = [0.5, better, worse].map(|value| is_best(monitor, Some(&best), value));
+            assert_eq!(told, [false, true, false]);
+            assert!(is_best(monitor, None, 0.5));
+        }
     }
 
     /// A figure that is no number is none that others are held to.

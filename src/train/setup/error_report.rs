@@ -71,3 +71,29 @@ impl ErrorReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R² of predictions `x` of targets `t`.
+    fn r2(x: &[f64], t: &[f64]) -> f64 {
+        let mut sums = [0.0; ERROR_SUMS];
+        for (x, t) in x.iter().zip(t) {
+            sums[error_sum::TARGET] += t;
+            sums[error_sum::SQUARED_TARGET] += t * t;
+            sums[error_sum::SQUARED_ERROR] += (x - t) * (x - t);
+        }
+        ErrorReport::new(&sums, t.len() as f64).figure(Figure::R2).unwrap()
+    }
+
+    /// As `sklearn.metrics.r2_score` has it, although sums of equal targets are rounded.
+    #[test]
+    fn equal_targets_are_predicted_or_not() {
+        let same = [0.1; 3];
+        assert_eq!((r2(&same, &same), r2(&[0.1, 0.1, 0.2], &same)), (1.0, 0.0));
+        assert_eq!(r2(&[1.0, 2.0], &[1.0, 2.0]), 1.0);
+        assert!((r2(&[2.0, 2.0], &[1.0, 2.0]) + 1.0).abs() < 1e-12);
+        assert!(r2(&[1.0], &[1.0]).is_nan());
+    }
+}

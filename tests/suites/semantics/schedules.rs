@@ -76,6 +76,35 @@ fn steps_count_whole_epochs() {
     assert_eq!([0, 1, 2, 3, 4].map(|e| many.lr(9, e)), [1.0, 0.5, 0.5, 0.25, 0.25]);
 }
 
+/// Where a course begins within an epoch, by steps, it counts epochs of its own.
+#[test]
+fn a_course_that_begins_within_an_epoch_counts_from_there() {
+    let text = "type = \"sequential\"\nby = \"step\"\nmilestones = [15]\nschedules = [{ type = \"constant\" }, { type = \"step\", step_epochs = 1, gamma = 0.5 }]";
+    let schedule = Schedule::new(&experiment("lr = 1", text, 4), BATCH * 10);
+    let at = |update: u64| schedule.lr(update, update as usize / 10);
+    assert_eq!([14, 15, 24, 25, 34, 35].map(at), [1.0, 1.0, 1.0, 0.5, 0.5, 0.25]);
+}
+
+/// A course by epochs begins with the first epoch that has no warm-up in it.
+#[test]
+fn a_course_by_epochs_waits_for_the_end_of_the_warmup() {
+    let text = "type = \"polynomial\"\nby = \"epoch\"\ntotal_iters = 4\nwarmup_steps = 15";
+    let schedule = Schedule::new(&experiment("lr = 1", text, 6), BATCH * 10);
+    let at = |update: u64| schedule.lr(update, update as usize / 10);
+    assert_eq!([15, 19, 20, 29, 30, 45].map(at), [1.0, 1.0, 1.0, 1.0, 0.75, 0.5]);
+}
+
+/// While weights are averaged, groups keep their proportions: the floor goes as the rate goes to its own.
+#[test]
+fn the_floor_goes_while_weights_are_averaged() {
+    let optimizer = "lr = 0.1\nswa = { start = 4, lr = 0.05, anneal_epochs = 2, anneal_strategy = \"linear\" }";
+    let schedule = Schedule::new(&experiment(optimizer, "type = \"cosine\"\nmin_lr = 0.02", 8), BATCH);
+    let floor = |epoch: usize| schedule.floor(epoch as u64, epoch);
+    let before = floor(4);
+    assert!(before > 0.0 && (floor(5) - before / 2.0).abs() < 1e-12 && floor(6) == 0.0 && floor(7) == 0.0);
+    assert_eq!(schedule.lr(6, 6), 0.05);
+}
+
 #[test]
 fn rates_are_scaled_with_the_batch_on_request() {
     let base = |keys: &str| Schedule::new(&experiment(&format!("lr = 0.4\n{keys}"), "", 1), 8).base;
