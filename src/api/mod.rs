@@ -3,9 +3,11 @@
 //!
 //! - [`train::start`]: a run from a configuration to its end, or from a checkpoint on.
 //! - [`predictor::Predictor`]: a model that answers.
+//! - [`explain`]: what a model for tables goes by.
 //! - [`generate::Generator`]: a language model that goes on with a text.
 
 pub mod answer;
+pub mod explain;
 pub mod failure;
 pub mod generate;
 pub mod memory;

@@ -1,6 +1,7 @@
 //! The command line, as typed.
 
 mod check;
+mod explain;
 mod generate;
 mod launch;
 mod lr_find;
@@ -9,6 +10,7 @@ mod serve;
 mod sweep;
 
 pub use check::CheckArgs;
+pub use explain::ExplainArgs;
 pub use generate::{GenerateArgs, ImportArgs, ModelsArgs};
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
@@ -46,6 +48,8 @@ pub enum Command {
     Eval(EvalArgs),
     /// Apply a checkpoint, or a configuration with `[model] weights`, to image files, tables or tensors
     Predict(PredictArgs),
+    /// Say what a model for tables goes by: how much worse it gets without a column, and what it answers by a column's value
+    Explain(ExplainArgs),
     /// Write a configuration for a language model of Hugging Face's: its folder with `config.json`, `tokenizer.json` and `model.safetensors`
     Import(ImportArgs),
     /// Go on with a text: tokens of a language model, one after the other

@@ -11,6 +11,7 @@ mod data;
 mod devices;
 mod error_table;
 mod eval;
+mod explain;
 mod export;
 mod failure;
 mod generate;
@@ -83,6 +84,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Sweep(a) => sweep::run(&a),
         Command::Eval(a) => eval::run(&a),
         Command::Predict(a) => predict::run(&a),
+        Command::Explain(a) => explain::run(&a),
         Command::Generate(a) => generate::run(&a),
         Command::Import(a) => import::run(&a),
         Command::Models(a) => models::run(&a),
@@ -116,6 +118,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Sweep(a) => a.output.json,
         Command::Eval(a) => a.output.json,
         Command::Predict(a) => a.output.json,
+        Command::Explain(a) => a.output.json,
         Command::Generate(a) => a.output.json,
         Command::Import(a) => a.output.json,
         Command::Models(a) => a.output.json,

@@ -24,6 +24,8 @@ pub enum Purpose {
     Sweep = 8,
     /// Tokens that a language model chooses; stream: number of the text, index: number of the token.
     Generate = 9,
+    /// How the cells of a column are shuffled among rows; stream: number of the column, index: number of the shuffle.
+    Explain = 10,
 }
 
 /// Ten rounds of Philox4x32 on `counter` under `key`.

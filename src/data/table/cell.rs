@@ -97,6 +97,20 @@ fn days(year: u32, month: u32, day: u32) -> i32 {
     before(year as i32 - 1) - before(1969) + (in_year + day - 1) as i32
 }
 
+/// The date of so many days since 1970-01-01, as ISO 8601 has it.
+pub fn date_text(date: f64) -> String {
+    let days_before = |year: u32, month: u32| f64::from(days(year, month, 1));
+    let mut year = (1970 + (date / 365.2425).floor() as i64).clamp(1, 9999) as u32;
+    while year > 1 && days_before(year, 1) > date {
+        year -= 1;
+    }
+    while year < 9999 && days_before(year + 1, 1) <= date {
+        year += 1;
+    }
+    let month = (2..=12).rev().find(|month| days_before(year, *month) <= date).unwrap_or(1);
+    format!("{year:04}-{month:02}-{:02}", (date - days_before(year, month)) as i64 + 1)
+}
+
 /// The part of the year that has gone by at so many days since 1970-01-01, from 0 to 1.
 pub fn part_of_year(date: f64) -> f64 {
     let mut year = 1970 + (date / 365.2425).floor() as i64;

@@ -1,5 +1,9 @@
 //! How the columns of a table become numbers: fitted on the training rows alone, and kept in the checkpoint.
 
+mod decode;
+
+pub use decode::Decoded;
+
 use super::cell;
 use super::quantiles::{Quantiles, percentiles};
 use serde::{Deserialize, Serialize};

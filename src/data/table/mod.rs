@@ -19,7 +19,7 @@ mod survey;
 mod text;
 mod unseen;
 
-pub use codec::{Encoding, Fill, Scaling};
+pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling};
 pub use division::Division;
 pub use fitted::{TableCodec, Target, read_rows, read_text};
 pub use given::{Cell, Given};

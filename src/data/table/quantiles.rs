@@ -71,6 +71,17 @@ impl Quantiles {
         0.5 * (from_left + from_right)
     }
 
+    /// The value at a quantile of the standard normal distribution: [`Quantiles::normal`] undone.
+    pub fn value(&self, normal: f64) -> f64 {
+        let (Some(mut low), Some(mut high)) = (self.0.first().copied(), self.0.last().copied()) else { return 0.0 };
+        // It grows with the value. Sixty halvings are more than the digits of a double.
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if self.normal(middle) < normal { low = middle } else { high = middle }
+        }
+        high
+    }
+
     /// The quantile of the standard normal distribution at the rank of `value`.
     pub fn normal(&self, value: f64) -> f64 {
         normal_quantile(self.rank(value).clamp(BOUND, 1.0 - BOUND))

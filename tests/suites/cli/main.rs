@@ -15,6 +15,7 @@ mod dry_run;
 mod elsewhere;
 mod embedded;
 mod escapes;
+mod explain;
 mod failures;
 mod fields;
 mod figures;

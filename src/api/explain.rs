@@ -1,0 +1,285 @@
+//! What a model for tables goes by: how much worse it gets without a column, and what it says where a column has another value.
+
+use super::predictor::Predictor;
+use crate::data::Split;
+use crate::data::table::{Decoded, TableCodec, Target};
+use crate::graph::DType;
+use crate::graph::op::Task;
+use crate::random::{Purpose, Stream};
+use anyhow::{Context, Result, ensure};
+
+/// Rows of a table as the model takes them, with what is to be learnt of them.
+pub struct Rows {
+    /// `[rows, width]`
+    inputs: Vec<f32>,
+    targets: Targets,
+    rows: usize,
+}
+
+enum Targets {
+    Classes(Vec<usize>),
+    Numbers(Vec<f32>),
+}
+
+/// The figures of predictions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Figures {
+    /// The mean negative logarithm of the probability of what is right or, of numbers, the root of the mean squared error in their own unit.
+    pub loss: f64,
+    /// The part of the answers that is right; NaN of numbers.
+    pub accuracy: f64,
+}
+
+/// How much worse a model gets where the cells of a column are shuffled: the mean over some shuffles, and the standard deviation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Importance {
+    /// The column.
+    pub column: String,
+    /// By how much the loss grows.
+    pub loss: [f64; 2],
+    /// By how much the accuracy falls.
+    pub accuracy: [f64; 2],
+}
+
+/// What a model says on the average where all rows have the same in a column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dependence {
+    /// What they have.
+    pub value: Decoded,
+    /// In how many rows it, or a number nearer to it than to the next, stands.
+    pub rows: usize,
+    /// The mean of each output: probabilities of classes, or numbers.
+    pub outputs: Vec<f64>,
+}
+
+impl Rows {
+    /// At most `most` samples of a split, which are drawn from `seed`.
+    ///
+    /// # Errors
+    /// The split is empty, or its samples are not in memory.
+    pub fn of(split: &Split, codec: &TableCodec, most: usize, seed: u64) -> Result<Rows> {
+        let split = split.limit(most, seed, 0);
+        ensure!(!split.is_empty(), "there are no rows");
+        let target =
+            split.fields().iter().position(|field| field.is_target()).context("nothing is learnt of the rows")?;
+        let bytes = |row: usize, field: usize| split.bytes(row, field).context("the rows are not in memory");
+        let (mut inputs, mut classes, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let floats = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect::<Vec<_>>();
+        for row in 0..split.len() {
+            inputs.extend(floats(bytes(row, 0)?));
+            match split.fields()[target].dtype {
+                DType::I32 => classes.push(
+                    split.label(row).and_then(|class| usize::try_from(class).ok()).context("a row has no class")?,
+                ),
+                _ => numbers.extend(floats(bytes(row, target)?)),
+            }
+        }
+        ensure!(inputs.len() == split.len() * codec.width(), "the rows are not those of the model's columns");
+        let targets = if numbers.is_empty() { Targets::Classes(classes) } else { Targets::Numbers(numbers) };
+        Ok(Rows { inputs, targets, rows: split.len() })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+}
+
+/// What the model says of rows.
+fn answers(model: &Predictor, inputs: &[f32], rows: usize, out: &mut Vec<f32>) -> Result<()> {
+    let bytes: Vec<u8> = inputs.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    out.resize(rows * model.outputs(), 0.0);
+    model.predict(&[&bytes], out)
+}
+
+fn figures(model: &Predictor, rows: &Rows, answers: &[f32]) -> Figures {
+    let width = model.outputs();
+    // What is surely wrong would weigh infinitely: the least number in single precision, as scikit-learn has it.
+    let log = |p: f64| -p.clamp(f64::from(f32::EPSILON), 1.0).ln();
+    let (mut loss, mut right) = (0.0, 0.0);
+    match (&rows.targets, model.task()) {
+        (Targets::Classes(classes), _) => {
+            for (answer, class) in answers.chunks_exact(width).zip(classes) {
+                loss += log(answer.get(*class).copied().map_or(0.0, f64::from));
+                let best = (0..width).max_by(|a, b| answer[*a].total_cmp(&answer[*b]).then(b.cmp(a)));
+                right += f64::from(best == Some(*class));
+            }
+        }
+        (Targets::Numbers(numbers), Task::BinaryClassification) => {
+            for (answer, target) in answers.iter().zip(numbers) {
+                let (p, t) = (f64::from(*answer), f64::from(*target));
+                loss += t * log(p) + (1.0 - t) * log(1.0 - p);
+                right += f64::from((p > 0.5) == (t > 0.5));
+            }
+        }
+        (Targets::Numbers(numbers), _) => {
+            let squares = answers.iter().zip(numbers).map(|(x, t)| (f64::from(*x) - f64::from(*t)).powi(2));
+            let mean = squares.sum::<f64>() / numbers.len() as f64;
+            return Figures { loss: mean.sqrt(), accuracy: f64::NAN };
+        }
+    }
+    let count = if let Targets::Numbers(numbers) = &rows.targets { numbers.len() } else { rows.len() } as f64;
+    Figures { loss: loss / count, accuracy: right / count }
+}
+
+/// Where the numbers of each column are in a row.
+fn places(codec: &TableCodec) -> impl Iterator<Item = (&str, std::ops::Range<usize>)> {
+    let mut begin = 0;
+    codec.columns.iter().map(move |column| {
+        let range = begin..begin + column.width();
+        begin = range.end;
+        (column.name.as_str(), range)
+    })
+}
+
+/// The figures of the rows as they are.
+///
+/// # Errors
+/// The device failed.
+pub fn as_they_are(model: &Predictor, rows: &Rows) -> Result<Figures> {
+    let mut out = Vec::new();
+    answers(model, &rows.inputs, rows.len(), &mut out)?;
+    Ok(figures(model, rows, &out))
+}
+
+/// How much worse the model gets where the cells of a column are shuffled among the rows, for each column, the most important first (Breiman 2001,
+/// "Random Forests"; `sklearn.inspection.permutation_importance`). `before` is called with each column.
+///
+/// # Errors
+/// The device failed.
+pub fn importances(
+    model: &Predictor,
+    codec: &TableCodec,
+    rows: &Rows,
+    (repeats, seed): (usize, u64),
+    before: &mut dyn FnMut(&str),
+) -> Result<Vec<Importance>> {
+    let base = as_they_are(model, rows)?;
+    let width = codec.width();
+    let (mut changed, mut out) = (rows.inputs.clone(), Vec::new());
+    let mut all = Vec::new();
+    for (number, (column, place)) in places(codec).enumerate() {
+        before(column);
+        let (mut losses, mut accuracies) = (Vec::new(), Vec::new());
+        for repeat in 0..repeats {
+            let mut order: Vec<u32> = (0..rows.len() as u32).collect();
+            Stream::new(seed, Purpose::Explain, number as u64, repeat as u64).shuffle(&mut order);
+            for (row, from) in changed.chunks_exact_mut(width).zip(&order) {
+                row[place.clone()].copy_from_slice(&rows.inputs[*from as usize * width..][place.clone()]);
+            }
+            answers(model, &changed, rows.len(), &mut out)?;
+            let now = figures(model, rows, &out);
+            losses.push(now.loss - base.loss);
+            accuracies.push(base.accuracy - now.accuracy);
+        }
+        for (row, own) in changed.chunks_exact_mut(width).zip(rows.inputs.chunks_exact(width)) {
+            row[place.clone()].copy_from_slice(&own[place.clone()]);
+        }
+        all.push(Importance {
+            column: column.to_owned(),
+            loss: mean_and_deviation(&losses),
+            accuracy: mean_and_deviation(&accuracies),
+        });
+    }
+    all.sort_by(|a, b| b.loss[0].total_cmp(&a.loss[0]));
+    Ok(all)
+}
+
+/// What the model says on the average of the rows where all of them have one value in a column, for the values that stand there: at most `points`, of
+/// numbers at evenly spaced ranks, of texts the most frequent (Friedman 2001, "Greedy function approximation"; `sklearn.inspection.partial_dependence`).
+///
+/// # Errors
+/// There is no such column; the device failed.
+pub fn dependence(
+    model: &Predictor,
+    codec: &TableCodec,
+    rows: &Rows,
+    column: &str,
+    points: usize,
+) -> Result<Vec<Dependence>> {
+    let width = codec.width();
+    let of_column = codec.columns.iter().zip(places(codec)).find(|(_, (name, _))| *name == column);
+    let (column, (_, place)) = of_column.with_context(|| format!("the model takes no column `{column}`"))?;
+    let block = |row: usize| &rows.inputs[row * width..][place.clone()];
+    // Each value with a row that has it, and how many have.
+    let mut values: Vec<(Decoded, usize, usize)> = Vec::new();
+    let mut order: Vec<(Decoded, usize)> = (0..rows.len()).map(|row| (column.decode(block(row)), row)).collect();
+    order.sort_by(|a, b| a.0.order(&b.0));
+    for (value, row) in order {
+        match values.last_mut() {
+            Some((last, _, count)) if *last == value => *count += 1,
+            _ => values.push((value, row, 1)),
+        }
+    }
+    if values.len() > points {
+        values = match values[0].0 {
+            Decoded::Number(_) | Decoded::Date(_) => at_ranks(&values, points),
+            _ => {
+                values.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.order(&b.0)));
+                values.truncate(points);
+                values.sort_by(|a, b| a.0.order(&b.0));
+                values
+            }
+        };
+    }
+    let (mut changed, mut out) = (rows.inputs.clone(), Vec::new());
+    let outputs = model.outputs();
+    let of_value = |(value, from, count): (Decoded, usize, usize)| {
+        for row in changed.chunks_exact_mut(width) {
+            row[place.clone()].copy_from_slice(block(from));
+        }
+        answers(model, &changed, rows.len(), &mut out)?;
+        let mut means = vec![0.0; outputs];
+        for answer in out.chunks_exact(outputs) {
+            means.iter_mut().zip(answer).for_each(|(sum, x)| *sum += f64::from(*x));
+        }
+        means.iter_mut().for_each(|sum| *sum /= rows.len() as f64);
+        Ok(Dependence { value, rows: count, outputs: means })
+    };
+    values.into_iter().map(of_value).collect()
+}
+
+/// Of sorted values those at evenly spaced ranks, each with the rows that are nearer to it than to the next; and what is missing.
+fn at_ranks(values: &[(Decoded, usize, usize)], points: usize) -> Vec<(Decoded, usize, usize)> {
+    let missing = values.iter().position(|(value, ..)| !matches!(value, Decoded::Number(_) | Decoded::Date(_)));
+    let (numbers, others) = values.split_at(missing.unwrap_or(values.len()));
+    let all: usize = numbers.iter().map(|(.., count)| count).sum();
+    let points = points.saturating_sub(others.len()).max(2);
+    let mut chosen: Vec<(Decoded, usize, usize)> = Vec::new();
+    let (mut before, mut next) = (0, 0);
+    for (value, row, count) in numbers {
+        before += count;
+        // The rank of point number `next` among the rows.
+        let wanted = next * (all - 1) / (points - 1);
+        if before > wanted && next < points {
+            chosen.push((value.clone(), *row, *count));
+            while next < points && next * (all - 1) / (points - 1) < before {
+                next += 1;
+            }
+        } else if let Some((.., rows)) = chosen.last_mut() {
+            *rows += count;
+        }
+    }
+    chosen.extend(others.iter().cloned());
+    chosen
+}
+
+fn mean_and_deviation(values: &[f64]) -> [f64; 2] {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    [mean, (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt()]
+}
+
+/// What the outputs of a model are called: its classes, or the columns that are learnt.
+pub fn outputs_named(codec: &TableCodec, outputs: usize) -> Vec<String> {
+    let names = match &codec.target {
+        Target::Classes { names, .. } => names.clone(),
+        Target::Numbers { columns, .. } => columns.clone(),
+    };
+    (0..outputs).map(|at| names.get(at).cloned().unwrap_or_else(|| (at + 1).to_string())).collect()
+}

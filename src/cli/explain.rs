@@ -1,0 +1,164 @@
+//! `runner explain`.
+
+use super::args::{ExplainArgs, SplitName};
+use super::runs::grid::Grid;
+use super::{print, print_json};
+use crate::api::explain::{Dependence, Figures, Importance, Rows, as_they_are, dependence, importances, outputs_named};
+use crate::api::failure::Failure;
+use crate::api::model::{device, load_model};
+use crate::api::predictor::{Options, Predictor, Seen};
+use crate::api::samples;
+use crate::config::nearest;
+use crate::data::table::TableCodec;
+use crate::terminal::{figure, one_line, percent, say, thousands, visible};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Classes whose probabilities are shown side by side.
+const MOST_OUTPUTS: usize = 6;
+
+/// Says what a model for tables goes by.
+pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
+    let model = load_model(&args.model, &args.overrides.sets())?;
+    let experiment = &model.loaded.experiment;
+    let seen = Seen::by(&model)?;
+    let Some(codec) = TableCodec::of(&seen.data) else {
+        return Err(Failure::Usage(
+            "`explain` is for models of tables: it shuffles columns, which other samples do not have\nhelp: `runner report` shows what a model of images \
+             takes for what"
+                .into(),
+        ));
+    };
+    for column in &args.column {
+        if !codec.columns.iter().any(|known| known.name == *column) {
+            let near = nearest(column, codec.columns.iter().map(|known| known.name.as_str()));
+            let help = near.map_or_else(
+                || {
+                    let all: Vec<String> = codec.columns.iter().map(|known| format!("`{}`", known.name)).collect();
+                    format!("it takes {}", all.join(", "))
+                },
+                |near| format!("did you mean `{near}`?"),
+            );
+            return Err(Failure::Usage(format!(
+                "the model takes no column `{}`\nhelp: {help}",
+                one_line(&visible(column))
+            )));
+        }
+    }
+    let backend = device(experiment, args.threads)?;
+    let take = samples::as_asked(experiment, &args.overrides.sets(), false);
+    let loaded = samples::load(experiment, &take).map_err(|e| {
+        samples::missing(e, experiment, "columns are shuffled among rows that the model was not trained on")
+    })?;
+    let (name, split) = match args.split {
+        SplitName::Val => ("val", &loaded.val),
+        SplitName::Test => ("test", &loaded.test),
+        SplitName::Train => ("train", &loaded.train),
+    };
+    if split.is_empty() {
+        return Err(no_rows(name));
+    }
+    let rows = Rows::of(split, &codec, args.rows, args.seed)?;
+    let options = Options { batch: experiment.data.loading.eval_batch_size(), ..Options::default() };
+    let predictor = Predictor::new(&model, seen, backend, &options)?;
+    let figures = as_they_are(&predictor, &rows)?;
+    let what = if figures.accuracy.is_nan() { "rmse" } else { "log loss" };
+    let whole = split.len();
+    if args.column.is_empty() {
+        let asked = (args.repeats, args.seed);
+        let all = importances(&predictor, &codec, &rows, asked, &mut |_| ())?;
+        return match args.output.json {
+            true => print_json(&json!({
+                "split": name, "rows": rows.len(), "repeats": args.repeats, "figure": what.replace(' ', "_"), "value": figures.loss,
+                "accuracy": number(figures.accuracy), "columns": all.iter().map(|one| of_column(one, &figures)).collect::<Vec<_>>(),
+            })),
+            false => {
+                told(name, rows.len(), whole, what, &figures);
+                print(&table(&all, what, &figures))
+            }
+        }
+        .map(|()| ExitCode::SUCCESS)
+        .map_err(Into::into);
+    }
+    let names = outputs_named(&codec, predictor.outputs());
+    let mut of_columns = serde_json::Map::new();
+    for column in &args.column {
+        let values = dependence(&predictor, &codec, &rows, column, args.points)?;
+        if args.output.json {
+            let all = values
+                .iter()
+                .map(|one| json!({ "value": one.value.to_string(), "rows": one.rows, "outputs": one.outputs }));
+            of_columns.insert(column.clone(), all.collect());
+            continue;
+        }
+        if of_columns.is_empty() && args.column.first() == Some(column) {
+            told(name, rows.len(), whole, what, &figures);
+        }
+        print(&curve(column, &names, &values))?;
+    }
+    if args.output.json {
+        print_json(&json!({ "split": name, "rows": rows.len(), "outputs": names, "columns": of_columns }))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn no_rows(split: &str) -> Failure {
+    Failure::Usage(format!("the data has no rows in the split `{split}`; choose another with --split"))
+}
+
+fn number(value: f64) -> Value {
+    if value.is_nan() { Value::Null } else { value.into() }
+}
+
+fn of_column(one: &Importance, figures: &Figures) -> Value {
+    let mut all = json!({ "column": one.column, "loss_increase": one.loss[0], "loss_deviation": one.loss[1] });
+    if !figures.accuracy.is_nan() {
+        all["accuracy_decrease"] = one.accuracy[0].into();
+        all["accuracy_deviation"] = one.accuracy[1].into();
+    }
+    all
+}
+
+fn told(split: &str, rows: usize, whole: usize, what: &str, figures: &Figures) {
+    let of = if rows < whole { format!(" of {}", thousands(whole as u64)) } else { String::new() };
+    let accuracy =
+        if figures.accuracy.is_nan() { String::new() } else { format!(", accuracy {}", percent(figures.accuracy)) };
+    say(&format!("{split}, {}{of} rows: {what} {}{accuracy}", thousands(rows as u64), figure(figures.loss, 6, 12)));
+}
+
+/// A row for each column.
+fn table(all: &[Importance], what: &str, figures: &Figures) -> String {
+    let classes = !figures.accuracy.is_nan();
+    let more = format!("{what} more by");
+    let mut head = vec!["column".to_owned(), more, "±".to_owned()];
+    if classes {
+        head.extend(["accuracy less by".to_owned(), "±".to_owned()]);
+    }
+    let mut grid = Grid::new(head, 1);
+    for one in all {
+        let mut cells = vec![one_line(&visible(&one.column)), figure(one.loss[0], 4, 12), figure(one.loss[1], 2, 12)];
+        if classes {
+            cells.extend(one.accuracy.map(percent));
+        }
+        grid.row(cells);
+    }
+    grid.text().trim_end().to_owned()
+}
+
+/// A row for each value of a column.
+fn curve(column: &str, names: &[String], values: &[Dependence]) -> String {
+    let shown = names.len().min(MOST_OUTPUTS);
+    let mut head = vec![one_line(&visible(column)), "rows".to_owned()];
+    head.extend(names[..shown].iter().map(|name| one_line(&visible(name))));
+    let mut grid = Grid::new(head, 1);
+    for one in values {
+        let mut cells = vec![one_line(&visible(&one.value.to_string())), thousands(one.rows as u64)];
+        cells.extend(one.outputs[..shown].iter().map(|mean| figure(*mean, 4, 12)));
+        grid.row(cells);
+    }
+    let mut text = grid.text().trim_end().to_owned();
+    if shown < names.len() {
+        text += &format!("\n({} more outputs are in --json)", names.len() - shown);
+    }
+    text + "\n"
+}

@@ -1,0 +1,98 @@
+//! `runner explain`: what a model of a table goes by.
+
+use super::support::Place;
+use super::tables::place;
+use serde_json::Value;
+use std::fs;
+
+fn trained(sets: &str) -> Place {
+    let place = place(300);
+    place.ok(&format!("train c.toml --quiet --out r --set train.epochs=40 {sets}"));
+    place
+}
+
+fn column<'a>(told: &'a Value, name: &str) -> &'a Value {
+    told["columns"].as_array().unwrap().iter().find(|column| column["column"] == name).unwrap()
+}
+
+/// The price is 100 for each room, 50 by the sea, and a little less with age.
+#[test]
+fn columns_are_as_important_as_they_are() {
+    let place = trained("");
+    let told = place.ok("explain r --json").json();
+    let order: Vec<&str> = told["columns"].as_array().unwrap().iter().map(|c| c["column"].as_str().unwrap()).collect();
+    assert_eq!(order, ["rooms", "town", "age"], "{told}");
+    let rmse = place.ok("eval r --json").json()["metrics"]["rmse"].as_f64().unwrap();
+    assert!((told["value"].as_f64().unwrap() - rmse).abs() < 1e-4 * rmse, "{told}, {rmse}");
+    // Shuffled, rooms differ by a root of twice their variance: 2.58 rooms, 365 in price.
+    let rooms = column(&told, "rooms")["loss_increase"].as_f64().unwrap();
+    assert!((250.0..450.0).contains(&rooms), "{told}");
+    assert_eq!((&told["rows"], &told["accuracy"], &told["figure"]), (&75.into(), &Value::Null, &"rmse".into()));
+    // The same seed shuffles in the same way, whatever the threads.
+    assert_eq!(told, place.ok("explain r --json --threads 1").json());
+    assert_ne!(told["columns"], place.ok("explain r --json --seed 1").json()["columns"]);
+    let text = place.ok("explain r --rows 50 --split train --repeats 2");
+    assert!(text.err.contains("train, 50 of 225 rows: rmse"), "{}", text.err);
+    assert!(text.out.starts_with("column  rmse more by") && text.out.lines().count() == 4, "{}", text.out);
+}
+
+#[test]
+fn answers_go_with_a_column() {
+    let place = trained("");
+    let told = place.ok("explain r --column rooms --column town --json").json();
+    let mean = |one: &Value| one["outputs"][0].as_f64().unwrap();
+    let rooms = told["columns"]["rooms"].as_array().unwrap();
+    let values: Vec<&str> = rooms.iter().map(|one| one["value"].as_str().unwrap()).collect();
+    assert_eq!(values, ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
+    let slope = (mean(&rooms[8]) - mean(&rooms[0])) / 8.0;
+    assert!((90.0..110.0).contains(&slope), "{told}");
+    assert_eq!(rooms.iter().map(|one| one["rows"].as_u64().unwrap()).sum::<u64>(), 75);
+    let towns = told["columns"]["town"].as_array().unwrap();
+    let by_name = |name: &str| mean(towns.iter().find(|one| one["value"] == name).unwrap());
+    assert!((20.0..80.0).contains(&(by_name("sea") - by_name("hill"))), "{told}");
+    let few = place.ok("explain r --column age --points 4 --json").json();
+    let ages = few["columns"]["age"].as_array().unwrap();
+    assert_eq!((ages.len(), &ages[3]["value"]), (4, &"(missing)".into()), "{few}");
+    assert_eq!(ages.iter().map(|one| one["rows"].as_u64().unwrap()).sum::<u64>(), 75, "{few}");
+    let text = place.ok("explain r --column town").out;
+    assert!(text.starts_with("town") && text.contains("price") && text.contains("sea"), "{text}");
+}
+
+#[test]
+fn classes_have_losses_and_accuracies() {
+    let place = place(300);
+    let config = fs::read_to_string(place.path("c.toml")).unwrap();
+    place.write(
+        "d.toml",
+        config
+            .replace("target = \"price\"", "target = \"town\"")
+            .replace("out_features = 1", "out_features = 3")
+            .replace("\"mse\"", "\"cross_entropy\""),
+    );
+    place.ok("train d.toml --quiet --out r");
+    let told = place.ok("explain r --json").json();
+    let figures = place.ok("eval r --json").json();
+    let [own, loss] = [&told["value"], &figures["metrics"]["loss"]].map(|v| v.as_f64().unwrap());
+    assert!((own - loss).abs() < 1e-4, "{told}, {figures}");
+    assert_eq!((&told["figure"], &told["accuracy"]), (&"log_loss".into(), &figures["metrics"]["accuracy"]));
+    assert!(column(&told, "price")["accuracy_decrease"].is_number());
+    let text = place.ok("explain r").out;
+    assert!(text.contains("log loss more by") && text.contains("accuracy less by"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_said() {
+    let place = trained("--set train.epochs=1");
+    let told = place.fails("explain r --column room", 2);
+    assert!(told.contains("takes no column `room`") && told.contains("did you mean `rooms`?"), "{told}");
+    assert!(place.fails("explain r --split test", 2).contains("no rows in the split `test`"));
+    assert!(place.fails("explain r --rows 0", 2).contains("from 1 on"));
+    fs::remove_file(place.path("houses.csv")).unwrap();
+    assert!(place.fails("explain r", 1).contains("houses.csv"));
+    let images = Place::with(
+        "device = \"cpu\"\n[data]\nsource = \"synthetic\"\nshape = [4]\nclasses = 2\nsamples = 8\n[model]\nlayers = [{ type = \"linear\", out_features = 2 }]\n\
+         [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n",
+    );
+    images.ok("train c.toml --quiet --out r");
+    assert!(images.fails("explain r", 2).contains("is for models of tables"));
+}
