@@ -7,6 +7,7 @@
 
 pub mod answer;
 pub mod failure;
+pub mod folds;
 pub mod generate;
 pub mod memory;
 pub mod model;
