@@ -47,7 +47,22 @@ fn predictions_are_the_mean_of_all_folds() {
     place.ok("train c.toml --quiet --out second --set data.fold=2");
     assert_same_runs((&place, "second"), (&place, "r/fold-2"));
     assert!(place.fails("predict r/fold-4 new.csv", 2).contains("fold-4"));
-    assert!(place.fails("eval r", 2).contains("fold-1"));
+    assert!(place.fails("export r m.onnx", 2).contains("fold-1"));
+    assert!(place.fails("eval r --split train", 2).contains("fold-1"));
+    // All rows, each by the fold that has not seen it.
+    let figures = place.ok("eval r --json").json();
+    assert_eq!((&figures["samples"], &figures["folds"]), (&90.into(), &3.into()));
+    let squares: f64 = (1..=3)
+        .map(|fold| place.ok(&format!("eval r/fold-{fold} --json")).json()["metrics"]["rmse"].as_f64().unwrap().powi(2))
+        .sum();
+    let rmse = figures["metrics"]["rmse"].as_f64().unwrap();
+    assert!((rmse - (squares / 3.0).sqrt()).abs() < 1e-3 * rmse, "{figures}");
+    // Other rows by all together.
+    place.write("more.csv", "rooms,age,town,id,price\n9,0,sea,x1,950\n1,40,hill,x2,96\n5,,town,x3,500\n");
+    let figures = place.ok("eval r --json --set data.val_path=more.csv").json();
+    let errors: f64 = all.iter().zip([950.0, 96.0, 500.0]).map(|(mean, price)| (mean - price).abs()).sum();
+    let mae = figures["metrics"]["mae"].as_f64().unwrap();
+    assert!((mae - errors / 3.0).abs() < 1e-3 * mae, "{figures}");
 }
 
 #[test]
@@ -64,6 +79,9 @@ fn probabilities_are_the_mean_of_all_folds() {
         let top = row["top"].as_array().unwrap_or_else(|| panic!("{text}"));
         top.iter().find(|class| class["name"] == "sea").unwrap()["probability"].as_f64().unwrap()
     };
+    let figures = place.ok("eval r --json").json();
+    let [mean, found] = [&accuracy["mean"], &figures["metrics"]["accuracy"]].map(|value| value.as_f64().unwrap());
+    assert!((mean - found).abs() < 1e-6, "folds of one size: {figures}");
     let all = numbers(&place, "r --top 3", &first);
     let each: Vec<Vec<f64>> = (1..=3).map(|f| numbers(&place, &format!("r/fold-{f} --top 3"), &first)).collect();
     for (at, mean) in all.iter().enumerate() {
