@@ -61,6 +61,8 @@ def cases(folder: Path, findings: Findings) -> None:
             (folder / "config.toml").write_text(config)
             for prefix in ("batch", "init"):
                 save_file(part[prefix], folder / f"{prefix}.safetensors")
+            for key in [key for key in tensors if key.startswith("file.")]:
+                (folder / key.removeprefix("file.")).write_bytes(tensors[key].tobytes())
             out = folder / "case.onnx"
             # The batch comes before its normalisation.
             runner("export", folder / "config.toml", out, "--preprocess")

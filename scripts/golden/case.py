@@ -9,6 +9,8 @@ several inputs, `batch.NAME` and `batch.val_NAME` for each);
 `expected.losses`, `expected.lr`: loss and learning rate of every step;
 `expected.param.NAME`, `expected.buffer.NAME`: the state dict after the last step;
 `expected.val_loss`, `expected.val_accuracy`: after every epoch, where there is validation data.
+`file.NAME`: a file of that name, byte by byte; of a case whose configuration reads a table, whose columns are the inputs `x0`, `x1` and
+so on, and the targets `y`.
 """
 
 import copy
@@ -151,11 +153,19 @@ class Case:
     randomize: bool = True  # draw what starts as zeros and ones, too: scales, shifts, running statistics
     scale: float = 1.0  # of the inputs
     extra_init: Callable[[nn.Module], None] | None = None
+    members: int = 0  # of a net that puts out [N, members, F] in training: each has a loss of its own
+    inputs: Callable[[int], torch.Tensor] | None = None  # so many samples, where they are not drawn from the normal distribution
+    columns: str = ""  # the samples are rows of a table: how its columns are encoded
     fields: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # several inputs: parts of a vector of that shape
 
     def config(self) -> str:
         """The configuration as TOML."""
-        lines = ["seed = 1", 'device = "cpu"', "", "[data]", 'source = "tensors"', 'path = "batch.safetensors"']
+        lines = ["seed = 1", 'device = "cpu"', "", "[data]"]
+        if self.columns:
+            lines += ['source = "csv"', 'path = "table.csv"', 'target = "y"', f"columns = {self.columns}"]
+            lines += ["standardize_target = false"] + (['val_path = "val.csv"'] if self.val_samples else [])
+        else:
+            lines += ['source = "tensors"', 'path = "batch.safetensors"']
         lines += [f"batch_size = {self.batch_size or self.samples}", "shuffle = false", ""]
         if self.blocks:
             lines += [self.blocks.strip(), ""]
@@ -198,7 +208,14 @@ def criterion(case: Case, dtype: torch.dtype) -> Callable[[torch.Tensor, torch.T
     if case.label_smoothing:
         options["label_smoothing"] = case.label_smoothing
     loss = LOSSES[case.loss_type()](**options)
+    if case.members:
+        return lambda out, targets: loss(*each_member(case, out, targets)) if out.dim() == 3 else loss(out, targets)
     return lambda out, targets: loss(out.movedim(-1, 1) if case.classes and out.dim() == 3 else out, targets)
+
+
+def each_member(case: Case, out: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What members predict, and what they are to, one sample behind the other."""
+    return out.flatten(0, 1), targets.repeat_interleave(case.members, 0)
 
 
 def toml(value: Any) -> str:
@@ -242,7 +259,7 @@ def start(case: Case, seed: int) -> Start:
         with torch.no_grad():
             case.extra_init(net)
     n, v = case.samples, case.val_samples
-    inputs = case.scale * torch.randn(n + v, *case.shape)
+    inputs = case.inputs(n + v) if case.inputs else case.scale * torch.randn(n + v, *case.shape)
     outputs = copy.deepcopy(net).eval()(inputs[:2]).shape[1:]
     if case.classes:
         positions = {1: (), 2: outputs[:1], 3: outputs[1:]}[len(outputs)]
@@ -498,6 +515,13 @@ def faults(case: Case, begin: Start, got: Result) -> list[str]:
     return found
 
 
+def table(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The bytes of a CSV file."""
+    rows = [",".join([*(f"x{i}" for i in range(inputs.shape[1])), "y"])]
+    rows += [",".join(repr(number) for number in [*x, y]) for x, (y,) in zip(inputs.tolist(), targets.tolist())]
+    return torch.frombuffer(bytearray("\n".join(rows) + "\n", "utf-8"), dtype=torch.uint8)
+
+
 class NoGoodSeed(Exception):
     """A case that PyTorch cannot repeat."""
 
@@ -515,6 +539,10 @@ def make(case: Case, folder: Path) -> Path:
 
     parameters = {n for n, _ in begin.net.named_parameters()}
     tensors = {f"batch.{n}": t.contiguous() for n, t in case.parts(begin.inputs).items()} | {"batch.targets": begin.targets}
+    if case.columns:
+        tensors["file.table.csv"] = table(begin.inputs, begin.targets)
+        if case.val_samples:
+            tensors["file.val.csv"] = table(begin.val_inputs, begin.val_targets)
     if case.val_samples:
         tensors |= {f"batch.val_{n}": t.contiguous() for n, t in case.parts(begin.val_inputs).items()}
         tensors["batch.val_targets"] = begin.val_targets

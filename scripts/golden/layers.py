@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 
+import rtdl_num_embeddings
+import tabm
 import torch
 from torch import nn
 from torchvision.models.swin_transformer import ShiftedWindowAttention, _patch_merging_pad
@@ -440,6 +442,101 @@ def transformer() -> list[Case]:
     ]  # fmt: skip
 
 
+class Members(nn.Module):
+    """Several models in one, of which what they predict is the mean, but in training: TabM by its authors' layers."""
+
+    def __init__(self, mean: Callable[[torch.Tensor], torch.Tensor], *layers: nn.Module):
+        super().__init__()
+        self.mean = mean
+        for name, layer in enumerate(layers):
+            self.add_module(str(name), layer)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.children():
+            # `EnsembleView` is a part of the layer behind it.
+            x = layer(x[:, None].expand(-1, layer.weight.shape[0], -1) if isinstance(layer, tabm.ElementwiseAffine) and x.dim() == 2 else x)
+        return x if self.training else self.mean(x)
+
+
+MEANS = {
+    "cross_entropy": lambda out: out.softmax(-1).mean(1).log(),
+    "nll": lambda out: out.exp().mean(1).log(),
+    "bce_with_logits": lambda out: out.sigmoid().mean(1).logit(),
+    "mse": lambda out: out.mean(1),
+}
+
+
+def affine(members: int, features: int, bias: bool = False, init: str = "normal") -> nn.Module:
+    return tabm.ElementwiseAffine((members, features), bias=bias, scaling_init=init)
+
+
+def moved(net: nn.Module) -> None:
+    """Draws what starts as ones and zeros."""
+    for module in net.modules():
+        if isinstance(module, tabm.ElementwiseAffine):
+            module.weight.normal_(1, 0.3)
+            if module.bias is not None:
+                module.bias.normal_(0, 0.3)
+
+
+def columns(samples: int) -> torch.Tensor:
+    """Numbers of five columns: one of a few whole numbers, one of zeros and ones, and one that is either."""
+    draw = torch.Generator().manual_seed(5)
+    x = torch.randn(samples, 5, generator=draw)
+    x[:, 1] = x[:, 1].exp()
+    x[:, 2] = (x[:, 2] > 0).float()
+    x[:, 3] = (2 * x[:, 3]).round().clamp(-2, 2)
+    x[:, 4] = (x[:, 4] > 0.4).float()
+    return x
+
+
+class Embedded(nn.Module):
+    """A net behind what `rtdl_num_embeddings` makes of all columns but the third, which stands behind theirs."""
+
+    def __init__(self, rows: torch.Tensor, bins: int, width: int):
+        super().__init__()
+        edges = rtdl_num_embeddings.compute_bins(rows[:, [0, 1, 3, 4]], n_bins=bins)
+        self.embedding = rtdl_num_embeddings.PiecewiseLinearEmbeddings(edges, width, activation=False, version="B")
+        # Bins are no parameters, and no file has them.
+        self.embedding.impl._non_persistent_buffers_set.update(self.embedding.impl._buffers)
+        self.output = nn.Linear(4 * width + 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        columns = torch.cat([self.embedding(x[:, [0, 1, 3, 4]]).flatten(1), x[:, 2:3]], 1)
+        return self.output(columns.tanh())
+
+
+def tabular() -> list[Case]:
+    """Several models in one, and columns of tables."""
+    mini = ['{ type = "ensemble_affine", members = 3 }', '{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "ensemble_linear", out_features = 4 }']
+    full = [
+        '{ type = "ensemble_affine", members = 3, init = "random_signs" }', '{ type = "linear", out_features = 6, bias = false }',
+        '{ type = "ensemble_affine", members = 3, init = "ones", bias = true }', '"tanh"', '{ type = "ensemble_linear", out_features = 4, bias = false }',
+    ]  # fmt: skip
+    mini_net = lambda *end: [affine(3, 5), nn.Linear(5, 6), nn.Tanh(), tabm.LinearEnsemble(6, 4, k=3), *end]  # noqa: E731
+    full_net = lambda: [affine(3, 5, init="random-signs"), nn.Linear(5, 6, bias=False), affine(3, 6, True, "ones"), nn.Tanh(), tabm.LinearEnsemble(6, 4, False, k=3)]  # noqa: E731
+
+    def one(name: str, lines: list[str], net: Callable[[], list[nn.Module]], loss: str, **more) -> Case:
+        more |= {"loss": {"type": loss}, "classes": 4 if loss in ("cross_entropy", "nll") else 0}
+        return Case(f"layers/{name}", [*lines, '"ensemble_mean"'], lambda: Members(MEANS[loss], *net()), (5,), samples=7, val_samples=5,
+                    batch_size=4, members=3, optimizer={"type": "sgd", "lr": 0.3}, extra_init=moved, **more)  # fmt: skip
+
+    def table(name: str, lines: list[str], net: Callable[[torch.Tensor], nn.Module], **more) -> Case:
+        samples = 30
+        lines = ['{ name = "embedding", type = "piecewise_linear_embedding", bins = 6, embedding_dim = 3 }', *lines]
+        return Case(f"layers/{name}", lines, lambda: net(columns(samples + 40)[:samples]), (5,), samples=samples, val_samples=40, batch_size=8, inputs=columns,
+                    columns='{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }', optimizer={"type": "sgd", "lr": 0.05},
+                    extra_init=lambda net: net.embedding.linear.weight.normal_(0, 0.5), **more)  # fmt: skip
+
+    return [
+        one("tabm_mini_classes", mini, mini_net, "cross_entropy"),
+        one("tabm_mini_log_probabilities", [*mini, '"log_softmax"'], lambda: mini_net(nn.LogSoftmax(-1)), "nll"),
+        one("tabm_mini_labels", mini, mini_net, "bce_with_logits"),
+        one("tabm_numbers", full, full_net, "mse"),
+        table("piecewise_linear_embedding", ['"tanh"', '{ name = "output", type = "linear", out_features = 1 }'], lambda rows: Embedded(rows, 6, 3)),
+    ]
+
+
 def sequence() -> list[Case]:
     """On sequences [N, C, L]."""
     conv1d = lambda words: f'{{ type = "conv1d", {words} }}'  # noqa: E731
@@ -520,4 +617,4 @@ def _large(net: nn.Module) -> None:
 
 
 def cases() -> list[Case]:
-    return linear() + conv() + upsampling() + norm() + pool() + activation() + shape() + rearranged() + transformer() + sequence() + loss()
+    return linear() + conv() + upsampling() + norm() + pool() + activation() + shape() + rearranged() + transformer() + sequence() + tabular() + loss()

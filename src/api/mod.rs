@@ -9,6 +9,7 @@
 pub mod answer;
 pub mod explain;
 pub mod failure;
+pub mod folds;
 pub mod generate;
 pub mod memory;
 pub mod model;

@@ -157,6 +157,9 @@ pub fn checkpoint_of(path: &Path) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| {
         refuse(match is_run(path) {
             true => format!("the run `{shown}` has saved no checkpoint yet"),
+            false if path.join(super::folds::FILE).is_file() => {
+                format!("`{shown}` has a run for each fold\nhelp: give that of one of them, such as `{shown}/fold-1`")
+            }
             false => format!(
                 "`{shown}` is a folder, and of no run\nhelp: give a checkpoint or the folder of a run, which has a `{}`",
                 file::LAST

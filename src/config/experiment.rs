@@ -78,6 +78,7 @@ impl Experiment {
     pub fn validation(&self) -> Validation {
         match &self.data.loading.validation_split {
             Some(_) => Validation::HeldOut,
+            None if self.data.source.folds().is_some() => Validation::HeldOut,
             None if self.data.source.validates_on_test() => Validation::TestSet,
             None => Validation::Own,
         }

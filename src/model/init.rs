@@ -66,7 +66,7 @@ pub fn initial_pieces<E>(
     }
     debug_assert_eq!(var.dtype, DType::F32, "only floats are drawn");
     let mut stream = Stream::new(seed, Purpose::Init, hash_name(&var.name), 0);
-    let mut drawn = 0;
+    let (mut drawn, mut last) = (0, 0.0);
     let mut draw = || match var.init {
         Fill::Constant(c) => c,
         Fill::RelativePositions { window } => {
@@ -94,6 +94,21 @@ pub fn initial_pieces<E>(
             // Drawn in any case, so that the other rows do not depend on it.
             let number = stream.normal() * std;
             if row == zeros { 0.0 } else { number }
+        }
+        Fill::NormalRuns { width, run, until } => {
+            let at = drawn % width;
+            drawn += 1;
+            if at >= until || at.is_multiple_of(run) {
+                last = stream.normal();
+            }
+            last
+        }
+        Fill::Signs => {
+            if stream.uniform() < 0.5 {
+                -1.0
+            } else {
+                1.0
+            }
         }
         Fill::Counting(of) => {
             let number = drawn as f64;

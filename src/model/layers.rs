@@ -121,6 +121,10 @@ impl Builder<'_> {
             Layer::Add(_) => self.combine(node, BinaryKind::Add, &operands),
             Layer::Multiply(_) => self.combine(node, BinaryKind::Mul, &operands),
             Layer::Concat(l) => self.concat(node, l.dim, &operands),
+            Layer::PiecewiseLinearEmbedding(l) => usual(self.piecewise_linear_embedding(node, l, x)),
+            Layer::EnsembleAffine(l) => usual(self.ensemble_affine(node, l, x)),
+            Layer::EnsembleLinear(l) => usual(self.ensemble_linear(node, l, x)),
+            Layer::EnsembleMean(_) => usual(self.ensemble_mean(node, x)),
         };
         self.made(node, layer.type_name(), &operands, made)
     }

@@ -62,11 +62,21 @@ impl Builder<'_> {
         let own = experiment.loss.target().and_then(|name| self.field(name)).map(|x| x.value);
         let targets = own.unwrap_or(targets);
         let compared = match loss.targets() {
-            TargetKind::Classes if mixed => self.graph.input(Input::Shares, DType::F32, self.shape(y).clone()),
+            TargetKind::Classes if mixed => {
+                let mut shape = self.shape(y).clone();
+                if self.members.is_some() {
+                    shape.0.remove(1);
+                }
+                self.graph.input(Input::Shares, DType::F32, shape)
+            }
             TargetKind::Classes | TargetKind::Numbers => match self.standard().filter(|_| own.is_none()) {
                 Some(standard) => self.plain(standardize(&standard), &[targets]),
                 None => targets,
             },
+        };
+        let [compared, targets] = match compared == targets {
+            true => [self.for_each_member(targets); 2],
+            false => [compared, targets].map(|x| self.for_each_member(x)),
         };
         let made = self.graph.add(LossOp { loss }, &[y.value, compared]).expect(sound);
         let (value, weight) = (made[0], made[1]);
@@ -197,7 +207,10 @@ impl Builder<'_> {
     /// Checks the output's shape against targets and loss; reports what does not fit.
     fn output_fits(&mut self, y: Tensor, loss: &op::Loss) -> bool {
         let (experiment, data) = (self.experiment, self.data);
-        let sample = Shape::from(&self.shape(y).dims()[1..]);
+        let mut sample = Shape::from(&self.shape(y).dims()[1..]);
+        if self.members.is_some() && sample.rank() > 1 {
+            sample.0.remove(0);
+        }
         let guessed = self.guesses.contains(&y.value);
         if let Some(name) = experiment.loss.target() {
             return self.output_is_like(name, y, loss);

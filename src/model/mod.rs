@@ -7,6 +7,7 @@ mod attention;
 mod containers;
 mod cut;
 mod embeddings;
+mod ensemble;
 mod images;
 pub mod init;
 mod input;
@@ -21,6 +22,7 @@ mod report;
 mod sequences;
 mod starts;
 mod summary;
+mod tables;
 mod tokens;
 mod transforms;
 mod transposed;
@@ -31,6 +33,7 @@ pub use input::{input_fields, target_field};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
 pub use summary::{LayerRow, Operand};
+pub use tables::{Bins, Pieces};
 pub use transforms::{mixing, transforms};
 
 use crate::config::{Diagnostic, Experiment, LayerNode};
@@ -109,6 +112,8 @@ pub fn forward(
         target: None,
         guesses: HashSet::new(),
         dropouts: 0,
+        members: None,
+        embedded_columns: HashMap::new(),
     };
     let x = b.input();
     let y = b.sequence(&experiment.model.layers, x);
@@ -157,6 +162,10 @@ struct Builder<'a> {
     guesses: HashSet<ValueId>,
     /// Number of dropout layers so far: each draws its own masks.
     dropouts: u32,
+    /// How many members the model has that are trained side by side, each with a loss of its own.
+    members: Option<usize>,
+    /// Values that begin with a vector for each of some columns: how long each vector is, and all of them.
+    embedded_columns: HashMap<ValueId, [usize; 2]>,
 }
 
 impl Builder<'_> {

@@ -160,6 +160,9 @@ fn every_layer_is_translated() {
         let file = SafeTensors::deserialize(&bytes).unwrap();
         let batch: Vec<_> = file.iter().filter_map(|(n, view)| Some((n.strip_prefix("batch.")?, view))).collect();
         safetensors::serialize_to_file(batch, None, &dir.path().join("batch.safetensors")).unwrap();
+        for (name, view) in file.iter().filter_map(|(n, view)| Some((n.strip_prefix("file.")?, view))) {
+            std::fs::write(dir.path().join(name), view.data()).unwrap();
+        }
         let toml = dir.path().join("config.toml");
         std::fs::write(&toml, &header.metadata().as_ref().unwrap()["config"]).unwrap();
         let loaded = config::load(&toml, &[]).unwrap_or_else(|e| panic!("{name}: {e}"));

@@ -1,10 +1,12 @@
 //! `runner eval`.
 
+mod folds;
 mod predictions;
 
 use super::args::{EvalArgs, Overrides, SplitName};
 use super::{class_table, error_table};
 use crate::api::failure::{Failure, warn};
+use crate::api::folds::models_of;
 use crate::api::memory::Planned;
 use crate::api::model::{build, describe_data, device, load_model};
 use crate::api::samples;
@@ -264,6 +266,9 @@ fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<
 
 /// Evaluates a model on a part of its data, and prints the figures.
 pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
+    if let models @ [_, _, ..] = &models_of(&args.model)?[..] {
+        return folds::run(args, models);
+    }
     let asked = Asked {
         model: &args.model,
         overrides: &args.overrides,

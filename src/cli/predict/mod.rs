@@ -1,5 +1,6 @@
 //! `runner predict`.
 
+mod folds;
 mod glob;
 mod masks;
 mod names;
@@ -9,6 +10,7 @@ mod sink;
 use super::args::PredictArgs;
 use crate::api::answer::{Meaning, Of};
 use crate::api::failure::Failure;
+use crate::api::folds::{models_of, together};
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::what::{expect_no_input, expect_no_run_file, output};
@@ -20,9 +22,11 @@ use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
 use anyhow::{Context, Result, anyhow};
+use folds::Other;
 use masks::Masks;
 use rows::Rows;
 use sink::{Form, Sink};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -30,7 +34,9 @@ use std::sync::Arc;
 /// Applies a model to image files, or to the samples in files of tensors.
 pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let out = args.out.as_deref().map(output).transpose()?;
-    let model = load_model(&args.model, &args.overrides.sets())?;
+    let models = models_of(&args.model)?;
+    let (first, others) = models.split_first().expect("a path names one at least");
+    let model = load_model(first, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let backend = device(experiment, args.threads)?;
     let seen = Seen::by(&model)?;
@@ -77,8 +83,16 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         ..Options::default()
     };
     let predictor = Predictor::new(&model, seen.clone(), backend, &options)?;
+    let others = others.iter().map(|path| Other::open(path, args, &options)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(file) = files.iter().find(|file| !others.is_empty() && is_tensors(file)) {
+        return Err(Failure::Usage(format!(
+            "`{}` has tensors, and the models of folds take rows of tables, each in its own way\nhelp: give the table, or one of the folds",
+            file.display()
+        )));
+    }
     let mut batches = Batches {
         predictor: &predictor,
+        others: &others,
         meaning: &meaning,
         masks: masks.as_ref(),
         slots,
@@ -169,6 +183,8 @@ impl Images<'_> {
 /// Applies a model to samples, a batch at a time.
 struct Batches<'a> {
     predictor: &'a Predictor,
+    /// Models of other folds, whose answers count as much.
+    others: &'a [Other],
     meaning: &'a Meaning<'a>,
     masks: Option<&'a Masks<'a>>,
     slots: usize,
@@ -196,7 +212,9 @@ impl Batches<'_> {
                 [file] if has_several(file) => match samples(file, &mut self.unseen) {
                     Ok(samples) => {
                         let of = |n: usize| Of { file, sample: Some(n), row: name_of(samples.row(n)) };
-                        self.split(&samples, &of, &|_| None, sink)?
+                        let others = self.others.iter().map(|other| other.outputs(file, self.slots));
+                        let others = others.collect::<Result<Vec<_>>>()?;
+                        self.split(&samples, &of, &|_| None, &others, sink)?
                     }
                     Err(e) => self.fail(&format!("{e:#}"), true),
                 },
@@ -205,7 +223,7 @@ impl Batches<'_> {
                         let store = Arc::new(store);
                         let split = Split::new(store.clone())?;
                         let of = |n: usize| Of { file: &files[n], sample: None, row: None };
-                        self.split(&split, &of, &|n| store.take_failure(n), sink)?
+                        self.split(&split, &of, &|n| store.take_failure(n), &[], sink)?
                     }
                     Err(e) => files.iter().fold(true, |go_on, _| self.fail(&format!("{e:#}"), go_on)),
                 },
@@ -224,12 +242,14 @@ impl Batches<'_> {
         go_on
     }
 
-    /// Hands on what the model says of all samples of a split, each of which is `of` a file, or failed; false if nobody listens.
+    /// Hands on what the model says of all samples of a split, each of which is `of` a file, or failed, together with what `others` say of them;
+    /// false if nobody listens.
     fn split<'f>(
         &mut self,
         split: &Split,
         of: &dyn Fn(usize) -> Of<'f>,
         failure: &dyn Fn(usize) -> Option<String>,
+        others: &[Vec<f32>],
         sink: &mut Sink,
     ) -> Result<bool> {
         let predictor = self.predictor;
@@ -251,7 +271,14 @@ impl Batches<'_> {
                     match failure(sample) {
                         Some(why) => _ = self.fail(&why, true),
                         None => {
-                            let answer = self.meaning.answer(row);
+                            let others = others.iter().map(|all| &all[sample * row.len()..][..row.len()]);
+                            let mean = match others.len() {
+                                0 => None,
+                                _ => {
+                                    Some(together(predictor.task(), &iter::once(row).chain(others).collect::<Vec<_>>()))
+                                }
+                            };
+                            let answer = self.meaning.answer(mean.as_deref().unwrap_or(row));
                             self.masks.map_or(Ok(()), |masks| masks.write(of(sample), &answer))?;
                             sink.add(of(sample), &answer);
                         }

@@ -2,6 +2,7 @@
 
 mod asked;
 mod dry_run;
+mod folds;
 mod interrupt;
 
 use super::args::TrainArgs;
@@ -53,6 +54,9 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
 pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> {
     // Where there is no room for that, the system ends the process, and a run that gets to its loop says so.
     let _ = watch();
+    if let Some(folds) = folds::of(args)? {
+        return folds::run(args, &team, folds);
+    }
     let request = request(args, asked::of(args)?, team);
     if args.dry_run {
         return dry_run::run(&request, args);

@@ -39,6 +39,7 @@ models! {
     "squeezenet1_1",
     "swin_t",
     "tabular",
+    "tabular_mlp",
     "text_classifier",
     "unet",
     "vgg11",

@@ -69,13 +69,15 @@ impl Rules<'_> {
 
     /// What is validated on of a table or a text is said once.
     fn validation_is_said_once(&self) {
-        let (val_path, column) = match &self.experiment.data.source {
+        let source = &self.experiment.data.source;
+        let (val_path, column) = match source {
             Source::Csv(csv) => (&csv.val_path, csv.split_column.is_some()),
             Source::Text(text) => (&text.val_path, false),
             Source::Tokens(tokens) => (&tokens.val_path, false),
             _ => return,
         };
-        let other = [("data.val_path", val_path.is_some()), ("data.split_column", column)];
+        let folds = source.folds().is_some();
+        let other = [("data.val_path", val_path.is_some()), ("data.split_column", column), ("data.folds", folds)];
         let Some((key, _)) = other.into_iter().find(|(_, given)| *given) else { return };
         if self.experiment.data.loading.validation_split.is_some() {
             let error = Diagnostic::error("what is validated on is said twice").help("leave one of the two out");

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 
+/// Most ends of bins: those of the most bins that a layer may ask for.
+const MOST_EDGES: usize = 1001;
+
 /// How a column of numbers is written for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -73,6 +76,10 @@ pub struct ColumnCodec {
     codec: Codec,
     /// Cells were missing in training: whether one is has a place of its own.
     indicator: bool,
+    /// Where bins begin and end that a layer of the model cuts the column's numbers into, as they are encoded: quantiles of the training
+    /// rows, ascending. Empty if none does, or if the column is no single number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    edges: Vec<f32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -183,8 +190,8 @@ fn log(value: f64) -> f64 {
 }
 
 impl ColumnCodec {
-    /// Fits the codec of a column on the rows of training, `rows`.
-    pub fn fit(name: &str, encoding: &Encoding, cells: &Cells, rows: &[u32]) -> ColumnCodec {
+    /// Fits the codec of a column on the rows of training, `rows`. `bins`: how many the model cuts numbers into, if it does.
+    pub fn fit(name: &str, encoding: &Encoding, cells: &Cells, rows: &[u32], bins: Option<usize>) -> ColumnCodec {
         let codec = match (encoding, cells) {
             (Encoding::Category { most, least }, Cells::Texts(numbers, texts)) => {
                 category(rows.iter().filter_map(|row| numbers[*row as usize]), texts, *most, *least)
@@ -197,7 +204,38 @@ impl ColumnCodec {
                 number(encoding, &there)
             }
         };
-        ColumnCodec { name: name.to_owned(), codec, indicator: rows.iter().any(|row| cells.is_missing(*row)) }
+        let indicator = rows.iter().any(|row| cells.is_missing(*row));
+        let mut fitted = ColumnCodec { name: name.to_owned(), codec, indicator, edges: Vec::new() };
+        if let Some(bins) = bins.filter(|_| fitted.is_one_number()) {
+            fitted.edges = fitted.bins_of(cells, rows, bins);
+        }
+        fitted
+    }
+
+    /// Whether its cells become one number, beside the one that says whether they are missing.
+    fn is_one_number(&self) -> bool {
+        matches!(self.codec, Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. })
+    }
+
+    /// The quantiles of encoded cells that bound so many bins, each once: `compute_bins` of `rtdl_num_embeddings`.
+    fn bins_of(&self, cells: &Cells, rows: &[u32], bins: usize) -> Vec<f32> {
+        let mut encoded = vec![0f32; self.width()];
+        let number = |row: &u32| {
+            self.encode(cells, *row as usize, &mut encoded);
+            f64::from(encoded[0])
+        };
+        let mut sorted: Vec<f64> = rows.iter().map(number).collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let mut edges: Vec<f32> = percentiles(&sorted, bins + 1).into_iter().map(|edge| edge as f32).collect();
+        // Rounding of the interpolation is no order.
+        edges.sort_unstable_by(f32::total_cmp);
+        edges.dedup();
+        edges
+    }
+
+    /// Where the bins of its number begin and end: two numbers at least, or none.
+    pub fn edges(&self) -> &[f32] {
+        if self.edges.len() > 1 { &self.edges } else { &[] }
     }
 
     /// Whether a training can have fitted it.
@@ -205,7 +243,8 @@ impl ColumnCodec {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let increasing =
             |list: &[f64]| list.iter().all(|v| v.is_finite()) && list.windows(2).all(|pair| pair[0] < pair[1]);
-        match &self.codec {
+        let edges: Vec<f64> = self.edges.iter().map(|edge| f64::from(*edge)).collect();
+        let codec = match &self.codec {
             Codec::Standardize { fill, mean, deviation, .. } | Codec::Date { fill, mean, deviation } => {
                 fill.is_finite() && mean.is_finite() && positive(*deviation)
             }
@@ -214,7 +253,8 @@ impl ColumnCodec {
             Codec::PiecewiseLinear { fill, edges } => fill.is_finite() && increasing(edges),
             Codec::Category { values, .. } => values.windows(2).all(|pair| pair[0] < pair[1]),
             Codec::Boolean => true,
-        }
+        };
+        codec && (edges.is_empty() || self.is_one_number() && increasing(&edges) && edges.len() <= MOST_EDGES)
     }
 
     /// How its cells are read.

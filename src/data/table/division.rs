@@ -3,13 +3,15 @@
 use super::super::{HoldOut, Split, Values};
 use crate::random::{Purpose, Stream};
 use anyhow::{Result, bail, ensure};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How rows are divided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Division {
     /// How much is held out for validation.
     pub hold_out: Option<HoldOut>,
+    /// Which of several parts is held out, if all are in turn.
+    pub fold: Option<Fold>,
     /// What draws of rows are made from.
     pub seed: u64,
     /// A column that says of each row whether it is for training, validation or test.
@@ -18,6 +20,15 @@ pub struct Division {
     pub group_column: Option<String>,
     /// A column whose greatest values are held out.
     pub time_column: Option<String>,
+}
+
+/// One of several parts of the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fold {
+    /// Its number, from 0.
+    pub number: usize,
+    /// How many there are.
+    pub of: usize,
 }
 
 /// The rows of each part.
@@ -111,6 +122,57 @@ pub fn by_groups(rows: &[u32], how: HoldOut, seed: u64, groups: &[u64]) -> Resul
     Ok(Parts { train, val, test: Vec::new() })
 }
 
+/// The parts where of each row it is known which fold it is of.
+fn of_fold(rows: &[u32], number: usize, fold_of: impl Fn(u32) -> usize) -> Parts {
+    let (val, train) = rows.iter().partition(|row| fold_of(**row) == number);
+    Parts { train, val, test: Vec::new() }
+}
+
+/// Holds out a fold of rows that are dealt at random: of each class to all folds alike, where there are classes.
+///
+/// # Errors
+/// There are fewer rows than folds.
+pub fn fold_at_random(rows: &[u32], fold: Fold, seed: u64, labels: Option<&[i32]>) -> Result<Parts> {
+    let Fold { number, of } = fold;
+    ensure!(
+        rows.len() >= of,
+        "there are {} rows, and {of} folds are to have some each: `folds` is too large",
+        rows.len()
+    );
+    let mut order = rows.to_vec();
+    Stream::new(seed, Purpose::Split, 3, 0).shuffle(&mut order);
+    if let Some(labels) = labels {
+        order.sort_by_key(|row| labels[*row as usize]);
+    }
+    let folds: HashMap<u32, usize> = order.iter().enumerate().map(|(at, row)| (*row, at % of)).collect();
+    Ok(of_fold(rows, number, |row| folds[&row]))
+}
+
+/// Holds out a fold of whole groups: the largest first, each goes to the fold that has fewest rows.
+///
+/// # Errors
+/// There are fewer groups than folds.
+pub fn fold_by_groups(rows: &[u32], fold: Fold, seed: u64, groups: &[u64]) -> Result<Parts> {
+    let Fold { number, of } = fold;
+    let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
+    rows.iter().for_each(|row| *sizes.entry(groups[*row as usize]).or_default() += 1);
+    ensure!(
+        sizes.len() >= of,
+        "there are {} groups, and {of} folds are to have some each: `folds` is too large",
+        sizes.len()
+    );
+    let mut all: Vec<(u64, usize)> = sizes.into_iter().collect();
+    Stream::new(seed, Purpose::Split, 4, 0).shuffle(&mut all);
+    all.sort_by_key(|(_, size)| std::cmp::Reverse(*size));
+    let (mut filled, mut fold_of) = (vec![0; of], HashMap::new());
+    for (group, size) in all {
+        let least = (0..of).min_by_key(|fold| filled[*fold]).unwrap_or(0);
+        filled[least] += size;
+        fold_of.insert(group, least);
+    }
+    Ok(of_fold(rows, number, |row| fold_of[&groups[row as usize]]))
+}
+
 /// Holds out the rows with the greatest times.
 ///
 /// # Errors
@@ -158,6 +220,29 @@ mod tests {
         assert!(parts.val.iter().all(|row| times[*row as usize] >= 90.0));
         assert_eq!(parts.train.len(), 90);
         assert!(by_time(&rows, HoldOut::Count(100), &times).is_err());
+
+        let all = |part: &dyn Fn(Fold) -> Parts| {
+            let parts: Vec<Parts> = (0..7).map(|number| part(Fold { number, of: 7 })).collect();
+            let mut held: Vec<u32> = parts.iter().flat_map(|parts| parts.val.clone()).collect();
+            held.sort_unstable();
+            assert_eq!(held, rows, "each row is held out once");
+            assert!(parts.iter().all(|parts| parts.train.len() + parts.val.len() == 100));
+            parts
+        };
+        let parts = all(&|fold| fold_at_random(&rows, fold, 3, Some(&labels)).unwrap());
+        for Parts { val, .. } in parts {
+            assert!((14..=15).contains(&val.len()));
+            assert!((2..=3).contains(&val.iter().filter(|row| **row >= 80).count()), "{val:?}");
+        }
+        assert_ne!(
+            fold_at_random(&rows, Fold { number: 0, of: 7 }, 3, None).unwrap(),
+            fold_at_random(&rows, Fold { number: 0, of: 7 }, 4, None).unwrap()
+        );
+        let parts = all(&|fold| fold_by_groups(&rows, fold, 3, &groups).unwrap());
+        assert!(parts.iter().all(|parts| of(&parts.train).is_disjoint(&of(&parts.val)) && parts.val.len() <= 16));
+        let fold = Fold { number: 0, of: 16 };
+        assert!(fold_by_groups(&rows, fold, 3, &groups).unwrap_err().to_string().contains("15 groups"));
+        assert!(fold_at_random(&rows[..9], fold, 3, None).unwrap_err().to_string().contains("9 rows"));
 
         let words =
             |list: &[&str]| list.iter().zip(2..).map(|(word, line)| (line, word.to_string())).collect::<Vec<_>>();

@@ -33,6 +33,9 @@ pub struct TableCodec {
     pub separator: Option<u8>,
     /// The first line names the columns.
     pub header: bool,
+    /// How many bins the model cuts each number into, if it does.
+    #[serde(default)]
+    pub bins: Option<usize>,
 }
 
 /// What is learnt of a table.
@@ -108,6 +111,19 @@ impl TableCodec {
     /// How many numbers a sample has.
     pub fn width(&self) -> usize {
         self.columns.iter().map(ColumnCodec::width).sum()
+    }
+
+    /// The places in a sample of the numbers that are cut into bins, and where the bins of each begin and end.
+    pub fn binned(&self) -> Vec<(usize, &[f32])> {
+        let mut begin = 0;
+        let place = |column: &'_ ColumnCodec| {
+            let own = begin;
+            begin += column.width();
+            own
+        };
+        let places: Vec<usize> = self.columns.iter().map(place).collect();
+        let all = places.into_iter().zip(self.columns.iter().map(ColumnCodec::edges));
+        all.filter(|(_, edges)| !edges.is_empty()).collect()
     }
 
     /// The fields of its samples.

@@ -6,7 +6,7 @@ use super::super::sheet::Sheet;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read, mean_and_deviation};
 use super::columns::{Use, choose, name_of};
-use super::division::{Parts, at_random, by_groups, by_time};
+use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups};
 use super::fitted::{TableCodec, Target};
 use super::names::no_column;
 use super::options::{Positive, TableOptions};
@@ -248,8 +248,10 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         ensure!(!parts.train.is_empty(), "no row of `{column}` is for training");
         return Ok(parts);
     }
-    let Some(how) = division.hold_out else { return Ok(everything()) };
-    if let Some(column) = &division.time_column {
+    if division.hold_out.is_none() && division.fold.is_none() {
+        return Ok(everything());
+    }
+    if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
         let words = words_of(text, column, "time_column")?;
         let time = |(line, word): &(u64, String)| {
             let value = cell::date(word).or_else(|| cell::number(word, options.decimal));
@@ -269,7 +271,11 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
             *numbers.entry(word).or_insert(next)
         });
         let groups: Vec<u64> = groups.collect();
-        return by_groups(rows, how, division.seed, &groups);
+        return match (division.fold, division.hold_out) {
+            (Some(fold), _) => fold_by_groups(rows, fold, division.seed, &groups),
+            (None, Some(how)) => by_groups(rows, how, division.seed, &groups),
+            (None, None) => Ok(everything()),
+        };
     }
     // The same rows as in training, whatever the numbers of the classes are called now.
     let column = match fitted.map(|codec| &codec.target) {
@@ -288,7 +294,11 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         order.iter().zip(0..).for_each(|(text, at)| rank[*text as usize] = at);
         numbers.iter().map(|number| number.map_or(-1, |number| rank[number as usize])).collect::<Vec<i32>>()
     });
-    at_random(rows, how, division.seed, labels.as_deref())
+    match (division.fold, division.hold_out) {
+        (Some(fold), _) => fold_at_random(rows, fold, division.seed, labels.as_deref()),
+        (None, Some(how)) => at_random(rows, how, division.seed, labels.as_deref()),
+        (None, None) => Ok(everything()),
+    }
 }
 
 /// The line and the cell of a column in every row.
@@ -305,7 +315,10 @@ fn words_of(text: &Sheet, column: &str, key: &str) -> Result<Vec<(u64, String)>>
 /// Fits the codecs on the rows of training.
 fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, train: &[u32]) -> Result<TableCodec> {
     let fit = |(column, used): (&Column, &Use)| match used {
-        Use::Input(encoding) => Some(ColumnCodec::fit(&column.name, encoding, raw.column(&column.name), train)),
+        Use::Input(encoding) => {
+            let cells = raw.column(&column.name);
+            Some(ColumnCodec::fit(&column.name, encoding, cells, train, options.bins))
+        }
         _ => None,
     };
     let codecs: Vec<ColumnCodec> = columns.iter().zip(uses).filter_map(fit).collect();
@@ -321,7 +334,7 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
             if let Some(number) = unseen {
                 let text = &texts[number as usize];
                 bail!(
-                    "the class `{text}` of `{}` has no row in the training part: give `validation_split` fewer rows, or leave the class out",
+                    "the class `{text}` of `{}` has no row in the training part: hold out fewer rows, or leave the class out",
                     options.target[0]
                 );
             }
@@ -344,6 +357,7 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
         id: options.id.clone(),
         separator: options.format.separator,
         header: options.format.header,
+        bins: options.bins,
     })
 }
 

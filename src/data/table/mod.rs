@@ -20,7 +20,7 @@ mod text;
 mod unseen;
 
 pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling};
-pub use division::Division;
+pub use division::{Division, Fold};
 pub use fitted::{TableCodec, Target, read_rows, read_text};
 pub use given::{Cell, Given};
 pub use load::Shown;

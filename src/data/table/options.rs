@@ -30,6 +30,8 @@ pub struct TableOptions {
     pub standardize_target: bool,
     /// Numbers that are learnt have bounds.
     pub positive: Option<Positive>,
+    /// How many bins the model cuts each number into, if it does.
+    pub bins: Option<usize>,
     /// How columns are encoded: the first rule that a name fits.
     pub rules: Vec<Rule>,
     /// Columns that the model does not take.

@@ -17,7 +17,7 @@ fn numbers(value: &serde_json::Value) -> Vec<f64> {
 fn encoded(scaling: Scaling, train: &[f64], values: &[f64]) -> Vec<Vec<f32>> {
     let all = Cells::Numbers([train, values].concat());
     let rows: Vec<u32> = (0..train.len() as u32).collect();
-    let codec = ColumnCodec::fit("x", &Encoding::Number { scaling, fill: Fill::Median, bins: 8 }, &all, &rows);
+    let codec = ColumnCodec::fit("x", &Encoding::Number { scaling, fill: Fill::Median, bins: 8 }, &all, &rows, None);
     let row = |at: usize| {
         let mut out = vec![0.0; codec.width()];
         codec.encode(&all, at, &mut out);
@@ -60,7 +60,7 @@ fn what_is_missing_is_filled_and_said() {
         [(Fill::Median, golden["median"].as_f64()), (Fill::Mean, golden["mean"].as_f64()), (Fill::Zero, Some(0.0))]
     {
         let encoding = Encoding::Number { scaling: Scaling::None, fill, bins: 8 };
-        let codec = ColumnCodec::fit("x", &encoding, &cells, &rows);
+        let codec = ColumnCodec::fit("x", &encoding, &cells, &rows, None);
         let mut out = [0.0; 2];
         codec.encode(&cells, 0, &mut out);
         assert_eq!(out, [expected.unwrap() as f32, 1.0]);
@@ -81,7 +81,7 @@ fn categories_have_places_by_name() {
     all.extend([Some(1), Some(0), Some(2), Some(3), None]);
     let cells = Cells::Texts(all, texts.clone());
     let encode = |most, width: usize| {
-        let codec = ColumnCodec::fit("x", &Encoding::Category { most, least: 1 }, &cells, &train);
+        let codec = ColumnCodec::fit("x", &Encoding::Category { most, least: 1 }, &cells, &train, None);
         assert_eq!(codec.width(), width);
         let row = |at: usize| {
             let mut out = vec![9.0; width];
@@ -157,10 +157,18 @@ impl Place {
             classes: false,
             standardize_target: true,
             positive: None,
+            bins: None,
             rules: Vec::new(),
             drop: Vec::new(),
             id: None,
-            division: Division { hold_out: None, seed: 0, split_column: None, group_column: None, time_column: None },
+            division: Division {
+                hold_out: None,
+                fold: None,
+                seed: 0,
+                split_column: None,
+                group_column: None,
+                time_column: None,
+            },
             fitted: None,
         }
     }
@@ -350,6 +358,38 @@ fn what_a_checkpoint_says_of_columns_is_looked_at() {
     ] {
         assert!(!change(&pointer, value.clone()), "{pointer} {value}");
     }
+}
+
+/// Bins that a layer cuts numbers into are quantiles of the training rows, and of single numbers alone.
+#[test]
+fn bins_are_of_the_training_rows() {
+    let table = |held: &str| {
+        let rows: String = (0..9).map(|i| format!("{i},{},{},{},train\n", i % 2, ["a", "b"][i % 2], i * i)).collect();
+        format!("x,two,kind,y,part\n{rows}{held}")
+    };
+    let place = Place::new(&table("900,1,a,7,val\n-5,0,b,7,val\n"));
+    let mut options = TableOptions { bins: Some(4), ..place.options("y") };
+    options.division.split_column = Some("part".into());
+    let set = open(&options).unwrap();
+    let codec = TableCodec::of(&set.spec).unwrap();
+    let binned = codec.binned();
+    // The mean of 0 to 8 is 4; two different numbers have one bin.
+    let deviation = (60f64 / 9.0).sqrt();
+    let edges: Vec<f32> = [-4.0, -2.0, 0.0, 2.0, 4.0].map(|x| (x / deviation) as f32).to_vec();
+    assert_eq!((binned[0].0, binned[0].1), (0, &edges[..]));
+    assert_eq!((binned.len(), binned[1].0, binned[1].1.len()), (2, 1, 2));
+    assert_eq!(codec.bins, Some(4));
+    // What is held out changes none of it.
+    place.write("t.csv", &table("3,0,a,7,val\n"));
+    let other = open(&TableOptions { standardize_target: false, ..options.clone() }).unwrap();
+    assert_eq!(TableCodec::of(&other.spec).unwrap().binned(), binned);
+    let mut written = serde_json::Value::clone(&set.spec.fitted.unwrap());
+    for wrong in [serde_json::json!([1.0, 0.5]), serde_json::json!([0.0, 0.0]), (0..2000).collect()] {
+        written["columns"][0]["edges"] = wrong;
+        assert!(TableCodec::read(&written).is_none());
+    }
+    let plain = open(&TableOptions { bins: None, ..options }).unwrap();
+    assert!(TableCodec::of(&plain.spec).unwrap().binned().is_empty());
 }
 
 #[test]

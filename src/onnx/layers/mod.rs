@@ -5,6 +5,7 @@ mod conv;
 mod norm;
 mod pool;
 mod shape;
+mod tabular;
 mod transformer;
 mod windows;
 
@@ -80,6 +81,10 @@ impl Translator<'_> {
             Layer::Add(_) => self.combine("Add", operands),
             Layer::Multiply(_) => self.combine("Mul", operands),
             Layer::Concat(l) => self.concat(operands, dimension(l.dim, x.shape.len())),
+            Layer::PiecewiseLinearEmbedding(_) => self.piecewise_linear_embedding(node, x)?,
+            Layer::EnsembleAffine(l) => self.ensemble_affine(node, l, x),
+            Layer::EnsembleLinear(l) => self.ensemble_linear(node, l, x),
+            Layer::EnsembleMean(_) => self.ensemble_mean(x),
         })
     }
 

@@ -80,15 +80,15 @@ fn models_have_names_in_any_folder() {
              [train]\nepochs = 1\n"
         )
     };
-    let text = config("tabular")
+    let text = config("tabular_mlp")
         .replace("use = ", "with = { width = 8 }\nuse = ")
         .replace("source = \"digits\"", "source = \"synthetic\"\nshape = [4]\nclasses = 3");
     place.write("c.toml", &text);
     place.ok("check c.toml");
-    place.write("c.toml", text.replace("\"tabular\"", "\"models/tabular.toml\""));
+    place.write("c.toml", text.replace("\"tabular_mlp\"", "\"models/tabular_mlp.toml\""));
     place.ok("check c.toml");
     fs::create_dir(place.path("models")).unwrap();
-    place.write("models/tabular.toml", "[params]\nnum_classes = 2\nwidth = 1\n[model]\nlayers = [{ type = \"linear\", out_features = \"$num_classes\", bias = false }]\n");
+    place.write("models/tabular_mlp.toml", "[params]\nnum_classes = 2\nwidth = 1\n[model]\nlayers = [{ type = \"linear\", out_features = \"$num_classes\", bias = false }]\n");
     let own = place.run("check c.toml");
     assert!(own.err.contains("`width` is not used") || own.out.contains("12 parameters"), "{own:?}");
     place.write("d.toml", config("resnt18"));

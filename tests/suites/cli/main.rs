@@ -20,6 +20,7 @@ mod failures;
 mod fields;
 mod figures;
 mod finetune;
+mod folds;
 mod force;
 mod given;
 mod hostile_data;

@@ -179,6 +179,94 @@ fn a_column_of_zeros_and_ones_is_no_regression() {
     assert!(figures["metrics"]["accuracy"].as_f64().unwrap() > 0.95, "{figures}");
 }
 
+/// A configuration whose model is made of several, with embeddings of numbers.
+fn members(loss: &str, more: &str) -> String {
+    config(more).replace("\"mse\"", loss).replace(
+        "layers = [{ type = \"linear\", out_features = 32 }, \"relu\", { type = \"linear\", out_features = 1 }]",
+        "use = \"tabular\"\nwith = { members = 4, width = 16, bins = 6, embedding_dim = 3 }",
+    )
+}
+
+/// The model of tables that needs nothing but a target: one answer of several members, the same in all that answers.
+#[test]
+fn members_answer_together() {
+    let place = place(200);
+    place.write("c.toml", members("\"mse\"", "target = \"price\""));
+    let told = place.ok("check c.toml");
+    assert!(told.out.contains("piecewise_linear_embedding") && told.out.contains("ensemble_mean"), "{}", told.out);
+    place.ok("train c.toml --quiet --out r --set train.epochs=40");
+    let figures = place.ok("eval r --json").json();
+    assert!(figures["metrics"]["rmse"].as_f64().unwrap() < 60.0, "{figures}");
+    // A stop and threads change no bit.
+    place.ok("train c.toml --quiet --out parts --set train.epochs=7 --set data.workers=0 --threads 1");
+    place.ok("train c.toml --quiet --out parts --resume --set train.epochs=40");
+    assert_same_runs((&place, "r"), (&place, "parts"));
+    // A cell beyond all that training had, a town that it did not have, and a missing age.
+    fs::remove_file(place.path("houses.csv")).unwrap();
+    place.write("new.csv", "town,rooms,age,id\nsea,900,0,x1\nhill,1,40,x2\nmoon,5,,x3\n");
+    let rows = place.ok("predict r new.csv --format jsonl").out;
+    let prices: Vec<f64> = rows
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["price"].as_f64().unwrap_or(f64::NAN))
+        .collect();
+    assert_eq!(prices.len(), 3, "{rows}");
+    assert!(prices.iter().all(|price| price.is_finite()) && prices[0] > prices[1], "{rows}");
+}
+
+/// Probabilities are means of those of the members, and add up to 1.
+#[test]
+fn members_have_probabilities() {
+    let place =
+        Place::with(&members("\"cross_entropy\"", "target = \"town\"").replace("id = \"id\"\n", "drop = [\"id\"]\n"));
+    place.write("houses.csv", houses(150));
+    place.ok("train c.toml --quiet --out r");
+    let figures = place.ok("eval r --json --set metrics.figures=[\"log_loss\"]").json();
+    let [loss, log_loss] = ["loss", "log_loss"].map(|name| figures["metrics"][name].as_f64().unwrap());
+    assert!((loss - log_loss).abs() < 1e-5, "{figures}");
+    place.write("new.csv", "rooms,age,price\n3,10,320\n5,20,500\n");
+    let rows = place.ok("predict r new.csv --json").json();
+    let text = rows.to_string();
+    assert!(text.contains("sea"), "{text}");
+}
+
+/// What the layers of tables and members cannot take.
+#[test]
+fn layers_of_tables_say_what_they_take() {
+    let place = place(60);
+    let with = |layers: &str| {
+        let text = config("target = \"price\"");
+        let (begin, end) = (text.find("layers = ").unwrap(), text.find("\n[loss]").unwrap());
+        place.write("w.toml", format!("{}layers = [{layers}]{}", &text[..begin], &text[end..]));
+        place.fails("check w.toml", 2)
+    };
+    let embedding = "{ type = \"piecewise_linear_embedding\", bins = 4, embedding_dim = 2 }";
+    let linear = "{ type = \"linear\", out_features = 1 }";
+    for (layers, part) in [
+        (format!("{linear}, {embedding}, {linear}"), "takes the columns of a table"),
+        (format!("{{ type = \"ensemble_linear\", out_features = 1 }}"), "put an `ensemble_affine` before it"),
+        (format!("{linear}, \"ensemble_mean\""), "takes numbers of several members"),
+        (
+            "{ type = \"ensemble_affine\", members = 3 }, { type = \"ensemble_affine\", members = 4 }, \"ensemble_mean\"".to_owned(),
+            "numbers of as many members",
+        ),
+        (format!("{{ type = \"ensemble_affine\", members = 3 }}, {{ type = \"ensemble_linear\", out_features = 2 }}, \"ensemble_mean\""), "puts out 2"),
+        (embedding.replace("bins = 4", "bins = 1"), "bins"),
+    ] {
+        let told = with(&layers);
+        assert!(told.contains(part), "{layers}: {told}");
+    }
+    let text = fs::read_to_string(place.path("w.toml")).unwrap();
+    let begin = text.find("[model]").unwrap();
+    let end = text.find("\n[loss]").unwrap();
+    let digits = format!(
+        "[data]\nsource = \"synthetic\"\nshape = [4]\ntargets = 1\n[model]\nlayers = [{embedding}, {linear}]{}",
+        &text[end..]
+    );
+    assert!(begin > 0);
+    place.write("d.toml", digits);
+    assert!(place.fails("check d.toml", 2).contains("takes the columns of a table"));
+}
+
 /// Real tables, in two commands each.
 #[test]
 fn penguins_and_houses_are_learnt() {
@@ -201,7 +289,7 @@ fn penguins_and_houses_are_learnt() {
     place.ok("train w.toml --quiet --out w");
     let figures = place.ok("eval w --json").json();
     // The deviation of the target is 0.81.
-    assert!(figures["metrics"]["rmse"].as_f64().unwrap() < 0.75, "{figures}");
+    assert!(figures["metrics"]["rmse"].as_f64().unwrap() < 0.72, "{figures}");
     let file = data.join("tabular/penguins.csv");
     let told = place.ok(&format!("predict p {} --format jsonl", file.display()));
     assert_eq!(told.out.lines().count(), 344);

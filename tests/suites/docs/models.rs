@@ -46,6 +46,17 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
                 }
             }
         }
+        [_] => {
+            let file = folder.path().join("table.csv");
+            let mut text: String = (0..FEATURES).map(|column| format!("x{column},")).collect();
+            text += "y\n";
+            for row in 0..100 {
+                (0..FEATURES).for_each(|column| text += &format!("{},", (row * (column + 3)) % 101));
+                text += &format!("class {}\n", row % classes);
+            }
+            std::fs::write(&file, text).unwrap();
+            format!("source = 'csv'\npath = {file:?}\ntarget = 'y'")
+        }
         _ => format!("source = 'synthetic'\nshape = {shape:?}\nclasses = {classes}"),
     };
     let text = format!(
@@ -95,7 +106,7 @@ fn the_table_of_models_is_fresh() {
         let classes = params.get("num_classes").map(|classes| classes.as_integer().expect("a number of classes"));
         let side = if classes.is_none_or(|classes| classes == 10) { 32 } else { 224 };
         let (shape, samples) = match file {
-            "tabular.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
+            "tabular.toml" | "tabular_mlp.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
             _ if params.get("vocabulary").is_some() => (vec![TOKENS], format!("{TOKENS} tokens")),
             _ => (vec![3, side, side], format!("{side}×{side}")),
         };

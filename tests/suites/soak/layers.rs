@@ -160,7 +160,13 @@ impl Layers {
             let (text, next) = self.vector(flow.len(), 1);
             flow = add(text, next, &mut list);
         }
-        let _ = flow;
+        if flow.len() < 60 && self.one_in(4) {
+            let members = 1 + self.below(4);
+            list.push(format!(r#"{{ type = "ensemble_affine", members = {members} }}"#));
+            list.push(format!(r#"{{ type = "ensemble_linear", out_features = {results} }}"#));
+            list.push(r#""ensemble_mean""#.into());
+            return list;
+        }
         list.push(format!(r#"{{ type = "linear", out_features = {results} }}"#));
         list
     }

@@ -14,7 +14,16 @@ impl Layers {
 
     fn vector_as(&mut self, f: usize) -> (String, Flow) {
         let d = self.divisor(f);
-        match self.below(6) {
+        match self.below(7) {
+            5 if f < 100 => {
+                let (members, hidden, out) = (1 + self.below(4), 1 + self.below(9), 1 + self.below(6));
+                let init = self.of(&["normal", "random_signs", "ones"]);
+                let bias = self.of(&["true", "false"]);
+                let text = format!(
+                    r#"{{ layers = [{{ type = "ensemble_affine", members = {members}, init = "{init}", bias = {bias} }}, {{ type = "linear", out_features = {hidden} }}, "tanh", {{ type = "ensemble_linear", out_features = {out} }}] }}"#
+                );
+                (text, Flow::Sequence([members, out]))
+            }
             0 if f < 400 => {
                 (format!(r#"{{ type = "unflatten", unflattened_size = [{d}, -1] }}"#), Flow::Sequence([d, f / d]))
             }

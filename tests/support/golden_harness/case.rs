@@ -66,7 +66,8 @@ impl Case {
         let (_, header) = SafeTensors::read_metadata(&bytes).unwrap();
         let config = header.metadata().as_ref().expect("a case has metadata")["config"].clone();
         let file = SafeTensors::deserialize(&bytes).unwrap();
-        let tensors = file.iter().map(|(name, view)| (name.to_string(), Tensor::from_view(&view))).collect();
+        let tensors = file.iter().filter(|(name, _)| !name.starts_with("file."));
+        let tensors = tensors.map(|(name, view)| (name.to_string(), Tensor::from_view(&view))).collect();
         Case { name: name.to_string(), config, bytes, tensors }
     }
 
@@ -103,6 +104,10 @@ impl Case {
     pub fn write_files(&self, dir: &Path) -> PathBuf {
         self.write_part("batch.", &dir.join("batch.safetensors"));
         self.write_part("init.", &dir.join("init.safetensors"));
+        let file = SafeTensors::deserialize(&self.bytes).unwrap();
+        for (name, view) in file.iter().filter_map(|(name, view)| Some((name.strip_prefix("file.")?, view))) {
+            fs::write(dir.join(name), view.data()).unwrap();
+        }
         let path = dir.join("config.toml");
         fs::write(&path, &self.config).unwrap();
         path

@@ -43,6 +43,17 @@ pub enum Fill {
         /// The row of zeros.
         zeros: usize,
     },
+    /// Rows of normally distributed numbers with mean 0 and standard deviation 1. The first numbers of a row are in runs of one draw each.
+    NormalRuns {
+        /// Numbers of a row.
+        width: usize,
+        /// How many numbers have a draw together.
+        run: usize,
+        /// How many numbers of a row are in runs; those behind have draws of their own.
+        until: usize,
+    },
+    /// 1 or −1, one as often as the other.
+    Signs,
     /// A number for each whole number from 0: what lengths and positions are as floats.
     Counting(Counting),
     /// Rows of `width` numbers, one for each position `p`: `sin(p / 10000^(2i / width))` at `2i`, and the cosine at `2i + 1`

@@ -14,6 +14,7 @@ mod resize;
 mod sequence;
 mod shape;
 mod softmax;
+mod tabular;
 mod transformer;
 
 pub use activation::*;
@@ -27,6 +28,7 @@ pub use resize::*;
 pub use sequence::*;
 pub use shape::*;
 pub use softmax::*;
+pub use tabular::*;
 pub use transformer::*;
 
 use crate::config::declare::tagged::tagged;
@@ -91,5 +93,9 @@ tagged! {
     "add" => Add(Add),
     "multiply" => Multiply(Multiply),
     "concat" => Concat(Concat),
+    "piecewise_linear_embedding" => PiecewiseLinearEmbedding(PiecewiseLinearEmbedding),
+    "ensemble_affine" => EnsembleAffine(EnsembleAffine),
+    "ensemble_linear" => EnsembleLinear(EnsembleLinear),
+    "ensemble_mean" => EnsembleMean(EnsembleMean),
     "identity" => Identity(Identity),
 }

@@ -173,6 +173,11 @@ impl Source {
         self.has_tokens() || matches!(self, Source::Csv(_))
     }
 
+    /// [`AboutSource::folds`]
+    pub fn folds(&self) -> Option<usize> {
+        self.about().folds()
+    }
+
     /// [`AboutSource::divides_itself`]
     pub fn divides_itself(&self) -> bool {
         self.about().divides_itself()

@@ -43,6 +43,11 @@ pub trait AboutSource {
         None
     }
 
+    /// How many parts of its samples are held out in turn, if they are.
+    fn folds(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether it holds out what is validated on itself, because what it fits depends on that, or because its samples are no rows that could be drawn; and has no test set
     /// but one of its own.
     fn divides_itself(&self) -> bool {

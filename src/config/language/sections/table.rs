@@ -24,6 +24,9 @@ options! {
         Excludes("split_column", "group_column", "`split_column` says itself which rows are held out"),
         Excludes("split_column", "time_column", "`split_column` says itself which rows are held out"),
         Excludes("group_column", "time_column", "rows are held out by groups or by time"),
+        Excludes("folds", "split_column", "`split_column` says itself which rows are held out"),
+        Excludes("folds", "time_column", "the rows of a fold are drawn, whatever their time"),
+        Excludes("folds", "val_path", "each fold is validated on rows of its own"),
     )]
     pub struct Csv {
         /// The file: `.jsonl` has a JSON object a line; of any other the first line names the columns.
@@ -63,6 +66,13 @@ options! {
         /// `validation_split` holds out the rows with the latest dates, or the greatest numbers, of this column.
         #[option(example = r#""date""#)]
         pub time_column: Option<String>,
+        /// Train so many models, each with another part of the rows held out to validate on: of each class the same part, or with `group_column` whole
+        /// groups. `train` trains one after the other, in folders of their own, and `predict` gives the mean of what they say.
+        #[option(range = 2..=100, example = "5")]
+        pub folds: Option<usize>,
+        /// Train that fold alone, from 1.
+        #[option(otherwise = "all of them, one after the other", range = 1..=100, example = "1")]
+        pub fold: Option<usize>,
         /// What stands between columns: one character.
         #[option(otherwise = "of `,`, `;`, tab and `|` the one of which the first line has most", example = r#"";""#)]
         pub separator: Option<String>,
@@ -169,6 +179,8 @@ impl Check for Csv {
         let mut targets: Vec<&String> = self.target.names().iter().collect();
         targets.sort_unstable();
         part.require("target", !targets.windows(2).any(|pair| pair[0] == pair[1]), "has a column twice");
+        let fold = self.fold.is_none_or(|fold| self.folds.is_some_and(|folds| fold <= folds));
+        part.require("fold", fold, "is one of the `folds`");
         let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
         part.require("drop", !self.target.names().iter().any(dropped), "names the target");
         part.require("id", !self.id.as_ref().is_some_and(|id| self.target.names().contains(id)), "is the target");
@@ -188,6 +200,10 @@ impl AboutSource for Csv {
 
     fn divides_itself(&self) -> bool {
         true
+    }
+
+    fn folds(&self) -> Option<usize> {
+        self.folds
     }
 
     fn has_classes(&self) -> Option<bool> {

@@ -259,6 +259,8 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::RmsNorm(norm) => norm.elementwise_affine,
         Layer::InstanceNorm2d(norm) => norm.affine,
         Layer::MultiheadAttention(_) => return &["", ".out_proj"],
+        Layer::PiecewiseLinearEmbedding(_) => return &[".linear", ".linear0"],
+        Layer::EnsembleAffine(_) | Layer::EnsembleLinear(_) => true,
         Layer::ShiftedWindowAttention(_) => return &["", ".qkv", ".proj"],
         Layer::MaxPool2d(_)
         | Layer::AvgPool2d(_)
@@ -298,6 +300,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::Add(_)
         | Layer::Multiply(_)
         | Layer::Concat(_)
+        | Layer::EnsembleMean(_)
         | Layer::Identity(_) => false,
     };
     if has { &[""] } else { &[] }

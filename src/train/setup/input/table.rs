@@ -1,11 +1,14 @@
 //! The options of a table, from the `[data]` section.
 
 use super::held_out;
-use crate::config::Experiment;
+use crate::config::language::layers::Layer;
 use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal, Source};
 use crate::config::load::paths::shown;
+use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
-use crate::data::table::{Choice, Division, Encoding, Fill, Format, Positive, Rule, Scaling, TableCodec, TableOptions};
+use crate::data::table::{
+    Choice, Division, Encoding, Fill, Fold, Format, Positive, Rule, Scaling, TableCodec, TableOptions,
+};
 use crate::graph::op::ElementwiseLoss;
 
 /// What the data layer reads.
@@ -25,11 +28,13 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         // The mean of a distribution is learnt as it is.
         standardize_target: csv.standardize_target && !experiment.loss.describe().takes_positive_mean(),
         positive: positive(experiment),
+        bins: bins(&experiment.model.layers),
         rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
         drop: csv.drop.clone().unwrap_or_default(),
         id: csv.id.clone(),
         division: Division {
             hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
+            fold: csv.folds.map(|folds| Fold { number: csv.fold.unwrap_or(1) - 1, of: folds }),
             seed: experiment.seed,
             split_column: csv.split_column.clone(),
             group_column: csv.group_column.clone(),
@@ -45,6 +50,15 @@ pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
     let Source::Csv(csv) = &experiment.data.source else { return Some(codec) };
     let TableOptions { decimal, id, format, .. } = options(csv, experiment);
     Some(TableCodec { decimal, id, separator: format.separator, header: format.header, ..codec })
+}
+
+/// How many bins the first layer that cuts numbers into some cuts them into.
+fn bins(layers: &[LayerNode]) -> Option<usize> {
+    let of = |node: &LayerNode| match &node.kind {
+        LayerKind::Layer(Layer::PiecewiseLinearEmbedding(layer)) => Some(layer.bins),
+        kind => kind.children().into_iter().find_map(|children| bins(children)),
+    };
+    layers.iter().find_map(of)
 }
 
 /// The bounds of the numbers that the loss is for, if it has some.

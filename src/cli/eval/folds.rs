@@ -1,0 +1,163 @@
+//! Figures of the models of several folds: of each row by the one that has not seen it, or of other rows by all together.
+
+use super::{Asked, Evaluated, SplitName, evaluated, in_lines};
+use crate::api::failure::Failure;
+use crate::api::folds::together;
+use crate::api::scores::{sigmoid, softmax};
+use crate::cli::args::{EvalArgs, Overrides};
+use crate::config::declare::tagged::Tagged;
+use crate::graph::op::{Figure, Task};
+use crate::model::task;
+use crate::terminal::{Stream, figure, percent, thousands, width};
+use crate::train::setup::programs::Kind;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What a model puts out for some samples, and what it should.
+#[derive(Default)]
+struct Answers {
+    task: Option<Task>,
+    /// For each sample.
+    outputs: Vec<Vec<f32>>,
+    /// Likewise; classes are whole numbers.
+    targets: Vec<Vec<f32>>,
+    source: String,
+}
+
+impl Answers {
+    /// Those of the model in a folder.
+    fn of(asked: &Asked) -> Result<Answers, Failure> {
+        let mut found = Answers::default();
+        let (mut bytes, mut targets) = (Vec::new(), Vec::new());
+        let Evaluated { loaded, .. } = evaluated(asked, &mut |session, batch, _| {
+            session.outputs(Kind::Eval, batch.shape, &mut bytes)?;
+            let words = session.programs.targets(&batch.buffer, batch.shape).as_chunks::<4>().0;
+            let outputs = bytes.as_chunks::<4>().0;
+            let [each, of_each] = [outputs.len(), words.len()].map(|all| all / batch.shape.samples);
+            for i in 0..batch.samples().len() {
+                let output = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b));
+                found.outputs.push(output.collect());
+                targets.push(words[i * of_each..][..of_each].to_vec());
+            }
+            Ok(())
+        })?;
+        let task = task(&loaded.experiment);
+        let number = |bytes: &[u8; 4]| match task {
+            Task::Classification => i32::from_ne_bytes(*bytes) as f32,
+            Task::BinaryClassification | Task::Regression => f32::from_ne_bytes(*bytes),
+        };
+        found.targets = targets.iter().map(|words| words.iter().map(number).collect()).collect();
+        found.task = Some(task);
+        found.source = loaded.experiment.data.source.type_name().to_owned();
+        Ok(found)
+    }
+
+    fn figures(&self) -> Vec<(Figure, f64)> {
+        let pairs = || self.outputs.iter().zip(&self.targets);
+        let numbers = || pairs().flat_map(|(x, t)| x.iter().zip(t)).map(|(x, t)| (f64::from(*x), f64::from(*t)));
+        let mean = |all: &mut dyn Iterator<Item = f64>| {
+            let (sum, count) = all.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+            sum / count
+        };
+        match self.task {
+            Some(Task::Classification) => {
+                let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+                let right = |(x, t): (&Vec<f32>, &Vec<f32>)| f64::from(largest(x) == t[0] as usize);
+                let log = |(x, t): (&Vec<f32>, &Vec<f32>)| {
+                    -softmax(x.iter().copied()).nth(t[0] as usize).unwrap_or(0.0).max(f64::MIN_POSITIVE).ln()
+                };
+                vec![(Figure::Accuracy, mean(&mut pairs().map(right))), (Figure::LogLoss, mean(&mut pairs().map(log)))]
+            }
+            Some(Task::BinaryClassification) => {
+                let right = |(x, t): (f64, f64)| f64::from((x > 0.0) == (t > 0.5));
+                let log = |(x, t): (f64, f64)| {
+                    let p = sigmoid(x as f32);
+                    -(if t > 0.5 { p } else { 1.0 - p }).max(f64::MIN_POSITIVE).ln()
+                };
+                vec![
+                    (Figure::Accuracy, mean(&mut numbers().map(right))),
+                    (Figure::LogLoss, mean(&mut numbers().map(log))),
+                ]
+            }
+            Some(Task::Regression) => {
+                let square = mean(&mut numbers().map(|(x, t)| (x - t).powi(2)));
+                let absolute = mean(&mut numbers().map(|(x, t)| (x - t).abs()));
+                vec![(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())]
+            }
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Evaluates the models in these folders, and prints the figures.
+///
+/// # Errors
+/// As for one of them; what is asked for is there for one alone.
+pub fn run(args: &EvalArgs, folders: &[PathBuf]) -> Result<ExitCode, Failure> {
+    let first = folders.first().map(|path| path.display().to_string()).unwrap_or_default();
+    let refuse = |what: &str| {
+        Failure::Usage(format!("{what} of several folds\nhelp: give the folder of one, such as `{first}`"))
+    };
+    if args.predictions.is_some() {
+        return Err(refuse("`--predictions` has no rows"));
+    }
+    if args.split != SplitName::Val {
+        return Err(refuse("there is no such split"));
+    }
+    // Rows that are none of theirs are answered by all of them.
+    let other = args.overrides.set.iter().any(|set| set.starts_with("data.val_path="));
+    let mut overrides: Overrides = args.overrides.clone();
+    if other {
+        overrides.unset.extend(["data.folds".to_owned(), "data.fold".to_owned()]);
+    }
+    let mut all = Answers::default();
+    let mut each: Vec<Answers> = Vec::with_capacity(folders.len());
+    for folder in folders {
+        let asked = Asked {
+            model: folder,
+            overrides: &overrides,
+            passes: args.passes.options(),
+            split: args.split,
+            allow_download: args.allow_download,
+            threads: args.threads,
+            out: None,
+        };
+        let found = Answers::of(&asked)?;
+        match other {
+            true => each.push(found),
+            false => {
+                all.outputs.extend(found.outputs);
+                all.targets.extend(found.targets);
+                (all.task, all.source) = (found.task, found.source);
+            }
+        }
+    }
+    if let Some(first) = each.first() {
+        let task = first.task.unwrap_or(Task::Regression);
+        let row = |at: usize| together(task, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
+        all.outputs = (0..first.outputs.len()).map(row).collect();
+        all.targets.clone_from(&first.targets);
+        (all.task, all.source) = (first.task, first.source.clone());
+    }
+    let (figures, count, folds) = (all.figures(), all.outputs.len(), folders.len());
+    if args.output.json {
+        let metrics: Map<String, Value> = figures.iter().map(|(f, v)| (f.name().to_owned(), json!(v))).collect();
+        let by = if other { "all" } else { "each" };
+        crate::cli::print_json(
+            &json!({ "data": all.source, "split": "val", "samples": count, "folds": folds, "by": by, "metrics": metrics }),
+        )?;
+    } else {
+        let told = |(f, v): &(Figure, f64)| {
+            format!("{} {}", f.name(), if f.is_share() { percent(*v) } else { figure(*v, 6, 12) })
+        };
+        let list: Vec<String> = figures.iter().map(told).collect();
+        let n = thousands(count as u64);
+        let what = match other {
+            true => format!("val, {n} samples, by {folds} folds together:"),
+            false => format!("val, {n} samples, each by the one of {folds} folds that has not seen it:"),
+        };
+        crate::cli::print(&in_lines(&what, &list, width(Stream::Out)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,218 @@
+//! Folds: a training for each part of the samples that is held out in turn.
+
+use super::super::args::TrainArgs;
+use super::super::print;
+use super::super::runs::grid::Grid;
+use super::{INTERRUPTED, asked, request};
+use crate::api::failure::Failure;
+use crate::api::folds::Folds;
+use crate::api::model::load_config;
+use crate::api::train::{Asked, Request, Resume, Team, in_folder, start};
+use crate::checkpoint::newest_whole;
+use crate::config::language::sections::Source;
+use crate::config::{self, Counts};
+use crate::files::durable;
+use crate::runs::figure::{higher_is_better, is_share};
+use crate::runs::folder::{Run, State};
+use crate::runs::lines::{Wanted, number};
+use crate::terminal::{figure, json_line, percent, say};
+use crate::train::files::folder::{Folder, file};
+use crate::train::run::Outcome;
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Which folds are trained.
+pub enum Wish {
+    /// Those of the configuration in this file, anew.
+    New(PathBuf, Folds),
+    /// Those in this folder go on.
+    Resume(PathBuf, Folds),
+}
+
+/// The folds that the command line asks for; `None`: a run without folds, or of one of them.
+///
+/// # Errors
+/// A folder's file cannot be read.
+pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
+    if args.dry_run {
+        return Ok(None);
+    }
+    let config = args.config.as_deref();
+    if let Some(from) = &args.resume {
+        // The folder may be named by each of the three.
+        let named = from.as_deref().filter(|from| from.as_os_str() != asked::AUTO);
+        for folder in [named, args.out.as_deref(), config].into_iter().flatten() {
+            if let Some(folds) = Folds::of(folder)? {
+                return Ok(Some(Wish::Resume(folder.to_owned(), folds)));
+            }
+        }
+        let auto = from.as_deref().is_some_and(|from| from.as_os_str() == asked::AUTO);
+        if let (true, Some(config), None) = (auto, config, &args.out)
+            && let Ok(newest) = Folder::existing(None, &config::name_of(config))
+            && let Some(folds) = Folds::of(&newest.path)?
+        {
+            return Ok(Some(Wish::Resume(newest.path.clone(), folds)));
+        }
+        if !auto {
+            return Ok(None);
+        }
+    }
+    let Some(config) = config else { return Ok(None) };
+    // Neither the data nor the number of its classes is looked at for that. What is wrong is told when it is loaded to be trained.
+    let ask = |_: &config::Experiment| Ok(Counts { classes: Some(2), vocabulary: Some(2) });
+    let Ok(loaded) = config::load_asking(config, &args.overrides.sets(), &ask) else { return Ok(None) };
+    Ok(match &loaded.experiment.data.source {
+        Source::Csv(csv) if csv.fold.is_none() => csv.folds.map(|folds| Wish::New(config.to_owned(), Folds { folds })),
+        _ => None,
+    })
+}
+
+/// Trains them, one after the other, and shows what came of them.
+///
+/// # Errors
+/// As for training each; the folder cannot be written.
+pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failure> {
+    if !matches!(team, Team::Threads(1)) {
+        return Err(Failure::Usage(
+            "folds are trained by one process\nhelp: train each by itself, with `--set data.fold=1` and so on".into(),
+        ));
+    }
+    let (folder, folds, begun) = match wish {
+        Wish::Resume(folder, folds) => (Folder::existing(Some(&folder), "").map_err(in_folder)?, folds, true),
+        Wish::New(config, folds) => (begin(args, &config, folds)?, folds, false),
+    };
+    let top = folder.path.clone();
+    let mut runs = Vec::with_capacity(folds.folds);
+    for (number, path) in folds.folders(&top).into_iter().enumerate() {
+        let (fold, all) = (number + 1, folds.folds);
+        let unset = args.overrides.sets().is_empty();
+        let finished = |path: &Path| Run::read(path, Wanted::Epochs).is_ok_and(|run| run.state == State::Finished);
+        if !(begun && unset && finished(&path)) {
+            if !args.quiet && !args.output.json {
+                say(&format!("fold {fold} of {all}"));
+            }
+            if start(&of_fold(args, &top, &path, fold, begun)?)?.outcome == Some(Outcome::Interrupted) {
+                say(&format!(
+                    "interrupted in fold {fold} of {all}; go on with: runner train --resume {}",
+                    top.display()
+                ));
+                return Ok(ExitCode::from(INTERRUPTED));
+            }
+        }
+        runs.push(Run::read(&path, Wanted::Epochs)?);
+    }
+    let figures = figures(&runs);
+    if args.output.json {
+        print(&(json_line(&as_json(&figures, &top)) + "\n"))?;
+    } else if !args.quiet {
+        print(&as_text(&figures))?;
+        say(&format!("the folds are in `{}`: `runner predict` takes that folder", top.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the folder of new folds.
+fn begin(args: &TrainArgs, config: &Path, folds: Folds) -> Result<Folder, Failure> {
+    let loaded = load_config(config, &args.overrides.sets())?;
+    let out = args.out.as_deref();
+    if let Some(out) = out.filter(|out| !args.force && out.join(crate::api::folds::FILE).is_file()) {
+        return Err(Failure::Usage(format!(
+            "`{0}` already holds folds\nhelp: continue them with `runner train --resume {0}`, start anew in their place with --force, or choose \
+             another folder with --out",
+            out.display()
+        )));
+    }
+    let mut folder = Folder::new(out, &loaded.experiment.name, false).map_err(in_folder)?;
+    folder.claim(false).map_err(in_folder)?;
+    let path = folder.file(file::CONFIG);
+    durable::write(&path, config::to_toml(&loaded).as_bytes())
+        .with_context(|| format!("cannot write `{}`", path.display()))?;
+    folds.write(&folder.path)?;
+    Ok(folder)
+}
+
+/// The training of a fold: a new one, or one that is there.
+fn of_fold(args: &TrainArgs, top: &Path, path: &Path, fold: usize, begun: bool) -> Result<Request, Failure> {
+    let saved = begun && path.is_dir() && newest_whole(path).is_ok_and(|newest| newest.found.is_some());
+    let asked = match saved {
+        true => Asked::Resume(Resume { folder: Some(path.to_owned()), ..Resume::default() }),
+        false => Asked::New(top.join(file::CONFIG)),
+    };
+    let mut made = request(args, asked, Team::Threads(1));
+    made.out = Some(path.to_owned());
+    if !saved {
+        made.sets.push(format!("data.fold={fold}"));
+        // What is there has saved nothing, or is to be replaced.
+        made.replace = begun || args.force;
+    }
+    Ok(made)
+}
+
+/// A figure of all folds.
+struct Column {
+    name: String,
+    values: Vec<Option<f64>>,
+}
+
+impl Column {
+    /// The mean over the folds, and the standard deviation of a fold.
+    fn summary(&self) -> Option<[f64; 2]> {
+        let values: Vec<f64> = self.values.iter().copied().collect::<Option<_>>()?;
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Some([mean, (squares / (n - 1.0)).sqrt()])
+    }
+
+    fn told(&self, value: f64) -> String {
+        if is_share(&self.name) { percent(value) } else { figure(value, 5, 9) }
+    }
+}
+
+/// The figures of validation of each fold, where it was best by the figure that it watches.
+fn figures(runs: &[Run]) -> Vec<Column> {
+    let best = |run: &Run| -> Option<Map<String, Value>> {
+        let monitor = run.best.as_ref().map_or("val_loss", |best| &best.monitor).to_owned();
+        let lines = run.lines.epochs.iter().filter(|line| line.contains_key(&monitor));
+        let better = |a: f64, b: f64| if higher_is_better(&monitor) { a > b } else { a < b };
+        lines
+            .fold(None, |best: Option<&Map<String, Value>>, line| match best {
+                Some(known) if !better(number(line, &monitor)?, number(known, &monitor)?) => Some(known),
+                _ => Some(line),
+            })
+            .cloned()
+    };
+    let lines: Vec<Option<Map<String, Value>>> = runs.iter().map(best).collect();
+    let names = lines.iter().flatten().next().map(|line| line.keys().filter(|key| key.starts_with("val_")).cloned());
+    let column = |name: String| {
+        let values = lines.iter().map(|line| line.as_ref().and_then(|line| number(line, &name))).collect();
+        Column { name, values }
+    };
+    names.into_iter().flatten().map(column).collect()
+}
+
+fn as_text(figures: &[Column]) -> String {
+    let head = std::iter::once("fold".to_owned()).chain(figures.iter().map(|column| column.name.clone()));
+    let mut grid = Grid::new(head.collect(), 1);
+    let folds = figures.first().map_or(0, |column| column.values.len());
+    let mut row = |name: String, of: &dyn Fn(&Column) -> Option<f64>| {
+        let cell = |column: &Column| of(column).map_or("-".to_owned(), |value| column.told(value));
+        grid.row(std::iter::once(name).chain(figures.iter().map(cell)).collect());
+    };
+    for fold in 0..folds {
+        row((fold + 1).to_string(), &|column| column.values[fold]);
+    }
+    row("mean".to_owned(), &|column| column.summary().map(|[mean, _]| mean));
+    row("deviation".to_owned(), &|column| column.summary().map(|[_, deviation]| deviation));
+    grid.text()
+}
+
+fn as_json(figures: &[Column], folder: &Path) -> Value {
+    let of = |column: &Column| {
+        let [mean, deviation] = column.summary().map_or([None; 2], |both| both.map(Some));
+        (column.name.clone(), json!({ "folds": column.values, "mean": mean, "deviation": deviation }))
+    };
+    json!({ "folder": folder.display().to_string(), "figures": figures.iter().map(of).collect::<Map<String, Value>>() })
+}

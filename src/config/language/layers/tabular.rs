@@ -1,0 +1,75 @@
+//! Layers for the columns of tables, and several models in one.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::config::declare::bounds::MAX_SIZE;
+use crate::config::declare::options::{Check, options};
+use crate::config::declare::value::values;
+
+options! {
+    /// A vector for each number column of a table (`source = "csv"`). The numbers are cut into bins at quantiles of the training rows, and of each bin it is said
+    /// how much of it lies below the number: `linear` of that plus `linear0` of the number itself, each column with weights of its own.
+    /// What else the rows have (categories, booleans, dates) is put behind these vectors as it is. It is the first layer of a model.
+    /// `rtdl_num_embeddings.PiecewiseLinearEmbeddings`, version B (Gorishniy et al. 2022, "On Embeddings for Numerical Features in
+    /// Tabular Deep Learning").
+    pub struct PiecewiseLinearEmbedding {
+        /// Bins of each column, at most: where many numbers are the same, some are left out.
+        #[option(default = 48, range = 2..=1000)]
+        pub bins: usize,
+        /// Numbers of the vector of a column.
+        #[option(default = 16, range = 1..=MAX_SIZE)]
+        pub embedding_dim: usize,
+    }
+
+    /// Several models in one, which share the layers behind: each member has factors of its own for what comes in. `[N, F]` becomes
+    /// `[N, members, F]`; what has members already keeps them. `tabm.EnsembleView` and `tabm.ElementwiseAffine` (Gorishniy et al. 2024, "TabM").
+    pub struct EnsembleAffine {
+        /// How many there are.
+        #[option(default = 32, range = 1..=4096)]
+        pub members: usize,
+        /// What the factors start with.
+        #[option(default = MemberInit::Normal)]
+        pub init: MemberInit,
+        /// Whether each member has numbers that are added, too.
+        #[option(default = false)]
+        pub bias: bool,
+    }
+
+    /// A `linear` of its own for each member, on `[N, members, in_features]`. `tabm.LinearEnsemble`.
+    pub struct EnsembleLinear {
+        /// Numbers that each member puts out.
+        #[option(range = 1..=MAX_SIZE, example = "\"$num_classes\"")]
+        pub out_features: usize,
+        /// Whether each has a bias.
+        #[option(default = true)]
+        pub bias: bool,
+    }
+
+    /// The end of a model of several members: in training each has a loss of its own, and theirs is the mean of them. Else what the
+    /// model says is the mean of what members predict: of probabilities for `cross_entropy`, `bce_with_logits` and their relatives, of numbers for all
+    /// other losses.
+    pub struct EnsembleMean {}
+}
+
+values!(MemberInit);
+
+/// What the factors of members start with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberInit {
+    /// Draws of the standard normal distribution.
+    Normal,
+    /// 1 or −1.
+    RandomSigns,
+    /// 1.
+    Ones,
+}
+
+impl Check for PiecewiseLinearEmbedding {}
+
+impl Check for EnsembleAffine {}
+
+impl Check for EnsembleLinear {}
+
+impl Check for EnsembleMean {}

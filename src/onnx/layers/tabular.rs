@@ -1,0 +1,138 @@
+//! Columns of tables as vectors, and several models in one.
+
+use crate::config::language::layers::{EnsembleAffine, EnsembleLinear};
+use crate::config::{Diagnostic, LayerNode};
+use crate::data::table::TableCodec;
+use crate::graph::op::{Loss, RowLoss, Task};
+use crate::model::{Bins, Pieces};
+use crate::onnx::graph::int;
+use crate::onnx::{Translator, Value, internal};
+use std::ops::Range;
+
+impl Translator<'_> {
+    pub(super) fn piecewise_linear_embedding(&mut self, node: &LayerNode, x: &Value) -> Result<String, Diagnostic> {
+        let codec = TableCodec::of(self.source.data);
+        let bins = codec.and_then(|codec| Bins::of(&codec, x.shape[1]));
+        let Some(bins) = bins else { return Err(internal(format!("`{}` has no bins", node.path))) };
+        let [weight, weight0, bias0] =
+            ["linear.weight", "linear0.weight", "linear0.bias"].map(|name| self.parameter(node, name));
+        let mut parts = Vec::new();
+        let columns = bins.places.len();
+        if columns > 0 {
+            let numbers = self.cut(&x.name, &bins.runs());
+            let axis = self.graph.list(&[-1]);
+            let each = self.graph.op("Unsqueeze", &[&numbers, &axis], []);
+            let most = bins.most();
+            let inner = self.within(&each, bins.all(), [columns, most], [Some(0.0), Some(1.0)]);
+            let mut ends = vec![(bins.above(), most - 1, [Some(0.0), None])];
+            ends.extend([(false, 0), (true, most - 1)].map(|(alone, at)| (bins.below(alone), at, [None, Some(0.0)])));
+            let mut sum = inner;
+            for (pieces, at, range) in ends {
+                let outer = self.within(&each, pieces, [columns, 1], range);
+                let pads = [0, 0, at, 0, 0, most - 1 - at].map(|n| n as i64);
+                let pads = self.graph.list(&pads);
+                let outer = self.graph.op("Pad", &[&outer, &pads], []);
+                sum = self.graph.op("Add", &[&sum, &outer], []);
+            }
+            // A product for each column: [columns, N, bins] with [columns, bins, D].
+            let first = self.permuted(&sum, &[1, 0, 2]);
+            let product = self.graph.op("MatMul", &[&first, &weight], []);
+            let of_bins = self.permuted(&product, &[1, 0, 2]);
+            let of_number = self.graph.op("Mul", &[&each, &weight0], []);
+            let of_number = self.graph.op("Add", &[&of_number, &bias0], []);
+            let vectors = self.graph.op("Add", &[&of_number, &of_bins], []);
+            parts.push(self.graph.op("Flatten", &[&vectors], [int("axis", 1)]));
+        }
+        if !bins.others.is_empty() {
+            parts.push(self.cut(&x.name, &bins.others));
+        }
+        Ok(self.joined(parts))
+    }
+
+    /// The parts of bins `[columns, bins]` that lie below the numbers `x [N, columns, 1]`, within a range.
+    fn within(&mut self, x: &str, pieces: Pieces, shape: [usize; 2], range: [Option<f32>; 2]) -> String {
+        let begin = self.graph.floats(&shape, &pieces.begin);
+        let width = self.graph.floats(&shape, &pieces.width);
+        let part = self.graph.op("Sub", &[x, &begin], []);
+        let part = self.graph.op("Div", &[&part, &width], []);
+        let [low, high] = range.map(|end| end.map_or(String::new(), |end| self.graph.scalar(end)));
+        self.graph.op("Clip", &[&part, &low, &high], [])
+    }
+
+    /// Ranges of the second axis, one behind the other.
+    fn cut(&mut self, x: &str, ranges: &[Range<usize>]) -> String {
+        let parts = ranges.iter().map(|range| self.graph.slice(x, 1, range.start, range.end)).collect();
+        self.joined(parts)
+    }
+
+    fn joined(&mut self, parts: Vec<String>) -> String {
+        match &parts[..] {
+            [one] => one.clone(),
+            _ => {
+                let names: Vec<&str> = parts.iter().map(String::as_str).collect();
+                self.graph.op("Concat", &names, [int("axis", 1)])
+            }
+        }
+    }
+
+    pub(super) fn ensemble_affine(&mut self, node: &LayerNode, l: &EnsembleAffine, x: &Value) -> String {
+        let mut y = x.name.clone();
+        if x.shape.len() == 2 {
+            let axis = self.graph.list(&[1]);
+            y = self.graph.op("Unsqueeze", &[&y, &axis], []);
+        }
+        let weight = self.parameter(node, "weight");
+        y = self.graph.op("Mul", &[&y, &weight], []);
+        if l.bias {
+            let bias = self.parameter(node, "bias");
+            y = self.graph.op("Add", &[&y, &bias], []);
+        }
+        y
+    }
+
+    pub(super) fn ensemble_linear(&mut self, node: &LayerNode, l: &EnsembleLinear, x: &Value) -> String {
+        let weight = self.parameter(node, "weight");
+        let first = self.permuted(&x.name, &[1, 0, 2]);
+        let product = self.graph.op("MatMul", &[&first, &weight], []);
+        let y = self.permuted(&product, &[1, 0, 2]);
+        if !l.bias {
+            return y;
+        }
+        let bias = self.parameter(node, "bias");
+        self.graph.op("Add", &[&y, &bias], [])
+    }
+
+    pub(super) fn ensemble_mean(&mut self, x: &Value) -> String {
+        let loss = self.source.experiment.loss.describe();
+        let mean = |t: &mut Self, of: &str| t.graph.reduce("ReduceMean", of, &[1], false);
+        match (loss.task(), &loss) {
+            (Task::Regression, _) => mean(self, &x.name),
+            (Task::Classification, loss) => {
+                let nll = matches!(loss, Loss::CrossEntropy(l) if l.form == RowLoss::Nll);
+                let logs = match nll {
+                    true => x.name.clone(),
+                    false => self.graph.op("LogSoftmax", &[&x.name], [int("axis", -1)]),
+                };
+                self.log_of_mean(&logs, x.shape[1])
+            }
+            (Task::BinaryClassification, _) => {
+                let minus = self.graph.op("Neg", &[&x.name], []);
+                let [yes, no] = [&x.name, &minus].map(|logits| {
+                    // ln(sigmoid(x)) is −softplus(−x).
+                    let minus = self.graph.op("Neg", &[logits], []);
+                    let soft = self.graph.op("Softplus", &[&minus], []);
+                    let logs = self.graph.op("Neg", &[&soft], []);
+                    self.log_of_mean(&logs, x.shape[1])
+                });
+                self.graph.op("Sub", &[&yes, &no], [])
+            }
+        }
+    }
+
+    /// The logarithm of the mean over members of what has these logarithms.
+    fn log_of_mean(&mut self, logs: &str, members: usize) -> String {
+        let sum = self.graph.reduce("ReduceLogSumExp", logs, &[1], false);
+        let less = self.graph.scalar((members as f32).ln());
+        self.graph.op("Sub", &[&sum, &less], [])
+    }
+}

@@ -1,0 +1,128 @@
+//! Folds: a training for each part of a table that is held out in turn.
+
+use super::support::{Place, assert_same_runs};
+use super::tables::houses;
+use std::fs;
+
+fn config(more: &str) -> String {
+    format!(
+        "device = \"cpu\"\nseed = 3\n[data]\nsource = \"csv\"\npath = \"houses.csv\"\nid = \"id\"\nbatch_size = 32\nfolds = 3\n{more}\n\
+         [model]\nlayers = [{{ type = \"linear\", out_features = 16 }}, \"relu\", {{ type = \"linear\", out_features = \"$classes\" }}]\n\
+         [optimizer]\ntype = \"adam\"\nlr = 0.02\n[train]\nepochs = 6\n"
+    )
+}
+
+fn place(more: &str) -> Place {
+    let place = Place::with(&config(more));
+    place.write("houses.csv", houses(90));
+    place
+}
+
+const PRICE: &str = "target = \"price\"\n[loss]\ntype = \"mse\"";
+const TOWN: &str = "target = \"town\"\ncolumns = { price = \"ignore\" }\n[loss]\ntype = \"cross_entropy\"";
+
+/// A number of each row of predictions.
+fn numbers(place: &Place, words: &str, of: &dyn Fn(&serde_json::Value) -> f64) -> Vec<f64> {
+    let told = place.ok(&format!("predict {words} new.csv --format jsonl"));
+    told.out.lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect()
+}
+
+#[test]
+fn predictions_are_the_mean_of_all_folds() {
+    let place = place(PRICE);
+    let told = place.ok("train c.toml --out r");
+    for part in ["fold 3 of 3", "val_rmse", "mean", "deviation", "`runner predict` takes that folder"] {
+        assert!(told.out.contains(part) || told.err.contains(part), "{part}: {told:?}");
+    }
+    place.write("new.csv", "rooms,age,town,id\n9,0,sea,x1\n1,40,hill,x2\n5,,town,x3\n");
+    let price = |row: &serde_json::Value| row["price"].as_f64().unwrap();
+    let all = numbers(&place, "r", &price);
+    let each: Vec<Vec<f64>> = (1..=3).map(|fold| numbers(&place, &format!("r/fold-{fold}"), &price)).collect();
+    for (at, mean) in all.iter().enumerate() {
+        let expected = each.iter().map(|one| one[at]).sum::<f64>() / 3.0;
+        assert!((mean - expected).abs() < 1e-3 * expected.abs().max(1.0), "{mean} and {expected}");
+    }
+    assert!(each[0] != each[1] && each[1] != each[2], "each fold has rows of its own");
+    // A fold by itself is the same run.
+    place.ok("train c.toml --quiet --out second --set data.fold=2");
+    assert_same_runs((&place, "second"), (&place, "r/fold-2"));
+    assert!(place.fails("predict r/fold-4 new.csv", 2).contains("fold-4"));
+    assert!(place.fails("export r m.onnx", 2).contains("fold-1"));
+    assert!(place.fails("eval r --split train", 2).contains("fold-1"));
+    // All rows, each by the fold that has not seen it.
+    let figures = place.ok("eval r --json").json();
+    assert_eq!((&figures["samples"], &figures["folds"]), (&90.into(), &3.into()));
+    let squares: f64 = (1..=3)
+        .map(|fold| place.ok(&format!("eval r/fold-{fold} --json")).json()["metrics"]["rmse"].as_f64().unwrap().powi(2))
+        .sum();
+    let rmse = figures["metrics"]["rmse"].as_f64().unwrap();
+    assert!((rmse - (squares / 3.0).sqrt()).abs() < 1e-3 * rmse, "{figures}");
+    // Other rows by all together.
+    place.write("more.csv", "rooms,age,town,id,price\n9,0,sea,x1,950\n1,40,hill,x2,96\n5,,town,x3,500\n");
+    let figures = place.ok("eval r --json --set data.val_path=more.csv").json();
+    let errors: f64 = all.iter().zip([950.0, 96.0, 500.0]).map(|(mean, price)| (mean - price).abs()).sum();
+    let mae = figures["metrics"]["mae"].as_f64().unwrap();
+    assert!((mae - errors / 3.0).abs() < 1e-3 * mae, "{figures}");
+}
+
+#[test]
+fn probabilities_are_the_mean_of_all_folds() {
+    let place = place(TOWN);
+    let told = place.ok("train c.toml --out r --json").out;
+    let told: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    let accuracy = &told["figures"]["val_accuracy"];
+    assert_eq!(accuracy["folds"].as_array().unwrap().len(), 3, "{told}");
+    assert!(accuracy["mean"].is_number() && accuracy["deviation"].is_number(), "{told}");
+    place.write("new.csv", "rooms,age,id\n9,0,x1\n1,40,x2\n");
+    let first = |row: &serde_json::Value| {
+        let text = row.to_string();
+        let top = row["top"].as_array().unwrap_or_else(|| panic!("{text}"));
+        top.iter().find(|class| class["name"] == "sea").unwrap()["probability"].as_f64().unwrap()
+    };
+    let figures = place.ok("eval r --json").json();
+    let [mean, found] = [&accuracy["mean"], &figures["metrics"]["accuracy"]].map(|value| value.as_f64().unwrap());
+    assert!((mean - found).abs() < 1e-6, "folds of one size: {figures}");
+    let all = numbers(&place, "r --top 3", &first);
+    let each: Vec<Vec<f64>> = (1..=3).map(|f| numbers(&place, &format!("r/fold-{f} --top 3"), &first)).collect();
+    for (at, mean) in all.iter().enumerate() {
+        let expected = each.iter().map(|one| one[at]).sum::<f64>() / 3.0;
+        assert!((mean - expected).abs() < 1e-5, "{mean} and {expected}");
+    }
+}
+
+#[test]
+fn folds_that_were_cut_off_go_on() {
+    let place = place(PRICE);
+    place.ok("train c.toml --quiet --out whole");
+    // The second fold has begun, and the third has not.
+    place.ok("train c.toml --quiet --out parts");
+    fs::remove_dir_all(place.path("parts/fold-3")).unwrap();
+    fs::remove_dir_all(place.path("parts/fold-2")).unwrap();
+    place.ok("train parts/config.toml --quiet --out parts/fold-2 --set data.fold=2 --pause-after 2");
+    // Nothing of the file is looked at any more.
+    place.write("c.toml", "");
+    place.ok("train --quiet --resume parts --threads 1");
+    for fold in ["fold-1", "fold-2", "fold-3"] {
+        assert_same_runs((&place, &format!("whole/{fold}")), (&place, &format!("parts/{fold}")));
+    }
+    assert!(place.fails("predict whole/nothing houses.csv", 2).contains("whole/nothing"));
+}
+
+#[test]
+fn folds_say_what_they_need() {
+    let place = place(PRICE);
+    let wrong = |more: &str| {
+        place.write("w.toml", config(&format!("{more}\n{PRICE}")));
+        place.fails("train w.toml --out w", 2)
+    };
+    assert!(wrong("validation_split = 0.2").contains("said twice"));
+    assert!(wrong("split_column = \"town\"").contains("`split_column` says itself"));
+    assert!(wrong("fold = 4").contains("one of the `folds`"));
+    assert!(wrong("group_column = \"town\"\nfold = 1").is_empty() || place.path("w").is_dir());
+    place.write("w.toml", config(PRICE).replace("folds = 3", "folds = 100"));
+    assert!(place.fails("train w.toml --out w2", 2).contains("90 rows, and 100 folds"));
+    place.ok("train c.toml --quiet --out r");
+    assert!(place.fails("train c.toml --out r", 2).contains("already holds folds"));
+    place.write("new.safetensors", "no tensors");
+    assert!(place.fails("predict r new.safetensors", 2).contains("rows of tables"));
+}
