@@ -2,9 +2,10 @@
 
 use super::app::{App, Told, as_json};
 use super::body::receive;
+use super::place::Place;
 use super::reader::{File, Reader, accepted};
 use super::refusal::Refusal;
-use super::served::{Place, Served, Takes};
+use super::served::{Served, Takes};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -77,7 +78,7 @@ async fn answer(
     answered: &mut usize,
 ) -> Result<Response, Refusal> {
     let Query(asked) = asked.map_err(|error| Refusal::bad(format!("what follows the `?`: {}", error.body_text())))?;
-    let served = place.now();
+    let served = place.samples()?;
     let (parts, body) = request.into_parts();
     let mut charge = app.budget.charge();
     let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;

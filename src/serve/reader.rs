@@ -22,6 +22,8 @@ pub struct Limits {
     pub pixels: u64,
     /// Samples of a request.
     pub rows: usize,
+    /// Tokens of a text that is generated.
+    pub tokens: usize,
 }
 
 /// What becomes of a body.

@@ -128,6 +128,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
             TextCodec {
                 vocabulary: tokenizer.vocabulary(),
                 tokenizer: Some(tokenizer),
+                chat: None,
                 samples: Samples::Labelled {
                     text: options.text.clone(),
                     target: options.target.clone(),
