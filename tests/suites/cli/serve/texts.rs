@@ -304,3 +304,71 @@ fn what_is_wrong_is_said_as_openai_does() {
     let headers = "Content-Type: application/json\r\nAuthorization: Bearer 0123456789abcdef0123\r\n";
     assert_eq!(server.ask("POST", PATH, headers, b"{}").status, 200);
 }
+
+#[test]
+fn conversations_are_answered_by_the_template() {
+    let place = Place::new();
+    let from = crate::support::repository("tests/golden/language_models");
+    std::fs::create_dir(place.path("llama")).unwrap();
+    for file in ["llama/config.json", "llama/model.safetensors", "llama/tokenizer.json", "text.txt"] {
+        std::fs::copy(from.join(file), place.path(file)).unwrap();
+    }
+    let template = "{% for m in messages %}{{ m['role'].upper() }} {{ m.content }}. {% endfor %}{% if add_generation_prompt %}I{% endif %}";
+    let settings = json!({ "chat_template": template, "eos_token": "none" });
+    place.write("llama/tokenizer_config.json", settings.to_string());
+    place.ok("import llama");
+    let server = Server::start(&place, "llama.toml --device cpu");
+    let path = "/v1/chat/completions";
+    let messages = json!([{ "role": "user", "content": [{ "type": "text", "text": "sea" }] }]);
+    let asked = json!({ "model": "llama", "messages": messages, "temperature": 0, "max_completion_tokens": 9 });
+    let mut command = place.command("generate llama.toml --max-tokens 9 --temperature 0 --json --device cpu --prompt");
+    let generated = crate::support::Done::of(command.arg("USER sea. I").output().unwrap()).json();
+    let reply = server.json(path, &asked.to_string());
+    assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+    let answer = reply.json();
+    let message = json!({ "role": "assistant", "content": generated["text"], "refusal": null });
+    assert_eq!((&answer["choices"][0]["message"], &answer["object"]), (&message, &json!("chat.completion")));
+    assert_eq!(answer["usage"]["completion_tokens"], 9);
+    assert!(answer["id"].as_str().unwrap().starts_with("chatcmpl-"));
+    let mut piecewise = asked.clone();
+    piecewise["stream"] = json!(true);
+    let (all, is_whole) = events(&server.json(path, &piecewise.to_string()));
+    let delta = |event: &Value| event["choices"][0]["delta"].clone();
+    assert!(is_whole && all.iter().all(|event| event["object"] == "chat.completion.chunk"));
+    assert_eq!(delta(&all[0]), json!({ "role": "assistant", "content": "", "refusal": null }));
+    let text: String = all.iter().filter_map(|event| Some(delta(event)["content"].as_str()?.to_owned())).collect();
+    assert_eq!(text, generated["text"].as_str().unwrap());
+    let last = all.last().unwrap();
+    assert_eq!((delta(last), &last["choices"][0]["finish_reason"]), (json!({}), &json!("length")));
+    // What the template refuses, what is too long, what is no message.
+    for (body, param, code) in [
+        (json!({ "messages": [{ "role": "user", "content": "sea ".repeat(3000) }] }), "messages", "context_length_exceeded"),
+        (json!({ "messages": [] }), "messages", ""),
+        (json!({ "messages": [{ "role": 1, "content": "a" }] }), "messages[0].role", ""),
+        (json!({ "messages": messages, "tools": [{}] }), "tools", "unsupported_parameter"),
+    ] {
+        let refused = server.json(path, &body.to_string());
+        let error = &refused.json()["error"];
+        assert_eq!((refused.status, error["param"].as_str()), (400, Some(param)), "{error}");
+        assert_eq!(error["code"].as_str().unwrap_or_default(), code, "{error}");
+    }
+    assert_eq!(server.get("/models").json()["models"][0]["chat"], true);
+    // As many tokens as there is room for, where nobody says how many.
+    let open = json!({ "messages": messages, "temperature": 0, "stop": [] });
+    let usage = server.json(path, &open.to_string()).json()["usage"].clone();
+    let context = server.get("/models").json()["models"][0]["context"].as_u64().unwrap();
+    assert!(usage["total_tokens"].as_u64().unwrap() <= context, "{usage}");
+    // The template travels in the checkpoint.
+    place.ok("train llama.toml --device cpu --out r --set data.path=text.txt --set data.batch_size=2 --set train.max_steps=1 --set train.epochs=1");
+    std::fs::remove_dir_all(place.path("llama")).unwrap();
+    let server = Server::start(&place, "r --device cpu");
+    let asked = json!({ "messages": messages, "max_tokens": 2 });
+    assert_eq!(server.json(path, &asked.to_string()).status, 200);
+    // Models without one say what to do.
+    let place = written();
+    let server = Server::start(&place, "r");
+    let refused = server.json(path, &asked.to_string());
+    let error = &refused.json()["error"];
+    assert_eq!((refused.status, &error["code"]), (400, &json!("no_chat_template")));
+    assert!(error["message"].as_str().unwrap().contains("POST /v1/completions"), "{error}");
+}
