@@ -101,6 +101,10 @@ async fn answer(
             (Takes::Rows, files) => {
                 Err(Refusal::bad(format!("there are {} files, and one table is answered at a time", files.len())))
             }
+            (Takes::Texts, [texts]) => reader.lines(texts),
+            (Takes::Texts, files) => {
+                Err(Refusal::bad(format!("there are {} files, and the texts of one are answered at a time", files.len())))
+            }
             (_, []) => Err(Refusal::bad("there is no file in the body")),
             (_, files) => reader.images(files),
         },
@@ -161,6 +165,7 @@ impl Kind {
             "application/json" => Ok(Kind::Json),
             "multipart/form-data" => Ok(Kind::Multipart),
             "text/csv" | "text/tab-separated-values" if served.takes() == Takes::Rows => Ok(Kind::Table),
+            "text/plain" if served.takes() == Takes::Texts => Ok(Kind::Table),
             image if image.starts_with("image/") && served.takes() == Takes::Images => Ok(Kind::Image),
             _ => {
                 let given = match given {

@@ -10,6 +10,7 @@ use crate::api::model::{Model, device};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::scores::scores;
 use crate::data::table::TableCodec;
+use crate::data::text::TextCodec;
 use crate::data::{Field, Footprint};
 use crate::graph::DType;
 use crate::graph::op::Task;
@@ -52,6 +53,8 @@ pub enum Takes {
     Images,
     /// Rows of tables, or tensors.
     Rows,
+    /// Texts, or tensors.
+    Texts,
     /// Tensors alone.
     Tensors,
 }
@@ -62,6 +65,8 @@ pub struct Served {
     pub seen: Seen,
     /// How rows become samples, if the model takes rows.
     pub table: Option<TableCodec>,
+    /// How texts become samples, if the model takes texts.
+    pub texts: Option<TextCodec>,
     predictor: Arc<Predictor>,
     batcher: Batcher,
     task: Task,
@@ -101,14 +106,16 @@ impl Served {
         let compute = move |rows: &[&[u8]], out: &mut [f32]| computes.raw(rows, out);
         let batcher = Batcher::start(together, Arc::new(compute), metrics)?;
         let table = TableCodec::of(&seen.data);
+        let texts = TextCodec::of(&seen.data)?.filter(|codec| codec.tokenizer.is_some());
         let task = task(experiment);
-        Ok(Served { table, predictor, batcher, task, failed: AtomicBool::new(false), seen })
+        Ok(Served { table, texts, predictor, batcher, task, failed: AtomicBool::new(false), seen })
     }
 
     /// What its samples are made of.
     pub fn takes(&self) -> Takes {
         match &self.seen.fields[..] {
             _ if self.table.is_some() => Takes::Rows,
+            _ if self.texts.is_some() => Takes::Texts,
             [field] if field.is_image() && matches!(field.shape.last(), 1 | 3) => Takes::Images,
             _ => Takes::Tensors,
         }
@@ -208,6 +215,7 @@ impl Served {
         let takes = match self.takes() {
             Takes::Images => "images",
             Takes::Rows => "rows",
+            Takes::Texts => "texts",
             Takes::Tensors => "tensors",
         };
         let task = match self.task {

@@ -13,7 +13,7 @@ mod windows;
 mod words;
 
 pub use chat::{Chat, Message};
-pub use labelled::{LabelledOptions, read_texts};
+pub use labelled::{LabelledOptions, read_texts, text_bytes};
 pub use options::{Choice, Content, TextOptions};
 pub use tokenizer::{Decoder, Tokenizer};
 

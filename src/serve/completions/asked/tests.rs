@@ -15,8 +15,7 @@ fn what_is_not_said_is_as_usual() {
     assert_eq!((found.max_tokens, found.echo, found.stream, found.usage), (Some(16), false, false, false));
     assert_eq!(Sampling { seed: 0, ..found.sampling }, Sampling::default());
     assert_ne!(asked("{}").unwrap().sampling.seed, asked("{}").unwrap().sampling.seed);
-    let null =
-        r#"{"model": null, "prompt": null, "seed": null, "stop": null, "logprobs": null, "max_tokens": null}"#;
+    let null = r#"{"model": null, "prompt": null, "seed": null, "stop": null, "logprobs": null, "max_tokens": null}"#;
     assert_eq!(asked(null).unwrap().max_tokens, Some(16));
 }
 
@@ -27,14 +26,8 @@ fn what_is_said_is_taken() {
             "repetition_penalty": 1.5, "seed": -1, "stop": ["x", "\n"], "echo": true, "stream": true,
             "stream_options": {"include_usage": true}, "n": 1.0, "logit_bias": {}, "frequency_penalty": 0, "user": "me"}"#,
     );
-    let sampling = Sampling {
-        temperature: 0.5,
-        top_k: Some(3),
-        top_p: 1.0,
-        min_p: 0.25,
-        repetition_penalty: 1.5,
-        seed: u64::MAX,
-    };
+    let sampling =
+        Sampling { temperature: 0.5, top_k: Some(3), top_p: 1.0, min_p: 0.25, repetition_penalty: 1.5, seed: u64::MAX };
     let expected = Asked {
         given: Given::Prompts(vec![Prompt::Text("a".into()), Prompt::Tokens(vec![1, 2])]),
         max_tokens: Some(0),

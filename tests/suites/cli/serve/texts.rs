@@ -342,7 +342,11 @@ fn conversations_are_answered_by_the_template() {
     assert_eq!((delta(last), &last["choices"][0]["finish_reason"]), (json!({}), &json!("length")));
     // What the template refuses, what is too long, what is no message.
     for (body, param, code) in [
-        (json!({ "messages": [{ "role": "user", "content": "sea ".repeat(3000) }] }), "messages", "context_length_exceeded"),
+        (
+            json!({ "messages": [{ "role": "user", "content": "sea ".repeat(3000) }] }),
+            "messages",
+            "context_length_exceeded",
+        ),
         (json!({ "messages": [] }), "messages", ""),
         (json!({ "messages": [{ "role": 1, "content": "a" }] }), "messages[0].role", ""),
         (json!({ "messages": messages, "tools": [{}] }), "tools", "unsupported_parameter"),
@@ -371,4 +375,37 @@ fn conversations_are_answered_by_the_template() {
     let error = &refused.json()["error"];
     assert_eq!((refused.status, &error["code"]), (400, &json!("no_chat_template")));
     assert!(error["message"].as_str().unwrap().contains("POST /v1/completions"), "{error}");
+}
+
+/// A classifier of texts takes them as they are, and says what `predict` says.
+#[test]
+fn texts_are_classified() {
+    let place = Place::with(&text::classifier(""));
+    place.write("reviews.csv", text::reviews(120));
+    place.ok("train c.toml --out r --quiet --set train.epochs=2");
+    place.write("lines.txt", "how lovely\nhow dull\n\n");
+    let predicted = place.ok("predict r lines.txt --json").json();
+    let server = Server::start(&place, "r");
+    let plain = |body: &[u8]| server.ask("POST", "/predict", "Content-Type: text/plain; charset=utf-8\r\n", body);
+    let lines = plain(b"how lovely\nhow dull\n\n").predictions();
+    let json = server.json("/predict", r#"{"instances": ["how lovely", "how dull", ""]}"#).predictions();
+    assert_eq!(lines, json);
+    let top = |all: &[Value]| all.iter().map(|one| one["top"].clone()).collect::<Vec<_>>();
+    let [served, wanted] = [&top(&lines), &top(predicted.as_array().unwrap())].map(|all| {
+        let class = |top: &Value| (top[0]["label"].clone(), (top[0]["probability"].as_f64().unwrap() * 1e4).round());
+        all.iter().map(class).collect::<Vec<_>>()
+    });
+    assert_eq!(served, wanted);
+    assert_eq!(server.get("/models").json()["models"][0]["takes"], "texts");
+    assert!(plain(b"").predictions().is_empty());
+    for (refused, status) in [
+        (plain(b"a\n\xff\n"), 400),
+        (server.json("/predict", r#"{"instances": [1]}"#), 422),
+        (server.json("/predict", r#"{"instances": ["a", ["b"]]}"#), 422),
+        (server.ask("POST", "/predict", "Content-Type: text/csv\r\n", b"text\na\n"), 415),
+        (plain(&b"a\n".repeat(1025)), 413),
+    ] {
+        assert_eq!(refused.status, status, "{refused:?}");
+    }
+    assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
 }
