@@ -414,7 +414,7 @@ fn plan(
 }
 
 /// What is lacking for so many executables.
-fn lacking(memory: &MemoryPlan, executables: usize) -> Option<String> {
+pub(super) fn lacking(memory: &MemoryPlan, executables: usize) -> Option<String> {
     let refused = |needed: usize, had: usize, place: &str| {
         format!(
             "not enough memory {place} for {executables} executables: {} are needed, and {} can be had\nhelp: take fewer of them",

@@ -26,7 +26,7 @@ const BETWEEN: &str = "---------------";
 pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let prompt = prompt(args)?;
     let model = load_model(&args.model, &args.overrides.sets())?;
-    let options = Options { threads: args.threads, without_cache: args.without_cache };
+    let options = Options { threads: args.threads, without_cache: args.without_cache, ..Options::default() };
     let mut generator = Generator::new(&model, &options)?;
     if let Some(note) = generator.note() {
         say(&format!("note: {note}"));
@@ -55,7 +55,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         if text > 0 && !args.output.json {
             printed(terminal::print_piece(&format!("{BETWEEN}\n")))?;
         }
-        let (finish, count) = one(&mut generator, &request, &prompt, (args.output.json, &stopped))?;
+        let (finish, count) = one(&mut generator, request, &prompt, (args.output.json, &stopped))?;
         generated += count;
         if finish == Finish::Cancelled {
             return Ok(ExitCode::from(130));
@@ -71,7 +71,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
 /// Generates and writes one text; why it ended, and how many tokens it has.
 fn one(
     generator: &mut Generator,
-    request: &Request,
+    request: Request,
     prompt: &str,
     (json, stopped): (bool, &AtomicBool),
 ) -> Result<(Finish, usize), Failure> {

@@ -8,6 +8,7 @@ use crate::api::failure::Failure;
 use crate::api::what::{expect_no_input, output};
 use crate::checkpoint;
 use crate::config::value_as_toml;
+use crate::data::text::Chat;
 use crate::files;
 use crate::terminal::say;
 use anyhow::{Context, Result, anyhow};
@@ -50,7 +51,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;
     let keys: Value = serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", config.display()))?;
     let architecture = architecture(&keys).with_context(|| format!("`{}`", config.display()))?;
-    let written = configuration(&architecture, &name, tokenizer, weights)?;
+    let settings = folder.join("tokenizer_config.json");
+    let chat = Chat::is_in(&settings).then_some(settings.as_path());
+    let written = configuration(&architecture, &name, [tokenizer, weights], chat)?;
     out.put(written.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
     let shown = path.display();
     if args.output.json {
@@ -70,7 +73,12 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The text of a configuration: the architecture with its numbers, and sections to go on training with.
-fn configuration(architecture: &Architecture, name: &str, tokenizer: &Path, weights: &Path) -> Result<String> {
+fn configuration(
+    architecture: &Architecture,
+    name: &str,
+    [tokenizer, weights]: [&Path; 2],
+    chat: Option<&Path>,
+) -> Result<String> {
     let tensors = checkpoint::names(weights)?;
     let quoted = |path: &Path| -> Result<String> {
         let text = path.to_str().with_context(|| format!("`{}` is not UTF-8", path.display()))?;
@@ -81,9 +89,13 @@ fn configuration(architecture: &Architecture, name: &str, tokenizer: &Path, weig
     Ok(match &architecture.task {
         Task::Language => {
             let context = architecture.positions.min(MOST_CONTEXT);
+            let chat = match chat {
+                Some(settings) => format!("chat_template = {}\n", quoted(settings)?),
+                None => String::new(),
+            };
             format!(
                 "# {name}, from files of Hugging Face's: to write text with `runner generate`, or to train on with a text of your own.\n\n\
-                 [data]\nsource = \"text\"\npath = \"input.txt\"                  # your own text\ntokenizer = {tokenizer}\ncontext = {context}\n\
+                 [data]\nsource = \"text\"\npath = \"input.txt\"                  # your own text\ntokenizer = {tokenizer}\n{chat}context = {context}\n\
                  batch_size = 4\nvalidation_split = 0.1\n\n{model}\n[loss]\ntype = \"cross_entropy\"\n\n[optimizer]\ntype = \"adamw\"\nlr = 5e-5\n\n\
                  [train]\nepochs = 1\nclip_grad_norm = 1.0\n"
             )

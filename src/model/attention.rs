@@ -1,11 +1,12 @@
 //! Multi-head attention: the input projection, scaled dot-product attention, the output projection.
 
 use super::params::{Param, uniform_fan_in};
-use super::{Builder, Mode, START, Tensor};
+use super::{Builder, Mode, START, STARTS, TURN, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
 use crate::graph::op::{
-    Attention, AttentionDropout, Binary, BinaryKind, CachedAttention, Concat, Linear, NewFull, Reshape, Rotary, Slice,
+    Attention, AttentionDropout, Binary, BinaryKind, CachedAttention, Concat, Embedding, Linear, NewFull, Reshape,
+    Rotary, Slice,
 };
 use crate::graph::{DType, Fill, Shape, ValueId, VarKind, Variable};
 
@@ -144,11 +145,17 @@ impl Builder<'_> {
     }
 
     /// Attention to all positions before, whose keys and values are kept from run to run.
+    ///
+    /// Of several texts in turn each has caches of its own, side by side. All are handed to the operation, and those whose turn it is not start so far
+    /// before the first position that nothing is kept or seen: they cost next to nothing. So one program serves all of them.
     fn cached_attention(&mut self, node: &LayerNode, how: Heads, qkv: ValueId) -> ValueId {
         let Heads { heads, kv_heads, .. } = how;
-        let e = self.graph.shape(qkv).last() / (heads + 2 * kv_heads) * kv_heads;
+        let &[samples, length, packed] = self.graph.shape(qkv).dims() else { return qkv };
+        let starts = self.found(STARTS).map(|starts| (starts, self.graph.shape(starts).len()));
+        let width = packed / (heads + 2 * kv_heads);
+        let texts = starts.map_or(samples, |(_, texts)| texts);
         let cache = |of: &str| {
-            let (name, shape) = (format!("{}.{of}", node.path), [self.batch, self.capacity(), e]);
+            let (name, shape) = (format!("{}.{of}", node.path), [texts, self.capacity(), kv_heads * width]);
             Variable::zeros(name, DType::F32, shape, VarKind::Kept)
         };
         let [keys, values] = ["keys", "values"].map(cache);
@@ -156,8 +163,21 @@ impl Builder<'_> {
             let id = self.vars.get_or_add(variable);
             self.graph.variable(self.vars, id)
         });
-        let start = self.given(START);
-        self.plain(CachedAttention { heads, kv_heads }, &[qkv, keys, values, start])
+        let op = CachedAttention { heads, kv_heads };
+        let Some((starts, _)) = starts else {
+            let start = self.given(START);
+            return self.plain(op, &[qkv, keys, values, start]);
+        };
+        let zeros = self.plain(NewFull { shape: Shape::from([texts, 1, 1]), value: 0.0 }, &[qkv]);
+        // A sum with zeros stretches it.
+        let all = self.plain(Binary { kind: BinaryKind::Add }, &[qkv, zeros]);
+        let starts = self.plain(Reshape { shape: Shape::from([texts]) }, &[starts]);
+        let all = self.plain(op, &[all, keys, values, starts]);
+        let e = heads * width;
+        let all = self.plain(Reshape { shape: Shape::from([texts, length * e]) }, &[all]);
+        let turn = self.given(TURN);
+        let one = self.plain(Embedding::default(), &[all, turn]);
+        self.plain(Reshape { shape: Shape::from([1, length, e]) }, &[one])
     }
 
     /// `x` times `weight`, and plus the parameter `bias`, if there is to be one.

@@ -117,8 +117,12 @@ impl Builder<'_> {
 
     /// A field of the batch by its name, of [`Mode::Generate`].
     pub(super) fn given(&self, name: &str) -> ValueId {
-        let found = self.prepared.iter().find(|(known, _)| known == name);
-        found.expect("whoever generates describes batches that have it").1.value
+        self.found(name).expect("whoever generates describes batches that have it")
+    }
+
+    /// The same, if batches have it.
+    pub(super) fn found(&self, name: &str) -> Option<ValueId> {
+        self.prepared.iter().find(|(known, _)| known == name).map(|(_, x)| x.value)
     }
 
     /// Reports a layer that would have to see all positions at once, where tokens follow those of earlier runs.

@@ -4,9 +4,9 @@ use super::access::Log;
 use super::budget::Budget;
 use super::key::Keys;
 use super::metrics::Metrics;
+use super::place::Place;
 use super::reader::Limits;
 use super::refusal::Refusal;
-use super::served::Place;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
@@ -64,7 +64,11 @@ impl App {
     /// There is none.
     pub fn place(&self, name: &str) -> Result<&Place, Refusal> {
         let found = self.models.iter().find(|place| place.name == name);
-        found.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "there is no model of this name: /models lists them"))
+        found.ok_or_else(|| {
+            Refusal::new(StatusCode::NOT_FOUND, "there is no model of this name: /models lists them")
+                .about("model")
+                .coded("model_not_found")
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The body `{"instances": […]}`: rows as objects or lists, tensors as nested lists, several tensors as objects. What is made of an instance is made while the
+//! The body `{"instances": […]}`: rows as objects or lists, texts, tensors as nested lists, several tensors as objects. What is made of an instance is made while the
 //! text is read, so that the text becomes no tree.
 
 use super::nested::Nested;
@@ -20,6 +20,11 @@ impl Reader<'_> {
         self.charge.add(text.len().saturating_mul(READING))?;
         let most = self.limits.rows;
         match &self.served.table {
+            None if self.served.texts.is_some() => {
+                let mut texts = Texts(Vec::new());
+                read(text, &mut texts, most)?;
+                self.texts(texts.0)
+            }
             Some(codec) => {
                 let mut rows = Rows::new(codec);
                 read(text, &mut rows, most)?;
@@ -242,6 +247,16 @@ impl Visitor<'_> for CellVisitor {
 
     fn visit_str<E: de::Error>(self, value: &str) -> Result<Cell, E> {
         Ok(Cell::Text(value.to_owned()))
+    }
+}
+
+/// Texts.
+struct Texts(Vec<String>);
+
+impl Take for Texts {
+    fn take<'de, D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
+        self.0.push(String::deserialize(deserializer)?);
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,12 +49,22 @@ pub struct ModelMetrics {
     batches: Mutex<[Histogram; 3]>,
     queue: AtomicUsize,
     reloaded: [AtomicU64; 2],
+    /// Tokens that were read and written.
+    tokens: [AtomicU64; 2],
+    /// It is a language model.
+    writes: AtomicBool,
 }
 
 impl Default for ModelMetrics {
     fn default() -> Self {
         let batches = [Histogram::new(&SAMPLES), Histogram::new(&SAMPLES), Histogram::new(&SECONDS)];
-        ModelMetrics { batches: Mutex::new(batches), queue: AtomicUsize::new(0), reloaded: Default::default() }
+        ModelMetrics {
+            batches: Mutex::new(batches),
+            queue: AtomicUsize::new(0),
+            reloaded: Default::default(),
+            tokens: Default::default(),
+            writes: AtomicBool::new(false),
+        }
     }
 }
 
@@ -69,6 +79,21 @@ impl ModelMetrics {
         let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
         let values = [samples as f64, requests as f64, took.as_secs_f64()];
         batches.iter_mut().zip(values).for_each(|(histogram, value)| histogram.add(value));
+    }
+
+    /// It is a language model.
+    pub fn writes(&self) {
+        self.writes.store(true, Ordering::Relaxed);
+    }
+
+    /// A prompt of so many tokens was taken.
+    pub fn read(&self, tokens: usize) {
+        self.tokens[0].fetch_add(tokens as u64, Ordering::Relaxed);
+    }
+
+    /// So many tokens were generated.
+    pub fn wrote(&self, tokens: usize) {
+        self.tokens[1].fetch_add(tokens as u64, Ordering::Relaxed);
     }
 
     /// The model was loaded anew, or that failed.
@@ -163,6 +188,20 @@ impl Metrics {
                 }
             });
         }
+        family(
+            "runner_tokens_total",
+            "counter",
+            "Tokens of prompts, and tokens that were generated.",
+            &|text, name| {
+                for (model, metrics) in self.models.iter().filter(|(_, metrics)| metrics.writes.load(Ordering::Relaxed))
+                {
+                    for (kind, count) in ["prompt", "generated"].iter().zip(&metrics.tokens) {
+                        let count = count.load(Ordering::Relaxed);
+                        let _ = writeln!(text, "{name}{{model=\"{model}\",kind=\"{kind}\"}} {count}");
+                    }
+                }
+            },
+        );
         family("runner_queue_requests", "gauge", "Requests that wait to be computed.", &|text, name| {
             for (model, metrics) in &self.models {
                 let _ = writeln!(text, "{name}{{model=\"{model}\"}} {}", metrics.queue.load(Ordering::Relaxed));
@@ -203,6 +242,9 @@ mod tests {
         }
         metrics.model("m").computed(3, 2, Duration::from_millis(5));
         metrics.model("m").waiting(7);
+        metrics.model("m").writes();
+        metrics.model("m").read(5);
+        metrics.model("m").wrote(3);
         let connected = metrics.connected();
         let text = metrics.text(|_| true, 12);
         for line in [
@@ -217,6 +259,8 @@ mod tests {
             "runner_batch_requests_sum{model=\"m\"} 2",
             "runner_queue_requests{model=\"m\"} 7",
             "runner_model_ready{model=\"m\"} 1",
+            "runner_tokens_total{model=\"m\",kind=\"prompt\"} 5",
+            "runner_tokens_total{model=\"m\",kind=\"generated\"} 3",
             "runner_connections 1",
             "runner_request_memory_bytes 12",
         ] {

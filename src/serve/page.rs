@@ -1,4 +1,4 @@
-//! The page at `/`: a photo or rows, and the answer with bars.
+//! The page at `/`: a photo or rows, and the answer with bars; a text, and how it goes on.
 
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,

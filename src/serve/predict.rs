@@ -2,9 +2,10 @@
 
 use super::app::{App, Told, as_json};
 use super::body::receive;
+use super::place::Place;
 use super::reader::{File, Reader, accepted};
 use super::refusal::Refusal;
-use super::served::{Place, Served, Takes};
+use super::served::{Served, Takes};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -77,7 +78,7 @@ async fn answer(
     answered: &mut usize,
 ) -> Result<Response, Refusal> {
     let Query(asked) = asked.map_err(|error| Refusal::bad(format!("what follows the `?`: {}", error.body_text())))?;
-    let served = place.now();
+    let served = place.samples()?;
     let (parts, body) = request.into_parts();
     let mut charge = app.budget.charge();
     let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;
@@ -100,6 +101,11 @@ async fn answer(
             (Takes::Rows, files) => {
                 Err(Refusal::bad(format!("there are {} files, and one table is answered at a time", files.len())))
             }
+            (Takes::Texts, [texts]) => reader.lines(texts),
+            (Takes::Texts, files) => Err(Refusal::bad(format!(
+                "there are {} files, and the texts of one are answered at a time",
+                files.len()
+            ))),
             (_, []) => Err(Refusal::bad("there is no file in the body")),
             (_, files) => reader.images(files),
         },
@@ -160,6 +166,7 @@ impl Kind {
             "application/json" => Ok(Kind::Json),
             "multipart/form-data" => Ok(Kind::Multipart),
             "text/csv" | "text/tab-separated-values" if served.takes() == Takes::Rows => Ok(Kind::Table),
+            "text/plain" if served.takes() == Takes::Texts => Ok(Kind::Table),
             image if image.starts_with("image/") && served.takes() == Takes::Images => Ok(Kind::Image),
             _ => {
                 let given = match given {

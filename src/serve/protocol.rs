@@ -3,9 +3,9 @@
 use super::app::{App, Told, as_json};
 use super::body::receive;
 use super::open_inference::{HEADER, answer, metadata};
+use super::place::Place;
 use super::predict::{named, read};
 use super::refusal::Refusal;
-use super::served::Place;
 use crate::terminal::say;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
@@ -51,7 +51,7 @@ fn unwell(place: &Place) -> Refusal {
 /// What a model is.
 pub async fn model(State(app): State<Arc<App>>, name: Name) -> Result<Response, Refusal> {
     let place = named(&app, name)?;
-    Ok(as_json(&metadata(&place.name, &place.now())))
+    Ok(as_json(&metadata(&place.name, &*place.samples()?)))
 }
 
 /// Whether a model answers.
@@ -77,7 +77,7 @@ pub async fn infer(State(app): State<Arc<App>>, name: Name, request: Request) ->
 }
 
 async fn inferred(app: &Arc<App>, place: &Place, request: Request, answered: &mut usize) -> Result<Response, Refusal> {
-    let served = place.now();
+    let served = place.samples()?;
     let (parts, body) = request.into_parts();
     let mut charge = app.budget.charge();
     let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;

@@ -5,6 +5,7 @@ use super::refusal::Refusal;
 use super::samples::{Names, Samples};
 use super::served::{Served, Takes};
 use crate::data::table::{Given, Raw, TooManyRows, read_text};
+use crate::data::text::text_bytes;
 use crate::data::{image_bytes, image_measures};
 use axum::body::Bytes;
 
@@ -22,6 +23,8 @@ pub struct Limits {
     pub pixels: u64,
     /// Samples of a request.
     pub rows: usize,
+    /// Tokens of a text that is generated.
+    pub tokens: usize,
 }
 
 /// What becomes of a body.
@@ -120,6 +123,37 @@ impl Reader<'_> {
         self.encoded(&raw?)
     }
 
+    /// Texts, each on a line of its own.
+    ///
+    /// # Errors
+    /// They are no UTF-8, or have characters without tokens; there are too many.
+    pub fn lines(&mut self, file: &File) -> Result<Samples, Refusal> {
+        self.charge.add(file.content.len())?;
+        let text = std::str::from_utf8(&file.content).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+        self.allowed(text.lines().count())?;
+        self.texts(text.lines().map(str::to_owned).collect())
+    }
+
+    /// Texts that have come one by one.
+    ///
+    /// # Errors
+    /// As [`Reader::lines`].
+    pub fn texts(&mut self, texts: Vec<String>) -> Result<Samples, Refusal> {
+        let Some(codec) = &self.served.texts else { return Err(Refusal::internal("the model takes no texts")) };
+        self.expect(texts.len())?;
+        let mut rows = vec![Vec::new(), Vec::new()];
+        for (number, text) in texts.iter().enumerate() {
+            // Tokens and what a tokenizer keeps of each.
+            let reading = text.len().saturating_mul(READING);
+            self.charge.add(reading)?;
+            let sample = text_bytes(codec, text, &format!("text {number}"));
+            let sample = sample.map_err(|error| Refusal::unfit(format!("{error:#}")))?;
+            rows.iter_mut().zip(sample).for_each(|(rows, bytes)| rows.extend(bytes));
+            self.charge.give_back(reading);
+        }
+        Ok(Samples { rows, count: texts.len(), names: Names::Rows(None) })
+    }
+
     /// Rows that have come one by one.
     ///
     /// # Errors
@@ -145,6 +179,7 @@ pub fn accepted(served: &Served) -> &'static str {
             "an image (image/png, image/jpeg, …), several as multipart/form-data, or tensors as application/json"
         }
         Takes::Rows => "rows as application/json, or a table with a header as text/csv",
+        Takes::Texts => "texts as application/json, or as text/plain, one a line",
         Takes::Tensors => "tensors as application/json",
     }
 }

@@ -3,7 +3,7 @@
 use super::access::Entry;
 use super::app::{App, From, Told, as_json};
 use super::refusal::Refusal;
-use super::{page, predict, protocol};
+use super::{completions, page, predict, protocol};
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -31,6 +31,10 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .route("/predict", post(predict::only_model))
         .route("/predict/{name}", post(predict::named_model))
+        .route("/v1/models", get(completions::models))
+        .route("/v1/models/{name}", get(completions::model))
+        .route("/v1/completions", post(completions::completions))
+        .route("/v1/chat/completions", post(completions::chat))
         .route("/v2", get(protocol::server))
         .route("/v2/health/live", get(protocol::live))
         .route("/v2/health/ready", get(protocol::ready))
@@ -77,6 +81,15 @@ async fn watched(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     let response = match admit(&app, &route, &method, request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
+    };
+    let response = match response.extensions().get::<Refusal>() {
+        Some(refusal) if path.starts_with("/v1/") => {
+            let told = response.extensions().get::<Told>().cloned();
+            let mut response = refusal.clone().into_openai_response();
+            told.map(|told| response.extensions_mut().insert(told));
+            response
+        }
+        _ => response,
     };
     let took = begun.elapsed();
     let status = response.status().as_u16();

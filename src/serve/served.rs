@@ -1,4 +1,4 @@
-//! A model that answers requests, and the place where it stands, in which another one may take its place.
+//! A model that answers samples.
 
 use super::batcher::{Batcher, Together};
 use super::metrics::ModelMetrics;
@@ -6,18 +6,18 @@ use super::refusal::Refusal;
 use super::samples::{Samples, outside};
 use crate::api::answer::{Answer, Meaning};
 use crate::api::failure::Failure;
-use crate::api::model::{device, load_model};
+use crate::api::model::{Model, device};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::scores::scores;
 use crate::data::table::TableCodec;
+use crate::data::text::TextCodec;
 use crate::data::{Field, Footprint};
 use crate::graph::DType;
 use crate::graph::op::Task;
 use crate::model::task;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Bytes of memory of the text of an answer, for each number or position in it.
@@ -34,6 +34,8 @@ pub struct How {
     pub threads: Option<usize>,
     /// Batches of a model that are computed at a time.
     pub executables: usize,
+    /// Texts that a language model writes at a time, by each executable.
+    pub texts: usize,
     /// Samples that are computed at once; `None`: about as many as take a millisecond.
     pub batch: Option<usize>,
     /// How long one waits for others at most.
@@ -51,6 +53,8 @@ pub enum Takes {
     Images,
     /// Rows of tables, or tensors.
     Rows,
+    /// Texts, or tensors.
+    Texts,
     /// Tensors alone.
     Tensors,
 }
@@ -61,6 +65,8 @@ pub struct Served {
     pub seen: Seen,
     /// How rows become samples, if the model takes rows.
     pub table: Option<TableCodec>,
+    /// How texts become samples, if the model takes texts.
+    pub texts: Option<TextCodec>,
     predictor: Arc<Predictor>,
     batcher: Batcher,
     task: Task,
@@ -69,14 +75,17 @@ pub struct Served {
 }
 
 impl Served {
-    fn open(path: &Path, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
-        let model = load_model(path, &how.sets)?;
+    /// Of a model that is read.
+    ///
+    /// # Errors
+    /// There is no such device, or not enough memory; the weights do not fit.
+    pub fn open(model: &Model, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
         let experiment = &model.loaded.experiment;
         let backend = device(experiment, how.threads)?;
-        let seen = Seen::by(&model)?;
+        let seen = Seen::by(model)?;
         let batch = match how.batch {
             Some(batch) => batch,
-            None => Predictor::quick_batch(&model, &seen, backend.as_ref())?,
+            None => Predictor::quick_batch(model, &seen, backend.as_ref())?,
         };
         let options = Options {
             threads: how.threads,
@@ -85,7 +94,7 @@ impl Served {
             room: Room { slots: 1, data: Footprint { held: how.memory, ..Footprint::default() } },
             ..Options::default()
         };
-        let predictor = Arc::new(Predictor::new(&model, seen.clone(), backend, &options)?);
+        let predictor = Arc::new(Predictor::new(model, seen.clone(), backend, &options)?);
         let together = Together {
             batch: predictor.batch(),
             delay: how.delay,
@@ -97,14 +106,16 @@ impl Served {
         let compute = move |rows: &[&[u8]], out: &mut [f32]| computes.raw(rows, out);
         let batcher = Batcher::start(together, Arc::new(compute), metrics)?;
         let table = TableCodec::of(&seen.data);
+        let texts = TextCodec::of(&seen.data)?.filter(|codec| codec.tokenizer.is_some());
         let task = task(experiment);
-        Ok(Served { table, predictor, batcher, task, failed: AtomicBool::new(false), seen })
+        Ok(Served { table, texts, predictor, batcher, task, failed: AtomicBool::new(false), seen })
     }
 
     /// What its samples are made of.
     pub fn takes(&self) -> Takes {
         match &self.seen.fields[..] {
             _ if self.table.is_some() => Takes::Rows,
+            _ if self.texts.is_some() => Takes::Texts,
             [field] if field.is_image() && matches!(field.shape.last(), 1 | 3) => Takes::Images,
             _ => Takes::Tensors,
         }
@@ -204,6 +215,7 @@ impl Served {
         let takes = match self.takes() {
             Takes::Images => "images",
             Takes::Rows => "rows",
+            Takes::Texts => "texts",
             Takes::Tensors => "tensors",
         };
         let task = match self.task {
@@ -243,43 +255,5 @@ pub fn datatype(dtype: DType) -> &'static str {
         DType::F64 => "FP64",
         DType::U32 => "UINT32",
         DType::I64 => "INT64",
-    }
-}
-
-/// The place of a model.
-pub struct Place {
-    /// What the model is called.
-    pub name: String,
-    path: PathBuf,
-    how: How,
-    metrics: Arc<ModelMetrics>,
-    now: RwLock<Arc<Served>>,
-}
-
-impl Place {
-    /// Opens the model in `path`.
-    ///
-    /// # Errors
-    /// It cannot be read, or is none; there is no such device, or not enough memory.
-    pub fn open(name: String, path: PathBuf, how: &How, metrics: Arc<ModelMetrics>) -> Result<Place, Failure> {
-        let served = Arc::new(Served::open(&path, how, Arc::clone(&metrics))?);
-        Ok(Place { name, path, how: how.clone(), metrics, now: RwLock::new(served) })
-    }
-
-    /// The model that answers now. Who has it keeps it, whatever takes its place.
-    pub fn now(&self) -> Arc<Served> {
-        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Opens the file anew, and puts the model in the place of the other. Until then, and where it cannot be read, that one answers.
-    ///
-    /// # Errors
-    /// As [`Place::open`].
-    pub fn reload(&self) -> Result<(), Failure> {
-        let opened = Served::open(&self.path, &self.how, Arc::clone(&self.metrics));
-        self.metrics.reloaded(opened.is_ok());
-        let opened = Arc::new(opened?);
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = opened;
-        Ok(())
     }
 }

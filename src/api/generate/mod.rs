@@ -1,17 +1,20 @@
 //! A language model that goes on with a text, token by token.
 
 mod sampler;
+mod text;
 
 pub use sampler::{Sampler, Sampling};
+pub use text::{Finish, Request, Step, Text};
 
 use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device};
-use crate::backend::{Backend, HostBuffer};
-use crate::data::text::{Decoder, Samples, TextCodec, Tokenizer};
+use super::predictor::lacking;
+use crate::backend::{Backend, DeviceError, HostBuffer};
+use crate::data::text::{Chat, Samples, TextCodec, Tokenizer};
 use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, Lengths};
 use crate::graph::{DType, Input};
-use crate::model::{BatchShape, POSITIONS, START};
+use crate::model::{BatchShape, POSITIONS, START, STARTS, TURN};
 use crate::passes::PassOptions;
 use crate::plan::SlotLayout;
 use crate::train::setup::input::text_without_reading;
@@ -19,7 +22,7 @@ use crate::train::setup::kind::Kind;
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::programs::{self, Programs, Sizes};
 use crate::train::setup::session::Session;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::ops::ControlFlow;
 
 /// Tokens of a prompt that are computed at a time, with a cache.
@@ -27,41 +30,29 @@ const CHUNK: usize = 64;
 /// Tokens that end a text, where the tokenizer has one of these names.
 const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
 
+/// Where texts start whose turn it is not: so far before the first position that they have none.
+const NOWHERE: u32 = i32::MIN as u32;
+
 /// How a model is opened to generate.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Compute threads of the CPU; all cores, if `None`.
     pub threads: Option<usize>,
     /// Every token is computed from the whole text before it, not from what is kept of that.
     pub without_cache: bool,
+    /// Texts that are written in turn, each with keys and values of its own. Where there is no room for them they are fewer.
+    pub texts: usize,
+    /// How many times the model is opened like this: there has to be room for all.
+    pub copies: usize,
+    /// Bytes that are needed besides.
+    pub held: usize,
 }
 
-/// What is to be generated.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The tokens to go on from.
-    pub prompt: Vec<u32>,
-    /// How many tokens are generated at most.
-    pub max_tokens: usize,
-    /// How they are drawn.
-    pub sampling: Sampling,
-    /// Number of the text: each has draws of its own.
-    pub text: u64,
-    /// Texts that end it. They are not handed out.
-    pub stop: Vec<String>,
-}
-
-/// Why a text ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finish {
-    /// It is as long as it may be.
-    Length,
-    /// One of the texts that end it came.
-    Stop,
-    /// The token that ends a text came.
-    End,
-    /// The caller wanted no more.
-    Cancelled,
+impl Default for Options {
+    /// One text at a time on all cores.
+    fn default() -> Self {
+        Options { threads: None, without_cache: false, texts: 1, copies: 1, held: 0 }
+    }
 }
 
 /// A language model on a device.
@@ -70,11 +61,14 @@ pub struct Generator {
     layout: SlotLayout,
     buffer: HostBuffer,
     tokenizer: Tokenizer,
+    chat: Option<Chat>,
     vocabulary: usize,
     /// Logits that it puts out.
     outputs: usize,
     /// The most tokens that attention sees at a position, with the position's own.
     capacity: usize,
+    /// Texts that may be written in turn.
+    texts: usize,
     cache: Option<Cache>,
     ends: Vec<u32>,
     bytes: Vec<u8>,
@@ -84,12 +78,27 @@ pub struct Generator {
     _backend: Box<dyn Backend>,
 }
 
-/// What is computed of the text so far.
+/// What is computed of the texts so far is kept.
+#[derive(Debug, Clone, Copy)]
 struct Cache {
     /// Tokens of a prompt that are computed at a time.
     chunk: usize,
-    /// Tokens whose keys and values are kept.
-    filled: usize,
+}
+
+/// What a language model is trained on: its samples, how text becomes tokens, and how many of these it looks back; `None`: it is no language model.
+///
+/// # Errors
+/// A file that the configuration names cannot be read.
+pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>, Failure> {
+    let sample = match model.checkpoint {
+        Some(_) => model.sample()?,
+        None => text_without_reading(&model.loaded.experiment)?.map_or_else(|| model.sample(), Ok)?,
+    };
+    let Some(codec) = TextCodec::of(&sample)? else { return Ok(None) };
+    Ok(match codec.samples {
+        Samples::Windows { context } => Some((sample, codec, context)),
+        Samples::Labelled { .. } => None,
+    })
 }
 
 impl Generator {
@@ -98,21 +107,13 @@ impl Generator {
     /// # Errors
     /// It is no language model; there is not enough memory; the weights do not fit.
     pub fn new(model: &Model, options: &Options) -> Result<Generator, Failure> {
-        let sample = match model.checkpoint {
-            Some(_) => model.sample()?,
-            None => text_without_reading(&model.loaded.experiment)?.map_or_else(|| model.sample(), Ok)?,
-        };
-        let codec = TextCodec::of(&sample)?;
-        let windows = |codec: &TextCodec| match codec.samples {
-            Samples::Windows { context } => Some(context),
-            Samples::Labelled { .. } => None,
-        };
-        let Some((codec, capacity)) = codec.and_then(|codec| windows(&codec).map(|context| (codec, context))) else {
+        let Some((sample, codec, capacity)) = language_of(model)? else {
             return Err(Failure::Usage(
                 "the model is no language model: `generate` goes on with a text, and this one was trained on other data\nhelp: `runner predict` applies it to files".into(),
             ));
         };
-        let Some(tokenizer) = codec.tokenizer.clone() else {
+        let chat = codec.chat;
+        let Some(tokenizer) = codec.tokenizer else {
             return Err(Failure::Usage(
                 "the checkpoint has no tokenizer, so that it cannot read or write text\nhelp: name the one that its tokens were made with, \
                  with `--set data.tokenizer=…/tokenizer.json`, or train with it in `[data]`"
@@ -120,41 +121,52 @@ impl Generator {
             ));
         };
         let backend = device(&model.loaded.experiment, options.threads)?;
-        let mut note = None;
-        let mut planned = None;
-        if !options.without_cache {
+        let passes = PassOptions::default();
+        let needs = || Needs::of_prediction(1, Footprint { held: options.held, ..Footprint::default() });
+        let planned = |programs: &Programs, spec: &DataSpec, last: bool| -> Result<bool, Failure> {
+            let planned = Planned {
+                loaded: &model.loaded,
+                data: spec,
+                plan: &programs.plan,
+                backend: backend.as_ref(),
+                what: Use::Prediction,
+                needs: needs(),
+                passes: &passes,
+            };
+            match lacking(&planned.memory()?, options.copies) {
+                Some(_) if !last => Ok(false),
+                lacking => {
+                    planned.require()?;
+                    lacking.map_or(Ok(true), |text| Err(DeviceError(text).into()))
+                }
+            }
+        };
+        let (mut note, mut texts) = (None, options.texts.max(1));
+        while !options.without_cache {
             let chunk = CHUNK.min(capacity);
             let lengths = if chunk > 1 { vec![chunk, 1] } else { vec![1] };
             let of = |length| BatchShape { samples: 1, lengths: Lengths::first(length) };
             let sizes = Sizes { generate: lengths.into_iter().map(of).collect(), ..Sizes::default() };
-            let spec = going_on(&sample, capacity);
-            match programs::build(&model.loaded.experiment, &spec, &sizes, backend.as_ref(), &PassOptions::default()) {
-                Ok(programs) => planned = Some((programs, spec, Some(Cache { chunk, filled: 0 }))),
+            let spec = going_on(&sample, capacity, texts);
+            match programs::build(&model.loaded.experiment, &spec, &sizes, backend.as_ref(), &passes) {
+                Ok(programs) => {
+                    if planned(&programs, &spec, texts == 1)? {
+                        let how = ((tokenizer, chat), capacity, texts, Some(Cache { chunk }), note);
+                        return Generator::with(model, programs, &spec, backend, how);
+                    }
+                    texts /= 2;
+                }
                 Err(diagnostics) => {
                     let why = diagnostics.first().map(|d| d.message.clone()).unwrap_or_default();
                     note = Some(format!("{why}: every token is computed from the whole text before it"));
+                    break;
                 }
             }
         }
-        let (programs, spec, cache) = match planned {
-            Some(planned) => planned,
-            None => {
-                let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
-                let passes = PassOptions::default();
-                (build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?, sample.clone(), None)
-            }
-        };
-        Planned {
-            loaded: &model.loaded,
-            data: &spec,
-            plan: &programs.plan,
-            backend: backend.as_ref(),
-            what: Use::Prediction,
-            needs: Needs::of_prediction(1, Footprint::default()),
-            passes: &PassOptions::default(),
-        }
-        .require()?;
-        Generator::with(model, programs, &spec, backend, (tokenizer, capacity, cache, note))
+        let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
+        let programs = build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?;
+        planned(&programs, &sample, true)?;
+        Generator::with(model, programs, &sample, backend, ((tokenizer, chat), capacity, texts, None, note))
     }
 
     fn with(
@@ -162,7 +174,13 @@ impl Generator {
         programs: Programs,
         spec: &DataSpec,
         backend: Box<dyn Backend>,
-        (tokenizer, capacity, cache, note): (Tokenizer, usize, Option<Cache>, Option<String>),
+        ((tokenizer, chat), capacity, texts, cache, note): (
+            (Tokenizer, Option<Chat>),
+            usize,
+            usize,
+            Option<Cache>,
+            Option<String>,
+        ),
     ) -> Result<Generator, Failure> {
         let layout = programs.plan.slot.clone();
         let predicted = programs.plan.programs.first().and_then(|p| Some(p.graph.shape(p.prediction?).last()));
@@ -171,7 +189,8 @@ impl Generator {
         let vocabulary = outputs.min(tokenizer.vocabulary());
         let buffer = backend.host_buffer(layout.bytes)?;
         let session = model.session(programs, spec, backend.as_ref())?;
-        let ends = ENDS.iter().filter_map(|name| tokenizer.token(name)).collect();
+        let own = chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
+        let ends = ENDS.into_iter().chain(own).filter_map(|name| tokenizer.token(name)).collect();
         let bytes = Vec::new();
         let _backend = backend;
         Ok(Generator {
@@ -179,9 +198,11 @@ impl Generator {
             layout,
             buffer,
             tokenizer,
+            chat,
             vocabulary,
             outputs,
             capacity,
+            texts,
             cache,
             ends,
             bytes,
@@ -195,6 +216,26 @@ impl Generator {
         &self.tokenizer
     }
 
+    /// How conversations become text, if that is known.
+    pub fn chat(&self) -> Option<&Chat> {
+        self.chat.as_ref()
+    }
+
+    /// Texts that may be written in turn.
+    pub fn texts(&self) -> usize {
+        self.texts
+    }
+
+    /// The tokens that it may be given, and draws.
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// The most tokens that it looks back.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Why nothing is kept from one token to the next, though it should be.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
@@ -205,11 +246,7 @@ impl Generator {
     /// # Errors
     /// It has a character that has no token.
     pub fn prompt(&self, text: &str) -> Result<Vec<u32>> {
-        if !text.is_empty() {
-            return self.tokenizer.encode(text, "the prompt");
-        }
-        let end = self.ends.first().map(|end| vec![*end]);
-        Ok(end.or_else(|| self.tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
+        prompt(&self.tokenizer, text)
     }
 
     /// Generates a text, and hands each piece of it to `take` as soon as it is certain. The tokens, and why there are no more.
@@ -220,99 +257,45 @@ impl Generator {
     /// The device failed; the model's outputs are no numbers.
     pub fn generate(
         &mut self,
-        request: &Request,
+        request: Request,
         take: &mut dyn FnMut(&str) -> ControlFlow<()>,
     ) -> Result<(Vec<u32>, Finish)> {
-        ensure!(!request.prompt.is_empty(), "a text has to begin with something");
-        for token in &request.prompt {
-            ensure!(
-                (*token as usize) < self.vocabulary,
-                "token {token} is none of the {} of the model",
-                self.vocabulary
-            );
-        }
-        let mut sampler = Sampler::new(request.sampling.clone(), self.vocabulary);
-        let mut tokens = request.prompt.clone();
-        let mut decoder = Decoder::new(self.tokenizer.clone());
-        let mut pending = Pending { text: String::new(), stop: &request.stop };
-        // Where the part of the text begins that the model sees.
-        let mut first = tokens.len().saturating_sub(self.capacity);
-        self.forget();
-        let known = request.prompt.len();
-        let finish = loop {
-            if tokens.len() - known >= request.max_tokens {
-                break Finish::Length;
-            }
-            if tokens.len() - first > self.capacity {
-                first = tokens.len() - self.capacity.div_ceil(2);
-                self.forget();
-            }
-            let logits = self.logits(&tokens[first..])?;
-            let number = (tokens.len() - known) as u64;
-            let next = sampler.next(&logits, &tokens[first..], (request.text, number));
-            let next = next.context("the model's outputs are no numbers: its weights are broken")?;
-            if self.ends.contains(&next) {
-                break Finish::End;
-            }
-            tokens.push(next);
-            let text = decoder.push(next)?;
-            match pending.add(&text, take) {
-                Some(finish) => break finish,
-                None => continue,
-            }
-        };
-        if matches!(finish, Finish::Length | Finish::End) {
-            pending.text.push_str(&decoder.finish()?);
-            if !pending.text.is_empty() {
-                let _ = take(&pending.text);
-            }
-        }
-        Ok((tokens.split_off(known), finish))
-    }
-
-    fn forget(&mut self) {
-        if let Some(cache) = &mut self.cache {
-            cache.filled = 0;
-        }
-    }
-
-    /// The logits of the token behind these.
-    fn logits(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
-        match &mut self.cache {
-            None => {
-                self.put(0, tokens);
-                self.run(Kind::Predict, 1.into(), tokens.len() - 1)
-            }
-            Some(cache) => {
-                let (chunk, filled) = (cache.chunk, cache.filled);
-                self.add(tokens, filled, chunk)
-            }
-        }
-    }
-
-    /// Computes what is not kept yet of `tokens`, of which `filled` are; the logits of the token behind.
-    fn add(&mut self, tokens: &[u32], mut filled: usize, chunk: usize) -> Result<Vec<f32>> {
+        let mut text = self.begin(request, 0)?;
         loop {
-            let left = tokens.len() - filled;
-            // What lies behind the last token is written over later.
-            let length = if left > 1 && filled + chunk <= self.capacity { chunk } else { 1 };
-            let count = left.min(length);
-            let mut some = tokens[filled..filled + count].to_vec();
-            some.resize(length, 0);
-            let positions: Vec<u32> = (filled..filled + length).map(|at| at as u32).collect();
-            self.put(0, &some);
-            self.put(1, &positions);
-            self.put(2, &[filled as u32]);
-            let shape = BatchShape { samples: 1, lengths: Lengths::first(length) };
-            filled += count;
-            let logits = self.run(Kind::Generate, shape, count - 1)?;
-            if let Some(cache) = &mut self.cache {
-                cache.filled = filled;
-            }
-            if filled == tokens.len() {
-                return Ok(logits);
+            let Step { piece, finish } = self.step(&mut text)?;
+            let wanted = piece.is_empty() || take(&piece).is_continue();
+            let cancelled = (!wanted).then_some(Finish::Cancelled);
+            if let Some(finish) = finish.or(cancelled) {
+                return Ok((text.into_tokens(), finish));
             }
         }
+    }
+
+    /// The logits of the token behind these, of the text `turn`, of which `filled` are computed; `None`: another piece of the prompt is computed, and there
+    /// is more of it.
+    fn logits(&mut self, tokens: &[u32], filled: &mut usize, turn: usize) -> Result<Option<Vec<f32>>> {
+        let Some(Cache { chunk }) = self.cache else {
+            self.put(0, tokens);
+            return self.run(Kind::Predict, 1.into(), tokens.len() - 1).map(Some);
+        };
+        let left = tokens.len() - *filled;
+        // What lies behind the last token is written over later.
+        let length = if left > 1 && *filled + chunk <= self.capacity { chunk } else { 1 };
+        let count = left.min(length);
+        let mut some = tokens[*filled..*filled + count].to_vec();
+        some.resize(length, 0);
+        let positions: Vec<u32> = (*filled..*filled + length).map(|at| at as u32).collect();
+        let mut starts = vec![NOWHERE; self.texts];
+        starts[turn] = *filled as u32;
+        for (field, numbers) in
+            [&some, &positions, &vec![*filled as u32], &starts, &vec![turn as u32]].iter().enumerate()
+        {
+            self.put(field as u32, numbers);
+        }
+        let shape = BatchShape { samples: 1, lengths: Lengths::first(length) };
+        *filled += count;
+        let logits = self.run(Kind::Generate, shape, count - 1)?;
+        Ok((*filled == tokens.len()).then_some(logits))
     }
 
     /// Writes the beginning of a field of the batch.
@@ -331,70 +314,30 @@ impl Generator {
     }
 }
 
-/// Batches of tokens that follow others, with room for `capacity` of them in all.
-fn going_on(sample: &DataSpec, capacity: usize) -> DataSpec {
+/// The tokens of a prompt, as [`Generator::prompt`].
+///
+/// # Errors
+/// It has a character that has no token.
+pub fn prompt(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
+    if !text.is_empty() {
+        return tokenizer.encode(text, "the prompt");
+    }
+    let end = ENDS.iter().find_map(|name| tokenizer.token(name)).map(|end| vec![end]);
+    Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
+}
+
+/// Batches of tokens that follow others, with room for `capacity` of them in all, of one of `texts` texts at a time.
+fn going_on(sample: &DataSpec, capacity: usize, texts: usize) -> DataSpec {
     let tokens = sample.inputs().next().map(|(_, field)| field.kind.clone()).unwrap_or(FieldKind::Number);
     let number = |name: &str, shape: &[usize]| Field::numbers(name, DType::I32, shape);
-    let fields = vec![
+    let mut fields = vec![
         Field { kind: tokens, ..number(INPUTS, &[capacity]).of_any_length(0, 0) },
         number(POSITIONS, &[capacity]).of_any_length(0, 0),
         number(START, &[]),
     ];
+    if texts > 1 {
+        fields.extend([number(STARTS, &[texts]), number(TURN, &[])]);
+    }
     let targets = sample.target().map(|(_, field)| field.clone().of_any_length(0, 0));
     DataSpec { fields: fields.into_iter().chain(targets).collect(), ..sample.clone() }
-}
-
-/// Text that may be the beginning of one that ends it.
-struct Pending<'a> {
-    text: String,
-    stop: &'a [String],
-}
-
-impl Pending<'_> {
-    /// Adds text, and hands out what is certain.
-    fn add(&mut self, text: &str, take: &mut dyn FnMut(&str) -> ControlFlow<()>) -> Option<Finish> {
-        self.text.push_str(text);
-        let found = self.stop.iter().filter_map(|stop| self.text.find(stop.as_str())).min();
-        if let Some(at) = found {
-            if at > 0 {
-                let _ = take(&self.text[..at]);
-            }
-            return Some(Finish::Stop);
-        }
-        let begins = |at: &usize| self.stop.iter().any(|stop| stop.starts_with(&self.text[*at..]));
-        let certain = self.text.char_indices().map(|(at, _)| at).find(begins).unwrap_or(self.text.len());
-        if certain == 0 {
-            return None;
-        }
-        let rest = self.text.split_off(certain);
-        let out = std::mem::replace(&mut self.text, rest);
-        take(&out).is_break().then_some(Finish::Cancelled)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The pieces that are handed out, and the end.
-    fn pieces(stop: &[&str], texts: &[&str]) -> (Vec<String>, Option<Finish>) {
-        let stop: Vec<String> = stop.iter().map(|stop| (*stop).to_owned()).collect();
-        let mut pending = Pending { text: String::new(), stop: &stop };
-        let mut out = Vec::new();
-        let mut take = |text: &str| {
-            out.push(text.to_owned());
-            ControlFlow::Continue(())
-        };
-        let finish = texts.iter().find_map(|text| pending.add(text, &mut take));
-        (out, finish)
-    }
-
-    #[test]
-    fn text_is_held_back_that_may_end_it() {
-        let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        assert_eq!(pieces(&[], &["a", "", "bc"]), (owned(&["a", "bc"]), None));
-        assert_eq!(pieces(&["\n\n"], &["a\n", "b", "\n", "\nc"]), (owned(&["a", "\nb"]), Some(Finish::Stop)));
-        assert_eq!(pieces(&["END", "N"], &["aE", "xEND"]), (owned(&["a", "Ex"]), Some(Finish::Stop)));
-        assert_eq!(pieces(&["é!"], &["aé", "?é!"]), (owned(&["a", "é?"]), Some(Finish::Stop)));
-    }
 }

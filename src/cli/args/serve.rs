@@ -45,6 +45,11 @@ pub struct ServeArgs {
     /// Batches of a model that are computed at a time, each with weights and compute threads of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub executables: u32,
+    /// Texts that a language model writes at a time, a token of each in turn, with keys and values of its own; further requests wait
+    ///
+    /// Where there is no memory for so many, there are fewer. With several executables each of them writes so many.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub texts: u32,
     /// Compute threads of the CPU, for each executable [default: all cores]
     ///
     /// By default as many as the process may use. Results do not depend on it.
@@ -56,9 +61,12 @@ pub struct ServeArgs {
     /// Most pixels of an image
     #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_pixels: u64,
-    /// Most samples of a request
+    /// Most samples of a request, and most prompts
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_rows: u32,
+    /// Most tokens that a request may have a language model generate
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_tokens: u32,
     /// Memory of all requests together beside the models, in MiB; one that there is no room for is refused with 503
     ///
     /// Bodies, what is made of them, and answers.

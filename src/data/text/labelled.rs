@@ -135,6 +135,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
             TextCodec {
                 vocabulary: tokenizer.vocabulary(),
                 tokenizer: Some(tokenizer),
+                chat: None,
                 samples: Samples::Labelled {
                     text: options.text.clone(),
                     target: options.target.clone(),
@@ -231,6 +232,31 @@ pub fn read_texts(path: &Path, codec: &TextCodec) -> Result<Split> {
     Split::new(Arc::new(Texts::new(codec, all.iter().map(String::as_str), labels, &format!("`{}`", path.display()))?))
 }
 
+/// The tokens of a text, at most `longest`; whether there were more.
+fn tokens_of(tokenizer: &Tokenizer, longest: usize, text: &str, called: &str) -> Result<(Vec<u32>, bool)> {
+    let (mut tokens, cut) = tokenizer.encode_whole(text, longest, called)?;
+    // A text of no tokens would be a mean over nothing.
+    if tokens.is_empty() {
+        tokens.push(UNKNOWN_TOKEN);
+    }
+    Ok((tokens, cut))
+}
+
+/// The bytes of a sample of the longest length: its tokens, and how many they are.
+///
+/// # Errors
+/// The model takes no texts; the text, which `called` names, has a character without a token.
+pub fn text_bytes(codec: &TextCodec, text: &str, called: &str) -> Result<[Vec<u8>; 2]> {
+    let Samples::Labelled { lengths, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
+    let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
+    let (tokens, _) = tokens_of(tokenizer, lengths.last().copied().unwrap_or(1), text, called)?;
+    let number = |number: u32| (number as i32).to_ne_bytes();
+    let length = number(tokens.len() as u32).to_vec();
+    let filled = tokens.iter().copied().chain(std::iter::repeat(UNKNOWN_TOKEN));
+    let longest = lengths.last().copied().unwrap_or(1);
+    Ok([filled.take(longest).flat_map(number).collect(), length])
+}
+
 /// Whether a file is a table, by its name.
 fn is_table(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -272,12 +298,8 @@ impl Texts {
             names: None,
         };
         for (row, text) in texts.enumerate() {
-            let (mut tokens, cut) = tokenizer.encode_whole(text, longest, &format!("{called}, text {}", row + 1))?;
+            let (tokens, cut) = tokens_of(tokenizer, longest, text, &format!("{called}, text {}", row + 1))?;
             all.cut += usize::from(cut);
-            // A text of no tokens would be a mean over nothing.
-            if tokens.is_empty() {
-                tokens.push(UNKNOWN_TOKEN);
-            }
             all.tokens.extend(tokens);
             all.begins.push(all.tokens.len());
         }

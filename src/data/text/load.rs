@@ -6,7 +6,7 @@ use super::options::{Choice, Content, TextOptions};
 use super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
 use super::windows::{Windows, fields};
-use super::{Samples, TextCodec};
+use super::{Chat, Samples, TextCodec};
 use crate::files::{self, pattern};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::path::{Path, PathBuf};
@@ -90,6 +90,7 @@ fn held_out(how: HoldOut, all: usize) -> Result<usize> {
 /// The tokens of a path; `codec` is made by the first.
 fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Result<(Arc<Tokens>, Vec<String>)> {
     let samples = Samples::Windows { context: options.context };
+    let chat = || options.chat.as_deref().map(Chat::read).transpose();
     match &options.content {
         Content::Tokens { vocabulary, tokenizer } => {
             let tokens = Tokens::mapped(path)?;
@@ -104,7 +105,7 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
                     (None, Some(own)) => own,
                     (None, None) => bail!("neither `vocab_size` nor `tokenizer` says how many tokens there may be"),
                 };
-                *codec = Some(TextCodec { tokenizer, vocabulary, samples });
+                *codec = Some(TextCodec { tokenizer, chat: chat()?, vocabulary, samples });
             }
             Ok((Arc::new(tokens), Vec::new()))
         }
@@ -116,7 +117,8 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
                 Some(codec) => codec,
                 none => {
                     let tokenizer = Tokenizer::choose(choice, &[text.utf8()])?;
-                    none.insert(TextCodec { vocabulary: tokenizer.vocabulary(), tokenizer: Some(tokenizer), samples })
+                    let (vocabulary, tokenizer) = (tokenizer.vocabulary(), Some(tokenizer));
+                    none.insert(TextCodec { tokenizer, chat: chat()?, vocabulary, samples })
                 }
             };
             let Some(tokenizer) = &codec.tokenizer else {

@@ -3,6 +3,7 @@
 //! `tokenizer` makes tokens of text, `tokens` keeps them in memory or maps a file of them, and `windows` cuts samples out of them. `labelled` has texts that
 //! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
 
+mod chat;
 mod labelled;
 mod load;
 mod options;
@@ -11,7 +12,8 @@ mod tokens;
 mod windows;
 mod words;
 
-pub use labelled::{LabelledOptions, read_texts};
+pub use chat::{Chat, Message};
+pub use labelled::{LabelledOptions, read_texts, text_bytes};
 pub use options::{Choice, Content, TextOptions};
 pub use tokenizer::{Decoder, Tokenizer};
 
@@ -81,7 +83,8 @@ pub fn without_reading(options: &TextOptions) -> Result<Option<DataSpec>> {
     let tokenizer = Tokenizer::choose(choice, &[])?;
     let vocabulary = tokenizer.vocabulary().max(vocabulary.unwrap_or(0));
     let samples = Samples::Windows { context: options.context };
-    let codec = TextCodec { tokenizer: Some(tokenizer), vocabulary, samples };
+    let chat = options.chat.as_deref().map(Chat::read).transpose()?;
+    let codec = TextCodec { tokenizer: Some(tokenizer), chat, vocabulary, samples };
     Ok(Some(DataSpec { fitted: Some(codec.written()?), ..DataSpec::new(codec.fields()) }))
 }
 
@@ -90,6 +93,8 @@ pub fn without_reading(options: &TextOptions) -> Result<Option<DataSpec>> {
 pub struct TextCodec {
     /// How text becomes tokens, if that is known.
     pub tokenizer: Option<Tokenizer>,
+    /// How conversations become text, if that is known.
+    pub chat: Option<Chat>,
     /// How many tokens there are.
     pub vocabulary: usize,
     /// What samples are.
@@ -122,6 +127,8 @@ pub enum Samples {
 #[derive(Serialize, Deserialize)]
 struct Written {
     tokenizer: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    chat: Option<Chat>,
     vocabulary: usize,
     samples: Samples,
 }
@@ -149,7 +156,7 @@ impl TextCodec {
     /// It is none that a training has written.
     pub fn read(written: &Value) -> Result<TextCodec> {
         let broken = "what the checkpoint says of its text cannot be read";
-        let Written { tokenizer, vocabulary, samples } = Written::deserialize(written).context(broken)?;
+        let Written { tokenizer, chat, vocabulary, samples } = Written::deserialize(written).context(broken)?;
         let tokenizer = tokenizer.as_ref().map(Tokenizer::of_written).transpose()?;
         let own = tokenizer.as_ref().map_or(1, Tokenizer::vocabulary);
         ensure!(own <= vocabulary, "the checkpoint says {vocabulary} tokens, and its tokenizer has {own}");
@@ -161,7 +168,7 @@ impl TextCodec {
             }
         };
         ensure!(sane, "{broken}");
-        Ok(TextCodec { tokenizer, vocabulary, samples })
+        Ok(TextCodec { tokenizer, chat, vocabulary, samples })
     }
 
     /// As a checkpoint has it.
@@ -170,8 +177,8 @@ impl TextCodec {
     /// The tokenizer cannot be written.
     pub fn written(&self) -> Result<Arc<Value>> {
         let tokenizer = self.tokenizer.as_ref().map(Tokenizer::written).transpose()?;
-        let (vocabulary, samples) = (self.vocabulary, self.samples.clone());
-        Ok(Arc::new(serde_json::to_value(Written { tokenizer, vocabulary, samples })?))
+        let (chat, vocabulary, samples) = (self.chat.clone(), self.vocabulary, self.samples.clone());
+        Ok(Arc::new(serde_json::to_value(Written { tokenizer, chat, vocabulary, samples })?))
     }
 
     /// The fields of its samples.

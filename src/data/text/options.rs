@@ -13,6 +13,8 @@ pub struct TextOptions {
     pub val_path: Option<PathBuf>,
     /// What the files hold.
     pub content: Content,
+    /// The file that says how conversations become text.
+    pub chat: Option<PathBuf>,
     /// Tokens of a sample.
     pub context: usize,
     /// What is held out at the end to validate on: a part of the tokens, or a number of them.

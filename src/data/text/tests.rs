@@ -15,7 +15,15 @@ fn buffer(bytes: usize) -> HostBuffer {
 }
 
 fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
-    TextOptions { path, val_path: None, content: Content::Text(choice), context, hold_out: None, fitted: None }
+    TextOptions {
+        path,
+        val_path: None,
+        content: Content::Text(choice),
+        chat: None,
+        context,
+        hold_out: None,
+        fitted: None,
+    }
 }
 
 fn text(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {

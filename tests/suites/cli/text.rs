@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 
 /// A text of which every character tells the next one.
-fn counting(times: usize) -> String {
+pub fn counting(times: usize) -> String {
     "abcdefghijklmnopqrstuvwxyz.\n".repeat(times)
 }
 
@@ -23,7 +23,7 @@ fn language_model(more: &str) -> String {
     )
 }
 
-fn place() -> Place {
+pub fn place() -> Place {
     let place = Place::with(&language_model(""));
     place.write("input.txt", counting(60));
     place

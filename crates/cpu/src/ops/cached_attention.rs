@@ -1,6 +1,7 @@
 //! Attention of new positions to kept ones. With one new position there is nothing to do but to read what is kept, so that is read once, row by
-//! row, for all heads together.
+//! row, for all heads together. Many new ones, those of a prompt, are products of matrices, as in training (`attention::PromptAttention`).
 
+use super::attention::{Kept, PromptAttention};
 use crate::graph::Shape;
 use crate::graph::op::{CachedAttention, attention_scale};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
@@ -12,12 +13,12 @@ use crate::simd::{Simd, SimdLevel};
 /// Kept positions whose scores are computed together: their rows stay in the cache for all new positions of a task.
 const BLOCK: usize = 64;
 
-/// New positions of a task. Up to so many, each block is a task of its own; more of them have tasks enough.
-const GROUP: usize = 8;
+/// Up to so many new positions are computed row by row.
+const FEW: usize = 8;
 
 /// [`CachedAttention`].
 ///
-/// A task has some new positions of a sample and a block of kept ones, or all blocks one after the other. Of each new position and head it makes
+/// A task has the new positions of a sample and a block of kept ones. Of each new position and head it makes
 /// a sum of values, the sum of their weights, and the largest score, by which the weights are divided. A second round of tasks joins the blocks, in
 /// order. Which sums there are depends on the shapes alone, and the work grows with the positions so far, not with the room for them.
 pub struct CachedAttentionKernel {
@@ -29,6 +30,8 @@ pub struct CachedAttentionKernel {
     kept: usize,
     threads: usize,
     level: SimdLevel,
+    /// Computes them, if there are many new ones.
+    prompt: Option<PromptAttention>,
 }
 
 /// Sizes of heads.
@@ -178,12 +181,14 @@ impl CachedAttentionKernel {
         };
         let CachedAttention { heads, kv_heads } = *op;
         let sizes = Sizes { heads, kv_heads, width: packed / (heads + 2 * kv_heads) };
-        CachedAttentionKernel { sizes, samples: *samples, new: *new, kept, threads, level }
+        let all = Kept { samples: *samples, new: *new, room: kept, heads: [heads, kv_heads], width: sizes.width };
+        let prompt = (*new > FEW).then(|| PromptAttention::new(all, level, threads));
+        CachedAttentionKernel { sizes, samples: *samples, new: *new, kept, threads, level, prompt }
     }
 
     /// Parts that the kept positions are cut into.
     fn spans(&self) -> usize {
-        if self.new > GROUP { 1 } else { self.kept.div_ceil(BLOCK) }
+        self.kept.div_ceil(BLOCK)
     }
 
     /// Floats of the scores of a worker, and of all sums.
@@ -217,7 +222,10 @@ impl CachedAttentionKernel {
 
 impl NodeKernel for CachedAttentionKernel {
     fn scratch_bytes(&self) -> usize {
-        self.parts().map(Scratch::size::<f32>).iter().sum()
+        match &self.prompt {
+            Some(prompt) => prompt.scratch_bytes(),
+            None => self.parts().map(Scratch::size::<f32>).iter().sum(),
+        }
     }
 
     fn run(&self, frame: &Frame<'_>) {
@@ -228,13 +236,14 @@ impl NodeKernel for CachedAttentionKernel {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         self.keep(frame, qkv, positions, [&mut *keys, &mut *values]);
         let (keys, values) = (&*keys, &*values);
+        if let Some(prompt) = &self.prompt {
+            return prompt.run(frame, qkv, [keys, values], positions, y);
+        }
         let mut memory = frame.scratch();
         let [scores, sums] = self.parts().map(|floats| Parts::new(memory.take::<f32>(floats)));
-        let (groups, spans) = (self.new.div_ceil(GROUP), self.spans());
-        pool.run(self.samples * groups * spans, |task, worker| {
-            let (of, span) = (task / spans, task % spans);
-            let (n, group) = (of / groups, of % groups);
-            let queries = group * GROUP..((group + 1) * GROUP).min(self.new);
+        let spans = self.spans();
+        pool.run(self.samples * spans, |task, worker| {
+            let (n, span) = (task / spans, task % spans);
             let own = sizes.heads * BLOCK;
             // SAFETY: a worker has its own scores.
             let scores = unsafe { scores.part(worker * own..(worker + 1) * own) };
@@ -243,16 +252,14 @@ impl NodeKernel for CachedAttentionKernel {
                 let at = ((n * self.new + i) * spans + span) * floats;
                 Sums::of(sums.part(at..at + floats), sizes)
             };
-            queries.clone().for_each(|i| sums_of(i).clear());
-            let blocks = if spans > 1 { span..span + 1 } else { 0..self.kept.div_ceil(BLOCK) };
+            (0..self.new).for_each(|i| sums_of(i).clear());
+            let start = span * BLOCK;
             let seen = |i: usize| (i64::from(positions[n]) + i as i64 + 1).clamp(0, self.kept as i64) as usize;
-            for start in blocks.map(|block| block * BLOCK).take_while(|start| *start < seen(queries.end - 1)) {
-                for i in queries.clone().filter(|i| start < seen(*i)) {
-                    let rows = (n * self.kept + start) * row..(n * self.kept + seen(i).min(start + BLOCK)) * row;
-                    let q = &qkv[(n * self.new + i) * self.packed()..][..embedding];
-                    let (keys, values) = (&keys[rows.clone()], &values[rows]);
-                    attend(self.level, sizes, q, keys, values, scores, &mut sums_of(i));
-                }
+            for i in (0..self.new).filter(|i| start < seen(*i)) {
+                let rows = (n * self.kept + start) * row..(n * self.kept + seen(i).min(start + BLOCK)) * row;
+                let q = &qkv[(n * self.new + i) * self.packed()..][..embedding];
+                let (keys, values) = (&keys[rows.clone()], &values[rows]);
+                attend(self.level, sizes, q, keys, values, scores, &mut sums_of(i));
             }
         });
         let y = Parts::new(y);

@@ -31,6 +31,10 @@ options! {
         /// How many tokens `"words"` and `"bpe"` have at most.
         #[option(otherwise = "`10000` words, `4096` byte pairs", range = 2..=MAX_SIZE, unit = "tokens")]
         pub vocab_size: Option<usize>,
+        /// How a conversation becomes the text that the model goes on with, for `/v1/chat/completions` of `runner serve`: a `tokenizer_config.json` of Hugging
+        /// Face's, or the Jinja template itself. It travels in checkpoints.
+        #[option(example = r#""smollm2/tokenizer_config.json""#, resume = Harmless)]
+        pub chat_template: Option<PathBuf>,
         /// Tokens of a sample: how far the model looks back.
         #[option(range = 1..=MAX_SIZE, unit = "tokens", example = "128")]
         pub context: usize,
@@ -52,6 +56,9 @@ options! {
         /// The `tokenizer.json` that they were made with, or `"bytes"`: `generate` needs it to read and write text.
         #[option(example = r#""gpt2/tokenizer.json""#)]
         pub tokenizer: Option<Tokenizer>,
+        /// As of `text`.
+        #[option(example = r#""smollm2/tokenizer_config.json""#, resume = Harmless)]
+        pub chat_template: Option<PathBuf>,
         /// Tokens of a sample: how far the model looks back.
         #[option(range = 1..=MAX_SIZE, unit = "tokens", example = "1024")]
         pub context: usize,
@@ -140,9 +147,11 @@ fn paths<'a>(
     path: &'a PathBuf,
     val_path: Option<&'a PathBuf>,
     tokenizer: Option<&'a Tokenizer>,
+    chat: Option<&'a PathBuf>,
 ) -> Vec<(&'static str, &'a PathBuf)> {
     let val = val_path.map(|path| ("val_path", path));
-    [("path", path)].into_iter().chain(val).chain(tokenizer.and_then(Tokenizer::path)).collect()
+    let chat = chat.map(|path| ("chat_template", path));
+    [("path", path)].into_iter().chain(val).chain(tokenizer.and_then(Tokenizer::path)).chain(chat).collect()
 }
 
 /// As [`paths()`], to change them.
@@ -150,18 +159,20 @@ fn paths_mut<'a>(
     path: &'a mut PathBuf,
     val_path: Option<&'a mut PathBuf>,
     tokenizer: Option<&'a mut Tokenizer>,
+    chat: Option<&'a mut PathBuf>,
 ) -> Vec<(&'static str, &'a mut PathBuf)> {
     let val = val_path.map(|path| ("val_path", path));
-    [("path", path)].into_iter().chain(val).chain(tokenizer.and_then(Tokenizer::path_mut)).collect()
+    let chat = chat.map(|path| ("chat_template", path));
+    [("path", path)].into_iter().chain(val).chain(tokenizer.and_then(Tokenizer::path_mut)).chain(chat).collect()
 }
 
 impl AboutSource for TextClasses {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer))
+        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer), None)
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer))
+        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer), None)
     }
 
     fn has_classes(&self) -> Option<bool> {
@@ -249,11 +260,11 @@ impl Value for Tokenizer {
 
 impl AboutSource for Text {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer))
+        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer), self.chat_template.as_ref())
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer))
+        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer), self.chat_template.as_mut())
     }
 
     fn divides_itself(&self) -> bool {
@@ -267,11 +278,11 @@ impl AboutSource for Text {
 
 impl AboutSource for TokenFile {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        paths(&self.path, self.val_path.as_ref(), self.tokenizer.as_ref())
+        paths(&self.path, self.val_path.as_ref(), self.tokenizer.as_ref(), self.chat_template.as_ref())
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        paths_mut(&mut self.path, self.val_path.as_mut(), self.tokenizer.as_mut())
+        paths_mut(&mut self.path, self.val_path.as_mut(), self.tokenizer.as_mut(), self.chat_template.as_mut())
     }
 
     fn named_classes(&self) -> Option<usize> {

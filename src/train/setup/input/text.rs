@@ -15,14 +15,16 @@ const BYTE_PAIRS: usize = 4096;
 /// What the data layer reads of text.
 pub fn of_text(text: &Text, experiment: &Experiment) -> TextOptions {
     let content = Content::Text(choice(&text.tokenizer, text.vocab_size));
-    options((&text.path, text.val_path.as_deref()), content, text.context, experiment)
+    let chat = text.chat_template.as_deref();
+    options((&text.path, text.val_path.as_deref(), chat), content, text.context, experiment)
 }
 
 /// What it reads of tokens.
 pub fn of_tokens(tokens: &TokenFile, experiment: &Experiment) -> TextOptions {
     let tokenizer = tokens.tokenizer.as_ref().map(|tokenizer| choice(tokenizer, None));
     let content = Content::Tokens { vocabulary: tokens.vocab_size, tokenizer };
-    options((&tokens.path, tokens.val_path.as_deref()), content, tokens.context, experiment)
+    let chat = tokens.chat_template.as_deref();
+    options((&tokens.path, tokens.val_path.as_deref(), chat), content, tokens.context, experiment)
 }
 
 /// What it reads of texts that have a class each.
@@ -55,7 +57,7 @@ fn fitted(experiment: &Experiment) -> Option<Box<TextCodec>> {
 }
 
 fn options(
-    (path, val_path): (&PathBuf, Option<&Path>),
+    (path, val_path, chat): (&PathBuf, Option<&Path>, Option<&Path>),
     content: Content,
     context: usize,
     experiment: &Experiment,
@@ -64,6 +66,7 @@ fn options(
         path: shown(path),
         val_path: val_path.map(shown),
         content,
+        chat: chat.map(shown),
         context,
         hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
         fitted: fitted(experiment),

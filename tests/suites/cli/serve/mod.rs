@@ -5,6 +5,7 @@ mod hostile;
 mod life;
 mod limits;
 mod protocol;
+mod texts;
 mod tls;
 
 use super::support::{LAYERS, Place, digits};

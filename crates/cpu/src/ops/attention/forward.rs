@@ -8,6 +8,7 @@ use crate::gemm::round_up;
 use crate::gemm::tile::{MAX_ROWS, tile_rows, tiles_in};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::{Parts, TASKS_PER_THREAD};
+use crate::simd::SimdLevel;
 use crate::simd::bf16::Instructions;
 use std::ops::Range;
 
@@ -26,6 +27,11 @@ pub struct AttentionKernel {
     threads: usize,
     /// Stretches that the queries of a head are cut into.
     stretches: usize,
+    blocks: Blocks,
+}
+
+/// How queries of a head go through its keys, block by block.
+pub(super) struct Blocks {
     y_rows: [u32; MAX_ROWS],
     weights: unsafe fn(WeightsArgs),
     scale: unsafe fn(ScaleArgs),
@@ -45,22 +51,16 @@ impl Plan {
         Plan { layout: Layout::new(shape, how.level), tiles }
     }
 
-    /// Floats of the parts of [`Work`].
-    fn parts(&self) -> [usize; 4] {
-        let (l, rows) = (&self.layout, self.layout.tiles.rows * TILES);
-        [rows * l.copy_step, l.columns_floats(), l.copy_floats(), rows * l.scores_step]
-    }
-
     fn worker_floats(&self) -> usize {
         match &self.tiles {
             Some(tiles) => tiles.worker_floats(),
-            None => self.parts().map(round_up).iter().sum(),
+            None => Work::floats(&self.layout),
         }
     }
 }
 
 /// Scratch memory of a worker.
-struct Work<'a> {
+pub(super) struct Work<'a> {
     /// Queries of a group.
     q: &'a mut [f32],
     /// Keys as columns.
@@ -69,19 +69,54 @@ struct Work<'a> {
     scores: &'a mut [f32],
 }
 
+impl<'a> Work<'a> {
+    fn parts(l: &Layout) -> [usize; 4] {
+        let rows = l.tiles.rows * TILES;
+        [rows * l.copy_step, l.columns_floats(), l.copy_floats(), rows * l.scores_step]
+    }
+
+    /// Floats of it.
+    pub(super) fn floats(l: &Layout) -> usize {
+        Work::parts(l).map(round_up).iter().sum()
+    }
+
+    /// In memory of so many.
+    pub(super) fn of(l: &Layout, mut rest: &'a mut [f32]) -> Work<'a> {
+        let [q, k, v, scores] = Work::parts(l).map(|floats| {
+            let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
+            rest = others;
+            part
+        });
+        Work { q, k, v, scores }
+    }
+}
+
+/// Stretches that the queries of each of so many heads are cut into, where they come in so many groups.
+pub(super) fn stretches(heads: usize, groups: usize, threads: usize) -> usize {
+    let tasks = TASKS.min(TASKS_PER_THREAD * threads);
+    tasks.div_ceil(heads.max(1)).min(groups).max(1)
+}
+
 impl AttentionKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
     pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
         let (level, plan) = (how.level, Plan::new(shape, how));
         let groups = shape.length.div_ceil(if plan.tiles.is_some() { GROUP } else { plan.layout.tiles.rows * TILES });
-        let tasks = TASKS.min(TASKS_PER_THREAD * threads);
-        let stretches = tasks.div_ceil((shape.samples * shape.heads).max(1)).min(groups).max(1);
+        let stretches = stretches(shape.samples * shape.heads, groups, threads);
         AttentionKernel {
             plan,
             how,
             floats: shape.most(|shape| Plan::new(shape, how).worker_floats()),
             threads,
             stretches,
+            blocks: Blocks::new(shape, level),
+        }
+    }
+}
+
+impl Blocks {
+    pub(super) fn new(shape: AttentionShape, level: SimdLevel) -> Self {
+        Blocks {
             y_rows: table(shape.embedding()),
             weights: match shape.dropout {
                 Some(_) => level.routine::<Weights<true>>(),
@@ -95,14 +130,16 @@ impl AttentionKernel {
     ///
     /// # Safety
     /// The operands are there, and no other task touches these rows of the results.
-    unsafe fn head(&self, l: &Layout, head: &Head, queries: Range<usize>, work: &mut Work) {
+    pub(super) unsafe fn head(&self, l: &Layout, head: &Head, queries: Range<usize>, work: &mut Work) {
         let shape = &l.shape;
-        let step = 3 * shape.embedding();
-        let seen = if shape.causal { queries.end } else { shape.length };
+        let [step, kept_step] = head.steps;
+        // The keys that the queries before `end` see, where the first one has some before it.
+        let seen_by = |end: usize| if shape.causal { (head.before + end).min(shape.length) } else { shape.length };
+        let seen = seen_by(queries.end);
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
         let keys = unsafe {
-            l.copy_rows(head.qkv[2], step, seen, work.v);
-            l.copy_columns(head.qkv[1], step, seen, work.k)
+            l.copy_rows(head.qkv[2], kept_step, seen, work.v);
+            l.copy_columns(head.qkv[1], kept_step, seen, work.k)
         };
         let tiles = tiles_in(queries.len(), l.tiles.rows);
         for first in (0..tiles).step_by(TILES) {
@@ -117,11 +154,11 @@ impl AttentionKernel {
                 let mut tops = [0.0; TILES * MAX_ROWS];
                 let mut sums = [0.0; TILES * MAX_ROWS];
                 let mut factors = [0.0f32; TILES * MAX_ROWS];
-                let last = if shape.causal { group.end } else { shape.length };
+                let last = seen_by(group.end);
                 for start in (0..last).step_by(l.keys) {
                     for i in first..(first + TILES).min(tiles) {
                         let rows = tile(i);
-                        let end = if shape.causal { rows.end } else { shape.length }.min(start + l.keys);
+                        let end = seen_by(rows.end).min(start + l.keys);
                         if end <= start {
                             continue;
                         }
@@ -131,7 +168,7 @@ impl AttentionKernel {
                         let scores = work.scores[at * l.scores_step..].as_mut_ptr();
                         let to = Target { at: scores, rows: &l.scores_rows, columns: end - start, accumulate: false };
                         l.product(rows.len(), q, keys, shape.width, to);
-                        let scores = l.rows(scores, rows.clone(), start..end);
+                        let scores = l.rows(scores, head.before + rows.start..head.before + rows.end, start..end);
                         shape.add_bias(l.add, scores, head.bias, rows.start, start);
                         let (top, sum) = (tops[at..].as_mut_ptr(), sums[at..].as_mut_ptr());
                         let factor = if start == 0 { std::ptr::null_mut() } else { factors[at..].as_mut_ptr() };
@@ -139,7 +176,7 @@ impl AttentionKernel {
                         (self.weights)(WeightsArgs { rows: scores, top, sum, factor, mask });
                         let y = head.y.wrapping_add(rows.start * shape.embedding());
                         if start > 0 {
-                            self.scale_rows(y, rows.len(), factor);
+                            self.scale_rows(shape, y, rows.len(), factor);
                         }
                         let weights = Left { at: scores.scores, rows: &l.scores_rows, step: 1 };
                         let values = l.copied(work.v[start * l.copy_step..].as_ptr());
@@ -151,15 +188,15 @@ impl AttentionKernel {
                     *head.lse.add(group.start + r) = tops[r] * shape.scale() + sums[r].ln();
                     factors[r] = 1.0 / sums[r];
                 }
-                self.scale_rows(head.y.wrapping_add(group.start * shape.embedding()), group.len(), factors.as_ptr());
+                let y = head.y.wrapping_add(group.start * shape.embedding());
+                self.scale_rows(shape, y, group.len(), factors.as_ptr());
             }
         }
     }
 
     /// # Safety
-    /// As [`AttentionKernel::head`].
-    unsafe fn scale_rows(&self, y: *mut f32, rows: usize, by: *const f32) {
-        let shape = &self.plan.layout.shape;
+    /// As [`Blocks::head`].
+    unsafe fn scale_rows(&self, shape: &AttentionShape, y: *mut f32, rows: usize, by: *const f32) {
         // SAFETY: the caller's promise.
         unsafe { (self.scale)(ScaleArgs { y, step: shape.embedding(), rows, width: shape.width, by }) };
     }
@@ -190,10 +227,12 @@ impl NodeKernel for AttentionKernel {
             let (head, stretch) = (task / stretches, task % stretches);
             let (sample, h) = (head / shape.heads, head % shape.heads);
             // SAFETY: a worker has its own scratch.
-            let mut rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
             let first = sample * l * 3 * e + h * shape.width;
             let at = Head {
                 qkv: [0, e, 2 * e].map(|part| qkv[first + part..].as_ptr()),
+                steps: [3 * e; 2],
+                before: 0,
                 y: y.as_ptr().wrapping_add(sample * l * e + h * shape.width),
                 lse: lse.as_ptr().wrapping_add(head * l),
                 bias: shape.bias(all, sample, h),
@@ -216,13 +255,8 @@ impl NodeKernel for AttentionKernel {
                 // SAFETY: the lengths have been checked; a head's groups of rows are cut into stretches, each a task's own.
                 return unsafe { tiles.head(&at, queries, rest) };
             }
-            let [q, k, v, scores] = plan.parts().map(|floats| {
-                let (part, others) = std::mem::take(&mut rest).split_at_mut(round_up(floats));
-                rest = others;
-                part
-            });
             // SAFETY: the lengths have been checked; a head's rows of the results are cut into stretches, each a task's own.
-            unsafe { self.head(&plan.layout, &at, queries, &mut Work { q, k, v, scores }) };
+            unsafe { self.blocks.head(&plan.layout, &at, queries, &mut Work::of(&plan.layout, rest)) };
         });
     }
 }

@@ -7,6 +7,10 @@ use std::ops::Range;
 pub struct Head {
     /// First query, key and value.
     pub qkv: [*const f32; 3],
+    /// Floats from query to query, and from key to key and value to value.
+    pub steps: [usize; 2],
+    /// Keys before that of the first query.
+    pub before: usize,
     /// First row of the result.
     pub y: *mut f32,
     /// First logarithm.

@@ -11,11 +11,13 @@
 
 mod backward;
 mod bf16;
+mod cached;
 mod forward;
 mod head;
 mod rows;
 
 pub use backward::AttentionGradKernel;
+pub use cached::{Kept, PromptAttention};
 pub use forward::AttentionKernel;
 
 use crate::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};

@@ -1,0 +1,205 @@
+//! The template by which a conversation becomes a text: what a model that was trained on conversations expects.
+//!
+//! Templates are Jinja's, in the dialect of <https://huggingface.co/docs/transformers/chat_templating>. They may come from anybody: each has so much fuel, which
+//! bounds its time and its memory.
+
+use crate::files::{self, contained};
+use anyhow::{Context, Result, anyhow};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, Error, ErrorKind, context};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::Path;
+
+/// Largest file, in bytes.
+const MAX_FILE: u64 = 16 << 20;
+/// Instructions of a template, and 64 bytes of what it makes: 64 MB.
+const FUEL: u64 = 1_000_000;
+/// The file that has a template which is not in the file of the tokenizer's settings.
+const BESIDE: &str = "chat_template.jinja";
+
+/// A template, as a checkpoint has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chat {
+    template: String,
+    /// What texts begin with.
+    #[serde(default)]
+    bos: String,
+    /// What they end with.
+    #[serde(default)]
+    eos: String,
+}
+
+/// What somebody says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// Who: `system`, `user`, `assistant`, or what the template knows besides.
+    pub role: String,
+    /// What.
+    pub content: String,
+}
+
+impl Chat {
+    /// That of a file: a `tokenizer_config.json`, which may have its template in a file beside it, or a template.
+    ///
+    /// # Errors
+    /// It cannot be read, or has no template that can.
+    pub fn read(path: &Path) -> Result<Chat> {
+        let text = |path: &Path| {
+            let bytes = files::read(path, MAX_FILE)?;
+            String::from_utf8(bytes).map_err(|_| anyhow!("`{}` is not UTF-8", path.display()))
+        };
+        let own = text(path)?;
+        let chat = if path.extension().is_some_and(|ending| ending == "json") {
+            let keys: Value = serde_json::from_str(&own).with_context(|| format!("`{}` is no JSON", path.display()))?;
+            let beside = path.with_file_name(BESIDE);
+            let template = match template_of(&keys) {
+                Some(template) => template.to_owned(),
+                None if files::is_there(&beside) => text(&beside)?,
+                None => anyhow::bail!("`{}` has no `chat_template`", path.display()),
+            };
+            let [bos, eos] = ["bos_token", "eos_token"].map(|key| token_of(&keys, key));
+            Chat { template, bos, eos }
+        } else {
+            Chat { template: own, bos: String::new(), eos: String::new() }
+        };
+        chat.check().with_context(|| format!("`{}`", path.display()))?;
+        Ok(chat)
+    }
+
+    /// Whether a folder's `tokenizer_config.json` has a template, or one stands beside it.
+    pub fn is_in(config: &Path) -> bool {
+        let keys = files::read(config, MAX_FILE).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        keys.is_some_and(|keys| template_of(&keys).is_some() || files::is_there(&config.with_file_name(BESIDE)))
+    }
+
+    /// Looks whether the template can be read.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self) -> Result<()> {
+        contained(|| Ok(environment()?.template_from_str(&self.template).map(drop)?)).context("the chat template")
+    }
+
+    /// The token that ends what the model says, as text; empty, if it is not known.
+    pub fn end(&self) -> &str {
+        &self.eos
+    }
+
+    /// A conversation as a text, which ends where the model is to answer.
+    ///
+    /// # Errors
+    /// The template refuses it, or fails.
+    pub fn render(&self, messages: &[Message]) -> Result<String> {
+        let Chat { template, bos, eos } = self;
+        contained(|| {
+            let messages = minijinja::Value::from(Serde(messages));
+            let known = context! { messages, add_generation_prompt => true, bos_token => bos, eos_token => eos };
+            Ok(environment()?.render_str(template, known)?)
+        })
+        .context("the model's chat template does not take these messages")
+    }
+}
+
+fn environment() -> Result<Environment<'static>> {
+    let mut environment = Environment::new();
+    // As transformers has it.
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.set_unknown_method_callback(unknown_method_callback);
+    environment.set_fuel(Some(FUEL));
+    let refuse = |why: String| Err::<minijinja::Value, Error>(Error::new(ErrorKind::InvalidOperation, why));
+    environment.add_function("raise_exception", refuse);
+    Ok(environment)
+}
+
+/// The template among the settings of a tokenizer; of several that have names, the one that is called `default`.
+fn template_of(keys: &Value) -> Option<&str> {
+    match keys.get("chat_template")? {
+        Value::String(template) => Some(template),
+        Value::Array(several) => {
+            let usual = several.iter().find(|one| one.get("name").is_some_and(|name| name == "default"))?;
+            usual.get("template")?.as_str()
+        }
+        _ => None,
+    }
+}
+
+/// A token among the settings of a tokenizer, which is a text, or an object with it.
+fn token_of(keys: &Value, key: &str) -> String {
+    let token = keys.get(key).and_then(|token| token.as_str().or_else(|| token.get("content")?.as_str()));
+    token.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chat(template: &str) -> Chat {
+        Chat { template: template.into(), bos: "<s>".into(), eos: "</s>".into() }
+    }
+
+    fn say(role: &str, content: &str) -> Message {
+        Message { role: role.into(), content: content.into() }
+    }
+
+    /// SmolLM2's, with its way to put a system message in front.
+    const CHATML: &str = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}\
+        {% endif %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}\
+        {% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+    #[test]
+    fn conversations_become_texts() {
+        let text = chat(CHATML).render(&[say("user", "Hi!")]).unwrap();
+        assert_eq!(
+            text,
+            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n<|im_start|>assistant\n"
+        );
+        // Methods of Python's, blocks on lines of their own, tokens.
+        let mistral = "{{ bos_token }}\n{% for m in messages %}\n    {% if m.role == 'user' %}\n[INST] {{ m.content.strip() }} [/INST]\n    {% elif \
+            m.role == 'assistant' %}\n{{ m['content'] + eos_token }}\n    {% else %}\n{{ raise_exception('Only user and assistant roles!') }}\n    \
+            {% endif %}\n{% endfor %}";
+        let said = [say("user", " a <b> "), say("assistant", "c"), say("user", "d")];
+        assert_eq!(chat(mistral).render(&said).unwrap(), "<s>\n[INST] a <b> [/INST]\nc</s>\n[INST] d [/INST]\n");
+        let refused = chat(mistral).render(&[say("system", "x")]).unwrap_err();
+        assert!(format!("{refused:#}").contains("Only user and assistant roles!"), "{refused:#}");
+    }
+
+    #[test]
+    fn templates_are_bounded_and_checked() {
+        assert!(chat("{% for x %}").check().is_err());
+        assert!(chat("{{ nothing.of.this() }}").render(&[]).is_err());
+        let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+        let large = "{% set x = 'a' * 1000000 %}{% for i in range(1000) %}{{ x }}{% endfor %}";
+        for template in [endless, large, "{{ 'a' * 100000000000 }}", "{% include 'x' %}"] {
+            assert!(chat(template).render(&[]).is_err(), "{template}");
+        }
+    }
+
+    #[test]
+    fn files_have_templates_in_several_ways() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("tokenizer_config.json");
+        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let read = || Chat::read(&config).map(|chat| [chat.template, chat.bos, chat.eos]);
+        put("tokenizer_config.json", r#"{"bos_token": "B", "eos_token": {"content": "E"}, "chat_template": "T"}"#);
+        assert_eq!(read().unwrap(), ["T", "B", "E"]);
+        put(
+            "tokenizer_config.json",
+            r#"{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}]}"#,
+        );
+        assert_eq!(read().unwrap(), ["D", "", ""]);
+        put("tokenizer_config.json", r#"{"eos_token": "E"}"#);
+        assert!(!Chat::is_in(&config) && format!("{:#}", read().unwrap_err()).contains("has no `chat_template`"));
+        put("chat_template.jinja", "J {{ eos_token }}");
+        assert_eq!(read().unwrap(), ["J {{ eos_token }}", "", "E"]);
+        assert!(Chat::is_in(&config));
+        let alone = Chat::read(&folder.path().join("chat_template.jinja")).unwrap();
+        assert_eq!(alone.render(&[]).unwrap(), "J ");
+        put("tokenizer_config.json", r#"{"chat_template": "{% if %}"}"#);
+        assert!(read().is_err());
+        put("tokenizer_config.json", "[");
+        assert!(!Chat::is_in(&config) && read().is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! OpenAI's interface for language models: `/v1/completions`, `/v1/chat/completions`, `/v1/models`.
+//! <https://platform.openai.com/docs/api-reference>
+
+mod asked;
+mod reply;
+
+use super::app::{App, Told, as_json};
+use super::body::receive;
+use super::budget::Charge;
+use super::place::{Answers, Place};
+use super::refusal::Refusal;
+use super::writer::{Event, Writer};
+use crate::api::generate;
+use asked::{Asked, Given, Keys, Prompt};
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use reply::{Form, SILENCE, Streamed, Whole};
+use serde_json::{Value, json};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::time::timeout;
+
+/// Bytes of memory for each value of a JSON text while it is read: lists grow by doubling.
+const VALUE: usize = 3 * size_of::<Value>();
+/// Bytes of memory for each token of a prompt, and for each that is generated: its piece of text waits until the client takes it, and once more in the answer.
+const TOKEN: usize = 16;
+/// The same for each byte of a conversation while its template is filled in.
+const TEMPLATE: usize = 4;
+const WRITTEN: usize = 320;
+
+/// The language models.
+pub async fn models(State(app): State<Arc<App>>) -> Response {
+    let all: Vec<Value> = app.models.iter().filter_map(described).collect();
+    as_json(&json!({ "object": "list", "data": all }))
+}
+
+/// A language model.
+pub async fn model(
+    State(app): State<Arc<App>>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let place = super::predict::named(&app, name)?;
+    place.texts()?;
+    described(place).map(|model| as_json(&model)).ok_or_else(|| Refusal::internal("a fault of the program"))
+}
+
+fn described(place: &Place) -> Option<Value> {
+    let Answers::Texts(writer) = place.now() else { return None };
+    Some(json!({ "id": place.name, "object": "model", "created": writer.loaded, "owned_by": "runner" }))
+}
+
+/// Goes on with texts.
+pub async fn completions(State(app): State<Arc<App>>, request: Request) -> Response {
+    answered(&app, request, false).await
+}
+
+/// Answers a conversation.
+pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {
+    answered(&app, request, true).await
+}
+
+async fn answered(app: &Arc<App>, request: Request, chat: bool) -> Response {
+    let mut told = None;
+    let answer = answer(app, request, chat, &mut told).await;
+    let mut response = answer.unwrap_or_else(IntoResponse::into_response);
+    if let Some(told) = told {
+        response.extensions_mut().insert(told);
+    }
+    response
+}
+
+/// A request that is understood.
+struct Understood {
+    writer: Arc<Writer>,
+    asked: Asked,
+    form: Form,
+    texts: Vec<generate::Request>,
+    charge: Charge,
+}
+
+async fn answer(app: &Arc<App>, request: Request, chat: bool, told: &mut Option<Told>) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    let mut charge = app.budget.charge();
+    let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;
+    let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+        return Err(Refusal::other_type("the body is to be JSON: `Content-Type: application/json`"));
+    }
+    let fault = || Refusal::internal("a fault of the program: its standard error has more");
+    let understood = {
+        let _one = app.readers.acquire().await.map_err(|_| fault())?;
+        let of = Arc::clone(app);
+        let work = move || understand(&of, &body, chat, charge);
+        tokio::task::spawn_blocking(work).await.map_err(|_| fault())??
+    };
+    let Understood { writer, asked, form, texts, charge } = understood;
+    *told = Some(Told { model: form.model.clone(), samples: texts.len() });
+    let mut events = writer.submit(texts)?;
+    // It goes on with this model, whatever takes its place.
+    drop(writer);
+    if asked.stream {
+        let first = events.recv().await.unwrap_or_else(|| Event::Failed("a fault of the program".into()));
+        if let Event::Failed(reason) = first {
+            return Err(Refusal::internal(reason));
+        }
+        let body = Body::new(Streamed::new(form, events, &first, charge));
+        return Ok(([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], body).into_response());
+    }
+    let mut whole = Whole::new(form, events, charge);
+    match timeout(SILENCE, whole.complete()).await {
+        Ok(answer) => answer.map(|answer| as_json(&answer)),
+        Err(_) => Ok(([(CONTENT_TYPE, "application/json")], Body::new(whole)).into_response()),
+    }
+}
+
+/// Reads a body, and makes tokens of its texts.
+fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<Understood, Refusal> {
+    let marks = body.iter().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+    let reading = body.len().saturating_mul(2).saturating_add((marks + 1).saturating_mul(VALUE));
+    charge.add(reading)?;
+    let mut keys = Keys::read(body)?;
+    let place = match (keys.model()?, &app.models[..]) {
+        (Some(name), _) => app.place(&name)?,
+        (None, [only]) => only,
+        (None, _) => return Err(Refusal::bad("there are several models: `model` says which one").about("model")),
+    };
+    let writer = place.texts()?;
+    let asked = match chat {
+        true => Asked::chat(keys, &app.limits)?,
+        false => Asked::completions(keys, &app.limits)?,
+    };
+    let rendered;
+    let prompts = match &asked.given {
+        Given::Prompts(prompts) => prompts,
+        Given::Messages(messages) => {
+            let Some(template) = &writer.chat else {
+                let name = &place.name;
+                let reason =
+                    format!("`{name}` has no template for conversations: POST /v1/completions goes on with a text");
+                return Err(Refusal::bad(reason).about("messages").coded("no_chat_template"));
+            };
+            charge.add(messages.iter().map(|message| message.content.len()).sum::<usize>().saturating_mul(TEMPLATE))?;
+            let text = template.render(messages).map_err(|error| unfit(error, "messages"))?;
+            rendered = vec![Prompt::Text(text)];
+            &rendered
+        }
+    };
+    let about = if chat { "messages" } else { "prompt" };
+    let (mut texts, mut echo, mut prompt_tokens) = (Vec::new(), Vec::new(), 0);
+    for (number, prompt) in prompts.iter().enumerate() {
+        let tokens = match prompt {
+            Prompt::Text(text) => {
+                charge.add(text.len().saturating_mul(TOKEN))?;
+                writer.prompt(text).map_err(|error| unfit(error, about))?
+            }
+            Prompt::Tokens(tokens) => tokens.clone(),
+        };
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= writer.vocabulary) {
+            let reason = format!("there is no token {token}: the model has {}", writer.vocabulary);
+            return Err(Refusal::bad(reason).about(about));
+        }
+        if chat && tokens.len() >= writer.capacity {
+            let (length, context) = (tokens.len(), writer.capacity);
+            let reason = format!("the conversation has {length} tokens, and the model sees {context} with its answer");
+            return Err(Refusal::bad(reason).about(about).coded("context_length_exceeded"));
+        }
+        echo.push(match prompt {
+            _ if !asked.echo => String::new(),
+            Prompt::Text(text) => text.clone(),
+            Prompt::Tokens(tokens) => writer.tokenizer.decode(tokens).map_err(|error| unfit(error, about))?,
+        });
+        let rest = writer.capacity.saturating_sub(tokens.len()).min(app.limits.tokens);
+        let max_tokens = asked.max_tokens.unwrap_or(rest);
+        charge.add(tokens.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN)))?;
+        prompt_tokens += tokens.len();
+        texts.push(generate::Request {
+            prompt: tokens,
+            max_tokens,
+            sampling: asked.sampling.clone(),
+            text: number as u64,
+            stop: asked.stop.clone(),
+        });
+    }
+    charge.give_back(reading);
+    let id = format!("{}-{:016x}", if chat { "chatcmpl" } else { "cmpl" }, RandomState::new().build_hasher().finish());
+    let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let form = Form { chat, id, created, model: place.name.clone(), prompt_tokens, echo, usage: asked.usage };
+    Ok(Understood { writer, asked, form, texts, charge })
+}
+
+fn unfit(error: anyhow::Error, about: &str) -> Refusal {
+    Refusal::bad(format!("{error:#}")).about(about)
+}
