@@ -17,6 +17,7 @@ mod norms;
 mod order;
 mod params;
 mod rearrange;
+mod recurrent;
 mod report;
 mod sequences;
 mod starts;

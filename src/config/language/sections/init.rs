@@ -13,7 +13,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 18] = [
+const WITH_PARAMETERS: [&str; 21] = [
     "linear",
     "embedding",
     "conv2d",
@@ -28,6 +28,9 @@ const WITH_PARAMETERS: [&str; 18] = [
     "instance_norm2d",
     "multihead_attention",
     "shifted_window_attention",
+    "lstm",
+    "gru",
+    "rnn",
     "class_token",
     "position_embedding",
     "layer_scale",

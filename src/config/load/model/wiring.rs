@@ -249,6 +249,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::PositionEmbedding(l) if l.max_length.is_some() => true,
         Layer::Embedding(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => true,
         Layer::ConvTranspose2d(_) | Layer::ConvTranspose1d(_) => true,
+        Layer::Lstm(_) | Layer::Gru(_) | Layer::Rnn(_) => true,
         Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_) => is_parameter(layer),
         Layer::BatchNorm1d(norm) => norm.affine || norm.track_running_stats,
         Layer::BatchNorm2d(norm) => norm.affine || norm.track_running_stats,
