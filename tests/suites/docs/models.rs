@@ -37,7 +37,7 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
         [context] if *context != FEATURES => {
             let (file, text) = (folder.path().join("input.txt"), "a word and another\n".repeat(context / 8 + 2));
             std::fs::write(&file, text).unwrap();
-            match path.ends_with("text_classifier.toml") {
+            match path.to_str().unwrap().ends_with("classifier.toml") {
                 false => format!("source = 'text'\npath = {file:?}\ntokenizer = 'bytes'\ncontext = {context}"),
                 true => {
                     std::fs::write(&file, "label,text\na,one\nb,two\n").unwrap();
@@ -95,7 +95,7 @@ fn the_table_of_models_is_fresh() {
         let side = if classes.is_none_or(|classes| classes == 10) { 32 } else { 224 };
         let (shape, samples) = match file {
             "tabular.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
-            "gpt.toml" | "gpt2.toml" | "llama.toml" | "text_classifier.toml" => {
+            "gpt.toml" | "gpt2.toml" | "llama.toml" | "lstm.toml" | "lstm_classifier.toml" | "text_classifier.toml" => {
                 (vec![TOKENS], format!("{TOKENS} tokens"))
             }
             _ => (vec![3, side, side], format!("{side}×{side}")),
