@@ -54,6 +54,7 @@ __device__ __forceinline__ void forward(
             weights[gate][row][column] = inside && unit < hidden ? w[((i64)gate * hidden + unit) * hidden + k + column] : 0.0f;
         }
         __syncthreads();
+#pragma unroll 4
         for (int i = 0; i < SIDE; ++i) {
             for (int gate = 0; gate < GATES; ++gate) {
                 r[gate] += states[row][i] * weights[gate][column][i];
