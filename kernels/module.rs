@@ -77,6 +77,8 @@ modules! {
     Rotary "rotary",
     /// Rows of a table.
     Embedding "embedding",
+    /// Recurrent layers.
+    Recurrent "recurrent",
     /// Losses.
     Loss "loss",
     /// Running sums of metrics.

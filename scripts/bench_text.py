@@ -1,9 +1,10 @@
 """Times training steps of language models in PyTorch, beside `runner bench CONFIG` on the same machine.
 
     python scripts/bench_text.py gpt --layers 4 --heads 4 --width 128 --context 64 --batch 12
+    python scripts/bench_text.py lstm --layers 2 --width 256 --context 128 --batch 32
 
 Prints the median of each mode in milliseconds: eager with scaled_dot_product_attention, and torch.compile of the same. AdamW is fused. The model is that of
-models/gpt.toml with `bias = false`: GPT-2's layers, the matrix of the outputs tied to the embedding.
+models/gpt.toml with `bias = false`: GPT-2's layers, the matrix of the outputs tied to the embedding; or that of models/lstm.toml.
 """
 
 import argparse

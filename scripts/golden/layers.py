@@ -616,5 +616,35 @@ def _large(net: nn.Module) -> None:
     net[2].bias.copy_(torch.tensor([120.0, 118.0, 121.0, 119.0]))
 
 
+def _states(kind: type[nn.Module]) -> type[nn.Module]:
+    """A recurrent layer of PyTorch without its second result."""
+
+    class States(kind):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x)[0]
+
+    return States
+
+
+def recurrent() -> list[Case]:
+    def one(name, line, layer, width) -> Case:
+        lines = ['{ type = "linear", out_features = 4 }', line, FLATTEN, '{ type = "linear", out_features = 3 }']
+        net = lambda: nn.Sequential(nn.Linear(3, 4), layer(), nn.Flatten(), nn.Linear(6 * width, 3))  # noqa: E731
+        return Case(f"layers/{name}", lines, net, (6, 3), samples=5, batch_size=3, val_samples=2, classes=3, optimizer={"type": "sgd", "lr": 0.3})
+
+    lstm, gru, rnn = (_states(kind) for kind in (nn.LSTM, nn.GRU, nn.RNN))
+    return [
+        one("lstm", '{ type = "lstm", hidden_size = 5 }', lambda: lstm(4, 5, batch_first=True), 5),
+        one("lstm_two_both", '{ type = "lstm", hidden_size = 5, num_layers = 2, bidirectional = true }',
+            lambda: lstm(4, 5, 2, batch_first=True, bidirectional=True), 10),
+        one("gru", '{ type = "gru", hidden_size = 5, bias = false }', lambda: gru(4, 5, bias=False, batch_first=True), 5),
+        one("gru_two_both", '{ type = "gru", hidden_size = 3, num_layers = 2, bidirectional = true }',
+            lambda: gru(4, 3, 2, batch_first=True, bidirectional=True), 6),
+        one("rnn", '{ type = "rnn", hidden_size = 5, num_layers = 2 }', lambda: rnn(4, 5, 2, batch_first=True), 5),
+        one("rnn_relu_both", '{ type = "rnn", hidden_size = 4, nonlinearity = "relu", bidirectional = true }',
+            lambda: rnn(4, 4, nonlinearity="relu", batch_first=True, bidirectional=True), 8),
+    ]  # fmt: skip
+
+
 def cases() -> list[Case]:
-    return linear() + conv() + upsampling() + norm() + pool() + activation() + shape() + rearranged() + transformer() + sequence() + tabular() + loss()
+    return linear() + conv() + upsampling() + norm() + pool() + activation() + shape() + rearranged() + transformer() + recurrent() + sequence() + tabular() + loss()

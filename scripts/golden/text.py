@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 
 import torch
+from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 def _numbers(draw: torch.Generator, *shape: int) -> torch.Tensor:
@@ -107,8 +109,27 @@ def _grouped(draw: torch.Generator) -> dict:
     return {"x": _list(x), "dy": _list(dy), "y": _list(y), "dx": _list(x.grad)}
 
 
+def _recurrent(draw: torch.Generator, kind: type[nn.Module], **more: str) -> dict:
+    """Two layers in both directions, of samples packed by their lengths."""
+    net = kind(3, 4, 2, batch_first=True, bidirectional=True, dtype=torch.float64, **more)
+    lengths = torch.tensor([4, 6, 1])
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(_numbers(draw, *p.shape) / 2)
+    x = _numbers(draw, 3, 6, 3).requires_grad_()
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    y, _ = pad_packed_sequence(net(packed)[0], batch_first=True, total_length=6)
+    dy = _numbers(draw, *y.shape)
+    y.backward(dy)
+    numbers = {"x": _list(x), "lengths": lengths.tolist(), "dy": _list(dy), "y": _list(y), "dx": _list(x.grad)}
+    numbers |= {name: _list(p) for name, p in net.named_parameters()}
+    return numbers | {f"d{name}": _list(p.grad) for name, p in net.named_parameters()}
+
+
 def make(path: Path) -> None:
     draw = torch.Generator().manual_seed(5)
     cases = {"embedding": _embedding(draw), "tied": _tied(draw), "rotary": _rotary(draw), "grouped": _grouped(draw)}
     cases |= {f"lengths, causal: {str(causal).lower()}": _lengths(draw, causal) for causal in (False, True)}
+    recurrent = {"lstm": (nn.LSTM, {}), "gru": (nn.GRU, {}), "rnn tanh": (nn.RNN, {}), "rnn relu": (nn.RNN, {"nonlinearity": "relu"})}
+    cases |= {name: _recurrent(draw, kind, **more) for name, (kind, more) in recurrent.items()}
     path.write_text(json.dumps(cases, separators=(",", ":")) + "\n")

@@ -149,11 +149,18 @@ impl Builder<'_> {
             Layer::Concat(concat) => last(concat.dim, rank),
             _ => false,
         };
+        let recurrent = match layer {
+            Layer::Lstm(l) => !l.bidirectional,
+            Layer::Gru(l) => !l.bidirectional,
+            Layer::Rnn(l) => !l.bidirectional,
+            _ => false,
+        };
         if !each {
-            let message = format!(
-                "`{}` sees all positions at once, so that no token can be added to those before",
-                node.kind_name()
-            );
+            let why = match recurrent {
+                true => "keeps no state from one token to the next",
+                false => "sees all positions at once, so that no token can be added to those before",
+            };
+            let message = format!("`{}` {why}", node.kind_name());
             self.refuse(node, &message, "needs the whole text", &[x], "");
         }
     }

@@ -18,6 +18,7 @@ mod norms;
 mod order;
 mod params;
 mod rearrange;
+mod recurrent;
 mod report;
 mod sequences;
 mod starts;

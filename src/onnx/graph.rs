@@ -30,6 +30,12 @@ pub(super) fn word(name: &str, value: &str) -> Attribute {
     Attribute { s: Some(value.into()), ..attribute(name, AttributeType::String) }
 }
 
+/// A list of words.
+pub(super) fn words(name: &str, values: &[&str]) -> Attribute {
+    let strings = values.iter().map(|value| value.as_bytes().to_vec()).collect();
+    Attribute { strings, ..attribute(name, AttributeType::Strings) }
+}
+
 /// The name, type and shape of a value whose first dimension is the batch. A dimension of length 0 is an image's height or width
 /// that the model takes as it comes.
 pub(super) fn value_info(name: &str, r#type: DataType, shape: &[usize]) -> proto::ValueInfo {

@@ -87,6 +87,8 @@ pub struct Attribute {
     pub g: Option<Box<Graph>>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
+    #[prost(bytes = "vec", repeated, tag = "9")]
+    pub strings: Vec<Vec<u8>>,
     #[prost(enumeration = "AttributeType", optional, tag = "20")]
     pub r#type: Option<i32>,
 }
@@ -101,6 +103,7 @@ pub enum AttributeType {
     String = 3,
     Graph = 5,
     Ints = 7,
+    Strings = 8,
 }
 
 /// Numbers of one type, little-endian, row-major.

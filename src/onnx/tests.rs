@@ -142,7 +142,10 @@ fn of_text(folder: &Path) -> Vec<(String, String)> {
         )
     };
     let classifiers = ["mean", "max", "first", "last"].map(|mode| (format!("text_{mode}"), classifier(mode)));
-    [("language_model".to_owned(), language_model)].into_iter().chain(classifiers).collect()
+    let states = "{ name = 'lstm', type = 'lstm', hidden_size = 3, num_layers = 2, bidirectional = true },\n  { type = 'sequence_pool'";
+    let recurrent = classifier("last").replace("{ type = 'sequence_pool'", states);
+    let others = [("language_model".to_owned(), language_model), ("text_lstm".to_owned(), recurrent)];
+    others.into_iter().chain(classifiers).collect()
 }
 
 /// Every layer of the language, alone and in all that holds layers.

@@ -22,6 +22,8 @@ models! {
     "gpt2",
     "lenet5",
     "llama",
+    "lstm",
+    "lstm_classifier",
     "mlp_mixer",
     "mnasnet1_0",
     "mobilenet_v2",

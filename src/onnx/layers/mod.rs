@@ -4,6 +4,7 @@ mod activation;
 mod conv;
 mod norm;
 mod pool;
+mod recurrent;
 mod shape;
 mod tabular;
 mod transformer;
@@ -44,6 +45,9 @@ impl Translator<'_> {
             Layer::RmsNorm(l) => self.rms_norm(node, l, x),
             Layer::MultiheadAttention(l) => self.multihead_attention(node, l, x),
             Layer::ScaledDotProductAttention(l) => self.scaled_dot_product_attention(l, x),
+            Layer::Lstm(l) => self.recurrent(node, &l.into(), x),
+            Layer::Gru(l) => self.recurrent(node, &l.into(), x),
+            Layer::Rnn(l) => self.recurrent(node, &l.into(), x),
             Layer::ShiftedWindowAttention(l) => self.shifted_window_attention(node, l, x),
             Layer::MergePatches(_) => self.merge_patches(x, out),
             Layer::ClassToken(_) => self.class_token(node, x),

@@ -46,7 +46,7 @@ impl Translator<'_> {
         if !bins.others.is_empty() {
             parts.push(self.cut(&x.name, &bins.others));
         }
-        Ok(self.joined(parts))
+        Ok(self.joined(&parts, 1))
     }
 
     /// The parts of bins `[columns, bins]` that lie below the numbers `x [N, columns, 1]`, within a range.
@@ -61,18 +61,8 @@ impl Translator<'_> {
 
     /// Ranges of the second axis, one behind the other.
     fn cut(&mut self, x: &str, ranges: &[Range<usize>]) -> String {
-        let parts = ranges.iter().map(|range| self.graph.slice(x, 1, range.start, range.end)).collect();
-        self.joined(parts)
-    }
-
-    fn joined(&mut self, parts: Vec<String>) -> String {
-        match &parts[..] {
-            [one] => one.clone(),
-            _ => {
-                let names: Vec<&str> = parts.iter().map(String::as_str).collect();
-                self.graph.op("Concat", &names, [int("axis", 1)])
-            }
-        }
+        let parts: Vec<String> = ranges.iter().map(|range| self.graph.slice(x, 1, range.start, range.end)).collect();
+        self.joined(&parts, 1)
     }
 
     pub(super) fn ensemble_affine(&mut self, node: &LayerNode, l: &EnsembleAffine, x: &Value) -> String {

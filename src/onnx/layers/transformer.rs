@@ -187,7 +187,7 @@ impl Translator<'_> {
     }
 
     /// The input with the lengths of samples, where they differ.
-    fn lengths(&self) -> Option<String> {
+    pub(super) fn lengths(&self) -> Option<String> {
         let field = self.source.data.inputs().find(|(_, field)| field.kind == FieldKind::Length);
         field.map(|(_, field)| field.name.clone())
     }

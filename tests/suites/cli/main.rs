@@ -47,6 +47,7 @@ mod processes;
 mod pty;
 mod ranks;
 mod real_data;
+mod recurrent;
 mod report;
 mod requeue;
 mod resume;

@@ -76,6 +76,8 @@ variants![
     AttentionGrad,
     CachedAttention,
     Rotary,
+    Recurrent,
+    RecurrentGrad,
     Embedding,
     EmbeddingGrad,
     Loss,

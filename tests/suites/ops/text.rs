@@ -11,8 +11,8 @@ use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::settings::Wanted;
 use runner::backend::reference::{Values, evaluate};
 use runner::graph::op::{
-    Attention, Binary, BinaryKind, CachedAttention, Concat, CrossEntropy, Embedding, Linear, LossOp, Reshape, Rotary,
-    Slice,
+    Attention, Binary, BinaryKind, CachedAttention, Cell, Concat, CrossEntropy, Embedding, Linear, LossOp, Recurrent,
+    Reshape, Rotary, Slice,
 };
 use runner::graph::{DType, Graph, Input, Op, Role, Shape, ValueId, VarKind, Variable, Variables, verify};
 use runner::passes::grad::backward;
@@ -337,5 +337,47 @@ fn padding_changes_no_bit() {
                 assert!(least == more, "{}: {lengths:?}, causal: {causal}", backend.describe());
             }
         }
+    }
+}
+
+/// Two layers in both directions, of samples with lengths, as PyTorch has them packed.
+#[test]
+fn recurrent_layers_are_pytorchs() {
+    let [n, l, width, h] = [3, 6, 3, 4];
+    for (name, cell) in [("lstm", Cell::Lstm), ("gru", Cell::Gru), ("rnn tanh", Cell::Tanh), ("rnn relu", Cell::Relu)] {
+        let (golden, mut net) = (Golden::of(name), Net::default());
+        let mut x = net.variable("x", [n, l, width], golden.numbers("x"));
+        let lengths = net.ids(0, [n], golden.numbers("lengths"));
+        let mut operands = vec![("x".to_string(), x)];
+        for layer in 0..2 {
+            let both = [("", false), ("_reverse", true)].map(|(end, reverse)| {
+                let (gates, inputs) = (cell.gates() * h, if layer == 0 { width } else { 2 * h });
+                let shapes = [vec![gates, inputs], vec![gates, h], vec![gates], vec![gates]];
+                let [w_input, w_state, b_input, b_state] = std::array::from_fn(|i| {
+                    let name = format!("{}_l{layer}{end}", ["weight_ih", "weight_hh", "bias_ih", "bias_hh"][i]);
+                    let id = net.variable(&name, shapes[i].clone(), golden.numbers(&name));
+                    operands.push((name, id));
+                    id
+                });
+                let given = net.add(Linear { bias: true }, &[x, w_input, b_input]);
+                let op = Recurrent { cell, reverse, bias: true, lengths: true, saves: true };
+                net.add(op, &[given, w_state, b_state, lengths])
+            });
+            x = net.add(Concat { axis: 2 }, &both);
+        }
+        let dy = net.variable("dy", [n, l, 2 * h], golden.numbers("dy"));
+        let Net { mut graph, variables, values } = net;
+        let ids: Vec<ValueId> = operands.iter().map(|(_, id)| *id).collect();
+        let grads: Vec<ValueId> =
+            backward(&mut graph, &[(x, dy)], &ids).unwrap().into_iter().map(Option::unwrap).collect();
+        for result in [x].iter().chain(&grads) {
+            graph.values[result.index()].role = Role::Output;
+        }
+        verify(&graph).unwrap();
+        let wanted = operands.iter().zip(&grads).map(|((name, _), id)| (format!("d{name}"), *id));
+        let wanted: Vec<_> = std::iter::once(("y".to_string(), x)).chain(wanted).collect();
+        let wanted: Vec<_> = wanted.iter().map(|(name, id)| (name.as_str(), *id, golden.numbers(name))).collect();
+        let grads = ids.iter().copied().zip(grads).collect();
+        check(&Built { graph, variables, values, operands: ids, seed: Some((x, dy)), grads }, &wanted);
     }
 }

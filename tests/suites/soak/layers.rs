@@ -264,7 +264,7 @@ impl Layers {
 
     fn sequence(&mut self, [l, e]: [usize; 2], depth: usize) -> (String, Flow) {
         let same = Flow::Sequence([l, e]);
-        match self.below(if depth > 0 { 9 } else { 7 }) {
+        match self.below(if depth > 0 { 10 } else { 8 }) {
             0 | 1 => {
                 let heads = self.divisor(e);
                 let (bias, causal) = (self.of(&["true", "false"]), self.of(&["true", "false"]));
@@ -292,6 +292,19 @@ impl Layers {
             }
             6 => (r#""flatten""#.into(), Flow::Vector(l * e)),
             7 => {
+                let kind = self.of(&["lstm", "gru", "rnn", r#"rnn", nonlinearity = "relu"#]);
+                let (hidden, layers) = (1 + self.below(12), 1 + self.below(2));
+                let (bias, both, dropout) =
+                    (self.of(&["true", "false"]), self.of(&["true", "false"]), self.of(&["0", "0.2"]));
+                let out = hidden * if both == "true" { 2 } else { 1 };
+                (
+                    format!(
+                        r#"{{ type = "{kind}", hidden_size = {hidden}, num_layers = {layers}, bias = {bias}, bidirectional = {both}, dropout = {dropout} }}"#
+                    ),
+                    Flow::Sequence([l, out]),
+                )
+            }
+            8 => {
                 let (name, heads) = (self.name(), self.divisor(e));
                 (
                     format!(

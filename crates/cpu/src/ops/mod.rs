@@ -22,6 +22,7 @@ pub mod normalize;
 pub mod optim;
 pub mod permute;
 pub mod product_nodes;
+pub mod recurrent;
 mod reduce_columns;
 mod reduce_rows;
 pub mod resize;

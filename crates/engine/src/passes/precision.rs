@@ -4,13 +4,13 @@
 //!
 //! - *Lower precision*: `linear`, `conv2d`, its transpose and `scaled_dot_product_attention`. Input and weight are cast to the
 //!   16-bit type, and so are the results. The bias of a transposed convolution is a sum of its own, and is rounded, too.
-//! - *Single precision*: `layer_norm`, `group_norm`, `local_response_norm`, `softmax`, `log_softmax`, attention to kept positions (which are `F32`), losses and
-//!   metrics. Operands are cast to `F32`.
+//! - *Single precision*: `layer_norm`, `group_norm`, `local_response_norm`, `softmax`, `log_softmax`, attention to kept positions (which are `F32`), the steps of
+//!   recurrent layers (behind the product with their input, a `linear`), losses and metrics. Operands are cast to `F32`.
 //! - *Widest type*: sums, products, `concat`. If one operand is `F32`, all others are cast to it.
 //! - All others take what they are given: activations, pooling, dropout, batch normalisation (whose parameters and
 //!   statistics are `F32` whatever its input is), the rows of a table (`F32`, as every parameter), and what only moves elements.
 //!
-//! More exact than PyTorch: the bias of `linear` and `conv2d` is not rounded, and the gradients of weights and biases are
+//! More exact than PyTorch: states of recurrent layers are not rounded. The bias of `linear` and `conv2d` is not rounded, and the gradients of weights and biases are
 //! `F32` sums that are never rounded to 16 bits on their way to the optimizer.
 
 use crate::graph::op::{Cast, Normalize};
@@ -53,7 +53,7 @@ fn list(op: &Op) -> List {
         // The gradient by the input, in a forward graph, is a transposed convolution.
         Op::Linear(_) | Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) | Op::LogSoftmax(_) => List::Single,
-        Op::LocalResponseNorm(_) | Op::CachedAttention(_) => List::Single,
+        Op::LocalResponseNorm(_) | Op::CachedAttention(_) | Op::Recurrent(_) => List::Single,
         Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) | Op::ErrorSums(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,

@@ -10,6 +10,7 @@ mod container;
 mod conv;
 mod norm;
 mod pool;
+mod recurrent;
 mod resize;
 mod sequence;
 mod shape;
@@ -24,6 +25,7 @@ pub use container::*;
 pub use conv::*;
 pub use norm::*;
 pub use pool::*;
+pub use recurrent::*;
 pub use resize::*;
 pub use sequence::*;
 pub use shape::*;
@@ -52,6 +54,9 @@ tagged! {
     "multihead_attention" => MultiheadAttention(MultiheadAttention),
     "scaled_dot_product_attention" => ScaledDotProductAttention(ScaledDotProductAttention),
     "shifted_window_attention" => ShiftedWindowAttention(ShiftedWindowAttention),
+    "lstm" => Lstm(Lstm),
+    "gru" => Gru(Gru),
+    "rnn" => Rnn(Rnn),
     "merge_patches" => MergePatches(MergePatches),
     "class_token" => ClassToken(ClassToken),
     "position_embedding" => PositionEmbedding(PositionEmbedding),

@@ -13,7 +13,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 19] = [
+const WITH_PARAMETERS: [&str; 25] = [
     "linear",
     "embedding",
     "conv2d",
@@ -28,11 +28,17 @@ const WITH_PARAMETERS: [&str; 19] = [
     "instance_norm2d",
     "multihead_attention",
     "shifted_window_attention",
+    "lstm",
+    "gru",
+    "rnn",
     "class_token",
     "position_embedding",
     "token_type_embedding",
     "layer_scale",
     "prelu",
+    "piecewise_linear_embedding",
+    "ensemble_affine",
+    "ensemble_linear",
 ];
 
 /// A rule of `init`: which parameters it is for, and how they start.

@@ -18,6 +18,7 @@ mod muon;
 mod norm;
 mod optim;
 mod pool;
+mod recurrent;
 mod residual;
 mod resize;
 mod rotary;
@@ -65,7 +66,7 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 22] = [
+const FAMILIES: [Family; 23] = [
     ("attention", attention::cases),
     ("cached_attention", cached_attention::cases),
     ("chain", chain::cases),
@@ -81,6 +82,7 @@ const FAMILIES: [Family; 22] = [
     ("norm", norm::cases),
     ("optim", optim::cases),
     ("pool", pool::cases),
+    ("recurrent", recurrent::cases),
     ("resize", resize::cases),
     ("rotary", rotary::cases),
     ("shape", shape::cases),

@@ -93,6 +93,10 @@ impl Op {
                 let is_length = |i: usize| op.lengths && i == 1 + bias;
                 op.dropout.is_none() && (0..=last).all(|i| of_batch[i] == (i == 0 || is_length(i)))
             }
+            Op::Recurrent(op) => {
+                let last = of_batch.len() - 1;
+                of_batch.iter().enumerate().all(|(i, batch)| *batch == (i == 0 || op.lengths && i == last))
+            }
             // What is no batch must be stretched over it.
             Op::Binary(_) => inputs.iter().zip(of_batch).all(|(x, batch)| *batch || x.shape.dims().first() == Some(&1)),
             Op::Concat(op) => op.axis != 0 && of_batch.iter().all(|batch| *batch),

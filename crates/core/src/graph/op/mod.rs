@@ -31,6 +31,7 @@ mod optim;
 mod optimizer_step;
 mod part;
 mod pool;
+mod recurrent;
 mod resize;
 mod response_norm;
 mod rotary;
@@ -77,6 +78,7 @@ pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AdaptiveMaxPool2d, AdaptiveMaxPool2dGrad, AvgPool2d, AvgPool2dGrad,
     MaxPool2d, MaxPool2dGrad, pool_out,
 };
+pub use recurrent::{Cell, Recurrent, RecurrentGrad};
 pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
 pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
 pub use rotary::Rotary;
@@ -324,6 +326,10 @@ ops! {
     CachedAttention(CachedAttention),
     /// Rotary positions.
     Rotary(Rotary),
+    /// States of recurrent layers.
+    Recurrent(Recurrent),
+    /// Gradient of [`Recurrent`].
+    RecurrentGrad(RecurrentGrad),
     /// Rows of a table.
     Embedding(Embedding),
     /// Gradient of [`Embedding`].

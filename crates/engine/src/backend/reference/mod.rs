@@ -21,6 +21,7 @@ mod muon;
 mod norm;
 mod optim;
 mod pool;
+mod recurrent;
 mod resize;
 mod response_norm;
 mod shape;
@@ -208,6 +209,8 @@ fn compute(op: &Op, x: &[Tensor], y: &[&[usize]]) -> Vec<Vec<f64>> {
         Op::AttentionGrad(op) => attention::grad(op, x),
         Op::CachedAttention(op) => cached_attention::cached(op, x),
         Op::Rotary(op) => cached_attention::rotary(op, x),
+        Op::Recurrent(op) => recurrent::forward(op, x),
+        Op::RecurrentGrad(op) => recurrent::grad(&op.of, x),
         Op::Embedding(_) => embedding::forward(x),
         Op::EmbeddingGrad(op) => embedding::grad(op, x),
         Op::Loss(op) => loss::loss(op, x),

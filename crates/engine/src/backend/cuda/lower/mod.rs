@@ -21,6 +21,7 @@ mod normalize;
 mod optim;
 mod pool;
 mod ranks;
+mod recurrent;
 mod resize;
 mod response_norm;
 mod rows;
@@ -147,6 +148,8 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::AttentionGrad(op) => attention::grad(cx, op),
         Op::CachedAttention(op) => cached_attention::cached(cx, op),
         Op::Rotary(op) => cached_attention::rotary(cx, op),
+        Op::Recurrent(op) => recurrent::recurrent(cx, op),
+        Op::RecurrentGrad(op) => recurrent::grad(cx, &op.of),
         Op::Embedding(_) => embedding::embedding(cx),
         Op::EmbeddingGrad(op) => embedding::grad(cx, op),
         Op::Loss(op) => loss::loss(cx, op),

@@ -1,0 +1,121 @@
+//! The gradients by the gates, from the last state to the first.
+
+use super::cells::{Earlier, backward};
+use super::{Layout, StepProduct, odd_lines};
+use crate::graph::Shape;
+use crate::graph::op::{Cell, RecurrentGrad};
+use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::threads::Parts;
+use crate::simd::SimdLevel;
+
+/// [`RecurrentGrad`].
+pub struct RecurrentGradKernel {
+    layout: Layout,
+    product: StepProduct,
+}
+
+impl RecurrentGradKernel {
+    /// For the states' shape.
+    pub fn new(op: &RecurrentGrad, states: &Shape, level: SimdLevel, threads: usize) -> Self {
+        let layout = Layout::new(&op.of, states, level, threads);
+        let product = StepProduct::new(layout.rows(), layout.gates(), layout.hidden, level);
+        RecurrentGradKernel { layout, product }
+    }
+
+    /// Floats that a task has: gradients by products, as rows of the product with the weight; by states, which are its result; and what goes from
+    /// position to position beside them.
+    fn sizes(&self) -> [usize; 3] {
+        let Layout { hidden, .. } = self.layout;
+        [odd_lines(self.layout.gates()), odd_lines(hidden), hidden].map(|row| self.layout.rows() * row)
+    }
+}
+
+impl NodeKernel for RecurrentGradKernel {
+    fn scratch_bytes(&self) -> usize {
+        let own: usize = self.sizes().into_iter().sum();
+        Scratch::size::<f32>(self.product.packed_floats()) + Scratch::size::<f32>(self.layout.threads * own)
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let layout = &self.layout;
+        let (h, gates, width) = (layout.hidden, layout.gates(), layout.saved());
+        let (dy, y) = (frame.input::<f32>(0), frame.input::<f32>(1));
+        let saved = if width > 0 { frame.input::<f32>(2) } else { &[] };
+        let at = 2 + usize::from(width > 0);
+        let (w, positions) = (frame.input::<f32>(at), layout.positions(frame, at + 1));
+        let (dx, before) = (Parts::new(frame.output::<f32>(0)), Parts::new(frame.output::<f32>(1)));
+        // Of a GRU the gradient by products is another one than that by the input.
+        let apart = if layout.cell == Cell::Gru { gates } else { 0 };
+        let by_product = Parts::new(if apart > 0 { frame.output::<f32>(2) } else { &mut [] });
+        let (sizes, mut scratch) = (self.sizes(), frame.scratch());
+        let packed = scratch.take::<f32>(self.product.packed_floats());
+        let own: usize = sizes.into_iter().sum();
+        let all = Parts::new(scratch.take::<f32>(layout.threads * own));
+        self.product.pack(frame.pool(), w, false, packed);
+        let (packed, tasks) = (&*packed, layout.tasks());
+        frame.pool().run(tasks.count(), |task, worker| {
+            let samples = tasks.range(task);
+            let [dy, y] = [dy, y].map(|of| &of[layout.part(&samples, h)]);
+            let saved = &saved[layout.part(&samples, width)];
+            // SAFETY: a thread has its own rows, and a task its own samples.
+            let (rows, dx, before, by_product) = unsafe {
+                (
+                    all.part(worker * own..(worker + 1) * own),
+                    dx.part(layout.part(&samples, gates)),
+                    before.part(layout.part(&samples, h)),
+                    by_product.part(layout.part(&samples, apart)),
+                )
+            };
+            rows.fill(0.0);
+            let (products, rest) = rows.split_at_mut(sizes[0]);
+            let (states, carried) = rest.split_at_mut(sizes[1]);
+            let most = positions.most(samples.clone());
+            for step in (0..most).rev() {
+                let t = layout.position(step, most);
+                for sample in 0..samples.len() {
+                    let length = positions.of(samples.start + sample);
+                    if t >= length {
+                        continue;
+                    }
+                    let last = layout.before(t, length);
+                    let before = &mut before[layout.at(sample, t, h)];
+                    match last {
+                        Some(last) => before.copy_from_slice(&y[layout.at(sample, last, h)]),
+                        None => before.fill(0.0),
+                    }
+                    // An LSTM's cell is the last of what is saved.
+                    let cell = match last.filter(|_| layout.cell == Cell::Lstm) {
+                        Some(last) => &saved[layout.at(sample, last, width)][width - h..],
+                        None => &[],
+                    };
+                    let product = &mut products[sample * odd_lines(gates)..][..gates];
+                    let dx = &mut dx[layout.at(sample, t, gates)];
+                    backward(
+                        layout.level,
+                        layout.cell,
+                        &dy[layout.at(sample, t, h)],
+                        &y[layout.at(sample, t, h)],
+                        &saved[layout.at(sample, t, width)],
+                        Earlier { state: before, cell },
+                        &states[sample * odd_lines(h)..][..h],
+                        &mut carried[sample * h..(sample + 1) * h],
+                        dx,
+                        product,
+                    );
+                    if apart > 0 {
+                        by_product[layout.at(sample, t, apart)].copy_from_slice(product);
+                    }
+                }
+                if step > 0 {
+                    self.product.run(samples.len(), products, packed, None, states);
+                }
+            }
+            for sample in 0..samples.len() {
+                let (from, to) = (positions.of(samples.start + sample), layout.length);
+                for (of, width) in [(&mut *dx, gates), (&mut *before, h), (&mut *by_product, apart)] {
+                    of[layout.at(sample, from, width).start..layout.at(sample, to, width).start].fill(0.0);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,102 @@
+//! The states.
+
+use super::cells::forward;
+use super::{Layout, StepProduct, odd_lines};
+use crate::graph::Shape;
+use crate::graph::op::Recurrent;
+use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::threads::Parts;
+use crate::simd::SimdLevel;
+
+/// [`Recurrent`].
+pub struct RecurrentKernel {
+    layout: Layout,
+    bias: bool,
+    saves: bool,
+    product: StepProduct,
+}
+
+/// What a thread has for its task.
+struct Rows<'a> {
+    /// States, as rows of the product.
+    states: &'a mut [f32],
+    /// Their products.
+    products: &'a mut [f32],
+    /// The cells of an LSTM.
+    cells: &'a mut [f32],
+}
+
+impl RecurrentKernel {
+    /// For the result's shape `states`.
+    pub fn new(op: &Recurrent, states: &Shape, level: SimdLevel, threads: usize) -> Self {
+        let layout = Layout::new(op, states, level, threads);
+        let product = StepProduct::new(layout.rows(), layout.hidden, layout.gates(), level);
+        let saves = op.saves && layout.saved() > 0;
+        RecurrentKernel { layout, bias: op.bias, saves, product }
+    }
+
+    /// Floats of states, products and cells of a task.
+    fn sizes(&self) -> [usize; 3] {
+        let Layout { hidden, .. } = self.layout;
+        [odd_lines(hidden), odd_lines(self.layout.gates()), hidden].map(|row| self.layout.rows() * row)
+    }
+}
+
+impl NodeKernel for RecurrentKernel {
+    fn scratch_bytes(&self) -> usize {
+        let own: usize = self.sizes().into_iter().sum();
+        Scratch::size::<f32>(self.product.packed_floats()) + Scratch::size::<f32>(self.layout.threads * own)
+    }
+
+    fn run(&self, frame: &Frame<'_>) {
+        let (layout, h, gates) = (&self.layout, self.layout.hidden, self.layout.gates());
+        let (x, w) = (frame.input::<f32>(0), frame.input::<f32>(1));
+        let bias = self.bias.then(|| frame.input::<f32>(2));
+        let positions = layout.positions(frame, 2 + usize::from(self.bias));
+        let y = Parts::new(frame.output::<f32>(0));
+        let saved = Parts::new(if self.saves { frame.output::<f32>(1) } else { &mut [] });
+        let width = if self.saves { layout.saved() } else { 0 };
+        let (sizes, mut scratch) = (self.sizes(), frame.scratch());
+        let packed = scratch.take::<f32>(self.product.packed_floats());
+        let own: usize = sizes.into_iter().sum();
+        let all = Parts::new(scratch.take::<f32>(layout.threads * own));
+        self.product.pack(frame.pool(), w, true, packed);
+        let (packed, tasks) = (&*packed, layout.tasks());
+        frame.pool().run(tasks.count(), |task, worker| {
+            let samples = tasks.range(task);
+            // SAFETY: a thread has its own rows, and a task its own samples.
+            let (rows, y, saved) = unsafe {
+                let rows = all.part(worker * own..(worker + 1) * own);
+                (rows, y.part(layout.part(&samples, h)), saved.part(layout.part(&samples, width)))
+            };
+            rows.fill(0.0);
+            let (states, rest) = rows.split_at_mut(sizes[0]);
+            let (products, cells) = rest.split_at_mut(sizes[1]);
+            let of = Rows { states, products, cells };
+            let most = positions.most(samples.clone());
+            let x = &x[layout.part(&samples, gates)];
+            for step in 0..most {
+                let t = layout.position(step, most);
+                // Before the first step all states are 0.
+                if step > 0 {
+                    self.product.run(samples.len(), of.states, packed, bias, of.products);
+                } else if let Some(bias) = bias {
+                    of.products.chunks_mut(odd_lines(gates)).for_each(|row| row[..gates].copy_from_slice(bias));
+                }
+                for sample in (0..samples.len()).filter(|sample| t < positions.of(samples.start + sample)) {
+                    let state = &mut of.states[sample * odd_lines(h)..][..h];
+                    let product = &of.products[sample * odd_lines(gates)..][..gates];
+                    let cell = &mut of.cells[sample * h..(sample + 1) * h];
+                    let (x, saved) = (&x[layout.at(sample, t, gates)], &mut saved[layout.at(sample, t, width)]);
+                    forward(layout.level, layout.cell, x, product, state, cell, saved);
+                    y[layout.at(sample, t, h)].copy_from_slice(state);
+                }
+            }
+            for sample in 0..samples.len() {
+                let (from, to) = (positions.of(samples.start + sample), layout.length);
+                y[layout.at(sample, from, h).start..layout.at(sample, to, h).start].fill(0.0);
+                saved[layout.at(sample, from, width).start..layout.at(sample, to, width).start].fill(0.0);
+            }
+        });
+    }
+}
