@@ -1,5 +1,6 @@
 //! The program from the outside: the real binary, its output, its files, its exit codes.
 
+mod about;
 mod bench;
 mod bf16;
 mod checks;
@@ -22,6 +23,7 @@ mod force;
 mod given;
 mod hostile_data;
 mod hostile_files;
+mod init;
 mod library;
 mod lr_find;
 mod masks;
