@@ -1,7 +1,8 @@
 //! What `runner --version` says: version, commit, features, target.
 //!
-//! The commit is that of the environment (`RUNNER_COMMIT`, for packagers), of a package of crates.io (`.cargo_vcs_info.json`), or of git where the sources are a
-//! clone; of an archive without any of these there is none. Debug builds have none either: they would be built anew at every commit.
+//! The commit is that of the environment (`RUNNER_COMMIT`, for packagers), of a package of crates.io (`.cargo_vcs_info.json`), of an archive that git has made
+//! (`.commit`), or of git where the sources are a clone; without any of these there is none. Debug builds of a clone have none either: they would be built anew
+//! at every commit.
 
 use std::env;
 use std::fs;
@@ -17,7 +18,7 @@ fn main() {
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let debug = variable("PROFILE") == "debug";
     let told = env::var("RUNNER_COMMIT").ok().filter(|commit| !commit.trim().is_empty());
-    let commit = told.or_else(of_package).or_else(|| if debug { None } else { of_git() });
+    let commit = told.or_else(of_package).or_else(of_archive).or_else(|| if debug { None } else { of_git() });
     let commit: String =
         commit.unwrap_or_default().chars().filter(|c| c.is_ascii_alphanumeric() || "+-.".contains(*c)).collect();
     let mut features: Vec<String> = env::vars()
@@ -47,6 +48,13 @@ fn of_package() -> Option<String> {
     let (_, rest) = text.split_once("\"sha1\"")?;
     let sha = rest.split('"').nth(1)?;
     Some(sha.chars().take(DIGITS).collect())
+}
+
+/// That which `git archive` puts in the place of a mark.
+fn of_archive() -> Option<String> {
+    println!("cargo:rerun-if-changed=.commit");
+    let text = fs::read_to_string(".commit").ok()?;
+    (!text.starts_with('$')).then(|| text.trim().chars().take(DIGITS).collect())
 }
 
 /// That of the clone whose folder this is, with `+changes` where files that are built differ from it.

@@ -204,18 +204,21 @@ fn metrics(folder: &Path, last: Option<&Sound>, at_work: bool, done: &mut Verifi
         }
     }
     let Some(last) = last else { return Ok(Some(lines)) };
+    // Where `max_steps` ends a run within an epoch, the figures there come behind the checkpoint, and a run that goes on takes them away.
+    let cut = key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most);
+    let settled = !at_work && !was_killed(folder) && !cut;
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let counted = Extra::of(&last.meta).map_or(0, |extra| extra.metrics_bytes);
     if bytes < counted {
         done.wrong(&path, format!("has {bytes} bytes, and {counted} when `{}` was saved: lines are lost", file::LAST));
-    } else if !at_work && bytes > counted && lines.failed.is_none() && !was_killed(folder) {
+    } else if settled && bytes > counted && lines.failed.is_none() {
         done.wrong(&path, format!("has {} bytes more than when the run ended", bytes - counted));
     }
     // A line tells of lines that were lost before; then there is nothing to count.
     let whole = lines.broken.is_empty() && lines.notes.is_empty() && bytes >= counted;
     let ended = lines.epochs.iter().filter(|line| !within(line)).filter_map(|line| line.get("epoch")?.as_u64());
     let ended: Vec<u64> = ended.collect();
-    if whole && !at_work && !was_killed(folder) {
+    if whole && settled {
         let expected = last.meta.epoch;
         if ended.last().copied().unwrap_or(0) != expected {
             let has = ended.last().map_or_else(|| "none".to_owned(), u64::to_string);
@@ -231,6 +234,12 @@ fn metrics(folder: &Path, last: Option<&Sound>, at_work: bool, done: &mut Verifi
         }
     }
     Ok(Some(lines))
+}
+
+/// A number of a configuration.
+fn key(config: &str, name: &str) -> Option<u64> {
+    let table: Map<String, Value> = toml::from_str(config).ok()?;
+    flat(&Value::Object(table)).into_iter().find(|(key, _)| key == name)?.1.as_u64()
 }
 
 /// The table that follows from the metrics.

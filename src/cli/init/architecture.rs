@@ -79,11 +79,11 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
         Takes::Rows => (
             &[
                 ["shape", "[8]", "numbers of a row"],
-                ["targets", "1", "numbers to learn; or classes = 3"],
+                ["targets", "1", "numbers to learn"],
                 ["samples", "2000", ""],
                 ["val_samples", "500", ""],
             ],
-            "",
+            "{ num_classes = 1 }",
             "mse",
             "source = \"csv\" reads a table: `runner init data.csv --target COLUMN` writes this section for yours",
         ),

@@ -2,7 +2,6 @@
 
 use crate::api::failure::Failure;
 use crate::config::nearest;
-use crate::config::text::spelling::list;
 use crate::data::images_below;
 use crate::data::table::is_table_name;
 use crate::files::durable::folder_of;
@@ -131,7 +130,7 @@ fn folder(path: &Path) -> Result<Source, Failure> {
     let holds = if parts.is_empty() {
         "is empty".to_owned()
     } else {
-        format!("has no images and no texts; it holds {}", list(parts.iter().map(String::as_str), "and"))
+        format!("has no images and no texts; it holds {}", joined(&parts))
     };
     let table = fs::read_dir(path).ok().and_then(|entries| {
         let mut tables: Vec<_> =
@@ -147,6 +146,14 @@ fn folder(path: &Path) -> Result<Source, Failure> {
         ),
     };
     Err(Failure::Usage(format!("`{shown}` {holds}\nhelp: {help}")))
+}
+
+/// Parts of a sentence, with `and` before the last.
+fn joined(parts: &[String]) -> String {
+    match parts {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        parts => parts.concat(),
+    }
 }
 
 /// How many files of each ending there are in a folder and some levels below, and how many folders in it.

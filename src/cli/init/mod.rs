@@ -125,3 +125,9 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Failure> {
 fn named(name: &str) -> String {
     visible(&one_line(name))
 }
+
+/// The folder of the first run of a configuration, below `runs`.
+fn run_name(file: &str) -> String {
+    let name = Path::new(file).file_stem().map(|stem| named(&stem.to_string_lossy())).unwrap_or_default();
+    format!("{name}/1")
+}

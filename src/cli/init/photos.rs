@@ -1,9 +1,8 @@
 //! A configuration for a folder of photos.
 
 use super::architecture::{Takes, expect, takes};
-use super::table::run_name;
 use super::writing::{Writing, quoted};
-use super::{Made, Wanted, described, draft, named};
+use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
 use crate::data::image_folder::class_counts;
 use crate::data::image_list::has_list;
@@ -180,7 +179,7 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     }
     out.section("optimizer").key("type", "\"adamw\"", "");
     out.key("lr", "5e-4", "the first thing to change: `runner lr-find` looks for one").key("weight_decay", "0.05", "");
-    out.section("schedule").key("type", "\"cosine\"", "").key("warmup_epochs", "2", "");
+    out.section("schedule").key("type", "\"cosine\"", "").key("warmup_epochs", "1", "");
     out.section("train").key("epochs", "20", "");
     out.section("checkpoint").key("monitor", "\"val_accuracy\"", "which epoch is the best");
     let what =

@@ -2,7 +2,7 @@
 
 use super::architecture::{Takes, expect};
 use super::writing::{Writing, quoted};
-use super::{Made, Wanted, described, draft, named, words};
+use super::{Made, Wanted, described, draft, named, run_name, words};
 use crate::api::failure::Failure;
 use crate::cli::show::table::lines;
 use crate::config::Experiment;
@@ -49,8 +49,9 @@ impl Keys {
             Some(column) => format!("split_column = {}\n", quoted(column)),
             None => "validation_split = 0.2\n".to_owned(),
         };
+        let loss = if wanted.classes { "cross_entropy" } else { "mse" };
         draft(&format!(
-            "[data]\n{data}[model]\nuse = \"tabular\"\n[loss]\ntype = \"mse\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n"
+            "[data]\n{data}[model]\nuse = \"tabular\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n"
         ))
     }
 }
@@ -278,12 +279,6 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
 fn batch(train: usize) -> usize {
     let most = (train / 20).clamp(8, 256);
     1 << most.ilog2()
-}
-
-/// The folder of the first run of a configuration, below `runs`.
-pub fn run_name(file: &str) -> String {
-    let name = std::path::Path::new(file).file_stem().map(|stem| named(&stem.to_string_lossy())).unwrap_or_default();
-    format!("{name}/1")
 }
 
 #[cfg(test)]

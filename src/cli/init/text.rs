@@ -1,9 +1,8 @@
 //! A configuration for a text: a language model.
 
 use super::architecture::{Takes, expect};
-use super::table::run_name;
 use super::writing::{Writing, quoted};
-use super::{Made, Wanted, draft, named};
+use super::{Made, Wanted, draft, named, run_name};
 use crate::api::failure::Failure;
 use crate::data::text::TextCodec;
 use crate::terminal::thousands;

@@ -1,9 +1,8 @@
 //! A configuration for a table of texts, each of a class.
 
 use super::architecture::{Takes, expect};
-use super::table::run_name;
 use super::writing::{Writing, quoted};
-use super::{Made, Wanted, described, draft, named};
+use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
 use crate::data::table::{CellType, Format, Shown, open_sheet};
 use crate::terminal::thousands;
