@@ -155,7 +155,7 @@ fn a_folder_of_photos_becomes_a_classifier() {
         text.contains("  red                       10") && text.contains("  blue                      30"),
         "{text}"
     );
-    trains(&place, "configs/colours.toml", "--set train.epochs=1");
+    trains(&place, "configs/colours.toml", "--set train.epochs=2 --set data.limit=8 --set data.limit_val=4");
     // Parts in folders of their own; another architecture.
     for number in 0..8 {
         for part in ["train", "val"] {
@@ -172,7 +172,7 @@ fn a_folder_of_photos_becomes_a_classifier() {
     assert!(text.contains("8 photos to train on, 8 to validate on.") && !text.contains("validation_split"), "{text}");
     assert!(text.contains("use = \"lenet5\"") && text.contains("size = 32"), "{text}");
     fs::remove_dir_all(place.path("r")).unwrap();
-    trains(&place, "parts.toml", "--set train.epochs=1");
+    trains(&place, "parts.toml", "--set train.epochs=2");
     // A list in the folder.
     let rows: String =
         (0..8).map(|i| format!("{}/{i}.png,{},train\n", ["red", "blue"][i % 2], ["r", "b"][i % 2])).collect();
