@@ -23,8 +23,8 @@ macro_rules! modules {
             pub(crate) fn packed_ptx(self, capability: u32) -> &'static [u8] {
                 match (self, capability >= 80) {
                     $(
-                        (Module::$module, false) => include_bytes!(concat!("packed/ptx/", $file, ".sm_75.ptx.gz")),
-                        (Module::$module, true) => include_bytes!(concat!("packed/ptx/", $file, ".sm_80.ptx.gz")),
+                        (Module::$module, false) => include_bytes!(concat!("packed/ptx/", $file, ".sm_75.ptx.xz")),
+                        (Module::$module, true) => include_bytes!(concat!("packed/ptx/", $file, ".sm_80.ptx.xz")),
                     )*
                 }
             }

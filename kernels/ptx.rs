@@ -7,7 +7,7 @@
 
 use crate::Module;
 use anyhow::{Context, Result};
-use flate2::read::GzDecoder;
+use lzma_rust2::XzReader;
 use std::io::Read;
 
 /// The PTX of `module` for a GPU of `capability`, with a zero byte at its end.
@@ -16,7 +16,7 @@ use std::io::Read;
 /// The file in the binary is damaged.
 pub fn image(module: Module, capability: u32) -> Result<Vec<u8>> {
     let mut text = Vec::new();
-    GzDecoder::new(module.packed_ptx(capability))
+    XzReader::new(module.packed_ptx(capability), false)
         .read_to_end(&mut text)
         .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
     text.push(0);

@@ -1,17 +1,21 @@
 //! The command line, as typed.
 
+mod about;
 mod check;
 mod explain;
 mod generate;
+mod init;
 mod launch;
 mod lr_find;
 mod runs;
 mod serve;
 mod sweep;
 
+pub use about::{DoctorArgs, ManArgs, VerifyArgs};
 pub use check::CheckArgs;
 pub use explain::ExplainArgs;
 pub use generate::{GenerateArgs, ImportArgs, ModelsArgs};
+pub use init::InitArgs;
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
 pub use runs::{CompareArgs, PlotArgs, ReportArgs, RunsArgs};
@@ -19,6 +23,7 @@ pub use serve::{LogFormat, ServeArgs};
 pub use sweep::{Jobs, SweepArgs};
 
 use super::suggest::Suggest;
+use super::version::VERSION;
 use crate::config::UNSET_OPTION;
 use crate::passes::{FORWARD, PassOptions};
 use crate::train::setup::programs::pass_names;
@@ -28,7 +33,7 @@ use std::path::PathBuf;
 
 /// Trains standard neural networks from a TOML file.
 #[derive(Debug, Parser)]
-#[command(name = "runner", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "runner", version = VERSION, propagate_version = true, arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -38,6 +43,8 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Write a configuration for a folder of photos, a table, a text or an architecture, to train as it stands
+    Init(InitArgs),
     /// Train the model that a configuration describes
     Train(TrainArgs),
     /// Train on several ranks, which share the shards of each batch: `launch --ranks 2 -- train CONFIG`
@@ -70,10 +77,14 @@ pub enum Command {
     Plot(PlotArgs),
     /// Write a page about runs: curves, mistakes, configuration, layers, memory, time
     Report(ReportArgs),
+    /// See whether the files of a run agree: checkpoints with their checksums, metrics, configuration
+    Verify(VerifyArgs),
     /// List the models that are a part of the program, for `use` in `[model]`; `--show NAME` prints the file of one
     Models(ModelsArgs),
     /// List the devices that can be trained on
     Devices(OutputArgs),
+    /// Say what this machine is and what this program can use of it: a page for a bug report
+    Doctor(DoctorArgs),
     /// Write a model for other programs: its weights (.safetensors, .pth), or all of it (.onnx)
     Export(ExportArgs),
     /// Print the JSON Schema of the configuration language, for editors
@@ -86,6 +97,8 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the pages of the manual and the completions into a folder, for packages
+    Man(ManArgs),
 }
 
 /// Where the configuration's values come from.

@@ -46,14 +46,19 @@ fi
 
 /// Prints the completion script of a shell.
 pub(super) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
+    super::print(&script(shell))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The completion script of a shell.
+pub(super) fn script(shell: Shell) -> String {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "runner", &mut text);
     let mut text = String::from_utf8_lossy(&text).into_owned();
     if shell == Shell::Bash {
         text.push_str(WHOLE_WORDS);
     }
-    super::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    text
 }
 
 /// Prints the JSON Schema of the configuration language.

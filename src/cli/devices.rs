@@ -13,23 +13,50 @@ use std::process::ExitCode;
 
 /// Lists the devices.
 pub(super) fn run(output: OutputArgs) -> Result<ExitCode, Failure> {
-    let cuda = Cuda::ask();
-    let libraries: Vec<_> = Library::ALL.into_iter().map(|l| (l, open(l))).collect();
+    let all = Devices::ask();
     if output.json {
-        let mut devices = vec![cpu_json()];
-        devices.extend(cuda.gpus.iter().map(Gpu::json));
-        let libraries: Vec<Value> = libraries.iter().map(|(l, found)| library_json(*l, found)).collect();
-        super::print_json(&json!({ "devices": devices, "cuda": cuda.json(), "libraries": libraries }))?;
+        super::print_json(&all.json())?;
     } else {
-        let mut text = cpu_text();
-        text += &cuda.text();
-        text.push_str("libraries\n");
-        for (library, found) in &libraries {
-            let _ = writeln!(text, "  {:<9} {}", library.name(), library_text(*library, found));
-        }
-        super::print(&text)?;
+        super::print(&all.text())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What there is to compute on.
+pub(super) struct Devices {
+    cuda: Cuda,
+    libraries: Vec<(Library, Result<Found, Missing>)>,
+}
+
+impl Devices {
+    /// Looks at this machine.
+    pub(super) fn ask() -> Devices {
+        Devices { cuda: Cuda::ask(), libraries: Library::ALL.into_iter().map(|l| (l, open(l))).collect() }
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let mut devices = vec![cpu_json()];
+        devices.extend(self.cuda.gpus.iter().map(Gpu::json));
+        let libraries: Vec<Value> = self.libraries.iter().map(|(l, found)| library_json(*l, found)).collect();
+        json!({ "devices": devices, "cuda": self.cuda.json(), "libraries": libraries })
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = cpu_text();
+        text += &self.cuda.text();
+        text.push_str("libraries\n");
+        for (library, found) in &self.libraries {
+            let _ = writeln!(text, "  {:<9} {}", library.name(), library_text(*library, found));
+        }
+        text
+    }
+
+    /// The numbers of the GPUs that can be computed on.
+    pub(super) fn gpus(&self) -> Vec<usize> {
+        self.cuda.gpus.iter().filter(|gpu| gpu.free.is_ok()).map(|gpu| gpu.info.ordinal).collect()
+    }
 }
 
 fn bytes(b: Option<u64>) -> String {

@@ -9,6 +9,7 @@ mod class_table;
 mod completions;
 mod data;
 mod devices;
+mod doctor;
 mod error_table;
 mod eval;
 mod explain;
@@ -16,8 +17,10 @@ mod export;
 mod failure;
 mod generate;
 mod import;
+mod init;
 mod launch;
 mod lr_find;
+mod man;
 mod models;
 mod palette;
 mod predict;
@@ -32,6 +35,8 @@ mod sweep;
 mod time;
 mod train;
 mod usage;
+mod verify;
+pub mod version;
 
 use crate::api::failure::Failure;
 use crate::terminal::{self, human_bytes};
@@ -79,6 +84,7 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
 pub fn run(cli: Cli) -> ExitCode {
     let json = wants_json(&cli.command);
     let result = match cli.command {
+        Command::Init(a) => init::run(&a),
         Command::Train(a) => train::run(&a),
         Command::Launch(a) => launch::run(&a),
         Command::Sweep(a) => sweep::run(&a),
@@ -97,6 +103,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Plot(a) => runs::plot::run(&a),
         Command::Report(a) => report::run(&a),
         Command::Devices(a) => devices::run(a),
+        Command::Doctor(a) => doctor::run(&a),
+        Command::Verify(a) => verify::run(&a),
+        Command::Man(a) => man::run(&a),
         Command::Export(a) => export::run(&a),
         Command::Schema => completions::schema(),
         Command::Data(DataCommand::Fetch { source, root, mirrors, output }) => {
@@ -113,6 +122,7 @@ pub fn run(cli: Cli) -> ExitCode {
 
 fn wants_json(command: &Command) -> bool {
     match command {
+        Command::Init(a) => a.output.json,
         Command::Train(a) => a.output.json,
         Command::Launch(a) => a.command.iter().any(|word| word == "--json"),
         Command::Sweep(a) => a.output.json,
@@ -131,6 +141,9 @@ fn wants_json(command: &Command) -> bool {
         Command::Plot(a) => a.output.json,
         Command::Report(a) => a.output.json,
         Command::Devices(a) => a.json,
+        Command::Doctor(a) => a.output.json,
+        Command::Verify(a) => a.output.json,
+        Command::Man(a) => a.output.json,
         Command::Export(a) => a.output.json,
         Command::Data(DataCommand::Fetch { output, .. }) => output.json,
         Command::Data(DataCommand::Show(a)) => a.output.json,

@@ -12,12 +12,7 @@ use std::process::ExitCode;
 /// Lists the models that are a part of the program, or prints the file of one.
 pub(super) fn run(args: &ModelsArgs) -> Result<ExitCode, Failure> {
     if let Some(name) = &args.show {
-        let Some((name, text)) = built_in(name) else {
-            let near = nearest(name, MODELS.iter().map(|(name, _)| *name));
-            let help =
-                near.map_or_else(|| "`runner models` lists all".to_owned(), |near| format!("did you mean `{near}`?"));
-            return Err(Failure::Usage(format!("there is no model `{name}` in the program\nhelp: {help}")));
-        };
+        let (name, text) = named(name)?;
         match args.output.json {
             true => print_json(&json!({ "name": name, "text": text }))?,
             false => print(text)?,
@@ -34,6 +29,19 @@ pub(super) fn run(args: &ModelsArgs) -> Result<ExitCode, Failure> {
     let lines: Vec<String> = all.iter().map(|(name, title)| format!("{name:wide$}  {title}")).collect();
     print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The architecture of a name, and the text of its file.
+///
+/// # Errors
+/// There is none, with that which was probably meant.
+pub(super) fn named(name: &str) -> Result<(&'static str, &'static str), Failure> {
+    built_in(name).ok_or_else(|| {
+        let near = nearest(name, MODELS.iter().map(|(name, _)| *name));
+        let help =
+            near.map_or_else(|| "`runner models` lists all".to_owned(), |near| format!("did you mean `{near}`?"));
+        Failure::Usage(format!("there is no model `{name}` in the program\nhelp: {help}"))
+    })
 }
 
 /// What a model's file says of itself first, without the paper and what comes behind.

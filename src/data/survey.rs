@@ -78,6 +78,14 @@ impl Survey {
         Survey::of(paths.len(), size, |at, most, file| read_head(&folder.join(&paths[at]), most, file))
     }
 
+    /// Height and width of the least, the median and the largest, by area, of those that were looked at.
+    pub fn sizes(&self) -> Option<[[usize; 2]; 3]> {
+        let mut sides = self.sides.clone();
+        sides.sort_unstable_by_key(|sides| (sides[0] * sides[1], *sides));
+        let (first, last) = (sides.first()?, sides.last()?);
+        Some([*first, sides[sides.len() / 2], *last])
+    }
+
     /// What `photos` of them take when they are kept after the first of these transforms, those that draw nothing. `None`: of none is
     /// known how large it is.
     pub fn kept(&self, transforms: &[Transform], photos: usize) -> Option<Taken> {
@@ -126,6 +134,8 @@ mod tests {
         std::fs::write(place.path().join("100.png"), "no photo").unwrap();
         let survey = Survey::of_files(place.path(), &names);
         assert!(survey.sides.contains(&[50, 90]), "the largest file is looked at wherever it is");
+        assert_eq!(survey.sizes(), Some([[6, 4], [6, 4], [50, 90]]));
+        assert_eq!(Survey::default().sizes(), None);
         // Its pixels, and two rows of as many bytes as there can be.
         assert_eq!(survey.decoding, 3 * 50 * 90 + 16 * 90);
         assert!(survey.sides.len() >= SPREAD && survey.sides.len() < names.len(), "{}", survey.sides.len());

@@ -14,5 +14,6 @@ pub mod figure;
 pub mod find;
 pub mod folder;
 pub mod lines;
+pub mod verify;
 
 pub use folder::{Run, State};

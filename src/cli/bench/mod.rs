@@ -37,6 +37,14 @@ pub(super) fn profile_of(
     step::profile_of(loaded, data, backend, REPORT_STEPS)
 }
 
+/// Milliseconds of a training step, the median of `steps`.
+///
+/// # Errors
+/// As for [`profile_of`].
+pub(super) fn step_ms(loaded: &Loaded, data: &DataSpec, backend: &dyn Backend, steps: u32) -> Result<f64, Failure> {
+    step::step_ms(loaded, data, backend, steps)
+}
+
 /// Median, smallest and largest of some times in milliseconds.
 struct Times {
     median: f64,

@@ -171,6 +171,12 @@ pub fn profile_of(
     Ok(out)
 }
 
+/// The median of the times of some training steps, in milliseconds.
+pub fn step_ms(loaded: &Loaded, data: &DataSpec, backend: &dyn Backend, steps: u32) -> Result<f64, Failure> {
+    let (mut bench, _) = Bench::new(loaded, data, backend, &PassOptions::default(), false)?;
+    Ok(if backend.is_asynchronous() { bench.pipelined(steps)?.0 } else { bench.one_by_one(steps)? }.median)
+}
+
 /// The type that products are computed in.
 fn product_type(precision: Precision, backend: &dyn Backend) -> DType {
     half(supported(precision, backend), backend).unwrap_or(DType::F32)

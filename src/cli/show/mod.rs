@@ -5,7 +5,7 @@ mod font;
 mod measure;
 mod normalize;
 mod sheet;
-mod table;
+pub mod table;
 mod text;
 
 use super::args::{ShowArgs, ShownSplit};

@@ -21,6 +21,22 @@ pub fn show(columns: &[Shown], spec: &DataSpec, as_json: bool) -> Result<ExitCod
         print_json(&json)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut text = format!(
+        "{} rows to train on, {} to validate on; a sample is a vector of {width} number{}\n\n",
+        thousands(train as u64),
+        thousands(val as u64),
+        if width == 1 { "" } else { "s" }
+    );
+    for line in lines(columns) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The columns as the lines of a table, of which the first says what stands where.
+pub fn lines(columns: &[Shown]) -> Vec<String> {
     let mut rows = vec![["column", "cells", "missing", "distinct", "range", "examples", "becomes"].map(str::to_owned)];
     rows.extend(columns.iter().map(row));
     let mut widths = [0; 7];
@@ -29,13 +45,7 @@ pub fn show(columns: &[Shown], spec: &DataSpec, as_json: bool) -> Result<ExitCod
             *width = (*width).max(cell.chars().count());
         }
     }
-    let mut text = format!(
-        "{} rows to train on, {} to validate on; a sample is a vector of {width} number{}\n\n",
-        thousands(train as u64),
-        thousands(val as u64),
-        if width == 1 { "" } else { "s" }
-    );
-    for row in &rows {
+    let line = |row: &[String; 7]| {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
             let space = " ".repeat(width - cell.chars().count());
@@ -43,11 +53,9 @@ pub fn show(columns: &[Shown], spec: &DataSpec, as_json: bool) -> Result<ExitCod
             let (before, after) = if (2..4).contains(&at) { (space.as_str(), "") } else { ("", space.as_str()) };
             line.push_str(&format!("{before}{cell}{after}  "));
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+        line.trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }
 
 fn row(shown: &Shown) -> [String; 7] {

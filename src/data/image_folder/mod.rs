@@ -99,6 +99,21 @@ fn spec(classes: &[String], empty: &[String], counts: Option<[usize; 2]>) -> Dat
     }
 }
 
+/// How many photos there are of each class, to train on and to validate on.
+///
+/// # Errors
+/// As for describing them.
+pub fn class_counts(options: &ImageFolderOptions) -> Result<Vec<[usize; 2]>> {
+    let of = |Parts { train, val, .. }: &Parts| {
+        let mut counts = vec![[0; 2]; train.classes.len()];
+        for (part, labels) in [&train.labels, &val.labels].into_iter().enumerate() {
+            labels.iter().for_each(|label| counts[*label as usize][part] += 1);
+        }
+        counts
+    };
+    FOUND.look(options, || options.parts(), of)
+}
+
 impl ImageFolderOptions {
     /// Lists the files.
     fn parts(&self) -> Result<Parts> {

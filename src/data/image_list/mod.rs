@@ -246,6 +246,11 @@ impl ImageListOptions {
     }
 }
 
+/// Whether a folder has a list of its photos in it, or in its folders for each part.
+pub fn has_list(folder: &Path) -> bool {
+    folder.is_dir() && lists_in(folder).is_ok()
+}
+
 /// The list that `path` is; or of a folder, the one in it, or those in its folders for each part.
 fn lists_in(path: &Path) -> Result<[Option<PathBuf>; 3]> {
     if !path.is_dir() {

@@ -27,7 +27,7 @@ pub use load::Shown;
 pub use options::{BINS, Choice, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use raw::{Raw, TooManyRows};
 pub use survey::{CellType, Column, MOST_DISTINCT};
-pub use text::{Format, open as open_sheet};
+pub use text::{Format, is_table_name, open as open_sheet};
 pub use unseen::Unseen;
 
 use super::dataset::Dataset;

@@ -19,6 +19,12 @@ pub struct Format {
     pub header: bool,
 }
 
+/// Whether a file has the name of a table, by its ending, which may have that of a packed file behind it.
+pub fn is_table_name(path: &Path) -> bool {
+    let ending = inner_ending(path);
+    ["csv", "tsv"].contains(&ending.as_str()) || OBJECT_ENDINGS.contains(&ending.as_str())
+}
+
 /// Reads the table in `path`.
 ///
 /// # Errors

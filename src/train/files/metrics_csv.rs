@@ -2,7 +2,7 @@
 //! file: a run that goes on makes it anew, and so it ends where the checkpoint was.
 
 use super::folder::never_elsewhere;
-use crate::files::{Line, Lines, durable};
+use crate::files::{self, Line, Lines, durable};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::fs::{File, OpenOptions};
@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Longest line of `metrics.jsonl` that is one, in bytes.
 pub const LONGEST: usize = 1 << 20;
+
+/// A table has at most as many bytes.
+const MOST_CSV: u64 = 4 << 30;
 
 /// Columns before the figures, and behind them.
 const FIRST: [&str; 5] = ["kind", "epoch", "step", "loss", "lr"];
@@ -80,6 +83,48 @@ impl CsvFile {
     pub fn flush(&mut self) -> Result<()> {
         self.file.flush().with_context(|| format!("cannot write `{}`", self.path.display()))
     }
+}
+
+/// Where a table differs from the lines in `metrics`, if it does: the number of its line, and what is wrong. `to_the_end`: neither may have more
+/// than the other, as both have where a run has ended by itself.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn difference(path: &Path, metrics: &Path, to_the_end: bool) -> Result<Option<(usize, String)>> {
+    let text = files::read(path, MOST_CSV)?;
+    let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&text[..]);
+    let mut records = reader.records();
+    let Some(Ok(head)) = records.next() else { return Ok(Some((1, "there is no line that names the columns".into()))) };
+    let columns: Vec<String> = head.iter().map(str::to_owned).collect();
+    let (mut line, mut found) = (1, None);
+    let take = |row: Map<String, Value>| {
+        line += 1;
+        if found.is_some() {
+            return Ok(());
+        }
+        found = match records.next() {
+            None if to_the_end => Some((line, format!("a line is missing, that of step {}", step_of(&row)))),
+            None => None,
+            Some(Err(e)) => Some((line, e.to_string())),
+            Some(Ok(record)) => {
+                let differs = columns.iter().zip(cells(&columns, &row)).zip(record.iter().chain(std::iter::repeat("")));
+                let mut differs = differs.filter(|((_, expected), has)| expected != has);
+                differs.next().map(|((column, expected), has)| {
+                    (line, format!("`{column}` is `{has}`, and `{expected}` in the line of step {}", step_of(&row)))
+                })
+            }
+        };
+        Ok(())
+    };
+    rows(metrics, take).with_context(|| format!("cannot read `{}`", metrics.display()))?;
+    if found.is_none() && to_the_end && records.next().is_some() {
+        found = Some((line + 1, "there are more lines than steps, epochs and evaluations".into()));
+    }
+    Ok(found)
+}
+
+fn step_of(row: &Map<String, Value>) -> String {
+    row.get("step").map_or_else(|| "?".to_owned(), Value::to_string)
 }
 
 /// Hands out the lines of a file that have a row.

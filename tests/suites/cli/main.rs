@@ -1,5 +1,6 @@
 //! The program from the outside: the real binary, its output, its files, its exit codes.
 
+mod about;
 mod adapters;
 mod bench;
 mod bf16;
@@ -26,6 +27,7 @@ mod given;
 mod hostile_data;
 mod hostile_files;
 mod imported;
+mod init;
 mod library;
 mod lr_find;
 mod masks;

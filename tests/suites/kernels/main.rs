@@ -1,7 +1,7 @@
 //! The CUDA kernels: what travels in the binary is made from the sources that lie beside it, and the sources compile for
 //! every GPU that is served, without warnings and without spilled registers.
 //!
-//! `UPDATE_KERNELS=1 cargo test --test kernels` makes `kernels/packed/ptx/*.ptx.gz`, `kernels/packed/cubin/*.xz` and the tables of
+//! `UPDATE_KERNELS=1 cargo test --test kernels` makes `kernels/packed/ptx/*.ptx.xz`, `kernels/packed/cubin/*.xz` and the tables of
 //! `docs/kernels.md` anew, which takes NVRTC 12.1 ([`nvrtc::find`] tells where it is looked for), and nvJitLink 12.1 and 12.8
 //! ([`assembler::find`]). Whether they are fresh is checked without them.
 

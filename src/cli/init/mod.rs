@@ -1,0 +1,133 @@
+//! `runner init`: from data to a configuration that trains as it stands, with comments that say what was found and what to change.
+//!
+//! What is said of the data is what the sources say: they are asked through a draft of the configuration that is never written.
+
+mod architecture;
+mod kind;
+mod photos;
+mod place;
+mod table;
+mod text;
+mod words;
+mod writing;
+
+use super::args::InitArgs;
+use super::{models, print_json};
+use crate::api::failure::Failure;
+use crate::api::what::{expect_no_input, output};
+use crate::config::{self, Experiment};
+use crate::data::DataSpec;
+use crate::terminal::{one_line, say, visible};
+use crate::train::setup::input;
+use anyhow::Context;
+use kind::{Source, look};
+use place::Place;
+use serde_json::json;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a configuration is made of.
+struct Wanted<'a> {
+    /// Where the source is, for messages and for the draft.
+    source: &'a Path,
+    /// How the written file names it.
+    written: String,
+    /// Of a table: what is learnt.
+    target: Option<&'a str>,
+    /// Of a table: the target is a class.
+    classes: bool,
+    /// The architecture that is asked for.
+    model: Option<&'static str>,
+    /// What the commands of the first comment call the file.
+    file: String,
+}
+
+/// A configuration, and a sentence on what it is for.
+struct Made {
+    text: String,
+    what: String,
+}
+
+/// Writes a configuration for some data, or for an architecture.
+pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
+    let model = args.model.as_deref().map(models::named).transpose()?.map(|(name, _)| name);
+    let source = args.source.as_deref().map(|path| Ok::<_, Failure>((path, look(path, args.target.is_some())?)));
+    let source = source.transpose()?;
+    if args.target.is_some() && !matches!(source, Some((_, Source::Table))) {
+        let shown = args.source.as_deref().map_or_else(|| "a model".to_owned(), |path| format!("`{}`", path.display()));
+        return Err(Failure::Usage(format!("`--target` names a column, and {shown} is no table: leave it out")));
+    }
+    let path = match (&args.out, args.source.as_deref()) {
+        (Some(out), _) => out.clone(),
+        (None, Some(source)) => PathBuf::from(format!("{}.toml", stem(source))),
+        (None, None) => PathBuf::from(format!("{}.toml", model.unwrap_or("model"))),
+    };
+    let out = output(&path)?;
+    let shown = path.display();
+    if path.is_file() && !args.force {
+        return Err(Failure::Usage(format!(
+            "`{shown}` is there already\nhelp: `--force` replaces it, `--out FILE` writes to another file"
+        )));
+    }
+    expect_no_input(&out, args.source.iter().map(PathBuf::as_path))?;
+    let Made { text, what } = match source {
+        None => architecture::alone(model.unwrap_or_default(), &shown.to_string())?,
+        Some((source, kind)) => {
+            let wanted = Wanted {
+                source,
+                written: Place::of(&path).written(source)?,
+                target: args.target.as_deref(),
+                classes: args.classes,
+                model,
+                file: shown.to_string(),
+            };
+            match kind {
+                Source::Table => table::configuration(&wanted)?,
+                Source::Photos => photos::configuration(&wanted)?,
+                Source::Text => text::configuration(&wanted)?,
+            }
+        }
+    };
+    out.put(text.as_bytes()).with_context(|| format!("cannot write `{shown}`"))?;
+    if args.output.json {
+        print_json(&json!({ "written": path, "what": what }))?;
+    } else {
+        say(&format!(
+            "wrote `{shown}`: {what}\n`runner check {shown}` shows the model, `runner train {shown}` trains it"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the configuration for a source is called: the name of its file without endings, or that of its folder.
+fn stem(source: &Path) -> String {
+    let whole = source.file_name().map(OsStr::to_owned).or_else(|| {
+        // `.` and `..` have no name of their own.
+        source.canonicalize().ok()?.file_name().map(OsStr::to_owned)
+    });
+    let name = whole.unwrap_or_else(|| "data".into()).to_string_lossy().into_owned();
+    let name = if source.is_dir() { &name[..] } else { name.split('.').find(|part| !part.is_empty()).unwrap_or(&name) };
+    name.chars().map(|c| if c.is_control() || c == '/' { '_' } else { c }).collect()
+}
+
+/// A configuration that is not written: the source is asked through it what the data is like.
+fn draft(text: &str) -> Result<Experiment, Failure> {
+    Ok(config::load_str("init", text, &[])?.experiment)
+}
+
+/// What the samples of a draft look like.
+fn described(experiment: &Experiment) -> Result<DataSpec, Failure> {
+    input::describe(experiment).map_err(|error| Failure::Usage(error.message))
+}
+
+/// A name from elsewhere, within a comment.
+fn named(name: &str) -> String {
+    visible(&one_line(name))
+}
+
+/// The folder of the first run of a configuration, below `runs`.
+fn run_name(file: &str) -> String {
+    let name = Path::new(file).file_stem().map(|stem| named(&stem.to_string_lossy())).unwrap_or_default();
+    format!("{name}/1")
+}

@@ -1,0 +1,303 @@
+//! A configuration for a table.
+
+use super::architecture::{Takes, expect};
+use super::writing::{Writing, quoted};
+use super::{Made, Wanted, described, draft, named, run_name, words};
+use crate::api::failure::Failure;
+use crate::cli::show::table::lines;
+use crate::config::Experiment;
+use crate::config::value_as_toml;
+use crate::data::DataSpec;
+use crate::data::table::{CellType, Column, Format, Shown, open_sheet};
+use crate::terminal::thousands;
+use crate::train::setup::input::table_columns;
+use serde_json::json;
+
+/// Columns that the comment lists.
+const LISTED: usize = 40;
+/// Updates that a training has about, so that it takes a minute or two.
+const UPDATES: usize = 3000;
+/// Fewer different numbers than this may be names.
+const FEW: usize = 10;
+
+/// What was found.
+struct Found {
+    columns: Vec<Shown>,
+    spec: DataSpec,
+}
+
+/// The keys of `[data]` that a draft and the file have in common.
+#[derive(Default, Clone)]
+struct Keys {
+    id: Option<String>,
+    split: Option<String>,
+    decimal_comma: bool,
+}
+
+impl Keys {
+    fn draft(&self, wanted: &Wanted, target: &str) -> Result<Experiment, Failure> {
+        let path = wanted.source.to_str().map(quoted).unwrap_or_default();
+        let mut data =
+            format!("source = \"csv\"\npath = {path}\ntarget = {}\nclasses = {}\n", quoted(target), wanted.classes);
+        if let Some(id) = &self.id {
+            data += &format!("id = {}\n", quoted(id));
+        }
+        if self.decimal_comma {
+            data += "decimal = \"comma\"\n";
+        }
+        data += &match &self.split {
+            Some(column) => format!("split_column = {}\n", quoted(column)),
+            None => "validation_split = 0.2\n".to_owned(),
+        };
+        let loss = if wanted.classes { "cross_entropy" } else { "mse" };
+        draft(&format!(
+            "[data]\n{data}[model]\nuse = \"tabular\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n"
+        ))
+    }
+}
+
+fn columns(experiment: &Experiment) -> Result<Vec<Shown>, Failure> {
+    let columns = table_columns(experiment).unwrap_or_else(|| Ok(Vec::new()));
+    columns.map_err(|error| Failure::Usage(format!("{error:#}")))
+}
+
+/// A configuration that learns a column of a table from the others.
+pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
+    let path = wanted.source.display();
+    let Some(target) = wanted.target else {
+        let sheet = open_sheet(wanted.source, Format { separator: None, header: true })
+            .map_err(|e| Failure::Usage(format!("{e:#}")))?;
+        let names: Vec<String> = sheet.names().iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+        let more = sheet.names().len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        return Err(Failure::Usage(format!(
+            "`{path}` is a table, and it is not said which of its columns is to be learnt\nhelp: name it with `--target COLUMN`; its columns are {}{more}",
+            names.join(", ")
+        )));
+    };
+    let mut keys = Keys::default();
+    let first = match columns(&keys.draft(wanted, target)?) {
+        Ok(first) => first,
+        // A table may have nothing but texts that differ in every row: those are learnt from as what they are.
+        Err(error) => return words::of_table(wanted, target).unwrap_or(Err(error)),
+    };
+    if let Some(text) = words::alone(&first) {
+        return words::configuration(wanted, target, &text);
+    }
+    expect(wanted.model, |takes| takes == Takes::Rows, "a table")?;
+    let numbers = |columns: &[Shown]| columns.iter().filter(|shown| shown.column.cells == CellType::Numbers).count();
+    let comma = |shown: &Shown| {
+        shown.column.cells == CellType::Texts && shown.column.examples.iter().any(|cell| is_decimal_comma(cell))
+    };
+    let mut first = first;
+    if first.iter().any(comma) {
+        let with = Keys { decimal_comma: true, ..Keys::default() };
+        if let Ok(other) = columns(&with.draft(wanted, target)?)
+            && numbers(&other) > numbers(&first)
+        {
+            (first, keys) = (other, with);
+        }
+    }
+    let rows = described(&keys.draft(wanted, target)?)?;
+    let rows = rows.train.unwrap_or(0) + rows.val.unwrap_or(0);
+    keys.id = first
+        .iter()
+        .map(|shown| &shown.column)
+        .find(|column| column.name != target && is_identifier(column, rows))
+        .map(|column| column.name.clone());
+    keys.split = first
+        .iter()
+        .map(|shown| &shown.column)
+        .find(|column| column.name != target && is_split(column))
+        .map(|column| column.name.clone());
+    let experiment = keys.draft(wanted, target)?;
+    let found = Found { columns: columns(&experiment)?, spec: described(&experiment)? };
+    Ok(written(wanted, target, &keys, &found))
+}
+
+/// Whether a cell is a number with a comma before its fraction.
+fn is_decimal_comma(cell: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    cell.split_once(',').is_some_and(|(whole, fraction)| digits(whole.trim_start_matches('-')) && digits(fraction))
+}
+
+/// Whether a column names its rows: another word in each, or numbers under such a name.
+fn is_identifier(column: &Column, rows: usize) -> bool {
+    let each = column.missing == 0 && column.distinct >= rows && rows > 1;
+    match column.cells {
+        CellType::Texts | CellType::Codes => each && !column.examples.iter().any(|text| text.contains(' ')),
+        CellType::Numbers => {
+            let name = column.name.as_str();
+            let ends = ["_id", " id", "-id", "Id", "ID"].iter().any(|end| name.ends_with(end));
+            each && column.whole && (ends || name.eq_ignore_ascii_case("id") || name.eq_ignore_ascii_case("index"))
+        }
+        CellType::Nothing | CellType::Truths | CellType::Dates => false,
+    }
+}
+
+/// Whether a column says which part a row is of.
+fn is_split(column: &Column) -> bool {
+    let parts = ["train", "training", "val", "valid", "validation", "dev", "test"];
+    column.cells == CellType::Texts
+        && column.name.to_ascii_lowercase().contains("split")
+        && column.missing == 0
+        && (2..=3).contains(&column.distinct)
+        && column.examples.iter().all(|cell| parts.contains(&cell.as_str()))
+        && column.examples.iter().any(|cell| cell.starts_with("train"))
+}
+
+fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
+    let Found { columns, spec } = found;
+    let file = &wanted.file;
+    let classes = spec.class_names().map(<[String]>::to_vec);
+    let learnt = columns.iter().map(|shown| &shown.column).find(|column| column.name == target);
+    let (train, val) = (spec.train.unwrap_or(0), spec.val.unwrap_or(0));
+    let task = match &classes {
+        Some(names) => format!("tells which of {} classes `{}` is", names.len(), named(target)),
+        None => format!("learns the number `{}`", named(target)),
+    };
+    let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
+    let mut out = Writing::default();
+    out.comment(&format!("It {task} from the other columns of {source}: written by `runner init`."));
+    let width: usize = columns.iter().map(|shown| shown.width).sum();
+    let missing = learnt.map_or(0, |column| column.missing);
+    let without = if missing > 0 {
+        format!(", and {} without the target, which are left out", thousands(missing as u64))
+    } else {
+        String::new()
+    };
+    out.comment(&format!(
+        "Found: {} rows to train on, {} to validate on{without}; {} columns, of which {width} numbers are made:",
+        thousands(train as u64),
+        thousands(val as u64),
+        columns.len()
+    ));
+    for line in lines(columns).iter().take(LISTED + 1) {
+        out.comment(&format!("  {}", named(line)));
+    }
+    if columns.len() > LISTED {
+        out.comment(&format!("  … and {} more: `runner data show {file}`", columns.len() - LISTED));
+    }
+    if let Some(names) = &classes {
+        let some: Vec<String> = names.iter().take(FEW).map(|name| named(name)).collect();
+        let more = if names.len() > FEW { format!(" and {} more", names.len() - FEW) } else { String::new() };
+        out.comment(&format!("Classes: {}{more}.", some.join(", ")));
+    }
+    out.comment(
+        "What to change: what becomes of a column (`columns`, `drop`), the learning rate, the width of the model.",
+    );
+    out.comment(&format!(
+        "`runner predict runs/{} NEW.csv --out answers.csv` answers for other rows, once it is trained.",
+        run_name(file)
+    ));
+    out.gap().key("seed", "1", "");
+    data(&mut out, wanted, target, keys, found);
+    out.section("model");
+    out.key("use", "\"tabular\"", "a multilayer perceptron; `runner models --show tabular`");
+    let (wide, depth, dropout) = if train < 2000 { (64, 2, "0.1") } else { (256, 3, "0.1") };
+    out.key(
+        "with",
+        &format!("{{ width = {wide}, depth = {depth}, dropout = {dropout} }}"),
+        "its outputs are as many as the target asks for",
+    );
+    out.section("loss");
+    match &classes {
+        Some(_) => {
+            out.key("type", "\"cross_entropy\"", "");
+            out.maybe("weight", "\"balanced\"", "rare classes count as much as frequent ones");
+        }
+        None => {
+            out.key("type", "\"mse\"", "\"huber\" or \"l1\" where some targets are far from all others");
+        }
+    }
+    out.section("optimizer").key("type", "\"adamw\"", "");
+    out.key("lr", "1e-3", "the first thing to change: `runner lr-find` looks for one").key("weight_decay", "1e-4", "");
+    let batch = batch(train);
+    let epochs = (UPDATES * batch / train.max(1)).clamp(10, 200);
+    out.section("train");
+    out.key("epochs", &epochs.to_string(), "");
+    if val > 0 {
+        out.key(
+            "early_stopping",
+            "{ monitor = \"val_loss\", patience = 15 }",
+            "ends when it gets no better; best.safetensors is from before",
+        );
+    }
+    let what = format!("it {task}, with {} rows to train on", thousands(train as u64));
+    Made { text: out.text(), what }
+}
+
+fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { columns, spec }: &Found) {
+    let input = |shown: &&Shown| shown.width > 0;
+    let column_of = |cells: CellType| columns.iter().filter(input).find(|shown| shown.column.cells == cells);
+    out.section("data");
+    out.key("source", "\"csv\"", "");
+    out.key("path", &quoted(&wanted.written), "from the folder of this file");
+    out.key("target", &quoted(target), "");
+    let learnt = columns.iter().map(|shown| &shown.column).find(|column| column.name == target);
+    if wanted.classes {
+        out.key("classes", "true", "its numbers are names of classes");
+    } else if let Some(column) = learnt
+        && column.whole
+        && column.distinct <= FEW
+    {
+        out.maybe(
+            "classes",
+            "true",
+            &format!("if its {} numbers are names of classes; `[loss]` is \"cross_entropy\" then", column.distinct),
+        );
+    }
+    if let Some(id) = &keys.id {
+        out.key("id", &quoted(id), "names the rows: the model does not take it, predictions have it");
+    }
+    if keys.decimal_comma {
+        out.key("decimal", "\"comma\"", "1,5 is one and a half");
+    }
+    match &keys.split {
+        Some(column) => out.key("split_column", &quoted(column), "says which rows are for training, validation, test"),
+        None => out.key("validation_split", "0.2", "rows that are held out, to see how good it is on others"),
+    };
+    if let Some(date) = column_of(CellType::Dates) {
+        out.maybe("time_column", &quoted(&date.column.name), "hold out the latest rows instead of random ones");
+    }
+    let few =
+        columns.iter().filter(input).find(|shown| shown.column.whole && (3..=FEW).contains(&shown.column.distinct));
+    if let Some(few) = few {
+        let rule = value_as_toml(&json!({ few.column.name.clone(): "category" }));
+        out.maybe("columns", &rule, &format!("if its {} numbers are names", few.column.distinct));
+    } else if let Some(number) = column_of(CellType::Numbers) {
+        let rule = value_as_toml(&json!({ number.column.name.clone(): { "type": "number", "scaling": "quantile" } }));
+        out.maybe("columns", &rule, "for numbers that lie far apart");
+    }
+    if let Some(any) = columns.iter().find(input) {
+        out.maybe("drop", &value_as_toml(&json!([any.column.name])), "columns that are not known when it is asked");
+    }
+    out.key("batch_size", &batch(spec.train.unwrap_or(0)).to_string(), "");
+}
+
+/// Rows of a batch: a twentieth of them, so that an epoch has some updates, and at most as many as keep a processor busy.
+fn batch(train: usize) -> usize {
+    let most = (train / 20).clamp(8, 256);
+    1 << most.ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_commas_are_known_from_lists_and_texts() {
+        for (cell, is) in [
+            ("1,5", true),
+            ("-12,75", true),
+            ("1,5,2", false),
+            ("a,b", false),
+            (",5", false),
+            ("1.5", false),
+            ("3", false),
+        ] {
+            assert_eq!(is_decimal_comma(cell), is, "{cell}");
+        }
+        assert_eq!([0, 100, 1000, 1_000_000].map(batch), [8, 8, 32, 256]);
+    }
+}

@@ -1,0 +1,152 @@
+//! A configuration for a table of texts, each of a class.
+
+use super::architecture::{Takes, expect};
+use super::writing::{Writing, quoted};
+use super::{Made, Wanted, described, draft, named, run_name};
+use crate::api::failure::Failure;
+use crate::data::table::{CellType, Format, Shown, open_sheet};
+use crate::terminal::thousands;
+
+/// Words of a cell, in the mean, from which on it is a text of its own and no category.
+const WORDS: usize = 4;
+/// Rows that are looked at.
+const LOOKED_AT: u64 = 200;
+/// Different numbers that may be names of classes.
+const CLASSES: usize = 20;
+/// Classes that the comment names.
+const LISTED: usize = 10;
+/// Tokens of a text at most.
+const LENGTH: usize = 256;
+
+fn is_text<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
+    let (mut count, mut words) = (0, 0);
+    for cell in cells {
+        count += 1;
+        words += cell.split_whitespace().count();
+    }
+    count > 0 && words >= WORDS * count
+}
+
+/// The column of texts, if the model could learn from that alone: the target is one of some classes, and no other column is of use.
+pub fn alone(columns: &[Shown]) -> Option<String> {
+    let is_target = |shown: &&Shown| shown.becomes.starts_with("the target");
+    let target = &columns.iter().find(is_target)?.column;
+    if target.cells == CellType::Numbers && target.distinct > CLASSES {
+        return None;
+    }
+    let texts = |shown: &&Shown| {
+        shown.column.cells == CellType::Texts && is_text(shown.column.examples.iter().map(String::as_str))
+    };
+    let (own, others): (Vec<&Shown>, Vec<&Shown>) = columns.iter().filter(|shown| !is_target(shown)).partition(texts);
+    let of_use = others.iter().any(|shown| shown.width > 0 && !shown.column.name.to_ascii_lowercase().ends_with("id"));
+    match own[..] {
+        [text] if !of_use => Some(text.column.name.clone()),
+        _ => None,
+    }
+}
+
+/// The configuration for a table of which nothing is left but texts that differ in every row; `None`: it is no such table.
+pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> {
+    let sheet = open_sheet(wanted.source, Format { separator: None, header: true }).ok()?;
+    sheet.column(target)?;
+    let mut columns: Vec<Vec<String>> = vec![Vec::new(); sheet.names().len()];
+    let mut rows = 0;
+    sheet
+        .each_cells(|_, row| {
+            rows += 1;
+            if rows <= LOOKED_AT {
+                columns.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell.to_owned()));
+            }
+            Ok(())
+        })
+        .ok()?;
+    let mut texts = sheet
+        .names()
+        .iter()
+        .zip(&columns)
+        .filter(|(name, cells)| *name != target && is_text(cells.iter().map(String::as_str)));
+    let (text, _) = texts.next()?;
+    texts.next().is_none().then(|| configuration(wanted, target, text))
+}
+
+/// A configuration that learns which class a text is of.
+pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, Failure> {
+    expect(wanted.model, |takes| takes == Takes::Texts, "texts with a class each")?;
+    let write = |path: &str, comments: Option<&Comments>| {
+        let mut out = Writing::default();
+        if let Some(Comments { train, val, classes }) = comments {
+            let file = &wanted.file;
+            let some: Vec<String> = classes.iter().take(LISTED).map(|name| named(name)).collect();
+            let more =
+                if classes.len() > LISTED { format!(" and {} more", classes.len() - LISTED) } else { String::new() };
+            let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
+            out.comment(&format!(
+                "It tells the `{}` of a text, `{}`, in {source}: written by `runner init`.",
+                named(target),
+                named(text)
+            ));
+            out.comment(&format!(
+                "Found: {} texts to train on, {} to validate on, of {} classes: {}{more}.",
+                thousands(*train as u64),
+                thousands(*val as u64),
+                classes.len(),
+                some.join(", ")
+            ));
+            out.comment(
+                "What to change: how text becomes tokens (`tokenizer`), the learning rate, the width of the model.",
+            );
+            out.comment(&format!(
+                "`runner predict runs/{} NEW.csv` answers for other texts, once it is trained.",
+                run_name(file)
+            ));
+            out.gap();
+        }
+        out.key("seed", "1", "");
+        out.section("data");
+        out.key("source", "\"text_classes\"", "");
+        out.key("path", &quoted(path), "from the folder of this file");
+        out.key("text", &quoted(text), "the column of the texts").key(
+            "target",
+            &quoted(target),
+            "that of their classes",
+        );
+        out.key("tokenizer", "\"words\"", "or \"bpe\": parts of words, for languages that compound them");
+        out.key("max_length", &LENGTH.to_string(), "words; longer texts are cut to this").key("batch_size", "32", "");
+        out.key("validation_split", "0.2", "texts that are held out, to see how good it is on others");
+        out.section("model");
+        out.key(
+            "use",
+            "\"text_classifier\"",
+            "the mean of its words' vectors, and a layer; `runner models --show text_classifier`",
+        );
+        out.key("with", "{ width = 64, dropout = 0.5 }", "");
+        out.section("loss").key("type", "\"cross_entropy\"", "");
+        out.section("optimizer").key("type", "\"adamw\"", "").key(
+            "lr",
+            "3e-3",
+            "the first thing to change: `runner lr-find` looks for one",
+        );
+        out.section("train").key("epochs", "10", "");
+        out.key(
+            "early_stopping",
+            "{ monitor = \"val_loss\", patience = 3 }",
+            "ends when it gets no better; best.safetensors is from before",
+        );
+        out.text()
+    };
+    let spec = described(&draft(&write(wanted.source.to_str().unwrap_or_default(), None))?)?;
+    let comments = Comments {
+        train: spec.train.unwrap_or(0),
+        val: spec.val.unwrap_or(0),
+        classes: spec.class_names().map(<[String]>::to_vec).unwrap_or_default(),
+    };
+    let what = format!("it tells which of {} classes a text of `{}` is", comments.classes.len(), named(text));
+    Ok(Made { text: write(&wanted.written, Some(&comments)), what })
+}
+
+/// What was found.
+struct Comments {
+    train: usize,
+    val: usize,
+    classes: Vec<String>,
+}

@@ -1,0 +1,339 @@
+//! Whether the files of a run agree: checkpoints with their checksums and with one another, metrics, configuration.
+
+use super::folder::flat;
+use super::lines::{Line, Lines, Wanted, number, within};
+use crate::checkpoint::{self, FileKind, Meta};
+use crate::files;
+use crate::train::files::folder::{file, is_at_work, was_killed};
+use crate::train::files::metrics_csv;
+use crate::train::files::state::Extra;
+use anyhow::{Context, Result};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A configuration is at most as long as what a checkpoint carries of it, with a note before it.
+const MOST_CONFIG: u64 = 64 << 20;
+/// Disagreements of one kind that are told one by one.
+const MOST_TOLD: usize = 20;
+
+/// What two files do not agree on, or what is wrong with one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disagreement {
+    /// The file that is wrong, as far as that can be told.
+    pub file: PathBuf,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What was looked at, and what was found.
+#[derive(Debug, Clone, Default)]
+pub struct Verified {
+    /// The files that are sound in themselves, and what they are.
+    pub files: Vec<(PathBuf, String)>,
+    /// What does not agree.
+    pub disagreements: Vec<Disagreement>,
+    /// What there is to know besides.
+    pub notes: Vec<String>,
+}
+
+/// A checkpoint whose every byte is as it was written.
+struct Sound {
+    path: PathBuf,
+    kind: FileKind,
+    meta: Meta,
+    shapes: BTreeMap<String, String>,
+}
+
+/// Looks at all files of the run in a folder.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn verify(folder: &Path) -> Result<Verified> {
+    let mut done = Verified::default();
+    let (at_work, killed) = (is_at_work(folder), was_killed(folder));
+    if at_work {
+        done.notes.push("a process is at work in the folder: what it is writing may not agree yet".into());
+    } else if killed {
+        done.notes.push(
+            "its last process was killed: what it wrote behind its last checkpoint is taken away where the run goes on"
+                .into(),
+        );
+    }
+    let checkpoints = checkpoints(folder, &mut done)?;
+    let last = checkpoints.iter().find(|sound| sound.kind == FileKind::Last);
+    configuration(folder, last, !at_work && !killed, &mut done);
+    let lines = metrics(folder, last, at_work, &mut done)?;
+    table(folder, !at_work && !killed, &mut done);
+    if let Some(last) = last {
+        for other in checkpoints.iter().filter(|sound| sound.kind != FileKind::Last) {
+            of_one_run(other, last, &mut done);
+        }
+        best(folder, &checkpoints, last, lines.as_ref(), &mut done);
+    }
+    Ok(done)
+}
+
+impl Verified {
+    fn wrong(&mut self, file: &Path, what: impl Into<String>) {
+        self.disagreements.push(Disagreement { file: file.to_owned(), what: what.into() });
+    }
+}
+
+/// Reads every byte of every checkpoint.
+fn checkpoints(folder: &Path, done: &mut Verified) -> Result<Vec<Sound>> {
+    let cannot = || format!("cannot read the folder `{}`", folder.display());
+    let mut found: Vec<(FileKind, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(folder).with_context(cannot)? {
+        let entry = entry.with_context(cannot)?;
+        let name = entry.file_name();
+        if let Some(kind) = name.to_str().and_then(FileKind::of) {
+            found.push((kind, entry.path()));
+        }
+    }
+    let place = |kind: &FileKind| match kind {
+        FileKind::Last => (0, 0),
+        FileKind::Best => (1, 0),
+        FileKind::Step(n) => (2, *n),
+    };
+    found.sort_by_key(|(kind, _)| place(kind));
+    if !found.iter().any(|(kind, _)| *kind == FileKind::Last) {
+        done.wrong(&folder.join(file::LAST), "is not there: a run saves its newest state in it");
+    }
+    let mut sound = Vec::new();
+    for (kind, path) in found {
+        let read = checkpoint::verify(&path).and_then(|meta| Ok((meta, checkpoint::read_header_of(&path)?)));
+        match read {
+            Err(error) => done.wrong(&path, error.reason.to_string()),
+            Ok((meta, header)) => {
+                let weights = header.iter().filter(|(name, _)| !checkpoint::is_optimizer_state(name));
+                let shapes = weights.map(|(name, header)| (name.clone(), format!("{:?}", header.shape))).collect();
+                done.files.push((path.clone(), format!("whole; step {}, {} tensors", meta.step, header.len())));
+                if let FileKind::Step(step) = kind
+                    && step != meta.step
+                {
+                    done.wrong(
+                        &path,
+                        format!("is called by step {step}, and holds the state after step {}", meta.step),
+                    );
+                }
+                sound.push(Sound { path, kind, meta, shapes });
+            }
+        }
+    }
+    Ok(sound)
+}
+
+/// The configuration in its file, and the one that the newest checkpoint carries.
+fn configuration(folder: &Path, last: Option<&Sound>, settled: bool, done: &mut Verified) {
+    let path = folder.join(file::CONFIG);
+    let read = files::read(&path, MOST_CONFIG).map_err(|error| error.problem.to_string());
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(|_| "is no text in UTF-8".to_owned()));
+    let keys = |text: &str| toml::from_str::<Map<String, Value>>(text).map(|table| flat(&Value::Object(table)));
+    let own = match text.and_then(|text| keys(&text).map_err(|error| format!("is no TOML: {}", error.message()))) {
+        Ok(own) => own,
+        Err(what) => return done.wrong(&path, what),
+    };
+    done.files.push((path.clone(), format!("{} keys", own.len())));
+    let Some(last) = last else { return };
+    let Ok(carried) = keys(&last.meta.config) else {
+        return done.wrong(&last.path, "carries a configuration that is no TOML");
+    };
+    let mut told = 0;
+    let get =
+        |list: &[(String, Value)], key: &str| list.iter().find(|(name, _)| name == key).map(|(_, v)| v.to_string());
+    let names = own.iter().chain(carried.iter().filter(|(name, _)| get(&own, name).is_none())).map(|(name, _)| name);
+    for name in names {
+        let (here, there) = (get(&own, name), get(&carried, name));
+        if here == there {
+            continue;
+        }
+        told += 1;
+        let say = |value: Option<String>| value.unwrap_or_else(|| "not set".to_owned());
+        if told <= MOST_TOLD {
+            let what = format!("`{name}` is {}, and {} in `{}`", say(here), say(there), file::LAST);
+            match settled {
+                true => done.wrong(&path, what),
+                // It is written before the first checkpoint of a run that goes on with other values.
+                false => done.notes.push(format!("`{}`: {what}", path.display())),
+            }
+        }
+    }
+    if told > MOST_TOLD {
+        done.wrong(&path, format!("{} more keys differ from those in `{}`", told - MOST_TOLD, file::LAST));
+    }
+    let seed = own.iter().find(|(name, _)| name == "seed").and_then(|(_, value)| value.as_u64());
+    if seed.is_some_and(|seed| seed != last.meta.seed) {
+        done.wrong(
+            &last.path,
+            format!("was made with the seed {}, and `{}` has another", last.meta.seed, file::CONFIG),
+        );
+    }
+}
+
+/// The lines of the metrics: each by itself, their order, and how far the newest checkpoint counts on them.
+fn metrics(folder: &Path, last: Option<&Sound>, at_work: bool, done: &mut Verified) -> Result<Option<Lines>> {
+    let path = folder.join(file::METRICS);
+    if !files::is_there(&path) {
+        done.wrong(&path, "is not there");
+        return Ok(None);
+    }
+    let lines = match Lines::read(&path, Wanted::All) {
+        Ok(lines) => lines,
+        Err(error) => {
+            done.wrong(&path, error.problem.to_string());
+            return Ok(None);
+        }
+    };
+    for (number, why) in lines.broken.iter().take(MOST_TOLD) {
+        done.wrong(&path, format!("line {number} cannot be read: {why}"));
+    }
+    if lines.broken.len() > MOST_TOLD {
+        done.wrong(&path, format!("{} more lines cannot be read", lines.broken.len() - MOST_TOLD));
+    }
+    done.files
+        .push((path.clone(), format!("{} updates, {} epochs and evaluations", lines.steps.len(), lines.epochs.len())));
+    let step = |line: &Line| line.get("step").and_then(Value::as_u64).unwrap_or(0);
+    for kind in [&lines.steps, &lines.epochs] {
+        if let Some(pair) = kind.windows(2).find(|pair| step(&pair[1]) < step(&pair[0])) {
+            done.wrong(
+                &path,
+                format!("a line of step {} stands behind one of step {}", step(&pair[1]), step(&pair[0])),
+            );
+        }
+    }
+    let Some(last) = last else { return Ok(Some(lines)) };
+    // Where `max_steps` ends a run within an epoch, the figures there come behind the checkpoint, and a run that goes on takes them away.
+    let cut = key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most);
+    let settled = !at_work && !was_killed(folder) && !cut;
+    let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+    let counted = Extra::of(&last.meta).map_or(0, |extra| extra.metrics_bytes);
+    if bytes < counted {
+        done.wrong(&path, format!("has {bytes} bytes, and {counted} when `{}` was saved: lines are lost", file::LAST));
+    } else if settled && bytes > counted && lines.failed.is_none() {
+        done.wrong(&path, format!("has {} bytes more than when the run ended", bytes - counted));
+    }
+    // A line tells of lines that were lost before; then there is nothing to count.
+    let whole = lines.broken.is_empty() && lines.notes.is_empty() && bytes >= counted;
+    let ended = lines.epochs.iter().filter(|line| !within(line)).filter_map(|line| line.get("epoch")?.as_u64());
+    let ended: Vec<u64> = ended.collect();
+    if whole && settled {
+        let expected = last.meta.epoch;
+        if ended.last().copied().unwrap_or(0) != expected {
+            let has = ended.last().map_or_else(|| "none".to_owned(), u64::to_string);
+            done.wrong(&path, format!("its last epoch is {has}, and {expected} in `{}`", file::LAST));
+        } else if let Some(gap) = ended.windows(2).find(|pair| pair[1] != pair[0] + 1) {
+            done.wrong(&path, format!("epoch {} stands behind epoch {}", gap[1], gap[0]));
+        }
+        if lines.step() > last.meta.step {
+            done.wrong(
+                &path,
+                format!("goes on to step {}, and `{}` to step {}", lines.step(), file::LAST, last.meta.step),
+            );
+        }
+    }
+    Ok(Some(lines))
+}
+
+/// A number of a configuration.
+fn key(config: &str, name: &str) -> Option<u64> {
+    let table: Map<String, Value> = toml::from_str(config).ok()?;
+    flat(&Value::Object(table)).into_iter().find(|(key, _)| key == name)?.1.as_u64()
+}
+
+/// The table that follows from the metrics.
+fn table(folder: &Path, settled: bool, done: &mut Verified) {
+    let (path, metrics) = (folder.join(file::CSV), folder.join(file::METRICS));
+    if !files::is_there(&metrics) {
+        return;
+    }
+    if !files::is_there(&path) {
+        return done.wrong(&path, "is not there");
+    }
+    match metrics_csv::difference(&path, &metrics, settled) {
+        Ok(None) => done.files.push((path, format!("as `{}`", file::METRICS))),
+        Ok(Some((line, what))) => {
+            done.wrong(&path, format!("line {line} is not as `{}` has it: {what}", file::METRICS))
+        }
+        Err(error) => done.wrong(&path, format!("{error:#}")),
+    }
+}
+
+/// Two checkpoints must be of one run: of one seed, with weights of the same names and shapes, and `last` the newest.
+fn of_one_run(other: &Sound, last: &Sound, done: &mut Verified) {
+    let path = &other.path;
+    if other.meta.seed != last.meta.seed {
+        done.wrong(
+            path,
+            format!("was made with the seed {}, and `{}` with {}", other.meta.seed, file::LAST, last.meta.seed),
+        );
+    }
+    if other.meta.step > last.meta.step {
+        done.wrong(
+            path,
+            format!(
+                "is of step {}, and `{}` of step {}, which should be the newest",
+                other.meta.step,
+                file::LAST,
+                last.meta.step
+            ),
+        );
+    }
+    let names = other.shapes.keys().chain(last.shapes.keys().filter(|name| !other.shapes.contains_key(*name)));
+    let differs = |name: &&String| other.shapes.get(*name) != last.shapes.get(*name);
+    let differing: Vec<&String> = names.filter(differs).collect();
+    if let Some(name) = differing.first() {
+        let say =
+            |shapes: &BTreeMap<String, String>| shapes.get(*name).cloned().unwrap_or_else(|| "not there".to_owned());
+        let more =
+            if differing.len() > 1 { format!(", and {} others differ", differing.len() - 1) } else { String::new() };
+        done.wrong(
+            path,
+            format!(
+                "its weights are not those of `{}`: `{name}` is {}, and {} there{more}",
+                file::LAST,
+                say(&other.shapes),
+                say(&last.shapes)
+            ),
+        );
+    }
+}
+
+/// `best` must be the state at the line that has the best value of the monitored figure.
+fn best(folder: &Path, all: &[Sound], last: &Sound, lines: Option<&Lines>, done: &mut Verified) {
+    let path = folder.join(file::BEST);
+    let Some(known) = &last.meta.best else { return };
+    let Some(best) = all.iter().find(|sound| sound.kind == FileKind::Best) else {
+        if !files::is_there(&path) {
+            let what =
+                format!("is not there, and `{}` knows of a best `{}` of {}", file::LAST, known.monitor, known.value);
+            done.wrong(&path, what);
+        }
+        return;
+    };
+    let Some(own) = &best.meta.best else { return };
+    if own != known {
+        done.wrong(
+            &path,
+            format!(
+                "has `{}` {}, and the best is `{}` {} by `{}`",
+                own.monitor,
+                own.value,
+                known.monitor,
+                known.value,
+                file::LAST
+            ),
+        );
+        return;
+    }
+    let Some(lines) = lines.filter(|lines| lines.broken.is_empty() && lines.notes.is_empty()) else { return };
+    let at = lines.epochs.iter().find(|line| line.get("step").and_then(Value::as_u64) == Some(best.meta.step));
+    let has = at.and_then(|line| number(line, &own.monitor));
+    if has != Some(own.value) {
+        let has = has.map_or_else(|| "none".to_owned(), |value| value.to_string());
+        let what =
+            format!("`{}` at step {} is {has}, and {} in `{}`", own.monitor, best.meta.step, own.value, file::BEST);
+        done.wrong(&folder.join(file::METRICS), what);
+    }
+}

@@ -1,0 +1,190 @@
+//! What the program says of itself and of its machine, and whether the files of a run agree.
+
+use super::support::{Place, plain};
+use std::fs;
+
+#[test]
+fn the_version_says_what_was_built() {
+    let place = Place::new();
+    let version = place.ok("--version").out;
+    let (number, rest) = version.trim().split_once(" (").unwrap();
+    assert_eq!(number, format!("runner {}", env!("CARGO_PKG_VERSION")));
+    let features = if cfg!(feature = "cust") { "features cust" } else { "no features" };
+    assert!(rest.contains(features) && rest.contains(std::env::consts::ARCH), "{version}");
+}
+
+#[test]
+fn the_machine_is_on_a_page() {
+    let place = Place::new();
+    let mut command = place.command("doctor");
+    command.env("RUNNER_SECRET", "a very secret secret").env("XDG_CACHE_HOME", place.path("caches"));
+    let done = super::support::Done::of(command.output().unwrap());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    for part in [
+        "runner 0.",
+        "system\n",
+        "limits\n",
+        "file systems\n",
+        "a training step",
+        "  cpu  ",
+        "libraries\n",
+        "RUNNER_SECRET",
+        "cuda\n",
+    ] {
+        assert!(done.out.contains(part), "{part}: {}", done.out);
+    }
+    assert!(!done.out.contains("very secret"), "{}", done.out);
+    let json = place.ok("doctor --json").json();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json["devices"][0]["name"], "cpu");
+    assert!(json["steps"][0]["step_ms"].as_f64().unwrap() > 0.0, "{json}");
+    let kinds: Vec<&str> =
+        json["file_systems"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
+    assert!(kinds.starts_with(&["here"]) && kinds.ends_with(&["temporary"]), "{json}");
+    assert_eq!(json["file_systems"][0]["writable"], true);
+    assert_eq!(place.ok("doctor --no-timing --json").json()["steps"], serde_json::json!([]));
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    let place = Place::new();
+    place.ok("man --out share");
+    let page = place.read("share/man/man1/runner-train.1");
+    assert!(page.contains("runner\\-train") && page.contains("\\-\\-resume"), "{page}");
+    for file in [
+        "man/man1/runner.1",
+        "man/man1/runner-data-fetch.1",
+        "man/man1/runner-init.1",
+        "zsh/site-functions/_runner",
+        "fish/vendor_completions.d/runner.fish",
+    ] {
+        assert!(place.path(&format!("share/{file}")).is_file(), "{file}");
+    }
+    assert_eq!(place.read("share/bash-completion/completions/runner"), place.ok("completions bash").out);
+    let json = place.ok("man --out share --json").json();
+    assert!(json["files"].as_array().unwrap().len() > 25, "{json}");
+}
+
+/// A run of two epochs with a checkpoint after ten and after twenty steps.
+fn run() -> Place {
+    let place = Place::with(&format!("{}[checkpoint]\nevery_steps = 10\nkeep = 2\n", plain()));
+    place.ok("train c.toml --quiet --out r");
+    place
+}
+
+#[test]
+fn files_of_a_run_agree_however_it_went_on() {
+    let place = run();
+    let done = place.ok("verify r");
+    assert!(done.out.contains("best.safetensors") && done.out.ends_with("the files of `r` agree\n"), "{}", done.out);
+    let json = place.ok("verify r --json").json();
+    assert_eq!((&json["agrees"], &json["disagreements"]), (&true.into(), &serde_json::json!([])));
+    place.ok("train --resume r --quiet --set train.epochs=4");
+    place.ok("verify r");
+    place.ok("train c.toml --quiet --out part --pause-after 1");
+    place.ok("verify part");
+    place.ok("train --resume part --quiet");
+    place.ok("verify part/last.safetensors");
+    // Lengths in steps, evaluations within epochs, an end within one.
+    place.ok(
+        "train c.toml --quiet --out steps --unset train.epochs --set train.steps=13 --set train.eval_every_steps=4",
+    );
+    place.ok("verify steps");
+    place.ok("train c.toml --quiet --out most --set train.max_steps=3");
+    place.ok("verify most");
+    // A run that fails says so in its metrics.
+    place.fails("train c.toml --quiet --out failed --set optimizer.lr=1e30 --set optimizer.type=sgd", 1);
+    let done = place.run("verify failed");
+    assert!(!done.out.contains("more than when the run ended"), "{done:?}");
+    assert!(place.fails("verify nowhere", 2).contains("there is no run `nowhere`"));
+}
+
+#[test]
+fn each_file_that_does_not_agree_is_named() {
+    let place = run();
+    let keep: Vec<(String, Vec<u8>)> = fs::read_dir(place.path("r"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect();
+    let restore = || {
+        fs::remove_dir_all(place.path("r")).unwrap();
+        keep.iter().for_each(|(name, content)| drop(place.write(&format!("r/{name}"), content)));
+    };
+    let found = |file: &str, what: &str| {
+        let done = place.run("verify r");
+        assert_eq!(done.code, Some(1), "{done:?}");
+        let line = format!("wrong: `{file}`: ");
+        assert!(done.out.lines().any(|l| l.starts_with(&line) && l.contains(what)), "{file}, {what}: {}", done.out);
+        let json = place.run("verify r --json").json();
+        assert_eq!(json["agrees"], false);
+        assert!(json["disagreements"].as_array().unwrap().iter().any(|one| one["file"] == file), "{json}");
+        restore();
+    };
+    let content = |name: &str| keep.iter().find(|(known, _)| known == name).unwrap().1.clone();
+    let steps: Vec<&str> = keep.iter().map(|(name, _)| &name[..]).filter(|name| name.starts_with("step-")).collect();
+    let step = steps[0];
+    // A byte of each checkpoint, of its tensors and of its header.
+    for file in ["last.safetensors", "best.safetensors", step] {
+        for at in [20, content(file).len() - 5] {
+            let mut bytes = content(file);
+            bytes[at] ^= 1;
+            place.write(&format!("r/{file}"), bytes);
+            found(file, "");
+        }
+        place.write(&format!("r/{file}"), &content(file)[..content(file).len() / 2]);
+        found(file, "cut short");
+    }
+    fs::remove_file(place.path("r/last.safetensors")).unwrap();
+    found("last.safetensors", "is not there");
+    fs::remove_file(place.path("r/best.safetensors")).unwrap();
+    found("best.safetensors", "is not there, and `last.safetensors` knows of a best");
+    fs::rename(place.path(&format!("r/{step}")), place.path("r/step-7.safetensors")).unwrap();
+    found("step-7.safetensors", "is called by step 7");
+    // A checkpoint of another run, of another model.
+    place.ok("train c.toml --quiet --out other --set seed=4 --set train.epochs=1");
+    fs::copy(place.path("other/best.safetensors"), place.path("r/best.safetensors")).unwrap();
+    found("best.safetensors", "was made with the seed 4");
+    let text = place.read("c.toml").replace("out_features = 24", "out_features = 25");
+    place.write("wide.toml", text);
+    place.ok("train wide.toml --quiet --out wide --set train.epochs=1");
+    fs::copy(place.path("wide/last.safetensors"), place.path(&format!("r/{step}"))).unwrap();
+    found(step, "its weights are not those of `last.safetensors`");
+    // The configuration.
+    let text = place.read("r/config.toml");
+    place.write("r/config.toml", text.replace("0.003", "0.004"));
+    found("config.toml", "`optimizer.lr` is 0.004, and 0.003 in `last.safetensors`");
+    place.write("r/config.toml", "[data\n");
+    found("config.toml", "is no TOML");
+    fs::remove_file(place.path("r/config.toml")).unwrap();
+    found("config.toml", "");
+    // The metrics: a line that is none, one that is gone, one that was changed, one that came behind.
+    let text = place.read("r/metrics.jsonl");
+    let lines: Vec<&str> = text.lines().collect();
+    let write = |lines: &[&str]| place.write("r/metrics.jsonl", lines.join("\n") + "\n");
+    write(&[&lines[..3], &["{\"kind\":"], &lines[4..]].concat());
+    found("metrics.jsonl", "line 4 cannot be read");
+    write(&lines[..lines.len() - 1]);
+    found("metrics.jsonl", "lines are lost");
+    let best = place.run("verify r --json").json();
+    assert_eq!(best["agrees"], true, "restored");
+    let changed: Vec<String> =
+        lines.iter().map(|line| line.replace("\"val_accuracy\":", "\"val_accuracy\":1")).collect();
+    place.write("r/metrics.jsonl", changed.join("\n") + "\n");
+    found("metrics.jsonl", "in `best.safetensors`");
+    write(&[&lines[..], &["{\"kind\":\"step\",\"step\":99,\"epoch\":2,\"loss\":0.5,\"lr\":0.1}"]].concat());
+    found("metrics.jsonl", "goes on to step 99");
+    write(&[&lines[1..2], &lines[..1], &lines[2..]].concat());
+    found("metrics.jsonl", "stands behind one of step");
+    fs::remove_file(place.path("r/metrics.jsonl")).unwrap();
+    found("metrics.jsonl", "is not there");
+    // The table that follows from them.
+    let text = place.read("r/metrics.csv");
+    place.write("r/metrics.csv", text.replacen("step,1,", "step,2,", 1));
+    found("metrics.csv", "is not as `metrics.jsonl` has it");
+    place.write("r/metrics.csv", text.lines().take(4).map(|line| format!("{line}\n")).collect::<String>());
+    found("metrics.csv", "a line is missing");
+    fs::remove_file(place.path("r/metrics.csv")).unwrap();
+    found("metrics.csv", "is not there");
+}

@@ -1,0 +1,267 @@
+//! `runner init`: from data to a configuration that trains as it stands.
+
+use super::photos::photo;
+use super::support::Place;
+use super::tables::houses;
+use std::fs;
+
+/// The written configuration is valid as it stands, in any folder, and trains for an epoch; what it says of its figures.
+fn trains(place: &Place, file: &str, sets: &str) -> serde_json::Value {
+    let check = place.ok(&format!("check {file} --device cpu"));
+    assert!(!check.err.contains("warning"), "{}", check.err);
+    place.ok(&format!("train {file} --device cpu --quiet --out r {sets}"));
+    let last = place.metrics("r").pop().unwrap();
+    assert!(last["val_loss"].as_f64().unwrap().is_finite(), "{last}");
+    let verified = place.ok("verify r");
+    assert!(verified.out.contains("agree"), "{}", verified.out);
+    last
+}
+
+#[test]
+fn a_table_of_numbers_becomes_a_regression() {
+    let place = Place::new();
+    place.write("houses.csv", houses(200));
+    let told = place.ok("init houses.csv --target price").err;
+    assert!(told.contains("wrote `houses.toml`") && told.contains("learns the number `price`"), "{told}");
+    let text = place.read("houses.toml");
+    for part in [
+        "# Found: 160 rows to train on, 40 to validate on; 5 columns, of which 6 numbers are made:",
+        "path = \"houses.csv\"",
+        "target = \"price\"",
+        "id = \"id\"",
+        "type = \"mse\"",
+        "a category (3 numbers)",
+        "# columns = { rooms = \"category\" }",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    let last = trains(&place, "houses.toml", "--set train.epochs=30 --set train.early_stopping.patience=100");
+    assert!(last["val_rmse"].as_f64().unwrap() < 250.0, "{last}");
+    let answers = place.ok("predict r houses.csv --format csv").out;
+    assert!(answers.starts_with("file,sample,id,value\n") && answers.lines().count() == 201, "{answers}");
+
+    // What is there stays, unless it is asked for.
+    let error = place.fails("init houses.csv --target town", 2);
+    assert!(error.contains("`houses.toml` is there already") && error.contains("--force"), "{error}");
+    assert_eq!(place.read("houses.toml"), text);
+    place.ok("init houses.csv --target town --force");
+    let text = place.read("houses.toml");
+    assert!(text.contains("which of 3 classes `town` is") && text.contains("Classes: hill, sea, town."), "{text}");
+    assert!(text.contains("type = \"cross_entropy\""), "{text}");
+    fs::remove_dir_all(place.path("r")).unwrap();
+    trains(&place, "houses.toml", "--set train.epochs=2");
+}
+
+#[test]
+fn mistakes_about_a_table_say_what_there_is() {
+    let place = Place::new();
+    place.write("houses.csv", houses(60));
+    let error = place.fails("init houses.csv", 2);
+    assert!(error.contains("--target COLUMN") && error.contains("`id`, `rooms`, `age`, `town`, `price`"), "{error}");
+    let error = place.fails("init houses.csv --target prise", 2);
+    assert!(
+        error.contains("`prise`") && error.contains("did you mean `price`?") && error.contains("`rooms`"),
+        "{error}"
+    );
+    let error = place.fails("init house.csv --target price", 2);
+    assert!(
+        error.contains("no file and no folder `house.csv`") && error.contains("did you mean `houses.csv`?"),
+        "{error}"
+    );
+    let error = place.fails("init houses.csv --target price --model resnet18", 2);
+    assert!(error.contains("`resnet18` is not for a table") && error.contains("tabular"), "{error}");
+    place.write("same.csv", "x,y\n1,2\n3,2\n4,2\n");
+    assert!(place.fails("init same.csv --target y", 2).contains("nothing to learn"));
+    let error = place.fails("init houses.csv --target price --out houses.csv --force", 2);
+    assert!(error.contains("this command reads that file"), "{error}");
+    let json = place.run("init houses.csv --json");
+    assert!(json.json()["errors"][0]["message"].as_str().unwrap().contains("--target COLUMN"), "{json:?}");
+    let files: Vec<_> = fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files.len(), 2, "nothing was written: {files:?}");
+}
+
+/// Decimal commas, a column that says which part a row is of, numbers that are names, and names that would be no TOML.
+#[test]
+fn what_a_table_says_of_itself_is_taken_over() {
+    let place = Place::new();
+    let row = |i: usize| {
+        let part = ["train", "train", "train", "val"][i % 4];
+        format!("{},5;{};{part};{};2026-01-{:02}\n", i * 3 % 17, i % 3, 1 + i * 7 % 5, 1 + i % 28)
+    };
+    let rows: String = (0..120).map(row).collect();
+    place.write("data sets/größe.csv", format!("a \"b\" = 1;kind;split;klasse_id;day\n{rows}"));
+    place.run_in("data sets", "init größe.csv --target kind --classes");
+    let text = place.read("data sets/größe.toml");
+    for part in [
+        "decimal = \"comma\"",
+        "split_column = \"split\"",
+        "classes = true",
+        "Classes: 0, 1, 2.",
+        "90 rows to train on, 30 to validate on",
+        "# time_column = \"day\"",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    fs::rename(place.path("data sets"), place.path("elsewhere")).unwrap();
+    let done = place.run_in("elsewhere", "train größe.toml --device cpu --quiet --out r --set train.epochs=1");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    // Without it the same numbers are learnt as numbers, and the file says how to change that.
+    place.run_in("elsewhere", "init größe.csv --target kind --out n.toml");
+    let text = place.read("elsewhere/n.toml");
+    assert!(text.contains("type = \"mse\"") && text.contains("# classes = true"), "{text}");
+}
+
+#[test]
+fn texts_of_a_table_are_read_as_texts() {
+    let place = Place::new();
+    let words = ["good", "bad", "film", "plot", "actor", "lovely", "dull"];
+    let row = |i: usize| {
+        let of = |k: usize| words[(i * 5 + k * k) % 7];
+        format!("{i},{} the {} of number {i} {},{}\n", of(1), of(2), of(3), if i % 2 == 0 { "pos" } else { "neg" })
+    };
+    place.write("reviews.csv", format!("id,review,label\n{}", (0..80).map(row).collect::<String>()));
+    place.ok("init reviews.csv --target label");
+    let text = place.read("reviews.toml");
+    for part in [
+        "source = \"text_classes\"",
+        "text = \"review\"",
+        "64 texts to train on, 16 to validate on, of 2 classes: neg, pos.",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    trains(&place, "reviews.toml", "--set train.epochs=2");
+}
+
+#[test]
+fn a_folder_of_photos_becomes_a_classifier() {
+    let place = Place::new();
+    for number in 0..40 {
+        let (kind, class) = if number % 4 == 0 { (0, "red") } else { (1, "blue") };
+        photo(&place, &format!("photos/{class}/{number}.png"), kind, number);
+    }
+    fs::create_dir(place.path("configs")).unwrap();
+    place.ok("init photos/ --out configs/colours.toml");
+    let text = place.read("configs/colours.toml");
+    for part in [
+        "which of 2 classes a photo is of",
+        "32 photos to train on, 8 to validate on, drawn from the same folders",
+        "root = \"../photos\"",
+        "validation_split = 0.2",
+        "use = \"resnet18_cifar\"",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    assert!(
+        text.contains("  red                       10") && text.contains("  blue                      30"),
+        "{text}"
+    );
+    trains(&place, "configs/colours.toml", "--set train.epochs=2 --set data.limit=8 --set data.limit_val=4");
+    // Parts in folders of their own; another architecture.
+    for number in 0..8 {
+        for part in ["train", "val"] {
+            photo(
+                &place,
+                &format!("parts/{part}/{}/{number}.png", ["red", "blue"][number as usize % 2]),
+                (number % 2) as u8,
+                number,
+            );
+        }
+    }
+    place.ok("init parts --model lenet5");
+    let text = place.read("parts.toml");
+    assert!(text.contains("8 photos to train on, 8 to validate on.") && !text.contains("validation_split"), "{text}");
+    assert!(text.contains("use = \"lenet5\"") && text.contains("size = 32"), "{text}");
+    fs::remove_dir_all(place.path("r")).unwrap();
+    trains(&place, "parts.toml", "--set train.epochs=2");
+    // A list in the folder.
+    let rows: String =
+        (0..8).map(|i| format!("{}/{i}.png,{},train\n", ["red", "blue"][i % 2], ["r", "b"][i % 2])).collect();
+    let more = "../val/red/0.png,r,val\n../val/blue/1.png,b,val\n";
+    place.write("parts/train/metadata.csv", format!("file_name,label,split\n{rows}{more}"));
+    place.ok("init parts/train --out list.toml");
+    let text = place.read("list.toml");
+    assert!(
+        text.contains("source = \"image_list\"") && text.contains("8 photos to train on, 2 to validate on."),
+        "{text}"
+    );
+    place.ok("check list.toml --device cpu");
+    let error = place.fails("init photos --model unet --out x.toml", 2);
+    assert!(error.contains("`unet` is not for photos with a class each"), "{error}");
+}
+
+#[test]
+fn a_text_becomes_a_language_model() {
+    let place = Place::new();
+    place.write("input.txt", "abcdefghijklmnopqrstuvwxyz.\n".repeat(30));
+    place.ok("init input.txt");
+    let text = place.read("input.toml");
+    assert!(text.contains("# Found: 840 characters, of which 28 differ.") && text.contains("context = 16"), "{text}");
+    let steps = "--set train.steps=4 --set train.eval_every_steps=4 --set model.with.layers=1";
+    trains(&place, "input.toml", steps);
+    assert!(place.ok("generate r --prompt abc --max-tokens 5 --device cpu").out.starts_with("abc"));
+    for model in ["gpt2", "llama"] {
+        place.ok(&format!("init input.txt --model {model} --force"));
+        fs::remove_dir_all(place.path("r")).unwrap();
+        trains(&place, "input.toml", steps);
+    }
+    // A folder of texts.
+    place.write("books/a.txt", "to be or not to be, that is the question. ".repeat(20));
+    place.write("books/b.md", "all the world is a stage. ".repeat(20));
+    place.ok("init books");
+    assert!(place.read("books.toml").contains("path = \"books\""));
+    place.ok("check books.toml --device cpu");
+    place.write("short.txt", "too short");
+    assert!(place.fails("init short.txt", 2).contains("has 9 characters"));
+    place.write("latin.txt", [&b"gr\xfc\xdfe ".repeat(100)[..], b"\n"].concat());
+    assert!(place.fails("init latin.txt", 2).contains("no text"));
+}
+
+#[test]
+fn an_architecture_is_tried_on_samples_that_are_made_up() {
+    let place = Place::new();
+    place.ok("init --model lenet5");
+    trains(&place, "lenet5.toml", "--set train.epochs=1");
+    place.ok("init --model models/tabular.toml --out t.toml");
+    fs::remove_dir_all(place.path("r")).unwrap();
+    trains(&place, "t.toml", "--set train.epochs=1");
+    place.ok("init --model resnet18");
+    let check = place.ok("check resnet18.toml --device cpu").out;
+    assert!(check.contains("[8, 1000]") || check.contains("[8, 10]"), "{check}");
+    assert!(place.fails("init --model resnet81", 2).contains("did you mean `resnet18`?"));
+    assert!(place.fails("init --model gpt", 2).contains("runner init input.txt --model gpt"));
+    assert!(place.fails("init", 2).contains("SOURCE"));
+}
+
+#[test]
+fn what_is_no_source_is_told() {
+    let place = Place::new();
+    let refused = |name: &str, part: &str| {
+        let error = place.fails(&format!("init {name}"), 2);
+        assert!(error.contains(part), "{name}: {error}");
+    };
+    photo(&place, "one.png", 0, 1);
+    place.write("weights.safetensors", b"\x10\0\0\0\0\0\0\0{\"a\":");
+    place.write("data.zip", b"PK\x03\x04\0\0");
+    place.write("table.xlsx", b"PK\x03\x04\0\0");
+    place.write("table.parquet", b"PAR1\0\0");
+    place.write("empty.csv", b"");
+    place.write("c.toml", "seed = 1\n");
+    refused("one.png", "is an image");
+    refused("weights.safetensors", "is a file of tensors");
+    refused("data.zip", "is a zip archive");
+    refused("table.xlsx", "is a spreadsheet");
+    refused("table.parquet", "a table in columns");
+    refused("empty.csv", "is empty");
+    refused("c.toml", "is a configuration already");
+    place.write("mixed/a.csv", "x,y\n1,2\n");
+    place.write("mixed/b.csv", "x,y\n1,2\n");
+    place.write("mixed/inner/c.bin", "1");
+    refused("mixed", "it holds 2 `.csv` files, 1 `.bin` file and 1 folder");
+    refused("mixed", "runner init mixed/a.csv --target COLUMN");
+    fs::create_dir(place.path("nothing")).unwrap();
+    refused("nothing", "`nothing` is empty");
+    photo(&place, "flat/1.png", 0, 1);
+    refused("flat", "there are no folders in `flat`");
+    let error = place.fails("init flat --target x", 2);
+    assert!(error.contains("`flat` is no table"), "{error}");
+}
