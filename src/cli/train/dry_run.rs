@@ -2,11 +2,11 @@
 
 use super::super::args::TrainArgs;
 use super::super::time::took;
-use super::interrupt::{INTERRUPTED, on_interrupt};
+use super::interrupt::{INTERRUPTED, asked_to_stop};
 use crate::api::failure::Failure;
 use crate::api::train::{Ready, Request, rehearse};
 use crate::checkpoint;
-use crate::terminal::{figure, human_bytes, percent};
+use crate::terminal::{figure, human_bytes, percent, say};
 use crate::train::files::folder::file;
 use crate::train::files::state::restore;
 use crate::train::run::Run;
@@ -51,7 +51,7 @@ impl Report {
 pub fn run(request: &Request, args: &TrainArgs) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     // From before it has a folder of its own, which is removed at the end.
-    let interrupt = on_interrupt()?;
+    let interrupt = asked_to_stop(|| say("interrupted: stopping after this step; a dry run saves nothing"))?;
     rehearse(request, |ready| each(ready, args, began.elapsed(), &interrupt))
 }
 
