@@ -100,7 +100,7 @@ fn categories_have_places_by_name() {
 fn the_most_frequent_categories_have_places() {
     let texts: Vec<String> = ["rare", "often", "some"].map(String::from).to_vec();
     let cells = Cells::Texts([0, 1, 1, 1, 2, 2].map(Some).to_vec(), texts);
-    let codec = ColumnCodec::fit("x", &Encoding::Category { most: 2, least: 1 }, &cells, &[0, 1, 2, 3, 4, 5]);
+    let codec = ColumnCodec::fit("x", &Encoding::Category { most: 2, least: 1 }, &cells, &[0, 1, 2, 3, 4, 5], None);
     let row = |at: usize| {
         let mut out = vec![9.0; codec.width()];
         codec.encode(&cells, at, &mut out);
@@ -114,7 +114,7 @@ fn the_most_frequent_categories_have_places() {
 fn truths_and_dates_are_numbers() {
     let fitted = |encoding: &Encoding, values: &[f64], at: usize| {
         let (cells, rows) = (Cells::Numbers(values.to_vec()), (0..values.len() as u32).collect::<Vec<_>>());
-        let codec = ColumnCodec::fit("x", encoding, &cells, &rows);
+        let codec = ColumnCodec::fit("x", encoding, &cells, &rows, None);
         let mut out = vec![9.0; codec.width()];
         codec.encode(&cells, at, &mut out);
         out

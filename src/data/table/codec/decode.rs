@@ -96,7 +96,7 @@ mod tests {
 
     fn there_and_back(encoding: &Encoding, cells: &Cells, rows: usize) -> Vec<Decoded> {
         let all: Vec<u32> = (0..rows as u32).collect();
-        let codec = ColumnCodec::fit("x", encoding, cells, &all);
+        let codec = ColumnCodec::fit("x", encoding, cells, &all, None);
         let row = |at: usize| {
             let mut out = vec![0.0; codec.width()];
             codec.encode(cells, at, &mut out);
