@@ -14,8 +14,9 @@ fn configs() -> Vec<PathBuf> {
     let folder = root().join("configs");
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|path| {
-        path.file_stem()
-            .is_some_and(|name| !["ants_bees", "cifar10_hour", "shakespeare_char", "shakespeare_lstm"].iter().any(|other| name == *other))
+        path.file_stem().is_some_and(|name| {
+            !["ants_bees", "cifar10_hour", "shakespeare_char", "shakespeare_lstm"].iter().any(|other| name == *other)
+        })
     });
     found.sort();
     found

@@ -88,7 +88,9 @@ fn stems(name: &str) -> Vec<String> {
     let mut stems: Vec<String> =
         std::fs::read_dir(folder(name)).unwrap().map(|entry| stem(&entry.unwrap().path())).collect();
     // Those for tables and texts take no images; tests of tables and of text train them.
-    stems.retain(|model| !["tabular", "gpt", "gpt2", "llama", "lstm", "lstm_classifier", "text_classifier"].contains(&model.as_str()));
+    stems.retain(|model| {
+        !["tabular", "gpt", "gpt2", "llama", "lstm", "lstm_classifier", "text_classifier"].contains(&model.as_str())
+    });
     stems.sort();
     stems
 }

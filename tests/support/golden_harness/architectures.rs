@@ -20,7 +20,9 @@ pub fn names() -> Vec<String> {
     let files = fs::read_dir(root().join("models")).unwrap();
     let mut names: Vec<String> = files.map(|entry| stem(&entry.unwrap().path())).collect();
     // Those for tables and texts take no images. They are of layers whose goldens are those of layers, and language models have some of their own.
-    names.retain(|name| !["tabular", "gpt", "gpt2", "llama", "lstm", "lstm_classifier", "text_classifier"].contains(&name.as_str()));
+    names.retain(|name| {
+        !["tabular", "gpt", "gpt2", "llama", "lstm", "lstm_classifier", "text_classifier"].contains(&name.as_str())
+    });
     names.sort_by_key(|name| (!name.starts_with("vgg"), !name.contains("net50"), name.clone()));
     names
 }
