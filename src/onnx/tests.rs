@@ -82,6 +82,11 @@ fn listed(graph: &proto::Graph, with_names: bool) -> String {
                     AttributeType::Float => a.f().to_string(),
                     AttributeType::String => String::from_utf8_lossy(a.s()).into_owned(),
                     AttributeType::Ints => format!("{:?}", a.ints).replace(' ', ""),
+                    AttributeType::Strings => {
+                        let words: Vec<String> =
+                            a.strings.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+                        words.join(",")
+                    }
                     AttributeType::Graph => "{…}".into(),
                     AttributeType::Undefined => "?".into(),
                 };
