@@ -17,6 +17,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let rules = Rules { experiment, reporter };
     rules.targets();
     rules.validation_is_said_once();
+    rules.a_trial_is_one_training();
     rules.monitors();
     rules.figures_of_outputs();
     rules.transforms();
@@ -82,6 +83,16 @@ impl Rules<'_> {
         if self.experiment.data.loading.validation_split.is_some() {
             let error = Diagnostic::error("what is validated on is said twice").help("leave one of the two out");
             self.reporter.at_keys(error, "data.validation_split", "holds some out", key, "says which they are");
+        }
+    }
+
+    /// A trial of a sweep has one curve.
+    fn a_trial_is_one_training(&self) {
+        let Source::Csv(csv) = &self.experiment.data.source else { return };
+        if self.experiment.sweep.is_some() && csv.folds.is_some() && csv.fold.is_none() {
+            let error = Diagnostic::error("a trial of a sweep is one training, and `folds` asks for several");
+            let error = error.help("choose one of them for all trials, as with `fold = 1`");
+            self.reporter.at_keys(error, "data.folds", "several trainings", "sweep", "the sweep");
         }
     }
 

@@ -35,7 +35,7 @@ fn predictions_are_the_mean_of_all_folds() {
         assert!(told.out.contains(part) || told.err.contains(part), "{part}: {told:?}");
     }
     place.write("new.csv", "rooms,age,town,id\n9,0,sea,x1\n1,40,hill,x2\n5,,town,x3\n");
-    let price = |row: &serde_json::Value| row["price"].as_f64().unwrap();
+    let price = |row: &serde_json::Value| row["values"][0].as_f64().unwrap();
     let all = numbers(&place, "r", &price);
     let each: Vec<Vec<f64>> = (1..=3).map(|fold| numbers(&place, &format!("r/fold-{fold}"), &price)).collect();
     for (at, mean) in all.iter().enumerate() {
@@ -46,7 +46,7 @@ fn predictions_are_the_mean_of_all_folds() {
     // A fold by itself is the same run.
     place.ok("train c.toml --quiet --out second --set data.fold=2");
     assert_same_runs((&place, "second"), (&place, "r/fold-2"));
-    assert!(place.fails("predict r/fold-4 new.csv", 2).contains("fold-4"));
+    assert!(place.fails("predict r/fold-4 new.csv", 1).contains("fold-4"));
     assert!(place.fails("export r m.onnx", 2).contains("fold-1"));
     assert!(place.fails("eval r --split train", 2).contains("fold-1"));
     // All rows, each by the fold that has not seen it.
@@ -77,7 +77,7 @@ fn probabilities_are_the_mean_of_all_folds() {
     let first = |row: &serde_json::Value| {
         let text = row.to_string();
         let top = row["top"].as_array().unwrap_or_else(|| panic!("{text}"));
-        top.iter().find(|class| class["name"] == "sea").unwrap()["probability"].as_f64().unwrap()
+        top.iter().find(|class| class["label"] == "sea").unwrap()["probability"].as_f64().unwrap()
     };
     let figures = place.ok("eval r --json").json();
     let [mean, found] = [&accuracy["mean"], &figures["metrics"]["accuracy"]].map(|value| value.as_f64().unwrap());
@@ -105,7 +105,7 @@ fn folds_that_were_cut_off_go_on() {
     for fold in ["fold-1", "fold-2", "fold-3"] {
         assert_same_runs((&place, &format!("whole/{fold}")), (&place, &format!("parts/{fold}")));
     }
-    assert!(place.fails("predict whole/nothing houses.csv", 2).contains("whole/nothing"));
+    assert!(place.fails("predict whole/nothing houses.csv", 1).contains("whole/nothing"));
 }
 
 #[test]
@@ -118,7 +118,10 @@ fn folds_say_what_they_need() {
     assert!(wrong("validation_split = 0.2").contains("said twice"));
     assert!(wrong("split_column = \"town\"").contains("`split_column` says itself"));
     assert!(wrong("fold = 4").contains("one of the `folds`"));
-    assert!(wrong("group_column = \"town\"\nfold = 1").is_empty() || place.path("w").is_dir());
+    let sweep = "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [1e-3, 1e-2] }\n";
+    place.write("w.toml", config(PRICE) + sweep);
+    assert!(place.fails("sweep w.toml", 2).contains("is one training"));
+    place.ok("sweep w.toml --quiet --set data.fold=1 --set train.epochs=1");
     place.write("w.toml", config(PRICE).replace("folds = 3", "folds = 100"));
     assert!(place.fails("train w.toml --out w2", 2).contains("90 rows, and 100 folds"));
     place.ok("train c.toml --quiet --out r");

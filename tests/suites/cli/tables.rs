@@ -207,7 +207,7 @@ fn members_answer_together() {
     let rows = place.ok("predict r new.csv --format jsonl").out;
     let prices: Vec<f64> = rows
         .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["price"].as_f64().unwrap_or(f64::NAN))
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["values"][0].as_f64().unwrap_or(f64::NAN))
         .collect();
     assert_eq!(prices.len(), 3, "{rows}");
     assert!(prices.iter().all(|price| price.is_finite()) && prices[0] > prices[1], "{rows}");
@@ -243,13 +243,13 @@ fn layers_of_tables_say_what_they_take() {
     let linear = "{ type = \"linear\", out_features = 1 }";
     for (layers, part) in [
         (format!("{linear}, {embedding}, {linear}"), "takes the columns of a table"),
-        (format!("{{ type = \"ensemble_linear\", out_features = 1 }}"), "put an `ensemble_affine` before it"),
+        ("{ type = \"ensemble_linear\", out_features = 1 }".to_owned(), "put an `ensemble_affine` before it"),
         (format!("{linear}, \"ensemble_mean\""), "takes numbers of several members"),
         (
             "{ type = \"ensemble_affine\", members = 3 }, { type = \"ensemble_affine\", members = 4 }, \"ensemble_mean\"".to_owned(),
             "numbers of as many members",
         ),
-        (format!("{{ type = \"ensemble_affine\", members = 3 }}, {{ type = \"ensemble_linear\", out_features = 2 }}, \"ensemble_mean\""), "puts out 2"),
+        (format!("{{ type = \"ensemble_affine\", members = 3 }}, {{ type = \"ensemble_linear\", out_features = 2 }}, \"ensemble_mean\""), "puts out [2]"),
         (embedding.replace("bins = 4", "bins = 1"), "bins"),
     ] {
         let told = with(&layers);
@@ -276,7 +276,7 @@ fn penguins_and_houses_are_learnt() {
     let text = |file: &str, target: &str, loss: &str, more: &str| {
         format!(
             "device = \"cpu\"\n[data]\nsource = \"csv\"\npath = \"{}\"\ntarget = \"{target}\"\nvalidation_split = 0.25\nbatch_size = 64\n\
-             [model]\nuse = \"{}\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\nlr = 1e-3\n[train]\nepochs = 10\n{more}",
+             [model]\nuse = \"{}\"\nwith = {{ members = 8, width = 64 }}\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\nlr = 1e-3\n[train]\nepochs = 10\n{more}",
             data.join("tabular").join(file).display(),
             model.display()
         )

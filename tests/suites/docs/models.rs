@@ -52,7 +52,7 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
             text += "y\n";
             for row in 0..100 {
                 (0..FEATURES).for_each(|column| text += &format!("{},", (row * (column + 3)) % 101));
-                text += &format!("class {}\n", row % classes);
+                text += &format!("class {}\n", row as i64 % classes);
             }
             std::fs::write(&file, text).unwrap();
             format!("source = 'csv'\npath = {file:?}\ntarget = 'y'")
