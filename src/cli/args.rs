@@ -3,6 +3,7 @@
 mod about;
 mod check;
 mod explain;
+mod export;
 mod generate;
 mod init;
 mod launch;
@@ -14,6 +15,7 @@ mod sweep;
 pub use about::{DoctorArgs, ManArgs, VerifyArgs};
 pub use check::CheckArgs;
 pub use explain::ExplainArgs;
+pub use export::ExportArgs;
 pub use generate::{GenerateArgs, ImportArgs, ModelsArgs};
 pub use init::InitArgs;
 pub use launch::LaunchArgs;
@@ -388,42 +390,6 @@ pub struct BenchArgs {
     /// Steps in the trace
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trace_steps: u32,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub output: OutputArgs,
-}
-
-/// `runner export`
-#[derive(Debug, Args)]
-pub struct ExportArgs {
-    /// A checkpoint (.safetensors), a run's folder, a configuration (.toml), or, to copy weights, another file that has some (.safetensors, .pth, .pt)
-    ///
-    /// A configuration without `[model] weights` is written with the values that training would start from.
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub checkpoint: PathBuf,
-    /// The file to write; its suffix is the format: .safetensors, .pth (or .pt) or .onnx
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub out: PathBuf,
-    /// Write the adapters of `lora` alone, to a folder, as PEFT has them
-    ///
-    /// The folder gets `adapter_model.safetensors` and `adapter_config.json`. Without it, adapters are added to the weights that they change.
-    #[arg(long, conflicts_with_all = ["softmax", "preprocess"])]
-    pub adapter: bool,
-    /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
-    ///
-    /// All of them lie over the files, in their order. A value that is no TOML is taken as text, and so is any value of a key that takes text alone.
-    #[arg(long = "set", value_name = "KEY=VALUE", value_hint = ValueHint::Other, value_parser = Suggest::settings(), hide_possible_values = true)]
-    pub set: Vec<String>,
-    /// Put out probabilities instead of logits (.onnx)
-    ///
-    /// A softmax over the classes, or a sigmoid for each label.
-    #[arg(long)]
-    pub softmax: bool,
-    /// Resize, crop and normalise inside: the model takes pixels from 0 to 255, as bytes (.onnx)
-    ///
-    /// Without it the model takes what comes out of the configuration's `transforms`.
-    #[arg(long)]
-    pub preprocess: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,
