@@ -102,9 +102,10 @@ async fn answer(
                 Err(Refusal::bad(format!("there are {} files, and one table is answered at a time", files.len())))
             }
             (Takes::Texts, [texts]) => reader.lines(texts),
-            (Takes::Texts, files) => {
-                Err(Refusal::bad(format!("there are {} files, and the texts of one are answered at a time", files.len())))
-            }
+            (Takes::Texts, files) => Err(Refusal::bad(format!(
+                "there are {} files, and the texts of one are answered at a time",
+                files.len()
+            ))),
             (_, []) => Err(Refusal::bad("there is no file in the body")),
             (_, files) => reader.images(files),
         },
