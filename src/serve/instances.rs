@@ -20,7 +20,7 @@ impl Reader<'_> {
         self.charge.add(text.len().saturating_mul(READING))?;
         let most = self.limits.rows;
         match &self.served.table {
-            None if self.served.texts.is_some() => {
+            None if self.served.texts.is_some() && are_texts(text) => {
                 let mut texts = Texts(Vec::new());
                 read(text, &mut texts, most)?;
                 self.texts(texts.0)
@@ -41,6 +41,12 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Whether the first instance is a text: a model of texts takes tensors, too.
+fn are_texts(body: &[u8]) -> bool {
+    let list = body.iter().position(|byte| *byte == b'[').map_or(&[][..], |at| &body[at + 1..]);
+    list.trim_ascii_start().first() == Some(&b'"')
 }
 
 /// What takes instances one by one.

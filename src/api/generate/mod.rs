@@ -85,6 +85,16 @@ struct Cache {
     chunk: usize,
 }
 
+/// What a generator is made of besides programs: as its fields are.
+struct Parts {
+    tokenizer: Tokenizer,
+    chat: Option<Chat>,
+    capacity: usize,
+    texts: usize,
+    cache: Option<Cache>,
+    note: Option<String>,
+}
+
 /// What a language model is trained on: its samples, how text becomes tokens, and how many of these it looks back; `None`: it is no language model.
 ///
 /// # Errors
@@ -142,7 +152,10 @@ impl Generator {
             }
         };
         let (mut note, mut texts) = (None, options.texts.max(1));
-        while !options.without_cache {
+        loop {
+            if options.without_cache {
+                break;
+            }
             let chunk = CHUNK.min(capacity);
             let lengths = if chunk > 1 { vec![chunk, 1] } else { vec![1] };
             let of = |length| BatchShape { samples: 1, lengths: Lengths::first(length) };
@@ -151,8 +164,8 @@ impl Generator {
             match programs::build(&model.loaded.experiment, &spec, &sizes, backend.as_ref(), &passes) {
                 Ok(programs) => {
                     if planned(&programs, &spec, texts == 1)? {
-                        let how = ((tokenizer, chat), capacity, texts, Some(Cache { chunk }), note);
-                        return Generator::with(model, programs, &spec, backend, how);
+                        let parts = Parts { tokenizer, chat, capacity, texts, cache: Some(Cache { chunk }), note };
+                        return Generator::with(model, programs, &spec, backend, parts);
                     }
                     texts /= 2;
                 }
@@ -166,7 +179,8 @@ impl Generator {
         let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
         let programs = build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?;
         planned(&programs, &sample, true)?;
-        Generator::with(model, programs, &sample, backend, ((tokenizer, chat), capacity, texts, None, note))
+        let parts = Parts { tokenizer, chat, capacity, texts, cache: None, note };
+        Generator::with(model, programs, &sample, backend, parts)
     }
 
     fn with(
@@ -174,14 +188,9 @@ impl Generator {
         programs: Programs,
         spec: &DataSpec,
         backend: Box<dyn Backend>,
-        ((tokenizer, chat), capacity, texts, cache, note): (
-            (Tokenizer, Option<Chat>),
-            usize,
-            usize,
-            Option<Cache>,
-            Option<String>,
-        ),
+        parts: Parts,
     ) -> Result<Generator, Failure> {
+        let Parts { tokenizer, chat, capacity, texts, cache, note } = parts;
         let layout = programs.plan.slot.clone();
         let predicted = programs.plan.programs.first().and_then(|p| Some(p.graph.shape(p.prediction?).last()));
         // A model may have places for more tokens than the tokenizer has: they mean nothing.

@@ -124,7 +124,11 @@ fn texts_are_those_of_generate() {
     assert_eq!(all[0]["choices"][0]["text"], "ab");
     // As it may be asked for besides.
     assert_eq!(server.text(&with(json!({ "echo": true }))), format!("ab{text}"));
-    assert_eq!(server.text(&with(json!({ "prompt": [0, 1], "model": null }))), text, "a and b are the first tokens");
+    assert_eq!(
+        server.text(&with(json!({ "prompt": [2, 3], "model": null }))),
+        text,
+        "a newline and a full stop come before a and b"
+    );
     assert_eq!(server.text(&with(json!({ "max_completion_tokens": 3 }))), text.chars().take(3).collect::<String>());
     assert_eq!(server.text(&with(json!({ "max_tokens": 0 }))), "");
     let stop: String = text.chars().skip(20).take(2).collect();
@@ -391,11 +395,12 @@ fn texts_are_classified() {
     let json = server.json("/predict", r#"{"instances": ["how lovely", "how dull", ""]}"#).predictions();
     assert_eq!(lines, json);
     let top = |all: &[Value]| all.iter().map(|one| one["top"].clone()).collect::<Vec<_>>();
-    let [served, wanted] = [&top(&lines), &top(predicted.as_array().unwrap())].map(|all| {
-        let class = |top: &Value| (top[0]["label"].clone(), (top[0]["probability"].as_f64().unwrap() * 1e4).round());
-        all.iter().map(class).collect::<Vec<_>>()
-    });
-    assert_eq!(served, wanted);
+    for (served, wanted) in top(&lines).iter().zip(top(predicted.as_array().unwrap())) {
+        assert_eq!(served[0]["label"], wanted[0]["label"]);
+        let [a, b] = [&served[0], &wanted[0]].map(|best| best["probability"].as_f64().unwrap());
+        assert!((a - b).abs() < 1e-5, "{served}, {wanted}");
+    }
+    assert_eq!(lines.len(), 3);
     assert_eq!(server.get("/models").json()["models"][0]["takes"], "texts");
     assert!(plain(b"").predictions().is_empty());
     for (refused, status) in [
