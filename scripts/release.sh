@@ -67,12 +67,12 @@ for target in $TARGETS; do
         echo "left out: manual and completions of $target, whose program does not run here" >&2
         mkdir -p "$work/share"
     fi
-    wheel unpack --dest "$work/unpacked-$target" "$wheel" >/dev/null
+    "$TOOLS/bin/python" -m wheel unpack --dest "$work/unpacked-$target" "$wheel" >/dev/null
     unpacked=$(ls -d "$work/unpacked-$target"/*)
     data="$unpacked/runner_ml-$version.data/data"
     mkdir -p "$data"
     cp -r "$work/share" "$data/share"
-    wheel pack --dest-dir "$out" "$unpacked" >/dev/null
+    "$TOOLS/bin/python" -m wheel pack --dest-dir "$out" "$unpacked" >/dev/null
 
     name=runner-$version-$target
     mkdir -p "$work/$name"

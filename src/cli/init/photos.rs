@@ -192,7 +192,7 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
 fn batch(train: usize) -> usize {
     let most = (train / 10).clamp(4, 32);
     let batch = 1 << most.ilog2();
-    if train % batch == 1 { batch - 1 } else { batch }
+    if train < 2 { batch } else { (batch..).find(|size| train % size != 1).unwrap_or(batch) }
 }
 
 #[cfg(test)]
