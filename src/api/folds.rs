@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use crate::files::durable;
 use crate::graph::op::Task;
+use crate::runs::folder::is_run;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -25,7 +26,8 @@ impl Folds {
     /// Its file cannot be read.
     pub fn of(folder: &Path) -> Result<Option<Folds>> {
         let path = folder.join(FILE);
-        if !path.is_file() {
+        // A run without folds may have taken their place.
+        if !path.is_file() || is_run(folder) {
             return Ok(None);
         }
         let cannot = || format!("cannot read `{}`", path.display());

@@ -13,7 +13,7 @@ use crate::config::language::sections::Source;
 use crate::config::{self, Counts};
 use crate::files::durable;
 use crate::runs::figure::{higher_is_better, is_share};
-use crate::runs::folder::{Run, State};
+use crate::runs::folder::{Run, State, is_run};
 use crate::runs::lines::{Wanted, number};
 use crate::terminal::{figure, json_line, percent, say};
 use crate::train::files::folder::{Folder, file};
@@ -117,12 +117,24 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
 fn begin(args: &TrainArgs, config: &Path, folds: Folds) -> Result<Folder, Failure> {
     let loaded = load_config(config, &args.overrides.sets())?;
     let out = args.out.as_deref();
-    if let Some(out) = out.filter(|out| !args.force && out.join(crate::api::folds::FILE).is_file()) {
-        return Err(Failure::Usage(format!(
-            "`{0}` already holds folds\nhelp: continue them with `runner train --resume {0}`, start anew in their place with --force, or choose \
-             another folder with --out",
-            out.display()
-        )));
+    if let Some(out) = out {
+        let place = out.display();
+        if is_run(out) && args.force {
+            return Err(Failure::Usage(format!(
+                "`{place}` holds a run without folds, and folds do not take its place\nhelp: choose another folder with --out"
+            )));
+        }
+        let there = Folds::of(out)?.is_some();
+        if there && !args.force {
+            return Err(Failure::Usage(format!(
+                "`{place}` already holds folds\nhelp: continue them with `runner train --resume {place}`, start anew in their place with \
+                 --force, or choose another folder with --out"
+            )));
+        }
+        for name in [crate::api::folds::FILE, file::CONFIG].iter().filter(|_| there) {
+            let path = out.join(name);
+            durable::remove(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+        }
     }
     let mut folder = Folder::new(out, &loaded.experiment.name, false).map_err(in_folder)?;
     folder.claim(false).map_err(in_folder)?;

@@ -126,6 +126,12 @@ fn folds_say_what_they_need() {
     assert!(place.fails("train w.toml --out w2", 2).contains("90 rows, and 100 folds"));
     place.ok("train c.toml --quiet --out r");
     assert!(place.fails("train c.toml --out r", 2).contains("already holds folds"));
+    place.ok("train c.toml --quiet --out r --force --set train.epochs=2");
+    assert_eq!(place.metrics("r/fold-3").iter().filter(|line| line["kind"] == "epoch").count(), 2);
     place.write("new.safetensors", "no tensors");
     assert!(place.fails("predict r new.safetensors", 2).contains("rows of tables"));
+    // A run in the place of folds is that run.
+    place.ok("train c.toml --quiet --out r --force --set data.fold=1");
+    assert_eq!(place.ok("eval r --json").json()["samples"], 30);
+    assert!(place.fails("train c.toml --out r --force", 2).contains("holds a run without folds"));
 }
