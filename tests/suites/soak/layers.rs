@@ -264,7 +264,7 @@ impl Layers {
 
     fn sequence(&mut self, [l, e]: [usize; 2], depth: usize) -> (String, Flow) {
         let same = Flow::Sequence([l, e]);
-        match self.below(if depth > 0 { 10 } else { 8 }) {
+        match self.below(if depth > 0 { 11 } else { 9 }) {
             0 | 1 => {
                 let heads = self.divisor(e);
                 let (bias, causal) = (self.of(&["true", "false"]), self.of(&["true", "false"]));
@@ -291,7 +291,7 @@ impl Layers {
                 (norm.into(), same)
             }
             6 => (r#""flatten""#.into(), Flow::Vector(l * e)),
-            7 => {
+            7 | 8 => {
                 let kind = self.of(&["lstm", "gru", "rnn", r#"rnn", nonlinearity = "relu"#]);
                 let (hidden, layers) = (1 + self.below(12), 1 + self.below(2));
                 let (bias, both, dropout) =
@@ -304,7 +304,7 @@ impl Layers {
                     Flow::Sequence([l, out]),
                 )
             }
-            8 => {
+            9 => {
                 let (name, heads) = (self.name(), self.divisor(e));
                 (
                     format!(
