@@ -20,7 +20,9 @@ pub enum Takes {
     ImagesToImages,
     /// Photos, and tells a class for each pixel.
     Masks,
-    /// Rows of a table.
+    /// The columns of a table.
+    Columns,
+    /// Rows of numbers, also those of a table.
     Rows,
     /// A text, which it goes on with.
     Text,
@@ -33,9 +35,10 @@ pub fn takes(name: &str) -> Takes {
     match name {
         "autoencoder" => Takes::ImagesToImages,
         "unet" => Takes::Masks,
-        "tabular" => Takes::Rows,
-        "gpt" | "gpt2" | "llama" => Takes::Text,
-        "text_classifier" => Takes::Texts,
+        "tabular" => Takes::Columns,
+        "tabular_mlp" => Takes::Rows,
+        "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
+        "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
         "lenet5" | "mlp_mixer" | "resnet9" | "resnet18_cifar" | "vit_small_32" => {
             Takes::Images { side: 32, only: true }
         }
@@ -63,6 +66,9 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
         Err(Failure::Usage(format!("`{name}` learns from {what}, and there is none\nhelp: {help}")))
     };
     let (data, with, loss, task): (&[[&str; 3]], &str, &str, &str) = match takes(name) {
+        Takes::Columns => {
+            return needs("the columns of a table", "name one: `runner init data.csv --target COLUMN`");
+        }
         Takes::Text => return needs("a text", &format!("name one: `runner init input.txt --model {name}`")),
         Takes::Texts => {
             return needs(

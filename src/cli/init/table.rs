@@ -1,6 +1,6 @@
 //! A configuration for a table.
 
-use super::architecture::{Takes, expect};
+use super::architecture::{Takes, expect, takes};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name, words};
 use crate::api::failure::Failure;
@@ -84,7 +84,7 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     if let Some(text) = words::alone(&first) {
         return words::configuration(wanted, target, &text);
     }
-    expect(wanted.model, |takes| takes == Takes::Rows, "a table")?;
+    expect(wanted.model, |takes| matches!(takes, Takes::Columns | Takes::Rows), "a table")?;
     let numbers = |columns: &[Shown]| columns.iter().filter(|shown| shown.column.cells == CellType::Numbers).count();
     let comma = |shown: &Shown| {
         shown.column.cells == CellType::Texts && shown.column.examples.iter().any(|cell| is_decimal_comma(cell))
@@ -193,7 +193,12 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     out.gap().key("seed", "1", "");
     data(&mut out, wanted, target, keys, found);
     out.section("model");
-    out.key("use", "\"tabular\"", "a multilayer perceptron; `runner models --show tabular`");
+    let model = wanted.model.unwrap_or("tabular");
+    let what = match takes(model) {
+        Takes::Columns => "several nets that share their weights (TabM)",
+        _ => "a multilayer perceptron",
+    };
+    out.key("use", &format!("\"{model}\""), &format!("{what}; `runner models --show {model}`"));
     let (wide, depth, dropout) = if train < 2000 { (64, 2, "0.1") } else { (256, 3, "0.1") };
     out.key(
         "with",

@@ -39,7 +39,7 @@ options! {
     /// A `linear` of its own for each member, on `[N, members, in_features]`. `tabm.LinearEnsemble`.
     pub struct EnsembleLinear {
         /// Numbers that each member puts out.
-        #[option(range = 1..=MAX_SIZE, example = "\"$num_classes\"")]
+        #[option(range = 1..=MAX_SIZE, example = "1")]
         pub out_features: usize,
         /// Whether each has a bias.
         #[option(default = true)]
