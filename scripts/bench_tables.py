@@ -64,13 +64,13 @@ use = "tabular"
 type = "{'cross_entropy' if classes else 'mse'}"
 [optimizer]
 type = "adamw"
-lr = 2e-3
+lr = 4e-3
 weight_decay = 3e-4
 [schedule]
 type = "cosine"
 warmup_epochs = 1
 [train]
-epochs = 80
+epochs = 40
 clip_grad_norm = 1.0
 [checkpoint]
 monitor = "val_loss"

@@ -56,7 +56,7 @@ pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
 fn bins(layers: &[LayerNode]) -> Option<usize> {
     let of = |node: &LayerNode| match &node.kind {
         LayerKind::Layer(Layer::PiecewiseLinearEmbedding(layer)) => Some(layer.bins),
-        kind => kind.children().into_iter().find_map(|children| bins(children)),
+        kind => kind.children().into_iter().find_map(bins),
     };
     layers.iter().find_map(of)
 }
