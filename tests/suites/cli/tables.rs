@@ -276,7 +276,7 @@ fn penguins_and_houses_are_learnt() {
     let text = |file: &str, target: &str, loss: &str, more: &str| {
         format!(
             "device = \"cpu\"\n[data]\nsource = \"csv\"\npath = \"{}\"\ntarget = \"{target}\"\nvalidation_split = 0.25\nbatch_size = 64\n\
-             [model]\nuse = \"{}\"\nwith = {{ members = 8, width = 64 }}\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\nlr = 1e-3\n[train]\nepochs = 10\n{more}",
+             [model]\nuse = \"{}\"\nwith = {{ members = 8, width = 64 }}\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\nlr = 1e-3\n[train]\nepochs = 40\n{more}",
             data.join("tabular").join(file).display(),
             model.display()
         )
