@@ -193,6 +193,20 @@ mod tests {
                 }
             }
         }
-        assert_eq!(refused, ["gpt", "gpt2", "llama", "text_classifier", "unet"]);
+        assert_eq!(
+            refused,
+            [
+                "bert",
+                "distilbert",
+                "gpt",
+                "gpt2",
+                "llama",
+                "lstm",
+                "lstm_classifier",
+                "tabular",
+                "text_classifier",
+                "unet"
+            ]
+        );
     }
 }
