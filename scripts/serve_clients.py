@@ -57,7 +57,8 @@ def tensors(address, model):
     for given in client.get_model_metadata(model)["inputs"]:
         shape = [2] + given["shape"][1:]
         inputs.append(tritonclient.http.InferInput(given["name"], shape, given["datatype"]))
-        inputs[-1].set_data_from_numpy(numpy.zeros(shape, tritonclient.utils.triton_to_np_dtype(given["datatype"])))
+        # A length of 0 is none.
+        inputs[-1].set_data_from_numpy(numpy.ones(shape, tritonclient.utils.triton_to_np_dtype(given["datatype"])))
     binary = client.infer(model, inputs).as_numpy("outputs")
     plain = client.infer(model, inputs, outputs=[tritonclient.http.InferRequestedOutput("outputs", binary_data=False)])
     assert binary.shape[0] == 2 and numpy.isfinite(binary).all() and numpy.allclose(binary, plain.as_numpy("outputs"))
