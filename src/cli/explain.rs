@@ -77,8 +77,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
                 print(&table(&all, what, &figures))
             }
         }
-        .map(|()| ExitCode::SUCCESS)
-        .map_err(Into::into);
+        .map(|()| ExitCode::SUCCESS);
     }
     let names = outputs_named(&codec, predictor.outputs());
     let mut of_columns = serde_json::Map::new();

@@ -360,7 +360,7 @@ fn classes_have_the_order_that_is_named() {
     let files = std::cell::Cell::new(0);
     let rows = |rows: &str| {
         files.set(files.get() + 1);
-        text(folder.path(), &format!("{}.csv", files.get()), &format!("text,label\n{rows}"))
+        text(folder.path(), &format!("{}.csv", files.get()), format!("text,label\n{rows}"))
     };
     let labels = |named: Option<&[&str]>, table: &str| {
         let classes = named.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
