@@ -55,11 +55,11 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Evaluate a checkpoint, or a configuration with `[model] weights`
     Eval(EvalArgs),
-    /// Apply a checkpoint, or a configuration with `[model] weights`, to image files, tables or tensors
+    /// Apply a checkpoint, or a configuration with `[model] weights`, to image files, tables, texts or tensors
     Predict(PredictArgs),
     /// Say what a model for tables goes by: how much worse it gets without a column, and what it answers by a column's value
     Explain(ExplainArgs),
-    /// Write a configuration for a language model of Hugging Face's: its folder with `config.json`, `tokenizer.json` and `model.safetensors`
+    /// Write a configuration for a language model or a classifier of texts of Hugging Face's: its folder with `config.json`, `tokenizer.json` and `model.safetensors`
     Import(ImportArgs),
     /// Go on with a text: tokens of a language model, one after the other
     Generate(GenerateArgs),

@@ -9,7 +9,7 @@ use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Seen};
 use crate::api::samples;
 use crate::config::nearest;
-use crate::data::table::TableCodec;
+use crate::data::table::{Decoded, TableCodec};
 use crate::terminal::{figure, one_line, percent, say, thousands, visible};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -24,8 +24,8 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     let seen = Seen::by(&model)?;
     let Some(codec) = TableCodec::of(&seen.data) else {
         return Err(Failure::Usage(
-            "`explain` is for models of tables: it shuffles columns, which other samples do not have\nhelp: `runner report` shows what a model of images \
-             takes for what"
+            "`explain` is for models of tables: it shuffles columns, which other samples do not have\nhelp: `runner eval --predictions FILE` lists what \
+             any model says of each sample"
                 .into(),
         ));
     };
@@ -86,7 +86,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         if args.output.json {
             let all = values
                 .iter()
-                .map(|one| json!({ "value": one.value.to_string(), "rows": one.rows, "outputs": one.outputs }));
+                .map(|one| json!({ "value": as_json(&one.value), "rows": one.rows, "outputs": one.outputs }));
             of_columns.insert(column.clone(), all.collect());
             continue;
         }
@@ -103,6 +103,15 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
 
 fn no_rows(split: &str) -> Failure {
     Failure::Usage(format!("the data has no rows in the split `{split}`; choose another with --split"))
+}
+
+fn as_json(value: &Decoded) -> Value {
+    match value {
+        Decoded::Number(number) => json!(*number as f32),
+        Decoded::Truth(truth) => json!(truth),
+        Decoded::Missing => Value::Null,
+        other => json!(other.to_string()),
+    }
 }
 
 fn number(value: f64) -> Value {

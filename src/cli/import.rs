@@ -46,6 +46,12 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
             anyhow!("`{}` is not there: it is one of the three files that are needed", missing.display()).into()
         );
     }
+    if path.is_file() && !args.force {
+        return Err(Failure::Usage(format!(
+            "`{}` is there already\nhelp: `--force` replaces it, `--out FILE` writes to another file",
+            path.display()
+        )));
+    }
     let out = output(&path)?;
     expect_no_input(&out, files.iter().map(PathBuf::as_path))?;
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;

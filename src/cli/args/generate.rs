@@ -66,6 +66,9 @@ pub struct ImportArgs {
     /// Write the configuration to this file [default: the folder's name with .toml, in the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

@@ -38,6 +38,12 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         rule.map_or_else(|| name.to_owned(), |rule| format!("{}{}", rule.from, &name[rule.to.len()..]))
     };
     let adapted: Vec<&str> = tensors.keys().filter_map(|name| name.strip_suffix(Lora::A)).collect();
+    if adapted.is_empty() {
+        let targets: Vec<String> = lora.targets.iter().map(|target| format!("`{}`", target.text)).collect();
+        return Err(
+            anyhow!("no `linear` layer of the model is named by `targets` of `lora`: {}", targets.join(", ")).into()
+        );
+    }
     let targets: Vec<String> = match lora.targets.iter().any(|target| target.text.contains('*')) {
         true => adapted.iter().map(|layer| original(layer.trim_end_matches('.'))).collect(),
         false => lora.targets.iter().map(|target| target.text.clone()).collect(),

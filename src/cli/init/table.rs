@@ -216,7 +216,9 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
         }
     }
     out.section("optimizer").key("type", "\"adamw\"", "");
-    out.key("lr", "1e-3", "the first thing to change: `runner lr-find` looks for one").key("weight_decay", "1e-4", "");
+    let rate = if takes(model) == Takes::Columns { "4e-3" } else { "1e-3" };
+    out.key("lr", rate, "the first thing to change: `runner lr-find` looks for one").key("weight_decay", "1e-4", "");
+    out.section("schedule").key("type", "\"cosine\"", "");
     let batch = batch(train);
     let epochs = (UPDATES * batch / train.max(1)).clamp(10, 200);
     out.section("train");

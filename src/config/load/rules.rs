@@ -81,7 +81,8 @@ impl Rules<'_> {
         let other = [("data.val_path", val_path.is_some()), ("data.split_column", column), ("data.folds", folds)];
         let Some((key, _)) = other.into_iter().find(|(_, given)| *given) else { return };
         if self.experiment.data.loading.validation_split.is_some() {
-            let error = Diagnostic::error("what is validated on is said twice").help("leave one of the two out");
+            let error = Diagnostic::error("what is validated on is said twice")
+                .help("leave one of the two out; on the command line, `--unset data.validation_split`");
             self.reporter.at_keys(error, "data.validation_split", "holds some out", key, "says which they are");
         }
     }

@@ -39,6 +39,9 @@ pub struct Extra {
     pub metrics_bytes: u64,
     /// The epoch's running metric sums, as bits, so that they come back exactly.
     pub train_sums: Vec<u64>,
+    /// The loss of the evaluation that the best checkpoint was chosen by: it decides where the figure is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_loss: Option<f64>,
     /// The best value that early stopping has seen.
     pub early_best: Option<f64>,
     /// Evaluations since then.

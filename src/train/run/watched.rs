@@ -3,6 +3,7 @@
 use super::Run;
 use crate::checkpoint::Best;
 use crate::config::language::sections::{EarlyStopping, Metric};
+use crate::graph::op::Figure;
 use crate::train::files::state::Extra;
 use crate::train::setup::figures::Figures;
 
@@ -15,9 +16,13 @@ impl Run<'_> {
     pub(super) fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
         let monitor = self.experiment.checkpoint.monitor();
         let Some(value) = Self::figure(monitor, train, val).filter(|v| v.is_finite()) else { return false };
-        let better = is_best(monitor, self.state.best.as_ref(), value);
+        let of = if monitor.of_validation() { val } else { train };
+        let loss = of.and_then(|figures| figures.get(Figure::Loss)).filter(|loss| loss.is_finite());
+        let extra = &mut self.state.extra;
+        let better = is_best(monitor, self.state.best.as_ref(), extra.best_loss, (value, loss));
         if better {
             self.state.best = Some(Best { monitor: monitor.name().to_string(), value });
+            extra.best_loss = loss;
         }
         better
     }
@@ -69,9 +74,12 @@ fn wait(early: &EarlyStopping, extra: &mut Extra, value: f64) -> bool {
     extra.early_waited >= early.patience
 }
 
-/// Whether a figure is better than the best so far: of several that are the same, the first is.
-fn is_best(monitor: Metric, best: Option<&Best>, value: f64) -> bool {
-    best.is_none_or(|best| improves(monitor, value, best.value, 0.0))
+/// Whether a figure is better than the best so far, which came with `best_loss`: of several that are the same, the one with the least loss is, and the first
+/// of those. An accuracy of few samples is often the same, while the loss still tells one model from another.
+fn is_best(monitor: Metric, best: Option<&Best>, best_loss: Option<f64>, (value, loss): (f64, Option<f64>)) -> bool {
+    let Some(best) = best else { return true };
+    let less = loss.zip(best_loss).is_some_and(|(loss, least)| loss < least);
+    improves(monitor, value, best.value, 0.0) || value == best.value && less
 }
 
 fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
@@ -117,12 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_several_best_is_kept() {
+    fn of_several_best_the_one_with_the_least_loss_is_kept() {
         for (monitor, better, worse) in [(Metric::ValAccuracy, 0.75, 0.25), (Metric::ValLoss, 0.25, 0.75)] {
             let best = Best { monitor: monitor.name().to_owned(), value: 0.5 };
-            let told = [0.5, better, worse].map(|value| is_best(monitor, Some(&best), value));
-            assert_eq!(told, [false, true, false]);
-            assert!(is_best(monitor, None, 0.5));
+            let told = |value, loss| is_best(monitor, Some(&best), Some(0.5), (value, loss));
+            assert_eq!([0.5, better, worse].map(|value| told(value, Some(0.5))), [false, true, false]);
+            assert_eq!([Some(0.25), Some(0.75), None].map(|loss| told(0.5, loss)), [true, false, false]);
+            assert!(!told(worse, Some(0.25)) && told(better, Some(0.75)));
+            // Of an older checkpoint, which does not know its loss.
+            assert!(!is_best(monitor, Some(&best), None, (0.5, Some(0.25))));
+            assert!(is_best(monitor, None, None, (0.5, None)));
         }
     }
 

@@ -102,7 +102,8 @@ pub fn phases(
     };
     let (tensors, frozen): (Vec<_>, Vec<_>) = names.iter().partition(|(id, _)| vars[*id].trainable);
     let [tensors, frozen] = [tensors, frozen].map(|list| list.into_iter().map(options).collect::<Vec<_>>());
-    if tensors.is_empty() {
+    // Where adapters are wrong, that is why.
+    if tensors.is_empty() && (errors.is_empty() || experiment.model.lora.is_none()) {
         errors.push(nothing_to_train(experiment, names.is_empty()));
     }
     if !errors.is_empty() {

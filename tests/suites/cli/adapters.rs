@@ -117,6 +117,11 @@ fn what_cannot_have_an_adapter_is_refused() {
         let said = place.fails(&format!("check c.toml {sets}"), 2);
         assert!(said.contains(told), "{sets}: {said}");
     }
+    let said = place
+        .fails("export c.toml a --adapter --set model.lora.targets=['q_prok'] --set model.weights_strict=false", 1);
+    assert!(said.contains("named by `targets` of `lora`: `q_prok`"), "{said}");
+    let said = place.fails("check c.toml --set model.lora.targets=['q_prok']", 2);
+    assert!(!said.contains("no parameter to train"), "{said}");
     let config = fs::read_to_string(place.path("c.toml")).unwrap();
     let more = |line: &str| place.write("d.toml", config.replace("lora = ", &format!("{line}\nlora = ")));
     for (line, told) in

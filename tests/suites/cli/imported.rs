@@ -57,6 +57,9 @@ fn classifiers_of_hugging_face_are_imported() {
         let (place, golden) = imported("text_classifiers", name);
         fs::copy(repository("tests/golden/text_classifiers/texts.csv"), place.path("texts.csv")).unwrap();
         place.ok(&format!("import {name}"));
+        let again = place.fails(&format!("import {name}"), 2);
+        assert!(again.contains(&format!("`{name}.toml` is there already")), "{again}");
+        place.ok(&format!("import {name} --force"));
         let sets = "--set data.max_length=16 --set data.buckets=[8,16]";
         let whole = "--set data.val_path=texts.csv --unset data.validation_split";
         let figures =

@@ -117,7 +117,13 @@ fn texts_of_a_table_are_read_as_texts() {
     let words = ["good", "bad", "film", "plot", "actor", "lovely", "dull"];
     let row = |i: usize| {
         let of = |k: usize| words[(i * 5 + k * k) % 7];
-        format!("{i},{} the {} of number {i} {},{}\n", of(1), of(2), of(3), if i % 2 == 0 { "pos" } else { "neg" })
+        format!(
+            "{i},{} the {} of number {i} {},{}\n",
+            of(1),
+            of(2),
+            of(3),
+            if i.is_multiple_of(2) { "pos" } else { "neg" }
+        )
     };
     place.write("reviews.csv", format!("id,review,label\n{}", (0..80).map(row).collect::<String>()));
     place.ok("init reviews.csv --target label");

@@ -249,7 +249,7 @@ fn layers_of_tables_say_what_they_take() {
             "{ type = \"ensemble_affine\", members = 3 }, { type = \"ensemble_affine\", members = 4 }, \"ensemble_mean\"".to_owned(),
             "numbers of as many members",
         ),
-        (format!("{{ type = \"ensemble_affine\", members = 3 }}, {{ type = \"ensemble_linear\", out_features = 2 }}, \"ensemble_mean\""), "puts out [2]"),
+        ("{ type = \"ensemble_affine\", members = 3 }, { type = \"ensemble_linear\", out_features = 2 }, \"ensemble_mean\"".to_owned(), "puts out [2]"),
         (embedding.replace("bins = 4", "bins = 1"), "bins"),
     ] {
         let told = with(&layers);
