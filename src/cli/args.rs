@@ -401,11 +401,14 @@ fn graph_help() -> String {
     format!("Print the graph of the training step on the device instead, as it is after this pass: {FORWARD}, {passes}")
 }
 
+/// Most threads: more than any machine has cores, and fewer than a system refuses.
+const MAX_THREADS: usize = 1024;
+
 /// A number of threads.
 fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(n) if n > 0 => Ok(n),
-        _ => Err("expected a number from 1 on".into()),
+        Ok(n) if (1..=MAX_THREADS).contains(&n) => Ok(n),
+        _ => Err(format!("expected a number from 1 to {MAX_THREADS}")),
     }
 }
 

@@ -74,7 +74,9 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
                 parts.merged()?
             }
             false if args.set.is_empty() => match copied(from)? {
-                tensors if tensors.keys().any(|name| Lora::has(name)) => Parts::of(args)?.merged()?,
+                tensors if tensors.keys().any(|name| Lora::has(name)) || has_adapters(from) => {
+                    Parts::of(args)?.merged()?
+                }
                 tensors => tensors,
             },
             false => {
@@ -102,6 +104,11 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         super::print(&format!("wrote {} tensors with {n} elements to `{}`", told["tensors"], out.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a file is a checkpoint whose model has adapters.
+fn has_adapters(from: &Path) -> bool {
+    checkpoint::peek(from).is_ok_and(|meta| meta.config.lines().any(|line| line == "[model.lora]"))
 }
 
 /// The weights in any file that has some.

@@ -8,7 +8,7 @@ use crate::api::failure::Failure;
 use crate::api::what::{expect_no_input, output};
 use crate::checkpoint;
 use crate::config::value_as_toml;
-use crate::data::text::Chat;
+use crate::data::text::{BESIDE, Chat};
 use crate::files;
 use crate::terminal::say;
 use anyhow::{Context, Result, anyhow};
@@ -57,8 +57,11 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;
     let keys: Value = serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", config.display()))?;
     let architecture = architecture(&keys).with_context(|| format!("`{}`", config.display()))?;
-    let settings = folder.join("tokenizer_config.json");
-    let chat = Chat::is_in(&settings).then_some(settings.as_path());
+    let (settings, template) = (folder.join("tokenizer_config.json"), folder.join(BESIDE));
+    let chat = match Chat::is_in(&settings) {
+        true => Some(settings.as_path()),
+        false => files::is_there(&template).then_some(template.as_path()),
+    };
     let written = configuration(&architecture, &name, [tokenizer, weights], chat)?;
     out.put(written.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
     let shown = path.display();

@@ -2,8 +2,8 @@
 
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Mode, Tensor};
-use crate::config::LayerNode;
 use crate::config::language::layers::{self as cfg, MemberInit};
+use crate::config::{Diagnostic, LayerNode};
 use crate::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, Binary, BinaryKind, Concat, Conv2d, LogSoftmax, Loss, NewFull,
     Permute, Reshape, RowLoss, Slice, Task,
@@ -114,6 +114,7 @@ impl Builder<'_> {
         let Some([n, members, f]) = self.membered(node, x) else { return self.guess(Shape::from([self.batch, 1])) };
         if self.mode == Mode::Train {
             self.members = Some(members);
+            self.end = Some((node.span, x.value));
             return x.value;
         }
         let loss = self.experiment.loss.describe();
@@ -139,7 +140,19 @@ impl Builder<'_> {
                 self.plain(AdaptiveAvgPool2d { output: [1, 1] }, &[image])
             }
         };
-        self.plain(Reshape { shape: whole }, &[value])
+        let whole = self.plain(Reshape { shape: whole }, &[value]);
+        self.end = Some((node.span, whole));
+        whole
+    }
+
+    /// Reports layers behind the one that ends a model of members: in training they would see members, and else their mean.
+    pub(super) fn members_end_it(&mut self, y: Tensor) {
+        let Some((span, _)) = self.end.filter(|(_, value)| *value != y.value) else { return };
+        let error = Diagnostic::error("`ensemble_mean` is not the last layer")
+            .at(span, "ends the model")
+            .help("put the layers behind it before it: what members put out is what the model says");
+        self.report(error);
+        self.guesses.insert(y.value);
     }
 
     fn scaled(&mut self, x: ValueId, factor: f32) -> ValueId {

@@ -37,6 +37,7 @@ pub use summary::{LayerRow, Operand};
 pub use tables::{Bins, Pieces};
 pub use transforms::{mixing, transforms};
 
+use crate::config::text::diagnostics::Span;
 use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::{DataSpec, Field, Lengths};
 use crate::graph::op::Op;
@@ -119,10 +120,12 @@ pub fn forward(
         guesses: HashSet::new(),
         dropouts: 0,
         members: None,
+        end: None,
         embedded_columns: HashMap::new(),
     };
     let x = b.input();
     let y = b.sequence(&experiment.model.layers, x);
+    b.members_end_it(y);
     let y = b.in_pytorch_order(y);
     // The loss is that of standardised numbers; what is measured and put out is in the target's own unit.
     let prediction = b.in_own_unit(y);
@@ -170,6 +173,8 @@ struct Builder<'a> {
     dropouts: u32,
     /// How many members the model has that are trained side by side, each with a loss of its own.
     members: Option<usize>,
+    /// The last layer of a model of members, and what it puts out.
+    end: Option<(Span, ValueId)>,
     /// Values that begin with a vector for each of some columns: how long each vector is, and all of them.
     embedded_columns: HashMap<ValueId, [usize; 2]>,
 }

@@ -65,7 +65,10 @@ pub fn verify(folder: &Path) -> Result<Verified> {
     let last = checkpoints.iter().find(|sound| sound.kind == FileKind::Last);
     configuration(folder, last, !at_work && !killed, &mut done);
     let lines = metrics(folder, last, at_work, &mut done)?;
-    table(folder, !at_work && !killed, &mut done);
+    // It follows from lines that could be read.
+    if lines.is_some() {
+        table(folder, !at_work && !killed, &mut done);
+    }
     if let Some(last) = last {
         for other in checkpoints.iter().filter(|sound| sound.kind != FileKind::Last) {
             of_one_run(other, last, &mut done);

@@ -3,6 +3,24 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+/// Keys that may be left out, by what they have.
+const WORDS: [&str; 5] = ["model_type", "hidden_act", "activation", "activation_function", "position_embedding_type"];
+const TRUTHS: [&str; 6] =
+    ["attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window", "is_decoder", "sinusoidal_pos_embds"];
+const WHOLE: [&str; 5] = ["head_dim", "num_key_value_heads", "n_inner", "type_vocab_size", "sliding_window"];
+const NUMBERS: [&str; 10] = [
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "rope_theta",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "classifier_dropout",
+    "dropout",
+    "attention_dropout",
+    "seq_classif_dropout",
+];
+
 /// What a model is for.
 pub enum Task {
     /// It tells the next token of a text.
@@ -38,6 +56,20 @@ pub fn architecture(keys: &Value) -> Result<Architecture> {
         }
         _ => Ok(()),
     };
+    // A value of another type would be taken for one that is not there.
+    let typed = |names: &[&str], is: fn(&Value) -> bool, what: &str| {
+        let wrong =
+            names.iter().find_map(|name| Some((name, keys.get(name).filter(|value| !value.is_null() && !is(value))?)));
+        match wrong {
+            Some((name, value)) => bail!("`{name}` is {value}, and {what} is expected"),
+            None => Ok(()),
+        }
+    };
+    typed(&WORDS, Value::is_string, "a text")?;
+    typed(&TRUTHS, Value::is_boolean, "true or false")?;
+    typed(&WHOLE, Value::is_u64, "a whole number")?;
+    typed(&NUMBERS, |value| value.as_f64().is_some_and(|number| number >= 0.0), "a number from 0 up")?;
+    typed(&["id2label"], Value::is_object, "an object with the name of each class")?;
     match word("model_type") {
         Some("gpt2") => {
             expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;

@@ -45,7 +45,7 @@ impl Writing {
     fn line(&mut self, text: &str, remark: &str) -> &mut Self {
         let _ = match remark {
             "" => writeln!(self.0, "{text}"),
-            remark => writeln!(self.0, "{text:<width$} # {remark}", width = REMARKS.max(text.chars().count())),
+            remark => writeln!(self.0, "{text:<width$} # {remark}", width = REMARKS),
         };
         self
     }

@@ -6,7 +6,7 @@
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
+use minijinja::value::{Kwargs, Serde};
 use minijinja::{Environment, Error, ErrorKind, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,10 @@ use std::path::Path;
 const MAX_FILE: u64 = 16 << 20;
 /// Instructions of a template, and 64 bytes of what it makes: 64 MB.
 const FUEL: u64 = 1_000_000;
+/// Most spaces before a line.
+const MAX_INDENT: usize = 64;
 /// The file that has a template which is not in the file of the tokenizer's settings.
-const BESIDE: &str = "chat_template.jinja";
+pub const BESIDE: &str = "chat_template.jinja";
 
 /// A template, as a checkpoint has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,7 +113,39 @@ fn environment() -> Result<Environment<'static>> {
     environment.set_fuel(Some(FUEL));
     let refuse = |why: String| Err::<minijinja::Value, Error>(Error::new(ErrorKind::InvalidOperation, why));
     environment.add_function("raise_exception", refuse);
+    // Fuel does not count the spaces that these make.
+    environment.add_filter("tojson", |value: &minijinja::Value, indent: Option<minijinja::Value>, keys: Kwargs| {
+        within(indent.clone().or_else(|| keys.peek("indent").ok()))?;
+        minijinja::filters::tojson(value, indent, keys)
+    });
+    environment.add_filter(
+        "indent",
+        |value: String, width: Option<usize>, first: Option<bool>, blank: Option<bool>, keys: Kwargs| {
+            let width = width.or(keys.get("width")?).unwrap_or(4);
+            let [first, blank] = [(first, "first"), (blank, "blank")]
+                .map(|(given, key)| given.or_else(|| keys.get(key).ok()).unwrap_or(false));
+            keys.assert_all_used()?;
+            within(Some(width.into()))?;
+            let spaces = " ".repeat(width);
+            let line = |(at, line): (usize, &str)| match at == 0 && !first || line.is_empty() && !blank {
+                true => line.to_owned(),
+                false => format!("{spaces}{line}"),
+            };
+            Ok(value.split('\n').enumerate().map(line).collect::<Vec<_>>().join("\n"))
+        },
+    );
     Ok(environment)
+}
+
+/// Refuses to put more spaces before a line than a text for people has.
+fn within(indent: Option<minijinja::Value>) -> Result<(), Error> {
+    match indent.filter(|indent| !indent.is_none() && !indent.is_undefined()) {
+        Some(indent) if !usize::try_from(indent.clone()).is_ok_and(|indent| indent <= MAX_INDENT) => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!("`indent` is {indent}, and a whole number up to {MAX_INDENT} is expected"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The template among the settings of a tokenizer; of several that have names, the one that is called `default`.
@@ -201,5 +235,24 @@ mod tests {
         assert!(read().is_err());
         put("tokenizer_config.json", "[");
         assert!(!Chat::is_in(&config) && read().is_err());
+    }
+
+    /// What fuel does not count is limited by itself.
+    #[test]
+    fn indents_are_those_of_texts_for_people() {
+        let said = |template: &str| chat(template).render(&[say("user", "a\n\nb")]);
+        assert_eq!(said("{{ messages[0].content|indent(2) }}").unwrap(), "a\n\n  b");
+        assert_eq!(said("{{ messages[0].content|indent(width=1, first=true, blank=true) }}").unwrap(), " a\n \n b");
+        assert!(said("{{ messages|tojson(indent=2) }}").unwrap().contains("\n  {"));
+        assert!(said("{{ messages|tojson }}").unwrap().starts_with("[{"));
+        for much in [
+            "messages|tojson(indent=2000000000)",
+            "messages|tojson(99999999999)",
+            "'a\\nb'|indent(2000000000)",
+            "'a\\nb'|indent(width=65)",
+        ] {
+            let error = format!("{:#}", said(&format!("{{{{ {much} }}}}")).unwrap_err());
+            assert!(error.contains("indent") && error.contains("64"), "{much}: {error}");
+        }
     }
 }

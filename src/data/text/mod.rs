@@ -12,7 +12,7 @@ mod tokens;
 mod windows;
 mod words;
 
-pub use chat::{Chat, Message};
+pub use chat::{BESIDE, Chat, Message};
 pub use labelled::{LabelledOptions, read_texts, text_bytes};
 pub use options::{Choice, Content, TextOptions};
 pub use tokenizer::{Decoder, Tokenizer};

@@ -130,6 +130,13 @@ fn what_is_not_known_of_a_model_is_refused() {
         ("text_classifiers", "distilbert", "sinusoidal_pos_embds", Value::from(true)),
         ("text_classifiers", "distilbert", "dim", Value::Null),
         ("text_classifiers", "distilbert", "model_type", Value::from("deberta")),
+        ("text_classifiers", "bert", "classifier_dropout", Value::from("x")),
+        ("text_classifiers", "bert", "hidden_act", Value::from(7)),
+        ("text_classifiers", "bert", "id2label", Value::from(-1)),
+        ("language_models", "llama", "rms_norm_eps", Value::from("1e-5")),
+        ("language_models", "llama", "head_dim", Value::from(-4)),
+        ("language_models", "llama", "tie_word_embeddings", Value::from("no")),
+        ("language_models", "llama", "num_key_value_heads", Value::from("2")),
     ] {
         let (place, _) = imported(kind, name);
         let path = place.path(&format!("{name}/config.json"));

@@ -272,3 +272,14 @@ fn what_is_no_source_is_told() {
     let error = place.fails("init flat --target x", 2);
     assert!(error.contains("`flat` is no table"), "{error}");
 }
+
+/// Remarks stand beside what is long, too.
+#[test]
+fn a_long_name_of_a_column_is_taken() {
+    let place = Place::new();
+    let rows: String =
+        (0..40).map(|i: usize| format!("{i},{}\n", if i.is_multiple_of(2) { "p" } else { "q" })).collect();
+    place.write("l.csv", format!("{},y\n{rows}", "a".repeat(70_000)));
+    place.ok("init l.csv --target y");
+    place.ok("check l.toml --device cpu");
+}

@@ -251,6 +251,10 @@ fn layers_of_tables_say_what_they_take() {
         ),
         ("{ type = \"ensemble_affine\", members = 3 }, { type = \"ensemble_linear\", out_features = 2 }, \"ensemble_mean\"".to_owned(), "puts out [2]"),
         (embedding.replace("bins = 4", "bins = 1"), "bins"),
+        (
+            format!("{{ type = \"ensemble_affine\", members = 3 }}, {{ type = \"ensemble_linear\", out_features = 2 }}, \"ensemble_mean\", \"flatten\", {linear}"),
+            "`ensemble_mean` is not the last layer",
+        ),
     ] {
         let told = with(&layers);
         assert!(told.contains(part), "{layers}: {told}");
