@@ -9,7 +9,7 @@ use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Seen};
 use crate::api::samples;
 use crate::config::nearest;
-use crate::data::table::{Decoded, TableCodec};
+use crate::data::table::{Decoded, TableCodec, rounded};
 use crate::terminal::{figure, one_line, percent, say, thousands, visible};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -107,7 +107,7 @@ fn no_rows(split: &str) -> Failure {
 
 fn as_json(value: &Decoded) -> Value {
     match value {
-        Decoded::Number(number) => json!(*number as f32),
+        Decoded::Number(number) => json!(rounded(*number)),
         Decoded::Truth(truth) => json!(truth),
         Decoded::Missing => Value::Null,
         other => json!(other.to_string()),

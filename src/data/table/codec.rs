@@ -2,7 +2,7 @@
 
 mod decode;
 
-pub use decode::Decoded;
+pub use decode::{Decoded, rounded};
 
 use super::cell;
 use super::quantiles::{Quantiles, percentiles};

@@ -19,7 +19,7 @@ mod survey;
 mod text;
 mod unseen;
 
-pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling};
+pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
 pub use division::{Division, Fold};
 pub use fitted::{TableCodec, Target, read_rows, read_text};
 pub use given::{Cell, Given};

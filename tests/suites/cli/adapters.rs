@@ -112,6 +112,7 @@ fn what_cannot_have_an_adapter_is_refused() {
         ("--set model.lora.targets=['lm_head']", "whose matrix is that of another layer"),
         ("--set model.lora.modules_to_save=['none']", "`none` in `modules_to_save` fits no parameter"),
         ("--set model.lora.rank=0", "rank"),
+        ("--set model.lora.alpha=1e300", "alpha"),
         ("--set model.lora.targets=[]", "targets"),
     ] {
         let said = place.fails(&format!("check c.toml {sets}"), 2);

@@ -34,7 +34,12 @@ options! {
     }
 }
 
-impl Check for Lora {}
+impl Check for Lora {
+    fn check(&self, part: &Part) {
+        let fits = self.rank == 0 || (self.scale() as f32).is_finite();
+        part.require("alpha", fits, "is more times `rank` than a number in single precision can be");
+    }
+}
 
 impl Lora {
     /// The end of the name of an adapter's first matrix, `[rank, in]`.

@@ -25,14 +25,19 @@ impl fmt::Display for Decoded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Decoded::Missing => write!(f, "(missing)"),
-            // As many digits as a number in single precision has.
-            Decoded::Number(number) => write!(f, "{}", *number as f32),
+            Decoded::Number(number) => write!(f, "{}", rounded(*number)),
             Decoded::Date(days) => write!(f, "{}", cell::date_text(*days)),
             Decoded::Truth(truth) => write!(f, "{truth}"),
             Decoded::Text(text) => write!(f, "{text}"),
             Decoded::Other => write!(f, "(other)"),
         }
     }
+}
+
+/// A number that was standardised in single precision, with as many digits as that has: one that is nearly whole was.
+pub fn rounded(number: f64) -> f32 {
+    let whole = number.round();
+    if (number - whole).abs() <= 1e-6 * number.abs() { whole as f32 } else { number as f32 }
 }
 
 impl Decoded {
@@ -122,6 +127,12 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_shown_whole() {
+        let all = [6.999_999_5, -3.000_000_2, 0.0, 0.25, 1999.999_9, 7.001].map(|n| Decoded::Number(n).to_string());
+        assert_eq!(all, ["7", "-3", "0", "0.25", "2000", "7.001"]);
     }
 
     #[test]
