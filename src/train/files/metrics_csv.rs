@@ -116,7 +116,7 @@ pub fn difference(path: &Path, metrics: &Path, to_the_end: bool) -> Result<Optio
         };
         Ok(())
     };
-    rows(metrics, take).with_context(|| format!("cannot read `{}`", metrics.display()))?;
+    rows(metrics, take)?;
     if found.is_none() && to_the_end && records.next().is_some() {
         found = Some((line + 1, "there are more lines than steps, epochs and evaluations".into()));
     }
@@ -127,10 +127,11 @@ fn step_of(row: &Map<String, Value>) -> String {
     row.get("step").map_or_else(|| "?".to_owned(), Value::to_string)
 }
 
-/// Hands out the lines of a file that have a row.
+/// Hands out the lines of a file that have a row. An error of reading it names the file, as the caller names the one that it writes.
 fn rows(metrics: &Path, mut take: impl FnMut(Map<String, Value>) -> io::Result<()>) -> io::Result<()> {
-    let mut lines = Lines::new(BufReader::new(File::open(metrics)?), LONGEST);
-    while let Some(Line { bytes, .. }) = lines.read()? {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("cannot read `{}`: {e}", metrics.display()));
+    let mut lines = Lines::new(BufReader::new(File::open(metrics).map_err(named)?), LONGEST);
+    while let Some(Line { bytes, .. }) = lines.read().map_err(named)? {
         if let Some(row) = serde_json::from_slice(bytes).ok().and_then(row_of) {
             take(row)?;
         }
