@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_shown_whole() {
-        let all = [6.999_999_5, -3.000_000_2, 0.0, 0.25, 1999.999_9, 7.001].map(|n| Decoded::Number(n).to_string());
+        let all = [6.999_999_5, -3.000_000_2, 0.0, 0.25, 1_999.999_9, 7.001].map(|n| Decoded::Number(n).to_string());
         assert_eq!(all, ["7", "-3", "0", "0.25", "2000", "7.001"]);
     }
 
