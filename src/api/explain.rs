@@ -1,4 +1,4 @@
-//! What a model for tables goes by: how much worse it gets without a column, and what it says where a column has another value.
+//! Which columns a model of a table depends on: how much its loss grows where a column is shuffled, and what it answers where a column has another value.
 
 use super::predictor::Predictor;
 use crate::data::Split;

@@ -3,7 +3,7 @@
 //!
 //! - [`train::start`]: a run from a configuration to its end, or from a checkpoint on.
 //! - [`predictor::Predictor`]: a model that answers.
-//! - [`explain`]: what a model for tables goes by.
+//! - [`explain`]: which columns a model of a table depends on.
 //! - [`generate::Generator`]: a language model that goes on with a text.
 
 pub mod answer;

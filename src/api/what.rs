@@ -209,3 +209,17 @@ fn checkpoints(folder: &Path) -> Vec<String> {
 fn refuse(text: String) -> Failure {
     Failure::Usage(text)
 }
+
+/// Refuses to replace a file, unless that is asked for.
+///
+/// # Errors
+/// It is there.
+pub fn expect_new(path: &Path, force: bool) -> Result<(), Failure> {
+    if path.is_file() && !force {
+        return Err(Failure::Usage(format!(
+            "`{}` is there already\nhelp: `--force` replaces it, `--out FILE` writes to another file",
+            path.display()
+        )));
+    }
+    Ok(())
+}

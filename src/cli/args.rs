@@ -57,7 +57,7 @@ pub enum Command {
     Eval(EvalArgs),
     /// Apply a checkpoint, or a configuration with `[model] weights`, to image files, tables, texts or tensors
     Predict(PredictArgs),
-    /// Say what a model for tables goes by: how much worse it gets without a column, and what it answers by a column's value
+    /// Say which columns a model of a table depends on, and how its answers change with a column
     Explain(ExplainArgs),
     /// Write a configuration for a language model or a classifier of texts of Hugging Face's: its folder with `config.json`, `tokenizer.json` and `model.safetensors`
     Import(ImportArgs),

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 /// Classes whose probabilities are shown side by side.
 const MOST_OUTPUTS: usize = 6;
 
-/// Says what a model for tables goes by.
+/// Says which columns a model of a table depends on.
 pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     let model = load_model(&args.model, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;

@@ -5,7 +5,7 @@ mod architecture;
 use super::args::ImportArgs;
 use super::print_json;
 use crate::api::failure::Failure;
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_new, expect_no_input, output};
 use crate::checkpoint;
 use crate::config::value_as_toml;
 use crate::data::text::{BESIDE, Chat};
@@ -46,12 +46,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
             anyhow!("`{}` is not there: it is one of the three files that are needed", missing.display()).into()
         );
     }
-    if path.is_file() && !args.force {
-        return Err(Failure::Usage(format!(
-            "`{}` is there already\nhelp: `--force` replaces it, `--out FILE` writes to another file",
-            path.display()
-        )));
-    }
+    expect_new(&path, args.force)?;
     let out = output(&path)?;
     expect_no_input(&out, files.iter().map(PathBuf::as_path))?;
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;

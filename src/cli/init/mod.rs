@@ -14,7 +14,7 @@ mod writing;
 use super::args::InitArgs;
 use super::{models, print_json};
 use crate::api::failure::Failure;
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_new, expect_no_input, output};
 use crate::config::{self, Experiment};
 use crate::data::DataSpec;
 use crate::terminal::{one_line, say, visible};
@@ -65,11 +65,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
     };
     let out = output(&path)?;
     let shown = path.display();
-    if path.is_file() && !args.force {
-        return Err(Failure::Usage(format!(
-            "`{shown}` is there already\nhelp: `--force` replaces it, `--out FILE` writes to another file"
-        )));
-    }
+    expect_new(&path, args.force)?;
     expect_no_input(&out, args.source.iter().map(PathBuf::as_path))?;
     let Made { text, what } = match source {
         None => architecture::alone(model.unwrap_or_default(), &shown.to_string())?,

@@ -36,7 +36,7 @@ impl Other {
     /// The file cannot be read, or does not fit; the device failed.
     pub fn outputs(&self, file: &Path, slots: usize) -> Result<Vec<f32>> {
         let Other { predictor, rows } = self;
-        // What no training row has is told of the first fold.
+        // Categories that training has not seen are reported once, for the first fold.
         let split = rows.read(file, &mut Unseen::default())?;
         let width = predictor.outputs();
         let mut all = vec![0f32; split.len() * width];

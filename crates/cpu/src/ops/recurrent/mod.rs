@@ -202,7 +202,7 @@ impl StepProduct {
                         accumulate: block > 0,
                         epilogue,
                     };
-                    // SAFETY: the rows, the panel's columns and the bias are inside what has been checked, and nobody else has `c`.
+                    // SAFETY: the rows, the panel's columns and the bias are inside what has been checked, and no other task writes to `c`.
                     unsafe { self.tiles.run(rows, &tile) };
                 });
             }
