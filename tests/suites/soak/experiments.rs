@@ -63,7 +63,9 @@ pub fn experiment(seed: u64) -> String {
     let loss = loss(seed, values, data.contains("mixup") || data.contains("cutmix"), results, smoothing);
     if loss.contains("\"nll\"") {
         // Of log-probabilities, or the terms of the loss cancel each other, and what is left of them is rounding.
-        layers.push("\"log_sigmoid\"".into());
+        // The mean over members ends a model.
+        let end = layers.len() - usize::from(layers.last().is_some_and(|l| l == "\"ensemble_mean\""));
+        layers.insert(end, "\"log_sigmoid\"".into());
     }
     let optimizer = make.of(&OPTIMIZERS);
     let groups = make.of(&[
