@@ -6,9 +6,13 @@
 //! which takes hardly more than one of them. `tests/suites/kernels` makes the files, and fails if they are older than the PTX.
 
 use crate::Module;
+use crate::kept::Kept;
 use anyhow::{Context, Result, ensure};
 use lzma_rust2::XzReader;
 use std::io::Read;
+use std::sync::Arc;
+
+static KEPT: Kept = Kept::new();
 
 /// The architectures whose machine code travels in the binary, those that are packed together side by side.
 pub const FAMILIES: [&[u32]; 5] = [&[80], &[86, 89], &[90], &[100], &[120]];
@@ -32,10 +36,10 @@ pub fn architecture(capability: u32) -> Option<u32> {
 ///
 /// # Errors
 /// The file in the binary is damaged.
-pub fn image(module: Module, capability: u32) -> Result<Option<Vec<u8>>> {
+pub fn image(module: Module, capability: u32) -> Result<Option<Arc<Vec<u8>>>> {
     let Some(wanted) = architecture(capability) else { return Ok(None) };
     let Some(family) = FAMILIES.iter().position(|family| family.contains(&wanted)) else { return Ok(None) };
-    let found = unpack(module.packed_cubin(family), wanted);
+    let found = KEPT.file(module, wanted, || unpack(module.packed_cubin(family), wanted));
     found
         .map(Some)
         .with_context(|| format!("the machine code of the kernels `{}` in this program is damaged", module.name()))

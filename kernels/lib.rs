@@ -4,6 +4,7 @@
 //! where one of its files is older than the sources.
 
 pub mod cubin;
+mod kept;
 mod module;
 pub mod ptx;
 

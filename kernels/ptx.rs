@@ -6,26 +6,33 @@
 //! the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and fails if they are older than the sources.
 
 use crate::Module;
+use crate::kept::Kept;
 use anyhow::{Context, Result};
 use lzma_rust2::XzReader;
 use std::io::Read;
+use std::sync::Arc;
+
+static KEPT: Kept = Kept::new();
 
 /// The PTX of `module` for a GPU of `capability`, with a zero byte at its end.
 ///
 /// # Errors
 /// The file in the binary is damaged.
-pub fn image(module: Module, capability: u32) -> Result<Vec<u8>> {
-    let mut text = Vec::new();
-    XzReader::new(module.packed_ptx(capability), false)
-        .read_to_end(&mut text)
-        .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
-    text.push(0);
-    Ok(text)
+pub fn image(module: Module, capability: u32) -> Result<Arc<Vec<u8>>> {
+    KEPT.file(module, if capability >= 80 { 80 } else { 75 }, || {
+        let mut text = Vec::new();
+        XzReader::new(module.packed_ptx(capability), false)
+            .read_to_end(&mut text)
+            .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
+        text.push(0);
+        Ok(text)
+    })
 }
 
 /// The PTX version and target of the kernels for `capability`, as they say themselves: `8.1` and `sm_80`.
 pub fn version(capability: u32) -> Option<(String, String)> {
-    let text = String::from_utf8(image(Module::Runtime, capability).ok()?).ok()?;
+    let image = image(Module::Runtime, capability).ok()?;
+    let text = std::str::from_utf8(&image).ok()?;
     let word = |directive: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(directive))?;
         Some(line.trim().split(',').next()?.to_owned())
@@ -41,7 +48,8 @@ mod tests {
     fn every_module_is_there_for_both_sets() {
         for module in Module::ALL {
             for (capability, target) in [(75, ".target sm_75"), (90, ".target sm_80")] {
-                let text = String::from_utf8(image(module, capability).unwrap()).unwrap();
+                let image = image(module, capability).unwrap();
+                let text = std::str::from_utf8(&image).unwrap();
                 assert!(text.contains(target), "{} has no `{target}`", module.name());
                 assert!(text.ends_with('\0'));
             }
