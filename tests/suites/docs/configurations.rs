@@ -13,7 +13,7 @@ use runner::train::setup::programs::{self, Sizes};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use crate::markdown::{document, manual};
+use crate::markdown::{document, manual, pages};
 
 fn load(name: &str, text: &str) -> Loaded {
     let loaded = config::load_str(name, text, &[]).unwrap_or_else(|failure| panic!("{name}\n{failure}\n{text}"));
@@ -118,14 +118,15 @@ fn the_error_in_the_readme_is_real() {
 /// Whatever the schema has by name is described.
 #[test]
 fn the_whole_language_is_described() {
-    let manual = document("docs/config.md");
-    let mut known: BTreeSet<&str> = manual.spans().into_iter().flat_map(words).collect();
-    known.extend(manual.blocks.iter().filter(|block| block.info.starts_with("toml")).flat_map(|b| words(&b.text)));
+    let pages = pages();
+    let mut known: BTreeSet<&str> = pages.iter().flat_map(|page| page.spans()).flat_map(words).collect();
+    let blocks = pages.iter().flat_map(|page| &page.blocks).filter(|block| block.info.starts_with("toml"));
+    known.extend(blocks.flat_map(|block| words(&block.text)));
     let mut names = BTreeSet::new();
     collect(&schema(), &mut names);
     assert!(names.len() > 100);
     let missing: Vec<&String> = names.iter().filter(|name| !known.contains(name.as_str())).collect();
-    assert!(missing.is_empty(), "docs/config.md does not mention {missing:?}");
+    assert!(missing.is_empty(), "docs/config/ does not mention {missing:?}");
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
