@@ -3,6 +3,7 @@
 
 mod commands;
 mod configurations;
+mod guide;
 mod keys;
 mod library;
 mod links;

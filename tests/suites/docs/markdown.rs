@@ -23,7 +23,7 @@ pub struct Block {
 }
 
 /// The folders of what users read.
-const DOCS: &[&str] = &["docs", PAGES];
+const DOCS: &[&str] = &["docs", PAGES, "docs/guide"];
 
 /// The folder of the pages about the language.
 pub const PAGES: &str = "docs/config";
@@ -45,7 +45,12 @@ pub fn manual() -> Vec<Document> {
 /// All documents.
 pub fn all() -> Vec<Document> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    ["", "data", "scripts"].iter().chain(DOCS).flat_map(|folder| markdown_in(root, folder)).map(|path| read(root, path)).collect()
+    ["", "data", "scripts"]
+        .iter()
+        .chain(DOCS)
+        .flat_map(|folder| markdown_in(root, folder))
+        .map(|path| read(root, path))
+        .collect()
 }
 
 /// One of them.
