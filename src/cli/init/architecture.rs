@@ -79,7 +79,7 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
         Takes::Masks => {
             return needs(
                 "photos with masks",
-                "`source = \"image_list\"` with `label_kind = \"mask\"` reads them: \"Masks\" in docs/config.md has an example",
+                "`source = \"image_list\"` with `label_kind = \"mask\"` reads them: \"Masks\" in docs/config/photos.md has an example",
             );
         }
         Takes::Rows => (

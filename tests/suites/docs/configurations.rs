@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use runner::backend::cpu::CpuBackend;
 use runner::config::schema::schema;
@@ -13,7 +14,7 @@ use runner::train::setup::programs::{self, Sizes};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use crate::markdown::{document, manual};
+use crate::markdown::{document, manual, pages};
 
 fn load(name: &str, text: &str) -> Loaded {
     let loaded = config::load_str(name, text, &[]).unwrap_or_else(|failure| panic!("{name}\n{failure}\n{text}"));
@@ -22,11 +23,13 @@ fn load(name: &str, text: &str) -> Loaded {
     loaded
 }
 
+/// What editors go by. It takes long to make, and there are many examples.
+static VALIDATOR: LazyLock<jsonschema::Validator> = LazyLock::new(|| jsonschema::draft202012::new(&schema()).unwrap());
+
 /// An editor marks nothing in it.
 fn fits(name: &str, text: &str) {
-    let validator = jsonschema::draft202012::new(&schema()).unwrap();
     let instance = serde_json::to_value(toml::from_str::<Table>(text).unwrap()).unwrap();
-    let found: Vec<String> = validator.iter_errors(&instance).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    let found: Vec<String> = VALIDATOR.iter_errors(&instance).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(found.is_empty(), "{name}\n{found:#?}\n{text}");
 }
 
@@ -118,14 +121,44 @@ fn the_error_in_the_readme_is_real() {
 /// Whatever the schema has by name is described.
 #[test]
 fn the_whole_language_is_described() {
-    let manual = document("docs/config.md");
-    let mut known: BTreeSet<&str> = manual.spans().into_iter().flat_map(words).collect();
-    known.extend(manual.blocks.iter().filter(|block| block.info.starts_with("toml")).flat_map(|b| words(&b.text)));
+    let pages = pages();
+    let mut known: BTreeSet<&str> = pages.iter().flat_map(|page| page.spans()).flat_map(words).collect();
+    let blocks = pages.iter().flat_map(|page| &page.blocks).filter(|block| block.info.starts_with("toml"));
+    known.extend(blocks.flat_map(|block| words(&block.text)));
     let mut names = BTreeSet::new();
     collect(&schema(), &mut names);
     assert!(names.len() > 100);
     let missing: Vec<&String> = names.iter().filter(|name| !known.contains(name.as_str())).collect();
-    assert!(missing.is_empty(), "docs/config.md does not mention {missing:?}");
+    assert!(missing.is_empty(), "docs/config/ does not mention {missing:?}");
+}
+
+/// Every key of the language, and every type of what has types, stands in an example.
+#[test]
+fn everything_has_an_example() {
+    let pages = pages();
+    let blocks = pages.iter().flat_map(|page| &page.blocks).filter(|block| block.info.starts_with("toml"));
+    let known: BTreeSet<&str> = blocks.flat_map(|block| words(&block.text)).collect();
+    let mut names = BTreeSet::new();
+    keys_and_types(&schema(), &mut names);
+    assert!(names.len() > 300, "only {} keys and types were found", names.len());
+    let missing: Vec<&String> = names.iter().filter(|name| !known.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "no example in docs/config/ has {missing:?}");
+}
+
+/// Keys, and the words of those that tell a kind: `type` and `source`.
+fn keys_and_types(schema: &Json, names: &mut BTreeSet<String>) {
+    match schema {
+        Json::Object(entries) => {
+            if let Some(Json::Object(properties)) = entries.get("properties") {
+                names.extend(properties.keys().cloned());
+                let kinds = ["type", "source"].iter().filter_map(|key| properties.get(*key)?["const"].as_str());
+                names.extend(kinds.map(str::to_owned));
+            }
+            entries.values().for_each(|value| keys_and_types(value, names));
+        }
+        Json::Array(items) => items.iter().for_each(|item| keys_and_types(item, names)),
+        _ => {}
+    }
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

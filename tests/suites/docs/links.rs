@@ -73,12 +73,13 @@ fn targets(prose: &str) -> Vec<&str> {
 /// The anchors of a document's headings, as GitHub makes them.
 fn anchors(text: &str) -> HashSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
-    headings
-        .map(|heading| {
-            let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-            kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase()
-        })
-        .collect()
+    headings.map(anchor).collect()
+}
+
+/// That of one heading.
+pub fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase()
 }
 
 #[test]

@@ -22,19 +22,35 @@ pub struct Block {
     pub text: String,
 }
 
+/// The folders of what users read.
+const DOCS: &[&str] = &["docs", PAGES, "docs/guide"];
+
+/// The folder of the pages about the language.
+pub const PAGES: &str = "docs/config";
+
+/// The pages about the language, which have the tables of options.
+pub fn pages() -> Vec<Document> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    markdown_in(root, PAGES).into_iter().map(|path| read(root, path)).collect()
+}
+
 /// The documents that users read.
 pub fn manual() -> Vec<Document> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = vec![PathBuf::from("README.md")];
-    paths.extend(markdown_in(root, "docs"));
+    paths.extend(DOCS.iter().flat_map(|folder| markdown_in(root, folder)));
     paths.into_iter().map(|path| read(root, path)).collect()
 }
 
 /// All documents.
 pub fn all() -> Vec<Document> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = ["", "docs", "data", "scripts"];
-    folders.iter().flat_map(|folder| markdown_in(root, folder)).map(|path| read(root, path)).collect()
+    ["", "data", "scripts"]
+        .iter()
+        .chain(DOCS)
+        .flat_map(|folder| markdown_in(root, folder))
+        .map(|path| read(root, path))
+        .collect()
 }
 
 /// One of them.

@@ -119,7 +119,7 @@ fn the_table_of_models_is_fresh() {
     let rows: String = rows.into_values().collect();
     let head = "| model | file | parameters, millions | multiply-adds, millions | for images of | `with` | paper |\n| --- | --- | --- | --- | --- | --- | --- |\n";
     let tables = [("models".to_owned(), head.to_owned() + &rows), ("measured models".to_owned(), measured())];
-    hold_fresh("docs/models.md", &BTreeMap::from(tables));
+    hold_fresh(&["docs/models.md".into()], &BTreeMap::from(tables));
 }
 
 /// The table of what has been measured of each model, from the files of `benches/figures`.

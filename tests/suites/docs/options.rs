@@ -1,8 +1,8 @@
-//! The tables of the manual. Those of docs/config.md are made from what options declare. Between `<!-- options: NAME -->` and `<!-- end -->` stands what
+//! The tables of the manual. Those of docs/config/ are made from what options declare. Between `<!-- options: NAME -->` and `<!-- end -->` stands what
 //! this makes; `UPDATE_DOCS=1 cargo test --test docs` renews it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use runner::config::declare::declaration::{Declaration, Declare, Declared, Effect};
 use runner::config::declare::options::Options;
@@ -17,17 +17,20 @@ use runner::config::text::lints::Lint;
 use schemars::SchemaGenerator;
 use serde_json::Value as Json;
 
+use crate::markdown::pages;
+
 /// A bound above this is one of the program's own, for which the text has a sentence.
 const LARGE: f64 = (1 << 20) as f64;
 
 /// All tables by name, those of layers and transforms by type.
-struct Tables {
+pub struct Tables {
     schema: Json,
-    tables: BTreeMap<String, String>,
+    /// What stands between the markers of each.
+    pub tables: BTreeMap<String, String>,
 }
 
 impl Tables {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut made = Self { schema: schema(), tables: BTreeMap::new() };
         let generator = &mut SchemaGenerator::default();
         made.plain("top", &keys::TOP, generator);
@@ -284,23 +287,30 @@ fn renewed(text: &str, tables: &BTreeMap<String, String>) -> (String, Vec<String
     (out + rest, names)
 }
 
-/// A document's tables are as they are made now, and each of them is there once. With `UPDATE_DOCS` they are written instead.
-pub fn hold_fresh(document: &str, tables: &BTreeMap<String, String>) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
-    let text = std::fs::read_to_string(&path).unwrap();
-    let (fresh, mut names) = renewed(&text, tables);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &fresh).unwrap();
-    } else {
-        assert!(fresh == text, "the tables of {document} are out of date: run this test with UPDATE_DOCS=1");
+/// The tables of some documents are as they are made now, and each of them is there once. With `UPDATE_DOCS` they are
+/// written instead.
+pub fn hold_fresh(documents: &[PathBuf], tables: &BTreeMap<String, String>) {
+    let mut all = Vec::new();
+    for document in documents {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (fresh, names) = renewed(&text, tables);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &fresh).unwrap();
+        } else {
+            let name = document.display();
+            assert!(fresh == text, "the tables of {name} are out of date: run this test with UPDATE_DOCS=1");
+        }
+        all.extend(names);
     }
-    names.sort();
-    assert_eq!(names, tables.keys().cloned().collect::<Vec<_>>(), "every table has one place in {document}");
+    all.sort();
+    assert_eq!(all, tables.keys().cloned().collect::<Vec<_>>(), "every table has one place in {documents:?}");
 }
 
 #[test]
 fn the_tables_of_options_are_fresh() {
-    hold_fresh("docs/config.md", &Tables::new().tables);
+    let pages = pages().into_iter().map(|page| page.path).filter(|path| !path.ends_with(crate::keys::PAGE));
+    hold_fresh(&pages.collect::<Vec<_>>(), &Tables::new().tables);
 }
 
 #[test]
