@@ -14,6 +14,7 @@ pub mod generate;
 pub mod memory;
 pub mod model;
 pub mod predictor;
+pub mod pretrained;
 pub mod progress;
 mod reading;
 pub mod samples;

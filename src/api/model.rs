@@ -2,6 +2,7 @@
 
 pub use super::failure::refuse;
 use super::failure::{Failure, warn};
+use super::pretrained;
 use super::reading::{expect_own_columns, other_mask_values};
 use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
@@ -340,10 +341,12 @@ impl Model {
 }
 
 /// Reads `[model] weights`, if there are any, for a model of these `variables` and samples like `data`, and reports what was done with them.
+/// Those of a name are fetched.
 ///
 /// # Errors
-/// The file cannot be read, or does not fit.
+/// The file cannot be had or read, or does not fit.
 pub fn read_weights(loaded: &Loaded, variables: &Variables, data: &DataSpec) -> Result<Option<Weights>, Failure> {
+    pretrained::fetch_missing(&loaded.experiment)?;
     let weights = weights::read(&loaded.experiment, variables, data).map_err(|error| refuse(loaded, error))?;
     if let Some(weights) = &weights {
         for note in &weights.notes {

@@ -9,6 +9,7 @@ use super::time;
 use crate::api::failure::Failure;
 use crate::api::memory::{self, Planned, resolve_batch, table};
 use crate::api::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
+use crate::api::pretrained;
 use crate::api::train::{Team, ranks};
 use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
@@ -52,7 +53,14 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
     let programs = build_run(&loaded, &data, backend.as_ref(), &passes, &[])?;
     say_notes(backend.as_ref());
-    read_weights(&loaded, &programs.plan.variables, &data)?;
+    match pretrained::missing(experiment) {
+        // Nothing is fetched to look at a file.
+        Some(named) => say(&format!(
+            "weights: `{}` is not here yet, and `runner train` fetches it: whether it fits is not known",
+            named.name
+        )),
+        None => drop(read_weights(&loaded, &programs.plan.variables, &data)?),
+    }
     if let Some(name) = &args.graph {
         let text = graph(&loaded, &data, backend.as_ref(), passes, name)?;
         show("graph", &text, args.output)?;

@@ -5,8 +5,10 @@ mod architecture;
 use super::args::ImportArgs;
 use super::print_json;
 use crate::api::failure::Failure;
+use crate::api::pretrained;
 use crate::api::what::{expect_new, expect_no_input, output};
 use crate::checkpoint;
+use crate::config::language::pretrained::{Origin, Pretrained, Unknown};
 use crate::config::value_as_toml;
 use crate::data::text::{BESIDE, Chat};
 use crate::files;
@@ -18,6 +20,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+const CONFIG: &str = "config.json";
+const TOKENIZER: &str = "tokenizer.json";
+const SETTINGS: &str = "tokenizer_config.json";
+
 /// Largest `config.json`, in bytes.
 const MAX_CONFIG: u64 = 1 << 20;
 /// Tokens of a sample where the model would take more: what a machine of some gigabytes trains.
@@ -27,11 +33,19 @@ const MOST_OF_A_TEXT: u64 = 256;
 
 /// Writes a configuration for a model of a folder.
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
-    let folder = &args.folder;
-    let name = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    let name = name.with_context(|| format!("there is no folder `{}`", folder.display()))?;
+    let (folder, name) = &match args.folder.to_str().and_then(Pretrained::parse) {
+        Some(named) => {
+            fetched(&named.map_err(|Unknown { what, help }| Failure::Usage(format!("{what}\nhelp: {help}")))?)?
+        }
+        None => {
+            let name =
+                args.folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+            let name = name.with_context(|| format!("there is no folder `{}`", args.folder.display()))?;
+            (args.folder.clone(), name)
+        }
+    };
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.toml")));
-    let files = ["config.json", "tokenizer.json", "model.safetensors"].map(|file| folder.join(file));
+    let files = [CONFIG, TOKENIZER, "model.safetensors"].map(|file| folder.join(file));
     let [config, tokenizer, weights] = &files;
     if !files::is_there(weights) && files::is_there(&folder.join("model.safetensors.index.json")) {
         return Err(anyhow!(
@@ -52,12 +66,12 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;
     let keys: Value = serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", config.display()))?;
     let architecture = architecture(&keys).with_context(|| format!("`{}`", config.display()))?;
-    let (settings, template) = (folder.join("tokenizer_config.json"), folder.join(BESIDE));
+    let (settings, template) = (folder.join(SETTINGS), folder.join(BESIDE));
     let chat = match Chat::is_in(&settings) {
         true => Some(settings.as_path()),
         false => files::is_there(&template).then_some(template.as_path()),
     };
-    let written = configuration(&architecture, &name, [tokenizer, weights], chat)?;
+    let written = configuration(&architecture, name, [tokenizer, weights], chat)?;
     out.put(written.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
     let shown = path.display();
     if args.output.json {
@@ -74,6 +88,25 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
         ),
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fetches the files of a model of the hub. Their folder, and the model's name.
+fn fetched(named: &Pretrained) -> Result<(PathBuf, String), Failure> {
+    let words: Vec<&str> = named.folder.split('/').collect();
+    let (Origin::Hub, [_, name, _, _]) = (named.origin, &words[..]) else {
+        return Err(Failure::Usage(format!(
+            "`{}` is no model of Hugging Face's hub\nhelp: give a folder, or `hf:OWNER/MODEL`",
+            named.name
+        )));
+    };
+    // The small ones first: what they say may be wrong already.
+    pretrained::fetch(&named.beside(CONFIG))?;
+    for file in [TOKENIZER, SETTINGS, BESIDE] {
+        pretrained::optional(&named.beside(file))?;
+    }
+    let weights = pretrained::fetch(named)?;
+    let folder = weights.parent().map(Path::to_path_buf).unwrap_or_default();
+    Ok((folder, (*name).to_owned()))
 }
 
 /// The text of a configuration: the architecture with its numbers, and sections to go on training with.

@@ -3,10 +3,14 @@
 use super::args::ModelsArgs;
 use super::{print, print_json};
 use crate::api::failure::Failure;
+use crate::api::pretrained;
+use crate::config::language::pretrained::{Pretrained, Unknown};
 use crate::config::load::models::{MODELS, built_in};
 use crate::config::nearest;
+use crate::files;
 use crate::terminal::columns;
 use serde_json::json;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Lists the models that are a part of the program, or prints the file of one.
@@ -19,6 +23,12 @@ pub(super) fn run(args: &ModelsArgs) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(name) = &args.fetch {
+        return fetch(name, args);
+    }
+    if args.weights {
+        return weights(args);
+    }
     let all: Vec<(&str, &str)> = MODELS.iter().map(|(name, text)| (*name, title(text))).collect();
     if args.output.json {
         let list: Vec<_> = all.iter().map(|(name, title)| json!({ "name": name, "title": title })).collect();
@@ -27,6 +37,45 @@ pub(super) fn run(args: &ModelsArgs) -> Result<ExitCode, Failure> {
     }
     let wide = all.iter().map(|(name, _)| columns(name)).max().unwrap_or(0);
     let lines: Vec<String> = all.iter().map(|(name, title)| format!("{name:wide$}  {title}")).collect();
+    print(&lines.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fetches weights, and prints where they are.
+fn fetch(name: &str, args: &ModelsArgs) -> Result<ExitCode, Failure> {
+    let named = Pretrained::parse(name).unwrap_or_else(|| {
+        let what = format!("`{name}` names no weights");
+        Err(Unknown { what, help: "names are `torchvision/MODEL` and `hf:OWNER/MODEL`".into() })
+    });
+    let named = named.map_err(|Unknown { what, help }| Failure::Usage(format!("{what}\nhelp: {help}")))?;
+    let path = pretrained::fetch(&named)?;
+    match args.output.json {
+        true => print_json(&json!({ "name": name, "path": path }))?,
+        false => print(&path.display().to_string())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the weights that have names, and whether they are there.
+fn weights(args: &ModelsArgs) -> Result<ExitCode, Failure> {
+    let all = Pretrained::all().map(|name| {
+        let path = Pretrained::parse(&name).and_then(Result::ok).and_then(|named| named.path());
+        (name, path.filter(|path| files::is_there(path)))
+    });
+    if args.output.json {
+        let list: Vec<_> = all.map(|(name, path)| json!({ "name": name, "path": path })).collect();
+        print_json(&json!({ "weights": list }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let all: Vec<_> = all.collect();
+    let wide = all.iter().map(|(name, _)| columns(name)).max().unwrap_or(0);
+    let place = |path: &Option<PathBuf>| path.as_ref().map_or_else(String::new, |path| path.display().to_string());
+    let mut lines: Vec<String> =
+        all.iter().map(|(name, path)| format!("{name:wide$}  {}", place(path)).trim_end().to_owned()).collect();
+    lines.push(format!(
+        "{:wide$}  any model of Hugging Face's hub, or another of its files",
+        "hf:OWNER/MODEL[@REVISION][/FILE]"
+    ));
     print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -20,6 +20,11 @@ impl Digest {
     pub fn is(&self, hex: &str) -> bool {
         self.to_string() == hex
     }
+
+    /// True if its digits begin with these; they do with all of them, and with none.
+    pub fn begins_with(&self, hex: &str) -> bool {
+        self.to_string().starts_with(hex)
+    }
 }
 
 impl fmt::Display for Digest {

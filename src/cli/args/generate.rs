@@ -60,10 +60,10 @@ pub struct GenerateArgs {
 /// `runner import`
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// The folder
+    /// The folder; or `hf:OWNER/MODEL`, whose files are fetched from Hugging Face's hub
     #[arg(value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// Write the configuration to this file [default: the folder's name with .toml, in the current folder]
+    /// Write the configuration to this file [default: the model's name with .toml, in the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
     /// Replace the file if it is there
@@ -80,6 +80,12 @@ pub struct ModelsArgs {
     /// Print the file of this model, to copy and change
     #[arg(long, value_name = "NAME")]
     pub show: Option<String>,
+    /// List the weights that `[model] weights` takes by name
+    #[arg(long, conflicts_with = "show")]
+    pub weights: bool,
+    /// Fetch weights by name, `torchvision/MODEL` or `hf:OWNER/MODEL`, into the user's caches, and print where they are
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["show", "weights"])]
+    pub fetch: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

@@ -5,6 +5,7 @@ pub mod keys;
 pub mod layers;
 pub mod lists;
 pub mod pattern;
+pub mod pretrained;
 pub mod sections;
 pub mod values;
 mod written;

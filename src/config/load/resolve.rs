@@ -16,6 +16,7 @@ use crate::config::declare::part::Part;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::devices::Devices;
 use crate::config::language::keys::{self, Section};
+use crate::config::language::pretrained::{Pretrained, Unknown};
 use crate::config::language::sections::{
     Checkpoint, Curve, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys,
     ModelLayers, Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train, Warmup,
@@ -205,6 +206,20 @@ impl<'a> Reader<'a> {
         Some(Data { source, loading, transforms, train_transforms, val_transforms, auto_batch_size, fitted: None })
     }
 
+    /// The weights that a name stands for, if it is no path.
+    fn pretrained(&self, node: &Node) -> Option<Pretrained> {
+        let found = Pretrained::parse(node.as_str()?)?;
+        let found = found.map_err(|Unknown { what, help }| {
+            self.sink.push(Diagnostic::error(what).at(node.span, "weights by name").help(help));
+        });
+        let found = found.ok()?;
+        if found.path().is_none() {
+            let error = Diagnostic::error(format!("there is no folder to keep the weights `{}` in", found.name));
+            self.sink.push(error.at(node.span, "weights by name").help("set HOME or XDG_CACHE_HOME"));
+        }
+        Some(found)
+    }
+
     fn path(&self, node: &Node) -> std::path::PathBuf {
         let written = node.as_str().unwrap_or_default();
         if written.is_empty() {
@@ -253,7 +268,11 @@ impl<'a> Reader<'a> {
         }
         let part = Part { table: &table, ..part };
         let keys = part.read::<ModelKeys>()?;
-        let weights = part.table.get("weights").map(|node| self.path(node));
+        let pretrained = part.table.get("weights").and_then(|node| self.pretrained(node));
+        let weights = match &pretrained {
+            Some(named) => named.path(),
+            None => part.table.get("weights").map(|node| self.path(node)),
+        };
         if let (None, Some(strict)) = (&weights, part.table.entry("weights_strict")) {
             self.sink.push(
                 Diagnostic::warning(Lint::NoEffect, "`weights_strict` in `[model]` has no effect")
@@ -274,7 +293,11 @@ impl<'a> Reader<'a> {
         }
         // Without weights it says nothing, and is not written either.
         let weights_strict = keys.weights_strict || weights.is_none();
-        let weights_rename = if weights.is_some() { keys.weights_rename } else { Vec::new() };
+        let weights_rename = match &pretrained {
+            Some(named) if keys.weights_rename.is_empty() => named.renames(),
+            _ if weights.is_some() => keys.weights_rename,
+            _ => Vec::new(),
+        };
         let weights_key = keys.weights_key.filter(|_| weights.is_some());
         let ModelKeys { freeze, thaw_after, init, lora, .. } = keys;
         // After errors a layer may simply not be there.

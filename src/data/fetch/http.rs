@@ -2,12 +2,25 @@
 
 use super::Failure;
 use crate::files;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use ureq::http::{StatusCode, header};
+
+/// Another program is downloading the same file.
+#[derive(Debug)]
+pub struct Busy(PathBuf);
+
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is being downloaded by another program: wait for it", self.0.display())
+    }
+}
+
+impl std::error::Error for Busy {}
 
 /// A file that is not whole yet.
 pub(super) struct Part {
@@ -27,7 +40,7 @@ impl Part {
             .with_context(|| format!("cannot write {}", path.display()))?;
         // Some file systems know no locks; the checksum finds what goes wrong there.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
-            bail!("{} is being downloaded by another program: wait for it", path.display());
+            return Err(Busy(path.to_path_buf()).into());
         }
         Ok(Part { file, path: path.to_path_buf() })
     }
@@ -54,10 +67,11 @@ impl Part {
     }
 }
 
-/// Brings the rest of a file of `total` bytes from `url` to `part`. `progress` hears the bytes that are there, and
+/// Brings the rest of a file of `total` bytes from `url` to `part`, with `token` where one is asked for. `progress` hears the bytes that are there, and
 /// whether this is the transfer's begin. On a failure, `part` holds what has come so far.
 pub(super) fn transfer(
     url: &str,
+    token: Option<&str>,
     part: &mut Part,
     total: u64,
     progress: &mut dyn FnMut(u64, bool),
@@ -71,7 +85,10 @@ pub(super) fn transfer(
         progress(done, true);
         return Ok(());
     }
-    let mut request = agent(url).get(url).header(header::ACCEPT_ENCODING, "identity");
+    let mut request = agent(url, true).get(url).header(header::ACCEPT_ENCODING, "identity");
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
     if done > 0 {
         request = request.header(header::RANGE, format!("bytes={done}-"));
     }
@@ -121,14 +138,17 @@ pub(super) fn transfer(
     Ok(())
 }
 
-/// What speaks HTTP. Limits are for silence, not for the whole: a slow network may take its time.
-fn agent(url: &str) -> ureq::Agent {
+/// What speaks HTTP, and maybe goes where an answer leads. Limits are for silence, not for the whole: a slow network may take its time.
+pub(super) fn agent(url: &str, follows: bool) -> ureq::Agent {
     let mut config = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .timeout_connect(Some(Duration::from_secs(20)))
         .timeout_recv_response(Some(Duration::from_secs(60)))
         .timeout_per_read(Some(Duration::from_secs(60)))
         .user_agent(concat!("runner/", env!("CARGO_PKG_VERSION")));
+    if !follows {
+        config = config.max_redirects(0).max_redirects_will_error(false);
+    }
     // A proxy cannot reach this machine's own servers.
     let host = url.split("://").nth(1).unwrap_or("").split(['/', ':']).next();
     if matches!(host, Some("127.0.0.1" | "localhost")) {

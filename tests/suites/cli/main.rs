@@ -43,6 +43,7 @@ mod outputs;
 mod photo_lists;
 mod photos;
 mod predict;
+mod pretrained;
 #[cfg(target_os = "linux")]
 mod processes;
 #[cfg(target_os = "linux")]

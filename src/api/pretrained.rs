@@ -1,0 +1,91 @@
+//! Weights by name, fetched into the user's caches.
+
+use super::failure::Failure;
+use super::progress::Progress;
+use crate::config::Experiment;
+use crate::config::language::pretrained::{Origin, Pretrained};
+use crate::data::fetch::{self, Busy, Offered, Wanted};
+use crate::files;
+use crate::terminal::{human_bytes, say};
+use anyhow::{Result, anyhow};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often is looked whether another program has brought the file.
+const TURN: Duration = Duration::from_millis(200);
+
+/// The weights of a name that a configuration starts from and that are not there yet.
+pub fn missing(experiment: &Experiment) -> Option<Pretrained> {
+    let path = experiment.model.weights.as_deref()?;
+    Pretrained::at(path).filter(|_| !files::is_there(path))
+}
+
+/// Fetches the weights that a configuration starts from, if they have a name and are not there.
+///
+/// # Errors
+/// See [`fetch`].
+pub fn fetch_missing(experiment: &Experiment) -> Result<(), Failure> {
+    match missing(experiment) {
+        Some(named) => fetch(&named).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Fetches weights, unless they are there. Where they are.
+///
+/// # Errors
+/// They are offered nowhere, or cannot be had: with the file to put in their place. There is no folder for caches.
+pub fn fetch(named: &Pretrained) -> Result<PathBuf, Failure> {
+    match optional(named)? {
+        Some(path) => Ok(path),
+        None => {
+            Err(anyhow!("there are no weights `{}`: {} has no file `{}`", named.name, named.address(), named.file)
+                .into())
+        }
+    }
+}
+
+/// The same; `None` if there is no such file where the others of its model are.
+///
+/// # Errors
+/// As for [`fetch`].
+pub fn optional(named: &Pretrained) -> Result<Option<PathBuf>, Failure> {
+    let path = named.path().ok_or_else(|| {
+        anyhow!("there is no folder to keep `{}` in: neither XDG_CACHE_HOME nor HOME names one", named.name)
+    })?;
+    if files::is_there(&path) {
+        return Ok(Some(path));
+    }
+    let (address, file) = (named.address(), named.file.as_str());
+    let url = format!("{address}/{file}");
+    let token = std::env::var("HF_TOKEN").ok().filter(|token| named.origin == Origin::Hub && !token.is_empty());
+    let by_hand = || {
+        let (variable, _) = named.origin.address();
+        format!(
+            "where there is no network, put the file from {url} to `{}`; {variable} names another address",
+            path.display()
+        )
+    };
+    let offered = fetch::offered(&url, token.as_deref());
+    let offered = offered.map_err(|why| anyhow!("cannot fetch `{}`: {url}: {why}\nhelp: {}", named.name, by_hand()))?;
+    let Some(Offered { bytes, sha256 }) = offered else { return Ok(None) };
+    say(&format!(
+        "fetching `{}`: {} ({}); {}",
+        named.name,
+        file,
+        human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
+        named.origin.licence()
+    ));
+    let sha256 = named.sha256.map(str::to_owned).or(sha256).unwrap_or_default();
+    let wanted = Wanted { name: file, bytes, sha256: &sha256, token: token.as_deref() };
+    let folder = path.parent().unwrap_or(&path);
+    let mut progress = Progress::default();
+    loop {
+        match fetch::get(&wanted, folder, std::slice::from_ref(&address), &mut |event| progress.show(event)) {
+            Ok(()) => return Ok(Some(path)),
+            // Another rank, or another run.
+            Err(error) if error.is::<Busy>() => std::thread::sleep(TURN),
+            Err(error) => return Err(anyhow!("cannot fetch `{}`: {error:#}\nhelp: {}", named.name, by_hand()).into()),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Weights by name, from a server on this machine that answers as Hugging Face's does.
+
+use super::support::{Done, Place, digits, repository};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+/// A server of the files in a folder. What lies at `/OWNER/MODEL/resolve/main/FILE` is described there and fetched from `/blob/…`;
+/// what `.json` ends is sent at once. `/moved/…` leads to where the same file is.
+struct Hub {
+    address: String,
+    /// Requests, with the token that they came with.
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Hub {
+    fn of(folder: PathBuf) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = seen.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (folder, log) = (folder.clone(), log.clone());
+                std::thread::spawn(move || answer(stream.unwrap(), &folder, &log));
+            }
+        });
+        Hub { address, seen }
+    }
+
+    fn command(&self, place: &Place, words: &str) -> Command {
+        let mut command = place.command(words);
+        command.env("HF_ENDPOINT", &self.address).env("RUNNER_TORCHVISION", format!("{}/torchvision/", self.address));
+        command.env("XDG_CACHE_HOME", place.path("caches")).env_remove("HF_TOKEN");
+        command
+    }
+
+    fn run(&self, place: &Place, words: &str) -> Done {
+        Done::of(self.command(place, words).output().unwrap())
+    }
+
+    fn ok(&self, place: &Place, words: &str) -> Done {
+        let done = self.run(place, words);
+        assert_eq!(done.code, Some(0), "{done:?}");
+        done
+    }
+
+    fn fails(&self, place: &Place, words: &str) -> String {
+        let done = self.run(place, words);
+        assert!(done.code == Some(1) || done.code == Some(2), "{done:?}");
+        done.err
+    }
+
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+fn answer(mut stream: TcpStream, folder: &std::path::Path, log: &Mutex<Vec<String>>) {
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let mut words = first.split(' ');
+    let (method, path) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
+    let mut token = String::new();
+    for line in lines {
+        let line = line.unwrap();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("authorization: ") {
+            token = format!(" {value}");
+        }
+    }
+    log.lock().unwrap().push(format!("{method} {path}{token}"));
+    let head = |status: &str, more: &str| format!("HTTP/1.1 {status}\r\nConnection: close\r\n{more}\r\n");
+    if let Some(rest) = path.strip_prefix("/moved/") {
+        let more = format!("Location: /me/{rest}\r\nContent-Length: 0\r\n");
+        let _ = stream.write_all(head("307 Temporary Redirect", &more).as_bytes());
+        return;
+    }
+    let (file, elsewhere) = match path.strip_prefix("/blob/") {
+        Some(file) => (file.to_owned(), false),
+        None => (path.replacen("/resolve/main/", "/", 1).trim_start_matches('/').to_owned(), !path.ends_with(".json")),
+    };
+    let Ok(bytes) = fs::read(folder.join(&file)) else {
+        let _ = stream.write_all(head("404 Not Found", "Content-Length: 0\r\n").as_bytes());
+        return;
+    };
+    if elsewhere && path.contains("/resolve/") {
+        let digest = Sha256::digest(&bytes).iter().fold(String::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").unwrap();
+            text
+        });
+        let more = format!(
+            "Location: /blob/{file}\r\nX-Linked-Size: {}\r\nX-Linked-Etag: \"{digest}\"\r\nContent-Length: 0\r\n",
+            bytes.len()
+        );
+        let _ = stream.write_all(head("302 Found", &more).as_bytes());
+        return;
+    }
+    let _ = stream.write_all(head("200 OK", &format!("Content-Length: {}\r\n", bytes.len())).as_bytes());
+    if method == "GET" {
+        let _ = stream.write_all(&bytes);
+    }
+}
+
+/// A place with `c.toml`, of a small net, and the hub's model `me/net`, which is that net after some training.
+fn trained() -> (Place, Hub) {
+    let model = "[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 10 }]\n";
+    let rest = "[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
+    let place = Place::with(&digits("", &format!("{model}{rest}")));
+    place.ok("train c.toml --quiet --out first --device cpu");
+    fs::create_dir_all(place.path("hub/me/net")).unwrap();
+    place.ok("export first hub/me/net/model.safetensors");
+    let hub = Hub::of(place.path("hub"));
+    (place, hub)
+}
+
+#[test]
+fn weights_of_a_name_are_fetched_once() {
+    let (place, hub) = trained();
+    let set = "--device cpu --set model.weights=hf:me/net";
+    let said = hub.ok(&place, &format!("check c.toml {set}")).err;
+    assert!(said.contains("`hf:me/net` is not here yet"), "{said}");
+    assert_eq!(hub.seen(), [""; 0], "nothing is fetched to look at a file");
+
+    let done = hub.ok(&place, &format!("train c.toml --out r {set}"));
+    assert!(done.err.contains("fetching `hf:me/net`: model.safetensors"), "{done:?}");
+    assert!(done.err.contains("2 of the model's 2 tensors are from"), "{done:?}");
+    let file = "/me/net/resolve/main/model.safetensors";
+    let seen = hub.seen();
+    assert_eq!(seen, [format!("HEAD {file}"), format!("GET {file}"), "GET /blob/me/net/model.safetensors".into()]);
+    let kept = place.path("caches/runner/weights/hf/me/net/main/model.safetensors");
+    assert_eq!(fs::read(&kept).unwrap(), fs::read(place.path("hub/me/net/model.safetensors")).unwrap());
+
+    // They are there: `check` holds them against the model, and no server is asked.
+    hub.ok(&place, &format!("train c.toml --out again {set}"));
+    let said = hub.ok(&place, &format!("check c.toml {set}")).err;
+    assert!(said.contains("2 of the model's 2 tensors"), "{said}");
+    let done = hub.ok(&place, "models --fetch hf:me/net --json").json();
+    assert_eq!(done["path"], kept.to_str().unwrap());
+    assert_eq!(hub.seen(), [""; 0]);
+    // The run goes on without its weights' file.
+    fs::remove_file(&kept).unwrap();
+    hub.ok(&place, "train --resume r --set train.epochs=2");
+    hub.ok(&place, "eval r");
+    assert_eq!(hub.seen(), [""; 0]);
+}
+
+#[test]
+fn a_token_is_for_the_hub_alone_and_a_moved_model_is_found() {
+    let (place, hub) = trained();
+    let mut command = hub.command(&place, "models --fetch hf:moved/net");
+    let done = Done::of(command.env("HF_TOKEN", "secret").output().unwrap());
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let seen = hub.seen();
+    assert_eq!(seen[0], "HEAD /moved/net/resolve/main/model.safetensors bearer secret");
+    assert!(seen.last().unwrap().starts_with("GET /blob/me/net/model.safetensors"), "{seen:?}");
+    assert!(!done.err.contains("secret") && !done.out.contains("secret"), "{done:?}");
+}
+
+#[test]
+fn weights_that_cannot_be_had_say_where_to_put_the_file() {
+    let (place, hub) = trained();
+    let said = hub.fails(&place, "train c.toml --out r --device cpu --set model.weights=hf:me/other");
+    assert!(said.contains("there are no weights `hf:me/other`"), "{said}");
+    // What torchvision names does not have this checksum.
+    fs::create_dir(place.path("hub/torchvision")).unwrap();
+    place.write("hub/torchvision/resnet18-f37072fd.pth", "not what it says");
+    let said = hub.fails(&place, "train c.toml --out r --device cpu --set model.weights=torchvision/resnet18");
+    assert!(said.contains("wrong checksum") && said.contains("put the file from"), "{said}");
+    assert!(said.contains("caches/runner/weights/torchvision/resnet18-f37072fd.pth"), "{said}");
+    assert!(!place.path("caches/runner/weights/torchvision/resnet18-f37072fd.pth").exists());
+    // Put there by hand.
+    place.write("caches/runner/weights/torchvision/resnet18-f37072fd.pth", "by hand");
+    let said = hub.fails(&place, "train c.toml --out r --device cpu --set model.weights=torchvision/resnet18");
+    assert!(said.contains("cannot take the weights"), "{said}");
+    // Nothing listens there.
+    let closed = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let away = Hub { address: closed.clone(), seen: Arc::default() };
+    let said = away.fails(&place, "train c.toml --out r --device cpu --set model.weights=hf:me/net");
+    assert!(said.contains(&closed) && said.contains("where there is no network"), "{said}");
+    for name in ["torchvision/resnet19", "hf:me", "torchvision/resnet50@V9"] {
+        let said = hub.fails(&place, &format!("check c.toml --device cpu --set model.weights={name}"));
+        assert!(said.contains(&format!("`{name}`")) || said.contains("`V9`"), "{said}");
+        hub.fails(&place, &format!("models --fetch {name}"));
+    }
+    assert!(!place.path("r").exists());
+}
+
+#[test]
+fn a_model_of_the_hub_is_imported() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("hub/me/gpt2")).unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        let from = repository("tests/golden/language_models/gpt2").join(file);
+        fs::copy(from, place.path(&format!("hub/me/gpt2/{file}"))).unwrap();
+    }
+    let hub = Hub::of(place.path("hub"));
+    hub.ok(&place, "import hf:me/gpt2");
+    assert!(place.read("gpt2.toml").contains("hf/me/gpt2/main/model.safetensors"));
+    let sets = "--max-tokens 3 --temperature 0 --device cpu --prompt The";
+    hub.ok(&place, &format!("generate gpt2.toml {sets}"));
+    let said = hub.fails(&place, "import hf:me/net");
+    assert!(said.contains("config.json"), "{said}");
+    let said = hub.fails(&place, "import torchvision/resnet18");
+    assert!(said.contains("no model of Hugging Face's hub"), "{said}");
+}
+
+#[test]
+fn weights_that_have_names_are_listed() {
+    let place = Place::new();
+    let hub = Hub::of(place.path("hub"));
+    let out = hub.ok(&place, "models --weights").out;
+    assert!(out.contains("torchvision/resnet18@IMAGENET1K_V1") && out.contains("hf:OWNER/MODEL"), "{out}");
+    place.write("caches/runner/weights/torchvision/resnet18-f37072fd.pth", "by hand");
+    let list = hub.ok(&place, "models --weights --json").json();
+    let list = list["weights"].as_array().unwrap();
+    let there: Vec<&str> = list.iter().filter(|w| !w["path"].is_null()).map(|w| w["name"].as_str().unwrap()).collect();
+    assert_eq!(there, ["torchvision/resnet18@IMAGENET1K_V1"]);
+}
