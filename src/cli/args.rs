@@ -12,7 +12,7 @@ mod runs;
 mod serve;
 mod sweep;
 
-pub use about::{DoctorArgs, ManArgs, VerifyArgs};
+pub use about::{DocsArgs, DoctorArgs, ManArgs, VerifyArgs};
 pub use check::CheckArgs;
 pub use explain::ExplainArgs;
 pub use export::ExportArgs;
@@ -83,6 +83,8 @@ pub enum Command {
     Verify(VerifyArgs),
     /// List the models that are a part of the program, for `use` in `[model]`; `--show NAME` prints the file of one
     Models(ModelsArgs),
+    /// Say what a key, a layer, a transform, a loss, an optimizer, a schedule, a source or a warning is: `docs optimizer.lr`, `docs conv2d`
+    Docs(DocsArgs),
     /// List the devices that can be trained on
     Devices(OutputArgs),
     /// Say what this machine is and what this program can use of it: a page for a bug report

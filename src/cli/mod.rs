@@ -9,6 +9,7 @@ mod class_table;
 mod completions;
 mod data;
 mod devices;
+mod docs;
 mod doctor;
 mod error_table;
 mod eval;
@@ -94,6 +95,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Generate(a) => generate::run(&a),
         Command::Import(a) => import::run(&a),
         Command::Models(a) => models::run(&a),
+        Command::Docs(a) => docs::run(&a),
         Command::Serve(a) => serve::run(&a),
         Command::Check(a) => check::run(&a),
         Command::Bench(a) => bench::run(&a),
@@ -132,6 +134,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Generate(a) => a.output.json,
         Command::Import(a) => a.output.json,
         Command::Models(a) => a.output.json,
+        Command::Docs(a) => a.output.json,
         Command::Serve(a) => a.output.json,
         Command::Check(a) => a.output.json,
         Command::Bench(a) => a.output.json,

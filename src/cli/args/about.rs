@@ -1,4 +1,5 @@
-//! Commands about the program itself, and about what it has left: `runner doctor`, `runner verify`, `runner man`.
+//! Commands about the program itself, its language, and what it has left: `runner docs`, `runner doctor`, `runner verify`,
+//! `runner man`.
 
 use super::OutputArgs;
 use clap::{Args, ValueHint};
@@ -10,6 +11,17 @@ pub struct VerifyArgs {
     /// The folder of a run
     #[arg(value_hint = ValueHint::DirPath)]
     pub run: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
+}
+
+/// `runner docs`
+#[derive(Debug, Args)]
+pub struct DocsArgs {
+    /// Names: a key (`lr`), a key behind what has it (`optimizer.lr`, `conv2d.stride`), a type (`conv2d`), a warning
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

@@ -4,7 +4,9 @@
 //! section means for another. A file that extends another needs nothing, as all may stand there.
 
 mod layers;
+pub mod reference;
 mod section;
+mod values;
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use runner::config::schema::reference::{self, Described, Entry, Table};
+
 use crate::links::anchor;
 use crate::markdown::{Document, document, pages};
-use crate::options::{Tables, hold_fresh};
+use crate::options::hold_fresh;
 
 /// The page of the index, below the folder of pages.
 pub const PAGE: &str = "keys.md";
@@ -31,56 +33,28 @@ fn places(page: &Document) -> Vec<(String, String)> {
     places
 }
 
-/// What a type in a table of that name is.
-fn kind(table: &str) -> &'static str {
-    match table.split(' ').next().unwrap_or(table) {
-        "data" => "source",
-        "layers" | "containers" => "layer",
-        "transforms" => "transform",
-        "loss" => "loss",
-        "optimizer" => "optimizer",
-        "schedule" => "schedule",
-        "model" => "start of parameters",
-        "lints" => "warning",
-        other => panic!("what is a type in `{other}`?"),
-    }
-}
-
-/// The words between backticks.
-fn spans(cell: &str) -> impl Iterator<Item = &str> {
-    cell.split('`').skip(1).step_by(2)
-}
-
 /// All names in a table: each with what it is, and of which types it is a key.
-fn names(table: &str, text: &str) -> Vec<(String, String)> {
+fn names(table: &Table) -> Vec<(&'static str, String)> {
     let mut names = Vec::new();
-    let mut of = String::new();
-    let head = text.lines().next().expect("a head");
-    let with_types = ["| type", "| source", "| lint"].iter().any(|start| head.starts_with(start));
-    for row in text.lines().skip(2) {
-        let mut cells = row.trim_matches('|').split(" | ");
-        let first = cells.next().unwrap_or_default().trim();
-        if !with_types {
-            names.extend(spans(first).map(|key| (key.to_owned(), "key".to_owned())));
-        } else if !first.is_empty() {
-            first.clone_into(&mut of);
-            names.extend(spans(first).map(|word| (word.to_owned(), kind(table).to_owned())));
-        } else {
-            let key = cells.next().unwrap_or_default();
-            names.extend(spans(key).map(|key| (key.to_owned(), format!("key of {of}"))));
-        }
+    for entry in &table.entries {
+        names.extend(entry.words.iter().map(|word| (*word, table.kind.expect("has types").to_owned())));
+        let of = match &entry.words[..] {
+            [] => "key".to_owned(),
+            words => format!("key of `{}`", words.join("`, `")),
+        };
+        names.extend(entry.options.iter().map(|option| (option.key, of.clone())));
     }
     names
 }
 
 /// The index: a row for each name, with what it is by the place where it is described.
 fn index() -> String {
-    let tables = Tables::new().tables;
-    let mut rows: BTreeMap<String, Vec<(String, Vec<String>)>> = BTreeMap::new();
+    let tables = reference::tables();
+    let mut rows: BTreeMap<&str, Vec<(String, Vec<String>)>> = BTreeMap::new();
     for page in pages() {
-        for (table, link) in places(&page) {
-            let Some(text) = tables.get(&table) else { continue };
-            for (name, what) in names(&table, text) {
+        for (name, link) in places(&page) {
+            let Some(table) = tables.iter().find(|table| table.name == name) else { continue };
+            for (name, what) in names(table) {
                 let row = rows.entry(name).or_default();
                 match row.iter_mut().find(|(known, _)| *known == link) {
                     Some((_, all)) => all.extend((!all.contains(&what)).then_some(what)),
@@ -118,6 +92,17 @@ fn the_index_of_names_is_fresh() {
     hold_fresh(&[path], &BTreeMap::from([("index".to_owned(), index())]));
 }
 
+/// `runner docs` names the page that has a table.
+#[test]
+fn the_program_knows_the_pages() {
+    for page in pages() {
+        for (table, _) in places(&page) {
+            let named = std::path::Path::new(crate::markdown::PAGES).join(reference::page(&table));
+            assert!(table == "index" || named == page.path, "the page of `{table}` is {}", page.path.display());
+        }
+    }
+}
+
 /// The index has every page, so that two steps lead to any key.
 #[test]
 fn the_first_page_leads_to_all_others() {
@@ -130,10 +115,21 @@ fn the_first_page_leads_to_all_others() {
 
 #[test]
 fn names_are_found_in_tables() {
-    let types = "| type | key |\n| --- | --- |\n| `a`, `b` | | |\n| | `c` | x |\n";
-    let told = |table, text| names(table, text).into_iter().map(|(name, what)| name + ": " + &what).collect::<Vec<_>>();
-    assert_eq!(told("loss types", types), ["a: loss", "b: loss", "c: key of `a`, `b`"]);
-    assert_eq!(told("train", "| key | values |\n| --- | --- |\n| `c` | x |\n"), ["c: key"]);
+    let option = Described {
+        key: "c",
+        values: String::new(),
+        default: String::new(),
+        resume: "yes",
+        about: String::new(),
+        example: String::new(),
+    };
+    let table = |kind, words: &[&'static str]| {
+        let entry = Entry { words: words.to_vec(), about: String::new(), resume: "", options: vec![option.clone()] };
+        Table { name: "x".into(), kind, resumed: false, entries: vec![entry] }
+    };
+    let told = |table| names(&table).into_iter().map(|(name, what)| format!("{name}: {what}")).collect::<Vec<_>>();
+    assert_eq!(told(table(Some("loss"), &["a", "b"])), ["a: loss", "b: loss", "c: key of `a`, `b`"]);
+    assert_eq!(told(table(None, &[])), ["c: key"]);
     let of = ["key of `a`", "key of `b`", "key of `c`", "key of `d`", "key of `e`"].map(str::to_owned).to_vec();
     assert_eq!(joined(of), "key of `a`, `b` and 3 others:");
 }

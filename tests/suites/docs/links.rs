@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::markdown::{Document, all};
+use crate::markdown::{Document, all, document};
 
 #[test]
 fn relative_links_lead_somewhere() {
@@ -49,6 +49,37 @@ fn named_files_are_there() {
         }
     }
     assert!(seen > 50, "only {seen} were found");
+}
+
+/// ARCHITECTURE.md also names files by the end of their paths (`lower/elementwise.rs`), and is to be read in one sitting.
+#[test]
+fn the_paths_of_the_architecture_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut paths = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        ["src", "crates", "kernels", "tests", "docs", "scripts"].map(PathBuf::from).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(root.join(&folder)).unwrap() {
+            let path = folder.join(entry.unwrap().file_name());
+            if root.join(&path).is_dir() && !path.ends_with("target") {
+                folders.push(path.clone());
+            }
+            paths.push(path);
+        }
+    }
+    let document = document("ARCHITECTURE.md");
+    let is_path =
+        |span: &&str| !span.contains(' ') && (span.contains('/') || span.ends_with(".rs") || span.ends_with(".cu"));
+    let mut seen = 0;
+    for name in document.spans().into_iter().filter(is_path) {
+        let fixed: PathBuf = name.split('/').take_while(|part| !part.contains(['<', '*'])).collect();
+        seen += 1;
+        let found = paths.iter().any(|path| path.ends_with(&fixed) || path.with_extension("").ends_with(&fixed));
+        assert!(found || root.join(&fixed).exists(), "ARCHITECTURE.md: there is no `{name}`");
+    }
+    assert!(seen > 100, "only {seen} paths were found");
+    let lines = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap().lines().count();
+    assert!(lines < 250, "ARCHITECTURE.md has {lines} lines");
 }
 
 #[test]

@@ -4,237 +4,50 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use runner::config::declare::declaration::{Declaration, Declare, Declared, Effect};
-use runner::config::declare::options::Options;
-use runner::config::declare::tagged::Tagged;
-use runner::config::language::keys::{self};
-use runner::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
-use runner::config::language::sections::{
-    EarlyStopping, Ema, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
-};
-use runner::config::schema::schema;
-use runner::config::text::lints::Lint;
-use schemars::SchemaGenerator;
-use serde_json::Value as Json;
+use runner::config::schema::reference::{Described, Table, tables};
 
 use crate::markdown::pages;
 
-/// A bound above this is one of the program's own, for which the text has a sentence.
-const LARGE: f64 = (1 << 20) as f64;
-
-/// All tables by name, those of layers and transforms by type.
-pub struct Tables {
-    schema: Json,
-    /// What stands between the markers of each.
-    pub tables: BTreeMap<String, String>,
+/// All tables by name, as they stand between their markers.
+pub fn written() -> BTreeMap<String, String> {
+    tables().into_iter().map(|table| (table.name.clone(), text(&table))).collect()
 }
 
-impl Tables {
-    pub fn new() -> Self {
-        let mut made = Self { schema: schema(), tables: BTreeMap::new() };
-        let generator = &mut SchemaGenerator::default();
-        made.plain("top", &keys::TOP, generator);
-        for section in keys::sections() {
-            if !section.shared.is_empty() {
-                made.plain(section.name, &section.shared, generator);
-            }
-            let kinds = (section.kinds)(generator);
-            if section.name == "data" {
-                made.sources(&kinds);
-            } else if !kinds.is_empty() {
-                let kinds: Vec<(&str, &Declaration)> = kinds.iter().map(|(word, kind)| (*word, kind)).collect();
-                made.kinds(&format!("{} types", section.name), &kinds, Some(section.resume));
-            }
-        }
-        made.plain("train early_stopping", &[EarlyStopping::declaration], generator);
-        made.plain("model lora", &[Lora::declaration], generator);
-        made.plain("optimizer ema", &[Ema::declaration], generator);
-        made.plain("optimizer swa", &[Swa::declaration], generator);
-        made.plain("optimizer adamw", &[MuonAdamW::declaration], generator);
-        made.plain("model weights_rename", &[Rename::declaration], generator);
-        made.plain("model init", &[InitKeys::declaration], generator);
-        let starts = Init::declarations(generator);
-        made.kinds("model init types", &starts.iter().map(|(word, kind)| (*word, kind)).collect::<Vec<_>>(), None);
-        made.plain("optimizer groups", &[ParamGroup::declaration], generator);
-        let transforms = Transform::declarations(generator);
-        made.kinds("transforms", &transforms.iter().map(|(word, kind)| (*word, kind)).collect::<Vec<_>>(), None);
-        for (word, kind) in &Layer::declarations(generator) {
-            made.kinds(&format!("layers {word}"), &[(word, kind)], None);
-        }
-        made.plain("layer", &[CommonKeys::declaration], generator);
-        made.plain("block", &[Block::declaration], generator);
-        let containers = CONTAINERS.map(|word| (word, container(word).expect("is declared").1(generator)));
-        made.kinds("containers", &containers.each_ref().map(|(word, kind)| (*word, kind)), None);
-        let lints: String =
-            Lint::ALL.iter().map(|lint| format!("| `{}` | {} |\n", lint.name(), lint.meaning())).collect();
-        made.tables.insert("lints".into(), format!("| lint | tells |\n| --- | --- |\n{lints}"));
-        made
+/// A table in Markdown: kinds, each followed by its own options, or options alone.
+fn text(table: &Table) -> String {
+    if table.name == "lints" {
+        let rows = table.entries.iter().map(|lint| format!("| `{}` | {} |\n", lint.words[0], lint.about));
+        return format!("| lint | tells |\n| --- | --- |\n{}", rows.collect::<String>());
     }
-
-    /// A table of options that are not of one kind or another.
-    fn plain(&mut self, name: &str, declare: &[Declare], generator: &mut SchemaGenerator) {
-        let resumed = !matches!(
-            name,
-            "train early_stopping"
-                | "optimizer groups"
-                | "optimizer ema"
-                | "optimizer swa"
-                | "optimizer adamw"
-                | "model weights_rename"
-                | "model init"
-                | "layer"
-                | "block"
-        );
-        let mut rows = String::new();
-        for option in declare.iter().flat_map(|declare| declare(generator).options) {
-            rows += &line(self.row(&option, resumed));
+    let tag = table.kind.map(|kind| if kind == "source" { "source" } else { "type" });
+    let mut text = head(tag, table.resumed);
+    for entry in &table.entries {
+        if tag.is_some() {
+            let mut cells =
+                vec![format!("`{}`", entry.words.join("`, `")), String::new(), String::new(), String::new()];
+            cells.extend(table.resumed.then(|| entry.resume.to_owned()));
+            cells.push(cell(&entry.about));
+            text += &line(cells);
         }
-        self.tables.insert(name.into(), head(None, resumed) + &rows);
-    }
-
-    /// Each source has a chapter of its own; those with the same keys share one.
-    fn sources(&mut self, kinds: &[(&str, Declaration)]) {
-        let rows = |kind: &Declaration| kind.options.iter().map(|o| self.row(o, true)).collect::<Vec<_>>();
-        let with_keys = || kinds.iter().filter(|(_, kind)| !kind.options.is_empty());
-        let mut chapters: Vec<(&str, Vec<&str>, &Declaration)> = Vec::new();
-        for (word, kind) in with_keys() {
-            let words: Vec<&str> =
-                with_keys().filter(|(_, other)| rows(other) == rows(kind)).map(|(w, _)| *w).collect();
-            if words[0] == *word {
-                chapters.push((word, words, kind));
-            }
-        }
-        for (first, words, kind) in chapters {
-            self.kinds(&format!("data {first}"), &[(&words.join("`, `"), kind)], Some(Source::RESUME));
+        for option in &entry.options {
+            let first = tag.map(|_| String::new());
+            text += &line(first.into_iter().chain(row(option, table.resumed)).collect());
         }
     }
-
-    /// A table of some kinds of a thing, each followed by its own options; what another kind does to a run that is resumed.
-    fn kinds(&mut self, name: &str, kinds: &[(&str, &Declaration)], resumed: Option<Effect>) {
-        let mut rows = String::new();
-        for (word, kind) in kinds {
-            let mut cells = vec![format!("`{word}`"), String::new(), String::new(), String::new()];
-            cells.extend(resumed.map(|effect| resume(effect).to_owned()));
-            cells.push(cell(&kind.about));
-            rows += &line(cells);
-            for option in &kind.options {
-                rows += &line([vec![String::new()], self.row(option, resumed.is_some())].concat());
-            }
-        }
-        let tag = if name.starts_with("data ") { "source" } else { "type" };
-        self.tables.insert(name.into(), head(Some(tag), resumed.is_some()) + &rows);
-    }
-
-    fn row(&self, option: &Declared, resumed: bool) -> Vec<String> {
-        let default = match (&option.default, option.otherwise) {
-            (_, Some(words)) => words.to_owned(),
-            (Some(value), None) => format!("`{}`", toml(value)),
-            (None, None) if option.required => "required".into(),
-            (None, None) => String::new(),
-        };
-        let unit = option.unit.map(|unit| format!(" ({unit})")).unwrap_or_default();
-        let values = self.values(&option.schema) + &unit;
-        let mut cells = vec![format!("`{}`", option.key), values, default];
-        cells.extend(resumed.then(|| resume(option.resume).to_owned()));
-        cells.push(cell(&option.doc));
-        cells
-    }
-
-    /// What a value may be.
-    fn values(&self, schema: &Json) -> String {
-        if let Some(path) = schema["$ref"].as_str() {
-            return match path {
-                "#/$defs/Layer" => "layer".into(),
-                "#/$defs/Transform" => "transform".into(),
-                "#/$defs/EarlyStopping" | "#/$defs/Ema" | "#/$defs/Init" | "#/$defs/Lora" => "table".into(),
-                "#/$defs/Course" => "schedule".into(),
-                _ => self.values(self.schema.pointer(path.trim_start_matches('#')).expect("is defined")),
-            };
-        }
-        for key in ["anyOf", "oneOf"] {
-            let Some(choices) = schema[key].as_array() else { continue };
-            if let [side, pair] = &choices[..]
-                && side["type"] == "integer"
-                && pair["items"] == *side
-                && pair["maxItems"] == 2
-            {
-                return self.values(side).replace("integer", "pair");
-            }
-            // Every argument of a layer may be an expression, which the text says once.
-            let choices = choices.iter().filter(|choice| choice["$ref"] != "#/$defs/Expression");
-            let values: Vec<String> = choices.map(|choice| self.values(choice)).collect();
-            let words = values.iter().all(|value| value.starts_with('`'));
-            return values.join(if words { ", " } else { " or " });
-        }
-        let words = |all: &[Json]| all.iter().map(|word| format!("`{}`", toml(word))).collect::<Vec<_>>().join(", ");
-        if let Some(all) = schema["enum"].as_array() {
-            return words(all);
-        }
-        if let Some(word) = schema.get("const") {
-            return words(std::slice::from_ref(word));
-        }
-        let items = &schema["items"];
-        match schema["type"].as_str() {
-            Some("array") if !items["properties"].is_null() => "list of tables".into(),
-            Some("array") if !items["allOf"].is_null() => {
-                format!("list of {}", plural(&self.values(&items["allOf"][0])))
-            }
-            Some("array") if schema["maxItems"] == 1 => format!("list of 1 {}", self.values(items)),
-            Some("array") => format!("list of{} {}", count(schema), plural(&self.values(items))),
-            Some("object") => "table".into(),
-            Some(word) => word.to_owned() + &range(schema),
-            None => panic!("{schema} has no type"),
-        }
-    }
+    text
 }
 
-/// How many elements a list has, as far as it is told.
-fn count(schema: &Json) -> String {
-    match (schema["minItems"].as_u64(), schema["maxItems"].as_u64()) {
-        (Some(low), Some(high)) if low == high => format!(" {low}"),
-        (Some(low), Some(high)) => format!(" {low} to {high}"),
-        _ => String::new(),
-    }
-}
-
-/// `integers from 1`, `layers or lists of layers`; words stay as they are.
-fn plural(values: &str) -> String {
-    let plural = |value: &str| match value.split_once(' ') {
-        _ if value.starts_with('`') => value.to_owned(),
-        Some((word, rest)) => format!("{word}s {rest}"),
-        None => format!("{value}s"),
-    };
-    values.split(" or ").map(plural).collect::<Vec<_>>().join(" or ")
-}
-
-fn range(schema: &Json) -> String {
-    let bound = |key: &str| schema[key].as_f64().filter(|bound| bound.abs() <= LARGE);
-    let from = match (bound("minimum"), bound("exclusiveMinimum")) {
-        (Some(low), _) => format!(" from {low}"),
-        (_, Some(low)) => format!(" above {low}"),
-        _ => String::new(),
-    };
-    let to = match (bound("maximum"), bound("exclusiveMaximum")) {
-        (Some(high), _) => format!(" to {high}"),
-        (_, Some(high)) => format!(" to below {high}"),
-        _ => String::new(),
-    };
-    from + &to
+fn row(option: &Described, resumed: bool) -> Vec<String> {
+    let mut cells = vec![format!("`{}`", option.key), option.values.clone(), option.default.clone()];
+    cells.extend(resumed.then(|| option.resume.to_owned()));
+    cells.push(cell(&option.about));
+    cells
 }
 
 fn head(first: Option<&str>, resumed: bool) -> String {
     let names = first.into_iter().chain(["key", "values", "default"]);
     let names: Vec<&str> = names.chain(resumed.then_some("on resume")).chain(["meaning"]).collect();
     line(names.iter().map(|name| (*name).to_owned()).collect()) + &line(vec!["---".to_owned(); names.len()])
-}
-
-/// What a change does to a run that is resumed.
-fn resume(effect: Effect) -> &'static str {
-    match effect {
-        Effect::Harmless => "yes",
-        Effect::Differs => "with a warning",
-        Effect::Breaks => "no",
-    }
 }
 
 /// A row of a table.
@@ -247,19 +60,6 @@ fn line(cells: Vec<String>) -> String {
 /// Paragraphs of a comment within a row.
 fn cell(text: &str) -> String {
     text.replace("\n\n", " ").replace('|', "\\|")
-}
-
-/// A value as it would be written.
-fn toml(value: &Json) -> String {
-    match value {
-        Json::Number(number) => match number.as_f64() {
-            Some(small) if number.is_f64() && small != 0.0 && small.abs() < 0.005 => format!("{small:e}"),
-            Some(float) => float.to_string(),
-            None => number.to_string(),
-        },
-        Json::Array(items) => format!("[{}]", items.iter().map(toml).collect::<Vec<_>>().join(", ")),
-        other => other.to_string(),
-    }
 }
 
 /// The document with every table made anew, and the names of those that it has.
@@ -310,7 +110,7 @@ pub fn hold_fresh(documents: &[PathBuf], tables: &BTreeMap<String, String>) {
 #[test]
 fn the_tables_of_options_are_fresh() {
     let pages = pages().into_iter().map(|page| page.path).filter(|path| !path.ends_with(crate::keys::PAGE));
-    hold_fresh(&pages.collect::<Vec<_>>(), &Tables::new().tables);
+    hold_fresh(&pages.collect::<Vec<_>>(), &written());
 }
 
 #[test]

@@ -262,7 +262,7 @@ options! {
     pub struct Loading {
         /// Samples in a training batch. `"auto"`: on a GPU the largest batch for which the memory plan leaves a tenth of the free
         /// memory free, at most all training samples, rounded down to a multiple of 32 (below that, to a power of two); on the CPU
-        /// the default. The number is told and goes into the run's configuration, so that a resumed run keeps it.
+        /// the default. A message says the number, and it goes into the run's configuration, so that a resumed run keeps it.
         #[option(
             default = BATCH_SIZE, range = 1..=MAX_SIZE, unit = "samples", read_by = batch_size, schema_by = batch_size_schema,
         )]

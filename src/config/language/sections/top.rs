@@ -15,7 +15,7 @@ options! {
         #[option(default = 0)]
         pub seed: u64,
         /// Where to run: `"auto"`, `"cpu"`, `"cuda"`, `"cuda:1"`, … `"cuda"` is `"cuda:0"`; `"auto"` is that where it can be had,
-        /// and else the CPU, which is then told with the reason. A GPU that is asked for and cannot be had ends with exit code 3.
+        /// and else the CPU, with a message that says why. A GPU that is asked for and cannot be had ends with exit code 3.
         #[option(default = Device::Auto, resume = Harmless)]
         pub device: Device,
         /// Train on several GPUs, each of which is a rank: `"all"`, or their numbers, as `[0, 1]`. Without `distributed.shards` there are as many

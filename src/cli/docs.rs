@@ -1,0 +1,226 @@
+//! `runner docs`.
+
+use std::process::ExitCode;
+
+use serde_json::{Value as Json, json};
+
+use super::args::DocsArgs;
+use super::{print, print_json};
+use crate::api::failure::Failure;
+use crate::config::nearest;
+use crate::config::schema::reference::{Described, Entry, Table, page, tables};
+
+/// A place where a name is described.
+enum Found<'t> {
+    /// A type: a layer, a loss, a warning.
+    Kind(&'t Table, &'t Entry),
+    /// A key, and the types that have it in this way.
+    Key(&'t Table, &'t Described, Vec<&'static str>),
+}
+
+/// Says what keys, types and warnings are.
+pub(super) fn run(args: &DocsArgs) -> Result<ExitCode, Failure> {
+    let tables = tables();
+    let mut found = Vec::new();
+    for name in &args.names {
+        found.extend(find(&tables, name)?);
+    }
+    match args.output.json {
+        true => print_json(&json!({ "entries": found.iter().map(as_json).collect::<Vec<_>>() }))?,
+        false => print(&found.iter().map(as_text).collect::<Vec<_>>().join("\n\n"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All places of a name: a word, or a key behind what has it, as `optimizer.lr` or `conv2d.stride`.
+///
+/// # Errors
+/// There is none, with the name that was probably meant.
+fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> {
+    let mut found = Vec::new();
+    for table in tables {
+        let mut keys: Vec<(&Described, Vec<&'static str>)> = Vec::new();
+        for entry in &table.entries {
+            if entry.words.contains(&name) {
+                found.push(Found::Kind(table, entry));
+            }
+            let fits = |option: &&Described| {
+                let before = name.strip_suffix(option.key).and_then(|rest| rest.strip_suffix('.'));
+                name == option.key || before.is_some_and(|before| has(table, entry, before))
+            };
+            let Some(option) = entry.options.iter().find(fits) else { continue };
+            match keys.iter_mut().find(|(known, _)| *known == option) {
+                Some((_, words)) => words.extend(&entry.words),
+                None => keys.push((option, entry.words.clone())),
+            }
+        }
+        found.extend(keys.into_iter().map(|(option, words)| Found::Key(table, option, words)));
+    }
+    if found.is_empty() {
+        let entries = || tables.iter().flat_map(|table| &table.entries);
+        let words = entries().flat_map(|entry| entry.words.iter().copied());
+        let keys = entries().flat_map(|entry| entry.options.iter().map(|option| option.key));
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let help = match nearest(last, words.chain(keys)) {
+            // The name itself, which is a key of something else.
+            Some(near) => format!("`runner docs {near}` describes `{near}`"),
+            None => "docs/config/keys.md lists all names".into(),
+        };
+        return Err(Failure::Usage(format!("the language has no `{name}`\nhelp: {help}")));
+    }
+    Ok(found)
+}
+
+/// Whether what stands before a key names what has it: a section, a table in a section, or a type.
+fn has(table: &Table, entry: &Entry, before: &str) -> bool {
+    let path = place(table);
+    entry.words.contains(&before) || path == before || path.ends_with(&format!(".{before}"))
+}
+
+/// The dotted path of the section or of the table that has the options: `optimizer`, `train.early_stopping`. Layers and
+/// transforms are in none.
+fn place(table: &Table) -> String {
+    let name = table.name.trim_end_matches(" types");
+    match (table.kind, name) {
+        (_, "top") => String::new(),
+        (Some("source"), _) => "data".into(),
+        (Some("layer" | "transform" | "warning"), _) => String::new(),
+        _ => name.replace(' ', "."),
+    }
+}
+
+/// What has a key, in words.
+fn owner(table: &Table, words: &[&str]) -> String {
+    let path = place(table);
+    let of = if words.is_empty() { String::new() } else { format!(" of `{}`", words.join("`, `")) };
+    let inside = match &path[..] {
+        "" if table.name == "top" => ", before the first section".into(),
+        "" => String::new(),
+        "layer" => " of every layer".into(),
+        "block" => " of the use of a block".into(),
+        path => format!(" in `[{path}]`"),
+    };
+    format!("key{of}{inside}")
+}
+
+/// A line of TOML that has a type.
+fn example(table: &Table, entry: &Entry) -> String {
+    let word = entry.words.first().copied().unwrap_or_default();
+    let required = entry.options.iter().filter(|option| option.default.starts_with("required"));
+    let rest: String = required.map(|option| format!(", {}", option.example)).collect();
+    match table.kind {
+        Some("source") => format!("source = \"{word}\""),
+        Some("loss" | "optimizer" | "schedule") => format!("type = \"{word}\""),
+        Some("warning") => format!("allow = [\"{word}\"]"),
+        _ if rest.is_empty() => format!("\"{word}\""),
+        _ => format!("{{ type = \"{word}\"{rest} }}"),
+    }
+}
+
+fn as_text(found: &Found) -> String {
+    match found {
+        Found::Kind(table, entry) => {
+            let mut text = format!("{}: {}\n{}", entry.words.join(", "), table.kind.unwrap_or("type"), entry.about);
+            text += &format!("\n  example    {}", example(table, entry));
+            text += &format!("\n  page       docs/config/{}", page(&table.name));
+            for option in &entry.options {
+                let default = match &option.default[..] {
+                    "" => String::new(),
+                    "required" => ", required".into(),
+                    default => format!(", default {default}"),
+                };
+                text += &format!("\n\n  {}: {}{default}\n    {}", option.key, option.values, option.about);
+            }
+            text
+        }
+        Found::Key(table, option, words) => {
+            let mut text = format!("{}: {}\n{}", option.key, owner(table, words), option.about);
+            text += &format!("\n  values     {}", option.values);
+            if !option.default.is_empty() {
+                text += &format!("\n  default    {}", option.default);
+            }
+            if table.resumed {
+                text += &format!("\n  on resume  {}", option.resume);
+            }
+            text + &format!("\n  example    {}\n  page       docs/config/{}", option.example, page(&table.name))
+        }
+    }
+}
+
+fn as_json(found: &Found) -> Json {
+    let option = |option: &Described| {
+        json!({
+            "name": option.key, "about": option.about, "values": option.values, "default": option.default,
+            "example": option.example,
+        })
+    };
+    match found {
+        Found::Kind(table, entry) => json!({
+            "name": entry.words[0], "kind": table.kind, "about": entry.about, "example": example(table, entry),
+            "page": format!("docs/config/{}", page(&table.name)),
+            "options": entry.options.iter().map(option).collect::<Vec<_>>(),
+        }),
+        Found::Key(table, described, words) => {
+            let mut json = option(described);
+            json["kind"] = "key".into();
+            json["of"] = json!(words);
+            json["in"] = place(table).into();
+            json["on_resume"] = table.resumed.then_some(described.resume).into();
+            json["page"] = format!("docs/config/{}", page(&table.name)).into();
+            json
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(name: &str) -> Result<String, String> {
+        let tables = tables();
+        let found = find(&tables, name).map_err(|failure| format!("{failure:?}"))?;
+        Ok(found.iter().map(as_text).collect::<Vec<_>>().join("\n\n"))
+    }
+
+    #[test]
+    fn keys_are_found_by_section_and_by_type() {
+        let lr = told("optimizer.lr").unwrap();
+        assert!(lr.starts_with("lr: key of `sgd`") && lr.contains("default    required"), "{lr}");
+        assert!(!lr.contains("in `[optimizer.swa]`") && told("swa.lr").unwrap().contains("in `[optimizer.swa]`"));
+        assert!(told("sgd.lr").unwrap().starts_with("lr: key of `sgd` in `[optimizer]`"));
+        assert!(told("train.early_stopping.patience").unwrap().contains("page       docs/config/train.md"));
+        assert!(told("seed").unwrap().contains("before the first section"));
+    }
+
+    #[test]
+    fn types_have_their_options() {
+        let conv = told("conv2d").unwrap();
+        assert!(conv.starts_with("conv2d: layer\n") && conv.contains("kernel_size: pair from 1, required"), "{conv}");
+        assert!(told("unused_layer").unwrap().contains("allow = [\"unused_layer\"]"));
+        assert!(told("relu").unwrap().contains("example    \"relu\""));
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error_that_helps() {
+        assert!(told("optimizer.momentun").unwrap_err().contains("`runner docs momentum`"));
+        assert!(told("conv2d.lr").is_err() && told("").is_err());
+    }
+
+    /// An example of each option is TOML, and a type's example is a layer, a transform or a line of its section.
+    #[test]
+    fn examples_are_toml() {
+        for table in &tables() {
+            for entry in &table.entries {
+                let lines = entry.options.iter().map(|option| option.example.clone());
+                let words = !entry.words.is_empty();
+                let kind = words.then(|| example(table, entry)).map(|line| match line.starts_with(['"', '{']) {
+                    true => format!("x = {line}"),
+                    false => line,
+                });
+                for line in lines.chain(kind).map(|line| line.replace("{ … }", "{}")) {
+                    assert!(toml::from_str::<toml::Table>(&line).is_ok(), "{}: {line}", table.name);
+                }
+            }
+        }
+    }
+}
