@@ -2,6 +2,7 @@
 
 use super::scores::{Places, sigmoid, softmax};
 use crate::data::DataSpec;
+use crate::data::table::ColumnValue;
 use crate::graph::Shape;
 use crate::graph::op::Task;
 use crate::terminal::one_line;
@@ -154,33 +155,44 @@ impl Meaning<'_> {
         }
     }
 
-    /// A row of a table.
-    pub fn row(&self, of: Of, answer: &Answer, with_sample: bool) -> String {
+    /// The cells of a row of a table.
+    pub fn cells(&self, of: Of, answer: &Answer, with_sample: bool) -> Vec<ColumnValue> {
         let mut cells = vec![self.guarded(of.file.to_string_lossy().into_owned())];
         if with_sample {
-            cells.push(of.sample.map_or(String::new(), |n| n.to_string()));
+            let none = || ColumnValue::Missing(Box::new(ColumnValue::Whole(0)));
+            cells.push(of.sample.map_or_else(none, |n| ColumnValue::Whole(n as i64)));
         }
         if self.id.is_some() {
             cells.push(self.guarded(of.row.unwrap_or_default()));
         }
         match answer {
-            Answer::Classes(list) => {
-                list.iter().for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), p.to_string()]))
-            }
-            Answer::Labels(list) => cells.extend(list.iter().map(f64::to_string)),
-            Answer::Values(values) => cells.extend(values.iter().map(f32::to_string)),
+            Answer::Classes(list) => list
+                .iter()
+                .for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), ColumnValue::Double(*p)])),
+            Answer::Labels(list) => cells.extend(list.iter().copied().map(ColumnValue::Double)),
+            Answer::Values(values) => cells.extend(values.iter().copied().map(ColumnValue::Single)),
             Answer::Positions(..) => {}
         }
-        csv(&cells)
+        cells
+    }
+
+    /// A row of a table, as a text.
+    pub fn row(&self, of: Of, answer: &Answer, with_sample: bool) -> String {
+        csv(&self.cells(of, answer, with_sample).iter().map(ColumnValue::text).collect::<Vec<_>>())
     }
 
     /// A name as a cell: with a `'` before it where a spreadsheet would run it as a formula, if that is asked for.
-    fn guarded(&self, name: String) -> String {
-        if self.guard_formulas { guarded(name) } else { name }
+    fn guarded(&self, name: String) -> ColumnValue {
+        ColumnValue::Text(if self.guard_formulas { guarded(name) } else { name })
     }
 
-    /// The table's first row: what is in the columns of rows for answers like this one.
+    /// The table's first row, as a text.
     pub fn header(&self, answer: &Answer, with_sample: bool) -> String {
+        csv(&self.columns(answer, with_sample))
+    }
+
+    /// The names of a table's columns: what is in rows for answers like this one.
+    pub fn columns(&self, answer: &Answer, with_sample: bool) -> Vec<String> {
         let mut cells = Vec::new();
         match answer {
             Answer::Classes(list) => (1..=list.len()).for_each(|n| {
@@ -194,7 +206,7 @@ impl Meaning<'_> {
         }
         let id = self.id.as_ref().map(|id| id_column(id, cells.iter().map(String::as_str)));
         let first = [Some("file".to_owned()), with_sample.then(|| "sample".to_owned()), id];
-        csv(&first.into_iter().flatten().chain(cells).collect::<Vec<_>>())
+        first.into_iter().flatten().chain(cells).collect()
     }
 }
 
@@ -215,10 +227,11 @@ pub fn guarded(name: String) -> String {
 }
 
 /// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 16] = [
+const OWN_COLUMNS: [&str; 17] = [
     "class",
     "classes",
     "file",
+    "fold",
     "label",
     "line",
     "loss",

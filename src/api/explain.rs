@@ -30,6 +30,38 @@ pub struct Figures {
     pub accuracy: f64,
 }
 
+/// What figures are made of, which add up: those of the models of several folds, each of its own rows, are those of all rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sums {
+    /// Losses, or squared errors.
+    loss: f64,
+    /// Answers that are right.
+    right: f64,
+    /// How many numbers these are sums of.
+    count: f64,
+    /// The losses are squared errors of numbers.
+    squared: bool,
+}
+
+impl Sums {
+    /// Adds those of other rows.
+    pub fn add(&mut self, other: Sums) {
+        self.loss += other.loss;
+        self.right += other.right;
+        self.count += other.count;
+        self.squared |= other.squared;
+    }
+
+    /// The figures of all of them.
+    pub fn figures(&self) -> Figures {
+        let loss = self.loss / self.count;
+        match self.squared {
+            true => Figures { loss: loss.sqrt(), accuracy: f64::NAN },
+            false => Figures { loss, accuracy: self.right / self.count },
+        }
+    }
+}
+
 /// How much worse a model gets where the cells of a column are shuffled: the mean over some shuffles, and the standard deviation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Importance {
@@ -97,7 +129,7 @@ fn answers(model: &Predictor, inputs: &[f32], rows: usize, out: &mut Vec<f32>) -
     model.predict(&[&bytes], out)
 }
 
-fn figures(model: &Predictor, rows: &Rows, answers: &[f32]) -> Figures {
+fn sums(model: &Predictor, rows: &Rows, answers: &[f32]) -> Sums {
     let width = model.outputs();
     // What is surely wrong would weigh infinitely: the least number in single precision, as scikit-learn has it.
     let log = |p: f64| -p.clamp(f64::from(f32::EPSILON), 1.0).ln();
@@ -119,12 +151,11 @@ fn figures(model: &Predictor, rows: &Rows, answers: &[f32]) -> Figures {
         }
         (Targets::Numbers(numbers), _) => {
             let squares = answers.iter().zip(numbers).map(|(x, t)| (f64::from(*x) - f64::from(*t)).powi(2));
-            let mean = squares.sum::<f64>() / numbers.len() as f64;
-            return Figures { loss: mean.sqrt(), accuracy: f64::NAN };
+            return Sums { loss: squares.sum::<f64>(), right: 0.0, count: numbers.len() as f64, squared: true };
         }
     }
     let count = if let Targets::Numbers(numbers) = &rows.targets { numbers.len() } else { rows.len() } as f64;
-    Figures { loss: loss / count, accuracy: right / count }
+    Sums { loss, right, count, squared: false }
 }
 
 /// Where the numbers of each column are in a row.
@@ -137,35 +168,31 @@ fn places(codec: &TableCodec) -> impl Iterator<Item = (&str, std::ops::Range<usi
     })
 }
 
-/// The figures of the rows as they are.
+/// What the figures of the rows as they are come from.
 ///
 /// # Errors
 /// The device failed.
-pub fn as_they_are(model: &Predictor, rows: &Rows) -> Result<Figures> {
+pub fn as_they_are(model: &Predictor, rows: &Rows) -> Result<Sums> {
     let mut out = Vec::new();
     answers(model, &rows.inputs, rows.len(), &mut out)?;
-    Ok(figures(model, rows, &out))
+    Ok(sums(model, rows, &out))
 }
 
-/// How much worse the model gets where the cells of a column are shuffled among the rows, for each column, the most important first (Breiman 2001,
-/// "Random Forests"; `sklearn.inspection.permutation_importance`). `before` is called with each column.
+/// What the figures come from where the cells of a column are shuffled among the rows: for each column, `repeats` times.
 ///
 /// # Errors
 /// The device failed.
-pub fn importances(
+pub fn shuffled(
     model: &Predictor,
     codec: &TableCodec,
     rows: &Rows,
     (repeats, seed): (usize, u64),
-    before: &mut dyn FnMut(&str),
-) -> Result<Vec<Importance>> {
-    let base = as_they_are(model, rows)?;
+) -> Result<Vec<(String, Vec<Sums>)>> {
     let width = codec.width();
     let (mut changed, mut out) = (rows.inputs.clone(), Vec::new());
     let mut all = Vec::new();
     for (number, (column, place)) in places(codec).enumerate() {
-        before(column);
-        let (mut losses, mut accuracies) = (Vec::new(), Vec::new());
+        let mut of_column = Vec::new();
         for repeat in 0..repeats {
             let mut order: Vec<u32> = (0..rows.len() as u32).collect();
             Stream::new(seed, Purpose::Explain, number as u64, repeat as u64).shuffle(&mut order);
@@ -173,21 +200,30 @@ pub fn importances(
                 row[place.clone()].copy_from_slice(&rows.inputs[*from as usize * width..][place.clone()]);
             }
             answers(model, &changed, rows.len(), &mut out)?;
-            let now = figures(model, rows, &out);
-            losses.push(now.loss - base.loss);
-            accuracies.push(base.accuracy - now.accuracy);
+            of_column.push(sums(model, rows, &out));
         }
         for (row, own) in changed.chunks_exact_mut(width).zip(rows.inputs.chunks_exact(width)) {
             row[place.clone()].copy_from_slice(&own[place.clone()]);
         }
-        all.push(Importance {
-            column: column.to_owned(),
-            loss: mean_and_deviation(&losses),
-            accuracy: mean_and_deviation(&accuracies),
-        });
+        all.push((column.to_owned(), of_column));
     }
-    all.sort_by(|a, b| b.loss[0].total_cmp(&a.loss[0]));
     Ok(all)
+}
+
+/// How much worse a model gets than `base` where the cells of a column are shuffled, for each column, the most important first (Breiman 2001,
+/// "Random Forests"; `sklearn.inspection.permutation_importance`).
+pub fn importances(base: &Figures, shuffled: &[(String, Vec<Sums>)]) -> Vec<Importance> {
+    let of_column = |(column, repeats): &(String, Vec<Sums>)| {
+        let figures: Vec<Figures> = repeats.iter().map(Sums::figures).collect();
+        Importance {
+            column: column.clone(),
+            loss: mean_and_deviation(&figures.iter().map(|now| now.loss - base.loss).collect::<Vec<_>>()),
+            accuracy: mean_and_deviation(&figures.iter().map(|now| base.accuracy - now.accuracy).collect::<Vec<_>>()),
+        }
+    };
+    let mut all: Vec<Importance> = shuffled.iter().map(of_column).collect();
+    all.sort_by(|a, b| b.loss[0].total_cmp(&a.loss[0]));
+    all
 }
 
 /// What the model says on the average of the rows where all of them have one value in a column, for the values that stand there: at most `points`, of

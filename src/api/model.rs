@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
-use crate::config::language::sections::{ClassWeights, Fitted, Source};
+use crate::config::language::sections::{ClassWeights, Fitted};
 use crate::config::load::paths::shown;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
@@ -78,7 +78,9 @@ fn hold_to_weights(experiment: &mut Experiment) {
         let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
         let path = path.display();
         say(&match source {
-            Source::Csv(_) => format!("weights: rows become samples as they did for `{path}`, column by column"),
+            _ if source.table().is_some() => {
+                format!("weights: rows become samples as they did for `{path}`, column by column")
+            }
             _ => format!("weights: text becomes tokens as it did for `{path}`"),
         });
         experiment.data.fitted = Some(fitted);

@@ -10,9 +10,7 @@ use crate::data::listed;
 /// # Errors
 /// The configuration asks for another one.
 pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(), Diagnostic> {
-    let (Source::Csv(asked), Source::Csv(own)) = (&experiment.data.source, &own.data.source) else {
-        return Ok(());
-    };
+    let (Some(asked), Some(own)) = (experiment.data.source.table(), own.data.source.table()) else { return Ok(()) };
     let differ = [
         // Where a rule is written is no difference.
         ("columns", rules(asked) != rules(own)),

@@ -298,9 +298,9 @@ pub struct PredictArgs {
     /// A checkpoint (.safetensors), a run's folder (its best checkpoint, else its last), or a configuration (.toml) with `[model] weights`
     #[arg(value_hint = ValueHint::AnyPath)]
     pub model: PathBuf,
-    /// Image files, folders of images, tables (.csv), tensors (.safetensors), patterns (`'photos/**/*.jpg'`), or `-` for names on standard input
+    /// Image files, folders of images, tables (.csv, .jsonl, .parquet), tensors (.safetensors), patterns (`'photos/**/*.jpg'`), or `-` for standard input: names, or the rows of a table
     ///
-    /// A model takes what it was trained on; of a table or a file of tensors each row is a sample. Names on standard input stand one a line. Folders are searched with all folders in them, by the endings of images. In a pattern `*` stands for any characters, `?` for
+    /// A model takes what it was trained on; of a table or a file of tensors each row is a sample. For a model of a table, standard input is CSV or JSON Lines; for all others it has names. Names on standard input stand one a line. Folders are searched with all folders in them, by the endings of images. In a pattern `*` stands for any characters, `?` for
     /// one, `[a-z]` for one of a range, and `**` for any folders; it is in quotes, or the shell replaces it.
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
@@ -316,12 +316,12 @@ pub struct PredictArgs {
     /// Swap black and white of images first: MNIST's digits are light on dark, scans are not
     #[arg(long)]
     pub invert: bool,
-    /// How results are written: `text`, `csv` (a row for each sample) or `jsonl` (a JSON object a line)
+    /// How results are written: `text`, `csv` (a row for each sample), `jsonl` (a JSON object a line) or `parquet` (the rows of `csv`)
     ///
     /// Rows and lines are written as they come, in the order of the files. A file that cannot be read has none.
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub format: Option<PredictFormat>,
-    /// Write the results to this file instead of standard output; without `--format`, its ending (.csv, .jsonl) is the format
+    /// Write the results to this file instead of standard output; without `--format`, its ending (.csv, .jsonl, .parquet) is the format
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
     pub out: Option<PathBuf>,
     /// In a table, put a `'` before names that a spreadsheet would run as a formula
@@ -353,6 +353,8 @@ pub enum PredictFormat {
     Csv,
     /// A JSON object a line.
     Jsonl,
+    /// The same table as a Parquet file; it needs `--out`.
+    Parquet,
 }
 
 /// `runner bench`

@@ -3,8 +3,11 @@
 use super::args::{ExplainArgs, SplitName};
 use super::runs::grid::Grid;
 use super::{print, print_json};
-use crate::api::explain::{Dependence, Figures, Importance, Rows, as_they_are, dependence, importances, outputs_named};
+use crate::api::explain::{
+    Dependence, Figures, Importance, Rows, Sums, as_they_are, dependence, importances, outputs_named, shuffled,
+};
 use crate::api::failure::Failure;
+use crate::api::folds::models_of;
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Seen};
 use crate::api::samples;
@@ -12,14 +15,85 @@ use crate::config::nearest;
 use crate::data::table::{Decoded, TableCodec, rounded};
 use crate::terminal::{figure, one_line, percent, say, thousands, visible};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Classes whose probabilities are shown side by side.
 const MOST_OUTPUTS: usize = 6;
 
+/// A model with rows that it is asked about.
+struct Asked {
+    codec: TableCodec,
+    predictor: Predictor,
+    rows: Rows,
+    /// What the part of the data is called, and how many rows it has.
+    split: &'static str,
+    whole: usize,
+}
+
 /// Says which columns a model of a table depends on.
 pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
-    let model = load_model(&args.model, &args.overrides.sets())?;
+    let models = models_of(&args.model)?;
+    if let [first, _, ..] = &models[..] {
+        let refuse = |what: &str| {
+            Failure::Usage(format!(
+                "{what} of several folds\nhelp: give the folder of one, such as `{}`",
+                first.display()
+            ))
+        };
+        if !args.column.is_empty() {
+            return Err(refuse("`--column` has no curve"));
+        }
+        if args.split != SplitName::Val {
+            return Err(refuse("there is no such split"));
+        }
+    }
+    let (mut base, mut whole, mut rows, mut split) = (Sums::default(), 0, 0, "val");
+    let mut all: Vec<(String, Vec<Sums>)> = Vec::new();
+    for model in &models {
+        // Each of several folds is asked about some of the rows that it has not seen.
+        let asked = asked(args, model, args.rows.div_ceil(models.len()))?;
+        if !args.column.is_empty() {
+            return curves(args, &asked);
+        }
+        base.add(as_they_are(&asked.predictor, &asked.rows)?);
+        (whole, rows, split) = (whole + asked.whole, rows + asked.rows.len(), asked.split);
+        for (column, sums) in shuffled(&asked.predictor, &asked.codec, &asked.rows, (args.repeats, args.seed))? {
+            match all.iter_mut().find(|(known, _)| *known == column) {
+                Some((_, before)) => before.iter_mut().zip(sums).for_each(|(before, sums)| before.add(sums)),
+                None => all.push((column, sums)),
+            }
+        }
+    }
+    let figures = base.figures();
+    let (what, folds) = (loss_name(&figures), models.len());
+    let all = importances(&figures, &all);
+    match args.output.json {
+        true => {
+            let mut json = json!({
+                "split": split, "rows": rows, "repeats": args.repeats, "figure": what.replace(' ', "_"), "value": figures.loss,
+                "accuracy": number(figures.accuracy), "columns": all.iter().map(|one| of_column(one, &figures)).collect::<Vec<_>>(),
+            });
+            if folds > 1 {
+                json["folds"] = folds.into();
+            }
+            print_json(&json)?;
+        }
+        false => {
+            told(split, rows, whole, folds, &figures);
+            print(&table(&all, what, &figures))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn loss_name(figures: &Figures) -> &'static str {
+    if figures.accuracy.is_nan() { "rmse" } else { "log loss" }
+}
+
+/// The model at a path, with at most `most` rows.
+fn asked(args: &ExplainArgs, path: &Path, most: usize) -> Result<Asked, Failure> {
+    let model = load_model(path, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let seen = Seen::by(&model)?;
     let Some(codec) = TableCodec::of(&seen.data) else {
@@ -58,31 +132,19 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     if split.is_empty() {
         return Err(no_rows(name));
     }
-    let rows = Rows::of(split, &codec, args.rows, args.seed)?;
+    let rows = Rows::of(split, &codec, most, args.seed)?;
     let options = Options { batch: experiment.data.loading.eval_batch_size(), ..Options::default() };
     let predictor = Predictor::new(&model, seen, backend, &options)?;
-    let figures = as_they_are(&predictor, &rows)?;
-    let what = if figures.accuracy.is_nan() { "rmse" } else { "log loss" };
-    let whole = split.len();
-    if args.column.is_empty() {
-        let asked = (args.repeats, args.seed);
-        let all = importances(&predictor, &codec, &rows, asked, &mut |_| ())?;
-        return match args.output.json {
-            true => print_json(&json!({
-                "split": name, "rows": rows.len(), "repeats": args.repeats, "figure": what.replace(' ', "_"), "value": figures.loss,
-                "accuracy": number(figures.accuracy), "columns": all.iter().map(|one| of_column(one, &figures)).collect::<Vec<_>>(),
-            })),
-            false => {
-                told(name, rows.len(), whole, what, &figures);
-                print(&table(&all, what, &figures))
-            }
-        }
-        .map(|()| ExitCode::SUCCESS);
-    }
-    let names = outputs_named(&codec, predictor.outputs());
+    Ok(Asked { codec, predictor, rows, split: name, whole: split.len() })
+}
+
+/// Shows what a model answers by the values of columns.
+fn curves(args: &ExplainArgs, asked: &Asked) -> Result<ExitCode, Failure> {
+    let Asked { codec, predictor, rows, split, whole } = asked;
+    let names = outputs_named(codec, predictor.outputs());
     let mut of_columns = serde_json::Map::new();
     for column in &args.column {
-        let values = dependence(&predictor, &codec, &rows, column, args.points)?;
+        let values = dependence(predictor, codec, rows, column, args.points)?;
         if args.output.json {
             let all = values
                 .iter()
@@ -91,12 +153,12 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
             continue;
         }
         if of_columns.is_empty() && args.column.first() == Some(column) {
-            told(name, rows.len(), whole, what, &figures);
+            told(split, rows.len(), *whole, 1, &as_they_are(predictor, rows)?.figures());
         }
         print(&curve(column, &names, &values))?;
     }
     if args.output.json {
-        print_json(&json!({ "split": name, "rows": rows.len(), "outputs": names, "columns": of_columns }))?;
+        print_json(&json!({ "split": split, "rows": rows.len(), "outputs": names, "columns": of_columns }))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -127,11 +189,13 @@ fn of_column(one: &Importance, figures: &Figures) -> Value {
     all
 }
 
-fn told(split: &str, rows: usize, whole: usize, what: &str, figures: &Figures) {
+fn told(split: &str, rows: usize, whole: usize, folds: usize, figures: &Figures) {
+    let what = loss_name(figures);
+    let by = if folds > 1 { format!(", each by the one of {folds} folds that has not seen it") } else { String::new() };
     let of = if rows < whole { format!(" of {}", thousands(whole as u64)) } else { String::new() };
     let accuracy =
         if figures.accuracy.is_nan() { String::new() } else { format!(", accuracy {}", percent(figures.accuracy)) };
-    say(&format!("{split}, {}{of} rows: {what} {}{accuracy}", thousands(rows as u64), figure(figures.loss, 6, 12)));
+    say(&format!("{split}, {}{of} rows{by}: {what} {}{accuracy}", thousands(rows as u64), figure(figures.loss, 6, 12)));
 }
 
 /// A row for each column.

@@ -1,12 +1,14 @@
 //! What the rows of a table are called.
 
+use super::sheet::Place;
+
 /// Which row of a table a sample is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowName<'a> {
     /// What a column has there that names the rows: the column, and its cell.
     Id(&'a str, &'a str),
-    /// The line of the file, from 1.
-    Line(u32),
+    /// The file, if there are several, and the line in it, from 1; of a file without lines the row.
+    Line(Option<&'a str>, u32),
 }
 
 /// What the rows of a table are called.
@@ -15,7 +17,37 @@ pub enum RowNames {
     /// By a column: its name, and its cells.
     Ids(String, Vec<String>),
     /// By their lines.
-    Lines(Vec<u32>),
+    Lines(Lines),
+}
+
+/// The lines of rows.
+#[derive(Debug, Clone, Default)]
+pub struct Lines {
+    /// That of each row in its file.
+    pub lines: Vec<u32>,
+    /// Where the rows of each file begin, and what it is called. Empty: there is one file alone.
+    pub files: Vec<(u32, String)>,
+}
+
+impl Lines {
+    /// Takes the place of the next row, before which there are `rows`; with its file, if there are `several`.
+    pub(super) fn add(&mut self, place: Place, rows: usize, several: bool) {
+        if several && self.files.last().is_none_or(|(_, known)| *known != place.path.to_string_lossy()) {
+            self.files.push((rows as u32, place.path.to_string_lossy().into_owned()));
+        }
+        self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
+    }
+
+    /// Where a row is.
+    pub fn at(&self, row: usize) -> RowName<'_> {
+        let before = self.files.partition_point(|(begin, _)| *begin as usize <= row);
+        let file = before.checked_sub(1).map(|file| self.files[file].1.as_str());
+        RowName::Line(file, self.lines[row])
+    }
+
+    fn held_bytes(&self) -> usize {
+        size_of_val(&self.lines[..]) + self.files.iter().map(|(_, name)| name.len()).sum::<usize>()
+    }
 }
 
 impl RowNames {
@@ -23,7 +55,7 @@ impl RowNames {
     pub fn len(&self) -> usize {
         match self {
             RowNames::Ids(_, ids) => ids.len(),
-            RowNames::Lines(lines) => lines.len(),
+            RowNames::Lines(lines) => lines.lines.len(),
         }
     }
 
@@ -31,7 +63,7 @@ impl RowNames {
     pub fn at(&self, row: usize) -> RowName<'_> {
         match self {
             RowNames::Ids(column, ids) => RowName::Id(column, &ids[row]),
-            RowNames::Lines(lines) => RowName::Line(lines[row]),
+            RowNames::Lines(lines) => lines.at(row),
         }
     }
 
@@ -39,7 +71,7 @@ impl RowNames {
     pub fn held_bytes(&self) -> usize {
         match self {
             RowNames::Ids(_, ids) => ids.iter().map(|id| size_of::<String>() + id.len()).sum(),
-            RowNames::Lines(lines) => size_of_val(&lines[..]),
+            RowNames::Lines(lines) => lines.held_bytes(),
         }
     }
 }

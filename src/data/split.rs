@@ -222,11 +222,11 @@ impl Split {
         if self.index.is_some() { None } else { self.store.stored(field) }
     }
 
-    /// The number in the store of sample `i`.
+    /// The number in the store of sample `i`: of a table that of its row, from 0.
     ///
     /// # Panics
     /// If there is none.
-    pub(super) fn at(&self, i: usize) -> usize {
+    pub fn at(&self, i: usize) -> usize {
         assert!(i < self.len, "sample {i} of a split of {}", self.len);
         self.index.as_ref().map_or(i, |index| index[i] as usize)
     }

@@ -180,7 +180,8 @@ impl Store for Memory {
     fn name(&self, sample: usize) -> Option<String> {
         Some(match Store::row(self, sample)? {
             RowName::Id(_, id) => id.to_owned(),
-            RowName::Line(line) => format!("line {line}"),
+            RowName::Line(None, line) => format!("line {line}"),
+            RowName::Line(Some(file), line) => format!("{file}, line {line}"),
         })
     }
 

@@ -226,7 +226,7 @@ impl Builder<'_> {
             (TargetKind::Classes, None) => (
                 format!("`{name}` needs classes, but the targets of the data are numbers"),
                 match experiment.data.source {
-                    cfg::Source::Csv(_) => {
+                    cfg::Source::Csv(_) | cfg::Source::Parquet(_) => {
                         "set `classes = true` in `[data]` if each of these numbers is a class; the loss for numbers is `mse`"
                     }
                     _ => "the loss for numbers is `mse`",

@@ -1,15 +1,19 @@
 //! Figures of the models of several folds: of each row by the one that has not seen it, or of other rows by all together.
 
-use super::{Asked, Evaluated, SplitName, evaluated, in_lines};
+use super::predictions::Predictions;
+use super::{Asked, Evaluated, SplitName, evaluated, in_lines, written};
 use crate::api::failure::Failure;
 use crate::api::folds::together;
 use crate::api::scores::{sigmoid, softmax};
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::config::declare::tagged::Tagged;
+use crate::data::{Batch, Split};
+use crate::files::output::Output;
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
 use crate::terminal::{Stream, figure, percent, thousands, width};
 use crate::train::setup::programs::Kind;
+use crate::train::setup::session::Session;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,11 +30,15 @@ struct Answers {
 }
 
 impl Answers {
-    /// Those of the model in a folder.
-    fn of(asked: &Asked) -> Result<Answers, Failure> {
+    /// Those of the model in a folder. `see` is called with each batch.
+    fn of(
+        asked: &Asked,
+        see: &mut dyn FnMut(&mut Session, &Batch, &Split) -> anyhow::Result<()>,
+    ) -> Result<Answers, Failure> {
         let mut found = Answers::default();
         let (mut bytes, mut targets) = (Vec::new(), Vec::new());
-        let Evaluated { loaded, .. } = evaluated(asked, &mut |session, batch, _| {
+        let Evaluated { loaded, .. } = evaluated(asked, &mut |session, batch, split| {
+            see(session, batch, split)?;
             session.outputs(Kind::Eval, batch.shape, &mut bytes)?;
             let words = session.programs.targets(&batch.buffer, batch.shape).as_chunks::<4>().0;
             let outputs = bytes.as_chunks::<4>().0;
@@ -99,9 +107,6 @@ pub fn run(args: &EvalArgs, folders: &[PathBuf]) -> Result<ExitCode, Failure> {
     let refuse = |what: &str| {
         Failure::Usage(format!("{what} of several folds\nhelp: give the folder of one, such as `{first}`"))
     };
-    if args.predictions.is_some() {
-        return Err(refuse("`--predictions` has no rows"));
-    }
     if args.split != SplitName::Val {
         return Err(refuse("there is no such split"));
     }
@@ -111,35 +116,12 @@ pub fn run(args: &EvalArgs, folders: &[PathBuf]) -> Result<ExitCode, Failure> {
     if other {
         overrides.unset.extend(["data.folds".to_owned(), "data.fold".to_owned()]);
     }
-    let mut all = Answers::default();
-    let mut each: Vec<Answers> = Vec::with_capacity(folders.len());
-    for folder in folders {
-        let asked = Asked {
-            model: folder,
-            overrides: &overrides,
-            passes: args.passes.options(),
-            split: args.split,
-            allow_download: args.allow_download,
-            threads: args.threads,
-            out: None,
-        };
-        let found = Answers::of(&asked)?;
-        match other {
-            true => each.push(found),
-            false => {
-                all.outputs.extend(found.outputs);
-                all.targets.extend(found.targets);
-                (all.task, all.source) = (found.task, found.source);
-            }
-        }
-    }
-    if let Some(first) = each.first() {
-        let task = first.task.unwrap_or(Task::Regression);
-        let row = |at: usize| together(task, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
-        all.outputs = (0..first.outputs.len()).map(row).collect();
-        all.targets.clone_from(&first.targets);
-        (all.task, all.source) = (first.task, first.source.clone());
-    }
+    let all = match &args.predictions {
+        Some(path) => written(path, args.guard_formulas, &mut |out, rows| {
+            answers(args, folders, &overrides, other, Some((out, rows)))
+        })?,
+        None => answers(args, folders, &overrides, other, None)?,
+    };
     let (figures, count, folds) = (all.figures(), all.outputs.len(), folders.len());
     if args.output.json {
         let metrics: Map<String, Value> = figures.iter().map(|(f, v)| (f.name().to_owned(), json!(v))).collect();
@@ -160,4 +142,60 @@ pub fn run(args: &EvalArgs, folders: &[PathBuf]) -> Result<ExitCode, Failure> {
         crate::cli::print(&in_lines(&what, &list, width(Stream::Out)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What all folds say: each of the rows that it has held out or, of `other` rows, all together. It goes to `rows`, too.
+fn answers(
+    args: &EvalArgs,
+    folders: &[PathBuf],
+    overrides: &Overrides,
+    other: bool,
+    mut rows: Option<(&Output, &mut Predictions)>,
+) -> Result<Answers, Failure> {
+    let mut all = Answers::default();
+    let mut each: Vec<Answers> = Vec::with_capacity(folders.len());
+    for (at, folder) in folders.iter().enumerate() {
+        let asked = Asked {
+            model: folder,
+            overrides,
+            passes: args.passes.options(),
+            split: args.split,
+            allow_download: args.allow_download,
+            threads: args.threads,
+            out: rows.as_ref().map(|(out, _)| *out),
+        };
+        if let Some((_, rows)) = rows.as_mut().filter(|_| !other) {
+            rows.of_fold(at + 1);
+        }
+        let last = at + 1 == folders.len();
+        let found = Answers::of(&asked, &mut |session, batch, split| match &mut rows {
+            Some((_, rows)) if !other => rows.see(session, batch, split),
+            // What is said together is known when the last one is heard.
+            Some((_, rows)) if last => {
+                let task = each.first().and_then(|one| one.task).unwrap_or(Task::Regression);
+                let with = |sample: usize, output: Vec<f32>| {
+                    let others = each.iter().map(|one| &one.outputs[sample][..]);
+                    together(task, &others.chain([&output[..]]).collect::<Vec<_>>())
+                };
+                rows.see_with(session, batch, split, &with)
+            }
+            _ => Ok(()),
+        })?;
+        match other {
+            true => each.push(found),
+            false => {
+                all.outputs.extend(found.outputs);
+                all.targets.extend(found.targets);
+                (all.task, all.source) = (found.task, found.source);
+            }
+        }
+    }
+    if let Some(first) = each.first() {
+        let task = first.task.unwrap_or(Task::Regression);
+        let row = |at: usize| together(task, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
+        all.outputs = (0..first.outputs.len()).map(row).collect();
+        all.targets.clone_from(&first.targets);
+        (all.task, all.source) = (first.task, first.source.clone());
+    }
+    Ok(all)
 }

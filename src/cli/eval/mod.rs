@@ -228,6 +228,18 @@ pub fn evaluated(
 
 /// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
 fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<Evaluated, Failure> {
+    written(path, guard_formulas, &mut |out, rows| {
+        let asked = &Asked { out: Some(out), ..asked.clone() };
+        evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split))
+    })
+}
+
+/// What `evaluate` finds, which hands on what is written to `path`: that is there when all is done.
+fn written<T>(
+    path: &Path,
+    guard_formulas: bool,
+    evaluate: &mut dyn FnMut(&Output, &mut Predictions) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let form = Form::of(path)?;
     if guard_formulas && form != Form::Csv {
         return Err(Failure::Usage(
@@ -235,11 +247,10 @@ fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<
         ));
     }
     let out = output(path)?;
-    let asked = &Asked { out: Some(&out), ..asked.clone() };
     let mut done = None;
     let fill = |file: &mut Out| -> anyhow::Result<()> {
         let mut rows = Predictions::new(form, guard_formulas, path, file);
-        let found = evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split));
+        let found = evaluate(&out, &mut rows);
         let failed = found.is_err();
         done = Some(found);
         // What has failed is told as that, and not as what became of the file.
@@ -251,9 +262,9 @@ fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<
     };
     let written = out.write(fill);
     match done {
-        Some(Ok(evaluated)) => {
+        Some(Ok(found)) => {
             written.with_context(|| cannot_write(path))?;
-            Ok(evaluated)
+            Ok(found)
         }
         Some(Err(failure)) => Err(failure),
         None => Err(written

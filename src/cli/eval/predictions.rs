@@ -45,6 +45,8 @@ impl Form {
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     sample: u32,
+    /// The fold that says it, from 1.
+    fold: Option<usize>,
     of: Of,
     said: Said,
     /// `None`: losses of samples are not told; `Some(None)`: this one has none.
@@ -56,8 +58,8 @@ struct Row {
 enum Of {
     /// A file.
     File(String),
-    /// The line of a table.
-    Line(u32),
+    /// The line of a table, and its file, if there are several.
+    Line(Option<String>, u32),
     /// The row of a table for which a column has this.
     Id(String, String),
     /// Nothing that has a name.
@@ -68,18 +70,20 @@ impl Of {
     fn sample(split: &Split, sample: usize) -> Of {
         match split.row(sample) {
             Some(RowName::Id(column, id)) => Of::Id(column.to_owned(), id.to_owned()),
-            Some(RowName::Line(line)) => Of::Line(line),
+            Some(RowName::Line(file, line)) => Of::Line(file.map(str::to_owned), line),
             None => split.name(sample).map_or(Of::Nothing, Of::File),
         }
     }
 
-    /// The name of the column, and what is in it.
-    fn cell(&self) -> Option<(String, String)> {
+    /// The names of the columns, and what is in them.
+    fn cells(&self) -> Vec<(String, String)> {
+        let cell = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         match self {
-            Of::File(file) => Some(("file".to_owned(), file.clone())),
-            Of::Line(line) => Some(("line".to_owned(), line.to_string())),
-            Of::Id(column, id) => Some((column.clone(), id.clone())),
-            Of::Nothing => None,
+            Of::File(file) => vec![cell("file", file)],
+            Of::Line(None, line) => vec![cell("line", &line.to_string())],
+            Of::Line(Some(file), line) => vec![cell("file", file), cell("line", &line.to_string())],
+            Of::Id(column, id) => vec![cell(column, id)],
+            Of::Nothing => Vec::new(),
         }
     }
 }
@@ -108,9 +112,10 @@ pub struct Predictions<'a> {
     begun: bool,
     /// The sample of the last row.
     last: Option<u32>,
-    /// Rows of samples in batches of several lengths, which do not come in their order.
+    /// Rows of samples in batches of several lengths, or of several folds, which do not come in their order.
     held: BTreeMap<u32, String>,
     rows: u64,
+    fold: Option<usize>,
 }
 
 impl<'a> Predictions<'a> {
@@ -128,7 +133,13 @@ impl<'a> Predictions<'a> {
             last: None,
             held: BTreeMap::new(),
             rows: 0,
+            fold: None,
         }
+    }
+
+    /// What comes from now on is said by a fold, the number of which is from 1. Rows are held back until the end: they are in the order of the table.
+    pub fn of_fold(&mut self, fold: usize) {
+        (self.fold, self.last) = (Some(fold), None);
     }
 
     /// Writes the rows of a batch that has been evaluated.
@@ -136,6 +147,20 @@ impl<'a> Predictions<'a> {
     /// # Errors
     /// The device failed; the file cannot be written; there is a class at each position, for which a table has no room.
     pub fn see(&mut self, session: &mut Session, batch: &Batch, split: &Split) -> Result<()> {
+        self.see_with(session, batch, split, &|_, output| output)
+    }
+
+    /// The same where `with` makes of a sample's number and what the model says of it what is said.
+    ///
+    /// # Errors
+    /// As [`Predictions::see`].
+    pub fn see_with(
+        &mut self,
+        session: &mut Session,
+        batch: &Batch,
+        split: &Split,
+        with: &dyn Fn(usize, Vec<f32>) -> Vec<f32>,
+    ) -> Result<()> {
         let shape = session.outputs(Kind::Eval, batch.shape, &mut self.outputs)?;
         let programs = &session.programs;
         let targets = programs.targets(&batch.buffer, batch.shape);
@@ -151,13 +176,16 @@ impl<'a> Predictions<'a> {
                 continue;
             }
             self.last = Some(*sample);
-            let output: Vec<f32> = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b)).collect();
+            let output = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b)).collect();
+            let output = with(*sample as usize, output);
             let target = &target_words[i * of_each..][..of_each];
             let (said, loss) = said(programs, &output, target, &shape);
-            let row = Row { sample: *sample, of: Of::sample(split, *sample as usize), said, loss };
+            // Folds have parts of one table.
+            let number = if self.fold.is_some() { split.at(*sample as usize) as u32 } else { *sample };
+            let row = Row { sample: number, fold: self.fold, of: Of::sample(split, *sample as usize), said, loss };
             let text = self.text(&row, &programs.class_names)?;
-            if by_length {
-                self.held.insert(*sample, text);
+            if by_length || self.fold.is_some() {
+                self.held.insert(number, text);
                 continue;
             }
             self.file.write_all(text.as_bytes()).with_context(|| cannot_write(self.path))?;
@@ -306,7 +334,9 @@ impl Row {
         let guarded = |name: String| if guard_formulas { crate::api::answer::guarded(name) } else { name };
         let label = |class: usize| guarded(Row::label(names, class));
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
-        cells.extend(self.of.cell().map(|(name, cell)| (name, guarded(cell))));
+        cells.extend(self.fold.map(|fold| ("fold".to_owned(), fold.to_string())));
+        let named = cells.len();
+        cells.extend(self.of.cells().into_iter().map(|(name, cell)| (name, guarded(cell))));
         let mut cell = |name: &str, text: String| cells.push((name.to_owned(), text));
         let loss = |cell: &mut dyn FnMut(&str, String)| {
             if let Some(loss) = self.loss {
@@ -354,7 +384,8 @@ impl Row {
             Said::Positions { .. } => {}
         }
         if let Of::Id(column, _) = &self.of {
-            cells[1].0 = id_column(column, cells[2..].iter().map(|(name, _)| name.as_str()));
+            let others = cells.iter().enumerate().filter(|(at, _)| *at != named).map(|(_, (name, _))| name.as_str());
+            cells[named].0 = id_column(column, others);
         }
         cells
     }
@@ -363,9 +394,13 @@ impl Row {
         let mut out = Map::new();
         let mut put = |name: &str, value: Value| _ = out.insert(name.to_owned(), value);
         put("sample", self.sample.into());
+        self.fold.iter().for_each(|fold| put("fold", json!(fold)));
         match &self.of {
             Of::File(file) => put("file", file.as_str().into()),
-            Of::Line(line) => put("line", json!(line)),
+            Of::Line(file, line) => {
+                file.iter().for_each(|file| put("file", file.as_str().into()));
+                put("line", json!(line));
+            }
             Of::Id(column, id) => put(&id_column(column, []), id.as_str().into()),
             Of::Nothing => {}
         }

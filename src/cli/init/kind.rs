@@ -3,7 +3,7 @@
 use crate::api::failure::Failure;
 use crate::config::nearest;
 use crate::data::images_below;
-use crate::data::table::is_table_name;
+use crate::data::table::{is_table, is_table_name};
 use crate::files::durable::folder_of;
 use crate::files::kind::{Kind, kind};
 use crate::runs::folder::is_run;
@@ -42,12 +42,10 @@ pub fn look(path: &Path, target: bool) -> Result<Source, Failure> {
         (_, "toml") => {
             ("a configuration already", format!("`runner check {shown}` validates it, `runner train {shown}` trains"))
         }
-        (_, "parquet" | "feather" | "arrow") => {
-            ("a table in columns", "save it as CSV (`.csv`, also packed: `.csv.gz`, `.csv.zst`)".to_owned())
-        }
+        (_, "feather" | "arrow") => ("a table in Arrow's own format", "save it as Parquet or CSV".to_owned()),
         (_, "xlsx" | "xls" | "ods") => ("a spreadsheet", "save it as CSV".to_owned()),
         (Some(Kind::Empty), _) => ("empty", "there is nothing to learn from it".to_owned()),
-        (Some(Kind::Text | Kind::Other | Kind::Compressed), _) if is_table_name(path) => return Ok(Source::Table),
+        (Some(Kind::Text | Kind::Other | Kind::Compressed), _) if is_table(path) => return Ok(Source::Table),
         (Some(Kind::Text), _) if target && !TEXTS.contains(&ending.as_str()) => return Ok(Source::Table),
         (Some(Kind::Text), "json") => {
             ("one JSON value", "a table of JSON has an object on each line (`.jsonl`)".to_owned())
@@ -69,7 +67,7 @@ pub fn look(path: &Path, target: bool) -> Result<Source, Failure> {
             "archives of photos are read by `source = \"webdataset\"`, which wants them as they are".to_owned(),
         ),
         (Some(Kind::Other), _) => {
-            ("no text", "a table is CSV or JSON Lines, a text is UTF-8; photos are a folder".to_owned())
+            ("no text", "a table is CSV, JSON Lines or Parquet, a text is UTF-8; photos are a folder".to_owned())
         }
         (None, _) => return Err(Failure::Usage(format!("`{shown}` cannot be read as a file"))),
     };

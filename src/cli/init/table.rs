@@ -8,7 +8,7 @@ use crate::cli::show::table::lines;
 use crate::config::Experiment;
 use crate::config::value_as_toml;
 use crate::data::DataSpec;
-use crate::data::table::{CellType, Column, Format, Shown, open_sheet};
+use crate::data::table::{CellType, Column, Format, Shown, is_parquet, open_sheet};
 use crate::terminal::thousands;
 use crate::train::setup::input::table_columns;
 use serde_json::json;
@@ -186,8 +186,9 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     out.comment(
         "What to change: what becomes of a column (`columns`, `drop`), the learning rate, the width of the model.",
     );
+    let ending = if is_parquet(wanted.source) { "parquet" } else { "csv" };
     out.comment(&format!(
-        "`runner predict runs/{} NEW.csv --out answers.csv` answers for other rows, once it is trained.",
+        "`runner predict runs/{} NEW.{ending} --out answers.{ending}` answers for other rows, once it is trained.",
         run_name(file)
     ));
     out.gap().key("seed", "1", "");
@@ -238,7 +239,7 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
     let input = |shown: &&Shown| shown.width > 0;
     let column_of = |cells: CellType| columns.iter().filter(input).find(|shown| shown.column.cells == cells);
     out.section("data");
-    out.key("source", "\"csv\"", "");
+    out.key("source", if is_parquet(wanted.source) { "\"parquet\"" } else { "\"csv\"" }, "");
     out.key("path", &quoted(&wanted.written), "from the folder of this file");
     out.key("target", &quoted(target), "");
     let learnt = columns.iter().map(|shown| &shown.column).find(|column| column.name == target);

@@ -4,7 +4,7 @@ use super::architecture::{Takes, expect};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
-use crate::data::table::{CellType, Format, Shown, open_sheet};
+use crate::data::table::{CellType, Format, Shown, is_parquet, open_sheet};
 use crate::terminal::thousands;
 
 /// Words of a cell, in the mean, from which on it is a text of its own and no category.
@@ -52,7 +52,7 @@ pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> 
     let mut columns: Vec<Vec<String>> = vec![Vec::new(); sheet.names().len()];
     let mut rows = 0;
     sheet
-        .each_cells(|_, row| {
+        .each_cells(&sheet.readable(), |_, row| {
             rows += 1;
             if rows <= LOOKED_AT {
                 columns.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell.to_owned()));
@@ -95,8 +95,9 @@ pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, 
             out.comment(
                 "What to change: how text becomes tokens (`tokenizer`), the learning rate, the width of the model.",
             );
+            let ending = if is_parquet(wanted.source) { "parquet" } else { "csv" };
             out.comment(&format!(
-                "`runner predict runs/{} NEW.csv` answers for other texts, once it is trained.",
+                "`runner predict runs/{} NEW.{ending}` answers for other texts, once it is trained.",
                 run_name(file)
             ));
             out.gap();

@@ -41,7 +41,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let backend = device(experiment, args.threads)?;
     let seen = Seen::by(&model)?;
     let data = &seen.data;
-    let names::Given { files, problems } = names::files(&args.files, std::io::stdin())?;
+    let table = Rows::of(data, experiment)?;
+    let by_input = table.as_ref().is_some_and(Rows::come_by_standard_input);
+    let names::Given { files, problems } = names::files(&args.files, by_input, std::io::stdin())?;
     let own = model.files();
     if let Some(out) = &out {
         expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
@@ -49,7 +51,6 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     }
     let form = Form::of(args, files.len())?;
     let top = args.top as usize;
-    let table = Rows::of(data, experiment)?;
     if args.invert && table.is_some() {
         return Err(Failure::Usage("`--invert` is for images, and the model takes none\nhelp: leave it out".into()));
     }
@@ -60,7 +61,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
             "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),
         ));
     }
-    if form == Form::Csv && meaning.has_positions() {
+    if matches!(form, Form::Csv | Form::Parquet) && meaning.has_positions() {
         return Err(Failure::Usage(
             "each sample has a class at every position, which no row of a table has room for\nhelp: write JSON with --format jsonl, or image files with --masks DIR"
                 .into(),
@@ -152,7 +153,7 @@ fn is_tensors(file: &Path) -> bool {
 fn name_of(row: Option<RowName>) -> Option<String> {
     match row? {
         RowName::Id(_, id) => Some(id.to_owned()),
-        RowName::Line(_) => None,
+        RowName::Line(..) => None,
     }
 }
 
@@ -280,7 +281,7 @@ impl Batches<'_> {
                             };
                             let answer = self.meaning.answer(mean.as_deref().unwrap_or(row));
                             self.masks.map_or(Ok(()), |masks| masks.write(of(sample), &answer))?;
-                            sink.add(of(sample), &answer);
+                            sink.add(of(sample), &answer)?;
                         }
                     }
                 }

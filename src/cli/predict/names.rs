@@ -18,15 +18,22 @@ pub struct Given {
     pub problems: Vec<String>,
 }
 
-/// The files that the words of a command line stand for.
+/// Whether a word stands for standard input.
+pub fn is_standard_input(word: &Path) -> bool {
+    word.as_os_str() == STANDARD_INPUT
+}
+
+/// The files that the words of a command line stand for. `rows`: standard input has rows, not names, and is a file among the others.
 ///
 /// # Errors
 /// Standard input cannot be read.
-pub fn files(words: &[PathBuf], input: impl Read) -> Result<Given, Failure> {
+pub fn files(words: &[PathBuf], rows: bool, input: impl Read) -> Result<Given, Failure> {
     let mut given = Given::default();
     let mut input = Some(input);
     for word in words {
-        if word.as_os_str() != STANDARD_INPUT {
+        if is_standard_input(word) && rows {
+            given.files.push(word.clone());
+        } else if !is_standard_input(word) {
             given.add(word, true);
         } else if let Some(mut input) = input.take() {
             let mut text = Vec::new();
@@ -100,7 +107,7 @@ mod tests {
         let told = |words: &[&str], input: &[u8]| {
             let words: Vec<PathBuf> =
                 words.iter().map(|w| if *w == "-" { PathBuf::from("-") } else { at(w) }).collect();
-            let given = files(&words, input).unwrap();
+            let given = files(&words, false, input).unwrap();
             let short = |p: &PathBuf| p.strip_prefix(dir.path()).unwrap_or(p).display().to_string();
             (given.files.iter().map(short).collect::<Vec<_>>().join(" "), given.problems.len())
         };
@@ -109,6 +116,8 @@ mod tests {
         assert_eq!(told(&["[ab].png", "d/**/*.webp", "star*.png"], b"").0, "a.png b.png d/below/x.webp star*.png");
         assert_eq!(told(&["empty", "*.bmp", "a.png"], b""), ("a.png".into(), 2));
         assert_eq!(told(&["-", "a.png", "-"], b"x y.png\r\n\nq*.png").0, "x y.png q*.png a.png");
+        let rows = files(&["-".into(), at("a.png")], true, &b"x\n"[..]).unwrap().files;
+        assert_eq!(rows, [PathBuf::from("-"), at("a.png")]);
     }
 
     #[cfg(unix)]

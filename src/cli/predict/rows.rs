@@ -1,12 +1,18 @@
 //! Files with several samples each: rows of tables, and texts.
 
+use super::names::is_standard_input;
 use crate::config::Experiment;
-use crate::data::table::{TableCodec, Unseen, read_rows};
+use crate::data::table::{TableCodec, Unseen, read_input, read_rows};
 use crate::data::text::{TextCodec, read_texts};
 use crate::data::{DataSpec, Split};
 use crate::train::setup::input::table_codec;
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use std::io::Read;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// Most bytes of rows on standard input.
+const MOST_OF_INPUT: u64 = 1 << 30;
 
 /// How the rows of a file become samples.
 pub enum Rows {
@@ -28,6 +34,11 @@ impl Rows {
         }
     }
 
+    /// Whether standard input has rows, and not names of files.
+    pub fn come_by_standard_input(&self) -> bool {
+        matches!(self, Rows::Table(_))
+    }
+
     /// The column that names a row.
     pub fn id(&self) -> Option<String> {
         match self {
@@ -42,8 +53,25 @@ impl Rows {
     /// It cannot be read, or does not fit.
     pub fn read(&self, file: &Path, unseen: &mut Unseen) -> Result<Split> {
         match self {
+            Rows::Table(table) if is_standard_input(file) => read_input(standard_input()?, table, unseen),
             Rows::Table(table) => read_rows(file, table, unseen),
             Rows::Texts(codec) => read_texts(file, codec),
         }
     }
+}
+
+/// All of standard input, which is read once.
+fn standard_input() -> Result<Vec<u8>> {
+    static READ: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(bytes) = &*read {
+        return Ok(bytes.clone());
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin().take(MOST_OF_INPUT + 1).read_to_end(&mut bytes).context("cannot read rows from standard input")?;
+    ensure!(
+        bytes.len() as u64 <= MOST_OF_INPUT,
+        "standard input has more than {MOST_OF_INPUT} bytes: write it to a file"
+    );
+    Ok(read.insert(bytes).clone())
 }

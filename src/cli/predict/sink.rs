@@ -3,6 +3,7 @@
 use super::super::args::{PredictArgs, PredictFormat};
 use crate::api::answer::{Answer, Meaning, Of};
 use crate::api::failure::Failure;
+use crate::data::table::ColumnWriter;
 use crate::terminal;
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -21,6 +22,8 @@ pub enum Form {
     JsonLines,
     /// One list of JSON objects.
     Json,
+    /// The table as a Parquet file.
+    Parquet,
 }
 
 impl Form {
@@ -38,13 +41,20 @@ impl Form {
             (Some(PredictFormat::Text), _) | (None, None) => text,
             (Some(PredictFormat::Csv), _) => Form::Csv,
             (Some(PredictFormat::Jsonl), _) => Form::JsonLines,
+            (Some(PredictFormat::Parquet), Some(_)) => Form::Parquet,
+            (Some(PredictFormat::Parquet), None) => {
+                return Err(Failure::Usage(
+                    "a Parquet file is no text for a terminal\nhelp: name the file with --out, or take another --format".into(),
+                ));
+            }
             (None, Some(out)) => match ending(out).as_deref().and_then(|e| e.to_str()) {
                 Some("csv") => Form::Csv,
                 Some("jsonl" | "ndjson") => Form::JsonLines,
+                Some("parquet" | "pq") => Form::Parquet,
                 Some("txt") => text,
                 _ => {
                     return Err(Failure::Usage(format!(
-                        "the ending of `{}` tells no format\nhelp: name one with --format text, csv or jsonl, or end the name with .csv or .jsonl",
+                        "the ending of `{}` tells no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",
                         out.display()
                     )));
                 }
@@ -63,6 +73,7 @@ pub struct Sink<'a> {
     /// What is to be written.
     text: String,
     list: Vec<Value>,
+    columns: Option<ColumnWriter>,
     begun: bool,
 }
 
@@ -70,11 +81,14 @@ impl<'a> Sink<'a> {
     /// Results in that form go to `file`, else to standard output.
     pub fn new(form: Form, meaning: &'a Meaning<'a>, with_sample: bool, file: Option<&'a mut dyn Write>) -> Self {
         let file = file.map(BufWriter::new);
-        Sink { form, meaning, with_sample, file, text: String::new(), list: Vec::new(), begun: false }
+        Sink { form, meaning, with_sample, file, text: String::new(), list: Vec::new(), columns: None, begun: false }
     }
 
     /// Takes what the model says of a sample.
-    pub fn add(&mut self, of: Of, answer: &Answer) {
+    ///
+    /// # Errors
+    /// It cannot be a row of a Parquet file.
+    pub fn add(&mut self, of: Of, answer: &Answer) -> Result<()> {
         let first = !std::mem::replace(&mut self.begun, true);
         match self.form {
             Form::Paragraphs => self.text.push_str(&self.meaning.paragraph(of, answer)),
@@ -90,7 +104,16 @@ impl<'a> Sink<'a> {
                 }
                 self.text.push_str(&self.meaning.row(of, answer, self.with_sample));
             }
+            Form::Parquet => {
+                let row = self.meaning.cells(of, answer, self.with_sample);
+                let columns = match &mut self.columns {
+                    Some(columns) => columns,
+                    none => none.insert(ColumnWriter::new(&self.meaning.columns(answer, self.with_sample), &row)?),
+                };
+                columns.add(row)?;
+            }
         }
+        Ok(())
     }
 
     /// Writes what has been taken so far; false if nobody reads it any more.
@@ -98,6 +121,9 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// It cannot be written.
     pub fn flush(&mut self) -> Result<bool> {
+        if let (Some(columns), Some(file)) = (&mut self.columns, &mut self.file) {
+            return listens(file.write_all(&columns.take())).context("cannot write the results");
+        }
         let text = std::mem::take(&mut self.text);
         if text.is_empty() {
             return Ok(true);
@@ -115,6 +141,9 @@ impl<'a> Sink<'a> {
     /// It cannot be written.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
+        if let (Some(columns), Some(file)) = (self.columns.take(), &mut self.file) {
+            listens(file.write_all(&columns.finish()?)).context("cannot write the results")?;
+        }
         if let Some(mut file) = self.file {
             listens(file.flush()).context("cannot write the results")?;
         } else if self.form == Form::Json {

@@ -9,7 +9,6 @@ use crate::api::folds::Folds;
 use crate::api::model::load_config;
 use crate::api::train::{Asked, Request, Resume, Team, in_folder, start};
 use crate::checkpoint::newest_whole;
-use crate::config::language::sections::Source;
 use crate::config::{self, Counts};
 use crate::files::durable;
 use crate::runs::figure::{higher_is_better, is_share};
@@ -63,10 +62,9 @@ pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
     // Neither the data nor the number of its classes is looked at for that. What is wrong is told when it is loaded to be trained.
     let ask = |_: &config::Experiment| Ok(Counts { classes: Some(2), vocabulary: Some(2) });
     let Ok(loaded) = config::load_asking(config, &args.overrides.sets(), &ask) else { return Ok(None) };
-    Ok(match &loaded.experiment.data.source {
-        Source::Csv(csv) if csv.fold.is_none() => csv.folds.map(|folds| Wish::New(config.to_owned(), Folds { folds })),
-        _ => None,
-    })
+    let folds =
+        loaded.experiment.data.source.table().filter(|table| table.fold.is_none()).and_then(|table| table.folds);
+    Ok(folds.map(|folds| Wish::New(config.to_owned(), Folds { folds })))
 }
 
 /// Trains them, one after the other, and shows what came of them.

@@ -72,7 +72,7 @@ impl Rules<'_> {
     fn validation_is_said_once(&self) {
         let source = &self.experiment.data.source;
         let (val_path, column) = match source {
-            Source::Csv(csv) => (&csv.val_path, csv.split_column.is_some()),
+            Source::Csv(csv) | Source::Parquet(csv) => (&csv.val_path, csv.split_column.is_some()),
             Source::Text(text) => (&text.val_path, false),
             Source::Tokens(tokens) => (&tokens.val_path, false),
             _ => return,
@@ -89,7 +89,7 @@ impl Rules<'_> {
 
     /// A trial of a sweep has one curve.
     fn a_trial_is_one_training(&self) {
-        let Source::Csv(csv) = &self.experiment.data.source else { return };
+        let Some(csv) = self.experiment.data.source.table() else { return };
         if self.experiment.sweep.is_some() && csv.folds.is_some() && csv.fold.is_none() {
             let error = Diagnostic::error("a trial of a sweep is one training, and `folds` asks for several");
             let error = error.help("choose one of them for all trials, as with `fold = 1`");

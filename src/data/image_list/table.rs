@@ -1,12 +1,12 @@
-//! The rows of a list: CSV, TSV or JSON Lines.
+//! The rows of a list: CSV, TSV, JSON Lines or Parquet.
 
-use super::super::sheet::{Form, Limits, OBJECT_ENDINGS, Row, Sheet, inner_ending, scalar};
+use super::super::sheet::{COLUMN_ENDINGS, FileKind, Form, Limits, OBJECT_ENDINGS, Row, Sheet, inner_ending, scalar};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::Path;
 
 /// Endings of the names of lists.
-pub const ENDINGS: [&str; 4] = ["csv", "tsv", "jsonl", "ndjson"];
+pub const ENDINGS: [&str; 5] = ["csv", "tsv", "jsonl", "ndjson", "parquet"];
 /// Largest list, and longest line.
 const LIMITS: Limits = Limits { file: 1 << 30, row: 1 << 20 };
 
@@ -48,14 +48,19 @@ impl Table {
     /// # Errors
     /// It cannot be read, or is no list.
     pub fn open(path: &Path) -> Result<Self> {
-        let form = match inner_ending(path).as_str() {
-            "csv" => Form::Cells { separator: Some(b','), header: true },
-            "tsv" => Form::Cells { separator: Some(b'\t'), header: true },
-            ending if OBJECT_ENDINGS.contains(&ending) => Form::Objects,
-            _ => bail!("`{}` is no list that is read: its name must end in .csv, .tsv or .jsonl", path.display()),
+        let cells = |separator| FileKind::Written(Form::Cells { separator: Some(separator), header: true });
+        let kind = match inner_ending(path).as_str() {
+            "csv" => cells(b','),
+            "tsv" => cells(b'\t'),
+            ending if OBJECT_ENDINGS.contains(&ending) => FileKind::Written(Form::Objects),
+            ending if COLUMN_ENDINGS.contains(&ending) => FileKind::Columns,
+            _ => bail!(
+                "`{}` is no list that is read: its name must end in .csv, .tsv, .jsonl or .parquet",
+                path.display()
+            ),
         };
-        let sheet = Sheet::open(path, form, LIMITS)?;
-        if let Form::Cells { separator: Some(separator), .. } = form {
+        let sheet = Sheet::open(path, kind, LIMITS)?;
+        if let FileKind::Written(Form::Cells { separator: Some(separator), .. }) = kind {
             check_separator(path, separator, sheet.names())?;
         }
         Ok(Table(sheet))
@@ -71,7 +76,13 @@ impl Table {
     /// # Errors
     /// A line is not as it should be, or `take` fails.
     pub fn each(&self, chosen: &[usize], mut take: impl FnMut(u64, &[Cell]) -> Result<()>) -> Result<()> {
-        self.0.each(|line, row| {
+        if self.0.kinds().is_some() {
+            return self.0.each_cells(chosen, |place, row| {
+                take(place.line, &chosen.iter().map(|at| Cell::text(&row[*at])).collect::<Vec<_>>())
+            });
+        }
+        self.0.each(|place, row| {
+            let line = place.line;
             let cell = |at: &usize| match row {
                 Row::Cells(cells) => Ok(Cell::text(&cells[*at])),
                 Row::Object(object) => {

@@ -1,24 +1,31 @@
-//! Rows with named columns in a text file: CSV and its relatives, or a JSON object a line. The file is whole in memory, and every fault has
-//! its place.
+//! Rows with named columns: in text files, CSV and its relatives or a JSON object a line, or in Parquet files, which say what their columns have.
+//! Several files with the same columns are one sheet.
 
 mod bytes;
+mod columns;
+mod kinds;
 mod object;
 mod quotes;
+mod written;
 
 pub use bytes::inner_ending;
+pub use columns::{ColumnWriter, Value as ColumnValue};
+pub use kinds::Kind;
 pub use object::scalar;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use object::Object;
-use quotes::Lines;
+use crate::files::pattern;
+use anyhow::{Result, ensure};
+use columns::Columns;
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use written::Written;
 
 /// Endings of the names of files with a JSON object a line.
 pub const OBJECT_ENDINGS: [&str; 2] = ["jsonl", "ndjson"];
-/// What may stand between columns, the likeliest first.
-const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
+/// Endings of the names of Parquet files.
+pub const COLUMN_ENDINGS: [&str; 2] = ["parquet", "pq"];
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +39,15 @@ pub enum Form {
     },
     /// A JSON object on each line.
     Objects,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A text.
+    Written(Form),
+    /// A Parquet file.
+    Columns,
 }
 
 /// The largest that is read.
@@ -51,64 +67,185 @@ pub enum Row<'a> {
     Object(&'a Map<String, Value>),
 }
 
-/// Rows with named columns.
+/// Where a row is.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The file.
+    pub path: &'a Path,
+    /// The line, or the row of a Parquet file, from 1.
+    pub line: u64,
+    is_row: bool,
+}
+
+impl Place<'_> {
+    /// The line alone: `line 3`, or `row 3`.
+    pub fn line_in_words(&self) -> String {
+        format!("{} {}", if self.is_row { "row" } else { "line" }, self.line)
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "`{}`, {}", self.path.display(), self.line_in_words())
+    }
+}
+
+/// Rows with named columns, of one file or of several.
 pub struct Sheet {
-    path: PathBuf,
-    text: String,
-    form: Form,
-    /// What stands between the columns of a row of cells.
-    separator: u8,
-    limits: Limits,
+    files: Vec<Part>,
+    /// The names of the columns, as the first file has them.
     names: Vec<String>,
+    kinds: Option<Vec<Kind>>,
+}
+
+/// A file of a sheet.
+struct Part {
+    path: PathBuf,
+    rows: Rows,
+    /// Where the columns of the sheet are among its own, if it has another order.
+    order: Option<Vec<Option<usize>>>,
+}
+
+impl Part {
+    fn names(&self) -> &[String] {
+        match &self.rows {
+            Rows::Written(rows) => rows.names(),
+            Rows::Columns(rows) => rows.names(),
+        }
+    }
+}
+
+enum Rows {
+    Written(Written),
+    Columns(Columns),
+}
+
+/// What a file is, by its name: a text that does not end as JSON Lines do is written `otherwise`. A file whose name does not tell is Parquet if
+/// it begins as that does.
+pub fn kind_of(path: &Path, otherwise: Form) -> FileKind {
+    let begins = || {
+        let mut begin = [0; 4];
+        let file = crate::files::open(path).ok();
+        file.is_some_and(|mut opened| opened.file.read_exact(&mut begin).is_ok()) && begin == *columns::MAGIC
+    };
+    match inner_ending(path).as_str() {
+        ending if OBJECT_ENDINGS.contains(&ending) => FileKind::Written(Form::Objects),
+        ending if COLUMN_ENDINGS.contains(&ending) => FileKind::Columns,
+        "csv" | "tsv" => FileKind::Written(otherwise),
+        _ if begins() => FileKind::Columns,
+        _ => FileKind::Written(otherwise),
+    }
 }
 
 impl Sheet {
-    /// Reads the file at `path`; one whose name ends in `.gz` or `.zst` is unpacked.
+    /// Reads the file at `path`; a text whose name ends in `.gz` or `.zst` is unpacked.
     ///
     /// # Errors
     /// It cannot be read, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and column.
-    pub fn open(path: &Path, form: Form, limits: Limits) -> Result<Self> {
-        Sheet::of(path, bytes::read(path, limits.file)?, form, limits)
+    pub fn open(path: &Path, kind: FileKind, limits: Limits) -> Result<Self> {
+        let rows = match kind {
+            FileKind::Columns => Rows::Columns(Columns::open(path)?),
+            FileKind::Written(form) => Rows::Written(Written::open(path, form, limits)?),
+        };
+        Ok(Sheet::single(path, rows))
     }
 
-    /// The same for bytes that are there; messages call them `path`.
+    /// The same for the bytes of a text that are there; messages call them `path`.
     ///
     /// # Errors
     /// As [`Sheet::open`].
     pub fn of(path: &Path, bytes: Vec<u8>, form: Form, limits: Limits) -> Result<Self> {
-        let place = path.display();
-        let text = bytes::text(path, bytes)?;
-        let first = text.lines().find(|line| !line.trim().is_empty());
-        let first = first.with_context(|| format!("`{place}` is empty: it has no columns"))?;
-        let separator = match form {
-            Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
-            Form::Objects => b',',
+        Ok(Sheet::single(path, Rows::Written(Written::of(path, bytes, form, limits)?)))
+    }
+
+    /// Reads all files that `path` stands for, each as `kind` says. They have the same columns, in any order; objects may lack some.
+    ///
+    /// # Errors
+    /// As [`Sheet::open`]; there is none; one has other columns than the first, or what a column has is of another type.
+    pub fn open_all(path: &Path, kind: impl Fn(&Path) -> FileKind, limits: Limits) -> Result<Self> {
+        // What is called like no pattern is opened, and that tells why it cannot be.
+        let single = crate::files::is_there(path) || !pattern::is_any_there(path);
+        let paths = if single { vec![path.to_owned()] } else { pattern::paths(path)? };
+        let mut sheets = paths.iter().map(|path| Sheet::open(path, kind(path), limits)).collect::<Result<Vec<_>>>()?;
+        let mut whole = sheets.remove(0);
+        for sheet in &sheets {
+            whole.expect_like(sheet)?;
+        }
+        let orders = sheets.iter().map(|sheet| whole.names.iter().map(|name| sheet.column(name)).collect());
+        let orders: Vec<Vec<Option<usize>>> = orders.collect();
+        let own = whole.files[0].names().len();
+        whole.files[0].order =
+            (own < whole.names.len()).then(|| (0..whole.names.len()).map(|at| (at < own).then_some(at)).collect());
+        for (sheet, order) in sheets.into_iter().zip(orders) {
+            let same = order.iter().enumerate().all(|(at, other)| Some(at) == *other);
+            whole
+                .files
+                .extend(sheet.files.into_iter().map(|part| Part { order: (!same).then(|| order.clone()), ..part }));
+        }
+        Ok(whole)
+    }
+
+    fn single(path: &Path, rows: Rows) -> Self {
+        let (names, kinds) = match &rows {
+            Rows::Written(rows) => (rows.names().to_vec(), None),
+            Rows::Columns(rows) => (rows.names().to_vec(), Some(rows.kinds().to_vec())),
         };
-        let mut sheet = Sheet { path: path.to_owned(), text, form, separator, limits, names: Vec::new() };
-        sheet.names = match form {
-            Form::Cells { header, .. } => {
-                sheet.check_quotes()?;
-                let mut record = csv::StringRecord::new();
-                sheet.reader().read_record(&mut record).with_context(|| format!("cannot read `{place}`"))?;
-                match header {
-                    true => record.iter().map(str::to_owned).collect(),
-                    false => (1..=record.len()).map(|number| number.to_string()).collect(),
-                }
+        Sheet { files: vec![Part { path: path.to_owned(), rows, order: None }], names, kinds }
+    }
+
+    /// Refuses a file that has other columns. Of objects all keys are columns.
+    fn expect_like(&mut self, other: &Sheet) -> Result<()> {
+        let (first, next) = (self.files[0].path.display(), other.files[0].path.display());
+        let objects = [&*self, other].iter().all(|sheet| !sheet.has_cells() && sheet.kinds.is_none());
+        if objects {
+            let new: Vec<String> = other.names.iter().filter(|name| !self.names.contains(name)).cloned().collect();
+            self.names.extend(new);
+            return Ok(());
+        }
+        ensure!(
+            self.kinds.is_some() == other.kinds.is_some(),
+            "`{first}` and `{next}` are one table, and only one of them is Parquet"
+        );
+        for name in &other.names {
+            ensure!(self.names.contains(name), "`{next}` has a column `{name}`, which `{first}` does not have");
+        }
+        for name in &self.names {
+            ensure!(other.names.contains(name), "`{next}` has no column `{name}`, which `{first}` has");
+        }
+        for (name, own) in self.names.iter().zip(self.kinds.iter_mut().flatten()) {
+            let Some(kind) = other.column(name).and_then(|at| other.kinds.as_ref()?.get(at)) else { continue };
+            ensure!(
+                own.goes_with(kind),
+                "`{next}`: the column `{name}` has {}, and that of `{first}` has {}",
+                kind.in_words(),
+                own.in_words()
+            );
+            if *own == Kind::Nothing {
+                *own = kind.clone();
             }
-            Form::Objects => sheet.keys()?,
-        };
-        ensure!(!sheet.names.iter().all(String::is_empty), "`{place}` is empty: it has no columns");
-        Ok(sheet)
+        }
+        Ok(())
     }
 
-    /// Whether its rows are objects.
-    pub fn has_objects(&self) -> bool {
-        self.form == Form::Objects
+    /// Whether it has texts whose cells have a separator between them.
+    pub fn has_cells(&self) -> bool {
+        self.files.iter().any(|part| matches!(&part.rows, Rows::Written(rows) if !rows.has_objects()))
     }
 
-    /// The names of the columns: the cells of the first line, or all keys of the objects in the order in which they come.
+    /// The names of the columns: the cells of the first line, all keys of the objects in the order in which they come, or as the file says.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// What the columns have, where the file says that.
+    pub fn kinds(&self) -> Option<&[Kind]> {
+        self.kinds.as_deref()
+    }
+
+    /// The numbers of the columns that have cells.
+    pub fn readable(&self) -> Vec<usize> {
+        let unread = |at: &usize| matches!(self.kinds.as_ref().map(|kinds| &kinds[*at]), Some(Kind::Unread(_)));
+        (0..self.names.len()).filter(|at| !unread(at)).collect()
     }
 
     /// The number of the column `name`, if there is one.
@@ -116,160 +253,63 @@ impl Sheet {
         self.names.iter().position(|known| known == name)
     }
 
-    /// The file.
+    /// The file, or the first of them.
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.files[0].path
     }
 
-    /// What stands before the fraction of its numbers: those of JSON have a point, whatever cells have.
+    /// The files, in their order.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|part| part.path.as_path())
+    }
+
+    /// What stands before the fraction of its numbers: those of JSON and Parquet have a point, whatever cells have.
     pub fn decimal(&self, of_cells: char) -> char {
-        if self.form == Form::Objects { '.' } else { of_cells }
+        if self.has_cells() { of_cells } else { '.' }
     }
 
-    /// Hands the line of each row and the row to `take`.
+    /// Hands the place of each row of text files and the row, as it is, to `take`.
     ///
     /// # Errors
     /// A row has more or fewer cells than there are columns, or `take` fails.
-    pub fn each(&self, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
-        let Form::Cells { header, .. } = self.form else {
-            return self.lines().try_for_each(|(line, text)| take(line, Row::Object(&self.object(line, text)?)));
-        };
-        let place = self.path.display();
-        let (mut reader, mut record) = (self.reader(), csv::StringRecord::new());
-        // The reader counts an end of two bytes where it ends.
-        let mut lines = Lines::new(&self.text);
-        let mut first = header;
-        while reader.read_record(&mut record).with_context(|| format!("cannot read `{place}`"))? {
-            if std::mem::take(&mut first) {
-                continue;
+    pub fn each(&self, mut take: impl FnMut(Place, Row) -> Result<()>) -> Result<()> {
+        for part in &self.files {
+            if let Rows::Written(rows) = &part.rows {
+                rows.each(|line, row| take(Place { path: &part.path, line, is_row: false }, row))?;
             }
-            let line = lines.at(record.position().map_or(0, csv::Position::byte));
-            ensure!(
-                record.len() == self.names.len(),
-                "`{place}`, line {line} has {} cells, and the table has {} columns: a cell that contains {} stands in quotes, and a quote \
-                 that opens is closed",
-                record.len(),
-                self.names.len(),
-                shown(self.separator)
-            );
-            take(line, Row::Cells(&record))?;
         }
         Ok(())
     }
 
-    /// Hands the line of each row and its cells to `take`; those that an object lacks, or has nothing in, are empty.
+    /// Hands the place of each row and its cells to `take`; those that an object lacks, or has nothing in, are empty. Cells of columns that are not
+    /// `wanted` may be empty, too.
     ///
     /// # Errors
-    /// As [`Sheet::each`]; an object has a list or an object in it.
-    pub fn each_cells(&self, mut take: impl FnMut(u64, &csv::StringRecord) -> Result<()>) -> Result<()> {
-        let mut record = csv::StringRecord::new();
-        self.each(|line, row| match row {
-            Row::Cells(cells) => take(line, cells),
-            Row::Object(object) => {
-                record.clear();
-                for name in &self.names {
-                    let value = object.get(name).unwrap_or(&Value::Null);
-                    let nested = value.is_array() || value.is_object();
-                    ensure!(
-                        !nested,
-                        "`{}`, line {line}: `{name}` is a list or an object: a column has a text, a number, a truth or null",
-                        self.path.display()
-                    );
-                    record.push_field(&scalar(value).unwrap_or_default());
-                }
-                take(line, &record)
-            }
-        })
-    }
-
-    fn reader(&self) -> csv::Reader<&[u8]> {
-        // Rows of another number of cells are reported here, with their line.
-        let mut builder = csv::ReaderBuilder::new();
-        let builder = builder.delimiter(self.separator).trim(csv::Trim::All).flexible(true).has_headers(false);
-        builder.from_reader(self.text.as_bytes())
-    }
-
-    /// The lines that are not empty, with their numbers.
-    fn lines(&self) -> impl Iterator<Item = (u64, &str)> {
-        (1..).zip(self.text.lines()).filter(|(_, text)| !text.trim().is_empty())
-    }
-
-    /// The JSON object on a line.
-    fn object(&self, line: u64, text: &str) -> Result<Map<String, Value>> {
-        ensure!(text.len() <= self.limits.row, self.too_long(line));
-        serde_json::from_str::<Object>(text).map(|object| object.0).map_err(|error| {
-            let (column, why) = (error.column(), error.to_string());
-            let why = why.split(" at line ").next().unwrap_or_default();
-            anyhow!(
-                "`{}`, line {line}, column {column}: no JSON object on a line of its own: {why}",
-                self.path.display()
-            )
-        })
-    }
-
-    /// All keys of the objects, in the order in which they come.
-    fn keys(&self) -> Result<Vec<String>> {
-        let (mut names, mut seen) = (Vec::new(), HashSet::new());
-        for (line, text) in self.lines() {
-            for (key, _) in self.object(line, text)? {
-                if !seen.contains(&key) {
-                    names.push(key.clone());
-                    seen.insert(key);
+    /// As [`Sheet::each`]; an object has a list or an object in it; a column that is wanted has no cells.
+    pub fn each_cells(
+        &self,
+        wanted: &[usize],
+        mut take: impl FnMut(Place, &csv::StringRecord) -> Result<()>,
+    ) -> Result<()> {
+        let mut ordered = csv::StringRecord::new();
+        for part in &self.files {
+            let is_row = matches!(part.rows, Rows::Columns(_));
+            let mut take = |line, row: &csv::StringRecord| {
+                let place = Place { path: &part.path, line, is_row };
+                let Some(order) = &part.order else { return take(place, row) };
+                ordered.clear();
+                order.iter().for_each(|at| ordered.push_field(at.map_or("", |at| &row[at])));
+                take(place, &ordered)
+            };
+            match &part.rows {
+                Rows::Written(rows) => rows.each_cells(&mut take)?,
+                Rows::Columns(rows) => {
+                    let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
+                    let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();
+                    rows.each(&wanted, &mut take)?;
                 }
             }
         }
-        Ok(names)
+        Ok(())
     }
-
-    fn too_long(&self, line: u64) -> anyhow::Error {
-        let what = match self.form {
-            Form::Cells { .. } => "a row has fewer",
-            Form::Objects => "each object has a line of its own",
-        };
-        anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
-    }
-
-    fn check_quotes(&self) -> Result<()> {
-        let Err(quotes::Fault { line, column, kind }) = quotes::check(&self.text, self.separator, self.limits.row)
-        else {
-            return Ok(());
-        };
-        let what = match kind {
-            quotes::Kind::TooLong => return Err(self.too_long(line)),
-            quotes::Kind::Unclosed => {
-                "a quote opens here that is not closed: the lines behind it would be a part of this cell"
-            }
-            quotes::Kind::Behind => {
-                "a cell goes on behind the quote that closes it: is a quote before this one not closed? Within quotes, one is written twice"
-            }
-            quotes::Kind::Space => {
-                "a space stands before the quote that opens, which then is a part of the text: leave it out"
-            }
-        };
-        bail!("`{}`, line {line}, column {column}: {what}", self.path.display())
-    }
-}
-
-/// A separator in a message.
-fn shown(separator: u8) -> String {
-    match separator {
-        b',' => "a comma".to_owned(),
-        b';' => "a semicolon".to_owned(),
-        b'\t' => "a tab".to_owned(),
-        other => format!("`{}`", char::from(other)),
-    }
-}
-
-/// The separator of which the line has most outside of quotes.
-fn separator_of(line: &str) -> u8 {
-    let count = |separator: u8| {
-        let mut quoted = false;
-        let outside = line.bytes().filter(|byte| {
-            quoted ^= *byte == b'"';
-            !quoted && *byte == separator
-        });
-        outside.count()
-    };
-    let most = SEPARATORS.iter().map(|separator| count(*separator)).max().unwrap_or(0);
-    SEPARATORS.into_iter().find(|separator| count(*separator) == most).unwrap_or(b',')
 }

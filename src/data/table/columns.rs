@@ -62,23 +62,36 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
     }
     let use_of = |column: &Column| -> Result<Use> {
         let name = &column.name;
+        let dropped = options.drop.iter().any(|pattern| matches(pattern, name));
+        let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
+        let ignored = dropped || rule.is_some_and(|rule| rule.choice == Choice::Ignore);
+        if let Some(what) = column.unread {
+            let taken = [&division.split_column, &division.group_column, &division.time_column, &options.id];
+            let taken = options.target.contains(name) || taken.into_iter().flatten().any(|other| other == name);
+            ensure!(
+                ignored && !taken,
+                "the column `{name}` has {what}, which is no cell of a table: leave it out{}",
+                if taken { String::new() } else { format!(", with `drop = [\"{name}\"]`") }
+            );
+        }
         if options.target.contains(name) {
             return Ok(Use::Target);
         }
         if options.id.as_ref() == Some(name) {
             return Ok(Use::Id);
         }
-        if options.drop.iter().any(|pattern| matches(pattern, name)) {
+        if dropped {
             return Ok(Use::Left("`drop` names it".to_owned()));
         }
         if let Some((_, _, why)) = of_division.iter().find(|(of, _, _)| of.as_ref() == Some(name)) {
             return Ok(Use::Left((*why).to_owned()));
         }
-        let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
         let named = rule.is_some_and(|rule| rule.pattern == *name);
         let encoding = match rule.map(|rule| rule.choice) {
             Some(Choice::Ignore) => return Ok(Use::Left("`columns` says so".to_owned())),
             Some(Choice::Encode(encoding)) if fits(encoding, column.cells, named) => encoding,
+            // Texts of a file that says so are other cells where the column is named.
+            Some(Choice::Encode(encoding)) if named && fits(encoding, column.readable_as, named) => encoding,
             // A pattern is for those columns that it fits.
             Some(Choice::Encode(_)) if !named => usual(column.cells),
             Some(Choice::Encode(encoding)) => bail!(

@@ -59,17 +59,18 @@ impl Parts {
         }
     }
 
-    /// Parts by the words of a column; the line of each row is for messages.
+    /// Parts by the words of a column; where a row is stands in messages.
     ///
     /// # Errors
     /// A word is none of those that name a part.
-    pub fn by_words(column: &str, words: &[(u64, String)]) -> Result<Parts> {
+    pub fn by_words(column: &str, words: &[String], place: impl Fn(usize) -> String) -> Result<Parts> {
         let mut parts = Parts::default();
-        for (row, (line, word)) in words.iter().enumerate() {
+        for (row, word) in words.iter().enumerate() {
             match parts.of_word(word) {
                 Some(part) => part.push(row as u32),
                 None => bail!(
-                    "line {line}: the column `{column}` has `{word}`, which names no part: it has `train`, `val` or `test` in every row"
+                    "{}: the column `{column}` has `{word}`, which names no part: it has `train`, `val` or `test` in every row",
+                    place(row)
                 ),
             }
         }

@@ -3,11 +3,12 @@
 use super::super::Split;
 use super::super::classes::Classes;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS};
+use super::super::sheet::Sheet;
 use super::super::store::Memory;
 use super::super::values::Values;
 use super::codec::{Cells, ColumnCodec, Read};
 use super::raw::Raw;
-use super::text::{Format, of_bytes, open};
+use super::text::{Format, of_bytes, of_input, open};
 use super::unseen::Unseen;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail};
@@ -225,13 +226,25 @@ pub fn read_text(name: &str, bytes: Vec<u8>, codec: &TableCodec, most: usize) ->
     Raw::read_some(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal, most)
 }
 
+/// Reads the rows of standard input, CSV or JSON Lines, for a model that is trained, as [`read_rows`] reads those of a file.
+///
+/// # Errors
+/// As [`read_rows`].
+pub fn read_input(bytes: Vec<u8>, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
+    let text = of_input(bytes, codec.format())?;
+    samples_of(&text, codec, unseen)
+}
+
 /// Reads the rows of a table for a model that is trained, without what was learnt. Texts that no training row has are added to `unseen`.
 ///
 /// # Errors
 /// The file cannot be read; a column that the model takes is not there; a cell is not what it was in training, with its line.
 pub fn read_rows(path: &Path, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
-    let text = open(path, codec.format())?;
-    let raw = Raw::read(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal)?;
+    samples_of(&open(path, codec.format())?, codec, unseen)
+}
+
+fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
+    let raw = Raw::read(text, &codec.reads(false), codec.id.as_deref(), codec.decimal)?;
     unseen.look(&codec.columns, &raw);
-    codec.samples(&raw, false).with_context(|| format!("`{}`", path.display()))
+    codec.samples(&raw, false).with_context(|| format!("`{}`", text.path().display()))
 }

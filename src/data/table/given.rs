@@ -1,5 +1,6 @@
 //! Rows that come one by one, with cells that are numbers, truths and texts already: those of JSON.
 
+use super::super::row_names::Lines;
 use super::cell;
 use super::codec::Read;
 use super::fitted::TableCodec;
@@ -77,7 +78,7 @@ impl<'a> Given<'a> {
         // As a table without that column, if no row has it.
         let ids = self.ids.filter(|ids| ids.iter().any(|id| !id.is_empty()));
         let name = self.codec.id.clone().unwrap_or_default();
-        Raw::of(self.columns, ids.map(|ids| (name, ids)), Vec::new(), self.rows)
+        Raw::of(self.columns, ids.map(|ids| (name, ids)), Lines::default(), self.rows)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::Split;
 use super::super::field::{DataSpec, Standard};
+use super::super::row_names::{Lines, RowName};
 use super::super::sheet::Sheet;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read, mean_and_deviation};
@@ -54,7 +55,12 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let text = open(&options.path, options.format)?;
     let at = || format!("`{}`", options.path.display());
     let (columns, rows) = survey(&text, options.decimal)?;
-    ensure!(rows > 0, "`{}` has no rows below the line that names its columns", options.path.display());
+    ensure!(
+        rows > 0,
+        "`{}` has no rows{}",
+        options.path.display(),
+        if text.has_cells() { " below the line that names its columns" } else { "" }
+    );
     let fitted = options.fitted.as_deref();
     let uses = match fitted {
         Some(_) => Vec::new(),
@@ -241,7 +247,8 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     let division = &options.division;
     let everything = || Parts { train: rows.to_vec(), ..Parts::default() };
     if let Some(column) = &division.split_column {
-        let mut parts = Parts::by_words(column, &words_of(text, column, "split_column")?)?;
+        let Words { words, places } = words_of(text, column, "split_column")?;
+        let mut parts = Parts::by_words(column, &words, |row| places.of(row))?;
         for part in [&mut parts.train, &mut parts.val, &mut parts.test] {
             part.retain(|row| rows.binary_search(row).is_ok());
         }
@@ -252,21 +259,24 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         return Ok(everything());
     }
     if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
-        let words = words_of(text, column, "time_column")?;
-        let time = |(line, word): &(u64, String)| {
-            let value = cell::date(word).or_else(|| cell::number(word, options.decimal));
+        let Words { words, places } = words_of(text, column, "time_column")?;
+        let time = |(row, word): (usize, &String)| {
+            let value = cell::date(word).or_else(|| cell::number(word, text.decimal(options.decimal)));
             value.with_context(|| {
-                format!("line {line}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number")
+                format!(
+                    "{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number",
+                    places.of(row)
+                )
             })
         };
-        let times = words.iter().map(time).collect::<Result<Vec<f64>>>()?;
+        let times = words.iter().enumerate().map(time).collect::<Result<Vec<f64>>>()?;
         return by_time(rows, how, &times);
     }
     if let Some(column) = &division.group_column {
         let mut numbers: HashMap<&str, u64> = HashMap::new();
-        let words = words_of(text, column, "group_column")?;
+        let Words { words, .. } = words_of(text, column, "group_column")?;
         // Numbers in the order of their first rows.
-        let groups = words.iter().map(|(_, word)| {
+        let groups = words.iter().map(|word| {
             let next = numbers.len() as u64;
             *numbers.entry(word).or_insert(next)
         });
@@ -301,12 +311,38 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     }
 }
 
-/// The line and the cell of a column in every row.
-fn words_of(text: &Sheet, column: &str, key: &str) -> Result<Vec<(u64, String)>> {
+/// The cells of a column, and where they are.
+struct Words {
+    words: Vec<String>,
+    places: Places,
+}
+
+/// Where rows are.
+struct Places {
+    lines: Lines,
+    /// What a line is called.
+    word: &'static str,
+}
+
+impl Places {
+    fn of(&self, row: usize) -> String {
+        match self.lines.at(row) {
+            RowName::Line(Some(file), line) => format!("`{file}`, {} {line}", self.word),
+            RowName::Line(None, line) => format!("{} {line}", self.word),
+            RowName::Id(_, id) => id.to_owned(),
+        }
+    }
+}
+
+/// The cells of a column in every row.
+fn words_of(text: &Sheet, column: &str, key: &str) -> Result<Words> {
     let Some(at) = text.column(column) else { bail!(no_column(column, key, text.names().iter().map(String::as_str))) };
-    let mut all = Vec::new();
-    text.each_cells(|line, row| {
-        all.push((line, row[at].to_owned()));
+    let places = Places { lines: Lines::default(), word: if text.kinds().is_some() { "row" } else { "line" } };
+    let mut all = Words { words: Vec::new(), places };
+    let several = text.paths().count() > 1;
+    text.each_cells(&[at], |place, row| {
+        all.places.lines.add(place, all.words.len(), several);
+        all.words.push(row[at].to_owned());
         Ok(())
     })?;
     Ok(all)

@@ -21,14 +21,16 @@ mod unseen;
 
 pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
 pub use division::{Division, Fold};
-pub use fitted::{TableCodec, Target, read_rows, read_text};
+pub use fitted::{TableCodec, Target, read_input, read_rows, read_text};
 pub use given::{Cell, Given};
 pub use load::Shown;
 pub use options::{BINS, Choice, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use raw::{Raw, TooManyRows};
 pub use survey::{CellType, Column, MOST_DISTINCT};
-pub use text::{Format, is_table_name, open as open_sheet};
+pub use text::{Format, is_parquet, is_table, is_table_name, open as open_sheet};
 pub use unseen::Unseen;
+
+pub use super::sheet::{ColumnValue, ColumnWriter};
 
 use super::dataset::Dataset;
 use super::field::DataSpec;

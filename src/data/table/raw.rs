@@ -1,20 +1,19 @@
 //! The cells of the columns that are used, read once.
 
-use super::super::row_names::RowNames;
-use super::super::sheet::Sheet;
+use super::super::row_names::{Lines, RowNames};
+use super::super::sheet::{Place, Sheet};
 use super::cell;
 use super::codec::{Cells, Read};
 use super::names::no_column;
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
 
 /// The cells of the columns that are used.
 pub struct Raw {
     columns: HashMap<String, Cells>,
     ids: Option<(String, Vec<String>)>,
-    lines: Vec<u32>,
+    lines: Lines,
     rows: usize,
 }
 
@@ -60,7 +59,7 @@ impl<'a> Reading<'a> {
         self.values.push(value);
     }
 
-    fn take(&mut self, line: u64, text: &str, decimal: char, path: &Path) -> Result<()> {
+    fn take(&mut self, place: Place, text: &str, decimal: char) -> Result<()> {
         let missing = cell::is_missing(text);
         if self.read == Read::Text {
             self.text((!missing).then_some(text));
@@ -71,11 +70,7 @@ impl<'a> Reading<'a> {
             Ok(value) => self.values.push(value),
             Err(expected) => {
                 let text: String = text.chars().take(40).collect();
-                bail!(
-                    "`{}`, line {line}: the column `{}` has `{text}`, and {expected} is expected",
-                    path.display(),
-                    self.name
-                )
+                bail!("{place}: the column `{}` has `{text}`, and {expected} is expected", self.name)
             }
         }
         Ok(())
@@ -138,17 +133,18 @@ impl Raw {
             columns.push(Reading::new(name, read, text.column(name).unwrap_or(0)));
         }
         let id = id.and_then(|name| Some((name.to_owned(), text.column(name)?)));
-        let (mut ids, mut lines) = (Vec::new(), Vec::new());
-        let mut rows = 0;
-        text.each_cells(|line, row| {
+        let (mut ids, mut lines) = (Vec::new(), Lines::default());
+        let (mut rows, decimal, several) = (0, text.decimal(decimal), text.paths().count() > 1);
+        let wanted: Vec<usize> = columns.iter().map(|column| column.at).chain(id.as_ref().map(|(_, at)| *at)).collect();
+        text.each_cells(&wanted, |place, row| {
             rows += 1;
             ensure!(rows <= most, TooManyRows(most));
             for column in &mut columns {
-                column.take(line, &row[column.at], decimal, path)?;
+                column.take(place, &row[column.at], decimal)?;
             }
             match &id {
                 Some((_, at)) => ids.push(row[*at].to_owned()),
-                None => lines.push(u32::try_from(line).unwrap_or(u32::MAX)),
+                None => lines.add(place, rows - 1, several),
             }
             Ok(())
         })?;
@@ -156,7 +152,7 @@ impl Raw {
     }
 
     /// The cells that columns have taken.
-    pub(super) fn of(columns: Vec<Reading>, ids: Option<(String, Vec<String>)>, lines: Vec<u32>, rows: usize) -> Raw {
+    pub(super) fn of(columns: Vec<Reading>, ids: Option<(String, Vec<String>)>, lines: Lines, rows: usize) -> Raw {
         let done = columns.into_iter().map(|column| {
             let cells = match column.read {
                 Read::Text => Cells::Texts(column.numbers, column.texts),

@@ -1,6 +1,6 @@
 //! What the columns of a table are like: how much is missing, what the cells are, how many differ.
 
-use super::super::sheet::Sheet;
+use super::super::sheet::{Kind, Place, Sheet};
 use super::cell;
 use anyhow::Result;
 use std::collections::HashSet;
@@ -49,8 +49,12 @@ impl CellType {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What its cells are.
+    /// What its cells are: as the file says, if it does.
     pub cells: CellType,
+    /// What they could be taken for, if it is asked for: texts may all be dates or numbers.
+    pub readable_as: CellType,
+    /// What it has in place of cells, in a file of which such columns are not read.
+    pub unread: Option<&'static str>,
     /// Rows in which it has nothing.
     pub missing: usize,
     /// Different values; [`MOST_DISTINCT`] stands for that many or more.
@@ -68,8 +72,8 @@ pub struct Column {
 /// A cell that is no number, in a column that has numbers nearly everywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Odd {
-    /// Its line.
-    pub line: u64,
+    /// Where it is, behind the first: `line 3`, and the file, if there are several.
+    pub line: String,
     /// What it has.
     pub cell: String,
     /// How many cells of the column are no numbers.
@@ -88,7 +92,7 @@ struct Look {
     dates: usize,
     whole: bool,
     range: [f64; 2],
-    odd: Option<(u64, String)>,
+    odd: Option<(String, String)>,
     seen: HashSet<u64>,
     examples: Vec<String>,
 }
@@ -113,20 +117,22 @@ pub fn survey(text: &Sheet, decimal: char) -> Result<(Vec<Column>, usize)> {
         examples: Vec::new(),
     };
     let mut looks: Vec<Look> = text.names().iter().map(|_| new()).collect();
-    let mut rows = 0;
-    text.each_cells(|line, row| {
+    let (mut rows, decimal, several) = (0, text.decimal(decimal), text.paths().count() > 1);
+    text.each_cells(&text.readable(), |place, row| {
         rows += 1;
         for (look, cell) in looks.iter_mut().zip(row) {
-            look.take(line, cell, decimal, &hasher);
+            look.take(place, several, cell, decimal, &hasher);
         }
         Ok(())
     })?;
-    let columns = text.names().iter().zip(looks).map(|(name, look)| look.column(name)).collect();
+    let kinds = text.kinds();
+    let columns = text.names().iter().zip(looks).enumerate();
+    let columns = columns.map(|(at, (name, look))| look.column(name, kinds.map(|kinds| &kinds[at]))).collect();
     Ok((columns, rows))
 }
 
 impl Look {
-    fn take(&mut self, line: u64, cell: &str, decimal: char, hasher: &RandomState) {
+    fn take(&mut self, place: Place, several: bool, cell: &str, decimal: char, hasher: &RandomState) {
         if cell::is_missing(cell) {
             self.missing += 1;
             return;
@@ -153,6 +159,7 @@ impl Look {
         }
         if self.numbers < self.filled && self.numbers > 0 && self.odd.is_none() && cell::number(cell, decimal).is_none()
         {
+            let line = if several { place.to_string() } else { place.line_in_words() };
             self.odd = Some((line, cell.chars().take(40).collect()));
         }
         if self.seen.len() < MOST_DISTINCT && self.seen.insert(hasher.hash_one(cell)) && self.examples.len() < EXAMPLES
@@ -161,8 +168,9 @@ impl Look {
         }
     }
 
-    fn column(self, name: &str) -> Column {
-        let cells = match self.filled {
+    /// The column; `kind`: what its file says of it.
+    fn column(self, name: &str, kind: Option<&Kind>) -> Column {
+        let guessed = match self.filled {
             0 => CellType::Nothing,
             all if all == self.numbers && self.codes > 0 && self.whole => CellType::Codes,
             all if all == self.numbers => CellType::Numbers,
@@ -170,10 +178,24 @@ impl Look {
             all if all == self.dates => CellType::Dates,
             _ => CellType::Texts,
         };
+        let cells = match kind {
+            _ if self.filled == 0 => CellType::Nothing,
+            None | Some(Kind::Nothing | Kind::Unread(_)) => guessed,
+            Some(Kind::Number) => CellType::Numbers,
+            Some(Kind::Truth) => CellType::Truths,
+            Some(Kind::Date) => CellType::Dates,
+            Some(Kind::Text) => CellType::Texts,
+        };
+        let unread = match kind {
+            Some(Kind::Unread(what)) => Some(*what),
+            _ => None,
+        };
         let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
         Column {
             name: name.to_owned(),
             cells,
+            readable_as: guessed,
+            unread,
             missing: self.missing,
             distinct: self.seen.len(),
             whole: cells == CellType::Numbers && self.whole,
@@ -182,7 +204,10 @@ impl Look {
             odd: self
                 .odd
                 .filter(|_| {
-                    cells == CellType::Texts && self.codes == 0 && self.numbers >= NEARLY * (self.filled - self.numbers)
+                    kind.is_none()
+                        && cells == CellType::Texts
+                        && self.codes == 0
+                        && self.numbers >= NEARLY * (self.filled - self.numbers)
                 })
                 .map(|(line, cell)| Odd { line, cell, count: self.filled - self.numbers, of: self.filled }),
         }
@@ -194,7 +219,7 @@ impl Odd {
     pub fn in_words(&self) -> String {
         let Odd { line, cell, count, of } = self;
         let (cells, are) = if *count == 1 { ("cell", "is") } else { ("cells", "are") };
-        format!("{count} {cells} of {of} that {are} no number, the first of them `{cell}` in line {line}")
+        format!("{count} {cells} of {of} that {are} no number, the first of them `{cell}` in {line}")
     }
 }
 
@@ -245,7 +270,7 @@ mod tests {
         std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
         let text = open(&path, Format { separator: None, header: true }).unwrap();
         let odd = survey(&text, '.').unwrap().0.remove(0).odd.unwrap();
-        assert_eq!(odd, Odd { line: 9, cell: "about 3".into(), count: 1, of: 20 });
+        assert_eq!(odd, Odd { line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 });
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
         assert_eq!(useless, [false, false, false, false, false, true, true, false]);
     }

@@ -1,6 +1,6 @@
 //! The text of a table: columns that have names, each once.
 
-use super::super::sheet::{Form, Limits, OBJECT_ENDINGS, Sheet, inner_ending};
+use super::super::sheet::{COLUMN_ENDINGS, FileKind, Form, Limits, OBJECT_ENDINGS, Sheet, inner_ending, kind_of};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,18 +22,26 @@ pub struct Format {
 /// Whether a file has the name of a table, by its ending, which may have that of a packed file behind it.
 pub fn is_table_name(path: &Path) -> bool {
     let ending = inner_ending(path);
-    ["csv", "tsv"].contains(&ending.as_str()) || OBJECT_ENDINGS.contains(&ending.as_str())
+    ["csv", "tsv"].iter().chain(&OBJECT_ENDINGS).chain(&COLUMN_ENDINGS).any(|known| *known == ending)
 }
 
-/// Reads the table in `path`.
+/// Whether a file is a table: by its name, or because it begins as Parquet does.
+pub fn is_table(path: &Path) -> bool {
+    is_table_name(path) || is_parquet(path)
+}
+
+/// Whether a file is Parquet, by its name or by how it begins.
+pub fn is_parquet(path: &Path) -> bool {
+    kind_of(path, Form::Objects) == FileKind::Columns
+}
+
+/// Reads the table in `path`, or in all files that it stands for.
 ///
 /// # Errors
-/// The file cannot be read, or is no table; columns have no name, or two have the same.
+/// The file cannot be read, or is no table; columns have no name, or two have the same; of several files one has other columns.
 pub fn open(path: &Path, format: Format) -> Result<Sheet> {
     let Format { separator, header } = format;
-    let objects = OBJECT_ENDINGS.contains(&inner_ending(path).as_str());
-    let form = if objects { Form::Objects } else { Form::Cells { separator, header } };
-    checked(Sheet::open(path, form, LIMITS)?)
+    checked(Sheet::open_all(path, |path| kind_of(path, Form::Cells { separator, header }), LIMITS)?)
 }
 
 /// Reads the table in bytes that are CSV, which messages call `path`.
@@ -45,22 +53,35 @@ pub fn of_bytes(path: &Path, bytes: Vec<u8>, format: Format) -> Result<Sheet> {
     checked(Sheet::of(path, bytes, Form::Cells { separator, header }, LIMITS)?)
 }
 
+/// Reads the table that came by standard input: JSON Lines, if it begins with an object, else CSV.
+///
+/// # Errors
+/// As [`open`]; it is Parquet.
+pub fn of_input(bytes: Vec<u8>, format: Format) -> Result<Sheet> {
+    let Format { separator, header } = format;
+    ensure!(!bytes.starts_with(b"PAR1"), "standard input is Parquet, which is read from files alone: name the file");
+    let objects = bytes.trim_ascii_start().starts_with(b"{");
+    let form = if objects { Form::Objects } else { Form::Cells { separator, header } };
+    checked(Sheet::of(Path::new("-"), bytes, form, LIMITS)?)
+}
+
 /// Refuses columns without a name, and two of one name.
 fn checked(sheet: Sheet) -> Result<Sheet> {
-    let objects = sheet.has_objects();
+    let cells = sheet.has_cells();
     let path = sheet.path();
     let (place, columns) = (path.display(), sheet.names().len());
-    let help = if objects { "" } else { ": is `separator` right?" };
+    let (help, line) = if cells { (": is `separator` right?", ", line 1") } else { ("", "") };
     ensure!(columns <= MAX_COLUMNS, "`{place}` has {columns} columns, and at most {MAX_COLUMNS} are read{help}");
     let mut seen = HashMap::new();
     for (at, name) in sheet.names().iter().enumerate() {
         ensure!(
             !name.is_empty(),
-            "`{place}`, line 1: column {} has no name; if the table has no line that names its columns, set `header = false`",
-            at + 1
+            "`{place}`{line}: column {} has no name{}",
+            at + 1,
+            if cells { "; if the table has no line that names its columns, set `header = false`" } else { "" }
         );
         if let Some(before) = seen.insert(name, at) {
-            bail!("`{place}`, line 1: columns {} and {} have the same name, `{name}`", before + 1, at + 1);
+            bail!("`{place}`{line}: columns {} and {} have the same name, `{name}`", before + 1, at + 1);
         }
     }
     Ok(sheet)
@@ -81,8 +102,8 @@ mod tests {
 
     fn rows(text: &Sheet) -> Result<Vec<(u64, Vec<String>)>> {
         let mut all = Vec::new();
-        text.each_cells(|line, row| {
-            all.push((line, row.iter().map(str::to_owned).collect()));
+        text.each_cells(&text.readable(), |place, row| {
+            all.push((place.line, row.iter().map(str::to_owned).collect()));
             Ok(())
         })?;
         Ok(all)

@@ -5,16 +5,16 @@ use super::super::dataset::Dataset;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
 use super::super::found::Found;
 use super::super::progress::Event;
-use super::super::row_names::{RowName, RowNames};
+use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::super::table::{Format, open_sheet};
+use super::super::table::{Format, is_table, open_sheet};
 use super::super::values::Values;
 use super::super::{Describes, Footprint, Split};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
 use super::words::UNKNOWN_TOKEN;
 use super::{Samples, TextCodec};
-use crate::files::Lines;
+use crate::files::Lines as FileLines;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
@@ -89,7 +89,7 @@ struct Written {
     texts: Vec<String>,
     labels: Vec<String>,
     /// The line of each in the file, from 1.
-    lines: Vec<u32>,
+    lines: Lines,
     /// Rows that are left out: they have no text, or no class.
     empty: usize,
 }
@@ -103,15 +103,16 @@ fn read(path: &Path, text: &str, target: &str) -> Result<Written> {
         })
     };
     let (text, target) = (column(text)?, column(target)?);
-    let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines: Vec::new(), empty: 0 };
-    table.each_cells(|line, row| {
+    let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines: Lines::default(), empty: 0 };
+    let several = table.paths().count() > 1;
+    table.each_cells(&[text, target], |place, row| {
         let (text, label) = (row.get(text).unwrap_or_default(), row.get(target).unwrap_or_default().trim());
         if text.trim().is_empty() || label.is_empty() {
             all.empty += 1;
         } else {
+            all.lines.add(place, all.texts.len(), several);
             all.texts.push(text.to_owned());
             all.labels.push(label.to_owned());
-            all.lines.push(line as u32);
         }
         Ok(())
     })?;
@@ -214,12 +215,12 @@ pub fn read_texts(path: &Path, codec: &TextCodec) -> Result<Split> {
     if is_table(path) {
         let table = open_sheet(path, Format { separator: None, header: true })?;
         let column = table.column(&text).with_context(|| format!("`{}` has no column `{text}`", path.display()))?;
-        table.each_cells(|_, row| {
+        table.each_cells(&[column], |_, row| {
             all.push(row.get(column).unwrap_or_default().to_owned());
             Ok(())
         })?;
     } else {
-        let mut lines = Lines::new(BufReader::new(crate::files::open(path)?.file), MAX_LINE);
+        let mut lines = FileLines::new(BufReader::new(crate::files::open(path)?.file), MAX_LINE);
         while let Some(line) = lines.read().with_context(|| format!("cannot read `{}`", path.display()))? {
             let at = || format!("`{}`, line {}", path.display(), all.len() + 1);
             ensure!(!line.too_long, "{}: it has more than {MAX_LINE} bytes", at());
@@ -255,13 +256,6 @@ pub fn text_bytes(codec: &TextCodec, text: &str, called: &str) -> Result<[Vec<u8
     let filled = tokens.iter().copied().chain(std::iter::repeat(UNKNOWN_TOKEN));
     let longest = lengths.last().copied().unwrap_or(1);
     Ok([filled.take(longest).flat_map(number).collect(), length])
-}
-
-/// Whether a file is a table, by its name.
-fn is_table(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
-    [".csv", ".tsv", ".jsonl", ".ndjson"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// Texts as tokens, one behind the other.

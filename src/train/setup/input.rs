@@ -71,7 +71,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             (Source::LabelledTexts(Box::new(text::of_classes(written, experiment))), Missing::default())
         }
         Written::Tokens(written) => (Source::Text(Box::new(text::of_tokens(written, experiment))), Missing::default()),
-        Written::Csv(csv) => (Source::Table(Box::new(table::options(csv, experiment))), Missing::default()),
+        Written::Csv(csv) | Written::Parquet(csv) => {
+            (Source::Table(Box::new(table::options(csv, experiment))), Missing::default())
+        }
         Written::Synthetic(s) => {
             let task = match (s.classes, s.targets) {
                 (Some(n), _) => Task::Classes(n),

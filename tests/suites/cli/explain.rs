@@ -96,3 +96,34 @@ fn what_cannot_be_explained_is_said() {
     images.ok("train c.toml --quiet --out r");
     assert!(images.fails("explain r", 2).contains("is for models of tables"));
 }
+
+/// Each fold is asked about the rows that it has not seen.
+#[test]
+fn folds_are_explained_together() {
+    let place = place(120);
+    place.ok("train c.toml --quiet --out r --set train.epochs=20 --unset data.validation_split --set data.folds=3");
+    let told = place.ok("explain r --json").json();
+    assert_eq!((&told["rows"], &told["folds"]), (&120.into(), &3.into()));
+    let rmse = place.ok("eval r --json").json()["metrics"]["rmse"].as_f64().unwrap();
+    assert!((told["value"].as_f64().unwrap() - rmse).abs() < 1e-4 * rmse, "{told}, {rmse}");
+    let order: Vec<&str> = told["columns"].as_array().unwrap().iter().map(|c| c["column"].as_str().unwrap()).collect();
+    assert_eq!(order, ["rooms", "town", "age"], "{told}");
+    // Squares add up, so that the whole lies between the folds.
+    let each: Vec<f64> = (1..=3)
+        .map(|fold| {
+            let told = place.ok(&format!("explain r/fold-{fold} --json")).json();
+            told["value"].as_f64().unwrap() + column(&told, "rooms")["loss_increase"].as_f64().unwrap()
+        })
+        .collect();
+    let whole = rmse + column(&told, "rooms")["loss_increase"].as_f64().unwrap();
+    let (low, high) = each.iter().fold((f64::MAX, 0f64), |(low, high), one| (low.min(*one), high.max(*one)));
+    assert!(low < whole && whole < high, "{low} {whole} {high}");
+    let text = place.ok("explain r --rows 30");
+    assert!(
+        text.err.contains("val, 30 of 120 rows, each by the one of 3 folds that has not seen it: rmse"),
+        "{}",
+        text.err
+    );
+    assert!(place.fails("explain r --column rooms", 2).contains("fold-1"));
+    assert!(place.fails("explain r --split train", 2).contains("fold-1"));
+}

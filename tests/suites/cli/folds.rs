@@ -135,3 +135,43 @@ fn folds_say_what_they_need() {
     assert_eq!(place.ok("eval r --json").json()["samples"], 30);
     assert!(place.fails("train c.toml --out r --force", 2).contains("holds a run without folds"));
 }
+
+/// What is said of each row by the fold that has not seen it, and of other rows by all together.
+#[test]
+fn predictions_of_all_rows_are_out_of_fold() {
+    let place = place(PRICE);
+    place.ok("train c.toml --quiet --out r");
+    place.ok("eval r --predictions all.csv");
+    let text = place.read("all.csv");
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["sample", "fold", "id", "target", "prediction", "loss"]);
+    assert_eq!(rows.len(), 91);
+    let mut seen = [0; 3];
+    for (at, row) in rows[1..].iter().enumerate() {
+        // In the order of the table.
+        assert_eq!((row[0], row[2]), (&*at.to_string(), &*format!("h{at}")));
+        seen[row[1].parse::<usize>().unwrap() - 1] += 1;
+    }
+    assert_eq!(seen, [30, 30, 30]);
+    place.ok("eval r/fold-2 --predictions second.csv");
+    for line in place.read("second.csv").lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let all = rows.iter().find(|row| row[2] == cells[1]).unwrap();
+        assert_eq!((all[1], &all[3..]), ("2", &cells[2..]), "{line}");
+    }
+    place.ok("eval r --predictions all.jsonl");
+    let lines = place.read("all.jsonl");
+    let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!((&first["id"], first["fold"].to_string().as_str()), (&"h0".into(), rows[1][1]));
+    // Of other rows there is no fold.
+    place.write("new.csv", houses(12));
+    place.ok("eval r --set data.val_path=new.csv --predictions new-all.csv");
+    let predicted = numbers(&place, "r", &|row| row["values"][0].as_f64().unwrap());
+    let text = place.read("new-all.csv");
+    assert!(text.starts_with("sample,id,target,prediction,loss\n"), "{text}");
+    for (line, expected) in text.lines().skip(1).zip(&predicted) {
+        let said: f64 = line.split(',').nth(3).unwrap().parse().unwrap();
+        assert!((said - expected).abs() < 1e-5 * expected.abs().max(1.0), "{line} and {expected}");
+    }
+    assert_eq!(predicted.len(), 12);
+}

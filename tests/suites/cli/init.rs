@@ -250,14 +250,14 @@ fn what_is_no_source_is_told() {
     place.write("weights.safetensors", b"\x10\0\0\0\0\0\0\0{\"a\":");
     place.write("data.zip", b"PK\x03\x04\0\0");
     place.write("table.xlsx", b"PK\x03\x04\0\0");
-    place.write("table.parquet", b"PAR1\0\0");
+    place.write("table.feather", b"ARROW1\0\0");
     place.write("empty.csv", b"");
     place.write("c.toml", "seed = 1\n");
     refused("one.png", "is an image");
     refused("weights.safetensors", "is a file of tensors");
     refused("data.zip", "is a zip archive");
     refused("table.xlsx", "is a spreadsheet");
-    refused("table.parquet", "a table in columns");
+    refused("table.feather", "save it as Parquet");
     refused("empty.csv", "is empty");
     refused("c.toml", "is a configuration already");
     place.write("mixed/a.csv", "x,y\n1,2\n");

@@ -40,6 +40,7 @@ mod not_finite;
 mod optimizers;
 #[cfg(unix)]
 mod outputs;
+mod parquet;
 mod photo_lists;
 mod photos;
 mod predict;

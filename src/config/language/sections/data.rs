@@ -76,6 +76,7 @@ tagged! {
     "webdataset" => WebDataset(WebDataset),
     "tensors" => Tensors(Tensors),
     "csv" => Csv(Csv),
+    "parquet" => Parquet(Csv),
     "text" => Text(Text),
     "tokens" => Tokens(TokenFile),
     "text_classes" => TextClasses(TextClasses),
@@ -92,7 +93,7 @@ impl Source {
             Source::ImageList(set) => set,
             Source::WebDataset(set) => set,
             Source::Tensors(set) => set,
-            Source::Csv(set) => set,
+            Source::Csv(set) | Source::Parquet(set) => set,
             Source::Text(set) => set,
             Source::Tokens(set) => set,
             Source::TextClasses(set) => set,
@@ -109,7 +110,7 @@ impl Source {
             Source::ImageList(set) => set,
             Source::WebDataset(set) => set,
             Source::Tensors(set) => set,
-            Source::Csv(set) => set,
+            Source::Csv(set) | Source::Parquet(set) => set,
             Source::Text(set) => set,
             Source::Tokens(set) => set,
             Source::TextClasses(set) => set,
@@ -170,7 +171,15 @@ impl Source {
 
     /// Whether its samples are rows of a table or texts, so that what is counted in it is known once it is read.
     pub fn is_counted_by_reading(&self) -> bool {
-        self.has_tokens() || matches!(self, Source::Csv(_))
+        self.has_tokens() || self.table().is_some()
+    }
+
+    /// The options of a table, whatever its file is.
+    pub fn table(&self) -> Option<&Csv> {
+        match self {
+            Source::Csv(table) | Source::Parquet(table) => Some(table),
+            _ => None,
+        }
     }
 
     /// [`AboutSource::folds`]

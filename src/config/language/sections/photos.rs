@@ -30,7 +30,7 @@ options! {
 
     /// Photos with their labels in a list: CSV, TSV or JSON Lines, as `metadata.csv` of Hugging Face's `ImageFolder`.
     pub struct ImageList {
-        /// The list: a file `.csv`, `.tsv` or `.jsonl`; or a folder that has one called `metadata`, or folders `train` and `val` that do.
+        /// The list: a file `.csv`, `.tsv`, `.jsonl` or `.parquet`; or a folder that has one called `metadata`, or folders `train` and `val` that do.
         #[option(example = r#""photos.csv""#, resume = Differs)]
         pub path: PathBuf,
         /// A list of photos to validate on. Without, those of which a column `split` says so, or `validation_split`.

@@ -17,7 +17,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table};
 
 options! {
-    /// The rows of a table: CSV and its relatives or JSON Lines, also packed (`.csv.gz`, `.jsonl.zst`). A row is a vector of numbers, `[features]`: what stands in a
+    /// The rows of a table: CSV and its relatives or JSON Lines, also packed (`.csv.gz`, `.jsonl.zst`), or Parquet. A row is a vector of numbers, `[features]`: what stands in a
     /// column says what becomes of it, and `columns` changes that. What is fitted (means, medians, categories) is of the training rows
     /// alone, and travels in the checkpoint.
     #[rules(
@@ -29,10 +29,11 @@ options! {
         Excludes("folds", "val_path", "each fold is validated on rows of its own"),
     )]
     pub struct Csv {
-        /// The file: `.jsonl` has a JSON object a line; of any other the first line names the columns.
+        /// The file, or several by a pattern (`parts/*.parquet`, `{a,b}.csv`), which have the same columns: `.jsonl` has a JSON object a line, `.parquet` says itself what its
+        /// columns are; of any other the first line names the columns.
         #[option(example = r#""housing.csv""#, resume = Differs)]
         pub path: PathBuf,
-        /// A file with the same columns to validate on, instead of `validation_split`.
+        /// A file with the same columns to validate on, or several by a pattern, instead of `validation_split`.
         #[option(resume = Differs)]
         pub val_path: Option<PathBuf>,
         /// The column that is learnt, or a list of several. Texts are classes, for `cross_entropy`; numbers are learnt as they are, for
@@ -76,7 +77,7 @@ options! {
         /// What stands between columns: one character.
         #[option(otherwise = "of `,`, `;`, tab and `|` the one of which the first line has most", example = r#"";""#)]
         pub separator: Option<String>,
-        /// What stands before the fraction of a number.
+        /// What stands before the fraction of a number in CSV.
         #[option(default = Decimal::Point)]
         pub decimal: Decimal,
         /// The first line names the columns. `false`: their names are their numbers, from `"1"`.

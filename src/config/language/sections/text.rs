@@ -68,7 +68,7 @@ options! {
 options! {
     /// Texts of a table, each of a class: a column has the text, another the class. A sample is the tokens of a text; batches have samples of about one length.
     pub struct TextClasses {
-        /// The table: CSV and its relatives, or JSON Lines, also packed.
+        /// The table: CSV and its relatives or JSON Lines, also packed, or Parquet; several files by a pattern.
         #[option(example = r#""reviews.csv""#, resume = Differs)]
         pub path: PathBuf,
         /// A table with the same columns to validate on, instead of `validation_split`.

@@ -2,7 +2,7 @@
 
 use super::held_out;
 use crate::config::language::layers::Layer;
-use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal, Source};
+use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal};
 use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
@@ -47,7 +47,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
 /// How the rows of tables become samples of a model that is trained, if it takes those; written as the configuration says.
 pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
     let codec = TableCodec::of(data)?;
-    let Source::Csv(csv) = &experiment.data.source else { return Some(codec) };
+    let Some(csv) = experiment.data.source.table() else { return Some(codec) };
     let TableOptions { decimal, id, format, .. } = options(csv, experiment);
     Some(TableCodec { decimal, id, separator: format.separator, header: format.header, ..codec })
 }

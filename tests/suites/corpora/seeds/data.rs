@@ -29,6 +29,24 @@ pub fn add(list: &mut List) {
     arrays(list);
     archives(list);
     images(list);
+    columns(list);
+}
+
+/// Files of pyarrow; and what claims to be one, or more than it is.
+fn columns(list: &mut List) {
+    let golden = |name: &str| {
+        let path = format!("{}/tests/golden/parquet/{name}.parquet", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(path).expect("made by scripts/golden/parquet_files.py")
+    };
+    for name in ["required", "nested", "types", "lz4", "deltas"] {
+        list.seed("parquet", &format!("ok-{name}"), golden(name));
+    }
+    let whole = golden("required");
+    list.seed("parquet", "bad-cut", &whole[..whole.len() / 2]);
+    list.seed("parquet", "bad-packing", golden("brotli"));
+    list.crash("parquet", "bad-footer", &b"PAR1\xff\xff\xff\x7fPAR1"[..]);
+    // Schema, rows and groups in a list that says that it has two thousand million.
+    list.crash("parquet", "bad-list", &b"PAR1\x15\x02\x19\xfc\xff\xff\xff\xff\x07\x0a\0\0\0PAR1"[..]);
 }
 
 fn arrays(list: &mut List) {

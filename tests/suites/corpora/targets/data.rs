@@ -3,6 +3,7 @@
 use super::pack::{gz, headers};
 use super::scratch::{with_file, with_folder};
 use runner::data::synthetic::{SyntheticOptions, Task};
+use runner::data::table::{Format, open_sheet};
 use runner::data::{self, Files, Source};
 use runner_jpeg::{Decoder, Jpeg, Region};
 use std::path::Path;
@@ -94,4 +95,24 @@ pub fn jpeg(data: &[u8]) -> bool {
         }
     }
     whole.is_ok()
+}
+
+/// A Parquet file: all of its cells.
+pub fn parquet(data: &[u8]) -> bool {
+    with_folder("input.parquet", data, |folder| {
+        let path = folder.join("input.parquet");
+        let read = open_sheet(&path, Format { separator: None, header: true }).and_then(|sheet| {
+            let wanted = sheet.readable();
+            let mut rows = 0u64;
+            sheet.each_cells(&wanted, |place, row| {
+                rows += 1;
+                assert_eq!((place.line, row.len()), (rows, sheet.names().len()));
+                Ok(())
+            })
+        });
+        if let Err(e) = &read {
+            assert!(format!("{e:#}").contains("input.parquet"), "{e:#}");
+        }
+        read.is_ok()
+    })
 }

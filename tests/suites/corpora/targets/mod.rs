@@ -21,7 +21,7 @@ pub type Target = fn(&[u8]) -> bool;
 
 /// All targets by name; each has a file of its own in `fuzz/fuzz_targets`.
 #[allow(dead_code, reason = "each binary of `fuzz/` runs one of them")]
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("config", config::config),
     ("check", config::check),
     ("pickle", weights::pickle),
@@ -37,6 +37,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("mask", photos::mask),
     ("kept", photos::kept),
     ("ranks", ranks::ranks),
+    ("parquet", data::parquet),
 ];
 
 /// The target called `name`.

@@ -1,0 +1,294 @@
+//! Rows of a Parquet file: column by column, a group of rows after the other. What the file says of itself is judged before memory is asked
+//! for, and the decoder's panics are errors of the file.
+
+mod pages;
+mod values;
+mod write;
+
+pub use write::{ColumnWriter, Value};
+
+use super::kinds::Kind;
+use crate::files::host_memory::host_memory;
+use crate::files::{contained, open};
+use crate::terminal::{human_bytes, thousands};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use pages::{Pages, unknown_packing};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::{AsBytes, DataType};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use values::{Meaning, Stored};
+
+/// What a file begins and ends with.
+pub const MAGIC: &[u8; 4] = b"PAR1";
+/// Rows whose cells are in memory at a time.
+const ROWS: usize = 1024;
+/// A page may unpack to so much of the memory that there is: the values that are made of it take some more.
+const PART_OF_MEMORY: usize = 8;
+/// Bytes that a row takes at the least for each column that is read.
+const CELL: usize = 8;
+/// 1970-01-01 as a Julian day.
+const JULIAN_1970: i64 = 2_440_588;
+
+/// A Parquet file.
+pub struct Columns {
+    path: PathBuf,
+    file: Arc<File>,
+    metadata: ParquetMetaData,
+    names: Vec<String>,
+    kinds: Vec<Kind>,
+    /// The number of each column among those that are stored, and what its values stand for; none where it is unread.
+    stored: Vec<Option<(usize, Meaning)>>,
+}
+
+/// The cells of some rows of a column.
+#[derive(Default)]
+struct Cells {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Cells {
+    fn at(&self, row: usize) -> &str {
+        let begin = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.text[begin..self.ends[row]]
+    }
+}
+
+impl Columns {
+    /// Looks at the file in `path`; its rows are not read yet.
+    ///
+    /// # Errors
+    /// It cannot be read, is no Parquet file, is damaged, or has more rows than there is memory for.
+    pub fn open(path: &Path) -> Result<Self> {
+        let place = path.display();
+        let opened = open(path)?;
+        ensure!(opened.size > 0, "`{place}` is empty: it has no columns");
+        let file = opened.file;
+        let read = || Ok(ParquetMetaDataReader::new().parse_and_finish(&file)?);
+        let metadata = contained(read).with_context(|| format!("`{place}` is no Parquet file that can be read"))?;
+        let schema = metadata.file_metadata().schema_descr_ptr();
+        let (mut names, mut kinds, mut stored) = (Vec::new(), Vec::new(), Vec::new());
+        let fields = schema.root_schema().get_fields();
+        let mut leaf = 0;
+        for (number, field) in fields.iter().enumerate() {
+            let begin = leaf;
+            while leaf < schema.num_columns() && schema.get_column_root_idx(leaf) == number {
+                leaf += 1;
+            }
+            // What pandas has in place of numbers of rows, without a name.
+            if field.name().starts_with("__index_level_") && field.name().ends_with("__") {
+                continue;
+            }
+            let flat = leaf == begin + 1 && field.is_primitive() && schema.column(begin).max_rep_level() == 0;
+            let (kind, meaning) = match flat.then(|| Meaning::of(&schema.column(begin))) {
+                Some(Ok((meaning, kind))) => (kind, Some((begin, meaning))),
+                Some(Err(what)) => (Kind::Unread(what), None),
+                None => (Kind::Unread("lists or other cells with cells in them"), None),
+            };
+            names.push(field.name().to_owned());
+            kinds.push(kind);
+            stored.push(meaning);
+        }
+        let columns = Columns { path: path.to_owned(), file: Arc::new(file), metadata, names, kinds, stored };
+        columns.judge(opened.size)?;
+        Ok(columns)
+    }
+
+    /// Refuses what the file cannot have, or there is no memory for.
+    fn judge(&self, size: u64) -> Result<()> {
+        let place = self.path.display();
+        ensure!(!self.names.is_empty(), "`{place}` is empty: it has no columns");
+        let rows = self.metadata.file_metadata().num_rows();
+        let groups = self.metadata.row_groups();
+        let sum = groups.iter().try_fold(0i64, |sum, group| {
+            let rows = group.num_rows();
+            if rows < 0 { None } else { sum.checked_add(rows) }
+        });
+        ensure!(sum == Some(rows), "`{place}` is damaged: it says that it has {rows} rows, and its groups have others");
+        ensure!(
+            rows <= i64::from(u32::MAX),
+            "`{place}` has {} rows, and at most {} are read",
+            thousands(rows as u64),
+            thousands(u64::from(u32::MAX))
+        );
+        if let Some(host) = host_memory() {
+            let least = (rows as usize).saturating_mul(CELL);
+            ensure!(
+                least <= host.available,
+                "`{place}` has {} rows, which take {} at least, and {} can be had ({})",
+                thousands(rows as u64),
+                human_bytes(least),
+                human_bytes(host.available),
+                host.because
+            );
+        }
+        for group in groups {
+            let expected = self.metadata.file_metadata().schema_descr().num_columns();
+            ensure!(group.num_columns() == expected, "`{place}` is damaged: a group of rows lacks columns");
+            for (name, (column, _)) in self.names.iter().zip(&self.stored).filter_map(|(n, s)| Some((n, (*s)?))) {
+                let column = group.column(column);
+                let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+                let end = begin.checked_add(column.compressed_size()).and_then(|end| u64::try_from(end).ok());
+                let lies_within = begin >= 0 && column.compressed_size() >= 0 && end.is_some_and(|end| end <= size);
+                ensure!(lies_within, "`{place}` is damaged or cut off: the column `{name}` ends behind the file");
+                ensure!(
+                    column.uncompressed_size() >= 0,
+                    "`{place}` is damaged: the column `{name}` has a size below 0"
+                );
+                ensure!(column.file_path().is_none(), "`{place}`: the column `{name}` is in another file");
+                if let Some(packing) = unknown_packing(column.compression_codec()) {
+                    bail!(
+                        "`{place}`: the column `{name}` is packed by {packing}, which is not read: write the file with Snappy, Zstandard, gzip or LZ4 (`LZ4_RAW`)"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of the columns.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// What they have.
+    pub fn kinds(&self) -> &[Kind] {
+        &self.kinds
+    }
+
+    /// Hands the number of each row, from 1, and its cells to `take`: all columns in their order, those empty that are not `wanted`.
+    ///
+    /// # Errors
+    /// The file is damaged, a value is no cell, or `take` fails.
+    pub fn each(&self, wanted: &[usize], mut take: impl FnMut(u64, &csv::StringRecord) -> Result<()>) -> Result<()> {
+        let mut wanted: Vec<usize> = wanted.to_vec();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let mut before = 0;
+        let mut record = csv::StringRecord::new();
+        for group in self.metadata.row_groups() {
+            let rows = usize::try_from(group.num_rows())?;
+            let open = |column: &usize| self.reader(group, *column, rows).with_context(|| self.at(*column));
+            let mut readers = wanted.iter().map(open).collect::<Result<Vec<_>>>()?;
+            let mut cells: Vec<Cells> = wanted.iter().map(|_| Cells::default()).collect();
+            let mut done = 0;
+            while done < rows {
+                let count = ROWS.min(rows - done);
+                for ((column, reader), cells) in wanted.iter().zip(&mut readers).zip(&mut cells) {
+                    reader.read(count, before + done as u64, cells).with_context(|| self.at(*column))?;
+                }
+                for row in 0..count {
+                    record.clear();
+                    let mut next = wanted.iter().zip(&cells).peekable();
+                    for column in 0..self.names.len() {
+                        let own = next.next_if(|(wanted, _)| **wanted == column);
+                        record.push_field(own.map_or("", |(_, cells)| cells.at(row)));
+                    }
+                    take(before + (done + row) as u64 + 1, &record)?;
+                }
+                done += count;
+            }
+            before += rows as u64;
+        }
+        Ok(())
+    }
+
+    fn at(&self, column: usize) -> String {
+        format!("`{}`, the column `{}`", self.path.display(), self.names[column])
+    }
+
+    fn reader(&self, group: &RowGroupMetaData, column: usize, rows: usize) -> Result<Reader> {
+        let (stored, meaning) = match (self.stored[column], &self.kinds[column]) {
+            (Some(stored), _) => stored,
+            (None, kind) => bail!("it has {}, of which no cell can be made", kind.in_words()),
+        };
+        let chunk = group.column(stored);
+        let room = host_memory().map_or(usize::MAX, |host| host.available / PART_OF_MEMORY);
+        let most = usize::try_from(chunk.uncompressed_size())?.min(room);
+        let pages = contained(|| Ok(Pages::new(&self.file, chunk, rows, most)?))?;
+        Ok(Reader { reader: get_column_reader(chunk.column_descr_ptr(), Box::new(pages)), meaning })
+    }
+}
+
+/// Reads a column of a group of rows.
+struct Reader {
+    reader: ColumnReader,
+    meaning: Meaning,
+}
+
+impl Reader {
+    /// Reads the next `count` rows, before which there are so many in the file.
+    fn read(&mut self, count: usize, before: u64, cells: &mut Cells) -> Result<()> {
+        cells.text.clear();
+        cells.ends.clear();
+        let meaning = self.meaning;
+        let whole = (count, before);
+        match &mut self.reader {
+            ColumnReader::BoolColumnReader(reader) => {
+                fill(reader, meaning, whole, cells, |value| Stored::Truth(*value))
+            }
+            ColumnReader::Int32ColumnReader(reader) => fill(reader, meaning, whole, cells, |value| Stored::Int(*value)),
+            ColumnReader::Int64ColumnReader(reader) => {
+                fill(reader, meaning, whole, cells, |value| Stored::Long(*value))
+            }
+            ColumnReader::Int96ColumnReader(reader) => fill(reader, meaning, whole, cells, |value| {
+                let [low, high, day] = <[u32; 3]>::try_from(value.data()).unwrap_or_default();
+                let rest = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+                Stored::Nanoseconds(i64::from(day) - JULIAN_1970, rest)
+            }),
+            ColumnReader::FloatColumnReader(reader) => {
+                fill(reader, meaning, whole, cells, |value| Stored::Float(*value))
+            }
+            ColumnReader::DoubleColumnReader(reader) => {
+                fill(reader, meaning, whole, cells, |value| Stored::Double(*value))
+            }
+            ColumnReader::ByteArrayColumnReader(reader) => {
+                fill(reader, meaning, whole, cells, |value| Stored::Bytes(value.as_bytes()))
+            }
+            ColumnReader::FixedLenByteArrayColumnReader(reader) => {
+                fill(reader, meaning, whole, cells, |value| Stored::Bytes(value.as_bytes()))
+            }
+        }
+    }
+}
+
+/// Writes the next values of a column as cells.
+fn fill<T: DataType>(
+    reader: &mut ColumnReaderImpl<T>,
+    meaning: Meaning,
+    (count, before): (usize, u64),
+    cells: &mut Cells,
+    stored: impl Fn(&T::T) -> Stored<'_>,
+) -> Result<()> {
+    let (mut levels, mut values) = (Vec::new(), Vec::new());
+    let read = || Ok(reader.read_records(count, Some(&mut levels), None, &mut values)?);
+    let (rows, ..) = contained(read).map_err(|error| anyhow!("it is damaged or cut off: {}", told(&error)))?;
+    ensure!(rows == count, "it is damaged or cut off: it ends before row {}", before + rows as u64 + 1);
+    // Without levels all values are there.
+    let there = |row: usize| levels.is_empty() || levels.get(row).is_some_and(|level| *level > 0);
+    let mut next = values.iter();
+    for row in 0..count {
+        if there(row) {
+            let value = next.next().context("it is damaged: it has fewer values than it says")?;
+            let told = |what| anyhow!("row {} has {what}", before + row as u64 + 1);
+            meaning.write(&stored(value), &mut cells.text).map_err(told)?;
+        }
+        cells.ends.push(cells.text.len());
+    }
+    Ok(())
+}
+
+/// The message of an error of the decoder, without its name for itself.
+fn told(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    ["Parquet error: ", "EOF: ", "External: ", "NYI: "]
+        .into_iter()
+        .find_map(|before| text.strip_prefix(before).map(str::to_owned))
+        .unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests;
