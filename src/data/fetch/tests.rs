@@ -89,7 +89,7 @@ fn bring(mirrors: &[String], part: Option<&[u8]>) -> Outcome {
         std::fs::write(dir.path().join("the.gz.part"), part).unwrap();
     }
     let mut events = Vec::new();
-    let result = get(&remote(&content()), dir.path(), mirrors, &mut |e| match e {
+    let result = get(&Wanted::from(&remote(&content())), dir.path(), mirrors, &mut |e| match e {
         Event::Started { done, .. } => events.push(format!("started at {done}")),
         Event::Failed { reason, .. } => events.push(format!("failed: {reason}")),
         Event::Finished { .. } => events.push("finished".into()),
@@ -115,7 +115,7 @@ fn a_whole_file_and_then_none() {
     got.is_whole();
     assert_eq!(got.events, ["started at 0", "finished"]);
     let mut again = Vec::new();
-    get(&remote(&content()), got.dir.path(), &[url], &mut |e| again.push(format!("{e:?}"))).unwrap();
+    get(&Wanted::from(&remote(&content())), got.dir.path(), &[url], &mut |e| again.push(format!("{e:?}"))).unwrap();
     assert_eq!(again, [r#"Present { file: "the.gz" }"#]);
     assert_eq!(*seen.lock().unwrap(), [""]);
 }
@@ -125,7 +125,7 @@ fn a_damaged_file_is_replaced() {
     let (url, _) = serve(vec![Answer::File(content())]);
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("the.gz"), b"damaged").unwrap();
-    get(&remote(&content()), dir.path(), &[url], &mut |_| ()).unwrap();
+    get(&Wanted::from(&remote(&content())), dir.path(), &[url], &mut |_| ()).unwrap();
     assert_eq!(std::fs::read(dir.path().join("the.gz")).unwrap(), content());
 }
 
@@ -208,4 +208,26 @@ fn the_known_sets_are_complete() {
             assert_eq!((file.sha256.len(), file.bytes > 4000), (64, true), "{}", file.name);
         }
     }
+}
+
+#[test]
+fn a_part_of_a_checksum_is_enough() {
+    let whole = remote(&content());
+    let bring = |sha256: &str| {
+        let (url, _) = serve(vec![Answer::File(content())]);
+        let dir = tempfile::tempdir().unwrap();
+        get(&Wanted { sha256, ..Wanted::from(&whole) }, &dir.path().join("new"), &[url], &mut |_| ())
+    };
+    bring(&whole.sha256[..8]).unwrap();
+    bring("").unwrap();
+    assert!(bring("00000000").unwrap_err().to_string().contains("wrong checksum"));
+}
+
+#[test]
+fn one_of_two_programs_is_busy() {
+    let dir = tempfile::tempdir().unwrap();
+    let _other = http::Part::open(&dir.path().join("the.gz.part")).unwrap();
+    let (url, _) = serve(vec![Answer::File(content())]);
+    let error = get(&Wanted::from(&remote(&content())), dir.path(), &[url], &mut |_| ()).unwrap_err();
+    assert!(error.is::<Busy>() && error.to_string().contains("by another program"), "{error}");
 }
