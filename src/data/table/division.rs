@@ -247,9 +247,13 @@ mod tests {
 
         let words =
             |list: &[&str]| list.iter().zip(2..).map(|(word, line)| (line, word.to_string())).collect::<Vec<_>>();
-        let parts = Parts::by_words("split", &words(&["train", "Val", "TEST", "dev"])).unwrap();
+        let parts =
+            Parts::by_words("split", &words(&["train", "Val", "TEST", "dev"]), |row| format!("line {}", row + 2))
+                .unwrap();
         assert_eq!(parts, Parts { train: vec![0], val: vec![1, 3], test: vec![2] });
-        let error = Parts::by_words("split", &words(&["train", "later"])).unwrap_err().to_string();
+        let error = Parts::by_words("split", &words(&["train", "later"]), |row| format!("line {}", row + 2))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("line 3") && error.contains("`later`"), "{error}");
     }
 }
