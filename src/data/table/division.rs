@@ -245,8 +245,7 @@ mod tests {
         assert!(fold_by_groups(&rows, fold, 3, &groups).unwrap_err().to_string().contains("15 groups"));
         assert!(fold_at_random(&rows[..9], fold, 3, None).unwrap_err().to_string().contains("9 rows"));
 
-        let words =
-            |list: &[&str]| list.iter().zip(2..).map(|(word, line)| (line, word.to_string())).collect::<Vec<_>>();
+        let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
         let parts =
             Parts::by_words("split", &words(&["train", "Val", "TEST", "dev"]), |row| format!("line {}", row + 2))
                 .unwrap();
