@@ -126,7 +126,7 @@ fn as_text(found: &Found) -> String {
             for option in &entry.options {
                 let default = match &option.default[..] {
                     "" => String::new(),
-                    "required" => ", required".into(),
+                    required if required.starts_with("required") => format!(", {required}"),
                     default => format!(", default {default}"),
                 };
                 text += &format!("\n\n  {}: {}{default}\n    {}", option.key, option.values, option.about);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::markdown::{document, manual};
+use crate::markdown::{document, manual, pages};
 
 /// The text of the program's files with `…` in the place of what a message is filled with, each message on one line, and
 /// without the backticks that messages have around names.
@@ -97,6 +97,22 @@ fn the_book_has_all_pages() {
     let book: toml::Table = toml::from_str(&std::fs::read_to_string(root.join("book.toml")).unwrap()).unwrap();
     let source = book["book"]["src"].as_str().unwrap();
     assert!(root.join(source).join("SUMMARY.md").is_file(), "docs/book.toml names another folder");
+}
+
+/// Sentences on the pages have a subject that one can point at.
+#[test]
+fn the_pages_are_plain() {
+    let vague = ["nobody", "whoever", "is told", "are told", "rule of thumb"];
+    let mut pages: Vec<_> = pages();
+    pages.extend(manual().into_iter().filter(|page| page.path.starts_with("docs/guide")));
+    pages.extend(["docs/config.md", "ARCHITECTURE.md"].map(document));
+    for page in pages {
+        for line in page.prose.lines() {
+            let lower = line.to_lowercase();
+            let found = vague.iter().find(|words| lower.contains(*words));
+            assert!(found.is_none(), "{}: `{}` in: {line}", page.path.display(), found.unwrap());
+        }
+    }
 }
 
 #[test]
