@@ -15,7 +15,7 @@ use crate::train::files::folder::{file, is_run_file};
 use anyhow::anyhow;
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Display, Path, PathBuf};
 
 /// Bytes of a text that are looked at to know its encoding.
 const MOST_READ: u64 = 1 << 16;
@@ -168,6 +168,11 @@ pub fn checkpoint_of(path: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
+/// A folder as messages name it: the current one has an empty path where a file in it is named.
+fn named(folder: &Path) -> Display<'_> {
+    if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display()
+}
+
 /// Refuses a path at which nothing is, with what there is in its stead.
 ///
 /// # Errors
@@ -178,12 +183,10 @@ pub fn expect_file(path: &Path) -> Result<(), Failure> {
         Some(folder) if is_run(folder) => {
             let there = checkpoints(folder);
             match &there[..] {
-                [] => format!("\nhelp: the run `{}` has saved no checkpoint yet", folder.display()),
-                there => format!(
-                    "\nhelp: the run `{}` has {}",
-                    folder.display(),
-                    list(there.iter().map(String::as_str), "and")
-                ),
+                [] => format!("\nhelp: the run `{}` has saved no checkpoint yet", named(folder)),
+                there => {
+                    format!("\nhelp: the run `{}` has {}", named(folder), list(there.iter().map(String::as_str), "and"))
+                }
             }
         }
         // The path of a checkpoint in a folder that is none, or of a folder that is none.

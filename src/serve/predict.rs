@@ -14,13 +14,14 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::json;
+use std::num::NonZero;
 use std::sync::Arc;
 
 /// What follows a `?`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    top: Option<usize>,
+    top: Option<NonZero<usize>>,
     invert: Option<bool>,
 }
 
@@ -77,7 +78,10 @@ async fn answer(
     request: Request,
     answered: &mut usize,
 ) -> Result<Response, Refusal> {
-    let Query(asked) = asked.map_err(|error| Refusal::bad(format!("what follows the `?`: {}", error.body_text())))?;
+    let Query(asked) = asked.map_err(|error| {
+        let known = "`top` is a whole number from 1, `invert` is true or false";
+        Refusal::bad(format!("what follows the `?`: {}: {known}", error.body_text()))
+    })?;
     let served = place.samples()?;
     let (parts, body) = request.into_parts();
     let mut charge = app.budget.charge();
@@ -93,7 +97,7 @@ async fn answer(
         Kind::Image | Kind::Table => Content::Files(vec![File { name: None, content: body }]),
         Kind::Json => Content::Json(body),
     };
-    let (top, invert) = (asked.top.unwrap_or(app.top).max(1), asked.invert.unwrap_or(app.invert));
+    let (top, invert) = (asked.top.map_or(app.top, NonZero::get), asked.invert.unwrap_or(app.invert));
     let (mut samples, charge) = read(app, &served, charge, (top, invert), move |reader| match content {
         Content::Json(text) => reader.instances(&text),
         Content::Files(files) => match (reader.served.takes(), &files[..]) {

@@ -152,3 +152,15 @@ fn shakespeare_is_learnt_by_an_lstm() {
     // 4.17 is that of characters drawn evenly, 3.3 that of characters as often as they occur.
     assert!(loss < 2.9, "{loss}");
 }
+
+#[test]
+fn dropout_between_layers_needs_two() {
+    for kind in ["lstm", "gru", "rnn"] {
+        let of =
+            |more: &str| language_model(&layers(&format!("type = \"{kind}\", hidden_size = 8, dropout = 0.5{more}")));
+        let said = of("").ok("check c.toml").err;
+        assert!(said.contains("`dropout` in") && said.contains("is between layers, and there is one"), "{said}");
+        let said = of(", num_layers = 2").ok("check c.toml").err;
+        assert!(!said.contains("has no effect"), "{said}");
+    }
+}

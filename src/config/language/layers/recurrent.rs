@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::Part;
 use crate::config::declare::value::values;
+use crate::config::text::diagnostics::Diagnostic;
+use crate::config::text::lints::Lint;
 
 /// Most layers one on top of the other.
 const MAX_LAYERS: usize = 1000;
@@ -74,11 +77,33 @@ options! {
     }
 }
 
-impl Check for Lstm {}
+impl Check for Lstm {
+    fn check(&self, part: &Part) {
+        between_layers(self.dropout, self.num_layers, part);
+    }
+}
 
-impl Check for Gru {}
+impl Check for Gru {
+    fn check(&self, part: &Part) {
+        between_layers(self.dropout, self.num_layers, part);
+    }
+}
 
-impl Check for Rnn {}
+impl Check for Rnn {
+    fn check(&self, part: &Part) {
+        between_layers(self.dropout, self.num_layers, part);
+    }
+}
+
+/// Warns of a `dropout` where there is nothing that it could be between, as PyTorch does.
+fn between_layers(dropout: f64, num_layers: usize, part: &Part) {
+    if dropout > 0.0 && num_layers == 1 {
+        let warning = Diagnostic::warning(Lint::NoEffect, format!("`dropout` in {} has no effect", part.what))
+            .at(part.span_of("dropout"), "is between layers, and there is one")
+            .help("set `num_layers`, or put a layer `dropout` behind this one");
+        part.sink.push(warning);
+    }
+}
 
 values!(RnnNonlinearity);
 
