@@ -164,7 +164,8 @@ def main():
     pq.write_table(nested, OUT / "nested.parquet", store_schema=False)
     pq.write_table(nested.select(["x", "y"]), OUT / "brotli.parquet", store_schema=False, compression="brotli")
     pq.write_table(whole.slice(0, 0), OUT / "none-at-all.parquet", store_schema=False)
-    reviews = {"review": ["so good, so good", "bad", "good again", "very bad indeed"] * 8, "stars": ["up", "down"] * 16}
+    words = [("number {} was so good to me", "up"), ("of all I have seen, {} was very bad", "down")]
+    reviews = {"review": [words[i % 2][0].format(i) for i in range(32)], "stars": [words[i % 2][1] for i in range(32)]}
     pq.write_table(pa.table(reviews), OUT / "reviews.parquet", store_schema=False)
     (OUT / "cells.json").write_text(json.dumps(cells, ensure_ascii=False, separators=(",", ":")) + "\n")
     for path in sorted(OUT.iterdir()):

@@ -70,7 +70,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             let taken = options.target.contains(name) || taken.into_iter().flatten().any(|other| other == name);
             ensure!(
                 ignored && !taken,
-                "the column `{name}` has {what}, which is no cell of a table: leave it out{}",
+                "the column `{name}` has {what}, which are no cells of a table: leave it out{}",
                 if taken { String::new() } else { format!(", with `drop = [\"{name}\"]`") }
             );
         }

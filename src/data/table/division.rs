@@ -245,14 +245,13 @@ mod tests {
         assert!(fold_by_groups(&rows, fold, 3, &groups).unwrap_err().to_string().contains("15 groups"));
         assert!(fold_at_random(&rows[..9], fold, 3, None).unwrap_err().to_string().contains("9 rows"));
 
-        let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
-        let parts =
-            Parts::by_words("split", &words(&["train", "Val", "TEST", "dev"]), |row| format!("line {}", row + 2))
-                .unwrap();
+        let words = |list: &[&str]| {
+            let list: Vec<String> = list.iter().map(|word| word.to_string()).collect();
+            Parts::by_words("split", &list, |row| format!("line {}", row + 2))
+        };
+        let parts = words(&["train", "Val", "TEST", "dev"]).unwrap();
         assert_eq!(parts, Parts { train: vec![0], val: vec![1, 3], test: vec![2] });
-        let error = Parts::by_words("split", &words(&["train", "later"]), |row| format!("line {}", row + 2))
-            .unwrap_err()
-            .to_string();
+        let error = words(&["train", "later"]).unwrap_err().to_string();
         assert!(error.contains("line 3") && error.contains("`later`"), "{error}");
     }
 }

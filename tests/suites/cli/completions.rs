@@ -82,6 +82,7 @@ fn bash_completes_words_with_colons_and_equals_signs() {
                 "webdataset",
                 "tensors",
                 "csv",
+                "parquet",
                 "text",
                 "tokens",
                 "text_classes",

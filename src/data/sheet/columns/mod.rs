@@ -86,7 +86,7 @@ impl Columns {
             let (kind, meaning) = match flat.then(|| Meaning::of(&schema.column(begin))) {
                 Some(Ok((meaning, kind))) => (kind, Some((begin, meaning))),
                 Some(Err(what)) => (Kind::Unread(what), None),
-                None => (Kind::Unread("lists or other cells with cells in them"), None),
+                None => (Kind::Unread("lists or structs"), None),
             };
             names.push(field.name().to_owned());
             kinds.push(kind);

@@ -87,7 +87,7 @@ fn what_cannot_be_read_is_told() {
     assert_eq!(nested.names(), ["x", "tags", "place", "raw", "y"]);
     let names: Vec<&str> = nested.readable().into_iter().map(|at| nested.names()[at].as_str()).collect();
     assert_eq!(names, ["x", "y"]);
-    for (name, what) in [("tags", "lists"), ("place", "cells with cells"), ("raw", "bytes")] {
+    for (name, what) in [("tags", "lists or structs"), ("place", "lists or structs"), ("raw", "bytes")] {
         let error = format!("{:#}", cells(&nested, &[nested.column(name).unwrap()]).unwrap_err());
         assert!(error.contains(&format!("the column `{name}`: it has ")) && error.contains(what), "{error}");
     }

@@ -89,7 +89,7 @@ impl Meaning {
             Some(LogicalType::Float16) if length == Some(2) => return Ok((Meaning::Half, Kind::Number)),
             Some(LogicalType::Uuid) if length == Some(16) => return Ok((Meaning::Uuid, Kind::Text)),
             Some(LogicalType::Bson) => return Err("bytes"),
-            Some(_) => return Err("values of a kind that is no cell"),
+            Some(_) => return Err("values of a kind that is not read"),
             None => {}
         }
         match column.converted_type() {
