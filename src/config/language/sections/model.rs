@@ -31,7 +31,7 @@ options! {
         pub init: Vec<InitRule>,
         /// Parameters to start from: a `.safetensors` file, a `.pth` or `.pt` state dict of PyTorch, or a checkpoint of a run, whose
         /// optimizer state is left out. The content decides, not the suffix. `"torchvision/MODEL"` and `"hf:OWNER/MODEL"` are fetched.
-        #[option(resume = Harmless)]
+        #[option(example = "\"torchvision/resnet18\"", resume = Harmless)]
         pub weights: Option<PathBuf>,
         /// The key under which a PyTorch file `weights` has the state dict, with dots between keys within one another, as `"model_ema"`.
         #[option(otherwise = "where most names fit", example = "\"model_ema\"", resume = Harmless)]
