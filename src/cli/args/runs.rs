@@ -27,6 +27,10 @@ pub struct RunsArgs {
     /// Only the run whose monitored figure is best or, with `--sort`, the first
     #[arg(long)]
     pub best: bool,
+    /// Send the runs of the list to the MLflow server at this address: settings, figures, and where they stand. Those that were sent
+    /// before get what is new
+    #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
+    pub mlflow: Option<String>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

@@ -2,6 +2,7 @@
 
 pub mod compare;
 pub mod grid;
+mod mlflow;
 pub mod plot;
 
 use super::args::RunsArgs;
@@ -35,8 +36,10 @@ pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
         }));
     }
     let mut runs = Vec::new();
+    // A list needs no line of every update.
+    let wanted = if args.mlflow.is_some() { Wanted::All } else { Wanted::Epochs };
     for path in below(root)? {
-        match Run::read(&path, Wanted::Epochs) {
+        match Run::read(&path, wanted) {
             Ok(run) => {
                 warn(&run);
                 runs.push(run);
@@ -56,6 +59,13 @@ pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
         let chosen =
             if args.sort.is_some() { runs[0].clone() } else { best(runs.iter()).map_err(Failure::Usage)?.clone() };
         runs = vec![chosen];
+    }
+    if let Some(url) = &args.mlflow {
+        let server = mlflow::Server::at(url);
+        for run in &runs {
+            let id = server.send(run)?;
+            say(&format!("sent `{}` as {id}", run.path.display()));
+        }
     }
     if args.output.json {
         super::print_json(&runs.iter().map(as_json).collect())?;
