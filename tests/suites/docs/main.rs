@@ -10,3 +10,4 @@ mod links;
 mod markdown;
 mod models;
 mod options;
+mod program;

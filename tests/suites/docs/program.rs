@@ -1,0 +1,79 @@
+//! `runner docs`.
+
+use std::process::{Command, Output};
+
+use runner::config::schema::reference::tables;
+
+fn docs(names: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_runner")).arg("docs").args(names).output().unwrap()
+}
+
+/// What it prints of names that there are.
+fn told(names: &[&str]) -> String {
+    let output = docs(names);
+    assert!(output.status.success(), "{names:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn keys_are_found_by_section_and_by_type() {
+    let lr = told(&["optimizer.lr"]);
+    assert!(lr.starts_with("lr: key of `sgd` in `[optimizer]`\n") && lr.contains("default    required"), "{lr}");
+    assert!(!lr.contains("`[optimizer.swa]`") && told(&["swa.lr"]).contains("in `[optimizer.swa]`"));
+    let sgd = told(&["sgd.lr"]);
+    assert!(sgd.contains("example    lr = 0.1") && !sgd.contains("adam"), "{sgd}");
+    let patience = told(&["train.early_stopping.patience"]);
+    assert!(patience.contains("page       docs/config/train.md"), "{patience}");
+    assert!(told(&["seed"]).contains("before the first section"));
+}
+
+#[test]
+fn types_have_their_options() {
+    let told = told(&["conv2d", "unused_layer", "relu"]);
+    assert!(told.starts_with("conv2d: layer\n") && told.contains("kernel_size: pair from 1, required"), "{told}");
+    assert!(told.contains("allow = [\"unused_layer\"]") && told.contains("example    \"relu\""), "{told}");
+}
+
+#[test]
+fn what_is_not_there_is_an_error_that_helps() {
+    for (name, help) in [("optimizer.momentun", "`runner docs momentum`"), ("conv2d.lr", "`runner docs lr`")] {
+        let output = docs(&[name]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty() && error.contains(help), "{error}");
+    }
+}
+
+#[test]
+fn json_has_the_same() {
+    let json: serde_json::Value = serde_json::from_str(&told(&["dim0", "conv2d", "--json"])).unwrap();
+    let (key, layer) = (&json["entries"][0], &json["entries"][1]);
+    assert_eq!((key["name"].as_str(), key["of"][0].as_str()), (Some("dim0"), Some("transpose")));
+    assert_eq!(layer["options"][1]["name"], "kernel_size");
+    assert_eq!(layer["page"], "docs/config/layers.md");
+}
+
+/// The example of each option is a line of TOML.
+#[test]
+fn examples_are_toml() {
+    for table in tables() {
+        for option in table.entries.iter().flat_map(|entry| &entry.options) {
+            let line = option.example.replace("{ … }", "{}");
+            assert!(toml::from_str::<toml::Table>(&line).is_ok(), "{}: {line}", table.name);
+        }
+    }
+}
+
+/// So is that of each layer and transform, which editors take as it stands.
+#[test]
+fn examples_of_types_are_toml() {
+    let tables = tables();
+    let types = tables.iter().filter(|table| matches!(table.kind, Some("layer" | "transform")));
+    let words: Vec<&str> = types.flat_map(|table| &table.entries).flat_map(|entry| entry.words.clone()).collect();
+    let told = told(&words);
+    let examples: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("  example    ")).collect();
+    // Some words are names of keys as well.
+    assert!(words.len() > 100 && examples.len() >= words.len(), "{} of {}", examples.len(), words.len());
+    for example in examples.into_iter().filter(|example| example.starts_with(['"', '{'])) {
+        assert!(toml::from_str::<toml::Table>(&format!("x = {example}")).is_ok(), "{example}");
+    }
+}
