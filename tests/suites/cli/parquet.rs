@@ -175,7 +175,7 @@ fn mistakes_about_a_parquet_file_name_file_and_column() {
     assert!(text.contains("the column `raw` has bytes"), "{text}");
     let text = fault("--set data.path=none-at-all.parquet");
     assert!(text.contains("none-at-all.parquet` has no rows"), "{text}");
-    let text = fault("--set data.path={houses,nested}.parquet");
+    let text = fault("--set data.path=\"{houses,nested}.parquet\"");
     assert!(text.contains("nested.parquet` has a column `x`, which `"), "{text}");
     let whole = fs::read(place.path("zstd.parquet")).unwrap();
     place.write("cut.parquet", &whole[..whole.len() / 2]);
