@@ -8,6 +8,7 @@
 //! sample of a batch looks at another.
 
 pub mod access;
+mod alone;
 mod app;
 mod batcher;
 mod body;
@@ -32,6 +33,7 @@ mod signals;
 mod tls;
 mod writer;
 
+pub use alone::Alone;
 pub use key::Keys;
 pub use reader::Limits;
 pub use served::How;
@@ -107,47 +109,64 @@ pub struct Options {
 ///
 /// # Errors
 /// A model cannot be opened; the address cannot be had.
-pub fn serve(options: Options, listening: impl FnOnce(SocketAddr)) -> Result<bool, Failure> {
-    let readers = std::thread::available_parallelism().map_or(1, usize::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(CARRIERS)
-        .max_blocking_threads(readers + BESIDE)
-        .thread_name("requests")
-        .enable_io()
-        .enable_time()
-        .build()
-        .context("cannot start threads for requests")?;
+pub fn serve(mut options: Options, listening: impl FnOnce(SocketAddr)) -> Result<bool, Failure> {
+    let runtime = runtime()?;
     // Before models are loaded, which may take long: a port that is taken is told at once.
     let listener = runtime.block_on(bind(&options.host, options.port))?;
     let address = listener.local_addr().context("the system does not tell its address")?;
+    let (patience, connections, drain, signals) =
+        (options.patience, options.connections, options.drain, options.signals);
+    let identity = options.identity.take().map(Arc::new);
+    let app = app(options)?;
+    let connections = Connections {
+        router: router(Arc::clone(&app)),
+        metrics: Arc::clone(&app.metrics),
+        patience,
+        open: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
+        graceful: GracefulShutdown::new(),
+        identity,
+    };
+    run(runtime, listener, (app, connections), (signals, drain), || listening(address))
+}
+
+/// Threads that read samples.
+fn readers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The threads of requests.
+fn runtime() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(CARRIERS)
+        .max_blocking_threads(readers() + BESIDE)
+        .thread_name("requests")
+        .enable_io()
+        .enable_time()
+        .build();
+    Ok(runtime.context("cannot start threads for requests")?)
+}
+
+/// Opens the models.
+fn app(options: Options) -> Result<Arc<App>, Failure> {
     let metrics = Metrics::new(options.models.iter().map(|(name, _)| name.clone()));
     let mut models = Vec::new();
     for (name, path) in &options.models {
         models.push(Place::open(name.clone(), path.clone(), &options.how, metrics.model(name))?);
     }
-    let app = Arc::new(App {
+    Ok(Arc::new(App {
         models,
         limits: options.limits,
         patience: options.patience,
         budget: Budget::new(options.how.memory),
-        metrics: Arc::clone(&metrics),
+        metrics,
         keys: options.keys,
         log: options.log,
         top: options.top,
         invert: options.invert,
         draining: AtomicBool::new(false),
-        readers: Semaphore::new(readers),
+        readers: Semaphore::new(readers()),
         loading: Semaphore::new(1),
-    });
-    let connections = Connections {
-        router: router(Arc::clone(&app)),
-        metrics,
-        patience: options.patience,
-        open: Arc::new(Semaphore::new(options.connections.min(Semaphore::MAX_PERMITS))),
-        graceful: GracefulShutdown::new(),
-        identity: options.identity.map(Arc::new),
-    };
-    run(runtime, listener, (app, connections), (options.signals, options.drain), || listening(address))
+    }))
 }
 
 /// Takes connections until the process is asked to stop, then lets them end.

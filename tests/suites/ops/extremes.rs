@@ -11,7 +11,7 @@ use runner::backend::cpu::simd::SimdLevel;
 use runner::backend::cuda::CudaBackend;
 use runner::backend::cuda::settings::Wanted;
 use runner::graph::DType;
-use runner::graph::op::{Activation, ActivationOp};
+use runner::graph::op::{Activation, ActivationOp, LogSoftmax};
 
 /// Activations with x, value and derivative at many points; `scripts/golden/extremes.py` makes it.
 const EXTREMES: &str = include_str!("../../golden/activations/extremes.txt");
@@ -69,7 +69,33 @@ fn check(backend: &dyn Backend) {
             }
         }
     }
+    wrong.extend(of_what_is_sure(backend));
     assert!(wrong.is_empty(), "{} on {}:\n{}", wrong.len(), backend.describe(), wrong.join("\n"));
+}
+
+/// Logarithms of probabilities near 1, which are as small as what is left for the others.
+fn of_what_is_sure(backend: &dyn Backend) -> Vec<String> {
+    let mut wrong = Vec::new();
+    // Rows of a thread, of a warp, and of a block.
+    for length in [3, 40, 2000] {
+        let tops = [12.0, 20.0, 60.0];
+        let x = tops.iter().flat_map(|top| (0..length).map(move |i| if i == 1 { *top } else { -(i as f64 / 512.0) }));
+        let x: Vec<f64> = x.collect();
+        let case = Case::new(format!("rows of {length} that are sure"), LogSoftmax {}, |_| {
+            vec![Operand::new(DType::F32, [tops.len(), length], x.clone())]
+        });
+        let built = case.build();
+        let found = run(backend, &built);
+        let found = decode(DType::F32, &found[&built.graph.nodes[0].outputs[0]]);
+        for (row, found) in x.chunks(length).zip(found.chunks(length)) {
+            let rest: f64 = row.iter().enumerate().filter(|(i, _)| *i != 1).map(|(_, v)| (v - row[1]).exp()).sum();
+            let (found, want) = (found[1], -rest.ln_1p());
+            if (found - want).abs() > TOLERANCE * want.abs() {
+                wrong.push(format!("LogSoftmax: of {} in a row of {length} is {found:e}, not {want:e}", row[1]));
+            }
+        }
+    }
+    wrong
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod config;
 mod data;
 mod photos;
 mod ranks;
+mod texts;
 mod weights;
 
 /// A file to be kept.
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Seed> {
     data::add(&mut list);
     photos::add(&mut list);
     ranks::add(&mut list);
+    texts::add(&mut list);
     list.0
 }
 

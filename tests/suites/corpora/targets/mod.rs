@@ -4,6 +4,7 @@
 //! Each takes any bytes, panics where the program breaks a promise, and says whether the bytes were accepted as what
 //! they claim to be.
 
+mod bodies;
 mod checkpoint;
 mod config;
 mod data;
@@ -11,6 +12,7 @@ mod pack;
 mod photos;
 mod ranks;
 mod scratch;
+mod texts;
 mod weights;
 
 #[allow(unused_imports, reason = "for the seeds of the tests")]
@@ -21,7 +23,7 @@ pub type Target = fn(&[u8]) -> bool;
 
 /// All targets by name; each has a file of its own in `fuzz/fuzz_targets`.
 #[allow(dead_code, reason = "each binary of `fuzz/` runs one of them")]
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("config", config::config),
     ("check", config::check),
     ("pickle", weights::pickle),
@@ -38,6 +40,11 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("kept", photos::kept),
     ("ranks", ranks::ranks),
     ("parquet", data::parquet),
+    ("table", texts::table),
+    ("text", texts::text),
+    ("labelled", texts::labelled),
+    ("tokenizer", texts::tokenizer),
+    ("body", bodies::body),
 ];
 
 /// The target called `name`.

@@ -1,6 +1,6 @@
 //! Cases on 16-bit floats: those of all operations that take them, with the operands cast.
 
-use crate::case::Case;
+use crate::case::{Case, Operand};
 use runner::graph::op::{Cast, Step};
 use runner::graph::{DType, Op};
 
@@ -58,6 +58,12 @@ pub fn casts(half: DType) -> Vec<Case> {
     list.push(Case::new(format!("cast of large and small numbers to {half}"), Cast { to: half }, |d| {
         let powers = d.distinct([257]).map(|x| if x < 0.0 { -1.0 } else { 1.0 } * 1.37 * (4.0 * x).exp2());
         vec![powers]
+    }));
+    // What is no number has all bits, some, or one; rounding must not carry them into a number. A number that is too large is infinite.
+    let mut ends = [0x7fff_ffff, 0xffff_ffff, 0x7fc0_0000].map(|bits| f64::from(f32::from_bits(bits))).to_vec();
+    ends.extend([f64::INFINITY, f64::NEG_INFINITY, f64::from(f32::MAX), f64::from(f32::MIN), 0.0, -0.0, 1e-45]);
+    list.push(Case::new(format!("cast of what is no number to {half}"), Cast { to: half }, |_| {
+        vec![Operand::new(DType::F32, [ends.len()], ends)]
     }));
     list
 }

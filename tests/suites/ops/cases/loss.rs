@@ -112,6 +112,14 @@ fn losses(list: &mut Vec<Case>) {
             let t = Operand::new(DType::F32, [2, 3], vec![0.0, 0.0, 0.0, 2.0, 3000.0, 3.0]);
             vec![x.wrt(), t.input(Input::Field(1))]
         }));
+        // Means that are 0, where what is added to them is all that there is.
+        for target in [0.0, 2.0] {
+            let case = Case::new(format!("{loss:?} of vanishing numbers for {target}"), LossOp::from(loss), |_| {
+                let x = Operand::new(DType::F32, [4], vec![0.0, 1e-9, 1e-8, 1.0]);
+                vec![x.map(|x| x).wrt(), Operand::new(DType::F32, [4], vec![target; 4]).input(Input::Field(1))]
+            });
+            list.push(case.kinked());
+        }
     }
 }
 
@@ -137,10 +145,15 @@ fn focal_and_weighted(list: &mut Vec<Case>) {
         }
         let sure = CrossEntropy { form, ..CrossEntropy::smoothed(0.0) };
         if form != RowLoss::Nll {
-            list.push(Case::new(format!("row loss {form:?} of what is sure"), LossOp::from(sure), |_| {
-                let x = Operand::new(DType::F32, [2, 2], vec![8.0, -8.0, 3.0, 20.0]);
-                vec![x.wrt(), Operand::new(DType::I32, [2], vec![0.0, 1.0]).input(Input::Field(1))]
-            }));
+            // Of the second, nothing is left for the others: the probability is 1.
+            for (what, x) in [("sure", [8.0, -8.0, 3.0, 20.0]), ("certain", [200.0, -200.0, -100.0, 100.0])] {
+                let case =
+                    Case::new(format!("row loss {form:?} of what is {what}"), LossOp::from(sure.clone()), |_| {
+                        let targets = Operand::new(DType::I32, [2], vec![0.0, 1.0]);
+                        vec![Operand::new(DType::F32, [2, 2], x.to_vec()).wrt(), targets.input(Input::Field(1))]
+                    });
+                list.push(if what == "sure" { case } else { case.kinked() });
+            }
         }
     }
     let focal = |gamma, alpha| WeightedBinary { pos_weight: Vec::new(), focal: Some([gamma, alpha]) };
@@ -153,9 +166,11 @@ fn focal_and_weighted(list: &mut Vec<Case>) {
             }));
         }
         list.push(Case::new(format!("{loss:?} of large numbers"), LossOp::from(loss), |_| {
-            let x = Operand::new(DType::F32, [2, 3], vec![90.0, -90.0, 0.0, 90.0, -90.0, 0.0]);
-            let t = Operand::new(DType::F32, [2, 3], vec![1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
-            vec![x.wrt(), t.input(Input::Field(1))]
+            // What is as sure as the last two are has no share of the other.
+            let x = vec![90.0, -90.0, 0.0, 90.0, -90.0, 0.0, 200.0, -200.0, 1.0];
+            let t = vec![1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0];
+            let operand = |data| Operand::new(DType::F32, [3, 3], data);
+            vec![operand(x).wrt(), operand(t).input(Input::Field(1))]
         }));
     }
 }
@@ -179,6 +194,12 @@ fn metrics(list: &mut Vec<Case>) {
     list.push(Case::new("metrics of equal logits", classes(None), |d| {
         let targets = d.below(DType::I32, [9], 3).input(Input::Field(1));
         vec![d.positive([1]), d.positive([1]), d.below(DType::F32, [9, 3], 2), targets, sums(d)]
+    }));
+    list.push(Case::new("metrics of logits of which some are NaN", classes(None), |d| {
+        let mut x = d.normal([12, 3]);
+        x.data.iter_mut().step_by(5).for_each(|x| *x = f64::NAN);
+        let targets = Operand::new(DType::I32, [12], (0..12).map(|i| f64::from(i % 3)).collect());
+        vec![d.positive([1]), d.positive([1]), x, targets.input(Input::Field(1)), sums(d)]
     }));
     for (what, task) in [("a regression", Task::Regression), ("yes and no", Task::BinaryClassification)] {
         list.push(Case::new(format!("metrics of {what}"), Metrics { task, ignore_index: None }, |d| {

@@ -227,7 +227,8 @@ pub fn cases() -> Vec<Case> {
         (vec![2, 150, 16], 4),
     ] {
         for affine in [false, true] {
-            let op = GroupNorm { groups, eps: 1e-5, affine };
+            // A large one shows where it is added.
+            let op = GroupNorm { groups, eps: if affine { 0.1 } else { 1e-5 }, affine };
             list.push(Case::new(format!("group norm of {shape:?}, {op:?}"), op, |d| {
                 let c = shape[shape.len() - 1];
                 let mut operands = vec![data(d, &shape).wrt()];
@@ -245,7 +246,7 @@ pub fn cases() -> Vec<Case> {
         for (weight, bias, centered) in
             [(false, false, true), (true, false, true), (true, true, true), (false, false, false), (true, false, false)]
         {
-            let op = LayerNorm { dims, eps: 1e-5, weight, bias, centered };
+            let op = LayerNorm { dims, eps: if weight { 0.1 } else { 1e-5 }, weight, bias, centered };
             list.push(Case::new(format!("layer norm of {shape:?}, {op:?}"), op, |d| {
                 let tail = &shape[shape.len() - dims..];
                 let mut operands = vec![data(d, &shape).wrt()];
@@ -271,7 +272,7 @@ pub fn with_casts(half: DType) -> Vec<Case> {
     let mut list = Vec::new();
     for (rows, length) in [(37, 128), (5, 64), (1030, 300)] {
         for (weight, bias, centered) in [(true, true, true), (true, false, false), (false, false, true)] {
-            let norm = LayerNorm { dims: 1, eps: 1e-5, weight, bias, centered };
+            let norm = LayerNorm { dims: 1, eps: if weight { 0.1 } else { 1e-5 }, weight, bias, centered };
             let parameters = usize::from(weight) + usize::from(bias);
             let op = Fused::of(norm.into(), 1 + parameters).then(Cast { to: half }, vec![Source::Step(0)]);
             let op = op.with_result(0, 1).with_result(0, 2);

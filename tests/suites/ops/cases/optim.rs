@@ -26,7 +26,7 @@ fn algorithms() -> Vec<Algorithm> {
     list.extend([
         Algorithm::Adagrad { lr_decay: 0.5, eps: 1e-10, initial_accumulator_value: 0.0 },
         Algorithm::Adadelta { rho: 0.9, eps: 1e-6 },
-        Algorithm::Adamax { beta1, beta2, eps: 1e-8 },
+        Algorithm::Adamax { beta1, beta2, eps: 0.1 },
         Algorithm::Lion { beta1, beta2: 0.99 },
     ]);
     for moments in [Moments::Elements, Moments::Points] {
@@ -223,6 +223,16 @@ pub fn cases() -> Vec<Case> {
             }
         }
     }
+    // Nothing is added to a divisor: what fills up the last four elements of a tensor has no direction.
+    let lamb = Algorithm::Lamb { beta1: 0.9, beta2: 0.999, eps: 0.0, always_adapt: true };
+    list.push(step(lamb, Setting { steps: 6.0, ..plain }));
+    // Of a few steps RAdam does not yet know the variance, and the fifth is the last of them.
+    let radam = Algorithm::Radam { beta1: 0.9, beta2: 0.999, eps: 1e-8, decoupled: false };
+    list.push(step(radam, Setting { steps: 4.0, ..plain }));
+    // The last step of a warm-up.
+    let steps = ScheduleFree { warmup_steps: 3, r: 2.0, lr_power: 2.0 };
+    let schedule_free = Algorithm::ScheduleFreeAdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8, steps };
+    list.push(step(schedule_free, Setting { steps: 2.0, ..plain }));
     list.extend(super::muon::cases());
     list.extend(super::adafactor::cases());
     scales(&mut list);

@@ -111,5 +111,28 @@ pub fn cases() -> Vec<Case> {
         });
         list.push(case.kinked());
     }
+    list.extend(no_numbers());
     list
+}
+
+/// What is no number is the maximum of its window, and the first pixel of a window is that of one that has nothing above −∞.
+fn no_numbers() -> Vec<Case> {
+    let pool = MaxPool2d { kernel: [3, 3], stride: [1, 1], padding: [1, 1], ..MAX };
+    let with = |d: &mut Draw, x: [usize; 4], every: usize, what: f64| {
+        let mut operand = d.distinct(x);
+        operand.data.iter_mut().step_by(every).for_each(|x| *x = what);
+        vec![operand.wrt()]
+    };
+    let mut list = Vec::new();
+    for (name, every, what) in [("NaN in places", 11, f64::NAN), ("−∞ alone", 1, f64::NEG_INFINITY)] {
+        for channels in [3, 8] {
+            let name = format!("of {channels} channels, {name}");
+            let x = [2, 5, 6, channels];
+            list.push(Case::new(format!("max pool {name}"), pool.clone(), |d| with(d, x, every, what)));
+            list.push(Case::new(format!("max pool in tiles {name}"), MAX, |d| with(d, x, every, what)));
+            let op = AdaptiveMaxPool2d { output: [2, 3] };
+            list.push(Case::new(format!("adaptive max pool {name}"), op, |d| with(d, x, every, what)));
+        }
+    }
+    list.into_iter().map(Case::kinked).collect()
 }

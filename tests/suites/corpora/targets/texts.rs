@@ -1,0 +1,159 @@
+//! Tables, texts, and tokenizers.
+
+use super::scratch::{with_file, with_folder};
+use runner::data::table::{Division, Format, TableCodec, TableOptions, Unseen, read_rows};
+use runner::data::text::{Choice, Content, LabelledOptions, TextCodec, TextOptions, Tokenizer, read_texts, tokens_of};
+use runner::data::{self, Dataset, Source};
+
+/// What a column or a file of the seeds is called.
+const TARGET: &str = "y";
+const TEXT: &str = "text";
+/// Longer texts take a tokenizer long, and lead nowhere else.
+const MOST_TEXT: usize = 1 << 12;
+
+/// A table that is learnt from; the first byte tells of which format, and whether the target is a class. What was learnt of it reads it again.
+pub fn table(data: &[u8]) -> bool {
+    let Some((how, file)) = data.split_first() else { return false };
+    let name = ["input.csv", "input.tsv", "input.jsonl"][usize::from(how & 3).min(2)];
+    with_folder(name, file, |folder| {
+        let options = TableOptions {
+            path: folder.join(name),
+            val_path: None,
+            format: Format { separator: (how & 4 != 0).then_some(b';'), header: true },
+            decimal: if how & 8 != 0 { ',' } else { '.' },
+            target: vec![TARGET.into()],
+            classes: how & 16 != 0,
+            standardize_target: how & 32 != 0,
+            positive: None,
+            bins: (how & 64 != 0).then_some(4),
+            rules: Vec::new(),
+            drop: Vec::new(),
+            id: None,
+            division: Division {
+                hold_out: None,
+                fold: None,
+                seed: 0,
+                split_column: None,
+                group_column: None,
+                time_column: None,
+            },
+            fitted: None,
+        };
+        let path = options.path.clone();
+        let Some(set) = opened(&Source::Table(Box::new(options))) else { return false };
+        let written = set.spec.fitted.as_ref().expect("a table is learnt");
+        let codec = TableCodec::read(written).expect("what was learnt is sane");
+        assert_eq!(codec.written().expect("JSON"), *written);
+        let rows = read_rows(&path, &codec, &mut Unseen::default()).unwrap_or_else(|e| panic!("{e:#}"));
+        // Rows without a target are not trained on.
+        assert!(rows.len() >= set.train.len(), "{} rows, {} of them trained on", rows.len(), set.train.len());
+        true
+    })
+}
+
+/// One long text; the first byte tells how it becomes tokens.
+pub fn text(data: &[u8]) -> bool {
+    let Some((how, file)) = data.split_first() else { return false };
+    with_folder("input.txt", &file[..file.len().min(MOST_TEXT)], |folder| {
+        let options = TextOptions {
+            path: folder.join("input.txt"),
+            val_path: None,
+            content: Content::Text(choice(*how)),
+            chat: None,
+            context: 1 + usize::from(how >> 2 & 7),
+            hold_out: None,
+            fitted: None,
+        };
+        let Some(set) = opened(&Source::Text(Box::new(options))) else { return false };
+        let codec = codec_of(&set);
+        for sample in 0..set.train.len() {
+            let tokens = tokens_of(&set.train, sample).expect("its own tokens");
+            assert!(tokens.iter().all(|token| (*token as usize) < codec.vocabulary));
+            codec.tokenizer.as_ref().expect("it has read a text").decode(&tokens).expect("its own tokens");
+        }
+        true
+    })
+}
+
+/// Texts with a class each; the first byte tells of which format, and how they become tokens. What was learnt of them reads them again.
+pub fn labelled(data: &[u8]) -> bool {
+    let Some((how, file)) = data.split_first() else { return false };
+    let name = ["input.csv", "input.tsv", "input.jsonl"][usize::from(how >> 2 & 3).min(2)];
+    with_folder(name, &file[..file.len().min(MOST_TEXT)], |folder| {
+        let options = LabelledOptions {
+            path: folder.join(name),
+            val_path: None,
+            text: TEXT.into(),
+            target: TARGET.into(),
+            classes: None,
+            choice: choice(*how),
+            lengths: vec![2, 5],
+            fitted: None,
+        };
+        let path = options.path.clone();
+        let Some(set) = opened(&Source::LabelledTexts(Box::new(options))) else { return false };
+        let codec = codec_of(&set);
+        // Texts that were left out may have characters without a token.
+        match read_texts(&path, &codec) {
+            Ok(texts) => assert!(texts.len() >= set.train.len()),
+            Err(e) => assert!(matches!(choice(*how), Choice::Characters), "{e:#}"),
+        }
+        true
+    })
+}
+
+/// A `tokenizer.json`, and behind a zero byte a text.
+pub fn tokenizer(data: &[u8]) -> bool {
+    let mut parts = data.splitn(2, |byte| *byte == 0);
+    let (json, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or(b"one two, \xc3\xa9\n"));
+    let text = String::from_utf8_lossy(&text[..text.len().min(MOST_TEXT)]);
+    with_file(json, |path| match Tokenizer::read(path) {
+        Ok(tokenizer) => {
+            let again = Tokenizer::of_written(&tokenizer.written().expect("JSON")).expect("what was written");
+            assert!(again == tokenizer && tokenizer.vocabulary() > 0);
+            if let Ok(tokens) = tokenizer.encode(&text, "the text") {
+                assert!(tokens.iter().all(|token| (*token as usize) < tokenizer.vocabulary()), "{tokens:?}");
+                let (whole, cut) = tokenizer.encode_whole(&text, 3, "the text").expect("it has tokens");
+                // With those that the model expects before and behind a text.
+                assert!(whole.len() <= 3 && (cut || whole.len() >= tokens.len().min(3)), "{tokens:?} {whole:?}");
+                let _ = tokenizer.decode(&tokens);
+            }
+            true
+        }
+        Err(e) => {
+            assert!(format!("{e:#}").contains("input"), "{e:#}");
+            false
+        }
+    })
+}
+
+fn choice(how: u8) -> Choice {
+    match how & 3 {
+        0 => Choice::Bytes,
+        1 => Choice::Characters,
+        2 => Choice::Words(7),
+        _ => Choice::Bpe(300),
+    }
+}
+
+/// A source; none, where its file is refused by its name.
+fn opened(source: &Source) -> Option<Dataset> {
+    match data::open(source) {
+        Ok(set) => {
+            assert!(!set.train.is_empty());
+            Some(set)
+        }
+        Err(e) => {
+            assert!(format!("{e:#}").contains("input."), "{e:#}");
+            None
+        }
+    }
+}
+
+/// How a data set made tokens, as a checkpoint has it.
+fn codec_of(set: &Dataset) -> TextCodec {
+    let written = set.spec.fitted.as_ref().expect("a text is learnt");
+    let codec = TextCodec::read(written).expect("what was learnt is sane");
+    assert_eq!(codec.written().expect("JSON"), *written);
+    codec
+}
