@@ -1,7 +1,9 @@
 //! What a model says of a sample, as text, as JSON and as a row of a table.
 
 use super::scores::{Places, sigmoid, softmax};
+use super::tagging::TaggedWords;
 use crate::data::DataSpec;
+use crate::data::text::Placed;
 use crate::graph::Shape;
 use crate::graph::op::Task;
 use crate::terminal::one_line;
@@ -32,6 +34,8 @@ pub enum Answer {
     Labels(Vec<f64>),
     /// Numbers.
     Values(Vec<f32>),
+    /// The words of a sentence with their tags.
+    Words(TaggedWords),
 }
 
 /// The sample that an answer is about.
@@ -57,6 +61,11 @@ impl Meaning<'_> {
             Task::BinaryClassification => Answer::Labels(output.iter().copied().map(sigmoid).collect()),
             Task::Regression => Answer::Values(output.to_vec()),
         }
+    }
+
+    /// What the output for a sentence means.
+    pub fn answer_of_words(&self, output: &[f32], sentence: &Placed) -> Answer {
+        Answer::Words(TaggedWords::new(sentence, &classes_at(output, &self.positions()), self.data))
     }
 
     /// The shape of what has a class each in a sample; of rank 0 where a sample has one.
@@ -88,7 +97,7 @@ impl Meaning<'_> {
                 let share = |class: usize| (class, counts[class] as f64 / positions.len() as f64);
                 most.into_iter().take(self.top).map(share).map(with_label).collect()
             }
-            Answer::Values(_) => Vec::new(),
+            Answer::Values(_) | Answer::Words(_) => Vec::new(),
         }
     }
 
@@ -101,6 +110,9 @@ impl Meaning<'_> {
         if let Answer::Values(values) = answer {
             text.push_str(&format!("  {values:?}\n"));
         }
+        if let Answer::Words(words) = answer {
+            text.push_str(&words.lines());
+        }
         for (share, label) in self.shares(answer) {
             text.push_str(&format!("  {:>6.2} %  {label}\n", 100.0 * share));
         }
@@ -111,6 +123,7 @@ impl Meaning<'_> {
     pub fn line(&self, of: Of, answer: &Answer) -> String {
         let told = match answer {
             Answer::Values(values) => format!("{values:?}"),
+            Answer::Words(words) => words.line(),
             _ => {
                 let shares = self.shares(answer);
                 shares
@@ -151,6 +164,7 @@ impl Meaning<'_> {
             }
             Answer::Labels(list) => result["probabilities"] = json!(list),
             Answer::Values(values) => result["values"] = json!(values),
+            Answer::Words(words) => words.tell(result),
         }
     }
 
@@ -169,7 +183,7 @@ impl Meaning<'_> {
             }
             Answer::Labels(list) => cells.extend(list.iter().map(f64::to_string)),
             Answer::Values(values) => cells.extend(values.iter().map(f32::to_string)),
-            Answer::Positions(..) => {}
+            Answer::Positions(..) | Answer::Words(_) => {}
         }
         csv(&cells)
     }
@@ -190,7 +204,7 @@ impl Meaning<'_> {
             Answer::Labels(list) => cells.extend((0..list.len()).map(|i| format!("probability_{}", self.label(i)))),
             Answer::Values(values) if values.len() == 1 => cells.push("value".into()),
             Answer::Values(values) => cells.extend((1..=values.len()).map(|n| format!("value_{n}"))),
-            Answer::Positions(..) => {}
+            Answer::Positions(..) | Answer::Words(_) => {}
         }
         let id = self.id.as_ref().map(|id| id_column(id, cells.iter().map(String::as_str)));
         let first = [Some("file".to_owned()), with_sample.then(|| "sample".to_owned()), id];
@@ -215,7 +229,7 @@ pub fn guarded(name: String) -> String {
 }
 
 /// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 16] = [
+const OWN_COLUMNS: [&str; 19] = [
     "class",
     "classes",
     "file",
@@ -227,11 +241,14 @@ const OWN_COLUMNS: [&str; 16] = [
     "probabilities",
     "probability",
     "sample",
+    "spans",
+    "tags",
     "target",
     "target_label",
     "top",
     "value",
     "values",
+    "words",
 ];
 
 /// What the column is called that names the rows of a table, beside `others`: as in the table, with `id_` before it where there is

@@ -2,6 +2,7 @@
 
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
+use super::index;
 use super::format::{self, averaged_weight, is_optimizer_state};
 use super::pth::{self, Choose};
 use super::tensor::{Tensor, TensorView};
@@ -23,8 +24,8 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// Reads the weights in `path`: a checkpoint (without its optimizer state), a plain safetensors file, or a PyTorch state
-/// dict. The content decides, not the suffix.
+/// Reads the weights in `path`: a checkpoint (without its optimizer state), a plain safetensors file, a PyTorch state dict, or the index of several
+/// files. The content decides, not the suffix.
 ///
 /// # Errors
 /// The file cannot be read, is broken, or holds something else.
@@ -37,6 +38,11 @@ pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
 /// # Errors
 /// As for [`load_tensors`].
 pub fn load_chosen(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
+    if index::is_index(path) { index::load(path, choose) } else { load_one(path, choose) }
+}
+
+/// As [`load_chosen`], of a file that is no index.
+pub(super) fn load_one(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let read = || {
         let opened = files::open(path)?;
         parse(BufReader::new(opened.file), opened.size, choose)

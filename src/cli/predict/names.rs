@@ -3,11 +3,9 @@
 use super::glob;
 use crate::api::failure::Failure;
 use crate::data::images_below;
+use crate::data::text::STANDARD_INPUT;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// The word for names on standard input.
-const STANDARD_INPUT: &str = "-";
 
 /// What was given, in order.
 #[derive(Debug, Default, PartialEq)]
@@ -18,15 +16,18 @@ pub struct Given {
     pub problems: Vec<String>,
 }
 
-/// The files that the words of a command line stand for.
+/// The files that the words of a command line stand for. `-` is names on standard input or, of a model of `texts`, the texts themselves.
 ///
 /// # Errors
 /// Standard input cannot be read.
-pub fn files(words: &[PathBuf], input: impl Read) -> Result<Given, Failure> {
+pub fn files(words: &[PathBuf], input: impl Read, texts: bool) -> Result<Given, Failure> {
     let mut given = Given::default();
     let mut input = Some(input);
     for word in words {
-        if word.as_os_str() != STANDARD_INPUT {
+        if word.as_os_str() == STANDARD_INPUT && texts {
+            // Read once.
+            given.files.extend(input.take().map(|_| word.to_owned()));
+        } else if word.as_os_str() != STANDARD_INPUT {
             given.add(word, true);
         } else if let Some(mut input) = input.take() {
             let mut text = Vec::new();
@@ -100,7 +101,7 @@ mod tests {
         let told = |words: &[&str], input: &[u8]| {
             let words: Vec<PathBuf> =
                 words.iter().map(|w| if *w == "-" { PathBuf::from("-") } else { at(w) }).collect();
-            let given = files(&words, input).unwrap();
+            let given = files(&words, input, false).unwrap();
             let short = |p: &PathBuf| p.strip_prefix(dir.path()).unwrap_or(p).display().to_string();
             (given.files.iter().map(short).collect::<Vec<_>>().join(" "), given.problems.len())
         };

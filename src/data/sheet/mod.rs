@@ -5,7 +5,7 @@ mod bytes;
 mod object;
 mod quotes;
 
-pub use bytes::inner_ending;
+pub use bytes::{file_text, inner_ending};
 pub use object::scalar;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};

@@ -34,6 +34,7 @@ const WITH_PARAMETERS: [&str; 25] = [
     "class_token",
     "position_embedding",
     "token_type_embedding",
+    "embedding_bag",
     "layer_scale",
     "prelu",
     "piecewise_linear_embedding",
