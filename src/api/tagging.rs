@@ -72,7 +72,8 @@ impl TaggedWords {
             }
             None => {
                 let words = self.words.iter().zip(&self.tags);
-                let told = words.filter_map(|(word, tag)| Some(format!("{} {}", one_line(word), one_line(tag.as_deref()?))));
+                let told =
+                    words.filter_map(|(word, tag)| Some(format!("{} {}", one_line(word), one_line(tag.as_deref()?))));
                 told.collect()
             }
         };

@@ -77,7 +77,8 @@ pub fn names(path: &Path) -> Result<Vec<String>, CheckpointError> {
 /// One of the files cannot be read, or lacks a tensor.
 pub fn load(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let parts = parts(path)?;
-    let mut all = Loaded { tensors: BTreeMap::new(), notes: vec![format!("took the weights of {} files", parts.len())] };
+    let mut all =
+        Loaded { tensors: BTreeMap::new(), notes: vec![format!("took the weights of {} files", parts.len())] };
     for (file, names) in parts {
         // Messages name the index, and say which of its files it is.
         let inside = |reason: String| CheckpointError::new(path, Reason::Invalid(reason));

@@ -2,8 +2,8 @@
 
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
-use super::index;
 use super::format::{self, averaged_weight, is_optimizer_state};
+use super::index;
 use super::pth::{self, Choose};
 use super::tensor::{Tensor, TensorView};
 use crate::files::{self, output::Output};

@@ -45,7 +45,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     }
     expect_new(&path, args.force)?;
     let out = output(&path)?;
-    let parts = if checkpoint::is_index(weights) { checkpoint::files_of(weights)? } else { Vec::new() };
+    let parts = if checkpoint::is_index(weights) { checkpoint::files_of(weights).map_err(anyhow::Error::from)? } else { Vec::new() };
     expect_no_input(&out, files.iter().chain(&parts).map(PathBuf::as_path))?;
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;
     let keys: Value = serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", config.display()))?;
@@ -166,7 +166,9 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
             .iter()
             .any(|name| is_no_weight(name))
             .then_some("the file has masks besides, which attention makes itself"),
-        Task::Tags { own: false, .. } => Some("the classifier begins anew, and layers that tags do not need are left out"),
+        Task::Tags { own: false, .. } => {
+            Some("the classifier begins anew, and layers that tags do not need are left out")
+        }
         Task::Classes(_) | Task::Tags { .. } if !starts("classifier.") => {
             Some("the file has no classifier: that begins anew")
         }
@@ -190,7 +192,9 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
         }
         // Of an encoder's positions all are looked at, and not the first one alone.
         let pooler = line.contains("name = \"pooler\"");
-        let pooled = ["sequence_pool", "pre_classifier", "\"relu\","].iter().any(|part| line.trim_start().starts_with("{") && line.contains(part) || line.trim() == *part);
+        let pooled = ["sequence_pool", "pre_classifier", "\"relu\","]
+            .iter()
+            .any(|part| line.trim_start().starts_with("{") && line.contains(part) || line.trim() == *part);
         if of_words && (within || pooler || pooled) {
             within = (within || pooler) && line != "    ] },";
             continue;
@@ -229,7 +233,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let refused = |text: &str| format!("{:#}", architecture(&serde_json::from_str(text).unwrap(), false).err().unwrap());
+        let refused =
+            |text: &str| format!("{:#}", architecture(&serde_json::from_str(text).unwrap(), false).err().unwrap());
         assert!(refused("{}").contains("`model_type` is not there"));
         assert!(refused(r#"{"model_type":"deberta"}"#).contains("`model_type` is `deberta`, and gpt2, llama"));
         assert!(refused(r#"{"model_type":"gpt2"}"#).contains("`n_embd` is not there"));

@@ -62,7 +62,8 @@ impl Builder<'_> {
         let value = self.embedding(node, &each, x);
         if self.shape(Tensor { value, ..x }).rank() != 3 {
             if !self.guesses.contains(&value) {
-                let message = format!("`embedding_bag` takes tokens, [N, L], but its input has the shape {}", self.dims(x));
+                let message =
+                    format!("`embedding_bag` takes tokens, [N, L], but its input has the shape {}", self.dims(x));
                 self.refuse(node, &message, "takes one row of tokens for each sample", &[x], "");
             }
             return self.guess(Shape::from([self.batch, embedding_dim]));

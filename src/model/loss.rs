@@ -192,9 +192,8 @@ impl Builder<'_> {
     fn figures_fit(&mut self, classes: usize) -> bool {
         let experiment = self.experiment;
         let spans = Spans::of_target(self.data).is_some();
-        let misfit = |figure: &op::Figure| {
-            figure.top_k().is_some_and(|k| k > classes) || figure.is_of_spans() && !spans
-        };
+        let misfit =
+            |figure: &op::Figure| figure.top_k().is_some_and(|k| k > classes) || figure.is_of_spans() && !spans;
         let Some(figure) = experiment.asked_figures().into_iter().find(misfit) else { return true };
         let named = experiment.metrics.figures.iter().position(|asked| asked.figure() == figure);
         let keys = [named.map(|i| format!("metrics.figures.{i}")), Some("checkpoint.monitor".into())];

@@ -29,7 +29,9 @@ impl Reader<'_> {
                     (true, false) if self.served.texts.as_ref().is_some_and(TextCodec::has_tags) => {
                         self.sentences(texts.sentences)
                     }
-                    (true, false) => Err(Refusal::unfit("the model takes texts, and `tokens` are for one that tags words")),
+                    (true, false) => {
+                        Err(Refusal::unfit("the model takes texts, and `tokens` are for one that tags words"))
+                    }
                     (false, false) => Err(Refusal::unfit("some instances are texts and others have `tokens`")),
                 }
             }
@@ -279,7 +281,10 @@ struct Texts {
 
 /// A text, two of them, or words.
 #[derive(serde::Deserialize)]
-#[serde(untagged, expecting = "expected a text, [text, text_pair], {\"text\": ..., \"text_pair\": ...} or {\"tokens\": [...]}")]
+#[serde(
+    untagged,
+    expecting = "expected a text, [text, text_pair], {\"text\": ..., \"text_pair\": ...} or {\"tokens\": [...]}"
+)]
 enum Text {
     One(String),
     Two([String; 2]),

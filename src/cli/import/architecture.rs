@@ -99,7 +99,10 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
     typed(&NUMBERS, |value| value.as_f64().is_some_and(|number| number >= 0.0), "a number from 0 up")?;
     typed(&["id2label"], Value::is_object, "an object with the name of each class")?;
     let encoder = matches!(word("model_type"), Some("bert" | "distilbert"));
-    ensure!(encoder || !tags || word("model_type").is_none(), "`model_type` is no encoder: `--tags` is for bert and distilbert");
+    ensure!(
+        encoder || !tags || word("model_type").is_none(),
+        "`model_type` is no encoder: `--tags` is for bert and distilbert"
+    );
     match word("model_type") {
         Some("gpt2") => {
             expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;

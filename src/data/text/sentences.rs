@@ -216,7 +216,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "writes files")]
     fn objects_are_read() {
-        let all = told("a.jsonl", "{\"tokens\": [\"New\", \"York\"], \"ner\": [1, 2]}\n{\"tokens\": [], \"ner\": []}\n", &layout(None));
+        let all = told(
+            "a.jsonl",
+            "{\"tokens\": [\"New\", \"York\"], \"ner\": [1, 2]}\n{\"tokens\": [], \"ner\": []}\n",
+            &layout(None),
+        );
         assert_eq!(all.unwrap(), ["New_York 1_2 @1"]);
         for (text, part) in [
             ("{\"tokens\": [\"a\"], \"ner\": []}", "line 1: there are 1 words in `tokens`, and 0 tags in `ner`"),

@@ -85,7 +85,8 @@ impl Spans {
 
     /// The spans of a row of words with these tags, ascending.
     pub fn found(&self, tags: &[usize]) -> Vec<Span> {
-        let at = |word: usize| tags.get(word).and_then(|tag| self.tags.get(*tag)).copied().unwrap_or((Part::Outside, 0));
+        let at =
+            |word: usize| tags.get(word).and_then(|tag| self.tags.get(*tag)).copied().unwrap_or((Part::Outside, 0));
         let goes_on = |word: usize| {
             let ((before, kind), (part, own)) = (at(word - 1), at(word));
             let open = matches!(before, Part::Begin | Part::Inside);
@@ -125,7 +126,16 @@ mod tests {
         assert!(Spans::of(&names(&["O", "B-PER", "I-PER"])).is_some());
         assert!(Spans::of(&names(&["B", "I", "O"])).is_some());
         assert!(Spans::of(&names(&["O", "S-PER"])).is_some());
-        for none in [&["NOUN", "VERB"][..], &["O"], &["O", "I-PER"], &[], &["O", "B-"], &["O", "B_PER"], &["O", "S-X", "U-X"], &["O", ""]] {
+        for none in [
+            &["NOUN", "VERB"][..],
+            &["O"],
+            &["O", "I-PER"],
+            &[],
+            &["O", "B-"],
+            &["O", "B_PER"],
+            &["O", "S-X", "U-X"],
+            &["O", ""],
+        ] {
             assert_eq!(Spans::of(&names(none)), None, "{none:?}");
         }
         let spans = Spans::of(&names(&["O", "B-PER", "I-PER", "B-LOC"])).unwrap();

@@ -189,10 +189,7 @@ pub fn sentence_bytes(codec: &TextCodec, words: Vec<String>, called: &str) -> Re
     pieces.fill();
     let number = |number: u32| (number as i32).to_ne_bytes();
     let filled = pieces.tokens.iter().copied().chain(std::iter::repeat(UNKNOWN_TOKEN));
-    let rows = vec![
-        filled.take(longest).flat_map(number).collect(),
-        number(pieces.tokens.len() as u32).to_vec(),
-    ];
+    let rows = vec![filled.take(longest).flat_map(number).collect(), number(pieces.tokens.len() as u32).to_vec()];
     let at = pieces.firsts(words.len());
     Ok((rows, Placed { words, at }))
 }

@@ -30,8 +30,7 @@ impl Translator<'_> {
         let bias = l.bias.then(|| self.parameter(node, "in_proj_bias"));
         let packed = self.product(&x.name, &weight, bias.as_deref());
         let base = rope(l.rope_theta, l.rope_scaling.as_ref());
-        let how =
-            Heads { heads, kv_heads: heads, each: width / heads, length, causal: l.is_causal, base };
+        let how = Heads { heads, kv_heads: heads, each: width / heads, length, causal: l.is_causal, base };
         let joined = self.attended(&packed, &how);
         let weight = self.parameter(node, "out_proj.weight");
         let bias = l.bias.then(|| self.parameter(node, "out_proj.bias"));

@@ -38,7 +38,16 @@ impl Parts {
         let left = shards.map_or(0..0, |shards| shards.of(rank));
         let bytes = session.programs.plan.slot.bytes;
         let buffer = shards.map(|_| backend.host_buffer(bytes)).transpose()?;
-        Ok(Parts { shards, left, batches, buffer, team, told: Told::default(), outputs: Default::default(), sizes: Vec::new() })
+        Ok(Parts {
+            shards,
+            left,
+            batches,
+            buffer,
+            team,
+            told: Told::default(),
+            outputs: Default::default(),
+            sizes: Vec::new(),
+        })
     }
 
     /// The batches of this rank, if others have the rest.

@@ -31,7 +31,8 @@ fn a_bag_is_the_mean_the_sum_or_the_maximum_of_its_vectors() {
             place.ok(&format!("train {name}.toml --out {name}-{mode} --set train.epochs=2"));
         }
         // It is both layers in one, to the bit.
-        let [one, two] = ["bag", "two"].map(|name| place.checkpoint(&format!("{name}-{mode}/last.safetensors")).tensors);
+        let [one, two] =
+            ["bag", "two"].map(|name| place.checkpoint(&format!("{name}-{mode}/last.safetensors")).tensors);
         assert_eq!(one["embedding.weight"], two["embedding.weight"], "{mode}");
         let (table, head) = (floats(&one["embedding.weight"]), floats(&one["head.weight"]));
         let bias = floats(&one["head.bias"]);

@@ -66,7 +66,9 @@ fn scaled_rotary_positions_are_those_of_transformers() {
         place.ok("import llama");
         for more in ["", "--without-cache"] {
             let written = place
-                .command(&format!("generate llama.toml --max-tokens 30 --temperature 0 --json --device cpu {more} --prompt"))
+                .command(&format!(
+                    "generate llama.toml --max-tokens 30 --temperature 0 --json --device cpu {more} --prompt"
+                ))
                 .arg("The sea")
                 .output();
             let written = Done::of(written.unwrap()).json();
@@ -171,7 +173,9 @@ fn taggers_of_hugging_face_are_imported() {
         let [loss, golden] = [&metrics["loss"], &wanted["loss"]].map(|loss| loss.as_f64().unwrap());
         assert!((loss - golden).abs() < 1e-5, "{name}: {loss}, {golden}");
         assert!(metrics["span_f1"].is_number(), "{metrics}");
-        place.ok(&format!("train {name}.toml --device cpu --out r {sets} --set optimizer.lr=1e-20 --set train.epochs=1"));
+        place.ok(&format!(
+            "train {name}.toml --device cpu --out r {sets} --set optimizer.lr=1e-20 --set train.epochs=1"
+        ));
         let said = place.ok("predict r tags.conll --json").json();
         let tags: Vec<&Value> = said.as_array().unwrap().iter().map(|row| &row["tags"]).collect();
         assert_eq!(tags, wanted["tags"].as_array().unwrap().iter().collect::<Vec<_>>(), "{name}");

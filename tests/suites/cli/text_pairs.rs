@@ -58,7 +58,8 @@ fn the_second_text_is_told_from_the_first() {
         assert_eq!(labels, ["no", "yes"], "{file}");
     }
     let rows = place.given("predict r - --json", "it is lovely\tit is dull\nit is dull\tit is lovely\n").json();
-    let labels: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["top"][0]["label"].as_str().unwrap()).collect();
+    let labels: Vec<&str> =
+        rows.as_array().unwrap().iter().map(|row| row["top"][0]["label"].as_str().unwrap()).collect();
     assert_eq!((labels, &rows[1]["file"], &rows[1]["sample"]), (vec!["no", "yes"], &"-".into(), &1.into()));
     place.write("one.txt", "it is lovely\n");
     let told = place.fails("predict r one.txt", 1);

@@ -139,10 +139,13 @@ fn words_are_cut_into_tokens() {
         let [a, b] = [&buckets, &one].map(|figures| figures["loss"].as_f64().unwrap());
         assert!((a - b).abs() < 1e-6, "{tokenizer}: {a}, {b}");
         let rows = place.ok(&format!("predict {tokenizer} val.conll --json")).json();
-        assert!(rows.as_array().unwrap().iter().all(|row| row["tags"].as_array().unwrap().iter().all(Value::is_string)));
+        assert!(
+            rows.as_array().unwrap().iter().all(|row| row["tags"].as_array().unwrap().iter().all(Value::is_string))
+        );
     }
     // What is behind the longest length has no tag, and does not count.
-    let trained = place.ok("train c.toml --out cut --set data.max_length=4 --set data.buckets=[4] --set train.epochs=1");
+    let trained =
+        place.ok("train c.toml --out cut --set data.max_length=4 --set data.buckets=[4] --set train.epochs=1");
     assert!(trained.err.contains("of 500 sentences are cut to 4 tokens"), "{}", trained.err);
     place.write("new.txt", "one two three four five\n");
     let rows = place.ok("predict cut new.txt --json").json();

@@ -8,7 +8,7 @@ use runner::config::declare::declaration::{Declaration, Declare, Declared, Effec
 use runner::config::declare::options::Options;
 use runner::config::declare::tagged::Tagged;
 use runner::config::language::keys::{self};
-use runner::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
+use runner::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, RopeScaling, container};
 use runner::config::language::sections::{
     EarlyStopping, Ema, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
 };
@@ -45,6 +45,7 @@ impl Tables {
         }
         made.plain("train early_stopping", &[EarlyStopping::declaration], generator);
         made.plain("model lora", &[Lora::declaration], generator);
+        made.plain("layers rope_scaling", &[RopeScaling::declaration], generator);
         made.plain("optimizer ema", &[Ema::declaration], generator);
         made.plain("optimizer swa", &[Swa::declaration], generator);
         made.plain("optimizer adamw", &[MuonAdamW::declaration], generator);

@@ -1,13 +1,17 @@
 //! Attention.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::config::declare::bounds::{MAX_SIZE, above};
-use crate::config::declare::options::{Check, options};
+use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
-use crate::config::declare::value::values;
+use crate::config::declare::schema::Table;
+use crate::config::declare::value::{Value, values};
 use crate::config::language::values::Pair;
+use crate::config::text::tree::Node;
 
 /// The scores of a window are as many as the fourth power of its side.
 const MAX_WINDOW: usize = 64;
@@ -129,6 +133,26 @@ pub enum RopeType {
 }
 
 values!(RopeType);
+
+impl Value for RopeScaling {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        options::table(part, key, node, &format!("`{key}`"))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
+impl JsonSchema for RopeScaling {
+    fn schema_name() -> Cow<'static, str> {
+        "RopeScaling".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Table::of::<Self>(generator).whole().try_into().unwrap_or_default()
+    }
+}
 
 impl Check for RopeScaling {
     fn check(&self, part: &Part) {

@@ -13,7 +13,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 25] = [
+const WITH_PARAMETERS: [&str; 26] = [
     "linear",
     "embedding",
     "conv2d",

@@ -10,8 +10,8 @@ use super::programs::Programs;
 use crate::graph::op::{Figure, Gathered, Loss, Task};
 use crate::plan::Plan;
 use calibration::Calibration;
-use spans::SpanCounts;
 use ranking::{Ranking, Truth};
+use spans::SpanCounts;
 
 /// What is gathered of the outputs of an evaluation.
 pub struct Scores {
@@ -89,7 +89,19 @@ impl Scores {
         let (calibration, row) = (Calibration::default(), vec![0.0; width]);
         let (surprise, rows, not_a_number) = (0.0, 0, false);
         let spans = None;
-        Some(Scores { wanted, task, width, ignore_index, ranking, calibration, spans, surprise, rows, not_a_number, row })
+        Some(Scores {
+            wanted,
+            task,
+            width,
+            ignore_index,
+            ranking,
+            calibration,
+            spans,
+            surprise,
+            rows,
+            not_a_number,
+            row,
+        })
     }
 
     /// Takes the outputs of a batch of so many samples with their targets, both native-endian and in the order of the device: rows of classes

@@ -264,7 +264,8 @@ fn words_of_sentences_have_tags() {
     ] {
         assert_eq!(server.json("/predict", &body.to_string()).predictions(), expected);
     }
-    let lines = server.ask("POST", "/predict", "Content-Type: text/plain\r\n", b"Ada Lovelace lives in San Marino .\n\n");
+    let lines =
+        server.ask("POST", "/predict", "Content-Type: text/plain\r\n", b"Ada Lovelace lives in San Marino .\n\n");
     assert_eq!(lines.predictions(), expected);
     for (instances, part) in [
         (json!([["a", "b"]]), "the model takes one text at a time"),
