@@ -133,7 +133,7 @@ fn configuration(
 
 /// The sections of the model, from its file: with the numbers of its parameters, and how the names of its `tensors` become those of the file.
 fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> String {
-    let Architecture { template, params, prefix, task, .. } = architecture;
+    let Architecture { template, params, prefix, task, rope_scaling, .. } = architecture;
     let starts = |with: &str| tensors.iter().any(|name| name.starts_with(with));
     let rename: Vec<(String, String)> = match task {
         Task::Language if !prefix.is_empty() && starts(prefix) => vec![(prefix.to_string(), String::new())],
@@ -181,6 +181,12 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
             .any(|name| name.ends_with("position_ids"))
             .then_some("the file has numbers of positions besides"),
     };
+    // A parameter is no table, so that it is written where it belongs.
+    let theta = "rope_theta = \"$rope_theta\"";
+    let scaled = |line: &str| match rope_scaling {
+        Some(scaling) => line.replace(theta, &format!("{theta}, rope_scaling = {}", value_as_toml(scaling))),
+        None => line.to_owned(),
+    };
     let classifier = starts("classifier.") && !matches!(task, Task::Tags { own: false, .. });
     let of_words = matches!(task, Task::Tags { .. });
     let mut within = false;
@@ -205,7 +211,7 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
                 writeln!(model, "num_classes = \"$classes\"              # what the data says")
             }
             Some((_, value)) => writeln!(model, "{key} = {}", value_as_toml(value)),
-            None => writeln!(model, "{line}"),
+            None => writeln!(model, "{}", scaled(line)),
         };
         if line == "[model]" {
             let _ = writeln!(model, "weights = {weights}");

@@ -69,6 +69,8 @@ pub struct Architecture {
     pub positions: u64,
     /// What stands before names of its tensors that the file does not have.
     pub prefix: &'static str,
+    /// How rotary positions are scaled, if they are.
+    pub rope_scaling: Option<Value>,
 }
 
 /// The architecture that a `config.json` describes; `tags`: it is to learn tags of words.
@@ -118,7 +120,8 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("layers", number("n_layer")?.into()),
             ];
             let template = include_str!("../../../models/gpt2.toml");
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer." })
+            let rope_scaling = None;
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer.", rope_scaling })
         }
         Some(kind @ ("llama" | "mistral" | "qwen2")) => {
             expect("hidden_act", &["silu"])?;
@@ -144,14 +147,14 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("layers", number("num_hidden_layers")?.into()),
                 ("hidden", number("intermediate_size")?.into()),
                 ("rope_theta", theta.and_then(Value::as_f64).unwrap_or(10_000.0).into()),
-                ("rope_scaling", rope_scaling(keys)?),
                 ("eps", fraction("rms_norm_eps", 1e-6).into()),
                 ("qkv_bias", (kind == "qwen2").into()),
                 ("tie", tie.into()),
             ];
             let (template, positions) =
                 (include_str!("../../../models/llama.toml"), number("max_position_embeddings")?);
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "" })
+            let rope_scaling = rope_scaling(keys)?;
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "", rope_scaling })
         }
         Some("bert") => {
             expect("hidden_act", &["gelu"])?;
@@ -175,7 +178,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("classifier_dropout", fraction("classifier_dropout", dropout).into()),
             ];
             let template = include_str!("../../../models/bert.toml");
-            Ok(Architecture { task, template, params, positions, prefix: "bert." })
+            Ok(Architecture { task, template, params, positions, prefix: "bert.", rope_scaling: None })
         }
         Some("distilbert") => {
             expect("activation", &["gelu"])?;
@@ -200,7 +203,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("classifier_dropout", before_classes.into()),
             ];
             let template = include_str!("../../../models/distilbert.toml");
-            Ok(Architecture { task, template, params, positions, prefix: "distilbert." })
+            Ok(Architecture { task, template, params, positions, prefix: "distilbert.", rope_scaling: None })
         }
         Some(other) => {
             bail!("`model_type` is `{other}`, and gpt2, llama, mistral, qwen2, bert and distilbert are known here")
@@ -210,14 +213,14 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
 }
 
 /// How rotary positions are scaled: `rope_scaling` or, as newer versions of transformers write it, `rope_parameters`.
-fn rope_scaling(keys: &Value) -> Result<Value> {
-    let found = ["rope_scaling", "rope_parameters"].into_iter().find_map(|key| Some((key, keys.get(key)?)));
-    let Some((key, scaling)) = found.filter(|(_, scaling)| !scaling.is_null()) else {
-        return Ok(json!({ "rope_type": "default" }));
+fn rope_scaling(keys: &Value) -> Result<Option<Value>> {
+    let there = |key| Some((key, keys.get(key).filter(|scaling| !scaling.is_null())?));
+    let Some((key, scaling)) = ["rope_scaling", "rope_parameters"].into_iter().find_map(there) else {
+        return Ok(None);
     };
     let kind = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str).unwrap_or("default");
     let needed: &[&str] = match kind {
-        "default" => &[],
+        "default" => return Ok(None),
         "linear" => &["factor"],
         "llama3" => &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
         other => bail!("`{key}` has the type `{other}`, and default, linear and llama3 are known here"),
@@ -227,7 +230,7 @@ fn rope_scaling(keys: &Value) -> Result<Value> {
         let number = scaling.get(name).filter(|number| number.as_f64().is_some_and(|number| number > 0.0));
         found[*name] = number.with_context(|| format!("`{key}` has no `{name}` above 0"))?.clone();
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// The names of the classes, in the order of their numbers, where a `config.json` has others than `LABEL_0`, `LABEL_1` and so on.
