@@ -71,11 +71,28 @@ pub fn names(path: &Path) -> Result<Vec<String>, CheckpointError> {
     Ok(names)
 }
 
+/// Reads the weights in `path`: a checkpoint (without its optimizer state), a plain safetensors file, a PyTorch state dict, or the index of several
+/// files. The content decides, not the suffix.
+///
+/// # Errors
+/// The file cannot be read, is broken, or holds something else.
+pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
+    load_chosen(path, &Choose::default())
+}
+
+/// As [`load_tensors`], of a file of PyTorch the state dict that is wanted. Other files have no keys, and one that is asked for is an error.
+///
+/// # Errors
+/// As for [`load_tensors`].
+pub fn load_chosen(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
+    if is_index(path) { load(path, choose) } else { load_one(path, choose) }
+}
+
 /// The tensors of all files of an index.
 ///
 /// # Errors
 /// One of the files cannot be read, or lacks a tensor.
-pub fn load(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
+fn load(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let parts = parts(path)?;
     let mut all =
         Loaded { tensors: BTreeMap::new(), notes: vec![format!("took the weights of {} files", parts.len())] };
@@ -94,7 +111,7 @@ pub fn load(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Tensor, load_tensors, write_weights};
+    use super::super::{Tensor, write_weights};
     use super::*;
 
     #[test]

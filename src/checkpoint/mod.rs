@@ -23,13 +23,13 @@ pub use format::{
     Checkpoint, Content, Header, averaged_weight, is_checkpoint, is_optimizer_state, peek, read, read_header_of,
     read_streamed, verify, write, write_streamed, write_weights,
 };
-pub use index::{files_of, is_index};
+pub use index::{files_of, is_index, load_chosen, load_tensors};
 pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names, unwrapped};
 pub use meta::{Best, Meta};
 pub use pth::Choose;
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
 pub use tensor::{CastError, Tensor, TensorInfo, TensorView};
-pub use weights::{Loaded, load_chosen, load_tensors, write_state_dict};
+pub use weights::{Loaded, write_state_dict};
 
 use std::path::Path;
 

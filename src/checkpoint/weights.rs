@@ -3,7 +3,6 @@
 use super::element::Element;
 use super::error::{CheckpointError, Reason};
 use super::format::{self, averaged_weight, is_optimizer_state};
-use super::index;
 use super::pth::{self, Choose};
 use super::tensor::{Tensor, TensorView};
 use crate::files::{self, output::Output};
@@ -24,24 +23,10 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// Reads the weights in `path`: a checkpoint (without its optimizer state), a plain safetensors file, a PyTorch state dict, or the index of several
-/// files. The content decides, not the suffix.
+/// Reads the weights in a file that is no index, as [`super::load_chosen`].
 ///
 /// # Errors
-/// The file cannot be read, is broken, or holds something else.
-pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
-    load_chosen(path, &Choose::default())
-}
-
-/// As [`load_tensors`], of a file of PyTorch the state dict that is wanted. Other files have no keys, and one that is asked for is an error.
-///
-/// # Errors
-/// As for [`load_tensors`].
-pub fn load_chosen(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
-    if index::is_index(path) { index::load(path, choose) } else { load_one(path, choose) }
-}
-
-/// As [`load_chosen`], of a file that is no index.
+/// As there.
 pub(super) fn load_one(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let read = || {
         let opened = files::open(path)?;
@@ -135,7 +120,7 @@ fn element(dtype: Dtype) -> Option<Element> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Meta, read, write, write_weights};
+    use super::super::{Meta, load_tensors, read, write, write_weights};
     use super::*;
     use crate::graph::DType;
     use half::f16;
