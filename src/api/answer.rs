@@ -1,8 +1,10 @@
 //! What a model says of a sample, as text, as JSON and as a row of a table.
 
 use super::scores::{Places, sigmoid, softmax};
+use super::tagging::TaggedWords;
 use crate::data::DataSpec;
 use crate::data::table::ColumnValue;
+use crate::data::text::Placed;
 use crate::graph::Shape;
 use crate::graph::op::Task;
 use crate::terminal::one_line;
@@ -33,6 +35,8 @@ pub enum Answer {
     Labels(Vec<f64>),
     /// Numbers.
     Values(Vec<f32>),
+    /// The words of a sentence with their tags.
+    Words(TaggedWords),
 }
 
 /// The sample that an answer is about.
@@ -58,6 +62,11 @@ impl Meaning<'_> {
             Task::BinaryClassification => Answer::Labels(output.iter().copied().map(sigmoid).collect()),
             Task::Regression => Answer::Values(output.to_vec()),
         }
+    }
+
+    /// What the output for a sentence means.
+    pub fn answer_of_words(&self, output: &[f32], sentence: &Placed) -> Answer {
+        Answer::Words(TaggedWords::new(sentence, &classes_at(output, &self.positions()), self.data))
     }
 
     /// The shape of what has a class each in a sample; of rank 0 where a sample has one.
@@ -89,7 +98,7 @@ impl Meaning<'_> {
                 let share = |class: usize| (class, counts[class] as f64 / positions.len() as f64);
                 most.into_iter().take(self.top).map(share).map(with_label).collect()
             }
-            Answer::Values(_) => Vec::new(),
+            Answer::Values(_) | Answer::Words(_) => Vec::new(),
         }
     }
 
@@ -102,6 +111,9 @@ impl Meaning<'_> {
         if let Answer::Values(values) = answer {
             text.push_str(&format!("  {values:?}\n"));
         }
+        if let Answer::Words(words) = answer {
+            text.push_str(&words.lines());
+        }
         for (share, label) in self.shares(answer) {
             text.push_str(&format!("  {:>6.2} %  {label}\n", 100.0 * share));
         }
@@ -112,6 +124,7 @@ impl Meaning<'_> {
     pub fn line(&self, of: Of, answer: &Answer) -> String {
         let told = match answer {
             Answer::Values(values) => format!("{values:?}"),
+            Answer::Words(words) => words.line(),
             _ => {
                 let shares = self.shares(answer);
                 shares
@@ -152,6 +165,7 @@ impl Meaning<'_> {
             }
             Answer::Labels(list) => result["probabilities"] = json!(list),
             Answer::Values(values) => result["values"] = json!(values),
+            Answer::Words(words) => words.tell(result),
         }
     }
 
@@ -171,7 +185,7 @@ impl Meaning<'_> {
                 .for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), ColumnValue::Double(*p)])),
             Answer::Labels(list) => cells.extend(list.iter().copied().map(ColumnValue::Double)),
             Answer::Values(values) => cells.extend(values.iter().copied().map(ColumnValue::Single)),
-            Answer::Positions(..) => {}
+            Answer::Positions(..) | Answer::Words(_) => {}
         }
         cells
     }
@@ -202,7 +216,7 @@ impl Meaning<'_> {
             Answer::Labels(list) => cells.extend((0..list.len()).map(|i| format!("probability_{}", self.label(i)))),
             Answer::Values(values) if values.len() == 1 => cells.push("value".into()),
             Answer::Values(values) => cells.extend((1..=values.len()).map(|n| format!("value_{n}"))),
-            Answer::Positions(..) => {}
+            Answer::Positions(..) | Answer::Words(_) => {}
         }
         let id = self.id.as_ref().map(|id| id_column(id, cells.iter().map(String::as_str)));
         let first = [Some("file".to_owned()), with_sample.then(|| "sample".to_owned()), id];
@@ -227,7 +241,7 @@ pub fn guarded(name: String) -> String {
 }
 
 /// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 17] = [
+const OWN_COLUMNS: [&str; 20] = [
     "class",
     "classes",
     "file",
@@ -240,11 +254,14 @@ const OWN_COLUMNS: [&str; 17] = [
     "probabilities",
     "probability",
     "sample",
+    "spans",
+    "tags",
     "target",
     "target_label",
     "top",
     "value",
     "values",
+    "words",
 ];
 
 /// What the column is called that names the rows of a table, beside `others`: as in the table, with `id_` before it where there is

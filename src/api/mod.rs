@@ -19,5 +19,6 @@ pub mod progress;
 mod reading;
 pub mod samples;
 pub mod scores;
+mod tagging;
 pub mod train;
 pub mod what;

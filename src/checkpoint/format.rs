@@ -199,7 +199,7 @@ pub fn peek(path: &Path) -> Result<Meta, CheckpointError> {
 ///
 /// # Errors
 /// The file cannot be read, or is none.
-pub fn names(path: &Path) -> Result<Vec<String>, CheckpointError> {
+pub(super) fn names_of_one(path: &Path) -> Result<Vec<String>, CheckpointError> {
     let read = || -> Result<Vec<String>, Reason> {
         let mut opened = files::open(path)?;
         let (_, metadata) = read_metadata(&read_header(&mut opened.file, opened.size)?)?;

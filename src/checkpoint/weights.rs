@@ -23,20 +23,11 @@ pub struct Loaded {
     pub notes: Vec<String>,
 }
 
-/// Reads the weights in `path`: a checkpoint (without its optimizer state), a plain safetensors file, or a PyTorch state
-/// dict. The content decides, not the suffix.
+/// Reads the weights in a file that is no index, as [`super::load_chosen`].
 ///
 /// # Errors
-/// The file cannot be read, is broken, or holds something else.
-pub fn load_tensors(path: &Path) -> Result<Loaded, CheckpointError> {
-    load_chosen(path, &Choose::default())
-}
-
-/// As [`load_tensors`], of a file of PyTorch the state dict that is wanted. Other files have no keys, and one that is asked for is an error.
-///
-/// # Errors
-/// As for [`load_tensors`].
-pub fn load_chosen(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
+/// As there.
+pub(super) fn load_one(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let read = || {
         let opened = files::open(path)?;
         parse(BufReader::new(opened.file), opened.size, choose)
@@ -129,7 +120,7 @@ fn element(dtype: Dtype) -> Option<Element> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Meta, read, write, write_weights};
+    use super::super::{Meta, load_tensors, read, write, write_weights};
     use super::*;
     use crate::graph::DType;
     use half::f16;

@@ -298,7 +298,7 @@ pub struct PredictArgs {
     /// A checkpoint (.safetensors), a run's folder (its best checkpoint, else its last), or a configuration (.toml) with `[model] weights`
     #[arg(value_hint = ValueHint::AnyPath)]
     pub model: PathBuf,
-    /// Image files, folders of images, tables (.csv, .jsonl, .parquet), tensors (.safetensors), patterns (`'photos/**/*.jpg'`), or `-` for standard input: names, or the rows of a table
+    /// Image files, folders of images, tables (.csv, .jsonl, .parquet), tensors (.safetensors), patterns (`'photos/**/*.jpg'`), or `-` for standard input: names, the rows of a table, or texts
     ///
     /// A model takes what it was trained on; of a table or a file of tensors each row is a sample. For a model of a table, standard input is CSV or JSON Lines; for all others it has names. Names on standard input stand one a line. Folders are searched with all folders in them, by the endings of images. In a pattern `*` stands for any characters, `?` for
     /// one, `[a-z]` for one of a range, and `**` for any folders; it is in quotes, or the shell replaces it.

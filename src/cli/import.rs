@@ -22,6 +22,8 @@ use std::process::ExitCode;
 
 const CONFIG: &str = "config.json";
 const TOKENIZER: &str = "tokenizer.json";
+const WEIGHTS: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
 const SETTINGS: &str = "tokenizer_config.json";
 
 /// Largest `config.json`, in bytes.
@@ -45,16 +47,13 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
         }
     };
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.toml")));
-    let files = [CONFIG, TOKENIZER, "model.safetensors"].map(|file| folder.join(file));
-    let [config, tokenizer, weights] = &files;
-    if !files::is_there(weights) && files::is_there(&folder.join("model.safetensors.index.json")) {
-        return Err(anyhow!(
-            "`{}` has its weights in several files, and `[model] weights` takes one: write them into one with \
-             `model.save_pretrained(folder, max_shard_size=\"100GB\")`",
-            folder.display()
-        )
-        .into());
+    let mut files = [CONFIG, TOKENIZER, WEIGHTS].map(|file| folder.join(file));
+    // Those of a large model are in several files, with an index of them.
+    let index = folder.join(INDEX);
+    if !files::is_there(&files[2]) && files::is_there(&index) {
+        files[2] = index;
     }
+    let [config, tokenizer, weights] = &files;
     if let Some(missing) = files.iter().find(|file| !files::is_there(file)) {
         return Err(
             anyhow!("`{}` is not there: it is one of the three files that are needed", missing.display()).into()
@@ -62,10 +61,15 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     }
     expect_new(&path, args.force)?;
     let out = output(&path)?;
-    expect_no_input(&out, files.iter().map(PathBuf::as_path))?;
+    let parts = if checkpoint::is_index(weights) {
+        checkpoint::files_of(weights).map_err(anyhow::Error::from)?
+    } else {
+        Vec::new()
+    };
+    expect_no_input(&out, files.iter().chain(&parts).map(PathBuf::as_path))?;
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;
     let keys: Value = serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", config.display()))?;
-    let architecture = architecture(&keys).with_context(|| format!("`{}`", config.display()))?;
+    let architecture = architecture(&keys, args.tags).with_context(|| format!("`{}`", config.display()))?;
     let (settings, template) = (folder.join(SETTINGS), folder.join(BESIDE));
     let chat = match Chat::is_in(&settings) {
         true => Some(settings.as_path()),
@@ -86,6 +90,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
         Task::Classes(_) => format!(
             "wrote `{shown}`: with a table of your own as `path` in `[data]`, `runner train {shown}` trains the classifier on it"
         ),
+        Task::Tags { .. } => format!(
+            "wrote `{shown}`: with sentences of your own as `path` in `[data]`, `runner train {shown}` trains on their tags"
+        ),
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -104,7 +111,20 @@ fn fetched(named: &Pretrained) -> Result<(PathBuf, String), Failure> {
     for file in [TOKENIZER, SETTINGS, BESIDE] {
         pretrained::optional(&named.beside(file))?;
     }
-    let weights = pretrained::fetch(named)?;
+    let weights = match pretrained::optional(named)? {
+        Some(weights) => weights,
+        // Those of a large model are in several files, with an index of them.
+        None => match pretrained::optional(&named.beside(INDEX))? {
+            Some(index) => {
+                for part in checkpoint::files_of(&index).map_err(anyhow::Error::from)? {
+                    let name = part.file_name().unwrap_or_default().to_string_lossy();
+                    pretrained::fetch(&named.beside(&name))?;
+                }
+                index
+            }
+            None => pretrained::fetch(named)?,
+        },
+    };
     let folder = weights.parent().map(Path::to_path_buf).unwrap_or_default();
     Ok((folder, (*name).to_owned()))
 }
@@ -137,15 +157,24 @@ fn configuration(
                  [train]\nepochs = 1\nclip_grad_norm = 1.0\n"
             )
         }
-        Task::Classes(names) => {
+        Task::Classes(names) | Task::Tags { names, .. } => {
             let length = architecture.positions.min(MOST_OF_A_TEXT);
+            let (what, source) = match architecture.task {
+                Task::Tags { .. } => (
+                    "a tagger of words, to train on sentences of your own",
+                    "source = \"text_tags\"\npath = \"train.conll\"                # your own sentences: a word and its tag a line\n",
+                ),
+                _ => (
+                    "a classifier of texts, to train on a table of your own",
+                    "source = \"text_classes\"\npath = \"texts.csv\"                  # your own table\ntext = \"text\"                       # its column of texts\n\
+                     target = \"label\"                    # and that of their classes\n",
+                ),
+            };
             let classes = names.as_ref().map_or_else(String::new, |names| {
                 format!("classes = {}          # what the outputs mean\n", value_as_toml(&names.clone().into()))
             });
             format!(
-                "# {name}, from files of Hugging Face's: a classifier of texts, to train on a table of your own.\n\n\
-                 [data]\nsource = \"text_classes\"\npath = \"texts.csv\"                  # your own table\ntext = \"text\"                       # its column of texts\n\
-                 target = \"label\"                    # and that of their classes\n{classes}tokenizer = {tokenizer}\nmax_length = {length}\nbatch_size = 16\n\
+                "# {name}, from files of Hugging Face's: {what}.\n\n[data]\n{source}{classes}tokenizer = {tokenizer}\nmax_length = {length}\nbatch_size = 16\n\
                  validation_split = 0.2\n\n{model}\n[loss]\ntype = \"cross_entropy\"\n\n[optimizer]\ntype = \"adamw\"\nlr = 3e-5\nweight_decay = 0.01\n\
                  no_decay = [\"norm\", \"bias\"]\n\n[schedule]\ntype = \"linear\"\nstart_factor = 1.0\nend_factor = 0.0\nby = \"step\"\n\n\
                  [train]\nepochs = 3\nclip_grad_norm = 1.0\n"
@@ -156,12 +185,12 @@ fn configuration(
 
 /// The sections of the model, from its file: with the numbers of its parameters, and how the names of its `tensors` become those of the file.
 fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> String {
-    let Architecture { template, params, prefix, task, .. } = architecture;
+    let Architecture { template, params, prefix, task, rope_scaling, .. } = architecture;
     let starts = |with: &str| tensors.iter().any(|name| name.starts_with(with));
     let rename: Vec<(String, String)> = match task {
         Task::Language if !prefix.is_empty() && starts(prefix) => vec![(prefix.to_string(), String::new())],
         Task::Language => Vec::new(),
-        Task::Classes(_) => {
+        Task::Classes(_) | Task::Tags { .. } => {
             // An encoder alone has names without its own; in older files norms have names of TensorFlow's. Of these rules the first that
             // fits a name counts.
             let parts = ["embeddings.", "encoder.", "pooler.", "transformer."].into_iter().filter(|part| starts(part));
@@ -189,18 +218,44 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
             .iter()
             .any(|name| is_no_weight(name))
             .then_some("the file has masks besides, which attention makes itself"),
-        Task::Classes(_) if !starts("classifier.") => Some("the file has no classifier: that begins anew"),
+        Task::Tags { own: false, .. } => {
+            Some("the classifier begins anew, and layers that tags do not need are left out")
+        }
+        Task::Classes(_) | Task::Tags { .. } if !starts("classifier.") => {
+            Some("the file has no classifier: that begins anew")
+        }
+        Task::Tags { .. } => tensors
+            .iter()
+            .any(|name| ["pooler.", "pre_classifier.", "position_ids"].iter().any(|part| name.contains(part)))
+            .then_some("the file has layers besides that tags do not need"),
         Task::Classes(_) => tensors
             .iter()
             .any(|name| name.ends_with("position_ids"))
             .then_some("the file has numbers of positions besides"),
     };
-    let classifier = starts("classifier.");
+    // A parameter is no table, so that it is written where it belongs.
+    let theta = "rope_theta = \"$rope_theta\"";
+    let scaled = |line: &str| match rope_scaling {
+        Some(scaling) => line.replace(theta, &format!("{theta}, rope_scaling = {}", value_as_toml(scaling))),
+        None => line.to_owned(),
+    };
+    let classifier = starts("classifier.") && !matches!(task, Task::Tags { own: false, .. });
+    let of_words = matches!(task, Task::Tags { .. });
+    let mut within = false;
     let mut model = String::new();
     let mut section = "";
     for line in template.lines().skip_while(|line| !line.starts_with('[')) {
         if line.starts_with('[') {
             section = line;
+        }
+        // Of an encoder's positions all are looked at, and not the first one alone.
+        let pooler = line.contains("name = \"pooler\"");
+        let pooled = ["sequence_pool", "pre_classifier", "\"relu\","]
+            .iter()
+            .any(|part| line.trim_start().starts_with("{") && line.contains(part) || line.trim() == *part);
+        if of_words && (within || pooler || pooled) {
+            within = (within || pooler) && line != "    ] },";
+            continue;
         }
         let key = line.split_once(" = ").map_or("", |(key, _)| key);
         let _ = match params.iter().find(|(name, _)| section == "[params]" && *name == key) {
@@ -208,7 +263,7 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
                 writeln!(model, "num_classes = \"$classes\"              # what the data says")
             }
             Some((_, value)) => writeln!(model, "{key} = {}", value_as_toml(value)),
-            None => writeln!(model, "{line}"),
+            None => writeln!(model, "{}", scaled(line)),
         };
         if line == "[model]" {
             let _ = writeln!(model, "weights = {weights}");
@@ -236,7 +291,8 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let refused = |text: &str| format!("{:#}", architecture(&serde_json::from_str(text).unwrap()).err().unwrap());
+        let refused =
+            |text: &str| format!("{:#}", architecture(&serde_json::from_str(text).unwrap(), false).err().unwrap());
         assert!(refused("{}").contains("`model_type` is not there"));
         assert!(refused(r#"{"model_type":"deberta"}"#).contains("`model_type` is `deberta`, and gpt2, llama"));
         assert!(refused(r#"{"model_type":"gpt2"}"#).contains("`n_embd` is not there"));
@@ -245,10 +301,12 @@ mod tests {
             refused(&format!("{gpt2},\"activation_function\":\"relu\"}}")).contains("`activation_function` is `relu`")
         );
         assert!(refused(&format!("{gpt2},\"n_inner\":9}}")).contains("`n_inner`"));
-        assert!(refused(r#"{"model_type":"llama","rope_scaling":{"factor":2}}"#).contains("`rope_scaling` is set"));
+        let llama = r#"{"model_type":"llama","hidden_size":8,"num_attention_heads":2,"vocab_size":9,"num_hidden_layers":1,"intermediate_size":8,"rope_scaling":"#;
+        assert!(refused(&format!(r#"{llama}{{"rope_type":"yarn"}}}}"#)).contains("`rope_scaling` has the type `yarn`"));
+        assert!(refused(&format!(r#"{llama}{{"type":"linear"}}}}"#)).contains("`rope_scaling` has no `factor`"));
         assert!(refused(r#"{"model_type":"llama","attention_bias":true}"#).contains("`attention_bias` is true"));
         assert!(refused(r#"{"model_type":"mistral","sliding_window":9}"#).contains("`sliding_window` is set"));
-        let found = architecture(&serde_json::from_str(&format!("{gpt2}}}")).unwrap()).unwrap();
+        let found = architecture(&serde_json::from_str(&format!("{gpt2}}}")).unwrap(), false).unwrap();
         assert_eq!((found.positions, found.params[2].clone()), (4, ("width", 8.into())));
     }
 }

@@ -13,6 +13,8 @@ pub const INPUTS: &str = "inputs";
 pub const TARGETS: &str = "targets";
 /// The name of the field with the lengths of samples.
 pub const LENGTHS: &str = "lengths";
+/// The name of the field that says where the second texts of pairs begin.
+pub const PAIR_START: &str = "pair_start";
 /// Most lengths in which the batches of a data set may differ.
 pub const MAX_LENGTHS: usize = 2;
 
@@ -40,6 +42,8 @@ pub enum FieldKind {
     Tokens(Classes),
     /// How many of the positions of length number 0 a sample has: what stands behind is there to fill the batch.
     Length,
+    /// How many of the positions of length number 0 belong to the first of two texts: behind them is the second.
+    PairStart,
     /// Real numbers.
     Number,
 }
@@ -60,7 +64,7 @@ impl FieldKind {
             | FieldKind::Category(classes)
             | FieldKind::Labels(classes)
             | FieldKind::Tokens(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Number | FieldKind::Length => None,
+            FieldKind::Image | FieldKind::Number | FieldKind::Length | FieldKind::PairStart => None,
         }
     }
 
@@ -70,7 +74,7 @@ impl FieldKind {
             | FieldKind::Category(classes)
             | FieldKind::Labels(classes)
             | FieldKind::Tokens(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Number | FieldKind::Length => None,
+            FieldKind::Image | FieldKind::Number | FieldKind::Length | FieldKind::PairStart => None,
         }
     }
 }
@@ -185,7 +189,11 @@ impl Field {
     /// What is to be learnt. Its kind tells the element type.
     pub fn target(name: impl Into<String>, kind: FieldKind, shape: impl Into<Shape>) -> Self {
         let dtype = match kind {
-            FieldKind::Mask(_) | FieldKind::Category(_) | FieldKind::Tokens(_) | FieldKind::Length => DType::I32,
+            FieldKind::Mask(_)
+            | FieldKind::Category(_)
+            | FieldKind::Tokens(_)
+            | FieldKind::Length
+            | FieldKind::PairStart => DType::I32,
             FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number => DType::F32,
         };
         Field { role: Role::Target, kind, ..Field::numbers(name, dtype, shape) }
@@ -310,7 +318,9 @@ impl DataSpec {
     pub fn labels(&self) -> Option<&Classes> {
         match &self.target()?.1.kind {
             FieldKind::Category(classes) | FieldKind::Mask(classes) | FieldKind::Tokens(classes) => Some(classes),
-            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number | FieldKind::Length => None,
+            FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number | FieldKind::Length | FieldKind::PairStart => {
+                None
+            }
         }
     }
 
@@ -338,10 +348,9 @@ impl DataSpec {
             })
         };
         let mut fields = names.iter().map(find).collect::<Result<Vec<Field>, _>>()?;
-        // Layers look at it without being told.
-        fields.extend(
-            self.fields.iter().filter(|field| field.kind == FieldKind::Length && !names.contains(&field.name)).cloned(),
-        );
+        // Layers look at them without being told.
+        let of_layers = |field: &&Field| matches!(field.kind, FieldKind::Length | FieldKind::PairStart);
+        fields.extend(self.fields.iter().filter(of_layers).filter(|field| !names.contains(&field.name)).cloned());
         fields.extend(self.fields.iter().filter(|field| field.is_target()).cloned());
         Ok(DataSpec { fields, ..self.clone() })
     }

@@ -15,6 +15,7 @@ pub fn check_tokens(fields: &[Field], rows: &[&[u8]]) -> Result<()> {
         let (allowed, what) = match &field.kind {
             FieldKind::Tokens(tokens) => (0..=tokens.number as i64 - 1, "tokens are"),
             FieldKind::Length => (1..=longest.unwrap_or(usize::MAX >> 1) as i64, "lengths are"),
+            FieldKind::PairStart => (1..=longest.unwrap_or(usize::MAX >> 1) as i64, "beginnings of second texts are"),
             _ => continue,
         };
         let mut numbers = row.chunks_exact(4).map(|bytes| i32::from_ne_bytes(bytes.try_into().expect("4 bytes")));

@@ -53,8 +53,8 @@ pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;
 pub use dataset::Dataset;
 pub use field::{
-    BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, Role, Standard, TARGETS,
-    UnknownField, mask, transformed,
+    BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, PAIR_START, Role, Standard,
+    TARGETS, UnknownField, mask, transformed,
 };
 pub use fingerprint::Fingerprint;
 pub use fit::check_tokens;
@@ -109,6 +109,8 @@ pub enum Source {
     Text(Box<text::TextOptions>),
     /// Texts with a class each.
     LabelledTexts(Box<text::LabelledOptions>),
+    /// Sentences whose words have a tag each.
+    TaggedTexts(Box<text::TaggedOptions>),
     /// Made-up samples.
     Synthetic(synthetic::SyntheticOptions),
 }
@@ -177,6 +179,7 @@ impl Source {
             Source::Table(options) => Box::new(&**options),
             Source::Text(options) => Box::new(&**options),
             Source::LabelledTexts(options) => Box::new(&**options),
+            Source::TaggedTexts(options) => Box::new(&**options),
             Source::Synthetic(options) => Box::new(options),
         }
     }

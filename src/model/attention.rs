@@ -3,12 +3,12 @@
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Mode, START, STARTS, TURN, Tensor};
 use crate::config::LayerNode;
-use crate::config::language::layers as cfg;
+use crate::config::language::layers::{self as cfg, RopeType};
 use crate::graph::op::{
     Attention, AttentionDropout, Binary, BinaryKind, CachedAttention, Concat, Embedding, Linear, NewFull, Reshape,
     Rotary, Slice,
 };
-use crate::graph::{DType, Fill, Shape, ValueId, VarKind, Variable};
+use crate::graph::{Angles, DType, Fill, Scaling, Shape, ValueId, VarKind, Variable};
 
 /// `torch.nn.init.xavier_uniform_` (Glorot & Bengio 2010).
 fn xavier_uniform(fan_in: usize, fan_out: usize) -> Fill {
@@ -22,7 +22,25 @@ struct Heads {
     kv_heads: usize,
     dropout: f32,
     causal: bool,
-    rope_theta: Option<f64>,
+    rope: Option<(f64, Scaling)>,
+}
+
+/// What angles grow with and how they are scaled, if heads are turned.
+pub fn rope(theta: Option<f64>, scaling: Option<&cfg::RopeScaling>) -> Option<(f64, Scaling)> {
+    let scaled = scaling.and_then(|scaling| {
+        let factor = scaling.factor?;
+        Some(match scaling.rope_type {
+            RopeType::Default => Scaling::None,
+            RopeType::Linear => Scaling::Linear { factor },
+            RopeType::Llama3 => Scaling::Llama3 {
+                factor,
+                low: scaling.low_freq_factor?,
+                high: scaling.high_freq_factor?,
+                positions: scaling.original_max_position_embeddings? as f64,
+            },
+        })
+    });
+    Some((theta?, scaled.unwrap_or(Scaling::None)))
 }
 
 impl Builder<'_> {
@@ -51,8 +69,8 @@ impl Builder<'_> {
         // PyTorch draws this one by itself, the other as any `linear`; its biases start at zero.
         let packed = Param::plain("in_proj_weight", [3 * e, e], xavier_uniform(e, 3 * e));
         let qkv = self.projection(node, packed, "in_proj_bias", l.bias, x);
-        let how =
-            Heads { heads, kv_heads: heads, dropout: l.dropout as f32, causal: l.is_causal, rope_theta: l.rope_theta };
+        let rope = rope(l.rope_theta, l.rope_scaling.as_ref());
+        let how = Heads { heads, kv_heads: heads, dropout: l.dropout as f32, causal: l.is_causal, rope };
         let value = self.attended(node, how, qkv);
         let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
         self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..qkv }).value
@@ -76,7 +94,8 @@ impl Builder<'_> {
             self.refuse(node, &message, &format!("must be divided by {all}"), &[x], help);
             return self.guess(Shape::from([n, length, packed / all.max(1) * heads]));
         }
-        let how = Heads { heads, kv_heads, dropout: l.dropout as f32, causal: l.is_causal, rope_theta: l.rope_theta };
+        let rope = rope(l.rope_theta, l.rope_scaling.as_ref());
+        let how = Heads { heads, kv_heads, dropout: l.dropout as f32, causal: l.is_causal, rope };
         self.attended(node, how, x)
     }
 
@@ -125,7 +144,7 @@ impl Builder<'_> {
 
     /// Queries and keys turned by their positions, if that is asked for.
     fn turned(&mut self, node: &LayerNode, how: Heads, qkv: Tensor) -> Tensor {
-        let Heads { heads, kv_heads, rope_theta: Some(base), .. } = how else { return qkv };
+        let Heads { heads, kv_heads, rope: Some((base, scaling)), .. } = how else { return qkv };
         let &[_, length, packed] = self.shape(qkv).dims() else { return qkv };
         let width = packed / (heads + 2 * kv_heads);
         if !width.is_multiple_of(2) {
@@ -136,8 +155,11 @@ impl Builder<'_> {
         }
         let generate = self.mode == Mode::Generate;
         let rows = if generate { self.capacity() } else { length };
-        let name = format!("rotations[{rows}, {width}, {base}]");
-        let table = self.constant(name, Shape::from([rows, width]), Fill::Rotations { width, base });
+        // Layers that need the same ones share them.
+        let scaled = if scaling == Scaling::None { String::new() } else { format!(", {scaling:?}") };
+        let name = format!("rotations[{rows}, {width}, {base}{scaled}]");
+        let angles = Fill::Rotations(Angles { width, base, scaling });
+        let table = self.constant(name, Shape::from([rows, width]), angles);
         let start = generate.then(|| self.given(START));
         let operands: Vec<ValueId> = [qkv.value, table].into_iter().chain(start).collect();
         let value = self.plain(Rotary { heads, kv_heads, position: generate, back: false }, &operands);

@@ -28,7 +28,10 @@ impl Builder<'_> {
         meant.0.push(l.embedding_dim);
         if self.graph.value(x.value).dtype != DType::I32 {
             if !self.guesses.contains(&x.value) {
-                let message = format!("`embedding` takes tokens, but its input is numbers of shape {}", self.dims(x));
+                let message = {
+                    let (name, shape) = (node.kind_name(), self.dims(x));
+                    format!("`{name}` takes tokens, but its input is numbers of shape {shape}")
+                };
                 let help =
                     "tokens come from `source = \"text\"` and `source = \"tokens\"`; `linear` makes vectors of numbers";
                 self.refuse(node, &message, "takes tokens", &[x], help);
@@ -38,7 +41,8 @@ impl Builder<'_> {
         let tokens = self.data.inputs().filter_map(|(_, field)| field.kind.classes()).map(|tokens| tokens.number).max();
         if let Some(tokens) = tokens.filter(|tokens| *tokens > l.num_embeddings) {
             let at = node.fields.get("num_embeddings").copied().unwrap_or(node.span);
-            let message = format!("`embedding` has vectors for {} tokens, and the data has {tokens}", l.num_embeddings);
+            let (name, own) = (node.kind_name(), l.num_embeddings);
+            let message = format!("`{name}` has vectors for {own} tokens, and the data has {tokens}");
             let help = "write `\"$vocabulary\"`, which is what the data says";
             self.refuse_at(node, at, &message, &format!("at least {tokens} are needed"), &[x], help);
         }
@@ -50,6 +54,21 @@ impl Builder<'_> {
         let table = self.param(node, weight);
         let padding = l.padding_idx.map(|padding| padding as u32);
         self.apply(node, Embedding { padding }, &[table, x.value], &[x], meant, "")
+    }
+
+    pub(super) fn embedding_bag(&mut self, node: &LayerNode, l: &cfg::EmbeddingBag, x: Tensor) -> ValueId {
+        let cfg::EmbeddingBag { num_embeddings, embedding_dim, mode } = *l;
+        let each = cfg::Embedding { num_embeddings, embedding_dim, padding_idx: None };
+        let value = self.embedding(node, &each, x);
+        if self.shape(Tensor { value, ..x }).rank() != 3 {
+            if !self.guesses.contains(&value) {
+                let message =
+                    format!("`embedding_bag` takes tokens, [N, L], but its input has the shape {}", self.dims(x));
+                self.refuse(node, &message, "takes one row of tokens for each sample", &[x], "");
+            }
+            return self.guess(Shape::from([self.batch, embedding_dim]));
+        }
+        self.sequence_pool(node, mode.into(), Tensor { value, ..x })
     }
 
     pub(super) fn position_embedding(&mut self, node: &LayerNode, l: &cfg::PositionEmbedding, x: Tensor) -> ValueId {
@@ -103,11 +122,29 @@ impl Builder<'_> {
 
     pub(super) fn token_type_embedding(&mut self, node: &LayerNode, l: &cfg::TokenTypeEmbedding, x: Tensor) -> ValueId {
         let x = self.in_pytorch_order(x);
-        let Some([_, _, e]) = self.sequence_shape(node, x) else { return x.value };
+        let Some([n, length, e]) = self.sequence_shape(node, x) else { return x.value };
+        // Models that do not tell texts apart have one vector.
+        let starts = self.data.inputs().find(|(_, field)| field.kind == FieldKind::PairStart);
+        let starts = starts.filter(|_| l.num_embeddings > 1).and_then(|(_, field)| self.found(&field.name));
         let all = self.param(node, Param::plain("weight", [l.num_embeddings, e], normal(0.02)));
-        let first = self.plain(Slice { axis: 0, start: 0, len: 1 }, &[all]);
-        let first = self.plain(Reshape { shape: Shape::from([1, 1, e]) }, &[first]);
-        self.plain(ADD, &[x.value, first])
+        let vector = |from: &mut Self, of: usize| {
+            let one = from.plain(Slice { axis: 0, start: of, len: 1 }, &[all]);
+            from.plain(Reshape { shape: Shape::from([1, 1, e]) }, &[one])
+        };
+        let first = vector(self, 0);
+        let Some(starts) = starts else { return self.plain(ADD, &[x.value, first]) };
+        // 1 at the positions of the first text, and 0 at those of the second; and the other way round. So the sum has one of both vectors as it is.
+        let inside = self.inside(starts, [n, length], 0.0);
+        let minus = self.plain(NewFull { shape: Shape::from([1, 1]), value: -1.0 }, &[inside]);
+        let outside = self.plain(ADD, &[inside, minus]);
+        let outside = self.times(outside, -1.0);
+        let second = vector(self, 1);
+        let [first, second] = [(first, inside), (second, outside)].map(|(vector, at)| {
+            let at = self.plain(Reshape { shape: Shape::from([n, length, 1]) }, &[at]);
+            self.plain(MUL, &[vector, at])
+        });
+        let types = self.plain(ADD, &[first, second]);
+        self.plain(ADD, &[x.value, types])
     }
 
     /// Tokens that caches have room for.
@@ -177,7 +214,7 @@ impl Builder<'_> {
     }
 
     /// One vector for each sequence `[N, L, E]`: what stands behind a sequence to fill the batch does not count.
-    pub(super) fn sequence_pool(&mut self, node: &LayerNode, l: &cfg::SequencePool, x: Tensor) -> ValueId {
+    pub(super) fn sequence_pool(&mut self, node: &LayerNode, mode: PoolMode, x: Tensor) -> ValueId {
         let x = self.in_pytorch_order(x);
         let Some([n, length, e]) = self.sequence_shape(node, x) else {
             return self.guess(Shape::from([self.batch, self.shape(x).last()]));
@@ -185,7 +222,7 @@ impl Builder<'_> {
         let whole = Shape::from([n, e]);
         let lengths = self.lengths_of(length);
         let first = |from: &mut Self, start: usize| from.plain(Slice { axis: 1, start, len: 1 }, &[x.value]);
-        let one = match (l.mode, lengths) {
+        let one = match (mode, lengths) {
             (PoolMode::First, _) => first(self, 0),
             (PoolMode::Last, None) => first(self, length - 1),
             (PoolMode::Last, Some(lengths)) => {
@@ -195,6 +232,11 @@ impl Builder<'_> {
                 let last = self.plain(ADD, &[own, others]);
                 self.weighted(x.value, last, [n, length, e])
             }
+            (PoolMode::Sum, Some(lengths)) => {
+                let inside = self.inside(lengths, [n, length], 0.0);
+                self.weighted(x.value, inside, [n, length, e])
+            }
+            (PoolMode::Sum, None) => self.plain(SumTo { shape: Shape::from([n, 1, e]) }, &[x.value]),
             (PoolMode::Mean, Some(lengths)) => {
                 let inside = self.inside(lengths, [n, length], 0.0);
                 let sum = self.weighted(x.value, inside, [n, length, e]);

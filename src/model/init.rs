@@ -1,6 +1,6 @@
 //! The values that variables start with.
 
-use crate::graph::{Counting, DType, Fill, Variable};
+use crate::graph::{Angles, Counting, DType, Fill, Variable};
 use crate::random::{Purpose, Stream, hash_name};
 use half::{bf16, f16};
 
@@ -125,10 +125,11 @@ pub fn initial_pieces<E>(
                 }
             }
         }
-        Fill::Rotations { width, base } => {
+        Fill::Rotations(angles) => {
+            let Angles { width, .. } = angles;
             let (position, number) = (drawn / width, drawn % width);
             drawn += 1;
-            let angle = position as f64 / base.powf(2.0 * (number % (width / 2)) as f64 / width as f64);
+            let angle = angles.at(position, number % (width / 2));
             if number < width / 2 { angle.cos() } else { angle.sin() }
         }
         Fill::Uniform { bound } => (2.0 * stream.uniform() - 1.0) * bound,
@@ -192,7 +193,7 @@ fn truncated_normal(stream: &mut Stream, std: f64, low: f64, high: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::{Holder, Shape, Storage, VarKind};
+    use crate::graph::{Holder, Scaling, Shape, Storage, VarKind};
 
     fn floats(init: Fill, name: &str) -> Vec<f32> {
         let storage = Storage::conv_weight(8, 4, 5, 5);
@@ -236,7 +237,7 @@ mod tests {
     fn rotations_are_cosines_and_then_sines() {
         let shape = Shape::from([3, 4]);
         let var = Variable {
-            init: Fill::Rotations { width: 4, base: 100.0 },
+            init: Fill::Rotations(Angles { width: 4, base: 100.0, scaling: Scaling::None }),
             ..Variable::zeros("angles", DType::F32, shape, VarKind::Constant)
         };
         let found = initial(&var, 3);

@@ -8,6 +8,7 @@ use crate::config::language::sections as cfg;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::{Diagnostic, Experiment};
 use crate::data::Standard;
+use crate::data::text::Spans;
 use crate::graph::op::{
     self, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics, Normalize, TargetKind,
     Task,
@@ -187,18 +188,29 @@ impl Builder<'_> {
         (reported || self.is_asked_for(Gathered::ErrorSums)).then_some(ErrorSums { outputs })
     }
 
-    /// Refuses top-k accuracies of more classes than there are: they would always be 1.
+    /// Refuses top-k accuracies of more classes than there are, which would always be 1, and figures of spans where tags make none.
     fn figures_fit(&mut self, classes: usize) -> bool {
         let experiment = self.experiment;
-        let more = |figure: &op::Figure| figure.top_k().is_some_and(|k| k > classes);
-        let Some(figure) = experiment.asked_figures().into_iter().find(more) else { return true };
+        let spans = Spans::of_target(self.data).is_some();
+        let misfit =
+            |figure: &op::Figure| figure.top_k().is_some_and(|k| k > classes) || figure.is_of_spans() && !spans;
+        let Some(figure) = experiment.asked_figures().into_iter().find(misfit) else { return true };
         let named = experiment.metrics.figures.iter().position(|asked| asked.figure() == figure);
         let keys = [named.map(|i| format!("metrics.figures.{i}")), Some("checkpoint.monitor".into())];
         let span = keys.into_iter().flatten().find_map(|key| experiment.span_of(&key));
-        let message = format!("`{}` of {classes} {}", figure.name(), if classes == 1 { "class" } else { "classes" });
-        let mut error = Diagnostic::error(format!("{message} would always be 1")).help("leave it out");
+        let (message, label) = match figure.is_of_spans() {
+            true => {
+                let message = "needs a tag for each word, as `B-PER`, `I-PER` and `O`: those of IOB2, IOBES or BILOU";
+                (message.to_owned(), "the classes of the data are no such tags".to_owned())
+            }
+            false => {
+                let of = if classes == 1 { "class" } else { "classes" };
+                (format!("of {classes} {of} would always be 1"), format!("there are {classes}"))
+            }
+        };
+        let mut error = Diagnostic::error(format!("`{}` {message}", figure.name())).help("leave it out");
         if let Some(span) = span.or_else(|| experiment.nearest_span("train.early_stopping.monitor")) {
-            error = error.at(span, format!("there are {classes}"));
+            error = error.at(span, label);
         }
         self.report(error);
         false

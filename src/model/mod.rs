@@ -30,6 +30,7 @@ mod transposed;
 mod windows;
 
 pub use crate::data::BatchShape;
+pub use attention::rope;
 pub use input::{input_fields, target_field};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};

@@ -44,7 +44,8 @@ impl Translator<'_> {
         let mut first = None;
         for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
             let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
-            let by_name = named || field.kind == FieldKind::Length;
+            let of_layers = matches!(field.kind, FieldKind::Length | FieldKind::PairStart);
+            let by_name = named || of_layers;
             let name = self.graph.fresh(if by_name { &field.name } else { "input" });
             let mut shape = [vec![1], outside(&field.shape)].concat();
             let normalization = self.normalization(&field, changed == Some(number));
@@ -80,7 +81,7 @@ impl Translator<'_> {
                     "`{}` has the numbers of tokens, of which there are {}: `text` in the file's metadata has the tokenizer",
                     field.name, tokens.number
                 ));
-            } else if field.kind != FieldKind::Length && fitted.is_some() {
+            } else if !of_layers && fitted.is_some() {
                 self.notes.push(format!(
                     "`{}` has the numbers that the columns of a table become: `columns` in the file's metadata has what each column was fitted \
                      to, and docs/cli.md says how a row is encoded",

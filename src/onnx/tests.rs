@@ -131,6 +131,7 @@ fn cases() -> Vec<PathBuf> {
 fn of_text(folder: &Path) -> Vec<(String, String)> {
     std::fs::write(folder.join("a.txt"), "abcdefgh".repeat(40)).unwrap();
     std::fs::write(folder.join("a.csv"), "text,label\na b c d,x\nb d,y\nc a b,x\n").unwrap();
+    std::fs::write(folder.join("b.csv"), "text,second,label\na b,c d,x\nb,d,y\nc a,b,x\n").unwrap();
     let rest = "[loss]\ntype = 'cross_entropy'\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n";
     let folder = folder.display();
     let language_model = format!(
@@ -146,10 +147,18 @@ fn of_text(folder: &Path) -> Vec<(String, String)> {
              {{ name = 'head', type = 'linear', out_features = 2 }},\n]\n{rest}"
         )
     };
-    let classifiers = ["mean", "max", "first", "last"].map(|mode| (format!("text_{mode}"), classifier(mode)));
+    let classifiers = ["mean", "sum", "max", "first", "last"].map(|mode| (format!("text_{mode}"), classifier(mode)));
     let states = "{ name = 'lstm', type = 'lstm', hidden_size = 3, num_layers = 2, bidirectional = true },\n  { type = 'sequence_pool'";
     let recurrent = classifier("last").replace("{ type = 'sequence_pool'", states);
-    let others = [("language_model".to_owned(), language_model), ("text_lstm".to_owned(), recurrent)];
+    let types = "{ name = 'types', type = 'token_type_embedding' },\n  { type = 'sequence_pool'";
+    let pairs = classifier("mean")
+        .replace("{ type = 'sequence_pool'", types)
+        .replace("a.csv'", "b.csv'\ntext = ['text', 'second']");
+    let bag = classifier("mean").replace("type = 'embedding'", "type = 'embedding_bag', mode = 'sum'");
+    let bag = bag.replace("  { type = 'sequence_pool', mode = 'mean' },\n", "");
+    let others =
+        [("language_model", language_model), ("text_lstm", recurrent), ("text_pairs", pairs), ("text_bag", bag)];
+    let others = others.map(|(name, config)| (name.to_owned(), config));
     others.into_iter().chain(classifiers).collect()
 }
 

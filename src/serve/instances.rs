@@ -7,6 +7,7 @@ use super::refusal::Refusal;
 use super::samples::{Names, Samples, looked_up, put_nested};
 use crate::data::Field;
 use crate::data::table::{Cell, Given, TableCodec};
+use crate::data::text::{Passage, TextCodec};
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::HashMap;
 use std::fmt;
@@ -21,9 +22,18 @@ impl Reader<'_> {
         let most = self.limits.rows;
         match &self.served.table {
             None if self.served.texts.is_some() && are_texts(text) => {
-                let mut texts = Texts(Vec::new());
+                let mut texts = Texts { texts: Vec::new(), sentences: Vec::new() };
                 read(text, &mut texts, most)?;
-                self.texts(texts.0)
+                match (texts.texts.is_empty(), texts.sentences.is_empty()) {
+                    (_, true) => self.texts(texts.texts),
+                    (true, false) if self.served.texts.as_ref().is_some_and(TextCodec::has_tags) => {
+                        self.sentences(texts.sentences)
+                    }
+                    (true, false) => {
+                        Err(Refusal::unfit("the model takes texts, and `tokens` are for one that tags words"))
+                    }
+                    (false, false) => Err(Refusal::unfit("some instances are texts and others have `tokens`")),
+                }
             }
             Some(codec) => {
                 let mut rows = Rows::new(codec);
@@ -43,10 +53,16 @@ impl Reader<'_> {
     }
 }
 
-/// Whether the first instance is a text: a model of texts takes tensors, too.
+/// Whether the first instance is a text, a list of two, or an object with a `text` or `tokens`: a model of texts takes tensors, too.
 fn are_texts(body: &[u8]) -> bool {
-    let list = body.iter().position(|byte| *byte == b'[').map_or(&[][..], |at| &body[at + 1..]);
-    list.trim_ascii_start().first() == Some(&b'"')
+    let list = body.iter().position(|byte| *byte == b'[').map_or(&[][..], |at| body[at + 1..].trim_ascii_start());
+    match list.first() {
+        Some(b'"') => true,
+        Some(b'[') => list[1..].trim_ascii_start().first() == Some(&b'"'),
+        // Of a text in pieces that are escaped nothing is known; a key with a name like that is written plainly.
+        Some(b'{') => [&b"\"text"[..], b"\"tokens\""].iter().any(|key| list[1..].trim_ascii_start().starts_with(key)),
+        _ => false,
+    }
 }
 
 /// What takes instances one by one.
@@ -257,11 +273,46 @@ impl Visitor<'_> for CellVisitor {
 }
 
 /// Texts.
-struct Texts(Vec<String>);
+struct Texts {
+    texts: Vec<Passage>,
+    /// Words, sentence by sentence.
+    sentences: Vec<Vec<String>>,
+}
+
+/// A text, two of them, or words.
+#[derive(serde::Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a text, [text, text_pair], {\"text\": ..., \"text_pair\": ...} or {\"tokens\": [...]}"
+)]
+enum Text {
+    One(String),
+    Two([String; 2]),
+    Named(NamedTexts),
+    Words(NamedWords),
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedTexts {
+    text: String,
+    text_pair: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedWords {
+    tokens: Vec<String>,
+}
 
 impl Take for Texts {
     fn take<'de, D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
-        self.0.push(String::deserialize(deserializer)?);
+        match Text::deserialize(deserializer)? {
+            Text::One(text) => self.texts.push(text.into()),
+            Text::Two([text, pair]) => self.texts.push(Passage { text, pair: Some(pair) }),
+            Text::Named(NamedTexts { text, text_pair }) => self.texts.push(Passage { text, pair: text_pair }),
+            Text::Words(NamedWords { tokens }) => self.sentences.push(tokens),
+        }
         Ok(())
     }
 }

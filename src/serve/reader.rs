@@ -5,7 +5,7 @@ use super::refusal::Refusal;
 use super::samples::{Names, Samples};
 use super::served::{Served, Takes};
 use crate::data::table::{Given, Raw, TooManyRows, read_text};
-use crate::data::text::text_bytes;
+use crate::data::text::{Passage, Sentence, passage, passage_bytes, sentence_bytes};
 use crate::data::{image_bytes, image_measures};
 use axum::body::Bytes;
 
@@ -123,7 +123,7 @@ impl Reader<'_> {
         self.encoded(&raw?)
     }
 
-    /// Texts, each on a line of its own.
+    /// Texts, each on a line of its own; those of a pair have a tab between them.
     ///
     /// # Errors
     /// They are no UTF-8, or have characters without tokens; there are too many.
@@ -131,22 +131,56 @@ impl Reader<'_> {
         self.charge.add(file.content.len())?;
         let text = std::str::from_utf8(&file.content).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
         self.allowed(text.lines().count())?;
-        self.texts(text.lines().map(str::to_owned).collect())
+        let Some(codec) = &self.served.texts else { return Err(Refusal::internal("the model takes no texts")) };
+        let passages = text.lines().enumerate().map(|(number, line)| {
+            passage(line, codec).map_err(|error| Refusal::unfit(format!("line {}: {error:#}", number + 1)))
+        });
+        self.texts(passages.collect::<Result<_, _>>()?)
+    }
+
+    /// Words that have come, sentence by sentence.
+    ///
+    /// # Errors
+    /// There are too many; a word has a character without a token.
+    pub fn sentences(&mut self, sentences: Vec<Vec<String>>) -> Result<Samples, Refusal> {
+        let Some(codec) = &self.served.texts else { return Err(Refusal::internal("the model takes no texts")) };
+        let count = sentences.len();
+        self.expect(count)?;
+        let mut rows = vec![Vec::new(); self.served.seen.fields.len()];
+        let mut placed = Vec::with_capacity(count);
+        for (number, words) in sentences.into_iter().enumerate() {
+            // Tokens, and the words themselves, which the answer has again.
+            let bytes: usize = words.iter().map(|word| word.len() + size_of::<String>()).sum();
+            self.charge.add(bytes.saturating_mul(READING))?;
+            let (sample, words) = sentence_bytes(codec, words, &format!("text {number}"))
+                .map_err(|error| Refusal::unfit(format!("{error:#}")))?;
+            rows.iter_mut().zip(sample).for_each(|(rows, bytes)| rows.extend(bytes));
+            placed.push(words);
+        }
+        Ok(Samples { rows, count, names: Names::Sentences(placed) })
     }
 
     /// Texts that have come one by one.
     ///
     /// # Errors
     /// As [`Reader::lines`].
-    pub fn texts(&mut self, texts: Vec<String>) -> Result<Samples, Refusal> {
+    pub fn texts(&mut self, texts: Vec<Passage>) -> Result<Samples, Refusal> {
         let Some(codec) = &self.served.texts else { return Err(Refusal::internal("the model takes no texts")) };
+        if codec.has_tags() {
+            let words = |one: &Passage| match one.pair {
+                None => Ok(Sentence::of_line(&one.text, 0).words),
+                Some(_) => Err(Refusal::unfit("the model takes one text at a time, and there is a pair")),
+            };
+            return self.sentences(texts.iter().map(words).collect::<Result<_, _>>()?);
+        }
         self.expect(texts.len())?;
-        let mut rows = vec![Vec::new(), Vec::new()];
-        for (number, text) in texts.iter().enumerate() {
+        let mut rows = vec![Vec::new(); self.served.seen.fields.len()];
+        for (number, passage) in texts.iter().enumerate() {
             // Tokens and what a tokenizer keeps of each.
-            let reading = text.len().saturating_mul(READING);
+            let bytes: usize = passage.texts().map(str::len).sum();
+            let reading = bytes.saturating_mul(READING);
             self.charge.add(reading)?;
-            let sample = text_bytes(codec, text, &format!("text {number}"));
+            let sample = passage_bytes(codec, passage, &format!("text {number}"));
             let sample = sample.map_err(|error| Refusal::unfit(format!("{error:#}")))?;
             rows.iter_mut().zip(sample).for_each(|(rows, bytes)| rows.extend(bytes));
             self.charge.give_back(reading);
@@ -179,7 +213,7 @@ pub fn accepted(served: &Served) -> &'static str {
             "an image (image/png, image/jpeg, …), several as multipart/form-data, or tensors as application/json"
         }
         Takes::Rows => "rows as application/json, or a table with a header as text/csv",
-        Takes::Texts => "texts as application/json, or as text/plain, one a line",
+        Takes::Texts => "texts as application/json, or as text/plain, one a line (pairs with a tab between both)",
         Takes::Tensors => "tensors as application/json",
     }
 }

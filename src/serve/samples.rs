@@ -2,6 +2,7 @@
 
 use super::nested::Nested;
 use super::refusal::Refusal;
+use crate::data::text::Placed;
 use crate::data::{Field, check_tokens};
 use crate::graph::DType;
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ pub enum Names {
     Files(Vec<Option<String>>),
     /// By their numbers, and by what a column says.
     Rows(Option<Vec<String>>),
+    /// By their numbers; they are sentences of these words.
+    Sentences(Vec<Placed>),
 }
 
 impl Names {
@@ -34,7 +37,15 @@ impl Names {
                 Some(Some(name)) => json!({ "file": name }),
                 _ => json!({}),
             },
-            Names::Rows(_) => json!({ "sample": number }),
+            Names::Rows(_) | Names::Sentences(_) => json!({ "sample": number }),
+        }
+    }
+
+    /// The words of a sentence.
+    pub fn sentence(&self, number: usize) -> Option<&Placed> {
+        match self {
+            Names::Sentences(all) => all.get(number),
+            _ => None,
         }
     }
 

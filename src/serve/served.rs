@@ -203,7 +203,10 @@ impl Served {
             if let (Some(column), Some(id)) = (&meaning.id, samples.names.row(n)) {
                 result[column] = id.into();
             }
-            let answer: Answer = meaning.answer(output);
+            let answer: Answer = match samples.names.sentence(n) {
+                Some(sentence) => meaning.answer_of_words(output, sentence),
+                None => meaning.answer(output),
+            };
             meaning.tell(&answer, &mut result);
             result
         };

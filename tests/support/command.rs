@@ -79,6 +79,15 @@ impl Place {
         done
     }
 
+    /// Runs to a good end with a text on standard input.
+    pub fn given(&self, args: &str, input: &str) -> Done {
+        self.write("given", input);
+        let input = fs::File::open(self.path("given")).unwrap();
+        let done = Done::of(self.command(args).stdin(input).output().unwrap());
+        assert_eq!(done.code, Some(0), "`runner {args}`: {done:?}");
+        done
+    }
+
     /// Runs to a failure with this exit code, without a panic; what it says on standard error.
     pub fn fails(&self, args: &str, code: i32) -> String {
         let done = self.run(args);

@@ -107,7 +107,7 @@ pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>
     let Some(codec) = TextCodec::of(&sample)? else { return Ok(None) };
     Ok(match codec.samples {
         Samples::Windows { context } => Some((sample, codec, context)),
-        Samples::Labelled { .. } => None,
+        Samples::Labelled { .. } | Samples::Tagged { .. } => None,
     })
 }
 

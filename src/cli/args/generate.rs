@@ -66,6 +66,9 @@ pub struct ImportArgs {
     /// Write the configuration to this file [default: the model's name with .toml, in the current folder]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
+    /// Tags of words are to be learnt: each token of the encoder has a class, in the place of each text
+    #[arg(long)]
+    pub tags: bool,
     /// Replace the file if it is there
     #[arg(long)]
     pub force: bool,

@@ -1,7 +1,7 @@
 //! The architectures of Hugging Face's that are known: which model file has one, and which numbers of a `config.json` are its parameters.
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Keys that may be left out, by what they have.
 const WORDS: [&str; 5] = ["model_type", "hidden_act", "activation", "activation_function", "position_embedding_type"];
@@ -27,6 +27,34 @@ pub enum Task {
     Language,
     /// It tells the class of a text: the names of the classes, if they have names.
     Classes(Option<Vec<String>>),
+    /// It tells the tag of each word.
+    Tags {
+        /// The names of the tags, if they have names.
+        names: Option<Vec<String>>,
+        /// Whether the file's classifier is for them, if it has one.
+        own: bool,
+    },
+}
+
+impl Task {
+    /// That of an encoder of texts: tags, if they are `asked` for or the `config.json` is of a model that has them.
+    fn of_encoder(keys: &Value, asked: bool) -> Task {
+        let names = names(keys);
+        let architectures = keys.get("architectures").and_then(Value::as_array).into_iter().flatten();
+        let own = architectures.filter_map(Value::as_str).any(|name| name.ends_with("ForTokenClassification"));
+        match own || asked {
+            true => Task::Tags { names: names.filter(|_| own), own },
+            false => Task::Classes(names),
+        }
+    }
+
+    /// How many classes there are.
+    fn classes(&self, keys: &Value) -> Value {
+        match self {
+            Task::Tags { own: false, .. } => "$classes".into(),
+            _ => classes(keys),
+        }
+    }
 }
 
 /// An architecture, as a model file of this program has it.
@@ -41,10 +69,12 @@ pub struct Architecture {
     pub positions: u64,
     /// What stands before names of its tensors that the file does not have.
     pub prefix: &'static str,
+    /// How rotary positions are scaled, if they are.
+    pub rope_scaling: Option<Value>,
 }
 
-/// The architecture that a `config.json` describes.
-pub fn architecture(keys: &Value) -> Result<Architecture> {
+/// The architecture that a `config.json` describes; `tags`: it is to learn tags of words.
+pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
     let whole = |key: &str| keys.get(key).and_then(Value::as_u64);
     let number = |key: &str| whole(key).with_context(|| format!("`{key}` is not there, or no whole number"));
     let fraction = |key: &str, other: f64| keys.get(key).and_then(Value::as_f64).unwrap_or(other);
@@ -70,6 +100,11 @@ pub fn architecture(keys: &Value) -> Result<Architecture> {
     typed(&WHOLE, Value::is_u64, "a whole number")?;
     typed(&NUMBERS, |value| value.as_f64().is_some_and(|number| number >= 0.0), "a number from 0 up")?;
     typed(&["id2label"], Value::is_object, "an object with the name of each class")?;
+    let encoder = matches!(word("model_type"), Some("bert" | "distilbert"));
+    ensure!(
+        encoder || !tags || word("model_type").is_none(),
+        "`model_type` is no encoder: `--tags` is for bert and distilbert"
+    );
     match word("model_type") {
         Some("gpt2") => {
             expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
@@ -85,12 +120,11 @@ pub fn architecture(keys: &Value) -> Result<Architecture> {
                 ("layers", number("n_layer")?.into()),
             ];
             let template = include_str!("../../../models/gpt2.toml");
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer." })
+            let rope_scaling = None;
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer.", rope_scaling })
         }
         Some(kind @ ("llama" | "mistral" | "qwen2")) => {
             expect("hidden_act", &["silu"])?;
-            let scaled = keys.get("rope_scaling").is_some_and(|scaling| !scaling.is_null());
-            ensure!(!scaled, "`rope_scaling` is set, and rotary positions are not scaled here");
             for (key, what) in [
                 ("use_sliding_window", "attention within a window"),
                 ("mlp_bias", "a bias of the layers behind attention"),
@@ -119,7 +153,8 @@ pub fn architecture(keys: &Value) -> Result<Architecture> {
             ];
             let (template, positions) =
                 (include_str!("../../../models/llama.toml"), number("max_position_embeddings")?);
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "" })
+            let rope_scaling = rope_scaling(keys)?;
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "", rope_scaling })
         }
         Some("bert") => {
             expect("hidden_act", &["gelu"])?;
@@ -127,9 +162,10 @@ pub fn architecture(keys: &Value) -> Result<Architecture> {
             ensure!(!truth("is_decoder"), "`is_decoder` is true, and BERT is a classifier here");
             let positions = number("max_position_embeddings")?;
             let dropout = fraction("hidden_dropout_prob", 0.1);
+            let task = Task::of_encoder(keys, tags);
             let params = vec![
                 ("vocabulary", number("vocab_size")?.into()),
-                ("num_classes", classes(keys)),
+                ("num_classes", task.classes(keys)),
                 ("positions", positions.into()),
                 ("types", whole("type_vocab_size").unwrap_or(2).into()),
                 ("width", number("hidden_size")?.into()),
@@ -142,32 +178,59 @@ pub fn architecture(keys: &Value) -> Result<Architecture> {
                 ("classifier_dropout", fraction("classifier_dropout", dropout).into()),
             ];
             let template = include_str!("../../../models/bert.toml");
-            Ok(Architecture { task: Task::Classes(names(keys)), template, params, positions, prefix: "bert." })
+            Ok(Architecture { task, template, params, positions, prefix: "bert.", rope_scaling: None })
         }
         Some("distilbert") => {
             expect("activation", &["gelu"])?;
             ensure!(!truth("sinusoidal_pos_embds"), "`sinusoidal_pos_embds` is true, and positions are learned here");
             let positions = number("max_position_embeddings")?;
+            let task = Task::of_encoder(keys, tags);
+            let dropout = fraction("dropout", 0.1);
+            let before_classes = match task {
+                Task::Tags { .. } => dropout,
+                _ => fraction("seq_classif_dropout", 0.2),
+            };
             let params = vec![
                 ("vocabulary", number("vocab_size")?.into()),
-                ("num_classes", classes(keys)),
+                ("num_classes", task.classes(keys)),
                 ("positions", positions.into()),
                 ("width", number("dim")?.into()),
                 ("heads", number("n_heads")?.into()),
                 ("layers", number("n_layers")?.into()),
                 ("hidden", number("hidden_dim")?.into()),
-                ("dropout", fraction("dropout", 0.1).into()),
+                ("dropout", dropout.into()),
                 ("attention_dropout", fraction("attention_dropout", 0.1).into()),
-                ("classifier_dropout", fraction("seq_classif_dropout", 0.2).into()),
+                ("classifier_dropout", before_classes.into()),
             ];
             let template = include_str!("../../../models/distilbert.toml");
-            Ok(Architecture { task: Task::Classes(names(keys)), template, params, positions, prefix: "distilbert." })
+            Ok(Architecture { task, template, params, positions, prefix: "distilbert.", rope_scaling: None })
         }
         Some(other) => {
             bail!("`model_type` is `{other}`, and gpt2, llama, mistral, qwen2, bert and distilbert are known here")
         }
         None => bail!("`model_type` is not there"),
     }
+}
+
+/// How rotary positions are scaled: `rope_scaling` or, as newer versions of transformers write it, `rope_parameters`.
+fn rope_scaling(keys: &Value) -> Result<Option<Value>> {
+    let there = |key| Some((key, keys.get(key).filter(|scaling| !scaling.is_null())?));
+    let Some((key, scaling)) = ["rope_scaling", "rope_parameters"].into_iter().find_map(there) else {
+        return Ok(None);
+    };
+    let kind = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str).unwrap_or("default");
+    let needed: &[&str] = match kind {
+        "default" => return Ok(None),
+        "linear" => &["factor"],
+        "llama3" => &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
+        other => bail!("`{key}` has the type `{other}`, and default, linear and llama3 are known here"),
+    };
+    let mut found = json!({ "rope_type": kind });
+    for name in needed {
+        let number = scaling.get(name).filter(|number| number.as_f64().is_some_and(|number| number > 0.0));
+        found[*name] = number.with_context(|| format!("`{key}` has no `{name}` above 0"))?.clone();
+    }
+    Ok(Some(found))
 }
 
 /// The names of the classes, in the order of their numbers, where a `config.json` has others than `LABEL_0`, `LABEL_1` and so on.

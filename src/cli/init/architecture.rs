@@ -28,6 +28,8 @@ pub enum Takes {
     Text,
     /// Texts with a class each.
     Texts,
+    /// Sentences whose words have a tag each.
+    Tags,
 }
 
 /// What the architecture of that name takes.
@@ -39,6 +41,7 @@ pub fn takes(name: &str) -> Takes {
         "tabular_mlp" => Takes::Rows,
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
+        "lstm_tagger" => Takes::Tags,
         "lenet5" | "mlp_mixer" | "resnet9" | "resnet18_cifar" | "vit_small_32" => {
             Takes::Images { side: 32, only: true }
         }
@@ -74,6 +77,12 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
             return needs(
                 "a table of texts with a class each",
                 &format!("name one: `runner init reviews.csv --target label --model {name}`"),
+            );
+        }
+        Takes::Tags => {
+            return needs(
+                "sentences whose words have a tag each",
+                "`source = \"text_tags\"` reads them: docs/text.md has an example",
             );
         }
         Takes::Masks => {
@@ -203,6 +212,7 @@ mod tests {
                 "llama",
                 "lstm",
                 "lstm_classifier",
+                "lstm_tagger",
                 "tabular",
                 "text_classifier",
                 "unet"

@@ -37,7 +37,7 @@ impl Other {
     pub fn outputs(&self, file: &Path, slots: usize) -> Result<Vec<f32>> {
         let Other { predictor, rows } = self;
         // Categories that training has not seen are reported once, for the first fold.
-        let split = rows.read(file, &mut Unseen::default())?;
+        let (split, _) = rows.read(file, &mut Unseen::default())?;
         let width = predictor.outputs();
         let mut all = vec![0f32; split.len() * width];
         let buffers = (0..slots).map(|_| predictor.host_buffer()).collect::<Result<Vec<_>>>()?;

@@ -16,6 +16,7 @@ use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::what::{expect_no_input, expect_no_run_file, output};
 use crate::data::table::Unseen;
 use crate::data::tensors::read_fields;
+use crate::data::text::Placed;
 use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, RowName, Split};
 use crate::files::output::Out;
 use crate::model::task;
@@ -42,8 +43,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let seen = Seen::by(&model)?;
     let data = &seen.data;
     let table = Rows::of(data, experiment)?;
-    let by_input = table.as_ref().is_some_and(Rows::come_by_standard_input);
-    let names::Given { files, problems } = names::files(&args.files, by_input, std::io::stdin())?;
+    let names::Given { files, problems } = names::files(&args.files, table.is_some(), std::io::stdin())?;
     let own = model.files();
     if let Some(out) = &out {
         expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
@@ -181,6 +181,14 @@ impl Images<'_> {
     }
 }
 
+/// What is known of the samples of a split besides.
+struct Given<'a> {
+    /// Why a sample could not be read.
+    failure: &'a dyn Fn(usize) -> Option<String>,
+    /// The words of sentences.
+    sentences: Option<&'a [Placed]>,
+}
+
 /// Applies a model to samples, a batch at a time.
 struct Batches<'a> {
     predictor: &'a Predictor,
@@ -206,16 +214,17 @@ impl Batches<'_> {
         let has_several = |file: &Path| table.is_some() || is_tensors(file);
         let samples = |file: &Path, unseen: &mut Unseen| match table.filter(|_| !is_tensors(file)) {
             Some(rows) => rows.read(file, unseen),
-            None => read_fields(file, &images.seen.fields),
+            None => Ok((read_fields(file, &images.seen.fields)?, None)),
         };
         for run in files.chunk_by(|a, b| !has_several(a) && !has_several(b)) {
             let go_on = match run {
                 [file] if has_several(file) => match samples(file, &mut self.unseen) {
-                    Ok(samples) => {
+                    Ok((samples, sentences)) => {
                         let of = |n: usize| Of { file, sample: Some(n), row: name_of(samples.row(n)) };
                         let others = self.others.iter().map(|other| other.outputs(file, self.slots));
                         let others = others.collect::<Result<Vec<_>>>()?;
-                        self.split(&samples, &of, &|_| None, &others, sink)?
+                        let given = Given { failure: &|_| None, sentences: sentences.as_deref() };
+                        self.split(&samples, &of, &given, &others, sink)?
                     }
                     Err(e) => self.fail(&format!("{e:#}"), true),
                 },
@@ -224,7 +233,8 @@ impl Batches<'_> {
                         let store = Arc::new(store);
                         let split = Split::new(store.clone())?;
                         let of = |n: usize| Of { file: &files[n], sample: None, row: None };
-                        self.split(&split, &of, &|n| store.take_failure(n), &[], sink)?
+                        let given = Given { failure: &|n| store.take_failure(n), sentences: None };
+                        self.split(&split, &of, &given, &[], sink)?
                     }
                     Err(e) => files.iter().fold(true, |go_on, _| self.fail(&format!("{e:#}"), go_on)),
                 },
@@ -249,7 +259,7 @@ impl Batches<'_> {
         &mut self,
         split: &Split,
         of: &dyn Fn(usize) -> Of<'f>,
-        failure: &dyn Fn(usize) -> Option<String>,
+        given: &Given,
         others: &[Vec<f32>],
         sink: &mut Sink,
     ) -> Result<bool> {
@@ -269,7 +279,7 @@ impl Batches<'_> {
                 let rows = outputs.chunks_exact(predictor.outputs());
                 for (row, sample) in rows.zip(batch.samples()) {
                     let sample = *sample as usize;
-                    match failure(sample) {
+                    match (given.failure)(sample) {
                         Some(why) => _ = self.fail(&why, true),
                         None => {
                             let others = others.iter().map(|all| &all[sample * row.len()..][..row.len()]);
@@ -279,7 +289,11 @@ impl Batches<'_> {
                                     Some(together(predictor.task(), &iter::once(row).chain(others).collect::<Vec<_>>()))
                                 }
                             };
-                            let answer = self.meaning.answer(mean.as_deref().unwrap_or(row));
+                            let said = mean.as_deref().unwrap_or(row);
+                            let answer = match given.sentences.and_then(|sentences| sentences.get(sample)) {
+                                Some(sentence) => self.meaning.answer_of_words(said, sentence),
+                                None => self.meaning.answer(said),
+                            };
                             self.masks.map_or(Ok(()), |masks| masks.write(of(sample), &answer))?;
                             sink.add(of(sample), &answer)?;
                         }

@@ -3,11 +3,9 @@
 use super::glob;
 use crate::api::failure::Failure;
 use crate::data::images_below;
+use crate::data::text::STANDARD_INPUT;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-
-/// The word for names on standard input.
-const STANDARD_INPUT: &str = "-";
 
 /// What was given, in order.
 #[derive(Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use super::names::is_standard_input;
 use crate::config::Experiment;
 use crate::data::table::{TableCodec, Unseen, read_input, read_rows};
-use crate::data::text::{TextCodec, read_texts};
+use crate::data::text::{Placed, TextCodec, read_passages, read_sentences};
 use crate::data::{DataSpec, Split};
 use crate::train::setup::input::table_codec;
 use anyhow::{Context, Result, ensure};
@@ -34,11 +34,6 @@ impl Rows {
         }
     }
 
-    /// Whether standard input has rows, and not names of files.
-    pub fn come_by_standard_input(&self) -> bool {
-        matches!(self, Rows::Table(_))
-    }
-
     /// The column that names a row.
     pub fn id(&self) -> Option<String> {
         match self {
@@ -47,15 +42,19 @@ impl Rows {
         }
     }
 
-    /// The samples of a file. `unseen` takes the categories that training has not seen.
+    /// The samples of a file and, of sentences whose words get tags, where the words are. `unseen` takes the categories that training has not seen.
     ///
     /// # Errors
     /// It cannot be read, or does not fit.
-    pub fn read(&self, file: &Path, unseen: &mut Unseen) -> Result<Split> {
+    pub fn read(&self, file: &Path, unseen: &mut Unseen) -> Result<(Split, Option<Vec<Placed>>)> {
         match self {
-            Rows::Table(table) if is_standard_input(file) => read_input(standard_input()?, table, unseen),
-            Rows::Table(table) => read_rows(file, table, unseen),
-            Rows::Texts(codec) => read_texts(file, codec),
+            Rows::Table(table) if is_standard_input(file) => Ok((read_input(standard_input()?, table, unseen)?, None)),
+            Rows::Table(table) => Ok((read_rows(file, table, unseen)?, None)),
+            Rows::Texts(codec) if codec.has_tags() => {
+                let (split, sentences) = read_sentences(file, codec)?;
+                Ok((split, Some(sentences)))
+            }
+            Rows::Texts(codec) => Ok((read_passages(file, codec)?, None)),
         }
     }
 }

@@ -4,8 +4,8 @@ use crate::api::failure::Failure;
 use crate::api::samples;
 use crate::cli::{print, print_json};
 use crate::config::Loaded;
-use crate::data::Split;
-use crate::data::text::{Samples, TextCodec, tokens_of};
+use crate::data::text::{Samples, TextCodec, Tokenizer, tokens_of};
+use crate::data::{Field, Split};
 use crate::terminal::thousands;
 use anyhow::Result;
 use serde_json::json;
@@ -31,7 +31,12 @@ pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
         Samples::Windows { context } => format!("samples of {context} tokens"),
         Samples::Labelled { lengths, classes, .. } => {
             let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
-            format!("texts of {} classes, in batches of {} tokens", classes.len(), lengths.join(", "))
+            let what = if codec.takes_pairs() { "pairs of texts" } else { "texts" };
+            format!("{what} of {} classes, in batches of {} tokens", classes.len(), lengths.join(", "))
+        }
+        Samples::Tagged { lengths, tags, .. } => {
+            let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
+            format!("sentences of words with {} tags, in batches of {} tokens", tags.len(), lengths.join(", "))
         }
     };
     let [train, val] = [&samples.train, &samples.val].map(Split::len);
@@ -56,12 +61,37 @@ pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
 /// The beginning of a sample: its text, or its tokens where their texts are not known.
 fn text_of(split: &Split, sample: usize, codec: &TextCodec) -> Result<String> {
     let tokens = tokens_of(split, sample)?;
+    if let (Samples::Tagged { tags, .. }, Some(tokenizer)) = (&codec.samples, &codec.tokenizer) {
+        return tagged(split, sample, (&tokens, tokenizer), tags);
+    }
     let text = match &codec.tokenizer {
-        Some(tokenizer) => tokenizer.decode(&tokens)?,
+        Some(tokenizer) => {
+            let separator = tokenizer.separator().filter(|_| codec.takes_pairs());
+            let texts = tokens.split(|token| Some(*token) == separator).map(|tokens| tokenizer.decode(tokens));
+            texts.collect::<Result<Vec<_>>>()?.join(" | ")
+        }
         None => tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
     };
     Ok(match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text,
     })
+}
+
+/// The tokens of a sentence as text; behind each that bears a tag stands that.
+fn tagged(split: &Split, sample: usize, (tokens, tokenizer): (&[u32], &Tokenizer), tags: &[String]) -> Result<String> {
+    let mut numbers = Vec::new();
+    let field = split.fields().iter().position(Field::is_target).unwrap_or_default();
+    split.classes(sample, field, |tag| numbers.push(tag));
+    let mut shown = Vec::new();
+    for (token, number) in tokens.iter().zip(numbers) {
+        let text = tokenizer.decode(&[*token])?;
+        let tag = usize::try_from(number).ok().and_then(|number| tags.get(number));
+        shown.push(tag.map_or_else(|| text.clone(), |tag| format!("{text} [{tag}]")));
+        if shown.len() == LONGEST / 4 {
+            shown.push("…".to_owned());
+            break;
+        }
+    }
+    Ok(shown.join(" "))
 }

@@ -310,7 +310,7 @@ mod tests {
 
     use super::*;
     use crate::config::declare::part::Part;
-    use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
+    use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, RopeScaling, container};
     use crate::config::language::sections::{Init, InitKeys, ParamGroup, Rename, Transform};
     use crate::config::text::diagnostics::{Diagnostic, SourceKind, Sources, Span};
     use crate::config::text::parse::parse;
@@ -334,6 +334,7 @@ mod tests {
             EarlyStopping::declaration,
             Ema::declaration,
             Lora::declaration,
+            RopeScaling::declaration,
             Rename::declaration,
             InitKeys::declaration,
             ParamGroup::declaration,

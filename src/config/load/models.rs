@@ -24,6 +24,7 @@ models! {
     "llama",
     "lstm",
     "lstm_classifier",
+    "lstm_tagger",
     "mlp_mixer",
     "mnasnet1_0",
     "mobilenet_v2",

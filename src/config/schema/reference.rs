@@ -10,7 +10,7 @@ use crate::config::declare::declaration::{Declaration, Declare, Declared, Effect
 use crate::config::declare::options::Options;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys;
-use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, container};
+use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, RopeScaling, container};
 use crate::config::language::sections::{
     EarlyStopping, Ema, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
 };
@@ -77,6 +77,7 @@ pub fn tables() -> Vec<Table> {
     }
     made.plain("train early_stopping", &[EarlyStopping::declaration], false, generator);
     made.plain("model lora", &[Lora::declaration], true, generator);
+    made.plain("layers rope_scaling", &[RopeScaling::declaration], false, generator);
     made.plain("optimizer ema", &[Ema::declaration], false, generator);
     made.plain("optimizer swa", &[Swa::declaration], false, generator);
     made.plain("optimizer adamw", &[MuonAdamW::declaration], false, generator);
@@ -110,7 +111,7 @@ pub fn page(table: &str) -> &'static str {
         "data" => "data.md",
         "data image_folder" | "data image_list" | "data webdataset" => "photos.md",
         "data csv" => "tables.md",
-        "data text" | "data tokens" | "data text_classes" => "text.md",
+        "data text" | "data tokens" | "data text_classes" | "data text_tags" => "text.md",
         "data tensors" => "tensors.md",
         "transforms" => "transforms.md",
         "model lora" | "model weights_rename" => "weights.md",

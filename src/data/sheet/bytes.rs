@@ -78,6 +78,14 @@ fn unpack(bytes: &[u8], packing: Packing, most: u64, because: &str) -> Result<Ve
     Ok(unpacked)
 }
 
+/// The text of a file of at most `most` bytes, unpacked.
+///
+/// # Errors
+/// As [`read`] and [`text`].
+pub fn file_text(path: &Path, most: u64) -> Result<String> {
+    text(path, read(path, most)?)
+}
+
 /// The bytes as text, without the mark that some programs begin it with. UTF-16 with that mark is read, too.
 ///
 /// # Errors

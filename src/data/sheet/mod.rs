@@ -8,7 +8,7 @@ mod object;
 mod quotes;
 mod written;
 
-pub use bytes::inner_ending;
+pub use bytes::{file_text, inner_ending};
 pub use columns::{ColumnWriter, Value as ColumnValue};
 pub use kinds::Kind;
 pub use object::scalar;

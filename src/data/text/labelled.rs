@@ -1,24 +1,23 @@
-//! Texts of a table, each of a class: samples of as many tokens as each has, in batches of some lengths.
+//! Texts of a table, or pairs of them, each of a class: samples of as many tokens as each has, in batches of some lengths.
 
 use super::super::classes::{Classes, in_order};
 use super::super::dataset::Dataset;
-use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
+use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, PAIR_START, TARGETS};
 use super::super::found::Found;
 use super::super::progress::Event;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::super::table::{Format, is_table, open_sheet};
+use super::super::table::{Format, open_sheet};
 use super::super::values::Values;
 use super::super::{Describes, Footprint, Split};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
+use super::whole::{Passage, Whole};
 use super::words::UNKNOWN_TOKEN;
 use super::{Samples, TextCodec};
-use crate::files::Lines as FileLines;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +30,8 @@ pub struct LabelledOptions {
     pub val_path: Option<PathBuf>,
     /// The column of the text.
     pub text: String,
+    /// The column of the second text, of pairs.
+    pub text_pair: Option<String>,
     /// The column of the class.
     pub target: String,
     /// The names of the classes in the order of their numbers; `None`: those of the rows, by name.
@@ -42,9 +43,6 @@ pub struct LabelledOptions {
     /// What was found in training, if the model is trained already.
     pub fitted: Option<Box<TextCodec>>,
 }
-
-/// Longest line of a file of texts, in bytes.
-const MAX_LINE: usize = 1 << 24;
 
 /// Texts that are read.
 #[derive(Debug, Clone)]
@@ -73,20 +71,23 @@ impl Describes for &LabelledOptions {
     }
 }
 
-/// The fields of a sample: its tokens, how many they are, and its class.
-pub fn fields(lengths: &[usize], classes: &[String], vocabulary: usize) -> Vec<Field> {
+/// The fields of a sample: its tokens, how many they are, of pairs how many of them belong to the first text, and its class.
+pub fn fields(lengths: &[usize], classes: &[String], vocabulary: usize, pairs: bool) -> Vec<Field> {
     let longest = lengths.last().copied().unwrap_or(1);
     let tokens = Field::numbers(INPUTS, DType::I32, [longest]).of_any_length(0, 0);
-    vec![
+    let number = |name: &str, kind| Field { kind, ..Field::numbers(name, DType::I32, []) };
+    let mut all = vec![
         Field { kind: FieldKind::Tokens(Classes::at_least(vocabulary)), ..tokens },
-        Field { kind: FieldKind::Length, ..Field::numbers(LENGTHS, DType::I32, []) },
-        Field::target(TARGETS, FieldKind::Category(Classes::named(classes.to_vec())), []),
-    ]
+        number(LENGTHS, FieldKind::Length),
+    ];
+    all.extend(pairs.then(|| number(PAIR_START, FieldKind::PairStart)));
+    all.push(Field::target(TARGETS, FieldKind::Category(Classes::named(classes.to_vec())), []));
+    all
 }
 
 /// The texts of a table with their classes.
 struct Written {
-    texts: Vec<String>,
+    texts: Vec<Passage>,
     labels: Vec<String>,
     /// The line of each in the file, from 1.
     lines: Lines,
@@ -94,7 +95,7 @@ struct Written {
     empty: usize,
 }
 
-fn read(path: &Path, text: &str, target: &str) -> Result<Written> {
+fn read(path: &Path, options: &LabelledOptions) -> Result<Written> {
     let table = open_sheet(path, Format { separator: None, header: true })?;
     let column = |name: &str| {
         table.column(name).with_context(|| {
@@ -102,16 +103,19 @@ fn read(path: &Path, text: &str, target: &str) -> Result<Written> {
             format!("`{}` has no column `{name}`; its columns are {}", path.display(), known.join(", "))
         })
     };
-    let (text, target) = (column(text)?, column(target)?);
+    let (text, target) = (column(&options.text)?, column(&options.target)?);
+    let pair = options.text_pair.as_deref().map(column).transpose()?;
     let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines: Lines::default(), empty: 0 };
     let several = table.paths().count() > 1;
-    table.each_cells(&[text, target], |place, row| {
-        let (text, label) = (row.get(text).unwrap_or_default(), row.get(target).unwrap_or_default().trim());
-        if text.trim().is_empty() || label.is_empty() {
+    let columns: Vec<usize> = [text, target].into_iter().chain(pair).collect();
+    table.each_cells(&columns, |place, row| {
+        let cell = |column: usize| row.get(column).unwrap_or_default();
+        let (text, pair, label) = (cell(text), pair.map(cell), cell(target).trim());
+        if text.trim().is_empty() || pair.is_some_and(|pair| pair.trim().is_empty()) || label.is_empty() {
             all.empty += 1;
         } else {
             all.lines.add(place, all.texts.len(), several);
-            all.texts.push(text.to_owned());
+            all.texts.push(Passage { text: text.to_owned(), pair: pair.map(str::to_owned) });
             all.labels.push(label.to_owned());
         }
         Ok(())
@@ -121,12 +125,13 @@ fn read(path: &Path, text: &str, target: &str) -> Result<Written> {
 }
 
 fn load(options: &LabelledOptions) -> Result<Loaded> {
-    let written = read(&options.path, &options.text, &options.target)?;
+    let written = read(&options.path, options)?;
     let codec = match options.fitted.as_deref() {
         Some(codec) => codec.clone(),
         None => {
-            let texts: Vec<&str> = written.texts.iter().map(String::as_str).collect();
+            let texts: Vec<&str> = written.texts.iter().flat_map(Passage::texts).collect();
             let tokenizer = Tokenizer::choose(&options.choice, &texts)?;
+            let separator = tokenizer.separator().filter(|_| options.text_pair.is_some());
             let of_rows = || {
                 let mut names: Vec<String> =
                     written.labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
@@ -134,11 +139,12 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
                 names
             };
             TextCodec {
-                vocabulary: tokenizer.vocabulary(),
+                vocabulary: tokenizer.vocabulary() + usize::from(separator.is_some()),
                 tokenizer: Some(tokenizer),
                 chat: None,
                 samples: Samples::Labelled {
                     text: options.text.clone(),
+                    text_pair: options.text_pair.clone(),
                     target: options.target.clone(),
                     lengths: options.lengths.clone(),
                     classes: options.classes.clone().unwrap_or_else(of_rows),
@@ -150,7 +156,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
     let named = options.classes.is_some();
     let train = texts(&options.path, &written, &codec, named, &mut told)?;
     let val = match &options.val_path {
-        Some(path) => texts(path, &read(path, &options.text, &options.target)?, &codec, named, &mut told)?,
+        Some(path) => texts(path, &read(path, options)?, &codec, named, &mut told)?,
         None => train.select(&[]),
     };
     let Samples::Labelled { lengths, .. } = &codec.samples else {
@@ -183,8 +189,7 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
         };
         labels.push(class as i32);
     }
-    let mut texts =
-        Texts::new(codec, written.texts.iter().map(String::as_str), labels, &format!("`{}`", path.display()))?;
+    let mut texts = Texts::new(codec, &written.texts, labels, &format!("`{}`", path.display()))?;
     texts.names = Some(RowNames::Lines(written.lines.clone()));
     if written.empty > 0 {
         told.push(format!("`{}`: {} rows without a text or a class are left out", path.display(), written.empty));
@@ -196,73 +201,28 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
     Split::new(Arc::new(texts))
 }
 
-/// Texts as samples for a trained model: the rows of a table, or the lines of any other file.
+/// The tokens of a passage, at most `longest`.
 ///
 /// # Errors
-/// It cannot be read, has no such column, or a text has a character without a token.
-pub fn read_texts(path: &Path, codec: &TextCodec) -> Result<Split> {
-    let mut codec = codec.clone();
-    let Samples::Labelled { text, lengths, .. } = &mut codec.samples else {
-        bail!(
-            "a language model is trained on one long text: `runner generate` goes on with a text, and there is nothing to predict"
-        )
-    };
-    // All batches are of one length, so that samples stay in their order.
-    lengths.drain(..lengths.len() - 1);
-    let text = text.clone();
-    let codec = &codec;
-    let mut all = Vec::new();
-    if is_table(path) {
-        let table = open_sheet(path, Format { separator: None, header: true })?;
-        let column = table.column(&text).with_context(|| format!("`{}` has no column `{text}`", path.display()))?;
-        table.each_cells(&[column], |_, row| {
-            all.push(row.get(column).unwrap_or_default().to_owned());
-            Ok(())
-        })?;
-    } else {
-        let mut lines = FileLines::new(BufReader::new(crate::files::open(path)?.file), MAX_LINE);
-        while let Some(line) = lines.read().with_context(|| format!("cannot read `{}`", path.display()))? {
-            let at = || format!("`{}`, line {}", path.display(), all.len() + 1);
-            ensure!(!line.too_long, "{}: it has more than {MAX_LINE} bytes", at());
-            let text = std::str::from_utf8(line.bytes).with_context(|| format!("{} is no UTF-8", at()))?;
-            all.push(text.trim_end_matches(['\n', '\r']).to_owned());
-        }
-    }
-    ensure!(!all.is_empty(), "`{}` has no texts", path.display());
-    let labels = vec![0; all.len()];
-    Split::new(Arc::new(Texts::new(codec, all.iter().map(String::as_str), labels, &format!("`{}`", path.display()))?))
-}
-
-/// The tokens of a text, at most `longest`; whether there were more.
-fn tokens_of(tokenizer: &Tokenizer, longest: usize, text: &str, called: &str) -> Result<(Vec<u32>, bool)> {
-    let (mut tokens, cut) = tokenizer.encode_whole(text, longest, called)?;
+/// A text, which `called` names, has a character without a token.
+pub fn tokens_of(tokenizer: &Tokenizer, longest: usize, passage: &Passage, called: &str) -> Result<Whole> {
+    let mut whole = tokenizer.encode_whole(passage, longest, called)?;
     // A text of no tokens would be a mean over nothing.
-    if tokens.is_empty() {
-        tokens.push(UNKNOWN_TOKEN);
+    if whole.tokens.is_empty() {
+        whole.tokens.push(UNKNOWN_TOKEN);
     }
-    Ok((tokens, cut))
-}
-
-/// The bytes of a sample of the longest length: its tokens, and how many they are.
-///
-/// # Errors
-/// The model takes no texts; the text, which `called` names, has a character without a token.
-pub fn text_bytes(codec: &TextCodec, text: &str, called: &str) -> Result<[Vec<u8>; 2]> {
-    let Samples::Labelled { lengths, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
-    let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
-    let (tokens, _) = tokens_of(tokenizer, lengths.last().copied().unwrap_or(1), text, called)?;
-    let number = |number: u32| (number as i32).to_ne_bytes();
-    let length = number(tokens.len() as u32).to_vec();
-    let filled = tokens.iter().copied().chain(std::iter::repeat(UNKNOWN_TOKEN));
-    let longest = lengths.last().copied().unwrap_or(1);
-    Ok([filled.take(longest).flat_map(number).collect(), length])
+    // What is looked up stands at a position that there is.
+    whole.pair_start = whole.pair_start.clamp(1, whole.tokens.len());
+    Ok(whole)
 }
 
 /// Texts as tokens, one behind the other.
-struct Texts {
+pub struct Texts {
     tokens: Vec<u32>,
     /// Where each begins, and where the last one ends.
     begins: Vec<usize>,
+    /// Of pairs, how many tokens of each belong to the first text.
+    pair_starts: Option<Vec<i32>>,
     labels: Values,
     lengths: Vec<usize>,
     /// How many were longer than the longest batch.
@@ -273,28 +233,31 @@ struct Texts {
 }
 
 impl Texts {
-    fn new<'a>(
-        codec: &TextCodec,
-        texts: impl Iterator<Item = &'a str>,
-        labels: Vec<i32>,
-        called: &str,
-    ) -> Result<Texts> {
-        let Samples::Labelled { lengths, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
+    /// Those of these classes. `called` names their file in errors.
+    ///
+    /// # Errors
+    /// A text has a character without a token.
+    pub fn new(codec: &TextCodec, texts: &[Passage], labels: Vec<i32>, called: &str) -> Result<Texts> {
+        let Samples::Labelled { lengths, text_pair, .. } = &codec.samples else {
+            bail!("the model learns no classes of texts")
+        };
         let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
         let longest = lengths.last().copied().unwrap_or(1);
         let mut all = Texts {
             tokens: Vec::new(),
             begins: vec![0],
+            pair_starts: text_pair.as_ref().map(|_| Vec::with_capacity(texts.len())),
             labels: Values::Ints(labels),
             lengths: lengths.clone(),
             cut: 0,
             fields: codec.fields(),
             names: None,
         };
-        for (row, text) in texts.enumerate() {
-            let (tokens, cut) = tokens_of(tokenizer, longest, text, &format!("{called}, text {}", row + 1))?;
-            all.cut += usize::from(cut);
-            all.tokens.extend(tokens);
+        for (row, text) in texts.iter().enumerate() {
+            let whole = tokens_of(tokenizer, longest, text, &format!("{called}, text {}", row + 1))?;
+            all.cut += usize::from(whole.cut);
+            all.tokens.extend(whole.tokens);
+            all.pair_starts.iter_mut().for_each(|starts| starts.push(whole.pair_start as i32));
             all.begins.push(all.tokens.len());
         }
         Ok(all)
@@ -327,20 +290,24 @@ impl Store for Texts {
         let text = self.text(sample);
         rows.fill(0, |at, out| *out = (text.get(at).copied().unwrap_or(UNKNOWN_TOKEN) as i32).to_ne_bytes());
         rows.put(1, &(text.len() as i32).to_ne_bytes());
-        rows.put(2, &self.labels.bytes()[sample * 4..][..4]);
+        if let Some(starts) = &self.pair_starts {
+            rows.put(2, &starts[sample].to_ne_bytes());
+        }
+        rows.put(self.fields.len() - 1, &self.labels.bytes()[sample * 4..][..4]);
         Ok(())
     }
 
     fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
-        match field {
-            0 => self.text(sample).iter().for_each(|token| take(&token.to_ne_bytes())),
-            1 => take(&(self.text(sample).len() as u64).to_le_bytes()),
+        match (field, &self.pair_starts) {
+            (0, _) => self.text(sample).iter().for_each(|token| take(&token.to_ne_bytes())),
+            (1, _) => take(&(self.text(sample).len() as u64).to_le_bytes()),
+            (2, Some(starts)) => take(&starts[sample].to_ne_bytes()),
             _ => take(&self.labels.bytes()[sample * 4..][..4]),
         }
     }
 
     fn stored(&self, field: usize) -> Option<&[u8]> {
-        (field == 2).then(|| self.labels.bytes())
+        (field == self.fields.len() - 1).then(|| self.labels.bytes())
     }
 
     fn skips_unreadable(&self) -> bool {
@@ -353,6 +320,7 @@ impl Store for Texts {
 
     fn held_bytes(&self) -> usize {
         let names = self.names.as_ref().map_or(0, RowNames::held_bytes);
-        self.tokens.len() * 4 + self.begins.len() * size_of::<usize>() + self.labels.bytes().len() + names
+        let starts = self.pair_starts.as_ref().map_or(0, |starts| starts.len() * 4);
+        self.tokens.len() * 4 + self.begins.len() * size_of::<usize>() + self.labels.bytes().len() + starts + names
     }
 }

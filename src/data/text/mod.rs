@@ -4,18 +4,28 @@
 //! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
 
 mod chat;
+mod given;
 mod labelled;
 mod load;
 mod options;
+mod sentences;
+mod spans;
+mod tagged;
 mod tokenizer;
 mod tokens;
+mod whole;
 mod windows;
 mod words;
 
 pub use chat::{BESIDE, Chat, Message};
-pub use labelled::{LabelledOptions, read_texts, text_bytes};
+pub use given::{STANDARD_INPUT, passage, passage_bytes, read_passages};
+pub use labelled::LabelledOptions;
 pub use options::{Choice, Content, TextOptions};
+pub use sentences::{Layout, Sentence};
+pub use spans::{Span, Spans};
+pub use tagged::{Placed, TaggedOptions, read_sentences, sentence_bytes};
 pub use tokenizer::{Decoder, Tokenizer};
+pub use whole::Passage;
 
 use super::dataset::Dataset;
 use super::field::{DataSpec, Field, FieldKind};
@@ -114,12 +124,24 @@ pub enum Samples {
     Labelled {
         /// The column of the text.
         text: String,
+        /// The column of the second text, of pairs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text_pair: Option<String>,
         /// The column of the class.
         target: String,
         /// The lengths of batches, ascending. Longer texts are cut to the last.
         lengths: Vec<usize>,
         /// The names of the classes.
         classes: Vec<String>,
+    },
+    /// Sentences whose words have a tag each.
+    Tagged {
+        /// Where words and tags stand in files.
+        layout: Layout,
+        /// The lengths of batches, ascending. Longer sentences are cut to the last.
+        lengths: Vec<usize>,
+        /// The names of the tags.
+        tags: Vec<String>,
     },
 }
 
@@ -160,11 +182,18 @@ impl TextCodec {
         let tokenizer = tokenizer.as_ref().map(Tokenizer::of_written).transpose()?;
         let own = tokenizer.as_ref().map_or(1, Tokenizer::vocabulary);
         ensure!(own <= vocabulary, "the checkpoint says {vocabulary} tokens, and its tokenizer has {own}");
+        let ascending = |lengths: &[usize]| {
+            lengths.first().is_some_and(|length| *length > 0) && lengths.windows(2).all(|pair| pair[0] < pair[1])
+        };
         let sane = match &samples {
             Samples::Windows { context } => *context > 0,
-            Samples::Labelled { lengths, classes, .. } => {
-                let ascending = lengths.windows(2).all(|pair| pair[0] < pair[1]);
-                !classes.is_empty() && ascending && lengths.first().is_some_and(|length| *length > 0)
+            Samples::Labelled { lengths, classes, text_pair, .. } => {
+                let separator = tokenizer.as_ref().filter(|_| text_pair.is_some()).and_then(Tokenizer::separator);
+                let room = separator.is_none_or(|separator| (separator as usize) < vocabulary);
+                !classes.is_empty() && ascending(lengths) && room
+            }
+            Samples::Tagged { layout, lengths, tags } => {
+                !tags.is_empty() && ascending(lengths) && layout.word_column > 0 && layout.tag_column != Some(0)
             }
         };
         ensure!(sane, "{broken}");
@@ -181,11 +210,24 @@ impl TextCodec {
         Ok(Arc::new(serde_json::to_value(Written { tokenizer, chat, vocabulary, samples })?))
     }
 
+    /// Whether samples are sentences whose words have a tag each.
+    pub fn has_tags(&self) -> bool {
+        matches!(&self.samples, Samples::Tagged { .. })
+    }
+
+    /// Whether samples are pairs of texts.
+    pub fn takes_pairs(&self) -> bool {
+        matches!(&self.samples, Samples::Labelled { text_pair: Some(_), .. })
+    }
+
     /// The fields of its samples.
     pub fn fields(&self) -> Vec<Field> {
         match &self.samples {
             Samples::Windows { context } => windows::fields(*context, self.vocabulary),
-            Samples::Labelled { lengths, classes, .. } => labelled::fields(lengths, classes, self.vocabulary),
+            Samples::Labelled { lengths, classes, text_pair, .. } => {
+                labelled::fields(lengths, classes, self.vocabulary, text_pair.is_some())
+            }
+            Samples::Tagged { lengths, tags, .. } => tagged::fields(lengths, tags, self.vocabulary),
         }
     }
 }

@@ -291,6 +291,7 @@ fn labelled(path: PathBuf, lengths: &[usize]) -> LabelledOptions {
         path,
         val_path: None,
         text,
+        text_pair: None,
         target,
         choice: Choice::Words(50),
         lengths: lengths.to_vec(),
@@ -319,14 +320,15 @@ fn texts_are_filled_up_to_a_length() {
     assert_eq!(all[1].2[0][..4], [3, 4, 3, 0]);
     // Rows for a trained model: of a table, and lines of any other file, in their order.
     let codec = TextCodec::of(&set.spec).unwrap().unwrap();
-    let rows = read_texts(&path, &codec).unwrap();
+    let rows = read_passages(&path, &codec).unwrap();
     assert_eq!(rows.len(), 5, "one without a text, too");
-    let lines = read_texts(&text(folder.path(), "l.txt", "so so so so so\r\nnew\n"), &codec).unwrap();
+    let lines = read_passages(&text(folder.path(), "l.txt", "so so so so so\r\nnew\n"), &codec).unwrap();
     let [(_, samples, fields)] = &batches(&lines, 2, false)[..] else { panic!("one batch") };
     assert_eq!((&samples[..], &fields[0][..]), (&[0, 1][..], &[1, 1, 1, 1, 0, 0, 0, 0][..]));
-    let told = format!("{:#}", read_texts(&text(folder.path(), "o.csv", "a,b\n1,2\n"), &codec).err().unwrap());
+    let told = format!("{:#}", read_passages(&text(folder.path(), "o.csv", "a,b\n1,2\n"), &codec).err().unwrap());
     assert!(told.contains("o.csv` has no column `text`"), "{told}");
-    let told = format!("{:#}", read_texts(&text(folder.path(), "u.txt", [b'a', b'\n', 0xff]), &codec).err().unwrap());
+    let told =
+        format!("{:#}", read_passages(&text(folder.path(), "u.txt", [b'a', b'\n', 0xff]), &codec).err().unwrap());
     assert!(told.contains("u.txt`, line 2 is no UTF-8"), "{told}");
     // Classes of other data go by their names.
     let other = text(folder.path(), "v.csv", "text,label\ngood,yes\nbad,maybe\n");
@@ -343,14 +345,95 @@ fn a_text_is_cut_within_what_its_tokenizer_adds() {
     let [first, last] = ["[CLS]", "[SEP]"].map(|name| tokenizer.token(name).unwrap());
     let text = "cold soup, old bread";
     let inner = tokenizer.encode(text, "").unwrap();
-    let whole = |longest| tokenizer.encode_whole(text, longest, "").unwrap();
+    let whole = |longest| {
+        let whole = tokenizer.encode_whole(&text.to_owned().into(), longest, "").unwrap();
+        (whole.tokens, whole.cut)
+    };
     let room = inner.len() + 2;
     assert_eq!(whole(room), ([&[first], &inner[..], &[last]].concat(), false));
     assert_eq!(whole(4), (vec![first, inner[0], inner[1], last], true));
     assert_eq!(whole(2), (vec![first, last], true));
     assert_eq!(whole(1).0, [first]);
-    // Others add nothing.
-    assert_eq!(Tokenizer::Bytes.encode_whole("abc", 2, "").unwrap(), (vec![97, 98], true));
+}
+
+/// `[CLS] a [SEP] b [SEP]`: the second text begins behind the first `[SEP]`, by templates and by BERT's own processor. RoBERTa's does not tell texts apart.
+#[test]
+fn a_pair_is_joined_as_its_tokenizer_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/text_classifiers/bert/tokenizer.json");
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let with = |processor: serde_json::Value| {
+        let mut json = json.clone();
+        json["post_processor"] = processor;
+        let written = serde_json::json!({ "type": "tokenizer_json", "json": json.to_string() });
+        Tokenizer::of_written(&written).unwrap()
+    };
+    let own =
+        Tokenizer::of_written(&serde_json::json!({ "type": "tokenizer_json", "json": json.to_string() })).unwrap();
+    let [first, last] = ["[CLS]", "[SEP]"].map(|name| own.token(name).unwrap());
+    let [a, b] = ["cold soup", "old bread"].map(|text| own.encode(text, "").unwrap());
+    let pair = Passage { text: "cold soup".to_owned(), pair: Some("old bread".to_owned()) };
+    let whole = |tokenizer: &Tokenizer, longest| tokenizer.encode_whole(&pair, longest, "").unwrap();
+    let joined = [&[first], &a[..], &[last], &b, &[last]].concat();
+    let bert = with(serde_json::json!({ "type": "BertProcessing", "sep": ["[SEP]", last], "cls": ["[CLS]", first] }));
+    for tokenizer in [&own, &bert] {
+        assert_eq!(tokenizer.separator(), None);
+        let all = whole(tokenizer, 64);
+        assert_eq!((all.tokens, all.pair_start, all.cut), (joined.clone(), a.len() + 2, false));
+        let cut = whole(tokenizer, 7);
+        assert_eq!((cut.tokens, cut.pair_start), (vec![first, a[0], a[1], last, b[0], b[1], last], 4));
+        let none = whole(tokenizer, 2);
+        assert_eq!((none.tokens, none.pair_start, none.cut), (vec![first, last], 2, true));
+    }
+    let roberta = serde_json::json!({
+        "type": "RobertaProcessing", "sep": ["[SEP]", last], "cls": ["[CLS]", first], "trim_offsets": true, "add_prefix_space": false
+    });
+    let all = whole(&with(roberta), 64);
+    assert_eq!(all.tokens, [&[first], &a[..], &[last, last], &b, &[last]].concat());
+    assert_eq!(all.pair_start, all.tokens.len());
+    // One that adds nothing has a token of its own between both.
+    let plain = with(serde_json::Value::Null);
+    assert_eq!(whole(&plain, 64).tokens, [&a[..], &[plain.vocabulary() as u32], &b].concat());
+}
+
+/// The first token of a word bears its tag; `[CLS]`, `[SEP]` and other pieces do not count.
+#[test]
+fn words_bear_their_tags_on_their_first_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/text_classifiers/bert/tokenizer.json");
+    let path = text(folder.path(), "t.conll", "fine B\nbread I\n\nsoup O\n");
+    let options = TaggedOptions {
+        path: path.clone(),
+        val_path: None,
+        layout: Layout { words: "tokens".into(), tags: "tags".into(), word_column: 1, tag_column: None },
+        tags: None,
+        choice: Choice::Json(file.clone()),
+        lengths: vec![4, 8],
+        ignore_index: -7,
+        fitted: None,
+    };
+    let set = open(&Source::TaggedTexts(Box::new(options.clone()))).unwrap();
+    assert_eq!(set.spec.class_names().unwrap(), ["B", "I", "O"]);
+    let tokenizer = Tokenizer::read(&file).unwrap();
+    let pieces = |word: &str| tokenizer.encode(word, "").unwrap().len();
+    assert!(pieces("fine") > 1, "a word of one piece tells nothing");
+    let all = batches(&set.train, 1, false);
+    let of = |sample: i32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
+    let (lengths, _, fields) = of(0);
+    assert_eq!(*lengths, Lengths::first(8));
+    let mut wanted = vec![-7; 8];
+    wanted[1] = 0;
+    wanted[1 + pieces("fine")] = 1;
+    assert_eq!((fields[1][0], &fields[2]), ((2 + pieces("fine") + pieces("bread")) as i32, &wanted));
+    let (_, _, fields) = of(1);
+    assert_eq!(fields[2].iter().filter(|tag| **tag == 2).count(), 1);
+    // What is cut off has no tag, and a file that is predicted on needs none.
+    let codec = TextCodec::of(&set.spec).unwrap().unwrap();
+    let (split, placed) = read_sentences(&path, &codec).unwrap();
+    assert_eq!((split.len(), &placed[1].words), (2, &vec!["soup".to_owned()]));
+    assert_eq!(placed[0].at, [Some(1), Some(1 + pieces("fine"))]);
+    let short = TaggedOptions { lengths: vec![3], ..options };
+    let set = open(&Source::TaggedTexts(Box::new(short))).unwrap();
+    assert!(set.told.iter().any(|told| told.contains("sentences are cut to 3 tokens")), "{:?}", set.told);
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub struct Characters {
 /// A `tokenizer.json`.
 pub struct Json {
     text: String,
-    tokenizer: tokenizers::Tokenizer,
+    pub(super) tokenizer: tokenizers::Tokenizer,
 }
 
 /// A tokenizer as a checkpoint has it.
@@ -183,36 +183,6 @@ impl Tokenizer {
                 Ok(encoding.with_context(|| format!("{called} cannot be tokenized"))?.get_ids().to_vec())
             }
         }
-    }
-
-    /// The tokens of a text that stands by itself, `longest` at most, and whether it was cut. A `tokenizer.json` adds the tokens that its model
-    /// expects before and behind a text, which are not cut.
-    ///
-    /// # Errors
-    /// As [`Tokenizer::encode`].
-    pub fn encode_whole(&self, text: &str, longest: usize, called: &str) -> Result<(Vec<u32>, bool)> {
-        use tokenizers::{PostProcessor as _, TruncationDirection::Right};
-        let Tokenizer::Json(json) = self else {
-            let mut tokens = self.encode(text, called)?;
-            let cut = tokens.len() > longest;
-            tokens.truncate(longest);
-            return Ok((tokens, cut));
-        };
-        let encoded = contained(|| {
-            let mut encoding = json.tokenizer.encode_fast(text, false).map_err(|e| anyhow!("{e}"))?;
-            let added = json.tokenizer.get_post_processor().map_or(0, |processor| processor.added_tokens(false));
-            let room = longest.saturating_sub(added);
-            let cut = encoding.len() > room;
-            if cut {
-                encoding.truncate(room, 0, Right);
-            }
-            let whole = json.tokenizer.post_process(encoding, None, true).map_err(|e| anyhow!("{e}"))?;
-            Ok((whole.get_ids().to_vec(), cut))
-        });
-        let (mut tokens, cut) = encoded.with_context(|| format!("{called} cannot be tokenized"))?;
-        // Where a text has no more room than for what is added.
-        tokens.truncate(longest);
-        Ok((tokens, cut))
     }
 
     /// The text of tokens. What is no UTF-8 becomes U+FFFD.

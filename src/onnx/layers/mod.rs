@@ -52,13 +52,18 @@ impl Translator<'_> {
             Layer::MergePatches(_) => self.merge_patches(x, out),
             Layer::ClassToken(_) => self.class_token(node, x),
             Layer::PositionEmbedding(l) => self.position_embedding(node, l, x),
-            Layer::TokenTypeEmbedding(_) => self.token_type_embedding(node, x),
+            Layer::TokenTypeEmbedding(l) => self.token_type_embedding(node, l, x),
             Layer::LayerScale(_) => self.layer_scale(node, x),
             Layer::MaxPool2d(l) => self.max_pool2d(l, x, out),
             Layer::AvgPool2d(l) => self.avg_pool2d(l, x, out),
             Layer::AdaptiveAvgPool2d(_) | Layer::AdaptiveAvgPool1d(_) => self.adaptive_avg_pool(x, out),
             Layer::AdaptiveMaxPool2d(_) => self.adaptive_max_pool(x, out),
-            Layer::SequencePool(l) => self.sequence_pool(l, x),
+            Layer::SequencePool(l) => self.sequence_pool(l.mode, x),
+            Layer::EmbeddingBag(l) => {
+                let name = self.embedding(node, x);
+                let shape = vec![x.shape[0], x.shape[1], l.embedding_dim];
+                self.sequence_pool(l.mode.into(), &Value { name, shape })
+            }
             Layer::MaxPool1d(l) => self.max_pool1d(l, x, out),
             Layer::AvgPool1d(l) => self.avg_pool1d(l, x, out),
             Layer::Flatten(_) => self.flatten(x, out),

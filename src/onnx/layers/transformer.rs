@@ -2,10 +2,11 @@
 
 use crate::config::LayerNode;
 use crate::config::language::layers::{
-    MultiheadAttention, PoolMode, PositionEmbedding, PositionKind, ScaledDotProductAttention, SequencePool,
+    MultiheadAttention, PoolMode, PositionEmbedding, PositionKind, ScaledDotProductAttention, TokenTypeEmbedding,
 };
 use crate::data::FieldKind;
-use crate::graph::Fill;
+use crate::graph::{Angles, Fill, Scaling};
+use crate::model::rope;
 use crate::onnx::graph::{Graph, int};
 use crate::onnx::proto::DataType;
 use crate::onnx::{Translator, Value};
@@ -19,7 +20,7 @@ struct Heads {
     length: usize,
     causal: bool,
     /// What angles grow with, if heads are turned.
-    base: Option<f64>,
+    base: Option<(f64, Scaling)>,
 }
 
 impl Translator<'_> {
@@ -28,8 +29,8 @@ impl Translator<'_> {
         let weight = self.parameter(node, "in_proj_weight");
         let bias = l.bias.then(|| self.parameter(node, "in_proj_bias"));
         let packed = self.product(&x.name, &weight, bias.as_deref());
-        let how =
-            Heads { heads, kv_heads: heads, each: width / heads, length, causal: l.is_causal, base: l.rope_theta };
+        let base = rope(l.rope_theta, l.rope_scaling.as_ref());
+        let how = Heads { heads, kv_heads: heads, each: width / heads, length, causal: l.is_causal, base };
         let joined = self.attended(&packed, &how);
         let weight = self.parameter(node, "out_proj.weight");
         let bias = l.bias.then(|| self.parameter(node, "out_proj.bias"));
@@ -39,7 +40,8 @@ impl Translator<'_> {
     pub(super) fn scaled_dot_product_attention(&mut self, l: &ScaledDotProductAttention, x: &Value) -> String {
         let (heads, kv_heads) = (l.num_heads, l.num_kv_heads.unwrap_or(l.num_heads));
         let (length, each) = (x.shape[1], x.shape[2] / (heads + 2 * kv_heads));
-        let how = Heads { heads, kv_heads, each, length, causal: l.is_causal, base: l.rope_theta };
+        let base = rope(l.rope_theta, l.rope_scaling.as_ref());
+        let how = Heads { heads, kv_heads, each, length, causal: l.is_causal, base };
         self.attended(&x.name, &how)
     }
 
@@ -74,7 +76,7 @@ impl Translator<'_> {
 
     /// The heads of queries, keys or values, turned by their positions if there is a `base`, in the order `dims`. Those that several heads of queries
     /// share are repeated.
-    fn head(&mut self, x: &str, how: &Heads, (own, base): (usize, Option<f64>), dims: &[usize]) -> String {
+    fn head(&mut self, x: &str, how: &Heads, (own, base): (usize, Option<(f64, Scaling)>), dims: &[usize]) -> String {
         let &Heads { heads, each, length, .. } = how;
         let mut x = self.graph.reshape(x, &[0, length, own, each]);
         if let Some(base) = base {
@@ -90,9 +92,10 @@ impl Translator<'_> {
     }
 
     /// Heads `[N, L, heads, d]` turned by their positions.
-    fn turned(&mut self, x: &str, [length, width]: [usize; 2], base: f64) -> String {
+    fn turned(&mut self, x: &str, [length, width]: [usize; 2], (base, scaling): (f64, Scaling)) -> String {
         let half = width / 2;
-        let angle = |i: usize| (i / width) as f64 / base.powf(2.0 * (i % half) as f64 / width as f64);
+        let angles = Angles { width, base, scaling };
+        let angle = |i: usize| angles.at(i / width, i % half);
         let table = |of: fn(f64) -> f64| (0..length * width).map(|i| of(angle(i)) as f32).collect::<Vec<f32>>();
         let [cos, sin] = [table(f64::cos), table(f64::sin)].map(|t| self.graph.floats(&[1, length, 1, width], &t));
         let [first, second] = [(0, half), (half, width)].map(|(from, to)| self.graph.slice(x, 3, from, to));
@@ -134,17 +137,27 @@ impl Translator<'_> {
     }
 
     /// The vector of the first type, `[1, E]`, is added to all positions.
-    pub(super) fn token_type_embedding(&mut self, node: &LayerNode, x: &Value) -> String {
+    pub(super) fn token_type_embedding(&mut self, node: &LayerNode, l: &TokenTypeEmbedding, x: &Value) -> String {
         let all = self.parameter(node, "weight");
         let first = self.graph.slice(&all, 0, 0, 1);
-        self.graph.op("Add", &[&x.name, &first], [])
+        let starts = self.source.data.inputs().find(|(_, field)| field.kind == FieldKind::PairStart);
+        let starts = starts.filter(|_| l.num_embeddings > 1);
+        let types = match starts.map(|(_, field)| field.name.clone()) {
+            None => first,
+            Some(starts) => {
+                let second = self.graph.slice(&all, 0, 1, 2);
+                let (of_first, _) = self.seen(&starts, &[0, 1, 1], x.shape[1], 0.0);
+                self.graph.op("Where", &[&of_first, &first, &second], [])
+            }
+        };
+        self.graph.op("Add", &[&x.name, &types], [])
     }
 
-    pub(super) fn sequence_pool(&mut self, l: &SequencePool, x: &Value) -> String {
+    pub(super) fn sequence_pool(&mut self, mode: PoolMode, x: &Value) -> String {
         let [length, width] = [x.shape[1], x.shape[2]];
         let axes = self.graph.list(&[1]);
         let over = |graph: &mut Graph, op: &str, x: &str| graph.op(op, &[x, &axes], [int("keepdims", 1)]);
-        let one = match (l.mode, self.lengths()) {
+        let one = match (mode, self.lengths()) {
             (PoolMode::First, _) => return self.one_position(x, 0),
             (PoolMode::Last, None) => return self.one_position(x, length - 1),
             (PoolMode::Mean, None) => over(&mut self.graph, "ReduceMean", &x.name),
@@ -154,6 +167,13 @@ impl Translator<'_> {
                 let hidden = self.graph.floats(&[1], &[f32::NEG_INFINITY]);
                 let own = self.graph.op("Where", &[&seen, &x.name, &hidden], []);
                 over(&mut self.graph, "ReduceMax", &own)
+            }
+            (PoolMode::Sum, None) => over(&mut self.graph, "ReduceSum", &x.name),
+            (PoolMode::Sum, Some(lengths)) => {
+                let (seen, _) = self.seen(&lengths, &[0, 1, 1], length, 0.0);
+                let nothing = self.graph.floats(&[1], &[0.0]);
+                let own = self.graph.op("Where", &[&seen, &x.name, &nothing], []);
+                over(&mut self.graph, "ReduceSum", &own)
             }
             (PoolMode::Mean, Some(lengths)) => {
                 let (seen, lengths) = self.seen(&lengths, &[0, 1, 1], length, 0.0);

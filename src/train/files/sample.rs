@@ -63,6 +63,7 @@ enum WrittenKind {
     Labels(WrittenClasses),
     Tokens { vocabulary: usize },
     Length,
+    PairStart,
     Number,
 }
 
@@ -85,6 +86,7 @@ impl WrittenKind {
             FieldKind::Labels(classes) => WrittenKind::Labels(written(classes)),
             FieldKind::Tokens(classes) => WrittenKind::Tokens { vocabulary: classes.number },
             FieldKind::Length => WrittenKind::Length,
+            FieldKind::PairStart => WrittenKind::PairStart,
             FieldKind::Number => WrittenKind::Number,
         }
     }
@@ -98,6 +100,7 @@ impl WrittenKind {
             WrittenKind::Labels(classes) => FieldKind::Labels(read(classes)),
             WrittenKind::Tokens { vocabulary } => FieldKind::Tokens(Classes::at_least(vocabulary)),
             WrittenKind::Length => FieldKind::Length,
+            WrittenKind::PairStart => FieldKind::PairStart,
             WrittenKind::Number => FieldKind::Number,
         }
     }
@@ -163,7 +166,7 @@ impl Sample {
                 FieldKind::Image => dims.len() == 3 && field.dtype != DType::I32,
                 FieldKind::Mask(_) => dims.len() == 2 && field.dtype == DType::I32,
                 FieldKind::Category(_) | FieldKind::Tokens(_) => field.dtype == DType::I32,
-                FieldKind::Length => field.dtype == DType::I32 && dims.is_empty(),
+                FieldKind::Length | FieldKind::PairStart => field.dtype == DType::I32 && dims.is_empty(),
                 FieldKind::Labels(classes) => field.dtype == DType::F32 && dims == [classes.number],
                 FieldKind::Number => true,
             };

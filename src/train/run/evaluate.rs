@@ -95,7 +95,8 @@ pub fn evaluate_batches(
         session.wait_slot(batch.slot)?;
         if let Some(scores) = &mut scores {
             session.outputs(Kind::Eval, batch.shape, &mut outputs)?;
-            parts.take(scores, &outputs, session.programs.targets(&batch.buffer, batch.shape));
+            let targets = session.programs.targets(&batch.buffer, batch.shape);
+            parts.take(scores, &outputs, targets, batch.shape.samples);
         }
         see(session, &batch)?;
         loader.release(batch);

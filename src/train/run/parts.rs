@@ -8,7 +8,7 @@ use crate::shards::Shards;
 use crate::train::setup::scores::Scores;
 use crate::train::setup::session::Session;
 use crate::train::setup::shards::batches_of;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct Parts {
     told: Told,
     /// What the model has put out for the batches of this rank, and what was to be learnt of them.
     outputs: [Vec<u8>; 2],
+    /// Likewise, of each batch its samples and the bytes of its outputs and targets.
+    sizes: Vec<u8>,
 }
 
 impl Parts {
@@ -36,7 +38,16 @@ impl Parts {
         let left = shards.map_or(0..0, |shards| shards.of(rank));
         let bytes = session.programs.plan.slot.bytes;
         let buffer = shards.map(|_| backend.host_buffer(bytes)).transpose()?;
-        Ok(Parts { shards, left, batches, buffer, team, told: Told::default(), outputs: Default::default() })
+        Ok(Parts {
+            shards,
+            left,
+            batches,
+            buffer,
+            team,
+            told: Told::default(),
+            outputs: Default::default(),
+            sizes: Vec::new(),
+        })
     }
 
     /// The batches of this rank, if others have the rest.
@@ -72,11 +83,13 @@ impl Parts {
         }
     }
 
-    /// Takes in what the model has put out for a batch, likewise.
-    pub fn take(&mut self, scores: &mut Scores, outputs: &[u8], targets: &[u8]) {
+    /// Takes in what the model has put out for a batch of so many samples, likewise.
+    pub fn take(&mut self, scores: &mut Scores, outputs: &[u8], targets: &[u8], samples: usize) {
         match self.team {
-            None => scores.add(outputs, targets),
+            None => scores.add(outputs, targets, samples),
             Some(_) => {
+                let sizes = [samples, outputs.len(), targets.len()];
+                self.sizes.extend(sizes.into_iter().flat_map(|size| (size as u64).to_ne_bytes()));
                 self.outputs[0].extend_from_slice(outputs);
                 self.outputs[1].extend_from_slice(targets);
             }
@@ -103,7 +116,10 @@ impl Parts {
             }
             if let Some(scores) = &mut scores {
                 let [outputs, targets] = [team.gather(&self.outputs[0])?, team.gather(&self.outputs[1])?];
-                outputs.iter().zip(&targets).for_each(|(outputs, targets)| scores.add(outputs, targets));
+                let sizes = team.gather(&self.sizes)?;
+                for ((outputs, targets), sizes) in outputs.iter().zip(&targets).zip(&sizes) {
+                    add_batches(scores, outputs, targets, sizes)?;
+                }
             }
         }
         if stopped {
@@ -115,4 +131,16 @@ impl Parts {
         }
         Ok(true)
     }
+}
+
+/// Takes in the batches of a rank, one behind the other, of these sizes.
+fn add_batches(scores: &mut Scores, mut outputs: &[u8], mut targets: &[u8], sizes: &[u8]) -> Result<()> {
+    for size in sizes.as_chunks::<8>().0.as_chunks::<3>().0 {
+        let [samples, of_outputs, of_targets] = size.map(|number| u64::from_ne_bytes(number) as usize);
+        let split = outputs.split_at_checked(of_outputs).zip(targets.split_at_checked(of_targets));
+        let ((batch, rest), (learnt, others)) = split.context("what another rank has put out cannot be read")?;
+        scores.add(batch, learnt, samples);
+        (outputs, targets) = (rest, others);
+    }
+    Ok(())
 }

@@ -112,6 +112,9 @@ impl ClassReport {
             Figure::MeanIou => self.mean(ClassCount::iou),
             Figure::Loss
             | Figure::Accuracy
+            | Figure::SpanF1
+            | Figure::SpanPrecision
+            | Figure::SpanRecall
             | Figure::Auroc
             | Figure::AveragePrecision
             | Figure::CalibrationError

@@ -70,6 +70,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::TextClasses(written) => {
             (Source::LabelledTexts(Box::new(text::of_classes(written, experiment))), Missing::default())
         }
+        Written::TextTags(written) => {
+            (Source::TaggedTexts(Box::new(text::of_tags(written, experiment))), Missing::default())
+        }
         Written::Tokens(written) => (Source::Text(Box::new(text::of_tokens(written, experiment))), Missing::default()),
         Written::Csv(csv) | Written::Parquet(csv) => {
             (Source::Table(Box::new(table::options(csv, experiment))), Missing::default())

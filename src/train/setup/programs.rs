@@ -15,6 +15,7 @@ use super::{precision, recompute};
 use crate::backend::{Backend, HostBuffer};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
+use crate::data::text::Spans;
 use crate::data::{DataSpec, Field, Lengths};
 use crate::graph::op::{Figure, Loss};
 use crate::graph::{Graph, Input, VarKind};
@@ -208,7 +209,7 @@ pub fn build(
         class_names: data.class_names().map(<[String]>::to_vec).unwrap_or_default(),
         loss: experiment.loss.describe(),
         learns_inputs: experiment.loss.target().is_some(),
-        asked: experiment.asked_figures(),
+        asked: asked_figures(experiment, data),
         warnings: experiment.lint.told(warnings),
         decays,
         split,
@@ -217,6 +218,13 @@ pub fn build(
         shards,
         together: shards.is_some() && experiment.distributed.sync_batch_norm,
     })
+}
+
+/// The figures that are asked for and, where tags make spans, those of spans.
+fn asked_figures(experiment: &Experiment, data: &DataSpec) -> Vec<Figure> {
+    let (asked, spans) = (experiment.asked_figures(), Spans::of_target(data).is_some());
+    let all = experiment.loss.describe().task().asked_figures().iter().copied();
+    all.filter(|figure| asked.contains(figure) || spans && figure.is_of_spans()).collect()
 }
 
 /// The graph of the training step on `backend` after the passes that `options` lets run, but in the precision that the

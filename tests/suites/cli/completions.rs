@@ -86,6 +86,7 @@ fn bash_completes_words_with_colons_and_equals_signs() {
                 "text",
                 "tokens",
                 "text_classes",
+                "text_tags",
                 "synthetic",
             ],
         ),

@@ -50,6 +50,74 @@ fn imported(kind: &str, name: &str) -> (Place, Value) {
     (place, golden)
 }
 
+/// Scaled rotary positions, with the cache of keys and without.
+#[test]
+fn scaled_rotary_positions_are_those_of_transformers() {
+    let all = fs::read(repository("tests/golden/language_models/rope_scaling.json")).unwrap();
+    let all: serde_json::Map<String, Value> = serde_json::from_slice(&all).unwrap();
+    assert_eq!(all.len(), 3);
+    for (name, golden) in &all {
+        let (place, _) = imported("language_models", "llama");
+        let path = place.path("llama/config.json");
+        let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        config["rope_scaling"] = golden["rope_scaling"].clone();
+        fs::write(&path, config.to_string()).unwrap();
+        fs::copy(repository("tests/golden/language_models/text.txt"), place.path("text.txt")).unwrap();
+        place.ok("import llama");
+        for more in ["", "--without-cache"] {
+            let written = place
+                .command(&format!(
+                    "generate llama.toml --max-tokens 30 --temperature 0 --json --device cpu {more} --prompt"
+                ))
+                .arg("The sea")
+                .output();
+            let written = Done::of(written.unwrap()).json();
+            let (own, wanted) = (written["tokens"].as_array().unwrap(), golden["tokens"].as_array().unwrap());
+            let room = wanted.len().min(own.len());
+            assert!(room > 20 && own[..room] == wanted[..room], "{name} {more}: {written}");
+        }
+        let sets =
+            "--set data.path=text.txt --set data.val_path=text.txt --unset data.validation_split --set device=cpu";
+        let figures = place.ok(&format!("eval llama.toml {sets} --json")).json();
+        let [loss, wanted] = [&figures["metrics"]["loss"], &golden["loss"]].map(|loss| loss.as_f64().unwrap());
+        assert!((loss - wanted).abs() < 1e-5, "{name}: {loss}, {wanted}");
+    }
+}
+
+/// Weights in several files beside an index.
+#[test]
+fn weights_in_several_files_are_imported() {
+    let (place, golden) = imported("language_models", "gpt2");
+    let whole = runner::checkpoint::load_tensors(&place.path("gpt2/model.safetensors")).unwrap().tensors;
+    let mut map = serde_json::Map::new();
+    for part in 0..2 {
+        let file = format!("model-{part}.safetensors");
+        let own: Vec<_> = whole.iter().enumerate().filter(|(at, _)| at % 2 == part).map(|(_, one)| one).collect();
+        own.iter().for_each(|(name, _)| _ = map.insert((*name).clone(), file.as_str().into()));
+        let views = own.iter().map(|(name, tensor)| {
+            let view =
+                safetensors::tensor::TensorView::new(safetensors::Dtype::F32, tensor.shape.clone(), &tensor.data);
+            ((*name).clone(), view.unwrap())
+        });
+        fs::write(place.path(&format!("gpt2/{file}")), safetensors::serialize(views, None).unwrap()).unwrap();
+    }
+    let index = serde_json::json!({ "metadata": {}, "weight_map": map });
+    fs::write(place.path("gpt2/model.safetensors.index.json"), index.to_string()).unwrap();
+    fs::remove_file(place.path("gpt2/model.safetensors")).unwrap();
+    place.ok("import gpt2");
+    let written = place.ok("generate gpt2.toml --max-tokens 10 --temperature 0 --json --device cpu --prompt The");
+    assert_eq!(written.json()["tokens"].as_array().map(Vec::len), Some(10));
+    fs::copy(repository("tests/golden/language_models/text.txt"), place.path("text.txt")).unwrap();
+    let sets = "--set data.path=text.txt --set data.val_path=text.txt --unset data.validation_split --set device=cpu";
+    let loss = place.ok(&format!("eval gpt2.toml {sets} --json")).json()["metrics"]["loss"].as_f64().unwrap();
+    assert!((loss - golden["loss"].as_f64().unwrap()).abs() < 1e-5, "{loss}");
+    let told = place.fails("import gpt2 --out gpt2/model-0.safetensors --force", 2);
+    assert!(told.contains("model-0.safetensors"), "{told}");
+    fs::remove_file(place.path("gpt2/model-1.safetensors")).unwrap();
+    let told = place.fails(&format!("eval gpt2.toml {sets}"), 2);
+    assert!(told.contains("model.safetensors.index.json") && told.contains("model-1.safetensors"), "{told}");
+}
+
 /// BERT and DistilBERT: the probabilities of texts of several lengths, one of which is cut, and the loss.
 #[test]
 fn classifiers_of_hugging_face_are_imported() {
@@ -80,6 +148,51 @@ fn classifiers_of_hugging_face_are_imported() {
         place.ok("export r back.safetensors");
         assert_eq!(shapes(&place, &format!("{name}/model.safetensors")), shapes(&place, "back.safetensors"));
     }
+}
+
+/// BERT and DistilBERT with a tag for each word: what transformers says, and a new classifier for an encoder alone.
+#[test]
+fn taggers_of_hugging_face_are_imported() {
+    let golden = repository("tests/golden/text_classifiers");
+    for (name, architecture) in
+        [("bert", "BertForTokenClassification"), ("distilbert", "DistilBertForTokenClassification")]
+    {
+        let (place, _) = imported("text_classifiers", name);
+        fs::copy(golden.join("tags.conll"), place.path("tags.conll")).unwrap();
+        let path = place.path(&format!("{name}/config.json"));
+        let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        config["architectures"] = serde_json::json!([architecture]);
+        config["id2label"] = serde_json::json!({ "0": "O", "1": "B-FOOD", "2": "I-FOOD" });
+        fs::write(&path, config.to_string()).unwrap();
+        place.ok(&format!("import {name}"));
+        let wanted: Value = serde_json::from_slice(&fs::read(golden.join(name).join("tags.json")).unwrap()).unwrap();
+        let sets = "--set data.path=tags.conll --set data.max_length=16 --set data.buckets=[8,16]";
+        let whole = "--set data.val_path=tags.conll --unset data.validation_split --set device=cpu";
+        let done = place.ok(&format!("eval {name}.toml {sets} {whole} --json"));
+        let metrics = &done.json()["metrics"];
+        let [loss, golden] = [&metrics["loss"], &wanted["loss"]].map(|loss| loss.as_f64().unwrap());
+        assert!((loss - golden).abs() < 1e-5, "{name}: {loss}, {golden}");
+        assert!(metrics["span_f1"].is_number(), "{metrics}");
+        place.ok(&format!(
+            "train {name}.toml --device cpu --out r {sets} --set optimizer.lr=1e-20 --set train.epochs=1"
+        ));
+        let said = place.ok("predict r tags.conll --json").json();
+        let tags: Vec<&Value> = said.as_array().unwrap().iter().map(|row| &row["tags"]).collect();
+        assert_eq!(tags, wanted["tags"].as_array().unwrap().iter().collect::<Vec<_>>(), "{name}");
+    }
+    // An encoder alone, also with a classifier of texts: that for tags begins anew.
+    for name in ["encoder", "bert"] {
+        let (place, _) = imported("text_classifiers", name);
+        fs::copy(golden.join("tags.conll"), place.path("tags.conll")).unwrap();
+        place.ok(&format!("import {name} --tags"));
+        let sets = "--set data.path=tags.conll --set data.max_length=16 --set train.epochs=1";
+        place.ok(&format!("train {name}.toml --device cpu --out r {sets} --set model.freeze=['bert']"));
+        let tensors = runner::checkpoint::load_tensors(&place.path("r/last.safetensors")).unwrap().tensors;
+        assert!(tensors.keys().all(|name| !name.contains("pooler")), "{:?}", tensors.keys());
+        assert_eq!(tensors["classifier.weight"].shape, [3, 16]);
+    }
+    let (place, _) = imported("language_models", "gpt2");
+    assert!(place.fails("import gpt2 --tags", 1).contains("`--tags` is for bert and distilbert"));
 }
 
 /// An encoder without a classifier, also with names of older files: the classes are those of the table.

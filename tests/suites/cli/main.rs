@@ -2,6 +2,7 @@
 
 mod about;
 mod adapters;
+mod bags;
 mod bench;
 mod bf16;
 mod checks;
@@ -71,5 +72,7 @@ mod table_rows;
 mod tables;
 mod tensorboard;
 mod text;
+mod text_pairs;
+mod text_tags;
 mod two_at_once;
 mod wrong_data;

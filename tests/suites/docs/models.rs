@@ -41,8 +41,14 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
             match learns_classes_of_texts {
                 false => format!("source = 'text'\npath = {file:?}\ntokenizer = 'bytes'\ncontext = {context}"),
                 true => {
-                    std::fs::write(&file, "label,text\na,one\nb,two\n").unwrap();
-                    format!("source = 'text_classes'\npath = {file:?}\nmax_length = {context}")
+                    if path.ends_with("lstm_tagger.toml") {
+                        let tags = (0..classes).map(|number| format!("word T{number}\n")).collect::<String>();
+                        std::fs::write(&file, tags).unwrap();
+                    } else {
+                        std::fs::write(&file, "label,text\na,one\nb,two\n").unwrap();
+                    }
+                    let source = if path.ends_with("lstm_tagger.toml") { "text_tags" } else { "text_classes" };
+                    format!("source = '{source}'\npath = {file:?}\nmax_length = {context}")
                 }
             }
         }

@@ -62,14 +62,8 @@ pub enum Fill {
         /// Numbers of a position.
         width: usize,
     },
-    /// Rows of `width` numbers, one for each position `p`: the cosines of the angles `p / base^(2k / width)` for all `k` below half of `width`,
-    /// and then their sines ([`super::op::Rotary`]).
-    Rotations {
-        /// Numbers of a position, which are even.
-        width: usize,
-        /// What angles grow with; 10000 in the paper.
-        base: f64,
-    },
+    /// Rows of `width` numbers, one for each position: the cosines of its angles, and then their sines ([`super::op::Rotary`]).
+    Rotations(Angles),
     /// For each pair of positions `i` and `j` of a window the number of their distance: `(yᵢ − yⱼ + h − 1) · (2w − 1) + xᵢ − xⱼ + w − 1`
     /// (Liu et al., "Swin Transformer", 2021).
     RelativePositions {
@@ -91,6 +85,66 @@ pub enum Fill {
         /// Rows and columns that the image is rolled by.
         shift: [usize; 2],
     },
+}
+
+/// The angles by which pairs of numbers of a head are turned at a position `p`: `p / base^(2k / width)` for all `k` below half of `width`
+/// (Su et al., "RoFormer", 2021), or less where they are scaled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Angles {
+    /// Numbers of a head, which are even.
+    pub width: usize,
+    /// What angles grow with; 10000 in the paper.
+    pub base: f64,
+    /// How they are scaled.
+    pub scaling: Scaling,
+}
+
+/// How [`Angles`] are made smaller, for longer texts than those that a model was trained on first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Scaling {
+    /// They are not.
+    None,
+    /// All of them are divided by it (Chen et al., "Extending Context Window of Large Language Models via Positional Interpolation", 2023).
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
+    /// As Llama 3.1 has it: pairs that turn around often within `positions` stay as they are, those that turn around seldom are divided by
+    /// `factor`, and what lies between them goes over from one to the other.
+    Llama3 {
+        /// The divisor.
+        factor: f64,
+        /// Below so many turns they are divided.
+        low: f64,
+        /// Above so many turns they stay; more than `low`.
+        high: f64,
+        /// The positions that the model was trained on first.
+        positions: f64,
+    },
+}
+
+impl Angles {
+    /// By how much pair `k` is turned from one position to the next.
+    pub fn step(self, k: usize) -> f64 {
+        let plain = self.base.powf(-2.0 * k as f64 / self.width as f64);
+        match self.scaling {
+            Scaling::None => plain,
+            Scaling::Linear { factor } => plain / factor,
+            Scaling::Llama3 { factor, low, high, positions } => {
+                let turns = positions * plain / std::f64::consts::TAU;
+                let share = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+                (1.0 - share) * plain / factor + share * plain
+            }
+        }
+    }
+
+    /// The angle of pair `k` at a position.
+    pub fn at(self, position: usize, k: usize) -> f64 {
+        match self.scaling {
+            Scaling::None => position as f64 / self.base.powf(2.0 * k as f64 / self.width as f64),
+            _ => position as f64 * self.step(k),
+        }
+    }
 }
 
 /// What [`Fill::Counting`] makes of a whole number.

@@ -16,7 +16,7 @@ mod types;
 mod variable;
 mod verify;
 
-pub use fill::{Counting, Fill};
+pub use fill::{Angles, Counting, Fill, Scaling};
 pub use holder::Holder;
 pub use op::{Op, OpRules, ShapeError};
 pub use rounds::Rounds;

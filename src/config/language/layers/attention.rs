@@ -1,9 +1,17 @@
 //! Attention.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
 use crate::config::declare::bounds::{MAX_SIZE, above};
-use crate::config::declare::options::{Check, options};
+use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
+use crate::config::declare::schema::Table;
+use crate::config::declare::value::{Value, values};
 use crate::config::language::values::Pair;
+use crate::config::text::tree::Node;
 
 /// The scores of a window are as many as the fourth power of its side.
 const MAX_WINDOW: usize = 64;
@@ -29,6 +37,9 @@ options! {
         /// about `rope_theta`. Without it attention knows no positions.
         #[option(range = above(1.0), example = "10000.0")]
         pub rope_theta: Option<f64>,
+        /// Make the angles of `rope_theta` smaller, for longer texts than those that the model was trained on first.
+        #[option(example = "{ rope_type = \"linear\", factor = 2.0 }")]
+        pub rope_scaling: Option<RopeScaling>,
     }
 
     /// Attention of heads whose queries, keys and values come packed: `[N, L, (num_heads + 2 · num_kv_heads) · d]`, the queries of all heads, their keys, their
@@ -50,6 +61,30 @@ options! {
         /// As of `multihead_attention`.
         #[option(range = above(1.0), example = "10000.0")]
         pub rope_theta: Option<f64>,
+        /// As of `multihead_attention`.
+        #[option(example = "{ rope_type = \"linear\", factor = 2.0 }")]
+        pub rope_scaling: Option<RopeScaling>,
+    }
+
+    /// How the angles of rotary positions are scaled: with transformers' names.
+    pub struct RopeScaling {
+        /// `"default"`: they are not. `"linear"`: all of them are divided by `factor` (Chen et al. 2023). `"llama3"`: those of pairs of numbers that turn less than
+        /// `low_freq_factor` times within `original_max_position_embeddings` positions are divided by `factor`, those that turn more than `high_freq_factor`
+        /// times stay as they are, and what lies between goes over from one to the other.
+        #[option(example = r#""llama3""#)]
+        pub rope_type: RopeType,
+        /// What angles are divided by.
+        #[option(otherwise = "needed but for `\"default\"`", range = 1.0..)]
+        pub factor: Option<f64>,
+        /// Of `"llama3"`.
+        #[option(otherwise = "needed for `\"llama3\"`", range = above(0.0))]
+        pub low_freq_factor: Option<f64>,
+        /// Of `"llama3"`: more than `low_freq_factor`.
+        #[option(otherwise = "needed for `\"llama3\"`", range = above(0.0))]
+        pub high_freq_factor: Option<f64>,
+        /// Of `"llama3"`: the positions of the texts that the model was trained on first.
+        #[option(otherwise = "needed for `\"llama3\"`", range = 1..=MAX_SIZE)]
+        pub original_max_position_embeddings: Option<usize>,
     }
 
     /// Self-attention within windows of images whose channels come last, `[N, H, W, C]`, with a learned bias for each distance of two
@@ -85,10 +120,70 @@ options! {
     pub struct MergePatches {}
 }
 
-impl Check for MultiheadAttention {}
+/// How angles are scaled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RopeType {
+    /// Not at all.
+    Default,
+    /// By one factor.
+    Linear,
+    /// By how often pairs turn.
+    Llama3,
+}
+
+values!(RopeType);
+
+impl Value for RopeScaling {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        options::table(part, key, node, &format!("`{key}`"))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
+impl JsonSchema for RopeScaling {
+    fn schema_name() -> Cow<'static, str> {
+        "RopeScaling".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Table::of::<Self>(generator).whole().try_into().unwrap_or_default()
+    }
+}
+
+impl Check for RopeScaling {
+    fn check(&self, part: &Part) {
+        let scales = self.rope_type != RopeType::Default;
+        part.require("factor", self.factor.is_some() == scales, "is for `\"linear\"` and `\"llama3\"`, which need it");
+        let llama3 = self.rope_type == RopeType::Llama3;
+        let what = "is for `rope_type = \"llama3\"`, which needs it";
+        part.require("low_freq_factor", self.low_freq_factor.is_some() == llama3, what);
+        part.require("high_freq_factor", self.high_freq_factor.is_some() == llama3, what);
+        let positions = self.original_max_position_embeddings;
+        part.require("original_max_position_embeddings", positions.is_some() == llama3, what);
+        let ascending = self.low_freq_factor.zip(self.high_freq_factor).is_none_or(|(low, high)| low < high);
+        part.require("high_freq_factor", ascending, "must be more than `low_freq_factor`");
+    }
+}
+
+/// Reports a scaling of angles that there are not.
+fn check_scaling(part: &Part, theta: Option<f64>, scaling: Option<&RopeScaling>) {
+    let scales = scaling.is_some_and(|scaling| scaling.rope_type != RopeType::Default);
+    part.require("rope_scaling", theta.is_some() || !scales, "needs `rope_theta`: without it nothing is turned");
+}
+
+impl Check for MultiheadAttention {
+    fn check(&self, part: &Part) {
+        check_scaling(part, self.rope_theta, self.rope_scaling.as_ref());
+    }
+}
 
 impl Check for ScaledDotProductAttention {
     fn check(&self, part: &Part) {
+        check_scaling(part, self.rope_theta, self.rope_scaling.as_ref());
         let divides = self.num_kv_heads.is_none_or(|heads| self.num_heads.is_multiple_of(heads));
         part.require("num_kv_heads", divides, "must divide `num_heads`");
     }

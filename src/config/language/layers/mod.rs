@@ -70,6 +70,7 @@ tagged! {
     "avg_pool1d" => AvgPool1d(AvgPool1d),
     "adaptive_avg_pool1d" => AdaptiveAvgPool1d(AdaptiveAvgPool1d),
     "sequence_pool" => SequencePool(SequencePool),
+    "embedding_bag" => EmbeddingBag(EmbeddingBag),
     "flatten" => Flatten(Flatten),
     "unflatten" => Unflatten(Unflatten),
     "reshape" => Reshape(Reshape),

@@ -43,9 +43,23 @@ options! {
 
     /// One vector for each sequence: `[N, L, E]` becomes `[N, E]`. Where texts differ in length, positions behind the end of a text do not count.
     pub struct SequencePool {
-        /// The mean over the positions, the largest number of each feature, or the vector of the last or the first position.
+        /// The mean or the sum over the positions, the largest number of each feature, or the vector of the last or the first position.
         #[option(default = PoolMode::Mean)]
         pub mode: PoolMode,
+    }
+
+    /// A learned vector for each token, and one vector for all tokens of a sample: tokens `[N, L]` become `[N, embedding_dim]`. Where texts differ in length,
+    /// positions behind the end of a text do not count. `torch.nn.EmbeddingBag`, as `embedding` and `sequence_pool`.
+    pub struct EmbeddingBag {
+        /// How many tokens there are.
+        #[option(range = 1..=MAX_SIZE, example = "10000")]
+        pub num_embeddings: usize,
+        /// Numbers of a vector.
+        #[option(range = 1..=MAX_SIZE, example = "64")]
+        pub embedding_dim: usize,
+        /// The mean of the tokens' vectors, their sum, or the largest number of each feature.
+        #[option(default = BagMode::Mean)]
+        pub mode: BagMode,
     }
 
     /// Multiplies by a learned factor for each channel of images, else for each number of the last dimension. It is one parameter,
@@ -101,6 +115,8 @@ impl Check for TokenTypeEmbedding {}
 
 impl Check for SequencePool {}
 
+impl Check for EmbeddingBag {}
+
 impl Check for LayerScale {}
 
 impl Check for StochasticDepth {}
@@ -109,7 +125,29 @@ impl Check for Glu {}
 
 impl Check for Prelu {}
 
-values!(StochasticDepthMode, PositionKind, PoolMode);
+values!(StochasticDepthMode, PositionKind, PoolMode, BagMode);
+
+/// What becomes of the vectors of a sample's tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BagMode {
+    /// Their mean.
+    Mean,
+    /// Their sum.
+    Sum,
+    /// Their maximum.
+    Max,
+}
+
+impl From<BagMode> for PoolMode {
+    fn from(mode: BagMode) -> PoolMode {
+        match mode {
+            BagMode::Mean => PoolMode::Mean,
+            BagMode::Sum => PoolMode::Sum,
+            BagMode::Max => PoolMode::Max,
+        }
+    }
+}
 
 /// What becomes of the positions of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -117,6 +155,8 @@ values!(StochasticDepthMode, PositionKind, PoolMode);
 pub enum PoolMode {
     /// Their mean.
     Mean,
+    /// Their sum.
+    Sum,
     /// Their maximum.
     Max,
     /// The last one.

@@ -11,6 +11,7 @@ use super::photos::{ImageFolder, ImageList, WebDataset};
 use super::public::{AboutSource, Cifar100, Digits, Download};
 use super::table::Csv;
 use super::text::{Text, TextClasses, TokenFile};
+use super::text_tags::TextTags;
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -80,6 +81,7 @@ tagged! {
     "text" => Text(Text),
     "tokens" => Tokens(TokenFile),
     "text_classes" => TextClasses(TextClasses),
+    "text_tags" => TextTags(TextTags),
     "synthetic" => Synthetic(Synthetic),
 }
 
@@ -97,6 +99,7 @@ impl Source {
             Source::Text(set) => set,
             Source::Tokens(set) => set,
             Source::TextClasses(set) => set,
+            Source::TextTags(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -114,6 +117,7 @@ impl Source {
             Source::Text(set) => set,
             Source::Tokens(set) => set,
             Source::TextClasses(set) => set,
+            Source::TextTags(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -166,7 +170,7 @@ impl Source {
 
     /// Whether its samples are tokens.
     pub fn has_tokens(&self) -> bool {
-        self.is_text() || matches!(self, Source::TextClasses(_))
+        self.is_text() || matches!(self, Source::TextClasses(_) | Source::TextTags(_))
     }
 
     /// Whether its samples are rows of a table or texts, so that what is counted in it is known once it is read.

@@ -13,7 +13,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 25] = [
+const WITH_PARAMETERS: [&str; 26] = [
     "linear",
     "embedding",
     "conv2d",
@@ -34,6 +34,7 @@ const WITH_PARAMETERS: [&str; 25] = [
     "class_token",
     "position_embedding",
     "token_type_embedding",
+    "embedding_bag",
     "layer_scale",
     "prelu",
     "piecewise_linear_embedding",

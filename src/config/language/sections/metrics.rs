@@ -35,6 +35,13 @@ pub enum EvalFigure {
     MicroF1,
     /// Mean intersection over union of the classes: `sklearn.metrics.jaccard_score` with `average="macro"`.
     MeanIou,
+    /// F1 of the spans that tags make, as `B-PER I-PER`: seqeval's `f1_score` with `mode="strict"`; only for tags of words. It is measured where the tags are
+    /// those of IOB2, IOBES or BILOU.
+    SpanF1,
+    /// Of the spans that are predicted, the share that is right.
+    SpanPrecision,
+    /// Of the spans of the targets, the share that is found.
+    SpanRecall,
     /// Area under the receiver operating characteristic, one class against the rest, in the mean over the classes; of two
     /// classes that of the second: `sklearn.metrics.roc_auc_score` with `multi_class="ovr"`.
     Auroc,
@@ -68,6 +75,9 @@ impl EvalFigure {
             Self::WeightedF1 => Figure::WeightedF1,
             Self::MicroF1 => Figure::MicroF1,
             Self::MeanIou => Figure::MeanIou,
+            Self::SpanF1 => Figure::SpanF1,
+            Self::SpanPrecision => Figure::SpanPrecision,
+            Self::SpanRecall => Figure::SpanRecall,
             Self::Auroc => Figure::Auroc,
             Self::AveragePrecision => Figure::AveragePrecision,
             Self::CalibrationError => Figure::CalibrationError,
@@ -143,6 +153,12 @@ metrics! {
     ValMicroF1 = "val_micro_f1" (MicroF1),
     /// Mean intersection over union of the classes.
     ValMeanIou = "val_mean_iou" (MeanIou),
+    /// F1 of the spans that tags of words make.
+    ValSpanF1 = "val_span_f1" (SpanF1),
+    /// Of the spans that are predicted, the share that is right.
+    ValSpanPrecision = "val_span_precision" (SpanPrecision),
+    /// Of the spans of the targets, the share that is found.
+    ValSpanRecall = "val_span_recall" (SpanRecall),
     /// Area under the receiver operating characteristic, one class against the rest.
     ValAuroc = "val_auroc" (Auroc),
     /// Average precision, one class against the rest.

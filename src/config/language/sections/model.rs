@@ -29,8 +29,9 @@ options! {
         /// rule is for starts as in PyTorch.
         #[option(default = Vec::new(), example = r#"[{ layers = ["conv2d"], type = "kaiming_normal" }]"#, resume = Harmless)]
         pub init: Vec<InitRule>,
-        /// Parameters to start from: a `.safetensors` file, a `.pth` or `.pt` state dict of PyTorch, or a checkpoint of a run, whose
-        /// optimizer state is left out. The content decides, not the suffix. `"torchvision/MODEL"` and `"hf:OWNER/MODEL"` are fetched.
+        /// Parameters to start from: a `.safetensors` file, the index of several (`model.safetensors.index.json`), a `.pth` or `.pt` state
+        /// dict of PyTorch, or a checkpoint of a run, whose optimizer state is left out. The content decides, not the suffix.
+        /// `"torchvision/MODEL"` and `"hf:OWNER/MODEL"` are fetched.
         #[option(example = "\"torchvision/resnet18\"", resume = Harmless)]
         pub weights: Option<PathBuf>,
         /// The key under which a PyTorch file `weights` has the state dict, with dots between keys within one another, as `"model_ema"`.

@@ -1,10 +1,12 @@
 //! Text: which files, and how they become tokens.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+use super::photos::Columns;
 use super::public::AboutSource;
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -66,7 +68,8 @@ options! {
 }
 
 options! {
-    /// Texts of a table, each of a class: a column has the text, another the class. A sample is the tokens of a text; batches have samples of about one length.
+    /// Texts of a table, or pairs of texts, each of a class: a column has the text, another the class. A sample is the tokens of a text or of a pair; batches have
+    /// samples of about one length.
     pub struct TextClasses {
         /// The table: CSV and its relatives or JSON Lines, also packed, or Parquet; several files by a pattern.
         #[option(example = r#""reviews.csv""#, resume = Differs)]
@@ -74,9 +77,10 @@ options! {
         /// A table with the same columns to validate on, instead of `validation_split`.
         #[option(resume = Differs)]
         pub val_path: Option<PathBuf>,
-        /// The column of the text.
-        #[option(default = "text".to_owned(), example = r#""review""#)]
-        pub text: String,
+        /// The column of the text. Two columns: pairs of texts, of which the model says something together. A `tokenizer.json` joins them as its model expects,
+        /// `[CLS] a [SEP] b [SEP]`; with the others a token of its own stands between them.
+        #[option(default = Columns::One("text".to_owned()), example = r#"["premise", "hypothesis"]"#)]
+        pub text: Columns,
         /// The column of the class.
         #[option(default = "label".to_owned(), example = r#""label""#)]
         pub target: String,
@@ -119,31 +123,52 @@ impl Check for TokenFile {
 impl Check for TextClasses {
     fn check(&self, part: &Part) {
         self.tokenizer.check(part, self.vocab_size);
-        let buckets = self.buckets.as_deref().unwrap_or_default();
-        let ascending = buckets.windows(2).all(|pair| pair[0] < pair[1]);
-        part.require("buckets", ascending, "must be ascending");
-        let last = buckets.last().is_none_or(|last| *last == self.max_length);
-        part.require("buckets", !ascending || last, "must end with `max_length`");
-        part.require("target", self.target != self.text, "is the text");
-        let classes = self.classes.as_deref().unwrap_or_default();
-        let once = classes.iter().enumerate().all(|(at, class)| !classes[..at].contains(class));
-        part.require("classes", once, "names a class twice");
+        check_buckets(part, self.buckets.as_deref(), self.max_length);
+        let texts = self.text.names();
+        part.require("text", texts.len() <= 2, "must be one column, or two for pairs of texts");
+        part.require("text", texts.len() != 2 || texts[0] != texts[1], "names a column twice");
+        part.require("target", !texts.contains(&self.target), "is the text");
+        check_classes(part, self.classes.as_deref());
     }
+}
+
+/// Reports lengths of batches that are none up to `longest`.
+pub(super) fn check_buckets(part: &Part, buckets: Option<&[usize]>, longest: usize) {
+    let buckets = buckets.unwrap_or_default();
+    let ascending = buckets.windows(2).all(|pair| pair[0] < pair[1]);
+    part.require("buckets", ascending, "must be ascending");
+    let last = buckets.last().is_none_or(|last| *last == longest);
+    part.require("buckets", !ascending || last, "must end with `max_length`");
+}
+
+/// Reports a class that is named twice.
+pub(super) fn check_classes(part: &Part, classes: Option<&[String]>) {
+    let mut seen = HashSet::new();
+    let once = classes.unwrap_or_default().iter().all(|class| seen.insert(class));
+    part.require("classes", once, "names a class twice");
+}
+
+/// The lengths of batches, ascending.
+pub(super) fn lengths_of(buckets: Option<&[usize]>, longest: usize) -> Vec<usize> {
+    buckets.map_or_else(
+        || {
+            let mut all = vec![longest.div_ceil(4), longest.div_ceil(2), longest];
+            all.dedup();
+            all
+        },
+        <[usize]>::to_vec,
+    )
 }
 
 impl TextClasses {
     /// The lengths of batches, ascending.
     pub fn lengths(&self) -> Vec<usize> {
-        self.buckets.clone().unwrap_or_else(|| {
-            let mut all = vec![self.max_length.div_ceil(4), self.max_length.div_ceil(2), self.max_length];
-            all.dedup();
-            all
-        })
+        lengths_of(self.buckets.as_deref(), self.max_length)
     }
 }
 
 /// The files of a source of text, by their keys.
-fn paths<'a>(
+pub(super) fn paths<'a>(
     path: &'a PathBuf,
     val_path: Option<&'a PathBuf>,
     tokenizer: Option<&'a Tokenizer>,
@@ -155,7 +180,7 @@ fn paths<'a>(
 }
 
 /// As [`paths()`], to change them.
-fn paths_mut<'a>(
+pub(super) fn paths_mut<'a>(
     path: &'a mut PathBuf,
     val_path: Option<&'a mut PathBuf>,
     tokenizer: Option<&'a mut Tokenizer>,
@@ -197,7 +222,7 @@ pub enum Tokenizer {
 
 impl Tokenizer {
     /// Reports a number of tokens where the tokenizer says itself how many it has.
-    fn check(&self, part: &Part, vocab_size: Option<usize>) {
+    pub(super) fn check(&self, part: &Part, vocab_size: Option<usize>) {
         let learnt = matches!(self, Tokenizer::Words | Tokenizer::Bpe);
         let fits = learnt || vocab_size.is_none();
         part.require(

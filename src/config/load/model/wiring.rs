@@ -251,7 +251,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
             true
         }
         Layer::ConvTranspose2d(_) | Layer::ConvTranspose1d(_) => true,
-        Layer::Lstm(_) | Layer::Gru(_) | Layer::Rnn(_) => true,
+        Layer::Lstm(_) | Layer::Gru(_) | Layer::Rnn(_) | Layer::EmbeddingBag(_) => true,
         Layer::ClassToken(_) | Layer::PositionEmbedding(_) | Layer::LayerScale(_) => is_parameter(layer),
         Layer::BatchNorm1d(norm) => norm.affine || norm.track_running_stats,
         Layer::BatchNorm2d(norm) => norm.affine || norm.track_running_stats,

@@ -2,9 +2,10 @@
 
 use super::held_out;
 use crate::config::Experiment;
-use crate::config::language::sections::{Text, TextClasses, TokenFile, Tokenizer};
+use crate::config::language::sections::{Text, TextClasses, TextTags, TokenFile, Tokenizer};
 use crate::config::load::paths::shown;
-use crate::data::text::{Choice, Content, LabelledOptions, TextCodec, TextOptions};
+use crate::data::text::{Choice, Content, LabelledOptions, Layout, TaggedOptions, TextCodec, TextOptions};
+use crate::graph::op::IGNORE_INDEX;
 use std::path::{Path, PathBuf};
 
 /// Words that have tokens, where nothing is said of it.
@@ -32,11 +33,28 @@ pub fn of_classes(texts: &TextClasses, experiment: &Experiment) -> LabelledOptio
     LabelledOptions {
         path: shown(&texts.path),
         val_path: texts.val_path.as_deref().map(shown),
-        text: texts.text.clone(),
+        text: texts.text.names()[0].clone(),
+        text_pair: texts.text.names().get(1).cloned(),
         target: texts.target.clone(),
         classes: texts.classes.clone(),
         choice: choice(&texts.tokenizer, texts.vocab_size),
         lengths: texts.lengths(),
+        fitted: fitted(experiment),
+    }
+}
+
+/// What it reads of sentences whose words have a tag each.
+pub fn of_tags(tags: &TextTags, experiment: &Experiment) -> TaggedOptions {
+    let (words, key) = (tags.words.clone(), tags.tags.clone());
+    TaggedOptions {
+        path: shown(&tags.path),
+        val_path: tags.val_path.as_deref().map(shown),
+        layout: Layout { words, tags: key, word_column: tags.word_column, tag_column: tags.tag_column },
+        tags: tags.classes.clone(),
+        choice: choice(&tags.tokenizer, tags.vocab_size),
+        lengths: tags.lengths(),
+        // Another loss than that of classes is refused where the model is built.
+        ignore_index: experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX),
         fitted: fitted(experiment),
     }
 }

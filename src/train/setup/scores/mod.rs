@@ -3,6 +3,7 @@
 
 mod calibration;
 mod ranking;
+mod spans;
 
 use super::figures::Figures;
 use super::programs::Programs;
@@ -10,6 +11,7 @@ use crate::graph::op::{Figure, Gathered, Loss, Task};
 use crate::plan::Plan;
 use calibration::Calibration;
 use ranking::{Ranking, Truth};
+use spans::SpanCounts;
 
 /// What is gathered of the outputs of an evaluation.
 pub struct Scores {
@@ -20,6 +22,7 @@ pub struct Scores {
     ignore_index: Option<i32>,
     ranking: Option<Ranking>,
     calibration: Calibration,
+    spans: Option<SpanCounts>,
     /// Sum of the negative log-likelihoods of targets; of labels, of the mean over those of a sample.
     surprise: f64,
     /// Rows that count.
@@ -73,7 +76,9 @@ impl Scores {
         let width = if task == Task::Classification || labelled { shape.last() } else { 1 };
         let rows = shape.len() / width.max(1) / shape.dims().first().copied().unwrap_or(1).max(1);
         let wanted = read_for(&programs.asked, &programs.loss);
-        Scores::of(wanted, task, width, programs.loss.ignore_index(), samples * rows)
+        let spans = wanted.iter().any(|figure| figure.is_of_spans()).then(|| SpanCounts::of(&programs.class_names));
+        let scores = Scores::of(wanted, task, width, programs.loss.ignore_index(), samples * rows)?;
+        Some(Scores { spans: spans.flatten(), ..scores })
     }
 
     fn of(wanted: Vec<Figure>, task: Task, width: usize, ignore_index: Option<i32>, rows: usize) -> Option<Self> {
@@ -83,18 +88,35 @@ impl Scores {
         let ranking = wanted.iter().any(ranks).then(|| Ranking::new(width, rows, task == Task::Classification));
         let (calibration, row) = (Calibration::default(), vec![0.0; width]);
         let (surprise, rows, not_a_number) = (0.0, 0, false);
-        Some(Scores { wanted, task, width, ignore_index, ranking, calibration, surprise, rows, not_a_number, row })
+        let spans = None;
+        Some(Scores {
+            wanted,
+            task,
+            width,
+            ignore_index,
+            ranking,
+            calibration,
+            spans,
+            surprise,
+            rows,
+            not_a_number,
+            row,
+        })
     }
 
-    /// Takes the outputs of a batch with their targets, both native-endian and in the order of the device: rows of classes
+    /// Takes the outputs of a batch of so many samples with their targets, both native-endian and in the order of the device: rows of classes
     /// (`F32`) with a class for each (`I32`), or labels (`F32`) with as many numbers (`F32`).
-    pub fn add(&mut self, outputs: &[u8], targets: &[u8]) {
+    pub fn add(&mut self, outputs: &[u8], targets: &[u8], samples: usize) {
         let rows = outputs.as_chunks::<4>().0.chunks_exact(self.width);
         let targets = targets.as_chunks::<4>().0;
         match self.task {
             Task::Classification => {
-                for (row, target) in rows.zip(targets) {
+                let positions = (targets.len() / samples.max(1)).max(1);
+                for (at, (row, target)) in rows.zip(targets).enumerate() {
                     self.add_row(row, i32::from_ne_bytes(*target));
+                    if let Some(spans) = self.spans.as_mut().filter(|_| (at + 1).is_multiple_of(positions)) {
+                        spans.end_sample();
+                    }
                 }
             }
             Task::BinaryClassification | Task::Regression => {
@@ -116,6 +138,7 @@ impl Scores {
         self.rows += 1;
         self.surprise -= self.row[class];
         self.calibration.add(self.row[best].exp(), best == class);
+        self.spans.iter_mut().for_each(|spans| spans.add(best, class));
         if let Some(ranking) = &mut self.ranking {
             ranking.add(self.row.iter().map(|log| *log as f32), Truth::Class(target));
         }
@@ -150,6 +173,9 @@ impl Scores {
             let value = match (figure, &mut self.ranking) {
                 _ if self.not_a_number || self.rows == 0 => f64::NAN,
                 (Figure::CalibrationError, _) => self.calibration.error(),
+                (Figure::SpanF1 | Figure::SpanPrecision | Figure::SpanRecall, _) => {
+                    self.spans.as_ref().map_or(f64::NAN, |spans| spans.figure(figure))
+                }
                 (Figure::LogLoss, _) => self.surprise / self.rows as f64,
                 (Figure::Perplexity, _) => (self.surprise / self.rows as f64).exp(),
                 (_, Some(ranking)) => {

@@ -46,7 +46,7 @@ impl Case {
                 Task::Classification => bytes(self.targets[range.clone()].iter().copied(), i32::to_ne_bytes),
                 _ => floats(&self.labels[range.clone()]),
             };
-            scores.add(&floats(&self.logits[range]), &targets);
+            scores.add(&floats(&self.logits[range]), &targets, 1);
         }
         scores.finish(Figures::new(task, &[0.0; METRIC_SLOTS]), &["cat".into(), "dog".into()])
     }
@@ -137,12 +137,12 @@ fn what_is_left_out_is_told() {
 fn an_output_that_is_no_number_leaves_no_figure() {
     let mut scores =
         Scores::of(vec![Figure::Auroc, Figure::CalibrationError], Task::Classification, 3, None, 2).unwrap();
-    scores.add(&floats(&[vec![0.0, 1.0, 2.0], vec![0.0, f32::NAN, 1.0]]), &bytes([2, 1], i32::to_ne_bytes));
+    scores.add(&floats(&[vec![0.0, 1.0, 2.0], vec![0.0, f32::NAN, 1.0]]), &bytes([2, 1], i32::to_ne_bytes), 1);
     let (figures, _) = scores.finish(Figures::new(Task::Classification, &[0.0; METRIC_SLOTS]), &[]);
     assert!(figures.get(Figure::Auroc).unwrap().is_nan() && figures.get(Figure::CalibrationError).unwrap().is_nan());
     // Nor do targets that do not count.
     let mut scores = Scores::of(vec![Figure::Auroc], Task::Classification, 3, Some(1), 2).unwrap();
-    scores.add(&floats(&[vec![0.0, 1.0, 2.0]]), &bytes([1], i32::to_ne_bytes));
+    scores.add(&floats(&[vec![0.0, 1.0, 2.0]]), &bytes([1], i32::to_ne_bytes), 1);
     let (figures, _) = scores.finish(Figures::new(Task::Classification, &[0.0; METRIC_SLOTS]), &[]);
     assert!(figures.get(Figure::Auroc).unwrap().is_nan());
 }

@@ -1,6 +1,6 @@
 //! Answers are those of `predict`, whoever else asks.
 
-use super::super::{fields, masks, tables, text};
+use super::super::{fields, masks, tables, text, text_pairs, text_tags};
 use super::{Server, drawing, instances, trained};
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -208,6 +208,73 @@ fn tokens_are_ones_that_there_are() {
     let inputs = [number("inputs", &[1, 24], vec![100_000; 24]), number("lengths", &[1], vec![3])];
     let answer = server.json("/v2/models/r/infer", &json!({ "inputs": inputs }).to_string());
     assert!(answer.status == 422 && answer.error().contains("`inputs` has 100000"), "{answer:?}");
+}
+
+#[test]
+fn pairs_of_texts_come_in_any_form() {
+    let place = text_pairs::place();
+    place.ok("train c.toml --quiet --out r");
+    let server = Server::start(&place, "r");
+    let body =
+        json!({ "instances": [["it is lovely", "it is dull"], { "text": "it is dull", "text_pair": "it is lovely" }] });
+    let lists = server.json("/predict", &body.to_string()).predictions();
+    let body =
+        json!({ "instances": [{ "text_pair": "it is dull", "text": "it is lovely" }, ["it is dull", "it is lovely"]] });
+    assert_eq!(server.json("/predict", &body.to_string()).predictions(), lists);
+    assert_eq!((&lists[0]["top"][0]["label"], &lists[1]["top"][0]["label"]), (&json!("no"), &json!("yes")));
+    let lines = server.ask(
+        "POST",
+        "/predict",
+        "Content-Type: text/plain\r\n",
+        b"it is lovely\tit is dull\nit is dull\tit is lovely\n",
+    );
+    assert_eq!(lines.predictions(), lists);
+    for (instance, part) in [
+        (json!("one text"), "text 0: the model takes pairs of texts, and this is one text"),
+        (json!({ "text": "one text" }), "text 0: the model takes pairs of texts"),
+        (json!(["a", "b", "c"]), "expected a text, [text, text_pair], {"),
+        (json!({ "text": "a", "text_pair": "b", "label": "c" }), "expected a text, [text, text_pair], {"),
+    ] {
+        let answer = server.json("/predict", &json!({ "instances": [instance] }).to_string());
+        assert!(answer.status == 422 && answer.error().contains(part), "{answer:?}");
+    }
+    let answer = server.ask("POST", "/predict", "Content-Type: text/plain\r\n", b"a\tb\nc\n");
+    assert!(answer.status == 422 && answer.error().contains("line 2: the model takes pairs"), "{answer:?}");
+    let tokens = json!({ "instances": [{ "inputs": vec![1; 32], "lengths": 3, "pair_start": 0 }] });
+    let answer = server.json("/predict", &tokens.to_string());
+    assert!(
+        answer.status == 422 && answer.error().contains("beginnings of second texts are from 1 to 32"),
+        "{answer:?}"
+    );
+}
+
+#[test]
+fn words_of_sentences_have_tags() {
+    let place = text_tags::place();
+    place.ok("train c.toml --quiet --out r --set train.epochs=2");
+    let server = Server::start(&place, "r");
+    place.write("new.txt", "Ada Lovelace lives in San Marino .\n\n");
+    let expected = place.ok("predict r new.txt --json --threads 1").json();
+    let expected = without(expected.as_array().unwrap().clone(), "file");
+    let words = ["Ada", "Lovelace", "lives", "in", "San", "Marino", "."];
+    for body in [
+        json!({ "instances": ["Ada Lovelace lives in  San Marino .", ""] }),
+        json!({ "instances": [{ "text": "Ada Lovelace lives in San Marino ." }, { "text": "" }] }),
+        json!({ "instances": [{ "tokens": words }, { "tokens": [] }] }),
+    ] {
+        assert_eq!(server.json("/predict", &body.to_string()).predictions(), expected);
+    }
+    let lines =
+        server.ask("POST", "/predict", "Content-Type: text/plain\r\n", b"Ada Lovelace lives in San Marino .\n\n");
+    assert_eq!(lines.predictions(), expected);
+    for (instances, part) in [
+        (json!([["a", "b"]]), "the model takes one text at a time"),
+        (json!(["a", { "tokens": ["b"] }]), "some instances are texts and others have `tokens`"),
+        (json!([{ "tokens": "a" }]), "expected a text"),
+    ] {
+        let answer = server.json("/predict", &json!({ "instances": instances }).to_string());
+        assert!(answer.status == 422 && answer.error().contains(part), "{answer:?}");
+    }
 }
 
 #[test]

@@ -43,6 +43,12 @@ pub enum Figure {
     MicroF1,
     /// Mean intersection over union of the classes.
     MeanIou,
+    /// F1 of the spans of tagged words.
+    SpanF1,
+    /// Of the spans that are predicted, the share that is right.
+    SpanPrecision,
+    /// Of the spans of the targets, the share that is found.
+    SpanRecall,
     /// Area under the receiver operating characteristic: the share of pairs of a sample of a class and one of none, of which
     /// the first has the larger score (half, where they are equal).
     Auroc,
@@ -100,6 +106,9 @@ impl Task {
                 Figure::MacroF1,
                 Figure::WeightedF1,
                 Figure::MeanIou,
+                Figure::SpanF1,
+                Figure::SpanPrecision,
+                Figure::SpanRecall,
                 Figure::Auroc,
                 Figure::AveragePrecision,
                 Figure::CalibrationError,
@@ -133,7 +142,7 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 22] = [
+    pub const ALL: [Figure; 25] = [
         Figure::Loss,
         Figure::Accuracy,
         Figure::Top2Accuracy,
@@ -147,6 +156,9 @@ impl Figure {
         Figure::WeightedF1,
         Figure::MicroF1,
         Figure::MeanIou,
+        Figure::SpanF1,
+        Figure::SpanPrecision,
+        Figure::SpanRecall,
         Figure::Auroc,
         Figure::AveragePrecision,
         Figure::CalibrationError,
@@ -174,6 +186,9 @@ impl Figure {
             Figure::WeightedF1 => ["weighted_f1", "f1_wtd"],
             Figure::MicroF1 => ["micro_f1", "f1_mic"],
             Figure::MeanIou => ["mean_iou", "miou"],
+            Figure::SpanF1 => ["span_f1", "span_f1"],
+            Figure::SpanPrecision => ["span_precision", "span_p"],
+            Figure::SpanRecall => ["span_recall", "span_r"],
             Figure::Auroc => ["auroc", "auroc"],
             Figure::AveragePrecision => ["average_precision", "ap"],
             Figure::CalibrationError => ["calibration_error", "ece"],
@@ -219,6 +234,9 @@ impl Figure {
             | Figure::WeightedF1
             | Figure::MicroF1
             | Figure::MeanIou
+            | Figure::SpanF1
+            | Figure::SpanPrecision
+            | Figure::SpanRecall
             | Figure::Auroc
             | Figure::AveragePrecision => true,
         }
@@ -254,12 +272,20 @@ impl Figure {
             | Figure::MicroF1
             | Figure::MeanIou => Gathered::ClassCounts,
             Figure::R2 | Figure::Mape => Gathered::ErrorSums,
-            Figure::Auroc
+            Figure::SpanF1
+            | Figure::SpanPrecision
+            | Figure::SpanRecall
+            | Figure::Auroc
             | Figure::AveragePrecision
             | Figure::CalibrationError
             | Figure::LogLoss
             | Figure::Perplexity => Gathered::Outputs,
         }
+    }
+
+    /// Whether it is one of spans of words, which tags of a scheme make.
+    pub fn is_of_spans(self) -> bool {
+        matches!(self, Figure::SpanF1 | Figure::SpanPrecision | Figure::SpanRecall)
     }
 
     /// The `k` of a top-k accuracy.

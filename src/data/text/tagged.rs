@@ -1,0 +1,308 @@
+//! Sentences whose words have a tag each: words are cut into tokens, the first of a word bears its tag, and the others do not count.
+
+use super::super::classes::{Classes, in_order};
+use super::super::dataset::Dataset;
+use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
+use super::super::found::Found;
+use super::super::progress::Event;
+use super::super::row_names::{Lines, RowName, RowNames};
+use super::super::store::{Rows, Store, Unreadable};
+use super::super::{Describes, Footprint, Split};
+use super::options::Choice;
+use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
+use super::tokenizer::Tokenizer;
+use super::words::UNKNOWN_TOKEN;
+use super::{Samples, TextCodec};
+use crate::graph::DType;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file of sentences, and how their tags are learnt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaggedOptions {
+    /// The file.
+    pub path: PathBuf,
+    /// The same to validate on.
+    pub val_path: Option<PathBuf>,
+    /// Where words and tags stand.
+    pub layout: Layout,
+    /// The tags in the order of their numbers; `None`: those of the words, by name.
+    pub tags: Option<Vec<String>>,
+    /// How words become tokens.
+    pub choice: Choice,
+    /// The lengths of batches, ascending.
+    pub lengths: Vec<usize>,
+    /// The target of positions that do not count.
+    pub ignore_index: i32,
+    /// What was found in training, if the model is trained already.
+    pub fitted: Option<Box<TextCodec>>,
+}
+
+/// Sentences that are read.
+#[derive(Debug, Clone)]
+struct Loaded {
+    spec: DataSpec,
+    train: Split,
+    val: Split,
+    told: Vec<String>,
+}
+
+static FOUND: Found<TaggedOptions, Loaded> = Found::new();
+
+impl Describes for &TaggedOptions {
+    fn describe(&self) -> Result<DataSpec> {
+        FOUND.look(self, || load(self), |loaded| loaded.spec.clone())
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        let Loaded { spec, train, val, told } = FOUND.look(self, || load(self), Loaded::clone)?;
+        Ok(Dataset { told, ..Dataset::new(spec, train, val) })
+    }
+
+    fn footprint(&self) -> Footprint {
+        let held = FOUND.look(self, || load(self), |loaded| loaded.train.held_bytes() + loaded.val.held_bytes());
+        Footprint { held: held.unwrap_or_default(), ..Footprint::default() }
+    }
+}
+
+/// The fields of a sample: its tokens, how many they are, and the tag of each.
+pub fn fields(lengths: &[usize], tags: &[String], vocabulary: usize) -> Vec<Field> {
+    let longest = lengths.last().copied().unwrap_or(1);
+    let tokens = Field::numbers(INPUTS, DType::I32, [longest]).of_any_length(0, 0);
+    let tag = FieldKind::Category(Classes::named(tags.to_vec()));
+    vec![
+        Field { kind: FieldKind::Tokens(Classes::at_least(vocabulary)), ..tokens },
+        Field { kind: FieldKind::Length, ..Field::numbers(LENGTHS, DType::I32, []) },
+        Field::target(TARGETS, tag, [longest]).of_any_length(0, 0),
+    ]
+}
+
+fn load(options: &TaggedOptions) -> Result<Loaded> {
+    let sentences = read_tagged(&options.path, &options.layout)?;
+    let codec = match options.fitted.as_deref() {
+        Some(codec) => codec.clone(),
+        None => {
+            let words: Vec<&str> = sentences.iter().flat_map(|one| &one.words).map(String::as_str).collect();
+            let tokenizer = Tokenizer::choose(&options.choice, &words)?;
+            let of_words = || {
+                let tags = sentences.iter().flat_map(|one| &one.tags).collect::<BTreeSet<_>>();
+                let mut tags: Vec<String> = tags.into_iter().cloned().collect();
+                in_order(&mut tags);
+                tags
+            };
+            let samples = Samples::Tagged {
+                layout: options.layout.clone(),
+                lengths: options.lengths.clone(),
+                tags: options.tags.clone().unwrap_or_else(of_words),
+            };
+            let vocabulary = tokenizer.vocabulary();
+            TextCodec { vocabulary, tokenizer: Some(tokenizer), chat: None, samples }
+        }
+    };
+    let mut told = Vec::new();
+    let train = split(&options.path, &sentences, &codec, options, &mut told)?;
+    let val = match &options.val_path {
+        Some(path) => split(path, &read_tagged(path, &options.layout)?, &codec, options, &mut told)?,
+        None => train.select(&[]),
+    };
+    let Samples::Tagged { lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
+    let spec = DataSpec {
+        train: Some(train.len()),
+        val: Some(val.len()),
+        lengths: lengths.clone(),
+        fitted: Some(codec.written()?),
+        ..DataSpec::new(codec.fields())
+    };
+    Ok(Loaded { spec, train, val, told })
+}
+
+/// Why a model takes no sentences.
+const NO_TAGS: &str = "the model learns no tags of words";
+
+/// The sentences of a file as samples.
+fn split(
+    path: &Path,
+    sentences: &[Sentence],
+    codec: &TextCodec,
+    options: &TaggedOptions,
+    told: &mut Vec<String>,
+) -> Result<Split> {
+    let Samples::Tagged { tags, .. } = &codec.samples else { bail!("{NO_TAGS}") };
+    // Where the tags have names, a word may have the number of one.
+    let numbered = options.tags.is_some() && tags.iter().all(|name| name.parse::<f64>().is_err());
+    let number = |tag: &str| tag.parse().ok().filter(|number| numbered && *number < tags.len());
+    let of = |tag: &String| match tags.iter().position(|known| known == tag).or_else(|| number(tag)) {
+        Some(number) => Ok(number as i32),
+        None => {
+            bail!(
+                "`{}` has the tag `{tag}`, which is none of those that are learnt: {}",
+                path.display(),
+                super::super::listed(tags)
+            )
+        }
+    };
+    let numbers = |one: &Sentence| one.tags.iter().map(of).collect::<Result<Vec<i32>>>();
+    let numbers = sentences.iter().map(numbers).collect::<Result<Vec<_>>>()?;
+    let (tagged, _, cut) = Tagged::new(codec, sentences, &numbers, options.ignore_index, path)?;
+    if cut > 0 {
+        let longest = tagged.lengths.last().copied().unwrap_or_default();
+        told.push(format!("`{}`: {cut} of {} sentences are cut to {longest} tokens", path.display(), tagged.len()));
+    }
+    Split::new(Arc::new(tagged))
+}
+
+/// A sentence for a trained model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// Its words.
+    pub words: Vec<String>,
+    /// The position of the first token of each; `None`: it has no token, or was cut off.
+    pub at: Vec<Option<usize>>,
+}
+
+/// Sentences as samples for a trained model: those of a file, as [`read_untagged`] has them.
+///
+/// # Errors
+/// It cannot be read, or a word has a character without a token.
+pub fn read_sentences(path: &Path, codec: &TextCodec) -> Result<(Split, Vec<Placed>)> {
+    let mut codec = codec.clone();
+    let Samples::Tagged { layout, lengths, .. } = &mut codec.samples else { bail!("{NO_TAGS}") };
+    // All batches are of one length, so that samples stay in their order.
+    lengths.drain(..lengths.len() - 1);
+    let sentences = read_untagged(path, layout)?;
+    let (tagged, at, _) = Tagged::new(&codec, &sentences, &vec![Vec::new(); sentences.len()], 0, path)?;
+    let placed = sentences.into_iter().zip(at).map(|(one, at)| Placed { words: one.words, at });
+    Ok((Split::new(Arc::new(tagged))?, placed.collect()))
+}
+
+/// The bytes of a sample of the longest length, field by field, and where its words are.
+///
+/// # Errors
+/// The model takes no sentences; a word, which `called` names, has a character without a token.
+pub fn sentence_bytes(codec: &TextCodec, words: Vec<String>, called: &str) -> Result<(Vec<Vec<u8>>, Placed)> {
+    let Samples::Tagged { lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
+    let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
+    let longest = lengths.last().copied().unwrap_or(1);
+    let mut pieces = tokenizer.encode_words(&words, longest, called)?;
+    pieces.fill();
+    let number = |number: u32| (number as i32).to_ne_bytes();
+    let filled = pieces.tokens.iter().copied().chain(std::iter::repeat(UNKNOWN_TOKEN));
+    let rows = vec![filled.take(longest).flat_map(number).collect(), number(pieces.tokens.len() as u32).to_vec()];
+    let at = pieces.firsts(words.len());
+    Ok((rows, Placed { words, at }))
+}
+
+/// Sentences as tokens, one behind the other.
+struct Tagged {
+    tokens: Vec<u32>,
+    /// The tag of each token.
+    tags: Vec<i32>,
+    /// Where each begins, and where the last one ends.
+    begins: Vec<usize>,
+    lengths: Vec<usize>,
+    ignore_index: i32,
+    fields: Vec<Field>,
+    /// The lines at which they begin.
+    names: RowNames,
+}
+
+impl Tagged {
+    /// Sentences with the numbers of their tags, where the first tokens of words are, and how many sentences are cut.
+    fn new(
+        codec: &TextCodec,
+        sentences: &[Sentence],
+        tags: &[Vec<i32>],
+        ignore_index: i32,
+        path: &Path,
+    ) -> Result<(Tagged, Vec<Vec<Option<usize>>>, usize)> {
+        let Samples::Tagged { lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
+        let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
+        let longest = lengths.last().copied().unwrap_or(1);
+        let mut all = Tagged {
+            tokens: Vec::new(),
+            tags: Vec::new(),
+            begins: vec![0],
+            lengths: lengths.clone(),
+            ignore_index,
+            fields: codec.fields(),
+            names: RowNames::Lines(Lines { lines: sentences.iter().map(|one| one.line).collect(), files: Vec::new() }),
+        };
+        let (mut places, mut cut) = (Vec::with_capacity(sentences.len()), 0);
+        for (one, tags) in sentences.iter().zip(tags) {
+            let called = format!("`{}`, the sentence at line {}", path.display(), one.line);
+            let mut pieces = tokenizer.encode_words(&one.words, longest, &called)?;
+            pieces.fill();
+            cut += usize::from(pieces.cut);
+            let at = pieces.firsts(one.words.len());
+            let begin = all.tags.len();
+            all.tags.resize(begin + pieces.tokens.len(), ignore_index);
+            for (tag, at) in tags.iter().zip(&at) {
+                if let Some(at) = at {
+                    all.tags[begin + at] = *tag;
+                }
+            }
+            all.tokens.extend(pieces.tokens);
+            all.begins.push(all.tokens.len());
+            places.push(at);
+        }
+        Ok((all, places, cut))
+    }
+
+    fn of<'a, T>(&self, list: &'a [T], sample: usize) -> &'a [T] {
+        &list[self.begins[sample]..self.begins[sample + 1]]
+    }
+}
+
+impl Store for Tagged {
+    fn len(&self) -> usize {
+        self.begins.len() - 1
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn lengths(&self) -> &[usize] {
+        &self.lengths
+    }
+
+    fn length_of(&self, sample: usize) -> usize {
+        let tokens = self.begins[sample + 1] - self.begins[sample];
+        self.lengths.iter().position(|length| tokens <= *length).unwrap_or(self.lengths.len() - 1)
+    }
+
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        let (tokens, tags) = (self.of(&self.tokens, sample), self.of(&self.tags, sample));
+        rows.fill(0, |at, out| *out = (tokens.get(at).copied().unwrap_or(UNKNOWN_TOKEN) as i32).to_ne_bytes());
+        rows.put(1, &(tokens.len() as i32).to_ne_bytes());
+        rows.fill(2, |at, out| *out = tags.get(at).copied().unwrap_or(self.ignore_index).to_ne_bytes());
+        Ok(())
+    }
+
+    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        match field {
+            0 => self.of(&self.tokens, sample).iter().for_each(|token| take(&token.to_ne_bytes())),
+            1 => take(&((self.begins[sample + 1] - self.begins[sample]) as u64).to_le_bytes()),
+            _ => self.of(&self.tags, sample).iter().for_each(|tag| take(&tag.to_ne_bytes())),
+        }
+    }
+
+    fn classes_in_file(&self, sample: usize, take: &mut dyn FnMut(i32)) -> bool {
+        self.of(&self.tags, sample).iter().for_each(|tag| take(*tag));
+        true
+    }
+
+    fn skips_unreadable(&self) -> bool {
+        false
+    }
+
+    fn row(&self, sample: usize) -> Option<RowName<'_>> {
+        Some(self.names.at(sample))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.tokens.len() * 8 + self.begins.len() * size_of::<usize>() + self.names.held_bytes()
+    }
+}
