@@ -115,14 +115,19 @@ fn bodies(list: &mut List) {
             "--part\r\nContent-Disposition: form-data; name=\"f\"; filename=\"{name}\"\r\n\r\n{content}\r\n--part--\r\n"
         )
     };
-    let zeros = |count: usize| vec!["0.5"; count].join(",");
+    let sevens = |count: usize| vec!["7"; count].join(",");
     seed(
         "ok-image-json",
         0,
         json,
-        format!("{{\"instances\":[[[{}]]]}}", vec![format!("[{}]", zeros(8)); 8].join(",")).as_bytes(),
+        format!("{{\"instances\":[[[{}]]]}}", vec![format!("[{}]", sevens(8)); 8].join(",")).as_bytes(),
     );
-    seed("ok-row", 1, json, b"{\"instances\":[{\"a\":1,\"b\":\"x\",\"when\":\"2024-01-01\"},{\"a\":null}]}");
+    seed(
+        "ok-row",
+        1,
+        json,
+        b"{\"instances\":[{\"a\":1,\"b\":\"x\",\"when\":\"2024-01-01\"},{\"a\":null,\"b\":\"z\",\"when\":null}]}",
+    );
     seed("ok-rows", 1, "text/csv", b"a,b,when\n1,x,2024-01-01\n,z,\n");
     seed("ok-rows-form", 1, form, part("rows.csv", "a,b,when\n1,x,2024-01-01").as_bytes());
     seed("ok-text", 2, json, b"{\"instances\":[\"good words\",\"\"]}");
@@ -132,12 +137,12 @@ fn bodies(list: &mut List) {
             "{{\"id\":\"1\",\"inputs\":[{{\"name\":\"{name}\",\"shape\":{shape},\"datatype\":\"{datatype}\",{more}}}]}}"
         )
     };
-    seed("ok-tensor", 3, "", tensor("input", "[1,1,8,8]", "FP32", &format!("\"data\":[{}]", zeros(64))).as_bytes());
-    let head = tensor("input", "[1,1,8,8]", "FP32", "\"parameters\":{\"binary_data_size\":256}");
-    seed("ok-binary", 3, &head.len().to_string(), &[head.as_bytes(), &[0; 256]].concat());
-    seed("bad-binary-short", 3, &head.len().to_string(), &[head.as_bytes(), &[0; 255]].concat());
+    seed("ok-tensor", 3, "", tensor("inputs", "[1,1,8,8]", "UINT8", &format!("\"data\":[{}]", sevens(64))).as_bytes());
+    let head = tensor("inputs", "[1,1,8,8]", "UINT8", "\"parameters\":{\"binary_data_size\":64}");
+    seed("ok-binary", 3, &head.len().to_string(), &[head.as_bytes(), &[0; 64]].concat());
+    seed("bad-binary-short", 3, &head.len().to_string(), &[head.as_bytes(), &[0; 63]].concat());
     seed("bad-length", 3, "999999", head.as_bytes());
-    seed("ok-tensor-rows", 4, "", tensor("input", "[1,9]", "FP32", &format!("\"data\":[{}]", zeros(9))).as_bytes());
+    seed("tensor-of-rows", 4, "", tensor("inputs", "[1,9]", "FP32", &format!("\"data\":[{}]", sevens(9))).as_bytes());
     seed(
         "ok-completion",
         6,
@@ -159,6 +164,6 @@ fn bodies(list: &mut List) {
     list.crash(
         "body",
         "bad-shape",
-        [&b"\x03\n"[..], tensor("input", "[4294967296,4294967296,8,8]", "FP32", "\"data\":[1]").as_bytes()].concat(),
+        [&b"\x03\n"[..], tensor("inputs", "[4294967296,4294967296,8,8]", "UINT8", "\"data\":[1]").as_bytes()].concat(),
     );
 }
