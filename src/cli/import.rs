@@ -45,7 +45,11 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     }
     expect_new(&path, args.force)?;
     let out = output(&path)?;
-    let parts = if checkpoint::is_index(weights) { checkpoint::files_of(weights).map_err(anyhow::Error::from)? } else { Vec::new() };
+    let parts = if checkpoint::is_index(weights) {
+        checkpoint::files_of(weights).map_err(anyhow::Error::from)?
+    } else {
+        Vec::new()
+    };
     expect_no_input(&out, files.iter().chain(&parts).map(PathBuf::as_path))?;
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;
     let keys: Value = serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", config.display()))?;
