@@ -301,7 +301,7 @@ mod tests {
             refused(&format!("{gpt2},\"activation_function\":\"relu\"}}")).contains("`activation_function` is `relu`")
         );
         assert!(refused(&format!("{gpt2},\"n_inner\":9}}")).contains("`n_inner`"));
-        let llama = r#"{"model_type":"llama","hidden_size":8,"num_attention_heads":2,"vocab_size":9,"num_hidden_layers":1,"intermediate_size":8,"rope_scaling":"#;
+        let llama = r#"{"model_type":"llama","hidden_size":8,"num_attention_heads":2,"vocab_size":9,"num_hidden_layers":1,"intermediate_size":8,"max_position_embeddings":8,"rope_scaling":"#;
         assert!(refused(&format!(r#"{llama}{{"rope_type":"yarn"}}}}"#)).contains("`rope_scaling` has the type `yarn`"));
         assert!(refused(&format!(r#"{llama}{{"type":"linear"}}}}"#)).contains("`rope_scaling` has no `factor`"));
         assert!(refused(r#"{"model_type":"llama","attention_bias":true}"#).contains("`attention_bias` is true"));

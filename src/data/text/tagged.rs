@@ -145,10 +145,15 @@ fn split(
     };
     let numbers = |one: &Sentence| one.tags.iter().map(of).collect::<Result<Vec<i32>>>();
     let numbers = sentences.iter().map(numbers).collect::<Result<Vec<_>>>()?;
-    let (tagged, _, cut) = Tagged::new(codec, sentences, &numbers, options.ignore_index, path)?;
-    if cut > 0 {
+    let (tagged, _) = Tagged::new(codec, sentences, &numbers, options.ignore_index, path)?;
+    if tagged.cut > 0 {
         let longest = tagged.lengths.last().copied().unwrap_or_default();
-        told.push(format!("`{}`: {cut} of {} sentences are cut to {longest} tokens", path.display(), tagged.len()));
+        told.push(format!(
+            "`{}`: {} of {} sentences are cut to {longest} tokens",
+            path.display(),
+            tagged.cut,
+            tagged.len()
+        ));
     }
     Split::new(Arc::new(tagged))
 }
@@ -172,7 +177,7 @@ pub fn read_sentences(path: &Path, codec: &TextCodec) -> Result<(Split, Vec<Plac
     // All batches are of one length, so that samples stay in their order.
     lengths.drain(..lengths.len() - 1);
     let sentences = read_untagged(path, layout)?;
-    let (tagged, at, _) = Tagged::new(&codec, &sentences, &vec![Vec::new(); sentences.len()], 0, path)?;
+    let (tagged, at) = Tagged::new(&codec, &sentences, &vec![Vec::new(); sentences.len()], 0, path)?;
     let placed = sentences.into_iter().zip(at).map(|(one, at)| Placed { words: one.words, at });
     Ok((Split::new(Arc::new(tagged))?, placed.collect()))
 }
@@ -194,6 +199,9 @@ pub fn sentence_bytes(codec: &TextCodec, words: Vec<String>, called: &str) -> Re
     Ok((rows, Placed { words, at }))
 }
 
+/// The position of the first token of each word of a sentence.
+type Places = Vec<Option<usize>>;
+
 /// Sentences as tokens, one behind the other.
 struct Tagged {
     tokens: Vec<u32>,
@@ -203,20 +211,22 @@ struct Tagged {
     begins: Vec<usize>,
     lengths: Vec<usize>,
     ignore_index: i32,
+    /// How many were longer than the longest batch.
+    cut: usize,
     fields: Vec<Field>,
     /// The lines at which they begin.
     names: RowNames,
 }
 
 impl Tagged {
-    /// Sentences with the numbers of their tags, where the first tokens of words are, and how many sentences are cut.
+    /// Sentences with the numbers of their tags, and where the first tokens of words are.
     fn new(
         codec: &TextCodec,
         sentences: &[Sentence],
         tags: &[Vec<i32>],
         ignore_index: i32,
         path: &Path,
-    ) -> Result<(Tagged, Vec<Vec<Option<usize>>>, usize)> {
+    ) -> Result<(Tagged, Vec<Places>)> {
         let Samples::Tagged { lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
         let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
         let longest = lengths.last().copied().unwrap_or(1);
@@ -226,15 +236,16 @@ impl Tagged {
             begins: vec![0],
             lengths: lengths.clone(),
             ignore_index,
+            cut: 0,
             fields: codec.fields(),
             names: RowNames::Lines(Lines { lines: sentences.iter().map(|one| one.line).collect(), files: Vec::new() }),
         };
-        let (mut places, mut cut) = (Vec::with_capacity(sentences.len()), 0);
+        let mut places = Vec::with_capacity(sentences.len());
         for (one, tags) in sentences.iter().zip(tags) {
             let called = format!("`{}`, the sentence at line {}", path.display(), one.line);
             let mut pieces = tokenizer.encode_words(&one.words, longest, &called)?;
             pieces.fill();
-            cut += usize::from(pieces.cut);
+            all.cut += usize::from(pieces.cut);
             let at = pieces.firsts(one.words.len());
             let begin = all.tags.len();
             all.tags.resize(begin + pieces.tokens.len(), ignore_index);
@@ -247,7 +258,7 @@ impl Tagged {
             all.begins.push(all.tokens.len());
             places.push(at);
         }
-        Ok((all, places, cut))
+        Ok((all, places))
     }
 
     fn of<'a, T>(&self, list: &'a [T], sample: usize) -> &'a [T] {

@@ -417,7 +417,7 @@ fn words_bear_their_tags_on_their_first_token() {
     let pieces = |word: &str| tokenizer.encode(word, "").unwrap().len();
     assert!(pieces("fine") > 1, "a word of one piece tells nothing");
     let all = batches(&set.train, 1, false);
-    let of = |sample: i32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
+    let of = |sample: u32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
     let (lengths, _, fields) = of(0);
     assert_eq!(*lengths, Lengths::first(8));
     let mut wanted = vec![-7; 8];

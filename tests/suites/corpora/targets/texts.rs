@@ -2,7 +2,9 @@
 
 use super::scratch::{with_file, with_folder};
 use runner::data::table::{Division, Format, TableCodec, TableOptions, Unseen, read_rows};
-use runner::data::text::{Choice, Content, LabelledOptions, TextCodec, TextOptions, Tokenizer, read_texts, tokens_of};
+use runner::data::text::{
+    Choice, Content, LabelledOptions, Passage, TextCodec, TextOptions, Tokenizer, read_passages, tokens_of,
+};
 use runner::data::{self, Dataset, Source};
 
 /// What a column or a file of the seeds is called.
@@ -84,6 +86,7 @@ pub fn labelled(data: &[u8]) -> bool {
             path: folder.join(name),
             val_path: None,
             text: TEXT.into(),
+            text_pair: None,
             target: TARGET.into(),
             classes: None,
             choice: choice(*how),
@@ -94,7 +97,7 @@ pub fn labelled(data: &[u8]) -> bool {
         let Some(set) = opened(&Source::LabelledTexts(Box::new(options))) else { return false };
         let codec = codec_of(&set);
         // Texts that were left out may have characters without a token.
-        match read_texts(&path, &codec) {
+        match read_passages(&path, &codec) {
             Ok(texts) => assert!(texts.len() >= set.train.len()),
             Err(e) => assert!(matches!(choice(*how), Choice::Characters), "{e:#}"),
         }
@@ -113,9 +116,11 @@ pub fn tokenizer(data: &[u8]) -> bool {
             assert!(again == tokenizer && tokenizer.vocabulary() > 0);
             if let Ok(tokens) = tokenizer.encode(&text, "the text") {
                 assert!(tokens.iter().all(|token| (*token as usize) < tokenizer.vocabulary()), "{tokens:?}");
-                let (whole, cut) = tokenizer.encode_whole(&text, 3, "the text").expect("it has tokens");
+                let passage = Passage::from(text.into_owned());
+                let whole = tokenizer.encode_whole(&passage, 3, "the text").expect("it has tokens");
                 // With those that the model expects before and behind a text.
-                assert!(whole.len() <= 3 && (cut || whole.len() >= tokens.len().min(3)), "{tokens:?} {whole:?}");
+                let enough = whole.cut || whole.tokens.len() >= tokens.len().min(3);
+                assert!(whole.tokens.len() <= 3 && enough, "{tokens:?} {whole:?}");
                 let _ = tokenizer.decode(&tokens);
             }
             true
