@@ -33,9 +33,11 @@ mod library;
 mod lr_find;
 mod masks;
 mod memory;
+mod mlflow;
+#[cfg(target_os = "linux")]
+mod mlflow;
 #[cfg(target_os = "linux")]
 mod mpi;
-#[cfg(target_os = "linux")]
 mod network;
 mod not_finite;
 mod optimizers;
