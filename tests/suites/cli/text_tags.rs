@@ -188,7 +188,7 @@ fn mistakes_in_files_of_tags_are_told() {
     place.write("empty.conll", "\n\n");
     assert!(told("path=empty.conll").contains("has no words with tags"));
     let told = place.fails("check c.toml --set loss.type=mse", 2);
-    assert!(told.contains("`mse` needs numbers"), "{told}");
+    assert!(told.contains("the loss `mse` does not fit the targets of `text_tags`"), "{told}");
     let told = place.fails("check c.toml --set model.use=lstm_classifier", 2);
     assert!(told.contains("the targets are one class for each position"), "{told}");
 }
