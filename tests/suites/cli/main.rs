@@ -35,8 +35,6 @@ mod masks;
 mod memory;
 mod mlflow;
 #[cfg(target_os = "linux")]
-mod mlflow;
-#[cfg(target_os = "linux")]
 mod mpi;
 mod network;
 mod not_finite;

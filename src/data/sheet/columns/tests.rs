@@ -68,14 +68,24 @@ fn every_packing_and_encoding_has_the_cells_of_the_text() {
     // What is not asked for is empty.
     let sheet = sheet(&golden("zstd.parquet")).unwrap();
     let (rooms, town) = (sheet.column("rooms").unwrap(), sheet.column("town").unwrap());
-    sheet.each_cells(&[rooms], |_, row| Ok(assert!(!row[rooms].is_empty() && row[town].is_empty()))).unwrap();
+    sheet
+        .each_cells(&[rooms], |_, row| {
+            assert!(!row[rooms].is_empty() && row[town].is_empty());
+            Ok(())
+        })
+        .unwrap();
 }
 
 #[test]
 fn places_name_file_and_row() {
     let sheet = sheet(&golden("part-?.parquet")).unwrap();
     let mut last = String::new();
-    sheet.each_cells(&[0], |place, _| Ok(last = place.to_string())).unwrap();
+    sheet
+        .each_cells(&[0], |place, _| {
+            last = place.to_string();
+            Ok(())
+        })
+        .unwrap();
     assert!(last.ends_with("part-2.parquet`, row 100"), "{last}");
 }
 
@@ -142,7 +152,7 @@ fn files_of_one_table_are_alike() {
 fn types_of_several_files_go_together_or_not() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, value: Value| {
-        let mut writer = ColumnWriter::new(&["x".to_owned()], &[value.clone()]).unwrap();
+        let mut writer = ColumnWriter::new(&["x".to_owned()], std::slice::from_ref(&value)).unwrap();
         writer.add(vec![value]).unwrap();
         std::fs::write(folder.path().join(name), writer.finish().unwrap()).unwrap();
     };
