@@ -26,7 +26,7 @@ fn algorithms() -> Vec<Algorithm> {
     list.extend([
         Algorithm::Adagrad { lr_decay: 0.5, eps: 1e-10, initial_accumulator_value: 0.0 },
         Algorithm::Adadelta { rho: 0.9, eps: 1e-6 },
-        Algorithm::Adamax { beta1, beta2, eps: 0.1 },
+        Algorithm::Adamax { beta1, beta2, eps: 0.02 },
         Algorithm::Lion { beta1, beta2: 0.99 },
     ]);
     for moments in [Moments::Elements, Moments::Points] {

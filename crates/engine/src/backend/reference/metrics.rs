@@ -24,7 +24,9 @@ pub(super) fn metrics(op: &Metrics, x: &[Tensor]) -> Vec<Vec<f64>> {
         Task::Classification => {
             let ignored = |t: f64| op.ignore_index.is_some_and(|i| t == f64::from(i));
             for (row, t) in prediction.data.chunks(prediction.last()).zip(target.data).filter(|(_, t)| !ignored(**t)) {
-                sums[slot::CORRECT] += f64::from(u8::from(argmax(row) as f64 == *t));
+                // Of numbers that are none, none is the largest.
+                let is_right = !row.iter().any(|x| x.is_nan()) && argmax(row) as f64 == *t;
+                sums[slot::CORRECT] += f64::from(u8::from(is_right));
                 sums[slot::ITEMS] += 1.0;
             }
         }
