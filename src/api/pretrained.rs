@@ -23,7 +23,7 @@ pub fn missing(experiment: &Experiment) -> Option<Pretrained> {
 /// Fetches the weights that a configuration starts from, if they have a name and are not there.
 ///
 /// # Errors
-/// See [`fetch`].
+/// See [`fetch()`].
 pub fn fetch_missing(experiment: &Experiment) -> Result<(), Failure> {
     match missing(experiment) {
         Some(named) => fetch(&named).map(drop),
@@ -48,7 +48,7 @@ pub fn fetch(named: &Pretrained) -> Result<PathBuf, Failure> {
 /// The same; `None` if there is no such file where the others of its model are.
 ///
 /// # Errors
-/// As for [`fetch`].
+/// As for [`fetch()`].
 pub fn optional(named: &Pretrained) -> Result<Option<PathBuf>, Failure> {
     let path = named.path().ok_or_else(|| {
         anyhow!("there is no folder to keep `{}` in: neither XDG_CACHE_HOME nor HOME names one", named.name)
