@@ -167,7 +167,7 @@ pub struct Placed {
     pub at: Vec<Option<usize>>,
 }
 
-/// Sentences as samples for a trained model: those of a file, as [`read_untagged`] has them.
+/// Sentences as samples for a trained model: those of a file, with or without tags.
 ///
 /// # Errors
 /// It cannot be read, or a word has a character without a token.
