@@ -219,7 +219,6 @@ const NOTHING_LIKE_IT: &[&str] = &[
     "convtranspose2d",
     "maxpool3d",
     "avgpool3d",
-    "embedding",
     "bilinear",
     "lbfgs",
     "rprop",
