@@ -11,6 +11,16 @@ pub struct Classes {
     pub names: Option<Vec<String>>,
 }
 
+/// The number of a class by what a file has for it: its name or, where the configuration has `named` the classes and no name is a
+/// number, its number.
+pub fn numbering(names: &[String], named: bool) -> impl Fn(&str) -> Option<usize> {
+    let numbered = named && names.iter().all(|name| name.parse::<f64>().is_err());
+    move |word| {
+        let number = || word.parse().ok().filter(|number| numbered && *number < names.len());
+        names.iter().position(|name| name == word).or_else(number)
+    }
+}
+
 /// Sorts names of classes that were found in data: by number if all are numbers, else by name.
 pub fn in_order(names: &mut [String]) {
     names.sort_unstable();

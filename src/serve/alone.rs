@@ -12,14 +12,14 @@ use http_body_util::BodyExt;
 use tokio::runtime::Runtime;
 use tower_service::Service;
 
-/// A server of which nobody is told: it has no address.
+/// A server without an address: it answers calls of [`Alone::post`] alone.
 pub struct Alone {
     runtime: Runtime,
     router: Router,
 }
 
 impl Alone {
-    /// Opens the models. What the options say of addresses, connections and signals is not looked at.
+    /// Opens the models. Options for addresses, connections and signals have no effect.
     ///
     /// # Errors
     /// A model cannot be opened.

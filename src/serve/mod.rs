@@ -111,7 +111,7 @@ pub struct Options {
 /// A model cannot be opened; the address cannot be had.
 pub fn serve(mut options: Options, listening: impl FnOnce(SocketAddr)) -> Result<bool, Failure> {
     let runtime = runtime()?;
-    // Before models are loaded, which may take long: a port that is taken is told at once.
+    // Loading models may take long. A port that is in use is an error before that.
     let listener = runtime.block_on(bind(&options.host, options.port))?;
     let address = listener.local_addr().context("the system does not tell its address")?;
     let (patience, connections, drain, signals) =

@@ -263,6 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn old_names_of_densenet_become_those_of_its_layers() {
+        let rules = read("torchvision/densenet121").renames();
+        let renamed = |name: &str| rules.iter().find_map(|rule| rule.apply(name));
+        for (old, new) in [
+            ("features.denseblock1.denselayer2.norm.1.weight", "features.denseblock1.denselayer2.norm1.weight"),
+            (
+                "features.denseblock4.denselayer16.norm.2.running_var",
+                "features.denseblock4.denselayer16.norm2.running_var",
+            ),
+            ("features.denseblock2.denselayer12.conv.2.weight", "features.denseblock2.denselayer12.conv2.weight"),
+        ] {
+            assert_eq!(renamed(old).as_deref(), Some(new));
+        }
+        for same in ["features.transition1.norm.weight", "features.conv0.weight", "classifier.bias"] {
+            assert_eq!(renamed(same), None, "{same}");
+        }
+        assert!(read("torchvision/resnet18").renames().is_empty());
+    }
+
+    #[test]
     fn names_of_nothing_are_refused() {
         assert_eq!(refused("torchvision/resnet19").help, "did you mean `torchvision/resnet18`?");
         assert_eq!(refused("torchvision/zzzz").help, "`runner models --weights` lists all");

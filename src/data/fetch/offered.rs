@@ -3,7 +3,7 @@
 use super::http::agent;
 use ureq::http::{Uri, header};
 
-/// Answers that lead elsewhere on the same server, in a row.
+/// Answers that lead elsewhere, in a row.
 const MOST_TURNS: usize = 5;
 
 /// A file that a server offers.
@@ -15,15 +15,17 @@ pub struct Offered {
     pub sha256: Option<String>,
 }
 
-/// Asks for the file at `url`; `None` if the server has none there.
+/// Asks for the file at `url`, with `token` where one is asked for; `None` if the server has none there.
 ///
 /// # Errors
 /// Why it cannot be had, in words.
 pub fn offered(url: &str, token: Option<&str>) -> Result<Option<Offered>, String> {
+    let server = server_of(url);
     let mut url = url.to_owned();
     for _ in 0..MOST_TURNS {
         let mut request = agent(&url, false).head(&url).header(header::ACCEPT_ENCODING, "identity");
-        if let Some(token) = token {
+        // It is for that server alone, wherever an answer leads.
+        if let Some(token) = token.filter(|_| server_of(&url) == server) {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let response = request.call().map_err(|e| e.to_string())?;
@@ -51,6 +53,12 @@ pub fn offered(url: &str, token: Option<&str>) -> Result<Option<Offered>, String
     Err(format!("leads elsewhere more than {MOST_TURNS} times"))
 }
 
+/// What of an address says who answers there.
+fn server_of(url: &str) -> Option<(String, String)> {
+    let url: Uri = url.parse().ok()?;
+    Some((url.scheme()?.to_string(), url.authority()?.to_string()))
+}
+
 /// The address that `to` is at `from`.
 fn elsewhere(from: &str, to: &str) -> Option<String> {
     if to.starts_with("https://") || to.starts_with("http://") {
@@ -58,4 +66,38 @@ fn elsewhere(from: &str, to: &str) -> Option<String> {
     }
     let from: Uri = from.parse().ok()?;
     to.starts_with('/').then(|| Some(format!("{}://{}{to}", from.scheme()?, from.authority()?)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::mpsc::{Receiver, channel};
+
+    /// A server that gives one answer, and the head that it was asked with.
+    fn server(answer: String) -> (String, Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (heard, head) = channel();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+            heard
+                .send(lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join("\n").to_lowercase())
+                .unwrap();
+            let _ = stream.write_all(format!("HTTP/1.1 {answer}\r\nConnection: close\r\n\r\n").as_bytes());
+        });
+        (url, head)
+    }
+
+    #[test]
+    fn a_token_goes_to_no_other_server() {
+        let (other, told_other) = server("200 OK\r\nContent-Length: 12".into());
+        let (first, told_first) = server(format!("302 Found\r\nContent-Length: 0\r\nLocation: {other}/file"));
+        let found = offered(&format!("{first}/file"), Some("secret")).unwrap();
+        assert_eq!(found, Some(Offered { bytes: 12, sha256: None }));
+        assert!(told_first.recv().unwrap().contains("bearer secret"));
+        assert!(!told_other.recv().unwrap().contains("secret"));
+    }
 }

@@ -1,15 +1,14 @@
 //! Texts of a table, or pairs of them, each of a class: samples of as many tokens as each has, in batches of some lengths.
 
-use super::super::classes::{Classes, in_order};
-use super::super::dataset::Dataset;
+use super::super::Split;
+use super::super::classes::{Classes, in_order, numbering};
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, PAIR_START, TARGETS};
 use super::super::found::Found;
-use super::super::progress::Event;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::table::{Format, open_sheet};
 use super::super::values::Values;
-use super::super::{Describes, Footprint, Split};
+use super::loaded::{Load, Loaded};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
 use super::whole::{Passage, Whole};
@@ -44,30 +43,14 @@ pub struct LabelledOptions {
     pub fitted: Option<Box<TextCodec>>,
 }
 
-/// Texts that are read.
-#[derive(Debug, Clone)]
-struct Loaded {
-    spec: DataSpec,
-    train: Split,
-    val: Split,
-    told: Vec<String>,
-}
-
-static FOUND: Found<LabelledOptions, Loaded> = Found::new();
-
-impl Describes for &LabelledOptions {
-    fn describe(&self) -> Result<DataSpec> {
-        FOUND.look(self, || load(self), |loaded| loaded.spec.clone())
+impl Load for LabelledOptions {
+    fn found() -> &'static Found<Self, Loaded> {
+        static FOUND: Found<LabelledOptions, Loaded> = Found::new();
+        &FOUND
     }
 
-    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Loaded { spec, train, val, told } = FOUND.look(self, || load(self), Loaded::clone)?;
-        Ok(Dataset { told, ..Dataset::new(spec, train, val) })
-    }
-
-    fn footprint(&self) -> Footprint {
-        let held = FOUND.look(self, || load(self), |loaded| loaded.train.held_bytes() + loaded.val.held_bytes());
-        Footprint { held: held.unwrap_or_default(), ..Footprint::default() }
+    fn load(&self) -> Result<Loaded> {
+        load(self)
     }
 }
 
@@ -176,11 +159,9 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
 fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &mut Vec<String>) -> Result<Split> {
     let Samples::Labelled { classes, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
     let mut labels = Vec::with_capacity(written.labels.len());
-    // Where the classes have names, a row may have the number of one.
-    let numbered = named && classes.iter().all(|name| name.parse::<f64>().is_err());
-    let number = |label: &str| label.parse().ok().filter(|number| numbered && *number < classes.len());
+    let number = numbering(classes, named);
     for label in &written.labels {
-        let Some(class) = classes.iter().position(|class| class == label).or_else(|| number(label)) else {
+        let Some(class) = number(label) else {
             bail!(
                 "`{}` has the class `{label}`, which is none of those that are learnt: {}",
                 path.display(),

@@ -7,6 +7,7 @@ mod chat;
 mod given;
 mod labelled;
 mod load;
+mod loaded;
 mod options;
 mod sentences;
 mod spans;

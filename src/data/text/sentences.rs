@@ -61,8 +61,8 @@ pub fn read_tagged(path: &Path, layout: &Layout) -> Result<Vec<Sentence>> {
     Ok(sentences)
 }
 
-/// The sentences of a file whose tags nobody looks at: of objects the words, of a file whose name ends as [`COLUMN_ENDINGS`] do the column of words, of any
-/// other, and of standard input (`-`), the words of each line.
+/// The words of the sentences in a file, without their tags. A file of objects has a list of words in each. A file whose name ends as
+/// [`COLUMN_ENDINGS`] do has them in a column. Any other file, and standard input (`-`), has a sentence on each line.
 ///
 /// # Errors
 /// It cannot be read.

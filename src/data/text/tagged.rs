@@ -1,13 +1,12 @@
 //! Sentences whose words have a tag each: words are cut into tokens, the first of a word bears its tag, and the others do not count.
 
-use super::super::classes::{Classes, in_order};
-use super::super::dataset::Dataset;
+use super::super::Split;
+use super::super::classes::{Classes, in_order, numbering};
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
 use super::super::found::Found;
-use super::super::progress::Event;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::super::{Describes, Footprint, Split};
+use super::loaded::{Load, Loaded};
 use super::options::Choice;
 use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
 use super::tokenizer::Tokenizer;
@@ -40,30 +39,14 @@ pub struct TaggedOptions {
     pub fitted: Option<Box<TextCodec>>,
 }
 
-/// Sentences that are read.
-#[derive(Debug, Clone)]
-struct Loaded {
-    spec: DataSpec,
-    train: Split,
-    val: Split,
-    told: Vec<String>,
-}
-
-static FOUND: Found<TaggedOptions, Loaded> = Found::new();
-
-impl Describes for &TaggedOptions {
-    fn describe(&self) -> Result<DataSpec> {
-        FOUND.look(self, || load(self), |loaded| loaded.spec.clone())
+impl Load for TaggedOptions {
+    fn found() -> &'static Found<Self, Loaded> {
+        static FOUND: Found<TaggedOptions, Loaded> = Found::new();
+        &FOUND
     }
 
-    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Loaded { spec, train, val, told } = FOUND.look(self, || load(self), Loaded::clone)?;
-        Ok(Dataset { told, ..Dataset::new(spec, train, val) })
-    }
-
-    fn footprint(&self) -> Footprint {
-        let held = FOUND.look(self, || load(self), |loaded| loaded.train.held_bytes() + loaded.val.held_bytes());
-        Footprint { held: held.unwrap_or_default(), ..Footprint::default() }
+    fn load(&self) -> Result<Loaded> {
+        load(self)
     }
 }
 
@@ -130,10 +113,8 @@ fn split(
     told: &mut Vec<String>,
 ) -> Result<Split> {
     let Samples::Tagged { tags, .. } = &codec.samples else { bail!("{NO_TAGS}") };
-    // Where the tags have names, a word may have the number of one.
-    let numbered = options.tags.is_some() && tags.iter().all(|name| name.parse::<f64>().is_err());
-    let number = |tag: &str| tag.parse().ok().filter(|number| numbered && *number < tags.len());
-    let of = |tag: &String| match tags.iter().position(|known| known == tag).or_else(|| number(tag)) {
+    let number = numbering(tags, options.tags.is_some());
+    let of = |tag: &String| match number(tag) {
         Some(number) => Ok(number as i32),
         None => {
             bail!(

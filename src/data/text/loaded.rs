@@ -1,0 +1,50 @@
+//! Sources whose files are read whole to describe them: what describing and opening such a source have in common.
+
+use super::super::dataset::Dataset;
+use super::super::field::DataSpec;
+use super::super::found::Found;
+use super::super::progress::Event;
+use super::super::{Describes, Footprint, Split};
+use anyhow::Result;
+
+/// Samples that are read.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What they are.
+    pub spec: DataSpec,
+    /// Those that are trained on.
+    pub train: Split,
+    /// Those that are validated on.
+    pub val: Split,
+    /// What the user should know of them.
+    pub told: Vec<String>,
+}
+
+/// Options by which samples are read.
+pub trait Load: PartialEq + Clone + 'static {
+    /// What was read last.
+    fn found() -> &'static Found<Self, Loaded>;
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// They cannot be read, or do not fit the options.
+    fn load(&self) -> Result<Loaded>;
+}
+
+impl<T: Load> Describes for &T {
+    fn describe(&self) -> Result<DataSpec> {
+        T::found().look(self, || self.load(), |loaded| loaded.spec.clone())
+    }
+
+    fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
+        let Loaded { spec, train, val, told } = T::found().look(self, || self.load(), Loaded::clone)?;
+        Ok(Dataset { told, ..Dataset::new(spec, train, val) })
+    }
+
+    fn footprint(&self) -> Footprint {
+        let bytes = |loaded: &Loaded| loaded.train.held_bytes() + loaded.val.held_bytes();
+        let held = T::found().look(self, || self.load(), bytes);
+        Footprint { held: held.unwrap_or_default(), ..Footprint::default() }
+    }
+}
