@@ -85,6 +85,10 @@ pub fn optional(named: &Pretrained) -> Result<Option<PathBuf>, Failure> {
             Ok(()) => return Ok(Some(path)),
             // Another rank, or another run.
             Err(error) if error.is::<Busy>() => std::thread::sleep(TURN),
+            // This machine's fault, such as a full disk: another way to get the file is no help.
+            Err(error) if error.chain().any(|cause| cause.is::<std::io::Error>()) => {
+                return Err(error.context(format!("cannot fetch `{}`", named.name)).into());
+            }
             Err(error) => return Err(anyhow!("cannot fetch `{}`: {error:#}\nhelp: {}", named.name, by_hand()).into()),
         }
     }
