@@ -13,6 +13,8 @@ pub const INPUTS: &str = "inputs";
 pub const TARGETS: &str = "targets";
 /// The name of the field with the lengths of samples.
 pub const LENGTHS: &str = "lengths";
+/// The name of the field that says what samples weigh.
+pub const SAMPLE_WEIGHT: &str = "sample_weight";
 /// The name of the field that says where the second texts of pairs begin.
 pub const PAIR_START: &str = "pair_start";
 /// Most lengths in which the batches of a data set may differ.
@@ -25,6 +27,8 @@ pub enum Role {
     Input,
     /// It is to be learnt.
     Target,
+    /// What the sample weighs in the loss.
+    Weight,
 }
 
 /// What the elements of a field are.
@@ -199,6 +203,11 @@ impl Field {
         Field { role: Role::Target, kind, ..Field::numbers(name, dtype, shape) }
     }
 
+    /// What a sample weighs in the loss.
+    pub fn sample_weight() -> Self {
+        Field { role: Role::Weight, ..Field::numbers(SAMPLE_WEIGHT, DType::F32, []) }
+    }
+
     /// The same with an axis in which batches may differ: length number `number` of the data set.
     pub fn of_any_length(mut self, axis: usize, number: usize) -> Self {
         assert!(axis < self.shape.rank() && number < MAX_LENGTHS, "no such axis or length");
@@ -303,6 +312,11 @@ impl DataSpec {
         self.numbered().find(|(_, field)| field.is_target())
     }
 
+    /// The field with what samples weigh, with its place in a batch; `None` if all weigh the same.
+    pub fn sample_weight(&self) -> Option<(Input, &Field)> {
+        self.numbered().find(|(_, field)| field.role == Role::Weight)
+    }
+
     /// The classes that the target stands for: one of them, or several, a sample or a position.
     pub fn classes(&self) -> Option<&Classes> {
         self.target()?.1.kind.classes()
@@ -351,7 +365,7 @@ impl DataSpec {
         // Layers look at them without being told.
         let of_layers = |field: &&Field| matches!(field.kind, FieldKind::Length | FieldKind::PairStart);
         fields.extend(self.fields.iter().filter(of_layers).filter(|field| !names.contains(&field.name)).cloned());
-        fields.extend(self.fields.iter().filter(|field| field.is_target()).cloned());
+        fields.extend(self.fields.iter().filter(|field| !field.is_input()).cloned());
         Ok(DataSpec { fields, ..self.clone() })
     }
 

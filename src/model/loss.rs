@@ -10,8 +10,8 @@ use crate::config::{Diagnostic, Experiment};
 use crate::data::Standard;
 use crate::data::text::Spans;
 use crate::graph::op::{
-    self, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics, Normalize, TargetKind,
-    Task,
+    self, Binary, BinaryKind, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics,
+    NewFull, Normalize, Reshape, TargetKind, Task,
 };
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
@@ -79,7 +79,9 @@ impl Builder<'_> {
             true => [self.for_each_member(targets); 2],
             false => [compared, targets].map(|x| self.for_each_member(x)),
         };
-        let made = self.graph.add(LossOp { loss }, &[y.value, compared]).expect(sound);
+        let weights = self.sample_weights(loss.weights(self.shape(y)));
+        let operands: Vec<ValueId> = [y.value, compared].into_iter().chain(weights).collect();
+        let made = self.graph.add(LossOp { loss, weighted: weights.is_some() }, &operands).expect(sound);
         let (value, weight) = (made[0], made[1]);
         self.graph.values[value.index()].role = Role::Output;
         let sums = self.graph.variable(self.vars, sums);
@@ -97,6 +99,20 @@ impl Builder<'_> {
             self.graph.add(op, &[value, prediction, targets, sums]).expect(sound);
         }
         Some(BatchLoss { value, weight, items })
+    }
+
+    /// What samples weigh, if they have weights: for each of so many rows or numbers, all those of a sample alike.
+    fn sample_weights(&mut self, number: usize) -> Option<ValueId> {
+        let (place, field) = self.data.sample_weight()?;
+        let weights = self.graph.input(place, field.dtype, Shape::from([self.batch]));
+        let each = number / self.batch.max(1);
+        if each == 1 {
+            return Some(weights);
+        }
+        let weights = self.plain(Reshape { shape: Shape::from([self.batch, 1]) }, &[weights]);
+        // A sum with zeros stretches it.
+        let zeros = self.plain(NewFull { shape: Shape::from([1, each]), value: 0.0 }, &[weights]);
+        Some(self.plain(Binary { kind: BinaryKind::Add }, &[weights, zeros]))
     }
 
     /// What the numbers that are learnt are standardised by: those of a regression, not probabilities.
@@ -407,13 +423,17 @@ impl Builder<'_> {
     fn mixing_fits(&mut self) -> bool {
         let Some(target) = self.target.as_ref().map(|(_, field)| field.shape_of(self.lengths)) else { return true };
         let own = self.experiment.loss.target().is_some();
-        if mixing(self.experiment).is_none() || !own && (self.data.labels().is_none() || target.rank() == 0) {
+        let weighted = self.data.sample_weight().is_some();
+        if mixing(self.experiment).is_none()
+            || !own && !weighted && (self.data.labels().is_none() || target.rank() == 0)
+        {
             return true;
         }
         let mixes = |t: &cfg::Transform| matches!(t, cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_));
         let Some((key, t)) = keyed(self.experiment, true).find(|(_, t)| mixes(t)) else { return true };
         let message = match own {
             true => format!("`{}` mixes samples with their targets, and this loss leaves those alone", t.type_name()),
+            false if weighted => format!("`{}` mixes samples, and these have weights of their own", t.type_name()),
             false => format!(
                 "`{}` mixes samples of one class each, and these have a class for each of {target}",
                 t.type_name()

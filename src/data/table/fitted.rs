@@ -29,6 +29,9 @@ pub struct TableCodec {
     pub decimal: char,
     /// The column that names a row.
     pub id: Option<String>,
+    /// The column with what a row weighs in the loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_weight: Option<String>,
     /// What stands between columns, if the configuration says so.
     #[serde(default)]
     pub separator: Option<u8>,
@@ -138,7 +141,8 @@ impl TableCodec {
                 Field { standard: standard.clone(), ..field }
             }
         };
-        vec![Field::numbers(INPUTS, DType::F32, [self.width()]), target]
+        let weight = self.sample_weight.iter().map(|_| Field::sample_weight());
+        [Field::numbers(INPUTS, DType::F32, [self.width()]), target].into_iter().chain(weight).collect()
     }
 
     /// The numbers that the model takes of all rows, one row behind the other.
@@ -170,8 +174,16 @@ impl TableCodec {
         let mut list = vec![(fields[0].clone(), Values::Floats(self.inputs(raw)?))];
         if targets {
             list.push((fields[1].clone(), self.targets(raw)?));
+            list.extend(self.weights(raw).map(|weights| (Field::sample_weight(), weights)));
         }
         Split::new(Arc::new(Memory::new(list, rows)?.named(raw.names())))
+    }
+
+    fn weights(&self, raw: &Raw) -> Option<Values> {
+        match raw.column(self.sample_weight.as_ref()?) {
+            Cells::Numbers(values) => Some(Values::Floats(values.iter().map(|value| *value as f32).collect())),
+            Cells::Texts(..) => None,
+        }
     }
 
     fn targets(&self, raw: &Raw) -> Result<Values> {
@@ -204,7 +216,7 @@ impl TableCodec {
         }
     }
 
-    /// How the cells of each column are read, with the names of the columns.
+    /// How the cells of each column are read, with the names of the columns; with `targets` also those of what is learnt, and of what rows weigh.
     pub fn reads(&self, targets: bool) -> Vec<(&str, Read)> {
         let mut all: Vec<(&str, Read)> = self.columns.iter().map(|codec| (codec.name.as_str(), codec.read())).collect();
         if targets {
@@ -212,6 +224,7 @@ impl TableCodec {
                 Target::Classes { column, .. } => all.push((column, Read::Text)),
                 Target::Numbers { columns, .. } => all.extend(columns.iter().map(|name| (name.as_str(), Read::Number))),
             }
+            all.extend(self.sample_weight.iter().map(|name| (name.as_str(), Read::Number)));
         }
         all
     }

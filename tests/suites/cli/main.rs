@@ -60,6 +60,7 @@ mod resume_alone;
 mod resume_changes;
 mod resume_moments;
 mod runs;
+mod sample_weights;
 #[cfg(unix)]
 mod serve;
 mod show;

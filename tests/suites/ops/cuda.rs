@@ -26,7 +26,7 @@ fn backends(libraries: &Wanted) -> Vec<Box<dyn Backend>> {
 /// of the device hides no other family.
 macro_rules! families {
     ($module:ident, $check:ident) => {
-        families! { $module, $check: attention, cached_attention, chain, conv, conv_pool, depthwise, elementwise, embedding, input, linear, long, loss, norm, optim, pool, recurrent, resize, rotary, shape, shards, softmax, sync_batch_norm, tiles }
+        families! { $module, $check: attention, cached_attention, chain, conv, conv_pool, depthwise, elementwise, embedding, input, linear, long, loss, loss_weights, norm, optim, pool, recurrent, resize, rotary, shape, shards, softmax, sync_batch_norm, tiles }
     };
     ($module:ident, $check:ident: $($name:ident),*) => {
         mod $module {

@@ -14,6 +14,7 @@ mod input;
 mod linear;
 mod long;
 mod loss;
+mod loss_weights;
 mod muon;
 mod norm;
 mod optim;
@@ -66,7 +67,7 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 23] = [
+const FAMILIES: [Family; 24] = [
     ("attention", attention::cases),
     ("cached_attention", cached_attention::cases),
     ("chain", chain::cases),
@@ -79,6 +80,7 @@ const FAMILIES: [Family; 23] = [
     ("linear", linear::cases),
     ("long", long::cases),
     ("loss", loss::cases),
+    ("loss_weights", loss_weights::cases),
     ("norm", norm::cases),
     ("optim", optim::cases),
     ("pool", pool::cases),
