@@ -64,7 +64,10 @@ fn of_numbers(list: &mut Vec<Case>) {
             };
             let name = format!("{what} of {shape:?} that have weights");
             let case = Case::new(name, weighted(loss.clone()), |d| {
-                let targets = d.positive(&shape[..]).map(|t| (4.0 * t).floor() / 4.0).input(Input::Field(1));
+                // The share of a yes is at most 1.
+                let most = if matches!(loss, Loss::Binary(_)) { 1.0 } else { 2.0 };
+                let targets = d.positive(&shape[..]).map(|t| ((4.0 * t).floor() / 4.0).min(most));
+                let targets = targets.input(Input::Field(1));
                 // Apart from the kinks, which lie at multiples of a quarter.
                 let x = d.positive(&shape[..]).map(|x| (8.0 * x).floor() / 4.0 + 0.0625);
                 vec![x.wrt(), targets, weights(d, number)]
