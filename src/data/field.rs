@@ -159,6 +159,12 @@ pub struct Standard {
 }
 
 impl Standard {
+    /// The same for so many numbers of each, side by side.
+    pub fn repeated(&self, each: usize) -> Standard {
+        let repeat = |list: &[f32]| list.iter().flat_map(|number| std::iter::repeat_n(*number, each)).collect();
+        Standard { mean: repeat(&self.mean), deviation: repeat(&self.deviation) }
+    }
+
     /// The numbers of a sample, standardised.
     pub fn of(&self, numbers: &[f32]) -> Vec<f32> {
         let by = self.mean.iter().zip(&self.deviation);

@@ -295,7 +295,7 @@ impl Builder<'_> {
         self.plain(ActivationOp { act: Activation::Hardtanh { low: 0.0, high: 1.0 } }, &[left])
     }
 
-    fn times(&mut self, x: ValueId, factor: f32) -> ValueId {
+    pub(super) fn times(&mut self, x: ValueId, factor: f32) -> ValueId {
         let factor = self.plain(NewFull { shape: Shape::from([1, 1]), value: factor }, &[x]);
         self.plain(MUL, &[x, factor])
     }

@@ -79,11 +79,16 @@ impl Builder<'_> {
             true => [self.for_each_member(targets); 2],
             false => [compared, targets].map(|x| self.for_each_member(x)),
         };
-        let weights = self.sample_weights(loss.weights(self.shape(y)));
-        let operands: Vec<ValueId> = [y.value, compared].into_iter().chain(weights).collect();
-        let made = self.graph.add(LossOp { loss, weighted: weights.is_some() }, &operands).expect(sound);
+        let (said, compared, by) = match experiment.loss.quantiles() {
+            [] => (y.value, compared, loss),
+            _ => self.pinball(y.value, compared),
+        };
+        let weights = self.sample_weights(by.weights(self.graph.shape(said)));
+        let operands: Vec<ValueId> = [said, compared].into_iter().chain(weights).collect();
+        let made = self.graph.add(LossOp { loss: by, weighted: weights.is_some() }, &operands).expect(sound);
         let (value, weight) = (made[0], made[1]);
         self.graph.values[value.index()].role = Role::Output;
+        let prediction = self.middle_quantile(prediction);
         let sums = self.graph.variable(self.vars, sums);
         self.graph.add(metrics, &[value, weight, prediction, targets, sums]).expect(sound);
         if let Some(op) = counts {
@@ -124,8 +129,9 @@ impl Builder<'_> {
 
     /// The model's output in the target's own unit, where what is learnt is standardised.
     pub(super) fn in_own_unit(&mut self, y: Tensor) -> ValueId {
-        let fits = |standard: &Standard| standard.mean.len() == self.shape(y).last();
-        match self.standard().filter(fits) {
+        let each = self.experiment.loss.quantiles().len().max(1);
+        let standard = self.standard().map(|standard| standard.repeated(each));
+        match standard.filter(|standard| standard.mean.len() == self.shape(y).last()) {
             Some(standard) => self.plain(undo(&standard), &[y.value]),
             None => y.value,
         }
@@ -199,7 +205,8 @@ impl Builder<'_> {
             return None;
         }
         let dims = self.shape(y).dims();
-        let outputs = if dims.len() == 2 { dims[1] } else { 1 };
+        let each = self.experiment.loss.quantiles().len().max(1);
+        let outputs = if dims.len() == 2 { dims[1] / each } else { 1 };
         let reported = self.experiment.class_counts && outputs > 1;
         (reported || self.is_asked_for(Gathered::ErrorSums)).then_some(ErrorSums { outputs })
     }
@@ -332,13 +339,16 @@ impl Builder<'_> {
             },
             (TargetKind::Numbers, None) => {
                 // A single number for each sample may come as [N] or [N, 1].
-                let single = |s: &Shape| s.len() == 1;
-                if sample == *target || (single(&sample) && single(target)) {
+                let wanted = self.with_quantiles(target);
+                if sample == wanted || self.is_of_one_target(&sample, target) {
                     return self.pos_weight_fits(loss, if sample.rank() > 0 { sample.last() } else { 1 });
                 }
                 let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(target));
-                let message = format!("the model puts out {a} for each sample, but the targets are {b}");
-                let help = match *target.dims() {
+                let message = match experiment.loss.quantiles().len() {
+                    0 => format!("the model puts out {a} for each sample, but the targets are {b}"),
+                    n => format!("the model puts out {a} for each sample, but the targets are {b}, of {n} quantiles each"),
+                };
+                let help = match *wanted.dims() {
                     [n] => format!("end the model with a `linear` with `out_features = {n}`"),
                     _ => "make the last layer put out the shape of the targets".to_string(),
                 };

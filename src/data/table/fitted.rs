@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,17 +118,31 @@ impl TableCodec {
         self.columns.iter().map(ColumnCodec::width).sum()
     }
 
+    /// The columns, each with its places in a sample.
+    fn placed(&self) -> impl Iterator<Item = (Range<usize>, &ColumnCodec)> {
+        self.columns.iter().scan(0, |end, column| {
+            let begin = *end;
+            *end += column.width();
+            Some((begin..*end, column))
+        })
+    }
+
     /// The places in a sample of the numbers that are cut into bins, and where the bins of each begin and end.
     pub fn binned(&self) -> Vec<(usize, &[f32])> {
-        let mut begin = 0;
-        let place = |column: &'_ ColumnCodec| {
-            let own = begin;
-            begin += column.width();
-            own
-        };
-        let places: Vec<usize> = self.columns.iter().map(place).collect();
-        let all = places.into_iter().zip(self.columns.iter().map(ColumnCodec::edges));
+        let all = self.placed().map(|(places, column)| (places.start, column.edges()));
         all.filter(|(_, edges)| !edges.is_empty()).collect()
+    }
+
+    /// The places in a sample of columns that are one number each, whether cells may be missing or not.
+    pub fn numbers(&self) -> Vec<usize> {
+        let all = self.placed().filter(|(_, column)| column.is_one_number());
+        all.map(|(places, _)| places.start).collect()
+    }
+
+    /// The places of each category, with that of a missing cell.
+    pub fn categories(&self) -> Vec<Range<usize>> {
+        let all = self.placed().filter(|(places, column)| column.is_category() && !places.is_empty());
+        all.map(|(places, _)| places).collect()
     }
 
     /// The fields of its samples.

@@ -261,6 +261,8 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::InstanceNorm2d(norm) => norm.affine,
         Layer::MultiheadAttention(_) => return &["", ".out_proj"],
         Layer::PiecewiseLinearEmbedding(_) => return &[".linear", ".linear0"],
+        Layer::PeriodicEmbedding(_) => return &[".periodic", ".linear"],
+        Layer::FeatureTokenizer(_) => return &[".cont_embeddings", ".cat_embeddings"],
         Layer::EnsembleAffine(_) | Layer::EnsembleLinear(_) => true,
         Layer::ShiftedWindowAttention(_) => return &["", ".qkv", ".proj"],
         Layer::MaxPool2d(_)
