@@ -15,6 +15,8 @@ pub const TARGETS: &str = "targets";
 pub const LENGTHS: &str = "lengths";
 /// The name of the field that says what samples weigh.
 pub const SAMPLE_WEIGHT: &str = "sample_weight";
+/// The name of the field with the tokens of answers, as a model is given them.
+pub const ANSWERS: &str = "answers";
 /// The name of the field that says where the second texts of pairs begin.
 pub const PAIR_START: &str = "pair_start";
 /// Most lengths in which the batches of a data set may differ.
@@ -102,6 +104,24 @@ impl Lengths {
         let mut all = [None; MAX_LENGTHS];
         all[0] = Some(length as u32);
         Lengths(all)
+    }
+
+    /// Each of several first lengths alone.
+    pub fn firsts(lengths: &[usize]) -> Vec<Self> {
+        lengths.iter().copied().map(Lengths::first).collect()
+    }
+
+    /// The place of the first of `all`, ascending, that a sample of these lengths fits into; that of the last one, for samples that are cut.
+    pub fn place(all: &[Lengths], sample: [usize; MAX_LENGTHS]) -> usize {
+        let fits = |lengths: &Lengths| {
+            lengths.0.iter().zip(sample).all(|(length, of)| length.is_none_or(|length| of <= length as usize))
+        };
+        all.iter().position(fits).unwrap_or(all.len().saturating_sub(1))
+    }
+
+    /// Both lengths.
+    pub fn both(first: usize, second: usize) -> Self {
+        Lengths([Some(first as u32), Some(second as u32)])
     }
 }
 
@@ -269,8 +289,8 @@ pub struct DataSpec {
     pub train: Option<usize>,
     /// Number of test samples (0: the source has none), where it is known.
     pub val: Option<usize>,
-    /// The lengths that batches may have, ascending, where samples differ in theirs; empty: all have that of their fields.
-    pub lengths: Vec<usize>,
+    /// The lengths that batches may have, ascending in each, where samples differ in theirs; empty: all have those of their fields.
+    pub lengths: Vec<Lengths>,
     /// What the source has fitted on the samples of training, as it writes that: how the rows of a table become samples.
     pub fitted: Option<Arc<Value>>,
 }

@@ -2,7 +2,7 @@
 
 use super::classes::Classes;
 use super::dataset::Dataset;
-use super::field::{DataSpec, Field, FieldKind};
+use super::field::{DataSpec, Field, FieldKind, Lengths};
 use super::row_names::RowName;
 use super::split::Split;
 use super::store::{Rows, Store, Unreadable};
@@ -181,7 +181,7 @@ impl Store for Renumbered {
         if field == self.target { Some(&self.labels) } else { self.inner.stored(field) }
     }
 
-    fn lengths(&self) -> &[usize] {
+    fn lengths(&self) -> &[Lengths] {
         self.inner.lengths()
     }
 

@@ -53,7 +53,7 @@ pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;
 pub use dataset::Dataset;
 pub use field::{
-    BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, PAIR_START, Role, Standard,
+    ANSWERS, BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, PAIR_START, Role, Standard,
     TARGETS, UnknownField, mask, transformed,
 };
 pub use fingerprint::Fingerprint;
@@ -111,6 +111,8 @@ pub enum Source {
     LabelledTexts(Box<text::LabelledOptions>),
     /// Sentences whose words have a tag each.
     TaggedTexts(Box<text::TaggedOptions>),
+    /// Texts with an answer each.
+    AnsweredTexts(Box<text::AnsweredOptions>),
     /// Made-up samples.
     Synthetic(synthetic::SyntheticOptions),
 }
@@ -180,6 +182,7 @@ impl Source {
             Source::Text(options) => Box::new(&**options),
             Source::LabelledTexts(options) => Box::new(&**options),
             Source::TaggedTexts(options) => Box::new(&**options),
+            Source::AnsweredTexts(options) => Box::new(&**options),
             Source::Synthetic(options) => Box::new(options),
         }
     }

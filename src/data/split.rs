@@ -2,7 +2,7 @@
 
 use super::cache::{Area, Cache};
 use super::classes::Classes;
-use super::field::{Field, FieldKind, INPUTS, TARGETS};
+use super::field::{Field, FieldKind, INPUTS, Lengths, TARGETS};
 use super::row_names::RowName;
 use super::store::{Memory, Rows, Store, Unreadable};
 use super::transforms::Transform;
@@ -115,7 +115,7 @@ impl Split {
     }
 
     /// The lengths that batches may have: [`Store::lengths`].
-    pub fn lengths(&self) -> &[usize] {
+    pub fn lengths(&self) -> &[Lengths] {
         self.store.lengths()
     }
 

@@ -1,7 +1,7 @@
 //! Where the samples of a set are: in memory, or wherever they are made from when a batch asks for them.
 
 use super::cache::{Area, Stamp};
-use super::field::Field;
+use super::field::{Field, Lengths};
 use super::photo::Photo;
 use super::row_names::{RowName, RowNames};
 use super::transforms::{Image, ImageSource, Transform, apply, transform_mask, transform_source};
@@ -25,8 +25,8 @@ pub trait Store: Send + Sync {
     /// The fields of a sample. A field's place in this list is its number.
     fn fields(&self) -> &[Field];
 
-    /// The lengths that batches may have, ascending, where samples differ in theirs; empty: all have that of their fields.
-    fn lengths(&self) -> &[usize] {
+    /// The lengths that batches may have, ascending in each, where samples differ in theirs; empty: all have those of their fields.
+    fn lengths(&self) -> &[Lengths] {
         &[]
     }
 

@@ -1,7 +1,7 @@
 //! Tokens as vectors, and the numbers that tell their positions.
 
 use super::params::Param;
-use super::{Builder, Mode, POSITIONS, Tensor};
+use super::{AT, Builder, Mode, POSITIONS, Tensor};
 use crate::config::declare::part::with_suggestion;
 use crate::config::language::layers::{self as cfg, Layer, PoolMode, PositionKind};
 use crate::config::text::spelling::shorten;
@@ -11,7 +11,8 @@ use crate::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, NewFull, Reshape,
     Slice, SumTo,
 };
-use crate::graph::{Counting, DType, Fill, MAX_ELEMENTS, Shape, ValueId, VarKind};
+use crate::graph::{Counting, DType, Fill, MAX_ELEMENTS, Node, Role, Shape, ValueId, VarKind};
+use std::collections::{HashMap, HashSet};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 const MUL: Binary = Binary { kind: BinaryKind::Mul };
@@ -162,6 +163,13 @@ impl Builder<'_> {
         self.prepared.iter().find(|(known, _)| known == name).map(|(_, x)| x.value)
     }
 
+    /// The output at one position of each sample, `[N, V]` of `[N, T, V]`, if the batch says at which.
+    pub(super) fn at_position(&mut self, y: ValueId) -> ValueId {
+        let (Some(at), &[n, length, v]) = (self.found(AT), self.graph.shape(y).dims()) else { return y };
+        let rows = self.plain(Reshape { shape: Shape::from([n * length, v]) }, &[y]);
+        self.plain(Embedding::default(), &[rows, at])
+    }
+
     /// Reports a layer that would have to see all positions at once, where tokens follow those of earlier runs.
     pub(super) fn goes_by_position(&mut self, node: &LayerNode, layer: &Layer, x: Tensor) {
         let last = |dim: i64, rank: usize| dim == -1 || dim == rank as i64 - 1;
@@ -220,7 +228,7 @@ impl Builder<'_> {
             return self.guess(Shape::from([self.batch, self.shape(x).last()]));
         };
         let whole = Shape::from([n, e]);
-        let lengths = self.lengths_of(length);
+        let lengths = self.lengths_of(x.value, length);
         let first = |from: &mut Self, start: usize| from.plain(Slice { axis: 1, start, len: 1 }, &[x.value]);
         let one = match (mode, lengths) {
             (PoolMode::First, _) => first(self, 0),
@@ -266,12 +274,47 @@ impl Builder<'_> {
         self.plain(Reshape { shape: whole }, &[one])
     }
 
-    /// The lengths of the samples, `[N]`, where they differ and a sequence of that length has their positions.
-    pub(super) fn lengths_of(&self, length: usize) -> Option<ValueId> {
+    /// The lengths of the samples, `[N]`, where they differ and the sequence `x [N, length, …]` has their positions.
+    pub(super) fn lengths_of(&self, x: ValueId, length: usize) -> Option<ValueId> {
         let (_, field) = self.data.inputs().find(|(_, field)| field.kind == FieldKind::Length)?;
         let all = self.lengths.0[0].map_or_else(|| self.capacity(), |length| length as usize);
         let found = self.prepared.iter().find(|(name, _)| *name == field.name).map(|(_, x)| x.value);
-        found.filter(|_| length == all)
+        found.filter(|_| length == all && self.length_number(x) == Some(0))
+    }
+
+    /// Which length of the data set the positions of a sequence `[N, L, …]` are, where samples have more than one: that of the field that it is made of.
+    fn length_number(&self, x: ValueId) -> Option<usize> {
+        let mut lengths = self.data.inputs().flat_map(|(_, field)| &field.lengths);
+        if lengths.all(|length| length.number == 0) {
+            return Some(0);
+        }
+        let producers = self.graph.nodes.iter().flat_map(|node| node.outputs.iter().map(move |made| (*made, node)));
+        let producers: HashMap<ValueId, &Node> = producers.collect();
+        let length = self.graph.shape(x).dims().get(1)?;
+        let (mut left, mut seen) = (vec![x], HashSet::from([x]));
+        while let Some(value) = left.pop() {
+            let of = self.graph.value(value);
+            if let Role::Input(input) = of.role {
+                let field = self.data.inputs().find(|(place, _)| *place == input).map(|(_, field)| field);
+                if let Some(length) = field.and_then(|field| field.lengths.iter().find(|length| length.axis == 0)) {
+                    return Some(length.number);
+                }
+            }
+            // Of its operands the one that has the same positions. What is added to all of them is stretched.
+            let Some(node) = producers.get(&value) else { continue };
+            let mut operands: Vec<(usize, ValueId)> = Vec::new();
+            for (at, operand) in node.inputs.iter().enumerate() {
+                let shape = self.graph.shape(*operand);
+                let has_them = shape.dims().iter().skip(1).any(|extent| extent == length);
+                let unlike = usize::from(*shape != of.shape) + usize::from(shape.dims().get(1) != Some(length));
+                if has_them && seen.insert(*operand) {
+                    operands.push((unlike * node.inputs.len() + at, *operand));
+                }
+            }
+            operands.sort_unstable_by_key(|(rank, _)| std::cmp::Reverse(*rank));
+            left.extend(operands.into_iter().map(|(_, operand)| operand));
+        }
+        None
     }
 
     /// What is made of the length of each sample, `[N, 1]`.

@@ -85,6 +85,9 @@ pub const STARTS: &str = "starts";
 /// Beside [`STARTS`]: the text whose turn it is, `[1]`.
 pub const TURN: &str = "turn";
 
+/// The input of [`Mode::Predict`], of models that write token by token, with the row of all positions of the batch at which each sample's output is wanted, `[N]`.
+pub const AT: &str = "at";
+
 /// Name of the running metric sums of a mode.
 pub fn metrics_variable(mode: Mode) -> &'static str {
     if mode == Mode::Train { "metrics.train" } else { "metrics.eval" }
@@ -134,6 +137,7 @@ pub fn forward(
     // The loss is that of standardised numbers; what is measured and put out is in the target's own unit.
     let prediction = b.in_own_unit(y);
     let loss = b.loss(y, prediction);
+    let prediction = b.at_position(prediction);
     b.finish_rows();
     if b.errors.is_empty() {
         b.graph.values[prediction.index()].role = Role::Output;

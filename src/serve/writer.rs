@@ -102,6 +102,7 @@ impl Writer {
                 threads: how.threads,
                 without_cache: false,
                 texts: how.texts,
+                batch: 1,
                 copies: how.executables - opened,
                 held: how.memory,
             };

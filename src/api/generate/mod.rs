@@ -1,8 +1,10 @@
 //! A language model that goes on with a text, token by token.
 
+mod answers;
 mod sampler;
 mod text;
 
+use answers::Answers;
 pub use sampler::{Sampler, Sampling};
 pub use text::{Finish, Request, Step, Text};
 
@@ -42,6 +44,8 @@ pub struct Options {
     pub without_cache: bool,
     /// Texts that are written in turn, each with keys and values of its own. Where there is no room for them they are fewer.
     pub texts: usize,
+    /// Texts that are answered together, by a model that answers texts. Where there is no room for them they are fewer.
+    pub batch: usize,
     /// How many times the model is opened like this: there has to be room for all.
     pub copies: usize,
     /// Bytes that are needed besides.
@@ -51,7 +55,7 @@ pub struct Options {
 impl Default for Options {
     /// One text at a time on all cores.
     fn default() -> Self {
-        Options { threads: None, without_cache: false, texts: 1, copies: 1, held: 0 }
+        Options { threads: None, without_cache: false, texts: 1, batch: 1, copies: 1, held: 0 }
     }
 }
 
@@ -69,7 +73,7 @@ pub struct Generator {
     capacity: usize,
     /// Texts that may be written in turn.
     texts: usize,
-    cache: Option<Cache>,
+    how: How,
     ends: Vec<u32>,
     bytes: Vec<u8>,
     /// Why there is no cache, if one was wanted.
@@ -78,24 +82,34 @@ pub struct Generator {
     _backend: Box<dyn Backend>,
 }
 
-/// What is computed of the texts so far is kept.
-#[derive(Debug, Clone, Copy)]
-struct Cache {
-    /// Tokens of a prompt that are computed at a time.
-    chunk: usize,
+/// How the next token is computed.
+#[derive(Debug, Clone)]
+enum How {
+    /// From the whole text before it.
+    Anew,
+    /// What is computed of the texts so far is kept.
+    Cached {
+        /// Tokens of a prompt that are computed at a time.
+        chunk: usize,
+    },
+    /// As that of an answer to a text.
+    Answers(Answers),
 }
 
 /// What a generator is made of besides programs: as its fields are.
 struct Parts {
     tokenizer: Tokenizer,
     chat: Option<Chat>,
+    /// Tokens that there may be.
+    vocabulary: usize,
     capacity: usize,
     texts: usize,
-    cache: Option<Cache>,
+    how: How,
     note: Option<String>,
 }
 
-/// What a language model is trained on: its samples, how text becomes tokens, and how many of these it looks back; `None`: it is no language model.
+/// What a model that writes is trained on: its samples, how text becomes tokens, and how many of these it looks back or, of one that answers texts, writes; `None`: it writes
+/// nothing.
 ///
 /// # Errors
 /// A file that the configuration names cannot be read.
@@ -107,6 +121,10 @@ pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>
     let Some(codec) = TextCodec::of(&sample)? else { return Ok(None) };
     Ok(match codec.samples {
         Samples::Windows { context } => Some((sample, codec, context)),
+        Samples::Answered { ref lengths, .. } => {
+            let longest = lengths.last().map_or(1, |[_, answer]| *answer);
+            Some((sample, codec, longest))
+        }
         Samples::Labelled { .. } | Samples::Tagged { .. } => None,
     })
 }
@@ -122,6 +140,9 @@ impl Generator {
                 "the model is no language model: `generate` goes on with a text, and this one was trained on other data\nhelp: `runner predict` applies it to files".into(),
             ));
         };
+        if codec.has_answers() {
+            return Generator::of_answers(model, &sample, codec, options);
+        }
         let chat = codec.chat;
         let Some(tokenizer) = codec.tokenizer else {
             return Err(Failure::Usage(
@@ -132,25 +153,7 @@ impl Generator {
         };
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
-        let needs = || Needs::of_prediction(1, Footprint { held: options.held, ..Footprint::default() });
-        let planned = |programs: &Programs, spec: &DataSpec, last: bool| -> Result<bool, Failure> {
-            let planned = Planned {
-                loaded: &model.loaded,
-                data: spec,
-                plan: &programs.plan,
-                backend: backend.as_ref(),
-                what: Use::Prediction,
-                needs: needs(),
-                passes: &passes,
-            };
-            match lacking(&planned.memory()?, options.copies) {
-                Some(_) if !last => Ok(false),
-                lacking => {
-                    planned.require()?;
-                    lacking.map_or(Ok(true), |text| Err(DeviceError(text).into()))
-                }
-            }
-        };
+        let vocabulary = tokenizer.vocabulary();
         let (mut note, mut texts) = (None, options.texts.max(1));
         loop {
             if options.without_cache {
@@ -163,8 +166,9 @@ impl Generator {
             let spec = going_on(&sample, capacity, texts);
             match programs::build(&model.loaded.experiment, &spec, &sizes, backend.as_ref(), &passes) {
                 Ok(programs) => {
-                    if planned(&programs, &spec, texts == 1)? {
-                        let parts = Parts { tokenizer, chat, capacity, texts, cache: Some(Cache { chunk }), note };
+                    if fits(model, (&programs, &spec), backend.as_ref(), options, texts == 1)? {
+                        let how = How::Cached { chunk };
+                        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, how, note };
                         return Generator::with(model, programs, &spec, backend, parts);
                     }
                     texts /= 2;
@@ -178,8 +182,8 @@ impl Generator {
         }
         let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
         let programs = build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?;
-        planned(&programs, &sample, true)?;
-        let parts = Parts { tokenizer, chat, capacity, texts, cache: None, note };
+        fits(model, (&programs, &sample), backend.as_ref(), options, true)?;
+        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, how: How::Anew, note };
         Generator::with(model, programs, &sample, backend, parts)
     }
 
@@ -190,12 +194,12 @@ impl Generator {
         backend: Box<dyn Backend>,
         parts: Parts,
     ) -> Result<Generator, Failure> {
-        let Parts { tokenizer, chat, capacity, texts, cache, note } = parts;
+        let Parts { tokenizer, chat, vocabulary, capacity, texts, how, note } = parts;
         let layout = programs.plan.slot.clone();
-        let predicted = programs.plan.programs.first().and_then(|p| Some(p.graph.shape(p.prediction?).last()));
+        let predicted = programs.plan.programs.iter().find_map(|p| Some(p.graph.shape(p.prediction?).last()));
         // A model may have places for more tokens than the tokenizer has: they mean nothing.
         let outputs = predicted.context("the program predicts nothing")?;
-        let vocabulary = outputs.min(tokenizer.vocabulary());
+        let vocabulary = outputs.min(vocabulary);
         let buffer = backend.host_buffer(layout.bytes)?;
         let session = model.session(programs, spec, backend.as_ref())?;
         let own = chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
@@ -212,7 +216,7 @@ impl Generator {
             outputs,
             capacity,
             texts,
-            cache,
+            how,
             ends,
             bytes,
             note,
@@ -255,7 +259,15 @@ impl Generator {
     /// # Errors
     /// It has a character that has no token.
     pub fn prompt(&self, text: &str) -> Result<Vec<u32>> {
-        prompt(&self.tokenizer, text)
+        match self.has_answers() {
+            true => self.text(text, "the prompt"),
+            false => prompt(&self.tokenizer, text),
+        }
+    }
+
+    /// Whether it answers texts; else it goes on with them.
+    pub fn has_answers(&self) -> bool {
+        matches!(self.how, How::Answers(_))
     }
 
     /// Generates a text, and hands each piece of it to `take` as soon as it is certain. The tokens, and why there are no more.
@@ -283,7 +295,7 @@ impl Generator {
     /// The logits of the token behind these, of the text `turn`, of which `filled` are computed; `None`: another piece of the prompt is computed, and there
     /// is more of it.
     fn logits(&mut self, tokens: &[u32], filled: &mut usize, turn: usize) -> Result<Option<Vec<f32>>> {
-        let Some(Cache { chunk }) = self.cache else {
+        let How::Cached { chunk } = self.how else {
             self.put(0, tokens);
             return self.run(Kind::Predict, 1.into(), tokens.len() - 1).map(Some);
         };
@@ -320,6 +332,32 @@ impl Generator {
         self.session.run_again(kind, shape, &self.buffer, &mut self.bytes)?;
         let row = &self.bytes.as_chunks().0[row * self.outputs..][..self.vocabulary];
         Ok(row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect())
+    }
+}
+
+/// Whether there is memory for such programs; an error, if there is not and they are the `last` that can be had.
+fn fits(
+    model: &Model,
+    (programs, spec): (&Programs, &DataSpec),
+    backend: &dyn Backend,
+    options: &Options,
+    last: bool,
+) -> Result<bool, Failure> {
+    let planned = Planned {
+        loaded: &model.loaded,
+        data: spec,
+        plan: &programs.plan,
+        backend,
+        what: Use::Prediction,
+        needs: Needs::of_prediction(1, Footprint { held: options.held, ..Footprint::default() }),
+        passes: &PassOptions::default(),
+    };
+    match lacking(&planned.memory()?, options.copies) {
+        Some(_) if !last => Ok(false),
+        lacking => {
+            planned.require()?;
+            lacking.map_or(Ok(true), |text| Err(DeviceError(text).into()))
+        }
     }
 }
 

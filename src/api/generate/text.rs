@@ -1,13 +1,13 @@
 //! A text that is being written.
 
-use super::{Generator, Sampler, Sampling};
+use super::{Generator, How, Sampler, Sampling};
 use crate::data::text::Decoder;
 use anyhow::{Context, Result, ensure};
 
 /// What is to be generated.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The tokens to go on from.
+    /// The tokens to go on from or, of a model that answers texts, those of the text.
     pub prompt: Vec<u32>,
     /// How many tokens are generated at most.
     pub max_tokens: usize,
@@ -46,6 +46,8 @@ pub struct Text {
     max_tokens: usize,
     number: u64,
     sampler: Sampler,
+    /// The text that is answered, until it is read.
+    question: Option<Vec<u32>>,
     tokens: Vec<u32>,
     /// How many of them are the prompt.
     known: usize,
@@ -84,12 +86,18 @@ impl Generator {
         if let Some(token) = unknown {
             anyhow::bail!("token {token} is none of the {} of the model", self.vocabulary);
         }
+        // An answer goes on from the token that begins all of them.
+        let (question, tokens) = match &self.how {
+            How::Answers(own) => (Some(tokens), vec![own.start]),
+            How::Anew | How::Cached { .. } => (None, tokens),
+        };
         Ok(Text {
             max_tokens,
             number,
             sampler: Sampler::new(sampling, self.vocabulary),
             known: tokens.len(),
             first: tokens.len().saturating_sub(self.capacity),
+            question,
             tokens,
             filled: 0,
             turn,
@@ -106,12 +114,25 @@ impl Generator {
         if text.generated() >= text.max_tokens {
             return text.ended(Finish::Length);
         }
-        if text.tokens.len() - text.first > self.capacity {
+        let is_full = text.tokens.len() - text.first > self.capacity;
+        if is_full && self.has_answers() {
+            return text.ended(Finish::Length);
+        }
+        if is_full {
             text.first = text.tokens.len() - self.capacity.div_ceil(2);
             text.filled = 0;
         }
         let seen = &text.tokens[text.first..];
-        let Some(logits) = self.logits(seen, &mut text.filled, text.turn)? else { return Ok(Step::default()) };
+        let logits = match self.has_answers() {
+            true => {
+                if let Some(question) = text.question.take() {
+                    self.read(&[&question])?;
+                }
+                self.next(&[seen])?.pop()
+            }
+            false => self.logits(seen, &mut text.filled, text.turn)?,
+        };
+        let Some(logits) = logits else { return Ok(Step::default()) };
         let number = (text.tokens.len() - text.known) as u64;
         let next = text.sampler.next(&logits, seen, (text.number, number));
         let next = next.context("the model's outputs are no numbers: its weights are broken")?;

@@ -34,6 +34,10 @@ pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
             let what = if codec.takes_pairs() { "pairs of texts" } else { "texts" };
             format!("{what} of {} classes, in batches of {} tokens", classes.len(), lengths.join(", "))
         }
+        Samples::Answered { lengths, .. } => {
+            let lengths: Vec<String> = lengths.iter().map(|[text, answer]| format!("{text} and {answer}")).collect();
+            format!("texts with an answer each, in batches of {} tokens", lengths.join(", "))
+        }
         Samples::Tagged { lengths, tags, .. } => {
             let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
             format!("sentences of words with {} tags, in batches of {} tokens", tags.len(), lengths.join(", "))

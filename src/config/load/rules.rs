@@ -16,6 +16,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let reporter = Reporter { origins: &experiment.origins, sink };
     let rules = Rules { experiment, reporter };
     rules.targets();
+    rules.two_sequences();
     rules.validation_is_said_once();
     rules.a_trial_is_one_training();
     rules.monitors();
@@ -65,6 +66,19 @@ impl Rules<'_> {
                 (true, false) => "data.targets",
             };
             self.reporter.at_keys(error.help(help), "loss.type", "cannot take these targets", key, has);
+        }
+    }
+
+    /// Texts with answers are two sequences. Layers say which of them they take.
+    fn two_sequences(&self) {
+        let inputs = &self.experiment.model.inputs;
+        let Source::TextToText(_) = &self.experiment.data.source else { return };
+        let named = |name: &str| inputs.iter().any(|(known, _)| known == name);
+        if !named("inputs") || !named("answers") {
+            let message = "a model for texts with answers takes two fields, `inputs` and `answers`";
+            let help = "write `inputs = [\"inputs\", \"answers\"]` in `[model]`, and `from` in the layers that take one of them";
+            let error = Diagnostic::error(message).help(help);
+            self.reporter.at_keys(error, "model.inputs", "does not name both", "data.source", "texts with answers");
         }
     }
 

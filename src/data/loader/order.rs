@@ -41,7 +41,7 @@ pub(super) struct Order {
 /// Samples that differ in length, so that a batch is of some of about one length.
 struct Buckets {
     /// The lengths, ascending.
-    lengths: Vec<usize>,
+    lengths: Vec<Lengths>,
     /// The place among them of each sample.
     of: Vec<u8>,
     /// The same for the batches of the epoch.
@@ -183,7 +183,7 @@ impl Order {
         out.clear();
         out.extend_from_slice(&self.samples[first..end]);
         let length = |buckets: &Buckets| buckets.lengths[usize::from(buckets.of_batches[at.batch])];
-        let lengths = self.buckets.as_ref().map_or(Lengths::default(), |buckets| Lengths::first(length(buckets)));
+        let lengths = self.buckets.as_ref().map_or(Lengths::default(), length);
         let last = at.batch + 1 == self.batches;
         self.at = self.next();
         self.skip();
@@ -200,7 +200,7 @@ mod tests {
     use std::sync::Arc;
 
     /// Samples with nothing in them, each of one of some lengths.
-    struct Empty(Vec<usize>, Vec<usize>, Vec<Field>);
+    struct Empty(Vec<Lengths>, Vec<usize>, Vec<Field>);
 
     impl Store for Empty {
         fn len(&self) -> usize {
@@ -209,7 +209,7 @@ mod tests {
         fn fields(&self) -> &[Field] {
             &self.2
         }
-        fn lengths(&self) -> &[usize] {
+        fn lengths(&self) -> &[Lengths] {
             &self.0
         }
         fn length_of(&self, sample: usize) -> usize {
@@ -225,7 +225,7 @@ mod tests {
     fn of_lengths(lengths: &[usize], of: Vec<usize>) -> Split {
         let kind = FieldKind::Category(Classes::of(1));
         let fields = vec![Field::numbers(INPUTS, DType::F32, [1]), Field::target(TARGETS, kind, [])];
-        Split::new(Arc::new(Empty(lengths.to_vec(), of, fields))).unwrap()
+        Split::new(Arc::new(Empty(lengths.iter().copied().map(Lengths::first).collect(), of, fields))).unwrap()
     }
 
     /// The batches of two epochs.

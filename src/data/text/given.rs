@@ -22,22 +22,34 @@ const MAX_LINE: usize = 1 << 24;
 /// # Errors
 /// It cannot be read, has no such column, a line is no pair, or a text has a character without a token.
 pub fn read_passages(path: &Path, codec: &TextCodec) -> Result<Split> {
+    let all = read_given(path, codec)?;
     let mut codec = codec.clone();
-    let Samples::Labelled { text, text_pair, lengths, .. } = &mut codec.samples else {
-        bail!(
+    if let Samples::Labelled { lengths, .. } = &mut codec.samples {
+        // All batches are of one length, so that samples stay in their order.
+        lengths.drain(..lengths.len() - 1);
+    }
+    let labels = vec![0; all.len()];
+    Split::new(Arc::new(Texts::new(&codec, &all, labels, &format!("`{}`", path.display()))?))
+}
+
+/// The texts of a table, or of the lines of any other file or of standard input, as [`read_passages`].
+///
+/// # Errors
+/// As [`read_passages`].
+pub fn read_given(path: &Path, codec: &TextCodec) -> Result<Vec<Passage>> {
+    let (text, pair) = match &codec.samples {
+        Samples::Labelled { text, text_pair, .. } => (text, text_pair.as_ref()),
+        Samples::Answered { text, .. } => (text, None),
+        _ => bail!(
             "a language model is trained on one long text: `runner generate` goes on with a text, and there is nothing to predict"
-        )
+        ),
     };
-    // All batches are of one length, so that samples stay in their order.
-    lengths.drain(..lengths.len() - 1);
-    let (text, text_pair) = (text.clone(), text_pair.clone());
-    let codec = &codec;
     let mut all = Vec::new();
     if is_table(path) {
         let table = open_sheet(path, Format { separator: None, header: true })?;
         let column =
-            |name: &str| table.column(name).with_context(|| format!("`{}` has no column `{name}`", path.display()));
-        let (text, pair) = (column(&text)?, text_pair.as_deref().map(column).transpose()?);
+            |name: &String| table.column(name).with_context(|| format!("`{}` has no column `{name}`", path.display()));
+        let (text, pair) = (column(text)?, pair.map(column).transpose()?);
         let columns: Vec<usize> = [text].into_iter().chain(pair).collect();
         table.each_cells(&columns, |_, row| {
             let cell = |column: usize| row.get(column).unwrap_or_default().to_owned();
@@ -51,8 +63,7 @@ pub fn read_passages(path: &Path, codec: &TextCodec) -> Result<Split> {
         })?;
     }
     ensure!(!all.is_empty(), "`{}` has no texts", path.display());
-    let labels = vec![0; all.len()];
-    Split::new(Arc::new(Texts::new(codec, &all, labels, &format!("`{}`", path.display()))?))
+    Ok(all)
 }
 
 /// Hands the number of each line of a file, from 1, and its text to `take`.
@@ -97,14 +108,13 @@ pub fn passage(line: &str, codec: &TextCodec) -> Result<Passage> {
 /// # Errors
 /// The model takes no texts, or a pair where there is one text, or the other way round; a text, which `called` names, has a character without a token.
 pub fn passage_bytes(codec: &TextCodec, passage: &Passage, called: &str) -> Result<Vec<Vec<u8>>> {
-    let Samples::Labelled { lengths, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
+    let longest = codec.longest_text().context("the model takes no texts")?;
     match (codec.takes_pairs(), passage.pair.is_some()) {
         (true, false) => bail!("{called}: the model takes pairs of texts, and this is one text"),
         (false, true) => bail!("{called}: the model takes one text at a time, and this is a pair"),
         _ => {}
     }
     let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
-    let longest = lengths.last().copied().unwrap_or(1);
     let whole = tokens_of(tokenizer, longest, passage, called)?;
     let number = |number: u32| (number as i32).to_ne_bytes();
     let length = number(whole.tokens.len() as u32).to_vec();

@@ -2,7 +2,7 @@
 
 use super::super::Split;
 use super::super::classes::{Classes, in_order, numbering};
-use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, PAIR_START, TARGETS};
+use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, PAIR_START, TARGETS};
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
@@ -78,32 +78,43 @@ struct Written {
     empty: usize,
 }
 
-fn read(path: &Path, options: &LabelledOptions) -> Result<Written> {
+/// The cells of some columns of a table, row by row, and where each row stands. Rows that have nothing in one of them are left out; how many that are.
+pub fn filled(path: &Path, columns: &[&str]) -> Result<(Vec<Vec<String>>, Lines, usize)> {
     let table = open_sheet(path, Format { separator: None, header: true })?;
-    let column = |name: &str| {
+    let column = |name: &&str| {
         table.column(name).with_context(|| {
             let known: Vec<String> = table.names().iter().map(|name| format!("`{name}`")).collect();
             format!("`{}` has no column `{name}`; its columns are {}", path.display(), known.join(", "))
         })
     };
-    let (text, target) = (column(&options.text)?, column(&options.target)?);
-    let pair = options.text_pair.as_deref().map(column).transpose()?;
-    let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines: Lines::default(), empty: 0 };
+    let columns = columns.iter().map(column).collect::<Result<Vec<usize>>>()?;
     let several = table.paths().count() > 1;
-    let columns: Vec<usize> = [text, target].into_iter().chain(pair).collect();
+    let (mut all, mut lines, mut empty) = (Vec::new(), Lines::default(), 0);
     table.each_cells(&columns, |place, row| {
-        let cell = |column: usize| row.get(column).unwrap_or_default();
-        let (text, pair, label) = (cell(text), pair.map(cell), cell(target).trim());
-        if text.trim().is_empty() || pair.is_some_and(|pair| pair.trim().is_empty()) || label.is_empty() {
-            all.empty += 1;
+        let cells: Vec<&str> = columns.iter().map(|column| row.get(*column).unwrap_or_default()).collect();
+        if cells.iter().any(|cell| cell.trim().is_empty()) {
+            empty += 1;
         } else {
-            all.lines.add(place, all.texts.len(), several);
-            all.texts.push(Passage { text: text.to_owned(), pair: pair.map(str::to_owned) });
-            all.labels.push(label.to_owned());
+            lines.add(place, all.len(), several);
+            all.push(cells.into_iter().map(str::to_owned).collect());
         }
         Ok(())
     })?;
-    ensure!(!all.texts.is_empty(), "`{}` has no row with a text and a class", path.display());
+    Ok((all, lines, empty))
+}
+
+fn read(path: &Path, options: &LabelledOptions) -> Result<Written> {
+    let columns = [&options.text, &options.target].into_iter().chain(&options.text_pair);
+    let (rows, lines, empty) = filled(path, &columns.map(String::as_str).collect::<Vec<_>>())?;
+    ensure!(!rows.is_empty(), "`{}` has no row with a text and a class", path.display());
+    let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines, empty };
+    for row in rows {
+        let mut cells = row.into_iter();
+        let mut next = || cells.next().unwrap_or_default();
+        let (text, label) = (next(), next());
+        all.texts.push(Passage { text, pair: cells.next() });
+        all.labels.push(label.trim().to_owned());
+    }
     Ok(all)
 }
 
@@ -148,7 +159,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
     let spec = DataSpec {
         train: Some(train.len()),
         val: Some(val.len()),
-        lengths: lengths.clone(),
+        lengths: Lengths::firsts(lengths),
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
@@ -157,7 +168,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
 
 /// The rows of a table as samples. `named`: the configuration has the names of the classes.
 fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &mut Vec<String>) -> Result<Split> {
-    let Samples::Labelled { classes, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
+    let Samples::Labelled { classes, lengths, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
     let mut labels = Vec::with_capacity(written.labels.len());
     let number = numbering(classes, named);
     for label in &written.labels {
@@ -176,7 +187,7 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
         told.push(format!("`{}`: {} rows without a text or a class are left out", path.display(), written.empty));
     }
     if texts.cut > 0 {
-        let longest = texts.lengths.last().copied().unwrap_or_default();
+        let longest = lengths.last().copied().unwrap_or_default();
         told.push(format!("`{}`: {} of {} texts are cut to {longest} tokens", path.display(), texts.cut, texts.len()));
     }
     Split::new(Arc::new(texts))
@@ -205,7 +216,7 @@ pub struct Texts {
     /// Of pairs, how many tokens of each belong to the first text.
     pair_starts: Option<Vec<i32>>,
     labels: Values,
-    lengths: Vec<usize>,
+    lengths: Vec<Lengths>,
     /// How many were longer than the longest batch.
     cut: usize,
     fields: Vec<Field>,
@@ -229,7 +240,7 @@ impl Texts {
             begins: vec![0],
             pair_starts: text_pair.as_ref().map(|_| Vec::with_capacity(texts.len())),
             labels: Values::Ints(labels),
-            lengths: lengths.clone(),
+            lengths: Lengths::firsts(lengths),
             cut: 0,
             fields: codec.fields(),
             names: None,
@@ -258,13 +269,13 @@ impl Store for Texts {
         &self.fields
     }
 
-    fn lengths(&self) -> &[usize] {
+    fn lengths(&self) -> &[Lengths] {
         &self.lengths
     }
 
     fn length_of(&self, sample: usize) -> usize {
         let tokens = self.text(sample).len();
-        self.lengths.iter().position(|length| tokens <= *length).unwrap_or(self.lengths.len() - 1)
+        Lengths::place(&self.lengths, [tokens, 0])
     }
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {

@@ -3,6 +3,7 @@
 //! `tokenizer` makes tokens of text, `tokens` keeps them in memory or maps a file of them, and `windows` cuts samples out of them. `labelled` has texts that
 //! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
 
+mod answered;
 mod chat;
 mod given;
 mod labelled;
@@ -18,9 +19,10 @@ mod whole;
 mod windows;
 mod words;
 
+pub use answered::AnsweredOptions;
 pub use chat::{BESIDE, Chat, Message};
-pub use given::{STANDARD_INPUT, passage, passage_bytes, read_passages};
-pub use labelled::LabelledOptions;
+pub use given::{STANDARD_INPUT, passage, passage_bytes, read_given, read_passages};
+pub use labelled::{LabelledOptions, tokens_of as tokens_of_passage};
 pub use options::{Choice, Content, TextOptions};
 pub use sentences::{Layout, Sentence};
 pub use spans::{Span, Spans};
@@ -135,6 +137,19 @@ pub enum Samples {
         /// The names of the classes.
         classes: Vec<String>,
     },
+    /// Texts with an answer each, which the model writes.
+    Answered {
+        /// The column of the text.
+        text: String,
+        /// The column of the answer.
+        target: String,
+        /// The lengths of texts and of answers in batches, ascending in both. Longer ones are cut to the last.
+        lengths: Vec<[usize; 2]>,
+        /// The token that begins answers.
+        start: u32,
+        /// The token that ends them.
+        end: u32,
+    },
     /// Sentences whose words have a tag each.
     Tagged {
         /// Where words and tags stand in files.
@@ -193,6 +208,11 @@ impl TextCodec {
                 let room = separator.is_none_or(|separator| (separator as usize) < vocabulary);
                 !classes.is_empty() && ascending(lengths) && room
             }
+            Samples::Answered { lengths, start, end, .. } => {
+                let pairs = lengths.windows(2).all(|pair| pair[0] != pair[1] && (0..2).all(|i| pair[0][i] <= pair[1][i]));
+                let sane = lengths.first().is_some_and(|[text, answer]| *text > 0 && *answer > 0);
+                pairs && sane && [start, end].into_iter().all(|token| (*token as usize) < vocabulary)
+            }
             Samples::Tagged { layout, lengths, tags } => {
                 !tags.is_empty() && ascending(lengths) && layout.word_column > 0 && layout.tag_column != Some(0)
             }
@@ -216,6 +236,20 @@ impl TextCodec {
         matches!(&self.samples, Samples::Tagged { .. })
     }
 
+    /// Whether samples are texts with an answer each.
+    pub fn has_answers(&self) -> bool {
+        matches!(&self.samples, Samples::Answered { .. })
+    }
+
+    /// Most tokens of a text, where texts are samples of their own.
+    pub fn longest_text(&self) -> Option<usize> {
+        match &self.samples {
+            Samples::Labelled { lengths, .. } => lengths.last().copied(),
+            Samples::Answered { lengths, .. } => lengths.last().map(|[text, _]| *text),
+            Samples::Windows { .. } | Samples::Tagged { .. } => None,
+        }
+    }
+
     /// Whether samples are pairs of texts.
     pub fn takes_pairs(&self) -> bool {
         matches!(&self.samples, Samples::Labelled { text_pair: Some(_), .. })
@@ -228,6 +262,7 @@ impl TextCodec {
             Samples::Labelled { lengths, classes, text_pair, .. } => {
                 labelled::fields(lengths, classes, self.vocabulary, text_pair.is_some())
             }
+            Samples::Answered { lengths, .. } => answered::fields(lengths, self.vocabulary),
             Samples::Tagged { lengths, tags, .. } => tagged::fields(lengths, tags, self.vocabulary),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::Split;
 use super::super::classes::{Classes, in_order, numbering};
-use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, TARGETS};
+use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, TARGETS};
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
@@ -94,7 +94,7 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
     let spec = DataSpec {
         train: Some(train.len()),
         val: Some(val.len()),
-        lengths: lengths.clone(),
+        lengths: Lengths::firsts(lengths),
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
@@ -112,7 +112,7 @@ fn split(
     options: &TaggedOptions,
     told: &mut Vec<String>,
 ) -> Result<Split> {
-    let Samples::Tagged { tags, .. } = &codec.samples else { bail!("{NO_TAGS}") };
+    let Samples::Tagged { tags, lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
     let number = numbering(tags, options.tags.is_some());
     let of = |tag: &String| match number(tag) {
         Some(number) => Ok(number as i32),
@@ -128,7 +128,7 @@ fn split(
     let numbers = sentences.iter().map(numbers).collect::<Result<Vec<_>>>()?;
     let (tagged, _) = Tagged::new(codec, sentences, &numbers, options.ignore_index, path)?;
     if tagged.cut > 0 {
-        let longest = tagged.lengths.last().copied().unwrap_or_default();
+        let longest = lengths.last().copied().unwrap_or_default();
         told.push(format!(
             "`{}`: {} of {} sentences are cut to {longest} tokens",
             path.display(),
@@ -190,7 +190,7 @@ struct Tagged {
     tags: Vec<i32>,
     /// Where each begins, and where the last one ends.
     begins: Vec<usize>,
-    lengths: Vec<usize>,
+    lengths: Vec<Lengths>,
     ignore_index: i32,
     /// How many were longer than the longest batch.
     cut: usize,
@@ -215,7 +215,7 @@ impl Tagged {
             tokens: Vec::new(),
             tags: Vec::new(),
             begins: vec![0],
-            lengths: lengths.clone(),
+            lengths: Lengths::firsts(lengths),
             ignore_index,
             cut: 0,
             fields: codec.fields(),
@@ -256,13 +256,13 @@ impl Store for Tagged {
         &self.fields
     }
 
-    fn lengths(&self) -> &[usize] {
+    fn lengths(&self) -> &[Lengths] {
         &self.lengths
     }
 
     fn length_of(&self, sample: usize) -> usize {
         let tokens = self.begins[sample + 1] - self.begins[sample];
-        self.lengths.iter().position(|length| tokens <= *length).unwrap_or(self.lengths.len() - 1)
+        Lengths::place(&self.lengths, [tokens, 0])
     }
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {

@@ -73,6 +73,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::TextTags(written) => {
             (Source::TaggedTexts(Box::new(text::of_tags(written, experiment))), Missing::default())
         }
+        Written::TextToText(written) => {
+            (Source::AnsweredTexts(Box::new(text::of_answers(written, experiment))), Missing::default())
+        }
         Written::Tokens(written) => (Source::Text(Box::new(text::of_tokens(written, experiment))), Missing::default()),
         Written::Csv(csv) | Written::Parquet(csv) => {
             (Source::Table(Box::new(table::options(csv, experiment))), Missing::default())
@@ -149,7 +152,12 @@ fn input_names(experiment: &Experiment) -> Vec<String> {
 /// The samples' description as the model sees them.
 fn taken(spec: DataSpec, experiment: &Experiment) -> Result<DataSpec, UnknownField> {
     let names = input_names(experiment);
-    if names.is_empty() { Ok(spec) } else { spec.taking(&names) }
+    if names.is_empty() {
+        return Ok(spec);
+    }
+    let taken = spec.taking(&names)?;
+    // It has all of its fields in an order of its own. Layers say which of them they take.
+    Ok(if matches!(experiment.data.source, Written::TextToText(_)) { spec } else { taken })
 }
 
 /// The part of the training samples that is to be held out, unless the source has held it out itself.

@@ -25,6 +25,10 @@ pub enum Kind {
     Predict,
     /// The same for tokens that follow those of earlier runs.
     Generate,
+    /// What a model of two sequences makes of the first, which is kept.
+    Encode,
+    /// Its output for the second, from what is kept of the first.
+    Decode,
     /// The sums of a shard's evaluation are taken into those over all shards.
     EvalShard,
     /// Those are the evaluation's.

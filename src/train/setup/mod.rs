@@ -8,6 +8,7 @@ pub mod device;
 pub mod error_report;
 pub mod figures;
 pub mod gradients;
+mod halves;
 pub mod input;
 pub mod kind;
 pub mod lints;

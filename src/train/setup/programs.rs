@@ -40,6 +40,8 @@ pub struct Sizes {
     pub predict: Vec<BatchShape>,
     /// Shapes of batches of tokens that follow others.
     pub generate: Vec<BatchShape>,
+    /// Shapes of batches of answers that are written, which have the first length in common.
+    pub answer: Vec<BatchShape>,
 }
 
 impl Sizes {
@@ -57,9 +59,9 @@ impl Sizes {
     }
 
     /// The same where batches differ in length: full ones of each, the longest first, and a last one of the longest.
-    pub fn of_lengths(sizes: Vec<BatchShape>, lengths: &[usize]) -> Vec<BatchShape> {
+    pub fn of_lengths(sizes: Vec<BatchShape>, lengths: &[Lengths]) -> Vec<BatchShape> {
         let Some(longest) = lengths.last() else { return sizes };
-        let of = |batch: &BatchShape, length: usize| BatchShape { lengths: Lengths::first(length), ..*batch };
+        let of = |batch: &BatchShape, lengths: Lengths| BatchShape { lengths, ..*batch };
         let shorter =
             sizes.first().into_iter().flat_map(|full| lengths.iter().rev().skip(1).map(|length| of(full, *length)));
         sizes.iter().map(|batch| of(batch, *longest)).chain(shorter).collect()
@@ -161,7 +163,7 @@ struct Recipe {
 
 /// In the order in which programs stand in the plan. Some need what earlier ones have found: phases of training, sums, variables.
 #[rustfmt::skip]
-const RECIPES: [Recipe; 11] = [
+const RECIPES: [Recipe; 13] = [
     Recipe { kinds: training::KINDS, shapes: training::batches, make: training::step },
     Recipe { kinds: training::KINDS, shapes: training::joined, make: training::join },
     Recipe { kinds: updates::KINDS, shapes: updates::after_training, make: updates::update },
@@ -171,6 +173,8 @@ const RECIPES: [Recipe; 11] = [
     Recipe { kinds: evaluation::EVAL, shapes: evaluation::batches, make: evaluation::of_averages },
     Recipe { kinds: evaluation::PREDICT, shapes: evaluation::batches_to_predict, make: evaluation::of_averages },
     Recipe { kinds: evaluation::GENERATE, shapes: evaluation::batches_to_go_on, make: evaluation::of_averages },
+    Recipe { kinds: evaluation::ENCODE, shapes: evaluation::batches_to_answer, make: evaluation::encode },
+    Recipe { kinds: evaluation::DECODE, shapes: evaluation::batches_of_answers, make: evaluation::decode },
     Recipe { kinds: evaluation::EVAL_WEIGHTS, shapes: evaluation::before_averaging, make: evaluation::of_weights },
     Recipe { kinds: evaluation::SHARDS, shapes: evaluation::in_shards, make: evaluation::sums },
 ];

@@ -266,6 +266,16 @@ impl Session {
         Ok(())
     }
 
+    /// Runs a program that puts out nothing, and waits until it has read the batch.
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn run_silently(&mut self, kind: Kind, shape: BatchShape, batch: &HostBuffer) -> Result<()> {
+        let program = self.program(kind, shape)?;
+        self.executable.run(program, 0, batch)?;
+        self.executable.wait_slot(0)
+    }
+
     /// Runs a program that predicts; its output in `into` as native-endian bytes, in the order of the device.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use super::public::{AboutSource, Cifar100, Digits, Download};
 use super::table::Csv;
 use super::text::{Text, TextClasses, TokenFile};
 use super::text_tags::TextTags;
+use super::text_to_text::TextToText;
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -82,6 +83,7 @@ tagged! {
     "tokens" => Tokens(TokenFile),
     "text_classes" => TextClasses(TextClasses),
     "text_tags" => TextTags(TextTags),
+    "text_to_text" => TextToText(TextToText),
     "synthetic" => Synthetic(Synthetic),
 }
 
@@ -100,6 +102,7 @@ impl Source {
             Source::Tokens(set) => set,
             Source::TextClasses(set) => set,
             Source::TextTags(set) => set,
+            Source::TextToText(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -118,6 +121,7 @@ impl Source {
             Source::Tokens(set) => set,
             Source::TextClasses(set) => set,
             Source::TextTags(set) => set,
+            Source::TextToText(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -163,9 +167,9 @@ impl Source {
         self.about().named_classes()
     }
 
-    /// Whether its samples are tokens of a text, and the model predicts each token from those before it.
+    /// Whether its targets are tokens of a text, and the model predicts each token from those before it.
     pub fn is_text(&self) -> bool {
-        matches!(self, Source::Text(_) | Source::Tokens(_))
+        matches!(self, Source::Text(_) | Source::Tokens(_) | Source::TextToText(_))
     }
 
     /// Whether its samples are tokens.

@@ -2,9 +2,9 @@
 
 use super::held_out;
 use crate::config::Experiment;
-use crate::config::language::sections::{Text, TextClasses, TextTags, TokenFile, Tokenizer};
+use crate::config::language::sections::{Text, TextClasses, TextTags, TextToText, TokenFile, Tokenizer};
 use crate::config::load::paths::shown;
-use crate::data::text::{Choice, Content, LabelledOptions, Layout, TaggedOptions, TextCodec, TextOptions};
+use crate::data::text::{AnsweredOptions, Choice, Content, LabelledOptions, Layout, TaggedOptions, TextCodec, TextOptions};
 use crate::graph::op::IGNORE_INDEX;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +54,22 @@ pub fn of_tags(tags: &TextTags, experiment: &Experiment) -> TaggedOptions {
         choice: choice(&tags.tokenizer, tags.vocab_size),
         lengths: tags.lengths(),
         // Another loss than that of classes is refused where the model is built.
+        ignore_index: experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX),
+        fitted: fitted(experiment),
+    }
+}
+
+/// What it reads of texts that have an answer each.
+pub fn of_answers(texts: &TextToText, experiment: &Experiment) -> AnsweredOptions {
+    AnsweredOptions {
+        path: shown(&texts.path),
+        val_path: texts.val_path.as_deref().map(shown),
+        text: texts.text.clone(),
+        target: texts.target.clone(),
+        choice: choice(&texts.tokenizer, texts.vocab_size),
+        start: texts.start_token.clone(),
+        end: texts.end_token.clone(),
+        lengths: texts.lengths(),
         ignore_index: experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX),
         fitted: fitted(experiment),
     }

@@ -1,12 +1,15 @@
 //! Programs that do not train: evaluation, also in shards, and prediction.
 
 use super::super::averages::take_averages;
+use super::super::halves;
 use super::super::kind::Kind;
 use super::super::shards::evaluation_graphs;
 use super::averages::has_mean;
 use super::making::{Kinds, Making, internal, source};
 use crate::config::Diagnostic;
-use crate::model::{BatchShape, Mode};
+use crate::data::{ANSWERS, DataSpec};
+use crate::graph::Input;
+use crate::model::{BatchShape, Forward, Mode};
 
 /// Loss and figures, of averages where there are some.
 pub const EVAL: Kinds = &[(Kind::Eval, "eval")];
@@ -14,6 +17,10 @@ pub const EVAL: Kinds = &[(Kind::Eval, "eval")];
 pub const PREDICT: Kinds = &[(Kind::Predict, "predict")];
 /// The model's output for tokens that follow others.
 pub const GENERATE: Kinds = &[(Kind::Generate, "generate")];
+/// What a model of two sequences makes of the first.
+pub const ENCODE: Kinds = &[(Kind::Encode, "encode")];
+/// Its output for the second.
+pub const DECODE: Kinds = &[(Kind::Decode, "decode")];
 /// Loss and figures of the weights themselves.
 pub const EVAL_WEIGHTS: Kinds = &[(Kind::EvalWeights, "eval before averaging")];
 /// The sums over shards.
@@ -32,6 +39,16 @@ pub fn batches_to_predict(making: &Making) -> Vec<BatchShape> {
 /// All whose tokens follow others.
 pub fn batches_to_go_on(making: &Making) -> Vec<BatchShape> {
     making.sizes.generate.clone()
+}
+
+/// Those of texts that are answered: with the longest answers, on which nothing of it depends.
+pub fn batches_to_answer(making: &Making) -> Vec<BatchShape> {
+    making.sizes.answer.first().copied().into_iter().collect()
+}
+
+/// Those of answers.
+pub fn batches_of_answers(making: &Making) -> Vec<BatchShape> {
+    making.sizes.answer.clone()
 }
 
 /// Those that are evaluated, if there is a mean of weights later on.
@@ -67,6 +84,39 @@ fn evaluate(making: &mut Making, kinds: Kinds, batch: BatchShape, averages: bool
     making.passes.run(&mut graph)?;
     making.add(kind, batch, source(name, batch, graph, &forward));
     Ok(())
+}
+
+/// The part of a model of two sequences that does not depend on the second.
+pub fn encode(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Result<(), Vec<Diagnostic>> {
+    let (forward, second) = whole(making, batch)?;
+    let mut graph = halves::first(forward.graph, &mut making.vars, second).map_err(|e| internal(&e.to_string()))?;
+    making.passes.run(&mut graph)?;
+    let (kind, name) = kinds[0];
+    making.add_silent(kind, batch, format!("{name}, batch of {batch}"), graph);
+    Ok(())
+}
+
+/// The part that does.
+pub fn decode(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Result<(), Vec<Diagnostic>> {
+    let (mut forward, second) = whole(making, batch)?;
+    let graph = std::mem::take(&mut forward.graph);
+    let mut graph = halves::second(graph, &mut making.vars, second, forward.prediction);
+    making.passes.run(&mut graph)?;
+    let (kind, name) = kinds[0];
+    making.add(kind, batch, source(name, batch, graph, &forward));
+    Ok(())
+}
+
+/// A model of two sequences, with averages where there are some; and the second sequence.
+fn whole(making: &mut Making, batch: BatchShape) -> Result<(Forward, Input), Vec<Diagnostic>> {
+    let answers = |data: &DataSpec| data.inputs().find(|(_, field)| field.name == ANSWERS).map(|(place, _)| place);
+    let second = answers(making.data).ok_or_else(|| internal("answers to texts that have none"))?;
+    let mut forward = making.forward(batch, Mode::Predict)?;
+    if making.rows.is_empty() {
+        making.rows.clone_from(&forward.rows);
+    }
+    take_averages(&mut forward.graph, &making.vars);
+    Ok((forward, second))
 }
 
 /// They read no batch.
