@@ -49,6 +49,8 @@ pub enum Figure {
     SpanPrecision,
     /// Of the spans of the targets, the share that is found.
     SpanRecall,
+    /// Share of samples of which the class of every position that counts is right.
+    ExactMatch,
     /// Area under the receiver operating characteristic: the share of pairs of a sample of a class and one of none, of which
     /// the first has the larger score (half, where they are equal).
     Auroc,
@@ -109,6 +111,7 @@ impl Task {
                 Figure::SpanF1,
                 Figure::SpanPrecision,
                 Figure::SpanRecall,
+                Figure::ExactMatch,
                 Figure::Auroc,
                 Figure::AveragePrecision,
                 Figure::CalibrationError,
@@ -142,7 +145,7 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 25] = [
+    pub const ALL: [Figure; 26] = [
         Figure::Loss,
         Figure::Accuracy,
         Figure::Top2Accuracy,
@@ -159,6 +162,7 @@ impl Figure {
         Figure::SpanF1,
         Figure::SpanPrecision,
         Figure::SpanRecall,
+        Figure::ExactMatch,
         Figure::Auroc,
         Figure::AveragePrecision,
         Figure::CalibrationError,
@@ -189,6 +193,7 @@ impl Figure {
             Figure::SpanF1 => ["span_f1", "span_f1"],
             Figure::SpanPrecision => ["span_precision", "span_p"],
             Figure::SpanRecall => ["span_recall", "span_r"],
+            Figure::ExactMatch => ["exact_match", "exact"],
             Figure::Auroc => ["auroc", "auroc"],
             Figure::AveragePrecision => ["average_precision", "ap"],
             Figure::CalibrationError => ["calibration_error", "ece"],
@@ -237,6 +242,7 @@ impl Figure {
             | Figure::SpanF1
             | Figure::SpanPrecision
             | Figure::SpanRecall
+            | Figure::ExactMatch
             | Figure::Auroc
             | Figure::AveragePrecision => true,
         }
@@ -275,6 +281,7 @@ impl Figure {
             Figure::SpanF1
             | Figure::SpanPrecision
             | Figure::SpanRecall
+            | Figure::ExactMatch
             | Figure::Auroc
             | Figure::AveragePrecision
             | Figure::CalibrationError
