@@ -39,6 +39,8 @@ pub enum Answer {
     Values(Vec<f32>),
     /// The words of a sentence with their tags.
     Words(TaggedWords),
+    /// A text.
+    Text(String),
 }
 
 /// The sample that an answer is about.
@@ -100,7 +102,7 @@ impl Meaning<'_> {
                 let share = |class: usize| (class, counts[class] as f64 / positions.len() as f64);
                 most.into_iter().take(self.top).map(share).map(with_label).collect()
             }
-            Answer::Values(_) | Answer::Words(_) => Vec::new(),
+            Answer::Values(_) | Answer::Words(_) | Answer::Text(_) => Vec::new(),
         }
     }
 
@@ -122,6 +124,9 @@ impl Meaning<'_> {
         if let Answer::Words(words) = answer {
             text.push_str(&words.lines());
         }
+        if let Answer::Text(answer) = answer {
+            answer.lines().for_each(|line| text.push_str(&format!("  {}\n", one_line(line))));
+        }
         for (share, label) in self.shares(answer) {
             text.push_str(&format!("  {:>6.2} %  {label}\n", 100.0 * share));
         }
@@ -133,6 +138,7 @@ impl Meaning<'_> {
         let told = match answer {
             Answer::Values(values) => format!("{values:?}"),
             Answer::Words(words) => words.line(),
+            Answer::Text(answer) => one_line(answer),
             _ => {
                 let shares = self.shares(answer);
                 shares
@@ -180,6 +186,7 @@ impl Meaning<'_> {
                 }
             }
             Answer::Words(words) => words.tell(result),
+            Answer::Text(answer) => result["answer"] = json!(answer),
         }
     }
 
@@ -199,6 +206,7 @@ impl Meaning<'_> {
                 .for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), ColumnValue::Double(*p)])),
             Answer::Labels(list) => cells.extend(list.iter().copied().map(ColumnValue::Double)),
             Answer::Values(values) => cells.extend(values.iter().copied().map(ColumnValue::Single)),
+            Answer::Text(answer) => cells.push(self.guarded(answer.clone())),
             Answer::Positions(..) | Answer::Words(_) => {}
         }
         cells
@@ -231,6 +239,7 @@ impl Meaning<'_> {
             Answer::Values(_) if !self.quantiles.is_empty() => cells.extend(self.quantiles.iter().cloned()),
             Answer::Values(values) if values.len() == 1 => cells.push("value".into()),
             Answer::Values(values) => cells.extend((1..=values.len()).map(|n| format!("value_{n}"))),
+            Answer::Text(_) => cells.push("answer".into()),
             Answer::Positions(..) | Answer::Words(_) => {}
         }
         let id = self.id.as_ref().map(|id| id_column(id, cells.iter().map(String::as_str)));
@@ -256,7 +265,8 @@ pub fn guarded(name: String) -> String {
 }
 
 /// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 21] = [
+const OWN_COLUMNS: [&str; 22] = [
+    "answer",
     "class",
     "classes",
     "file",

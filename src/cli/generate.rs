@@ -24,7 +24,7 @@ const BETWEEN: &str = "---------------";
 
 /// Goes on with a text.
 pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
-    let prompt = prompt(args)?;
+    let mut prompt = prompt(args)?;
     let model = load_model(&args.model, &args.overrides.sets())?;
     let options = Options { threads: args.threads, without_cache: args.without_cache, ..Options::default() };
     let mut generator = Generator::new(&model, &options)?;
@@ -34,6 +34,15 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     signals::on_stop(move || flag.store(true, Ordering::Relaxed))?;
+    if generator.has_answers() {
+        // The end of a file's last line is no part of a text.
+        prompt.truncate(prompt.trim_end_matches(['\n', '\r']).len());
+        if prompt.is_empty() {
+            return Err(Failure::Usage(
+                "the model answers texts, and there is none\nhelp: give one with --prompt or --prompt-file".into(),
+            ));
+        }
+    }
     let tokens = generator.prompt(&prompt)?;
     let started = Instant::now();
     let mut generated = 0;
@@ -42,7 +51,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
             prompt: tokens.clone(),
             max_tokens: args.max_tokens as usize,
             sampling: Sampling {
-                temperature: args.temperature,
+                temperature: args.temperature.unwrap_or(if generator.has_answers() { 0.0 } else { 1.0 }),
                 top_k: args.top_k.map(|k| k as usize),
                 top_p: args.top_p,
                 min_p: args.min_p,
@@ -85,7 +94,8 @@ fn one(
             ControlFlow::Break(())
         }
     };
-    if !json && !prompt.is_empty() {
+    // An answer stands by itself.
+    if !json && !prompt.is_empty() && !generator.has_answers() {
         let _ = write(prompt);
         ends = prompt.ends_with('\n');
     }

@@ -53,8 +53,8 @@ pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;
 pub use dataset::Dataset;
 pub use field::{
-    ANSWERS, BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, PAIR_START, Role, Standard,
-    TARGETS, UnknownField, mask, transformed,
+    ANSWERS, BatchShape, DataSpec, Field, FieldKind, INPUTS, LENGTHS, Length, Lengths, MAX_LENGTHS, PAIR_START, Role,
+    Standard, TARGETS, UnknownField, mask, transformed,
 };
 pub use fingerprint::Fingerprint;
 pub use fit::check_tokens;

@@ -110,7 +110,7 @@ impl Builder<'_> {
         let mut meant = shape.clone();
         *meant.0.last_mut().expect("sequences have three dimensions") = shape.last() / 3;
         let draws = self.draws(how.dropout);
-        let lengths = self.lengths_of(qkv.value, shape.dims()[1]);
+        let lengths = self.lengths_of(qkv.value);
         let operands = [qkv.value].into_iter().chain(lengths).chain(draws.map(|(random, _)| random));
         let operands: Vec<ValueId> = operands.collect();
         let dropout = draws.map(|(_, stream)| AttentionDropout { p: how.dropout, stream });

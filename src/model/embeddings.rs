@@ -6,12 +6,12 @@ use crate::config::declare::part::with_suggestion;
 use crate::config::language::layers::{self as cfg, Layer, PoolMode, PositionKind};
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, LayerNode};
-use crate::data::FieldKind;
+use crate::data::{Field, FieldKind, Lengths};
 use crate::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, NewFull, Reshape,
     Slice, SumTo,
 };
-use crate::graph::{Counting, DType, Fill, MAX_ELEMENTS, Node, Role, Shape, ValueId, VarKind};
+use crate::graph::{Counting, DType, Fill, Input, MAX_ELEMENTS, Node, Role, Shape, ValueId, VarKind};
 use std::collections::{HashMap, HashSet};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
@@ -82,7 +82,7 @@ impl Builder<'_> {
             return x.value;
         }
         let rows = match (l.kind, l.max_length) {
-            _ if self.lengths.0[0].is_some() && l.max_length.is_none() && self.mode != Mode::Generate => {
+            _ if self.lengths != Lengths::default() && l.max_length.is_none() && self.mode != Mode::Generate => {
                 let message = "`position_embedding` needs sequences of one length";
                 let help = "set `max_length`, the length of the longest";
                 self.refuse(node, message, "the lengths of batches differ", &[x], help);
@@ -90,6 +90,10 @@ impl Builder<'_> {
             }
             (PositionKind::Learned, Some(most)) => {
                 self.param(node, Param::plain("weight", [most, e], normal(l.init_std.unwrap_or(0.02))))
+            }
+            (PositionKind::Sinusoidal, Some(most)) => {
+                let table = self.sinusoids(node, most, e);
+                self.plain(Reshape { shape: Shape::from([most, e]) }, &[table])
             }
             (PositionKind::Learned, None) if self.mode == Mode::Generate => {
                 let all = self.capacity();
@@ -101,12 +105,12 @@ impl Builder<'_> {
                 let all = self.param(node, Param::plain("", [1, length, e], normal(l.init_std.unwrap_or(0.02))));
                 return self.plain(ADD, &[x.value, all]);
             }
-            (PositionKind::Sinusoidal, _) if self.mode == Mode::Generate => {
+            (PositionKind::Sinusoidal, None) if self.mode == Mode::Generate => {
                 let all = self.capacity();
                 let table = self.sinusoids(node, all, e);
                 self.plain(Reshape { shape: Shape::from([all, e]) }, &[table])
             }
-            (PositionKind::Sinusoidal, _) => {
+            (PositionKind::Sinusoidal, None) => {
                 let all = self.sinusoids(node, length, e);
                 return self.plain(ADD, &[x.value, all]);
             }
@@ -228,7 +232,7 @@ impl Builder<'_> {
             return self.guess(Shape::from([self.batch, self.shape(x).last()]));
         };
         let whole = Shape::from([n, e]);
-        let lengths = self.lengths_of(x.value, length);
+        let lengths = self.lengths_of(x.value);
         let first = |from: &mut Self, start: usize| from.plain(Slice { axis: 1, start, len: 1 }, &[x.value]);
         let one = match (mode, lengths) {
             (PoolMode::First, _) => first(self, 0),
@@ -274,47 +278,34 @@ impl Builder<'_> {
         self.plain(Reshape { shape: whole }, &[one])
     }
 
-    /// The lengths of the samples, `[N]`, where they differ and the sequence `x [N, length, …]` has their positions.
-    pub(super) fn lengths_of(&self, x: ValueId, length: usize) -> Option<ValueId> {
+    /// The lengths of the samples, `[N]`, where they differ and the sequence `x` has their positions.
+    pub(super) fn lengths_of(&self, x: ValueId) -> Option<ValueId> {
         let (_, field) = self.data.inputs().find(|(_, field)| field.kind == FieldKind::Length)?;
         let all = self.lengths.0[0].map_or_else(|| self.capacity(), |length| length as usize);
         let found = self.prepared.iter().find(|(name, _)| *name == field.name).map(|(_, x)| x.value);
-        found.filter(|_| length == all && self.length_number(x) == Some(0))
+        found.filter(|_| self.graph.shape(x).dims()[1] == all && !self.is_of_another_length(x))
     }
 
-    /// Which length of the data set the positions of a sequence `[N, L, …]` are, where samples have more than one: that of the field that it is made of.
-    fn length_number(&self, x: ValueId) -> Option<usize> {
-        let mut lengths = self.data.inputs().flat_map(|(_, field)| &field.lengths);
-        if lengths.all(|length| length.number == 0) {
-            return Some(0);
+    /// Whether the positions of a sequence are those of a field whose lengths are not length number 0, which the samples' lengths are of: two texts of
+    /// a batch may be of one length by chance.
+    fn is_of_another_length(&self, x: ValueId) -> bool {
+        let others = |field: &Field| !field.lengths.is_empty() && field.lengths.iter().all(|length| length.number != 0);
+        if !self.data.inputs().any(|(_, field)| others(field)) {
+            return false;
         }
-        let producers = self.graph.nodes.iter().flat_map(|node| node.outputs.iter().map(move |made| (*made, node)));
-        let producers: HashMap<ValueId, &Node> = producers.collect();
-        let length = self.graph.shape(x).dims().get(1)?;
-        let (mut left, mut seen) = (vec![x], HashSet::from([x]));
-        while let Some(value) = left.pop() {
-            let of = self.graph.value(value);
-            if let Role::Input(input) = of.role {
-                let field = self.data.inputs().find(|(place, _)| *place == input).map(|(_, field)| field);
-                if let Some(length) = field.and_then(|field| field.lengths.iter().find(|length| length.axis == 0)) {
-                    return Some(length.number);
-                }
+        let made: HashMap<ValueId, &Node> =
+            self.graph.nodes.iter().flat_map(|node| node.outputs.iter().map(move |value| (*value, node))).collect();
+        // Positions come from the first operand that comes from a field: of a table's rows those of the ids, of attention those of the queries.
+        let (mut open, mut seen) = (vec![x], HashSet::new());
+        while let Some(value) = open.pop() {
+            if let Role::Input(Input::Field(number)) = self.graph.value(value).role {
+                return self.data.fields.get(number as usize).is_some_and(others);
             }
-            // Of its operands the one that has the same positions. What is added to all of them is stretched.
-            let Some(node) = producers.get(&value) else { continue };
-            let mut operands: Vec<(usize, ValueId)> = Vec::new();
-            for (at, operand) in node.inputs.iter().enumerate() {
-                let shape = self.graph.shape(*operand);
-                let has_them = shape.dims().iter().skip(1).any(|extent| extent == length);
-                let unlike = usize::from(*shape != of.shape) + usize::from(shape.dims().get(1) != Some(length));
-                if has_them && seen.insert(*operand) {
-                    operands.push((unlike * node.inputs.len() + at, *operand));
-                }
+            if let Some(node) = made.get(&value).filter(|_| seen.insert(value)) {
+                open.extend(node.inputs.iter().rev());
             }
-            operands.sort_unstable_by_key(|(rank, _)| std::cmp::Reverse(*rank));
-            left.extend(operands.into_iter().map(|(_, operand)| operand));
         }
-        None
+        false
     }
 
     /// What is made of the length of each sample, `[N, 1]`.

@@ -215,8 +215,12 @@ impl Builder<'_> {
     fn figures_fit(&mut self, classes: usize) -> bool {
         let experiment = self.experiment;
         let spans = Spans::of_target(self.data).is_some();
-        let misfit =
-            |figure: &op::Figure| figure.top_k().is_some_and(|k| k > classes) || figure.is_of_spans() && !spans;
+        let positions = self.target.as_ref().is_some_and(|(_, field)| field.shape.rank() > 0);
+        let misfit = |figure: &op::Figure| {
+            figure.top_k().is_some_and(|k| k > classes)
+                || figure.is_of_spans() && !spans
+                || *figure == op::Figure::ExactMatch && !positions
+        };
         let Some(figure) = experiment.asked_figures().into_iter().find(misfit) else { return true };
         let named = experiment.metrics.figures.iter().position(|asked| asked.figure() == figure);
         let keys = [named.map(|i| format!("metrics.figures.{i}")), Some("checkpoint.monitor".into())];
@@ -225,6 +229,9 @@ impl Builder<'_> {
             true => {
                 let message = "needs a tag for each word, as `B-PER`, `I-PER` and `O`: those of IOB2, IOBES or BILOU";
                 (message.to_owned(), "the classes of the data are no such tags".to_owned())
+            }
+            false if figure == op::Figure::ExactMatch => {
+                ("is for a class at each position".to_owned(), "a sample has one class: see `accuracy`".to_owned())
             }
             false => {
                 let of = if classes == 1 { "class" } else { "classes" };

@@ -9,6 +9,7 @@
 
 pub mod access;
 mod alone;
+mod answers;
 mod app;
 mod batcher;
 mod body;

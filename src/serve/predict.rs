@@ -1,8 +1,9 @@
 //! `POST /predict` and `/predict/NAME`.
 
+use super::answers;
 use super::app::{App, Told, as_json};
 use super::body::receive;
-use super::place::Place;
+use super::place::{Answers, Place};
 use super::reader::{File, Reader, accepted};
 use super::refusal::Refusal;
 use super::served::{Served, Takes};
@@ -82,6 +83,11 @@ async fn answer(
         let known = "`top` is a whole number from 1, `invert` is true or false";
         Refusal::bad(format!("what follows the `?`: {}: {known}", error.body_text()))
     })?;
+    if let Answers::Texts(writer) = place.now()
+        && writer.answers_texts()
+    {
+        return answers::answer(app, (&place.name, writer), request, answered).await;
+    }
     let served = place.samples()?;
     let (parts, body) = request.into_parts();
     let mut charge = app.budget.charge();

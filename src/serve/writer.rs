@@ -83,6 +83,8 @@ pub struct Writer {
     pub vocabulary: usize,
     /// The most tokens that it looks back.
     pub capacity: usize,
+    /// Most tokens of a text that is answered; `None`: texts are gone on with.
+    longest_text: Option<usize>,
     /// When it was loaded, in seconds since 1970.
     pub loaded: u64,
     /// Texts that are written at a time.
@@ -120,12 +122,13 @@ impl Writer {
             chat.check()?;
         }
         let (tokenizer, vocabulary, capacity) = (first.tokenizer().clone(), first.vocabulary(), first.capacity());
+        let longest_text = first.longest_text();
         let texts = generators.iter().map(Generator::texts).sum();
         metrics.writes();
         let loaded = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let (waiting, changed, failed) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
         let shared = Arc::new(Shared { waiting, changed, queue: how.queue, failed, metrics });
-        let writer = Writer { tokenizer, chat, vocabulary, capacity, loaded, texts, shared };
+        let writer = Writer { tokenizer, chat, vocabulary, capacity, longest_text, loaded, texts, shared };
         for generator in generators {
             let shared = Arc::clone(&writer.shared);
             let work = move || shared.work(generator);
@@ -139,7 +142,15 @@ impl Writer {
     /// # Errors
     /// It has a character that has no token.
     pub fn prompt(&self, text: &str) -> anyhow::Result<Vec<u32>> {
-        generate::prompt(&self.tokenizer, text)
+        match self.longest_text {
+            Some(longest) => generate::text(&self.tokenizer, longest, text, "the prompt"),
+            None => generate::prompt(&self.tokenizer, text),
+        }
+    }
+
+    /// Whether it answers texts; else it goes on with them.
+    pub fn answers_texts(&self) -> bool {
+        self.longest_text.is_some()
     }
 
     /// Whether the last text could be written.
@@ -171,7 +182,7 @@ impl Writer {
     pub fn described(&self, name: &str) -> Value {
         json!({
             "name": name,
-            "task": "language model",
+            "task": if self.answers_texts() { "answers" } else { "language model" },
             "takes": "text",
             "context": self.capacity,
             "vocabulary": self.vocabulary,

@@ -6,7 +6,7 @@
 use super::{Generator, How, Options, Parts, fits};
 use crate::api::failure::Failure;
 use crate::api::model::{Model, build, device};
-use crate::data::text::{Passage, Samples, TextCodec, tokens_of_passage};
+use crate::data::text::{Passage, Samples, TextCodec, Tokenizer, tokens_of_passage};
 use crate::data::{ANSWERS, DataSpec, Field, INPUTS, LENGTHS, Lengths};
 use crate::graph::DType;
 use crate::model::{AT, BatchShape};
@@ -100,17 +100,33 @@ impl Generator {
         Ok(all)
     }
 
+    /// The tokens that end a text.
+    pub fn ends(&self) -> &[u32] {
+        &self.ends
+    }
+
+    /// Texts that are answered together.
+    pub fn together(&self) -> usize {
+        match &self.how {
+            How::Answers(own) => own.batch,
+            How::Anew | How::Cached { .. } => 1,
+        }
+    }
+
     /// The tokens of a text that is to be answered.
     ///
     /// # Errors
     /// It has a character that has no token, which `called` names.
     pub fn text(&self, text: &str, called: &str) -> Result<Vec<u32>> {
-        let longest = match &self.how {
-            How::Answers(own) => own.longest_text,
-            _ => self.capacity,
-        };
-        let passage = Passage::from(text.to_owned());
-        Ok(tokens_of_passage(&self.tokenizer, longest, &passage, called)?.tokens)
+        super::text(&self.tokenizer, self.longest_text().unwrap_or(self.capacity), text, called)
+    }
+
+    /// Most tokens of a text that is answered; `None`: texts are gone on with.
+    pub fn longest_text(&self) -> Option<usize> {
+        match &self.how {
+            How::Answers(own) => Some(own.longest_text),
+            How::Anew | How::Cached { .. } => None,
+        }
     }
 
     /// Reads texts, whose answers are written next.
@@ -119,7 +135,8 @@ impl Generator {
         let [inputs, lengths, ..] = own.fields;
         let (width, shape) = (own.longest_text, own.shape(self.capacity));
         // A row without a text has a token, too: nothing of it is looked at.
-        let lists: Vec<u32> = (0..shape.samples).map(|row| texts.get(row).map_or(1, |text| text.len() as u32)).collect();
+        let lists: Vec<u32> =
+            (0..shape.samples).map(|row| texts.get(row).map_or(1, |text| text.len() as u32)).collect();
         let mut tokens = vec![0; shape.samples * width];
         for (row, text) in tokens.chunks_mut(width).zip(texts) {
             row.iter_mut().zip(*text).for_each(|(to, token)| *to = *token);
@@ -163,6 +180,15 @@ impl Answers {
     fn shape(&self, length: usize) -> BatchShape {
         BatchShape { samples: self.batch, lengths: Lengths::both(self.longest_text, length) }
     }
+}
+
+/// The tokens of a text that is to be answered, `longest` at most.
+///
+/// # Errors
+/// It has a character that has no token, which `called` names.
+pub fn text(tokenizer: &Tokenizer, longest: usize, text: &str, called: &str) -> Result<Vec<u32>> {
+    let passage = Passage::from(text.to_owned());
+    Ok(tokens_of_passage(tokenizer, longest, &passage, called)?.tokens)
 }
 
 /// The place of the largest logit, the first of equals; `None`, if one is no number.

@@ -2,11 +2,12 @@
 
 mod answers;
 mod sampler;
-mod text;
+mod written;
 
 use answers::Answers;
+pub use answers::text;
 pub use sampler::{Sampler, Sampling};
-pub use text::{Finish, Request, Step, Text};
+pub use written::{Finish, Request, Step, Text};
 
 use super::failure::Failure;
 use super::memory::Planned;

@@ -13,10 +13,10 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// The text to go on with [default: the token that ends texts, else a new line]
+    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
     pub prompt: Option<String>,
-    /// The file with the text to go on with; `-`: standard input
+    /// The file with this text; `-`: standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub prompt_file: Option<PathBuf>,
     /// How many tokens to generate at most
@@ -25,9 +25,9 @@ pub struct GenerateArgs {
     /// How many texts to generate, each with draws of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub samples: u32,
-    /// What logits are divided by: below 1 probable tokens become more probable; 0 takes the most probable one each time
-    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature)]
-    pub temperature: f32,
+    /// What logits are divided by: below 1 probable tokens become more probable; 0 takes the most probable one each time [default: 1; of answers to texts 0]
+    #[arg(long, value_name = "T", value_parser = temperature)]
+    pub temperature: Option<f32>,
     /// Draw one of the K most probable tokens [default: of all]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub top_k: Option<u32>,

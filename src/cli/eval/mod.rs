@@ -7,6 +7,7 @@ use super::args::{EvalArgs, Overrides, SplitName};
 use super::{class_table, error_table};
 use crate::api::failure::{Failure, warn};
 use crate::api::folds::models_of;
+use crate::api::generate::{self, Generator};
 use crate::api::memory::Planned;
 use crate::api::model::{build, describe_data, device, load_model};
 use crate::api::samples;
@@ -15,7 +16,7 @@ use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
-use crate::data::{Batch, Split, Unread};
+use crate::data::{ANSWERS, Batch, Split, Unread};
 use crate::files::output::{Out, Output};
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
@@ -230,7 +231,17 @@ pub fn evaluated(
 fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<Evaluated, Failure> {
     written(path, guard_formulas, &mut |out, rows| {
         let asked = &Asked { out: Some(out), ..asked.clone() };
-        evaluated(asked, &mut |session, batch, split| rows.see(session, batch, split))
+        let mut asks = true;
+        evaluated(asked, &mut |session, batch, split| {
+            let answers = session.programs.fields.iter().any(|field| field.name == ANSWERS);
+            if std::mem::take(&mut asks) && answers {
+                let model = load_model(asked.model, &asked.overrides.sets())?;
+                let batch = batch.shape.samples;
+                let options = generate::Options { threads: asked.threads, batch, ..generate::Options::default() };
+                rows.written_by(Generator::new(&model, &options)?);
+            }
+            rows.see(session, batch, split)
+        })
     })
 }
 

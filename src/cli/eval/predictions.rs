@@ -2,9 +2,10 @@
 
 use crate::api::answer::id_column;
 use crate::api::failure::Failure;
-use crate::data::{Batch, RowName, Split};
-use crate::graph::Shape;
+use crate::api::generate::Generator;
+use crate::data::{Batch, INPUTS, LENGTHS, RowName, Split, TARGETS};
 use crate::graph::op::{ElementwiseLoss, LEAST_MEAN, Loss, Task};
+use crate::graph::{Input, Shape};
 use crate::terminal::json_line;
 use crate::train::setup::programs::{Kind, Programs};
 use crate::train::setup::session::Session;
@@ -98,6 +99,8 @@ enum Said {
     Labels { targets: Option<Vec<f32>>, probabilities: Vec<f64> },
     /// Numbers: one for each target, or one for each of several quantiles of it.
     Values { targets: Option<Vec<f32>>, predictions: Vec<f32>, quantiles: Vec<f64> },
+    /// A text.
+    Text { target: String, prediction: String },
 }
 
 /// Writes rows, a batch at a time.
@@ -116,6 +119,8 @@ pub struct Predictions<'a> {
     held: BTreeMap<u32, String>,
     rows: u64,
     fold: Option<usize>,
+    /// What writes answers, where the samples are texts that are answered.
+    writer: Option<Generator>,
 }
 
 impl<'a> Predictions<'a> {
@@ -134,7 +139,13 @@ impl<'a> Predictions<'a> {
             held: BTreeMap::new(),
             rows: 0,
             fold: None,
+            writer: None,
         }
+    }
+
+    /// What is said from now on of texts that are answered is what this writes.
+    pub fn written_by(&mut self, writer: Generator) {
+        self.writer = Some(writer);
     }
 
     /// What comes from now on is said by a fold, the number of which is from 1. Rows are held back until the end: they are in the order of the table.
@@ -163,6 +174,10 @@ impl<'a> Predictions<'a> {
     ) -> Result<()> {
         let shape = session.outputs(Kind::Eval, batch.shape, &mut self.outputs)?;
         let programs = &session.programs;
+        let mut texts = match &mut self.writer {
+            Some(writer) => answered(writer, programs, batch)?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
         let targets = programs.targets(&batch.buffer, batch.shape);
         let all = std::mem::take(&mut self.outputs);
         let outputs = all.as_chunks::<4>().0;
@@ -171,6 +186,7 @@ impl<'a> Predictions<'a> {
         let of_each = target_words.len() / batch.shape.samples;
         let by_length = split.lengths().len() > 1;
         for (i, sample) in batch.samples().iter().enumerate() {
+            let text = texts.next();
             // The sample behind one that cannot be read is in its place, and comes again in its own.
             if !by_length && self.last.is_some_and(|last| *sample <= last) {
                 continue;
@@ -179,7 +195,10 @@ impl<'a> Predictions<'a> {
             let output = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b)).collect();
             let output = with(*sample as usize, output);
             let target = &target_words[i * of_each..][..of_each];
-            let (said, loss) = said(programs, &output, target, &shape);
+            let (said, loss) = match text {
+                Some(text) => (text, None),
+                None => said(programs, &output, target, &shape),
+            };
             // Folds have parts of one table.
             let number = if self.fold.is_some() { split.at(*sample as usize) as u32 } else { *sample };
             let row = Row { sample: number, fold: self.fold, of: Of::sample(split, *sample as usize), said, loss };
@@ -284,6 +303,31 @@ fn said(programs: &Programs, output: &[f32], target: &[[u8; 4]], shape: &Shape) 
             (said, loss)
         }
     }
+}
+
+/// The answers to the texts of a batch: those of the data, and those that the model writes.
+fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Result<Vec<Said>> {
+    let rows = |name: &str| -> Result<Vec<Vec<u32>>> {
+        let number = programs.fields.iter().position(|field| field.name == name);
+        let place = number.and_then(|number| programs.plan.slot.find(Input::Field(number as u32)));
+        let place = place.with_context(|| format!("a batch has no place for `{name}`"))?;
+        let each = programs.elements(place, batch.shape.lengths).max(1);
+        let numbers = batch.buffer.bytes()[place.offset..].as_chunks::<4>().0.chunks_exact(each);
+        let row = |row: &[[u8; 4]]| row.iter().map(|bytes| i32::from_ne_bytes(*bytes) as u32).collect();
+        Ok(numbers.take(batch.shape.samples).map(row).collect())
+    };
+    let (mut texts, lengths) = (rows(INPUTS)?, rows(LENGTHS)?);
+    texts.iter_mut().zip(lengths).for_each(|(text, length)| text.truncate(length[0] as usize));
+    let longest = writer.capacity();
+    let answers = writer.answers(&texts, longest)?;
+    let said = |(target, answer): (Vec<u32>, &Vec<u32>)| {
+        // What fills it is no token, either.
+        let ends = |token: &u32| writer.ends().contains(token) || *token > i32::MAX as u32;
+        let target = target.split(ends).next().unwrap_or_default();
+        let [target, prediction] = [target, answer].map(|tokens| writer.tokenizer().decode(tokens));
+        Ok(Said::Text { target: target?, prediction: prediction? })
+    };
+    rows(TARGETS)?.into_iter().zip(&answers).map(said).collect()
 }
 
 /// The loss of a sample's numbers; `None` where they weigh differently.
@@ -402,6 +446,10 @@ impl Row {
                 }
                 loss(&mut cell);
             }
+            Said::Text { target, prediction } => {
+                cell("target", guarded(target.clone()));
+                cell("prediction", guarded(prediction.clone()));
+            }
             Said::Positions { .. } => {}
         }
         if let Of::Id(column, _) = &self.of {
@@ -438,6 +486,10 @@ impl Row {
             Said::Positions { targets, predictions } => {
                 put("target", json!(targets));
                 put("prediction", json!(predictions));
+            }
+            Said::Text { target, prediction } => {
+                put("target", json!(target));
+                put("prediction", json!(prediction));
             }
             Said::Labels { targets, probabilities } => {
                 if let Some(targets) = targets {

@@ -1,5 +1,6 @@
 //! `runner predict`.
 
+mod answers;
 mod folds;
 mod glob;
 mod masks;
@@ -11,6 +12,7 @@ use super::args::PredictArgs;
 use crate::api::answer::{Meaning, Of};
 use crate::api::failure::Failure;
 use crate::api::folds::{models_of, together};
+use crate::api::generate::{self, Generator};
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::what::{expect_no_input, expect_no_run_file, output};
@@ -18,7 +20,7 @@ use crate::data::table::Unseen;
 use crate::data::tensors::read_fields;
 use crate::data::text::Placed;
 use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, RowName, Split};
-use crate::files::output::Out;
+use crate::files::output::{Out, Output};
 use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
@@ -62,6 +64,29 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage(
             "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),
         ));
+    }
+    if let Some(codec) = table.as_ref().and_then(Rows::answers) {
+        let loading = &experiment.data.loading;
+        let (threads, batch) = (args.threads, loading.eval_batch_size());
+        let options = generate::Options { threads, batch, held: held(&files).held, ..generate::Options::default() };
+        let mut generator = Generator::new(&model, &options)?;
+        problems.iter().for_each(|problem| say(&format!("error: {problem}")));
+        let mut failed = problems.len();
+        let mut fill = |sink: &mut Sink| {
+            for file in &files {
+                match answers::answer(&mut generator, codec, file, sink) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        say(&format!("error: {error:#}"));
+                        failed += 1;
+                    }
+                }
+            }
+            Ok(files.len() + problems.len() - failed)
+        };
+        results(out.as_ref(), (form, &meaning, true), &mut fill)?;
+        return Ok(ended(failed, files.len() + problems.len(), files.len() > 1));
     }
     if matches!(form, Form::Csv | Form::Parquet) && meaning.has_positions() {
         return Err(Failure::Usage(
@@ -107,34 +132,49 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     problems.iter().for_each(|problem| say(&format!("error: {problem}")));
     let images = Images { seen: &seen, invert: args.invert };
     let with_sample = table.is_some() || files.iter().any(|file| is_tensors(file));
-    match &out {
-        Some(out) => {
-            let fill = |file: &mut Out| {
-                let mut sink = Sink::new(form, &meaning, with_sample, Some(file));
-                batches.all(&files, &images, &mut sink)?;
-                sink.finish()
-            };
-            let name = out.path().display();
-            let written = out.write(fill).with_context(|| format!("cannot write `{name}`"))?;
-            let told = files.len() + problems.len() - batches.failed;
-            let s = if told == 1 { "" } else { "s" };
-            say(&match written {
-                true => format!("wrote the results for {} file{s} to `{name}`", thousands(told as u64)),
-                false => format!("there are no results: nothing was written to `{name}`"),
-            });
-        }
-        None => {
-            let mut sink = Sink::new(form, &meaning, with_sample, None);
-            batches.all(&files, &images, &mut sink)?;
-            sink.finish()?;
-        }
-    }
+    let mut fill = |sink: &mut Sink| {
+        batches.all(&files, &images, sink)?;
+        Ok(files.len() + problems.len() - batches.failed)
+    };
+    results(out.as_ref(), (form, &meaning, with_sample), &mut fill)?;
     batches.unseen.in_words().iter().for_each(|words| say(&format!("warning: {words}")));
-    if batches.failed > 0 && files.len() > 1 {
-        let all = thousands((files.len() + problems.len()) as u64);
-        say(&format!("{} of {all} could not be done", thousands(batches.failed as u64)));
+    Ok(ended(batches.failed, files.len() + problems.len(), files.len() > 1))
+}
+
+/// Writes what `fill` hands on to a file, if there is to be one, else to standard output. `fill` says for how many files there are results.
+fn results(
+    out: Option<&Output>,
+    (form, meaning, with_sample): (Form, &Meaning, bool),
+    fill: &mut dyn FnMut(&mut Sink) -> Result<usize>,
+) -> Result<()> {
+    let Some(out) = out else {
+        let mut sink = Sink::new(form, meaning, with_sample, None);
+        fill(&mut sink)?;
+        return sink.finish();
+    };
+    let mut told = 0;
+    let write = |file: &mut Out| {
+        let mut sink = Sink::new(form, meaning, with_sample, Some(file));
+        told = fill(&mut sink)?;
+        sink.finish()
+    };
+    let name = out.path().display();
+    let written = out.write(write).with_context(|| format!("cannot write `{name}`"))?;
+    let s = if told == 1 { "" } else { "s" };
+    say(&match written {
+        true => format!("wrote the results for {} file{s} to `{name}`", thousands(told as u64)),
+        false => format!("there are no results: nothing was written to `{name}`"),
+    });
+    Ok(())
+}
+
+/// What the program ends with; of several files it is said how many failed.
+fn ended(failed: usize, all: usize, several: bool) -> ExitCode {
+    if failed > 0 && several {
+        let [failed, all] = [failed, all].map(|n| thousands(n as u64));
+        say(&format!("{failed} of {all} could not be done"));
     }
-    Ok(if batches.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// The memory that the names take, and the samples of the largest file of tensors: one file after the other is read whole.

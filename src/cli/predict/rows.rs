@@ -34,6 +34,14 @@ impl Rows {
         }
     }
 
+    /// How texts become samples, if the model answers them.
+    pub fn answers(&self) -> Option<&TextCodec> {
+        match self {
+            Rows::Texts(codec) => Some(codec).filter(|codec| codec.has_answers()),
+            Rows::Table(_) => None,
+        }
+    }
+
     /// The column that names a row.
     pub fn id(&self) -> Option<String> {
         match self {

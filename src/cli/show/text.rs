@@ -4,7 +4,7 @@ use crate::api::failure::Failure;
 use crate::api::samples;
 use crate::cli::{print, print_json};
 use crate::config::Loaded;
-use crate::data::text::{Samples, TextCodec, Tokenizer, tokens_of};
+use crate::data::text::{Samples, TextCodec, Tokenizer, answer_of, tokens_of};
 use crate::data::{Field, Split};
 use crate::terminal::thousands;
 use anyhow::Result;
@@ -65,6 +65,11 @@ pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
 /// The beginning of a sample: its text, or its tokens where their texts are not known.
 fn text_of(split: &Split, sample: usize, codec: &TextCodec) -> Result<String> {
     let tokens = tokens_of(split, sample)?;
+    if let (Samples::Answered { end, .. }, Some(tokenizer)) = (&codec.samples, &codec.tokenizer) {
+        let answer = answer_of(split, sample)?;
+        let answer = tokenizer.decode(answer.split(|token| token == end).next().unwrap_or_default())?;
+        return Ok(format!("{} → {}", cut(tokenizer.decode(&tokens)?), cut(answer)));
+    }
     if let (Samples::Tagged { tags, .. }, Some(tokenizer)) = (&codec.samples, &codec.tokenizer) {
         return tagged(split, sample, (&tokens, tokenizer), tags);
     }
@@ -76,10 +81,15 @@ fn text_of(split: &Split, sample: usize, codec: &TextCodec) -> Result<String> {
         }
         None => tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
     };
-    Ok(match text.char_indices().nth(LONGEST) {
+    Ok(cut(text))
+}
+
+/// The beginning of a text, if it is long.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{} …", &text[..end]),
         None => text,
-    })
+    }
 }
 
 /// The tokens of a sentence as text; behind each that bears a tag stands that.

@@ -20,6 +20,7 @@ models! {
     "googlenet",
     "gpt",
     "gpt2",
+    "gru_seq2seq",
     "lenet5",
     "llama",
     "lstm",

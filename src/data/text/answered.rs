@@ -155,13 +155,7 @@ fn fitted(options: &AnsweredOptions, written: &Written) -> Result<TextCodec> {
 }
 
 /// The rows of a table as samples.
-fn split(
-    path: &Path,
-    written: Written,
-    codec: &TextCodec,
-    ignore_index: i32,
-    told: &mut Vec<String>,
-) -> Result<Split> {
+fn split(path: &Path, written: Written, codec: &TextCodec, ignore_index: i32, told: &mut Vec<String>) -> Result<Split> {
     let answered = Answered::new(codec, &written, ignore_index, path)?;
     if written.empty > 0 {
         told.push(format!("`{}`: {} rows without a text or an answer are left out", path.display(), written.empty));
@@ -238,8 +232,7 @@ impl Answered {
                 RowName::Line(None, line) => format!("`{}`, row at line {line}", path.display()),
                 RowName::Id(_, id) => id.to_owned(),
             };
-            let whole =
-                tokens_of(tokenizer, longest, &Passage::from(text.clone()), &format!("{line}, the text"))?;
+            let whole = tokens_of(tokenizer, longest, &Passage::from(text.clone()), &format!("{line}, the text"))?;
             let mut answer = tokenizer.encode(answer, &format!("{line}, the answer"))?;
             let cut = answer.len() >= longest_answer;
             // One that is cut does not end there.

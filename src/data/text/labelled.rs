@@ -168,7 +168,9 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
 
 /// The rows of a table as samples. `named`: the configuration has the names of the classes.
 fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &mut Vec<String>) -> Result<Split> {
-    let Samples::Labelled { classes, lengths, .. } = &codec.samples else { bail!("the model learns no classes of texts") };
+    let Samples::Labelled { classes, lengths, .. } = &codec.samples else {
+        bail!("the model learns no classes of texts")
+    };
     let mut labels = Vec::with_capacity(written.labels.len());
     let number = numbering(classes, named);
     for label in &written.labels {

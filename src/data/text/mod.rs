@@ -67,20 +67,34 @@ impl Describes for &TextOptions {
 pub fn tokens_of(split: &Split, sample: usize) -> Result<Vec<u32>> {
     let [tokens, others @ ..] = split.fields() else { bail!("the samples have no fields") };
     ensure!(matches!(tokens.kind, FieldKind::Tokens(_)), "the samples are no tokens");
-    let length = others.iter().position(|field| field.kind == FieldKind::Length);
-    let bytes = tokens.bytes();
-    let mut columns = vec![None; split.fields().len()];
-    columns[0] = Some(Column { offset: 0, bytes });
-    if let Some(length) = length {
-        columns[length + 1] = Some(Column { offset: bytes, bytes: 4 });
+    let mut numbers = whole_numbers(split, sample, 0)?;
+    if let Some(length) = others.iter().position(|field| field.kind == FieldKind::Length) {
+        let length = whole_numbers(split, sample, length + 1)?[0];
+        numbers.truncate(length as usize);
     }
-    let mut slot = vec![0; bytes + 4];
+    Ok(numbers.into_iter().map(|number| number as u32).collect())
+}
+
+/// The tokens that are to be told of a sample, in their order.
+///
+/// # Errors
+/// It cannot be read, or has no targets.
+pub fn answer_of(split: &Split, sample: usize) -> Result<Vec<u32>> {
+    let target = split.fields().iter().position(Field::is_target).context("the samples have no targets")?;
+    let numbers = whole_numbers(split, sample, target)?;
+    // What fills it is no token.
+    Ok(numbers.into_iter().map_while(|number| u32::try_from(number).ok()).collect())
+}
+
+/// A field of whole numbers of a sample.
+fn whole_numbers(split: &Split, sample: usize, field: usize) -> Result<Vec<i32>> {
+    let bytes = split.fields()[field].bytes();
+    let mut columns = vec![None; split.fields().len()];
+    columns[field] = Some(Column { offset: 0, bytes });
+    let mut slot = vec![0; bytes];
     let key = Key { seed: 0, epoch: 0, sample: sample as u64 };
     split.write(sample, &mut Rows::new(&mut slot, &columns, 0, &[], key))?;
-    let number = |bytes: &[u8; 4]| i32::from_ne_bytes(*bytes) as u32;
-    let numbers = slot.as_chunks().0;
-    let count = if length.is_some() { number(&numbers[bytes / 4]) as usize } else { bytes / 4 };
-    Ok(numbers[..count.min(bytes / 4)].iter().map(number).collect())
+    Ok(slot.as_chunks().0.iter().map(|bytes| i32::from_ne_bytes(*bytes)).collect())
 }
 
 /// What samples look like where the tokenizer does not depend on the text; `None`: it does.
@@ -209,7 +223,8 @@ impl TextCodec {
                 !classes.is_empty() && ascending(lengths) && room
             }
             Samples::Answered { lengths, start, end, .. } => {
-                let pairs = lengths.windows(2).all(|pair| pair[0] != pair[1] && (0..2).all(|i| pair[0][i] <= pair[1][i]));
+                let pairs =
+                    lengths.windows(2).all(|pair| pair[0] != pair[1] && (0..2).all(|i| pair[0][i] <= pair[1][i]));
                 let sane = lengths.first().is_some_and(|[text, answer]| *text > 0 && *answer > 0);
                 pairs && sane && [start, end].into_iter().all(|token| (*token as usize) < vocabulary)
             }

@@ -27,10 +27,10 @@ use tokio::time::timeout;
 /// Bytes of memory for each value of a JSON text while it is read: lists grow by doubling.
 const VALUE: usize = 3 * size_of::<Value>();
 /// Bytes of memory for each token of a prompt, and for each that is generated: its piece of text waits until the client takes it, and once more in the answer.
-const TOKEN: usize = 16;
+pub const TOKEN: usize = 16;
 /// The same for each byte of a conversation while its template is filled in.
 const TEMPLATE: usize = 4;
-const WRITTEN: usize = 320;
+pub const WRITTEN: usize = 320;
 
 /// The language models.
 pub async fn models(State(app): State<Arc<App>>) -> Response {
@@ -173,7 +173,9 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
             Prompt::Text(text) => text.clone(),
             Prompt::Tokens(tokens) => writer.tokenizer.decode(tokens).map_err(|error| unfit(error, about))?,
         });
-        let rest = writer.capacity.saturating_sub(tokens.len()).min(app.limits.tokens);
+        // An answer stands by itself.
+        let seen = if writer.answers_texts() { 0 } else { tokens.len() };
+        let rest = writer.capacity.saturating_sub(seen).min(app.limits.tokens);
         let max_tokens = asked.max_tokens.unwrap_or(rest);
         charge.add(tokens.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN)))?;
         prompt_tokens += tokens.len();

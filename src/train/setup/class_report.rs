@@ -112,6 +112,7 @@ impl ClassReport {
             Figure::MeanIou => self.mean(ClassCount::iou),
             Figure::Loss
             | Figure::Accuracy
+            | Figure::ExactMatch
             | Figure::SpanF1
             | Figure::SpanPrecision
             | Figure::SpanRecall

@@ -86,7 +86,8 @@ pub fn second(mut graph: Graph, vars: &mut Variables, second: Input, output: Val
     let on = dependence(&graph, second);
     for (value, var) in kept(&graph, &on, vars) {
         let copy = graph.variable(vars, var);
-        for node in graph.nodes.iter_mut().filter(|node| node.outputs.iter().any(|made| on[made.index()] == On::Second)) {
+        for node in graph.nodes.iter_mut().filter(|node| node.outputs.iter().any(|made| on[made.index()] == On::Second))
+        {
             node.inputs.iter_mut().filter(|input| **input == value).for_each(|input| *input = copy);
         }
     }

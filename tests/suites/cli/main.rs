@@ -75,5 +75,6 @@ mod tensorboard;
 mod text;
 mod text_pairs;
 mod text_tags;
+mod text_to_text;
 mod two_at_once;
 mod wrong_data;

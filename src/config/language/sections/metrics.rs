@@ -42,6 +42,9 @@ pub enum EvalFigure {
     SpanPrecision,
     /// Of the spans of the targets, the share that is found.
     SpanRecall,
+    /// Share of samples of which the class of every position is right, as of whole answers to texts: what the model writes when it takes the most probable token each
+    /// time; only for a class at each position.
+    ExactMatch,
     /// Area under the receiver operating characteristic, one class against the rest, in the mean over the classes; of two
     /// classes that of the second: `sklearn.metrics.roc_auc_score` with `multi_class="ovr"`.
     Auroc,
@@ -81,6 +84,7 @@ impl EvalFigure {
             Self::SpanF1 => Figure::SpanF1,
             Self::SpanPrecision => Figure::SpanPrecision,
             Self::SpanRecall => Figure::SpanRecall,
+            Self::ExactMatch => Figure::ExactMatch,
             Self::Auroc => Figure::Auroc,
             Self::AveragePrecision => Figure::AveragePrecision,
             Self::CalibrationError => Figure::CalibrationError,
@@ -163,6 +167,8 @@ metrics! {
     ValSpanPrecision = "val_span_precision" (SpanPrecision),
     /// Of the spans of the targets, the share that is found.
     ValSpanRecall = "val_span_recall" (SpanRecall),
+    /// Share of samples of which every position is right.
+    ValExactMatch = "val_exact_match" (ExactMatch),
     /// Area under the receiver operating characteristic, one class against the rest.
     ValAuroc = "val_auroc" (Auroc),
     /// Average precision, one class against the rest.

@@ -4,7 +4,9 @@ use super::held_out;
 use crate::config::Experiment;
 use crate::config::language::sections::{Text, TextClasses, TextTags, TextToText, TokenFile, Tokenizer};
 use crate::config::load::paths::shown;
-use crate::data::text::{AnsweredOptions, Choice, Content, LabelledOptions, Layout, TaggedOptions, TextCodec, TextOptions};
+use crate::data::text::{
+    AnsweredOptions, Choice, Content, LabelledOptions, Layout, TaggedOptions, TextCodec, TextOptions,
+};
 use crate::graph::op::IGNORE_INDEX;
 use std::path::{Path, PathBuf};
 

@@ -26,6 +26,7 @@ pub struct Scores {
     /// Numbers that are predicted of each target of a regression; targets that lie among them, and all.
     each: usize,
     covered: [u64; 2],
+    exact: Exact,
     /// Sum of the negative log-likelihoods of targets; of labels, of the mean over those of a sample.
     surprise: f64,
     /// Rows that count.
@@ -102,6 +103,7 @@ impl Scores {
             spans,
             each: 1,
             covered: [0; 2],
+            exact: Exact::default(),
             surprise,
             rows,
             not_a_number,
@@ -119,8 +121,9 @@ impl Scores {
                 let positions = (targets.len() / samples.max(1)).max(1);
                 for (at, (row, target)) in rows.zip(targets).enumerate() {
                     self.add_row(row, i32::from_ne_bytes(*target));
-                    if let Some(spans) = self.spans.as_mut().filter(|_| (at + 1).is_multiple_of(positions)) {
-                        spans.end_sample();
+                    if (at + 1).is_multiple_of(positions) {
+                        self.spans.iter_mut().for_each(SpanCounts::end_sample);
+                        self.exact.end_sample();
                     }
                 }
             }
@@ -142,6 +145,7 @@ impl Scores {
             return;
         };
         self.rows += 1;
+        self.exact.add(best == class);
         self.surprise -= self.row[class];
         self.calibration.add(self.row[best].exp(), best == class);
         self.spans.iter_mut().for_each(|spans| spans.add(best, class));
@@ -198,6 +202,7 @@ impl Scores {
                     self.spans.as_ref().map_or(f64::NAN, |spans| spans.figure(figure))
                 }
                 (Figure::Coverage, _) => self.covered[0] as f64 / self.covered[1] as f64,
+                (Figure::ExactMatch, _) => self.exact.share(),
                 (Figure::LogLoss, _) => self.surprise / self.rows as f64,
                 (Figure::Perplexity, _) => (self.surprise / self.rows as f64).exp(),
                 (_, Some(ranking)) => {
@@ -210,6 +215,34 @@ impl Scores {
             all = all.with(figure, value);
         }
         (all, told)
+    }
+}
+
+/// Samples of which every position that counts is right.
+#[derive(Default)]
+struct Exact {
+    /// Positions of the sample that is taken in, and those that are wrong.
+    positions: u64,
+    wrong: u64,
+    samples: u64,
+    right: u64,
+}
+
+impl Exact {
+    fn add(&mut self, right: bool) {
+        self.positions += 1;
+        self.wrong += u64::from(!right);
+    }
+
+    /// The next position is one of another sample. One of which none counts is no sample.
+    fn end_sample(&mut self) {
+        self.samples += u64::from(self.positions > 0);
+        self.right += u64::from(self.positions > 0 && self.wrong == 0);
+        (self.positions, self.wrong) = (0, 0);
+    }
+
+    fn share(&self) -> f64 {
+        self.right as f64 / self.samples as f64
     }
 }
 

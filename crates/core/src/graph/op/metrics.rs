@@ -49,6 +49,8 @@ pub enum Figure {
     SpanPrecision,
     /// Of the spans of the targets, the share that is found.
     SpanRecall,
+    /// Share of samples of which the class of every position that counts is right.
+    ExactMatch,
     /// Area under the receiver operating characteristic: the share of pairs of a sample of a class and one of none, of which
     /// the first has the larger score (half, where they are equal).
     Auroc,
@@ -111,6 +113,7 @@ impl Task {
                 Figure::SpanF1,
                 Figure::SpanPrecision,
                 Figure::SpanRecall,
+                Figure::ExactMatch,
                 Figure::Auroc,
                 Figure::AveragePrecision,
                 Figure::CalibrationError,
@@ -161,6 +164,7 @@ impl Figure {
         Figure::SpanF1,
         Figure::SpanPrecision,
         Figure::SpanRecall,
+        Figure::ExactMatch,
         Figure::Auroc,
         Figure::AveragePrecision,
         Figure::CalibrationError,
@@ -192,6 +196,7 @@ impl Figure {
             Figure::SpanF1 => ["span_f1", "span_f1"],
             Figure::SpanPrecision => ["span_precision", "span_p"],
             Figure::SpanRecall => ["span_recall", "span_r"],
+            Figure::ExactMatch => ["exact_match", "exact"],
             Figure::Auroc => ["auroc", "auroc"],
             Figure::AveragePrecision => ["average_precision", "ap"],
             Figure::CalibrationError => ["calibration_error", "ece"],
@@ -242,6 +247,7 @@ impl Figure {
             | Figure::SpanF1
             | Figure::SpanPrecision
             | Figure::SpanRecall
+            | Figure::ExactMatch
             | Figure::Auroc
             | Figure::AveragePrecision => true,
         }
@@ -280,6 +286,7 @@ impl Figure {
             Figure::SpanF1
             | Figure::SpanPrecision
             | Figure::SpanRecall
+            | Figure::ExactMatch
             | Figure::Auroc
             | Figure::AveragePrecision
             | Figure::CalibrationError

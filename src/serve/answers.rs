@@ -1,0 +1,115 @@
+//! `POST /predict` to a model that answers texts: they are answered one after the other, by the most probable tokens.
+
+use super::app::{App, as_json};
+use super::body::receive;
+use super::completions::{TOKEN, WRITTEN};
+use super::refusal::Refusal;
+use super::writer::{Event, Writer};
+use crate::api::generate::{Request, Sampling};
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    instances: Vec<Text>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a text, or {\"text\": ...}")]
+enum Text {
+    One(String),
+    Named(Named),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    text: String,
+}
+
+/// Answers the texts of a body: `{"instances": ["…", …]}`, or text with one on each line. `answered` is told how many they are.
+///
+/// # Errors
+/// The body is neither, or too large; a text has a character without a token; the queue is full; the device failed.
+pub async fn answer(
+    app: &Arc<App>,
+    (name, writer): (&str, Arc<Writer>),
+    request: axum::extract::Request,
+    answered: &mut usize,
+) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    let mut charge = app.budget.charge();
+    let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;
+    let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let fault = || Refusal::internal("a fault of the program: its standard error has more");
+    let texts = {
+        let _one = app.readers.acquire().await.map_err(|_| fault())?;
+        let (app, writer) = (Arc::clone(app), Arc::clone(&writer));
+        let read = move || {
+            let texts = texts(&kind, &body)?;
+            if texts.len() > app.limits.rows {
+                let (texts, most) = (texts.len(), app.limits.rows);
+                return Err(Refusal::too_large(format!(
+                    "there are {texts} samples, and a request may have {most} (--max-rows)"
+                )));
+            }
+            let max_tokens = writer.capacity.min(app.limits.tokens);
+            let request = |(number, text): (usize, &String)| {
+                charge.add(text.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN)))?;
+                let unfit = |error: anyhow::Error| Refusal::unfit(format!("text {number}: {error:#}"));
+                let prompt = writer.prompt(text).map_err(unfit)?;
+                let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+                Ok(Request { prompt, max_tokens, sampling, text: number as u64, stop: Vec::new() })
+            };
+            let requests = texts.iter().enumerate().map(request).collect::<Result<Vec<_>, Refusal>>()?;
+            Ok((requests, charge))
+        };
+        tokio::task::spawn_blocking(read).await.map_err(|_| fault())??
+    };
+    let (requests, charge) = texts;
+    let mut answers = vec![String::new(); requests.len()];
+    *answered = requests.len();
+    let mut left = requests.len();
+    let mut events = writer.submit(requests)?;
+    while left > 0 {
+        match events.recv().await {
+            Some(Event::Piece { text, piece }) => answers[text].push_str(&piece),
+            Some(Event::End { .. }) => left -= 1,
+            Some(Event::Failed(reason)) => return Err(Refusal::internal(reason)),
+            None => return Err(fault()),
+        }
+    }
+    let one = |(number, answer)| json!({ "sample": number, "answer": answer });
+    let answers: Vec<Value> = answers.into_iter().enumerate().map(one).collect();
+    let response = as_json(&json!({ "model": name, "predictions": answers }));
+    drop(charge);
+    Ok(response)
+}
+
+/// The texts of a body.
+fn texts(kind: &str, body: &Bytes) -> Result<Vec<String>, Refusal> {
+    let text = std::str::from_utf8(body).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+    match kind {
+        "application/json" => {
+            let read: Result<Body, _> = serde_json::from_str(text);
+            let read = read.map_err(|error| match error.classify() {
+                serde_json::error::Category::Data => Refusal::unfit(error.to_string()),
+                _ => Refusal::bad(format!("the body is no JSON: {error}")),
+            })?;
+            let text = |text| match text {
+                Text::One(text) | Text::Named(Named { text }) => text,
+            };
+            Ok(read.instances.into_iter().map(text).collect())
+        }
+        "text/plain" => Ok(text.lines().map(str::to_owned).collect()),
+        _ => Err(Refusal::other_type(
+            "the model takes texts as application/json, {\"instances\": [\"…\", …]}, or as text/plain, one a line",
+        )),
+    }
+}
