@@ -89,7 +89,7 @@ fn most_memory(server: &Server) -> f64 {
 
 /// Sends each body four times at once to a server that has 96 MiB for all.
 #[cfg(target_os = "linux")]
-fn hold_to_their_memory(place: &Place, models: &str, cases: &[(&str, &str, Vec<u8>)]) {
+fn hold_to_their_memory(place: &crate::support::Place, models: &str, cases: &[(&str, &str, Vec<u8>)]) {
     const CHARGED: f64 = 96.0;
     // What the program itself needs for connections, threads and texts of errors.
     const BESIDE: f64 = 24.0;
