@@ -94,11 +94,11 @@ pub fn passage(line: &str, codec: &TextCodec) -> Result<Passage> {
     if !codec.takes_pairs() {
         return Ok(line.to_owned().into());
     }
-    match line.split('\t').collect::<Vec<_>>()[..] {
-        [text, pair] => Ok(Passage { text: text.to_owned(), pair: Some(pair.to_owned()) }),
-        ref texts => bail!(
+    match line.split_once('\t').filter(|(_, pair)| !pair.contains('\t')) {
+        Some((text, pair)) => Ok(Passage { text: text.to_owned(), pair: Some(pair.to_owned()) }),
+        None => bail!(
             "the model takes pairs of texts with a tab between them, and here are {} tabs",
-            texts.len().saturating_sub(1)
+            line.matches('\t').count()
         ),
     }
 }
