@@ -147,7 +147,7 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 26] = [
+    pub const ALL: [Figure; 27] = [
         Figure::Loss,
         Figure::Accuracy,
         Figure::Top2Accuracy,
