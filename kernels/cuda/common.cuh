@@ -256,11 +256,9 @@ struct MishGate {
     }
 };
 
-// The bits of 1/π behind the point, the first word 0.
-static __device__ const u32 INVERSE_PI[8] = {0, 0x517cc1b7, 0x27220a94, 0xfe13abe8, 0xfa9a6ee0, 0x6db14acc, 0x9e21c820, 0xff28b1d5};
-
-// sin(x + shift · π) for a shift of 0, 1/2 or 1. What is left of x less a multiple of π goes through an odd minimax polynomial.
-__device__ __forceinline__ float wave(float x, float shift) {
+// sin(x + shift · π) for a shift of 0, 1/2 or 1. What is left of x less a multiple of π goes through an odd minimax polynomial. Like
+// what calls it, it is a template, so that its table is in no module that has no use for it.
+template <typename Float> __device__ __forceinline__ Float wave(Float x, float shift) {
     float r;
     u32 odd;
     if (fabsf(x) <= 8192.0f) {
@@ -272,8 +270,10 @@ __device__ __forceinline__ float wave(float x, float shift) {
         r = fmaf(off, -5.126688e-12f, r);
         odd = (u32)(int)turns & 1;
     } else {
-        // x is `digits` times a power of two. Of the bits of 1/π those count that make no multiples of 2, 96 from the first on; the
+        // x is `digits` times a power of two. Of the bits of 1/π (here behind a word of zeros) those count that make no multiples of 2, 96 from the first on; the
         // product with them is x / π modulo 2, in parts of 2^-63 (Payne and Hanek 1983).
+        static const u32 INVERSE_PI[8] = {0,          0x517cc1b7, 0x27220a94, 0xfe13abe8,
+                                          0xfa9a6ee0, 0x6db14acc, 0x9e21c820, 0xff28b1d5};
         u32 bits = float_to_bits(x), exponent = bits >> 23 & 255, digits = (bits & 0x7fffff) | 0x800000;
         u32 start = exponent - 119, shift_by = start & 31;
         const u32 *word = INVERSE_PI + (start >> 5);
@@ -326,7 +326,7 @@ __device__ __forceinline__ float activate(int act, float slope, float extra, flo
 }
 
 // The same for the rest of them.
-__device__ __forceinline__ float activate_rest(int act, float slope, float extra, float x) {
+template <typename Float> __device__ __forceinline__ float activate_rest(int act, float slope, float extra, Float x) {
     switch (act) {
     case MISH: {
         MishGate gate(x);
@@ -350,8 +350,9 @@ __device__ __forceinline__ float activate_rest(int act, float slope, float extra
 }
 
 // dy · act'(x), with torch's values at kinks. `saved` is act(x) where Activation::grad_from_output says so, else x.
-__device__ __forceinline__ float activate_grad(int act, float slope, float extra, float saved, float dy) {
-    float s = saved;
+template <typename Float>
+__device__ __forceinline__ float activate_grad(int act, float slope, float extra, Float saved, float dy) {
+    Float s = saved;
     switch (act) {
     case RELU: return s > 0.0f ? dy : 0.0f;
     case HARDTANH: return s <= slope || s >= extra ? 0.0f : dy;

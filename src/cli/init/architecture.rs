@@ -37,7 +37,7 @@ pub fn takes(name: &str) -> Takes {
     match name {
         "autoencoder" => Takes::ImagesToImages,
         "unet" => Takes::Masks,
-        "tabular" => Takes::Columns,
+        "tabular" | "ft_transformer" => Takes::Columns,
         "tabular_mlp" => Takes::Rows,
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
@@ -207,6 +207,7 @@ mod tests {
             [
                 "bert",
                 "distilbert",
+                "ft_transformer",
                 "gpt",
                 "gpt2",
                 "llama",

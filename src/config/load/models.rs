@@ -17,6 +17,7 @@ models! {
     "densenet121",
     "distilbert",
     "efficientnet_b0",
+    "ft_transformer",
     "googlenet",
     "gpt",
     "gpt2",

@@ -50,6 +50,7 @@ mod pretrained;
 mod processes;
 #[cfg(target_os = "linux")]
 mod pty;
+mod quantiles;
 mod ranks;
 mod real_data;
 mod recurrent;

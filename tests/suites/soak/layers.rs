@@ -24,7 +24,7 @@ impl Flow {
     }
 }
 
-const ACTIVATIONS: [&str; 25] = [
+const ACTIVATIONS: [&str; 27] = [
     r#""relu""#,
     r#""relu""#,
     r#""relu6""#,
@@ -46,6 +46,8 @@ const ACTIVATIONS: [&str; 25] = [
     r#"{ type = "celu", alpha = 0.7 }"#,
     r#""softsign""#,
     r#""log_sigmoid""#,
+    r#""sin""#,
+    r#""cos""#,
     r#""tanhshrink""#,
     r#"{ type = "hardtanh", min_val = -1.5, max_val = 2.0 }"#,
     r#"{ type = "hardshrink", lambd = 0.1 }"#,

@@ -36,7 +36,7 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, OnceLock};
 
 /// Every activation, with slopes and scales on both sides of zero.
-pub const ACTIVATIONS: [Activation; 24] = [
+pub const ACTIVATIONS: [Activation; 26] = [
     Activation::Relu,
     Activation::Relu6,
     Activation::LeakyRelu { slope: 0.01 },
@@ -48,6 +48,8 @@ pub const ACTIVATIONS: [Activation; 24] = [
     Activation::Silu,
     Activation::Tanh,
     Activation::Sigmoid,
+    Activation::Sin,
+    Activation::Cos,
     Activation::Hardsigmoid,
     Activation::Hardswish,
     Activation::Mish,
