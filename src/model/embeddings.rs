@@ -6,12 +6,13 @@ use crate::config::declare::part::with_suggestion;
 use crate::config::language::layers::{self as cfg, Layer, PoolMode, PositionKind};
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, LayerNode};
-use crate::data::FieldKind;
+use crate::data::{Field, FieldKind, Lengths};
 use crate::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, NewFull, Reshape,
     Slice, SumTo,
 };
-use crate::graph::{Counting, DType, Fill, MAX_ELEMENTS, Shape, ValueId, VarKind};
+use crate::graph::{Counting, DType, Fill, Input, MAX_ELEMENTS, Node, Role, Shape, ValueId, VarKind};
+use std::collections::{HashMap, HashSet};
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 const MUL: Binary = Binary { kind: BinaryKind::Mul };
@@ -81,7 +82,7 @@ impl Builder<'_> {
             return x.value;
         }
         let rows = match (l.kind, l.max_length) {
-            _ if self.lengths.0[0].is_some() && l.max_length.is_none() && self.mode != Mode::Generate => {
+            _ if self.lengths != Lengths::default() && l.max_length.is_none() && self.mode != Mode::Generate => {
                 let message = "`position_embedding` needs sequences of one length";
                 let help = "set `max_length`, the length of the longest";
                 self.refuse(node, message, "the lengths of batches differ", &[x], help);
@@ -89,6 +90,10 @@ impl Builder<'_> {
             }
             (PositionKind::Learned, Some(most)) => {
                 self.param(node, Param::plain("weight", [most, e], normal(l.init_std.unwrap_or(0.02))))
+            }
+            (PositionKind::Sinusoidal, Some(most)) => {
+                let table = self.sinusoids(node, most, e);
+                self.plain(Reshape { shape: Shape::from([most, e]) }, &[table])
             }
             (PositionKind::Learned, None) if self.mode == Mode::Generate => {
                 let all = self.capacity();
@@ -100,12 +105,12 @@ impl Builder<'_> {
                 let all = self.param(node, Param::plain("", [1, length, e], normal(l.init_std.unwrap_or(0.02))));
                 return self.plain(ADD, &[x.value, all]);
             }
-            (PositionKind::Sinusoidal, _) if self.mode == Mode::Generate => {
+            (PositionKind::Sinusoidal, None) if self.mode == Mode::Generate => {
                 let all = self.capacity();
                 let table = self.sinusoids(node, all, e);
                 self.plain(Reshape { shape: Shape::from([all, e]) }, &[table])
             }
-            (PositionKind::Sinusoidal, _) => {
+            (PositionKind::Sinusoidal, None) => {
                 let all = self.sinusoids(node, length, e);
                 return self.plain(ADD, &[x.value, all]);
             }
@@ -166,6 +171,8 @@ impl Builder<'_> {
     pub(super) fn goes_by_position(&mut self, node: &LayerNode, layer: &Layer, x: Tensor) {
         let last = |dim: i64, rank: usize| dim == -1 || dim == rank as i64 - 1;
         let rank = self.shape(x).rank();
+        let attends = matches!(layer, Layer::MultiheadAttention(_) | Layer::ScaledDotProductAttention(_));
+        let two = attends && node.from.as_ref().is_some_and(|from| from.len() > 1);
         let each = match layer {
             Layer::Linear(_)
             | Layer::Embedding(_)
@@ -193,9 +200,10 @@ impl Builder<'_> {
             _ => false,
         };
         if !each {
-            let why = match recurrent {
-                true => "keeps no state from one token to the next",
-                false => "sees all positions at once, so that no token can be added to those before",
+            let why = match (recurrent, two) {
+                (true, _) => "keeps no state from one token to the next",
+                (_, true) => "looks at another text, of which nothing is kept from one token to the next",
+                _ => "sees all positions at once, so that no token can be added to those before",
             };
             let message = format!("`{}` {why}", node.kind_name());
             self.refuse(node, &message, "needs the whole text", &[x], "");
@@ -220,7 +228,7 @@ impl Builder<'_> {
             return self.guess(Shape::from([self.batch, self.shape(x).last()]));
         };
         let whole = Shape::from([n, e]);
-        let lengths = self.lengths_of(length);
+        let lengths = self.lengths_of(x.value);
         let first = |from: &mut Self, start: usize| from.plain(Slice { axis: 1, start, len: 1 }, &[x.value]);
         let one = match (mode, lengths) {
             (PoolMode::First, _) => first(self, 0),
@@ -266,12 +274,34 @@ impl Builder<'_> {
         self.plain(Reshape { shape: whole }, &[one])
     }
 
-    /// The lengths of the samples, `[N]`, where they differ and a sequence of that length has their positions.
-    pub(super) fn lengths_of(&self, length: usize) -> Option<ValueId> {
+    /// The lengths of the samples, `[N]`, where they differ and the sequence `x` has their positions.
+    pub(super) fn lengths_of(&self, x: ValueId) -> Option<ValueId> {
         let (_, field) = self.data.inputs().find(|(_, field)| field.kind == FieldKind::Length)?;
         let all = self.lengths.0[0].map_or_else(|| self.capacity(), |length| length as usize);
         let found = self.prepared.iter().find(|(name, _)| *name == field.name).map(|(_, x)| x.value);
-        found.filter(|_| length == all)
+        found.filter(|_| self.graph.shape(x).dims()[1] == all && !self.is_of_another_length(x))
+    }
+
+    /// Whether the positions of a sequence are those of a field whose lengths are not length number 0, which the samples' lengths are of: two texts of
+    /// a batch may be of one length by chance.
+    fn is_of_another_length(&self, x: ValueId) -> bool {
+        let others = |field: &Field| !field.lengths.is_empty() && field.lengths.iter().all(|length| length.number != 0);
+        if !self.data.inputs().any(|(_, field)| others(field)) {
+            return false;
+        }
+        let made: HashMap<ValueId, &Node> =
+            self.graph.nodes.iter().flat_map(|node| node.outputs.iter().map(move |value| (*value, node))).collect();
+        // Positions come from the first operand that comes from a field: of a table's rows those of the ids, of attention those of the queries.
+        let (mut open, mut seen) = (vec![x], HashSet::new());
+        while let Some(value) = open.pop() {
+            if let Role::Input(Input::Field(number)) = self.graph.value(value).role {
+                return self.data.fields.get(number as usize).is_some_and(others);
+            }
+            if let Some(node) = made.get(&value).filter(|_| seen.insert(value)) {
+                open.extend(node.inputs.iter().rev());
+            }
+        }
+        false
     }
 
     /// What is made of the length of each sample, `[N, 1]`.

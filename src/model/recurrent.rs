@@ -45,7 +45,7 @@ impl Builder<'_> {
         let Some([n, length, _]) = self.sequence_shape(node, x) else {
             return self.guess(Shape::from([self.batch, 1, width]));
         };
-        let lengths = self.lengths_of(length);
+        let lengths = self.lengths_of(x.value);
         for layer in 0..of.layers {
             if layer > 0 {
                 x = Tensor { value: self.dropout(of.dropout, x), ..x };
