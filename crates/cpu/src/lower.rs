@@ -171,11 +171,12 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         Op::LogSoftmax(_) => Box::new(LogSoftmaxKernel { row: x(0).last(), level }),
         Op::LogSoftmaxGrad(_) => Box::new(LogSoftmaxGradKernel { row: x(0).last(), level }),
         Op::Attention(op) => {
-            let shape = AttentionShape::new(op, x(0), op.bias.then(|| x(1)));
+            let shape = AttentionShape::new(op, x(0), x(op.sources() - 1), op.bias.then(|| x(1)));
             Box::new(AttentionKernel::new(shape, how, threads))
         }
         Op::AttentionGrad(op) => {
-            let shape = AttentionShape::new(&op.attention, x(1), op.attention.bias.then(|| x(4)));
+            let of = &op.attention;
+            let shape = AttentionShape::new(of, x(1), x(of.sources()), of.bias.then(|| x(4)));
             Box::new(AttentionGradKernel::new(shape, how, threads))
         }
         Op::CachedAttention(op) => Box::new(CachedAttentionKernel::new(op, x(0), x(1), level, threads)),

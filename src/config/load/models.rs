@@ -46,6 +46,7 @@ models! {
     "tabular",
     "tabular_mlp",
     "text_classifier",
+    "transformer",
     "unet",
     "vgg11",
     "vgg11_bn",

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use runner::config;
-use runner::graph::{Shape, Variables};
+use runner::data::{Classes, DataSpec, Field, FieldKind, TARGETS};
+use runner::graph::{DType, Shape, Variables};
 use runner::model::{self, Mode};
 use runner::train::setup::input::describe;
 use serde_json::Value;
@@ -65,12 +66,16 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
         }
         _ => format!("source = 'synthetic'\nshape = {shape:?}\nclasses = {classes}"),
     };
+    let inputs = if path.ends_with("transformer.toml") { "inputs = ['inputs', 'answers']\n" } else { "" };
     let text = format!(
-        "[data]\n{data}\n[model]\nuse = {path:?}\n\
+        "[data]\n{data}\n[model]\nuse = {path:?}\n{inputs}\
          [loss]\ntype = {loss}\n[optimizer]\ntype = 'sgd'\nlr = 0.1\n[train]\nepochs = 1\n"
     );
     let loaded = config::load_str("table.toml", &text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
-    let mut data = describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}"));
+    let mut data = match path.ends_with("transformer.toml") {
+        true => two_texts(),
+        false => describe(&loaded.experiment).unwrap_or_else(|e| panic!("{e:?}")),
+    };
     if path.ends_with("unet.toml") {
         // A class for each pixel.
         let targets = data.fields.iter_mut().filter(|field| field.is_target());
@@ -79,6 +84,13 @@ fn counted(path: &Path, shape: &[usize], classes: Option<i64>) -> (usize, u64) {
     let forward = model::forward(&loaded.experiment, &data, &mut Variables::new(), 1, Mode::Eval);
     let rows = forward.unwrap_or_else(|e| panic!("{}: {e:?}", path.display())).rows;
     (rows.iter().map(|row| row.params).sum(), rows.iter().map(|row| row.flops).sum::<u64>() / 2)
+}
+
+/// A text, and another one that is its answer.
+fn two_texts() -> DataSpec {
+    let tokens = || FieldKind::Tokens(Classes::of(10000));
+    let text = |name: &str| Field { kind: tokens(), ..Field::numbers(name, DType::I32, [TOKENS]) };
+    DataSpec::new(vec![text("inputs"), text("answers"), Field::target(TARGETS, tokens(), [TOKENS])])
 }
 
 /// Numbers in a row of the table that the model for tables is counted for.
@@ -115,6 +127,7 @@ fn the_table_of_models_is_fresh() {
             "tabular.toml" | "tabular_mlp.toml" | "ft_transformer.toml" => {
                 (vec![FEATURES], format!("rows of {FEATURES} numbers"))
             }
+            "transformer.toml" => (vec![TOKENS], format!("{TOKENS} tokens, and {TOKENS} of the answer")),
             _ if params.get("vocabulary").is_some() => (vec![TOKENS], format!("{TOKENS} tokens")),
             _ => (vec![3, side, side], format!("{side}×{side}")),
         };

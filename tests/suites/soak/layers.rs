@@ -271,9 +271,11 @@ impl Layers {
                 let heads = self.divisor(e);
                 let (bias, causal) = (self.of(&["true", "false"]), self.of(&["true", "false"]));
                 let dropout = self.of(&["0", "0", "0.2"]);
+                let far =
+                    self.of(&["", "", ", sliding_window = 2", ", alibi = true", ", sliding_window = 3, alibi = true"]);
                 (
                     format!(
-                        r#"{{ type = "multihead_attention", num_heads = {heads}, bias = {bias}, is_causal = {causal}, dropout = {dropout} }}"#
+                        r#"{{ type = "multihead_attention", num_heads = {heads}, bias = {bias}, is_causal = {causal}, dropout = {dropout}{far} }}"#
                     ),
                     same,
                 )

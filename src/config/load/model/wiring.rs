@@ -246,7 +246,7 @@ fn is_parameter(layer: &Layer) -> bool {
 fn prefixes(layer: &Layer) -> &'static [&'static str] {
     let has = match layer {
         Layer::Linear(l) => l.tied().is_none() || l.bias,
-        Layer::PositionEmbedding(l) if l.max_length.is_some() => true,
+        Layer::PositionEmbedding(l) if l.kind == PositionKind::Learned && l.max_length.is_some() => true,
         Layer::Embedding(_) | Layer::TokenTypeEmbedding(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => {
             true
         }
