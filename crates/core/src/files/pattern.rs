@@ -9,7 +9,7 @@ const MAX: usize = 1 << 20;
 /// Most bytes of a path with braces: each of them is a level of calls.
 const LONGEST: usize = 1 << 14;
 /// Most bytes that the names of all files may have together.
-const MAX_BYTES: usize = 1 << 28;
+const MAX_BYTES: usize = 1 << 26;
 
 /// The files that a path stands for: those of its braces in their order, those of `*` and `?` in its last part by name.
 ///
