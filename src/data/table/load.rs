@@ -115,6 +115,9 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let (train, mut val) = (all.select(&parts.train), all.select(&parts.val));
     let test = (!parts.test.is_empty()).then(|| all.select(&parts.test));
     if let Some(path) = &options.val_path {
+        if *path == options.path {
+            told.push(format!("{} is both trained on and validated on: its figures say nothing of other rows", at()));
+        }
         let (all, rows) = validation(path, options, &codec, &mut told)?;
         val = all.select(&rows);
     }
