@@ -35,8 +35,9 @@
     }
 FOR_FLOATS(PLAIN)
 
-// As ATTENTION_MMA in attention.cu has them.
-#define FAR_MMA(KIND, T, S, D, FORWARD_BLOCKS, FORWARD_M, BLOCKS, KEYS_TILE, KEYS_KEPT)                                                     \
+// As ATTENTION_MMA in attention.cu has them. QUERIES_STEP are the keys that a warp goes over at once for the gradient by queries: with fewer it takes fewer
+// registers.
+#define FAR_MMA(KIND, T, S, D, FORWARD_BLOCKS, FORWARD_M, BLOCKS, KEYS_TILE, KEYS_KEPT, QUERIES_STEP)                                                     \
     extern "C" __global__ void __launch_bounds__(128, FORWARD_BLOCKS)                                                                       \
         attention_far_mma_##D##_##S(const T *q, const T *kv, T *y, float *lse, SIZES) {                                                     \
         ON_TENSOR_CORES(JOB(false, 64 * FORWARD_M, D)                                                                                       \
@@ -52,14 +53,14 @@ FOR_FLOATS(PLAIN)
         attention_far_mma_grad_queries_##D##_##S(const T *dy, const T *q, const T *kv, const float *lse, const float *delta, T *dq, T *dkv, \
                                                  SIZES) {                                                                                   \
         ON_TENSOR_CORES(JOB(false, 64, D) attention_mma::Operands<T, FarJob> operands{dy, {q, kv}, lse, delta};                             \
-                        attention_mma::grad_queries<attention_mma::Tile<KIND, D>, 64, 32>(job, operands, Apart<T>{dq, dkv});)               \
+                        attention_mma::grad_queries<attention_mma::Tile<KIND, D>, 64, QUERIES_STEP>(job, operands, Apart<T>{dq, dkv});)               \
     }
 #define FAR_MMA_16(T, S)                      \
-    FAR_MMA(T, T, S, 32, 2, 2, 2, 64, true)   \
-    FAR_MMA(T, T, S, 64, 2, 2, 2, 64, true)   \
-    FAR_MMA(T, T, S, 96, 2, 1, 2, 32, false)  \
-    FAR_MMA(T, T, S, 128, 2, 1, 1, 32, false)
+    FAR_MMA(T, T, S, 32, 2, 2, 2, 64, true, 32)   \
+    FAR_MMA(T, T, S, 64, 2, 2, 2, 64, true, 32)   \
+    FAR_MMA(T, T, S, 96, 2, 1, 2, 32, false, 32)  \
+    FAR_MMA(T, T, S, 128, 2, 1, 1, 32, false, 32)
 FAR_MMA_16(bf16, bf16)
 FAR_MMA_16(f16, f16)
-FAR_MMA(Tf32, float, tf32, 32, 2, 1, 2, 64, true)
-FAR_MMA(Tf32, float, tf32, 64, 2, 1, 1, 32, false)
+FAR_MMA(Tf32, float, tf32, 32, 2, 1, 2, 64, true, 32)
+FAR_MMA(Tf32, float, tf32, 64, 2, 1, 1, 32, false, 16)
