@@ -106,7 +106,7 @@ fn several_targets_have_quantiles_of_their_own() {
     place.ok("train c.toml --quiet --out r");
     let figures = place.ok("eval r --json").json();
     assert!(number(&figures["metrics"]["coverage"]) > 0.4, "{figures}");
-    assert_eq!(figures["targets"].as_array().map(Vec::len), Some(2), "{figures}");
+    assert_eq!(figures["per_target"].as_array().map(Vec::len), Some(2), "{figures}");
     place.write("new.csv", "x\n2.0\n");
     let row = place.ok("predict r new.csv --json").json();
     let of = |name: &str| number(&row[0]["quantiles"][name]);
