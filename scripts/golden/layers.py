@@ -596,7 +596,7 @@ def tabular() -> list[Case]:
         return [layer, '{ name = "output", type = "linear", out_features = 1 }']
 
     # The softmax takes no notice of what is added to all keys: those biases have no gradient but rounding.
-    ft = 'use = "ft_transformer"\nwith = { width = 8, num_blocks = 2, heads = 2, hidden = 6, attention_dropout = 0.0, ffn_dropout = 0.0 }'
+    ft = 'use = "ft_transformer"\nwith = { num_classes = 1, width = 8, num_blocks = 2, heads = 2, hidden = 6, attention_dropout = 0.0, ffn_dropout = 0.0 }'
     return [
         others("periodic_embedding", lambda: Periodic(lite=False), periodic("")),
         others("periodic_embedding_lite", lambda: Periodic(lite=True), periodic(", lite = true")),

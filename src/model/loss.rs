@@ -344,6 +344,9 @@ impl Builder<'_> {
                     )
                 }
             },
+            (TargetKind::Numbers, None) if target.rank() == 3 && !experiment.loss.quantiles().is_empty() => {
+                (format!("the targets are images, and `{name}` has several quantiles"), "write one quantile".to_string())
+            }
             (TargetKind::Numbers, None) => {
                 // A single number for each sample may come as [N] or [N, 1].
                 let wanted = self.with_quantiles(target);

@@ -213,6 +213,9 @@ impl Translator<'_> {
             }
             entries.push((if TextCodec::is(fitted) { "text" } else { "columns" }, columns));
         }
+        if !experiment.loss.quantiles().is_empty() {
+            entries.push(("quantiles", json!(experiment.loss.quantiles())));
+        }
         let images = data.fitted.is_none();
         if let Some((number, field)) =
             transformed(&data.fields).filter(|_| images).and_then(|n| Some((n, data.fields.get(n)?)))

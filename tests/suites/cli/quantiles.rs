@@ -106,7 +106,7 @@ fn several_targets_have_quantiles_of_their_own() {
     place.ok("train c.toml --quiet --out r");
     let figures = place.ok("eval r --json").json();
     assert!(number(&figures["metrics"]["coverage"]) > 0.4, "{figures}");
-    assert_eq!(figures["targets"].as_array().map(Vec::len), Some(2), "{figures}");
+    assert_eq!(figures["per_target"].as_array().map(Vec::len), Some(2), "{figures}");
     place.write("new.csv", "x\n2.0\n");
     let row = place.ok("predict r new.csv --json").json();
     let of = |name: &str| number(&row[0]["quantiles"][name]);
@@ -187,11 +187,11 @@ fn columns_become_waves_and_tokens() {
         place.write("new.csv", "town,rooms,age,id\nsea,9,,x1\nmoon,1,40,x2\n");
         let rows = place.ok(&format!("predict {name} new.csv --json")).json();
         assert!(number(&rows[0]["values"][0]) > number(&rows[1]["values"][0]), "{name}: {rows}");
-        place.ok(&format!("export {name} --onnx {name}.onnx"));
+        place.ok(&format!("export {name} {name}.onnx"));
     }
     // Text without a place, missing cells: a token for each number, one for the category, and one that the head reads.
     let shown = place.ok("check m.toml").out;
-    assert!(shown.contains("[N, 4, 16]") && shown.contains("[N, 5, 16]"), "{shown}");
+    assert!(shown.contains("[32, 4, 16]") && shown.contains("[32, 5, 16]"), "{shown}");
     let fault = |text: &str| {
         place.write("w.toml", layers(text));
         place.fails("check w.toml", 2)

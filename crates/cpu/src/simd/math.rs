@@ -103,7 +103,7 @@ pub fn erf<S: Simd>(s: S, x: S::V) -> S::V {
 /// Beyond this, sine and cosine are computed one by one.
 const NEAR: f32 = 8192.0;
 
-/// Sine of radians, to 2 units in the last place wherever `x` is.
+/// Sine of radians, to 3 units in the last place however large `x` is.
 #[inline(always)]
 pub fn sin<S: Simd>(s: S, x: S::V) -> S::V {
     let near = wave(s, x, 0.0);
