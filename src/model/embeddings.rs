@@ -305,7 +305,10 @@ impl Builder<'_> {
                 return self.data.fields.get(number as usize).is_some_and(others);
             }
             if let Some(node) = made.get(&value).filter(|_| seen.insert(value)) {
-                open.extend(node.inputs.iter().rev());
+                // What is added to all positions alike is stretched, and has none of them.
+                let mut operands: Vec<ValueId> = node.inputs.iter().rev().copied().collect();
+                operands.sort_by_key(|operand| self.graph.shape(*operand) == self.graph.shape(value));
+                open.extend(operands);
             }
         }
         false

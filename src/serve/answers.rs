@@ -2,9 +2,8 @@
 
 use super::app::{App, as_json};
 use super::body::receive;
-use super::completions::{TOKEN, WRITTEN};
 use super::refusal::Refusal;
-use super::writer::{Event, Writer};
+use super::writer::{Event, TOKEN, WRITTEN, Writer};
 use crate::api::generate::{Request, Sampling};
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;

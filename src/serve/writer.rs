@@ -18,6 +18,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+/// Bytes of memory for each token of a prompt.
+pub const TOKEN: usize = 16;
+/// The same for each that is generated: its piece of text waits until the client takes it, and once more in the answer.
+pub const WRITTEN: usize = 320;
+
 /// What becomes of the texts of a request, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {

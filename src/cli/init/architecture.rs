@@ -30,6 +30,8 @@ pub enum Takes {
     Texts,
     /// Sentences whose words have a tag each.
     Tags,
+    /// Texts with an answer each.
+    Answers,
 }
 
 /// What the architecture of that name takes.
@@ -42,6 +44,7 @@ pub fn takes(name: &str) -> Takes {
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
         "lstm_tagger" => Takes::Tags,
+        "gru_seq2seq" => Takes::Answers,
         "lenet5" | "mlp_mixer" | "resnet9" | "resnet18_cifar" | "vit_small_32" => {
             Takes::Images { side: 32, only: true }
         }
@@ -83,6 +86,12 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
             return needs(
                 "sentences whose words have a tag each",
                 "`source = \"text_tags\"` reads them: docs/text.md has an example",
+            );
+        }
+        Takes::Answers => {
+            return needs(
+                "texts with an answer each",
+                &format!("name a table of both: `runner init pairs.csv --target answer --model {name}`"),
             );
         }
         Takes::Masks => {
@@ -210,6 +219,7 @@ mod tests {
                 "ft_transformer",
                 "gpt",
                 "gpt2",
+                "gru_seq2seq",
                 "llama",
                 "lstm",
                 "lstm_classifier",

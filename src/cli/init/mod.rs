@@ -2,6 +2,7 @@
 //!
 //! What is said of the data is what the sources say: they are asked through a draft of the configuration that is never written.
 
+mod answers;
 mod architecture;
 mod kind;
 mod photos;

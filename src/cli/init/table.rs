@@ -2,7 +2,7 @@
 
 use super::architecture::{Takes, expect, takes};
 use super::writing::{Writing, quoted};
-use super::{Made, Wanted, described, draft, named, run_name, words};
+use super::{Made, Wanted, answers, described, draft, named, run_name, words};
 use crate::api::failure::Failure;
 use crate::cli::show::table::lines;
 use crate::config::Experiment;
@@ -75,6 +75,9 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
             names.join(", ")
         )));
     };
+    if let Some(made) = answers::of_table(wanted, target) {
+        return made;
+    }
     let mut keys = Keys::default();
     let first = match columns(&keys.draft(wanted, target)?) {
         Ok(first) => first,

@@ -10,7 +10,7 @@ use crate::terminal::thousands;
 /// Words of a cell, in the mean, from which on it is a text of its own and no category.
 const WORDS: usize = 4;
 /// Rows that are looked at.
-const LOOKED_AT: u64 = 200;
+pub const LOOKED_AT: u64 = 200;
 /// Different numbers that may be names of classes.
 const CLASSES: usize = 20;
 /// Classes that the comment names.
@@ -18,7 +18,8 @@ const LISTED: usize = 10;
 /// Tokens of a text at most.
 const LENGTH: usize = 256;
 
-fn is_text<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
+/// Whether cells are texts of their own, and no categories.
+pub fn is_text<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
     let (mut count, mut words) = (0, 0);
     for cell in cells {
         count += 1;

@@ -29,6 +29,8 @@ const MAX_BYTES: u64 = MAX_EFFECTIVE as u64;
 pub const MAX_EFFECTIVE: usize = 16 << 20;
 /// Files that extend one another.
 const MAX_CHAIN: usize = 16;
+/// What `[model]` of a file that is used as a model may have.
+const MODEL_FILE: [&str; 3] = ["layers", "inputs", "init"];
 /// Reads and merges; keeps all texts for the diagnostics.
 pub struct Files {
     /// Everything read so far.
@@ -277,7 +279,8 @@ impl Files {
             own.value = context;
         }
         let within = file.get_mut("model").and_then(Node::as_table_mut);
-        let (layers, init) = within.map_or((None, None), |model| (model.remove("layers"), model.remove("init")));
+        let [layers, init, inputs] =
+            within.map_or([None, None, None], |model| ["layers", "init", "inputs"].map(|key| model.remove(key)));
         if layers.is_none() {
             self.sink.push(
                 Diagnostic::error(format!("`{}` has no layers", path.display()))
@@ -291,6 +294,9 @@ impl Files {
         model.remove("use");
         model.remove("with");
         model.set(layers?);
+        if let Some(inputs) = inputs.filter(|_| model.get("inputs").is_none()) {
+            model.set(inputs);
+        }
         // The rules of the file come after those of whoever uses it, which so have the first word.
         match (model.get_mut("init").map(|node| &mut node.value), init) {
             (Some(Value::Array(own)), Some(Entry { node: Node { value: Value::Array(rules), .. }, .. })) => {
@@ -315,8 +321,9 @@ impl Files {
                 || (entry.key != "model" && sections.contains(&entry.key.as_str()))
         });
         let inside = model.into_iter().flat_map(|model| &model.entries);
-        let inside =
-            inside.filter(|entry| entry.key == "use" || entry.key != "init" && ModelKeys::KEYS.contains(&&*entry.key));
+        let inside = inside.filter(|entry| {
+            entry.key == "use" || !MODEL_FILE.contains(&&*entry.key) && ModelKeys::KEYS.contains(&&*entry.key)
+        });
         let foreign: Vec<&Entry> = above.chain(inside).collect();
         if let Some(first) = foreign.first() {
             let mut names: Vec<String> = foreign
@@ -333,7 +340,7 @@ impl Files {
                     .at(used.node.span, "used as a model here")
                     .context(first.key_span, format!("it has {}", list(names.iter().map(String::as_str), "and")))
                     .help(
-                        "a file for `use` holds `[model]` with `layers` and `init`, `[params]` and `[blocks]`, and nothing else; to take \
+                        "a file for `use` holds `[model]` with `layers`, `inputs` and `init`, `[params]` and `[blocks]`, and nothing else; to take \
                          over a whole configuration, write `extends` before the first section",
                     ),
             );
@@ -342,7 +349,7 @@ impl Files {
         let part = |table, what| Part { table, span: start, what, bad: &[], sink: &self.sink };
         part(file, "a file that is used as a model").known_keys(&[&["params", "blocks", "model"]]);
         if let Some(model) = model {
-            part(model, "`[model]` of a file that is used as a model").known_keys(&[&["layers", "init"]]);
+            part(model, "`[model]` of a file that is used as a model").known_keys(&[&MODEL_FILE]);
         }
         true
     }

@@ -9,7 +9,7 @@ use super::body::receive;
 use super::budget::Charge;
 use super::place::{Answers, Place};
 use super::refusal::Refusal;
-use super::writer::{Event, Writer};
+use super::writer::{Event, TOKEN, WRITTEN, Writer};
 use crate::api::generate;
 use asked::{Asked, Given, Keys, Prompt};
 use axum::body::Body;
@@ -26,11 +26,8 @@ use tokio::time::timeout;
 
 /// Bytes of memory for each value of a JSON text while it is read: lists grow by doubling.
 const VALUE: usize = 3 * size_of::<Value>();
-/// Bytes of memory for each token of a prompt, and for each that is generated: its piece of text waits until the client takes it, and once more in the answer.
-pub const TOKEN: usize = 16;
-/// The same for each byte of a conversation while its template is filled in.
+/// Bytes of memory for each byte of a conversation while its template is filled in.
 const TEMPLATE: usize = 4;
-pub const WRITTEN: usize = 320;
 
 /// The language models.
 pub async fn models(State(app): State<Arc<App>>) -> Response {

@@ -1,5 +1,6 @@
 //! An experiment on a device: its compiled programs and their state.
 
+mod again;
 mod averaging;
 mod explain;
 mod gather;
@@ -264,26 +265,6 @@ impl Session {
         // A copy of the shape would be memory for each call.
         program.prediction.iter().for_each(|value| in_pytorch_order(&program.graph.value(*value).shape, bytes, into));
         Ok(())
-    }
-
-    /// Runs a program that puts out nothing, and waits until it has read the batch.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn run_silently(&mut self, kind: Kind, shape: BatchShape, batch: &HostBuffer) -> Result<()> {
-        let program = self.program(kind, shape)?;
-        self.executable.run(program, 0, batch)?;
-        self.executable.wait_slot(0)
-    }
-
-    /// Runs a program that predicts; its output in `into` as native-endian bytes, in the order of the device.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn run_again(&mut self, kind: Kind, shape: BatchShape, batch: &HostBuffer, into: &mut Vec<u8>) -> Result<()> {
-        let program = self.program(kind, shape)?;
-        self.executable.run(program, 0, batch)?;
-        self.output_of(program, into).map(drop)
     }
 
     /// As [`Session::last_prediction`], but in `into` as native-endian bytes, in the order of the device: its shape.

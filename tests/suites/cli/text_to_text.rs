@@ -41,7 +41,7 @@ pub fn place() -> Place {
 fn a_model_learns_to_answer_and_writes() {
     let place = place();
     let checked = place.ok("check c.toml").out;
-    assert!(checked.contains("[16, 5, 9]"), "{checked}");
+    assert!(checked.contains("[16, 5, 7]"), "{checked}");
     let shown = place.ok("data show c.toml").out;
     for part in ["a vocabulary of 7: 5 characters", "in batches of 3 and 4, 4 and 5 tokens", " → "] {
         assert!(shown.contains(part), "{part}: {shown}");
@@ -135,12 +135,15 @@ fn texts_and_answers_go_on_bit_for_bit_with_any_tokenizer() {
 #[test]
 fn what_fills_a_batch_of_answers_does_not_count() {
     let place = place();
+    // What is added to the answer's positions comes from the text, and has its lengths no more.
+    place.write("turned.toml", config("").replace("[\"answer\", \"beside\"]", "[\"beside\", \"answer\"]"));
     let loss = |name: &str, lengths: [usize; 2], buckets: &str, targets: &str| {
         let [text, answer] = lengths;
         let sets = format!(
             "--set data.max_length={text} --set data.max_target_length={answer} --set data.buckets={buckets} --set data.target_buckets={targets}"
         );
-        place.ok(&format!("train c.toml --out {name} --set train.epochs=1 --set optimizer.lr=1e-30 {sets}"));
+        let file = if name.starts_with("turned") { "turned" } else { "c" };
+        place.ok(&format!("train {file}.toml --out {name} --set train.epochs=1 --set optimizer.lr=1e-30 {sets}"));
         let last = place.metrics(name).into_iter().rev().find(|line| line["val_loss"].is_number()).unwrap();
         ["val_loss", "val_exact_match", "val_accuracy"].map(|figure| last[figure].as_f64().unwrap())
     };
@@ -150,6 +153,7 @@ fn what_fills_a_batch_of_answers_does_not_count() {
         ("c", [4, 5], "[2,3,4]", "[3,5,5]"),
         ("d", [9, 9], "[9]", "[9]"),
         ("e", [5, 5], "[3,5]", "[5,5]"),
+        ("turned-d", [9, 9], "[9]", "[9]"),
     ] {
         let figures = loss(name, lengths, buckets, targets);
         assert!(figures.iter().zip(usual).all(|(a, b)| (a - b).abs() < 1e-6), "{name}: {figures:?}, {usual:?}");
@@ -184,6 +188,33 @@ fn mistakes_in_texts_with_answers_are_told() {
     assert!(place.fails("predict r unknown.txt", 1).contains("`unknown.txt`, text 2, line 1, column 1"));
     place.write("val.csv", "word,turned\nabc,cbz\n");
     let sets = "--set data.val_path=val.csv --unset data.validation_split";
-    let why = place.fails(&format!("train c.toml --out s {sets}"), 1);
+    let why = place.fails(&format!("train c.toml --out s {sets}"), 2);
     assert!(why.contains("`val.csv`, row at line 2, the answer, line 1, column 3: the character 'z'"), "{why}");
+}
+
+/// `runner init` writes a configuration for a table of two columns that trains as it stands.
+#[test]
+fn init_writes_a_configuration_for_answers() {
+    let place = Place::new();
+    let mut table = String::from("question,reply\n");
+    for i in 0..40 {
+        let _ = writeln!(table, "how many letters has number {i},it has {} letters and {i} more", i % 7);
+    }
+    place.write("talk.csv", table);
+    let told = place.ok("init talk.csv --target reply").err;
+    assert!(told.contains("it answers `question` with `reply`"), "{told}");
+    let written = place.read("talk.toml");
+    for part in
+        ["source = \"text_to_text\"", "use = \"gru_seq2seq\"", "36 texts with answers to train on, 4 to validate on"]
+    {
+        assert!(written.contains(part), "{part}: {written}");
+    }
+    place.ok("train talk.toml --device cpu --out r --set train.epochs=1 --set data.max_length=40 --set data.max_target_length=40");
+    // Classes are no answers.
+    let reviews: String = (0..40)
+        .map(|i| format!("film {i} was {} and long,{}\n", ["lovely", "dull"][i % 2], ["good", "bad"][i % 2]))
+        .collect();
+    place.write("reviews.csv", format!("text,label\n{reviews}"));
+    place.ok("init reviews.csv --target label");
+    assert!(place.read("reviews.toml").contains("source = \"text_classes\""));
 }

@@ -1,5 +1,6 @@
 //! `runner serve`: the program as a server, asked over sockets.
 
+mod answered;
 mod answers;
 mod hostile;
 mod life;

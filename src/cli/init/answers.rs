@@ -1,0 +1,85 @@
+//! A configuration for a table of texts with an answer each.
+
+use super::architecture::{Takes, expect, takes};
+use super::words::{LOOKED_AT, is_text};
+use super::writing::{Writing, quoted};
+use super::{Made, Wanted, described, draft, named, run_name};
+use crate::api::failure::Failure;
+use crate::data::table::{Format, is_parquet, open_sheet};
+use crate::terminal::thousands;
+use std::collections::HashSet;
+
+/// The model that is written where none is asked for.
+const MODEL: &str = "gru_seq2seq";
+
+/// The configuration for a table of two columns, whose target differs from row to row and is a text, or for one that a model of answers is asked for; `None`:
+/// it is no such table.
+pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> {
+    let asked = wanted.model.is_some_and(|model| takes(model) == Takes::Answers);
+    if wanted.classes || wanted.model.is_some() && !asked {
+        return None;
+    }
+    let sheet = open_sheet(wanted.source, Format { separator: None, header: true }).ok()?;
+    let at = sheet.column(target)?;
+    let others: Vec<&String> = sheet.names().iter().filter(|name| *name != target).collect();
+    let [text] = others[..] else { return None };
+    let (mut answers, mut rows) = (Vec::new(), 0);
+    let read = sheet.each_cells(&[at], |_, row| {
+        rows += 1;
+        if rows <= LOOKED_AT {
+            answers.push(row.get(at).unwrap_or_default().to_owned());
+        }
+        Ok(())
+    });
+    read.ok()?;
+    let differ = answers.iter().collect::<HashSet<_>>().len() * 2 > answers.len();
+    let fits = asked || differ && is_text(answers.iter().map(String::as_str));
+    fits.then(|| configuration(wanted, target, text))
+}
+
+fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, Failure> {
+    expect(wanted.model, |takes| takes == Takes::Answers, "texts with an answer each")?;
+    let model = wanted.model.unwrap_or(MODEL);
+    let write = |path: &str, found: Option<[usize; 2]>| {
+        let mut out = Writing::default();
+        if let Some([train, val]) = found {
+            let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
+            let [asked, answer] = [text, target].map(named);
+            out.comment(&format!("It answers `{asked}` with `{answer}`, as in {source}: written by `runner init`."));
+            let [train, val] = [train, val].map(|n| thousands(n as u64));
+            out.comment(&format!("Found: {train} texts with answers to train on, {val} to validate on."));
+            out.comment("What to change: how text becomes tokens (`tokenizer`), the lengths, the width of the model.");
+            let ending = if is_parquet(wanted.source) { "parquet" } else { "csv" };
+            out.comment(&format!(
+                "`runner predict runs/{} NEW.{ending}` answers other texts, once it is trained.",
+                run_name(&wanted.file)
+            ));
+            out.gap();
+        }
+        out.key("seed", "1", "");
+        out.section("data");
+        out.key("source", "\"text_to_text\"", "");
+        out.key("path", &quoted(path), "from the folder of this file");
+        out.key("text", &quoted(text), "the column of the texts");
+        out.key("target", &quoted(target), "that of the answers");
+        out.key("tokenizer", "\"characters\"", "or \"bpe\": parts of words, for more than some thousand texts");
+        out.key("max_length", "256", "tokens; longer texts are cut to this");
+        out.key("max_target_length", "256", "the same of answers");
+        out.key("batch_size", "32", "").key("validation_split", "0.1", "texts that are held out");
+        out.section("model");
+        out.key("use", &quoted(model), &format!("`runner models --show {model}` prints its layers"));
+        out.section("loss").key("type", "\"cross_entropy\"", "");
+        out.section("optimizer").key("type", "\"adamw\"", "").key(
+            "lr",
+            "1e-3",
+            "the first thing to change: `runner lr-find` looks for one",
+        );
+        out.section("train").key("epochs", "20", "").key("clip_grad_norm", "1.0", "");
+        out.section("metrics").key("figures", "[\"exact_match\"]", "the share of whole answers that are right");
+        out.text()
+    };
+    let spec = described(&draft(&write(wanted.source.to_str().unwrap_or_default(), None))?)?;
+    let found = [spec.train, spec.val].map(|n| n.unwrap_or(0));
+    let what = format!("it answers `{}` with `{}`", named(text), named(target));
+    Ok(Made { text: write(&wanted.written, Some(found)), what })
+}
