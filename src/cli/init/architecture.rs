@@ -44,7 +44,7 @@ pub fn takes(name: &str) -> Takes {
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
         "lstm_tagger" => Takes::Tags,
-        "gru_seq2seq" => Takes::Answers,
+        "gru_seq2seq" | "transformer" => Takes::Answers,
         "lenet5" | "mlp_mixer" | "resnet9" | "resnet18_cifar" | "vit_small_32" => {
             Takes::Images { side: 32, only: true }
         }
@@ -226,6 +226,7 @@ mod tests {
                 "lstm_tagger",
                 "tabular",
                 "text_classifier",
+                "transformer",
                 "unet"
             ]
         );
