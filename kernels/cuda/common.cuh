@@ -256,8 +256,8 @@ struct MishGate {
     }
 };
 
-// An angle within ± π/2 that has the sine of x + shift · π, for an x beyond those of `wave`. It is a function of its own, as one is enough for all
-// elements of a thread. Both are templates, and what calls them, so that modules without a use for them do not have the table.
+// An angle within ± π/2 that has the sine of x + shift · π, for an x beyond those of `wave`. It is a function of its own, as one is
+// enough for all elements of a thread. Both are templates, and so is what calls them: modules without a use for them do not have the table.
 template <typename Float> __device__ __noinline__ float far_angle(Float x, float shift) {
     // x is `digits` times a power of two. Of the bits of 1/π (here behind a word of zeros) those count that make no multiples of 2, 96
     // from the first on; the product with them is x / π modulo 2, in parts of 2^-63 (Payne and Hanek 1983).
