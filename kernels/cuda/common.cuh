@@ -256,48 +256,47 @@ struct MishGate {
     }
 };
 
-// sin(x + shift · π) for a shift of 0, 1/2 or 1. What is left of x less a multiple of π goes through an odd minimax polynomial. Like
-// what calls it, it is a template, so that its table is in no module that has no use for it.
+// An angle within ± π/2 that has the sine of x + shift · π, for an x beyond those of `wave`. It is a function of its own, as one is
+// enough for all elements of a thread. Both are templates, and so is what calls them: modules without a use for them do not have the table.
+template <typename Float> __device__ __noinline__ float far_angle(Float x, float shift) {
+    // x is `digits` times a power of two. Of the bits of 1/π (here behind a word of zeros) those count that make no multiples of 2, 96
+    // from the first on; the product with them is x / π modulo 2, in parts of 2^-63 (Payne and Hanek 1983).
+    static const u32 INVERSE_PI[8] = {0,          0x517cc1b7, 0x27220a94, 0xfe13abe8,
+                                      0xfa9a6ee0, 0x6db14acc, 0x9e21c820, 0xff28b1d5};
+    u32 bits = float_to_bits(x), exponent = bits >> 23 & 255, digits = (bits & 0x7fffff) | 0x800000;
+    u32 start = exponent - 119, shift_by = 32 - (start & 31);
+    const u32 *word = INVERSE_PI + (start >> 5);
+    u32 high = (u32)(((u64)word[0] << 32 | word[1]) >> shift_by);
+    u32 middle = (u32)(((u64)word[1] << 32 | word[2]) >> shift_by);
+    u32 low = (u32)(((u64)word[2] << 32 | word[3]) >> shift_by);
+    u64 product = ((u64)digits * low >> 32) + (u64)digits * middle + ((u64)(digits * high) << 32);
+    if (bits >> 31) {
+        product = 0 - product;
+    }
+    product += (u64)(shift * 2.0f) << 62;
+    // A sine is the same at π less its angle.
+    if ((product + (1ull << 62)) >> 63) {
+        product = (1ull << 63) - product;
+    }
+    return exponent == 255 ? x - x : (float)(i64)product * 3.4061215800865545e-19f;
+}
+
+// sin(x + shift · π) for a shift of 0, 1/2 or 1. What is left of x less a multiple of π goes through an odd minimax polynomial.
 template <typename Float> __device__ __forceinline__ Float wave(Float x, float shift) {
-    float r;
-    u32 odd;
-    if (fabsf(x) <= 8192.0f) {
-        // π in four parts, of which the first three have so few digits that the products are exact.
-        float turns = rintf(fmaf(x, 0.31830987f, shift)), off = turns - shift;
-        r = fmaf(off, -3.140625f, x);
-        r = fmaf(off, -9.675026e-4f, r);
-        r = fmaf(off, -1.5099067e-7f, r);
-        r = fmaf(off, -5.126688e-12f, r);
-        odd = (u32)(int)turns & 1;
-    } else {
-        // x is `digits` times a power of two. Of the bits of 1/π (here behind a word of zeros) those count that make no multiples of 2, 96 from the first on; the
-        // product with them is x / π modulo 2, in parts of 2^-63 (Payne and Hanek 1983).
-        static const u32 INVERSE_PI[8] = {0,          0x517cc1b7, 0x27220a94, 0xfe13abe8,
-                                          0xfa9a6ee0, 0x6db14acc, 0x9e21c820, 0xff28b1d5};
-        u32 bits = float_to_bits(x), exponent = bits >> 23 & 255, digits = (bits & 0x7fffff) | 0x800000;
-        u32 start = exponent - 119, shift_by = start & 31;
-        const u32 *word = INVERSE_PI + (start >> 5);
-        u64 pair = (u64)word[1] << 32 | word[2];
-        u32 high = (u32)(((u64)word[0] << 32 | word[1]) >> (32 - shift_by));
-        u32 middle = (u32)(pair >> (32 - shift_by));
-        u32 low = (u32)(((u64)word[2] << 32 | word[3]) >> (32 - shift_by));
-        u64 product = ((u64)digits * low >> 32) + (u64)digits * middle;
-        product += (u64)(digits * high) << 32;
-        if (bits >> 31) {
-            product = 0 - product;
-        }
-        product += (u64)(shift * 2.0f) << 62;
-        u64 turns = (product + (1ull << 62)) >> 63;
-        odd = (u32)turns;
-        r = (float)(i64)(product - (turns << 63)) * 3.4061215800865545e-19f;
-        if (exponent == 255) {
-            r = x - x;
-        }
+    // π in four parts, of which the first three have so few digits that the products are exact.
+    float turns = rintf(fmaf(x, 0.31830987f, shift)), off = turns - shift;
+    float r = fmaf(off, -3.140625f, x);
+    r = fmaf(off, -9.675026e-4f, r);
+    r = fmaf(off, -1.5099067e-7f, r);
+    r = fmaf(off, -5.126688e-12f, r);
+    // Odd multiples turn the sign.
+    r = rintf(0.5f * turns) * 2.0f == turns ? r : -r;
+    if (!(fabsf(x) <= 8192.0f)) {
+        r = far_angle(x, shift);
     }
     float z = r * r;
     float bend = (((-2.5502594e-8f * z + 2.762705e-6f) * z - 1.9843093e-4f) * z + 8.3333505e-3f) * z - 1.6666667e-1f;
-    float y = r * z * bend + r;
-    return odd ? -y : y;
+    return r * z * bend + r;
 }
 
 // SELU's two constants.

@@ -69,7 +69,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether `y` has a number for each quantile of a single target.
+    /// Whether a sample's outputs are a number for each quantile of a single target, or one for that, whatever their shapes.
     pub(super) fn is_of_one_target(&self, sample: &Shape, target: &Shape) -> bool {
         let each = self.experiment.loss.quantiles().len().max(1);
         target.len() == 1 && sample.len() == each
