@@ -71,6 +71,8 @@ modules! {
     Softmax "softmax",
     /// Scaled dot-product attention.
     Attention "attention",
+    /// The same between two sequences, within windows and with slopes.
+    AttentionFar "attention_far",
     /// Attention to kept positions.
     CachedAttention "cached_attention",
     /// Rotary positions.

@@ -39,8 +39,7 @@ fn sweep_on(backend: &CpuBackend) -> Result<()> {
     );
     for ([samples, heads, length, width], causal) in SIZES {
         let qkv = Shape::from([samples, length, 3 * heads * width]);
-        let timed =
-            times(backend, Attention { heads, causal, bias: false, lengths: false, dropout: None }.into(), &[qkv])?;
+        let timed = times(backend, Attention { heads, causal, ..Attention::default() }.into(), &[qkv])?;
         let mut cells = String::new();
         for t in &timed {
             cells += &format!(" {:.3} | {:.0} |", 1e3 * t.seconds, t.flops as f64 / t.seconds / 1e9);

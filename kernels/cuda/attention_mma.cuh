@@ -12,8 +12,8 @@ namespace attention_mma {
 
 // y = softmax(scale · q · kᵀ + bias) · v with an online softmax (Milakov & Gimelshein 2018), and the logarithms of its sums. The dynamic shared
 // memory is two stages of TILE keys and values.
-template <class Tile, int M, int TILE, int STEP>
-__device__ __forceinline__ void forward(const Job &job, const typename Tile::T *qkv, typename Tile::T *y, float *lse) {
+template <class Tile, int M, int TILE, int STEP, class J>
+__device__ __forceinline__ void forward(const J &job, typename J::template Source<typename Tile::T> qkv, typename Tile::T *y, float *lse) {
     typedef typename Tile::T T;
     constexpr int ROW = Tile::ROW, OWN = 16 * M, STAGE = 2 * TILE * ROW, N = STEP / 8;
     static_assert(WARPS * OWN <= 2 * TILE, "the queries, and the results, go into a stage");
@@ -21,20 +21,23 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
     T *stages = (T *)memory;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = job.row + warp * OWN;
     Rows<T> keys = job.packed(qkv, 1), values = job.packed(qkv, 2);
+    // Where the keys begin and end that the block's queries see, and where they end for the warp's.
+    int end = job.end_key(job.row, job.row + WARPS * OWN), own_end = job.end_key(first, first + OWN);
+    const int begin = J::FAR && end > 0 ? job.first_key(job.row) / TILE : 0;
     auto fetch = [&](int tile) {
-        T *stage = stages + tile % 2 * STAGE;
+        T *stage = stages + (tile - begin) % 2 * STAGE;
         copy_rows<Tile, TILE>(stage, keys.from(tile * TILE), job.width);
         copy_rows<Tile, TILE>(stage + TILE * ROW, values.from(tile * TILE), job.width);
     };
     copy_rows<Tile, WARPS * OWN>(stages + STAGE, job.packed(qkv, 0).from(job.row), job.width);
     copies_commit();
-    fetch(0);
+    fetch(begin);
     copies_commit();
     copies_wait<1>();
     __syncthreads();
     Left<Tile, M, true> queries(stages + STAGE + warp * OWN * ROW);
 
-    const float lowest = bits_to_float(0xff800000u), scale = job.scale * LOG2_E;
+    const float lowest = LOWEST<J>(), scale = job.scale * LOG2_E;
     float out[M][Tile::D / 8][4], top[M][2], sum[M][2];
     clear(out);
 #pragma unroll
@@ -42,11 +45,8 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
         top[m][0] = top[m][1] = lowest;
         sum[m][0] = sum[m][1] = 0.0f;
     }
-    // Where the keys end that the block's queries see, and the warp's.
-    int end = job.row >= job.count ? 0 : job.causal ? min(job.row + WARPS * OWN, job.count) : job.count;
-    int own_end = first < job.count ? (job.causal ? min(first + OWN, job.count) : job.count) : 0;
 #pragma unroll 1
-    for (int tile = 0; tile * TILE < end; ++tile) {
+    for (int tile = begin; tile * TILE < end; ++tile) {
         copies_wait<0>();
         // The tile has arrived for all, and all are done with the one before it, whose place the next one takes.
         __syncthreads();
@@ -54,7 +54,7 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
             fetch(tile + 1);
         }
         copies_commit();
-        const T *stage = stages + tile % 2 * STAGE;
+        const T *stage = stages + (tile - begin) % 2 * STAGE;
         u32 kept[M];
         if (job.dropout.random && tile * TILE < own_end) {
 #pragma unroll
@@ -68,12 +68,13 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
             if (key >= own_end) {
                 break;
             }
+            if (J::FAR && job.hides_all(first, OWN, key, STEP)) {
+                continue;
+            }
             float scores[M][N][4];
             dots(queries, stage + start * ROW, scores);
-            if (job.bias) {
-                add_bias<false>(job, first, key, scores);
-            }
-            if (key + STEP > job.count || (job.causal && key + STEP - 1 > first)) {
+            add_to<false>(job, first, key, scores);
+            if (job.hides(first, OWN, key, STEP)) {
                 hide<false>(job, first, key, scores);
             }
             float most[M][2];
@@ -146,8 +147,8 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
             all += __shfl_xor_sync(0xffffffffu, all, 2);
             by[m][h] = job.dropout.scale / all;
             int query = first + m * 16 + h * 8 + lane / 4;
-            if (lane % 4 == 0 && query < job.length) {
-                lse[(i64)job.head * job.length + query] = query < job.count ? top[m][h] * job.scale + logf(all) : 0.0f;
+            if (lane % 4 == 0 && query < job.query_room()) {
+                lse[job.index(query)] = query < job.queries() ? top[m][h] * job.scale + logf(all) : 0.0f;
             }
         }
     }
@@ -155,19 +156,21 @@ __device__ __forceinline__ void forward(const Job &job, const typename Tile::T *
     copies_wait<0>();
     __syncthreads();
     i64 step = (i64)job.heads * job.width;
-    write_rows<Tile, M>(stages + warp * OWN * ROW, out, by, y + job.start(0, 1) + first * step, step, job.length - first, job.count - first, job.width);
+    write_rows<Tile, M>(stages + warp * OWN * ROW, out, by, y + job.start(0, 1) + first * step, step, job.query_room() - first, job.queries() - first, job.width);
 }
 
 // The operands of the gradient.
-template <class T> struct Operands {
-    const T *dy, *qkv;
+template <class T, class J> struct Operands {
+    const T *dy;
+    typename J::template Source<T> qkv;
     const float *lse, *delta;
 };
 
 // dv = Σ weight · dy and dk = Σ grad · q of a block of keys, over the queries that see them. The dynamic shared memory is two
 // stages of TILE queries and gradients of results, and behind them the keys and values, unless they are KEPT in registers.
-template <class Tile, int TILE, int STEP, bool KEPT>
-__device__ __forceinline__ void grad_keys(const Job &job, const Operands<typename Tile::T> &operands, typename Tile::T *dqkv) {
+template <class Tile, int TILE, int STEP, bool KEPT, class J>
+__device__ __forceinline__ void grad_keys(const J &job, const Operands<typename Tile::T, J> &operands,
+                                          typename J::template Target<typename Tile::T> dqkv) {
     typedef typename Tile::T T;
     constexpr int ROW = Tile::ROW, OWN = 16, STAGE = 2 * TILE * ROW, N = STEP / 8, BLOCK = WARPS * OWN;
     static_assert(!KEPT || BLOCK <= TILE, "keys and values go into a stage");
@@ -187,12 +190,13 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
     // Queries that are not there have no weights.
     auto row_of = [&](int tile) {
         int which = threadIdx.x / TILE, query = tile * TILE + threadIdx.x % TILE;
-        i64 at = (i64)job.head * job.length + query;
-        bool there = which < 2 && query < job.count;
+        i64 at = job.index(query);
+        bool there = which < 2 && query < job.queries();
         return which == 0 ? (there ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u)) : (there ? operands.delta[at] : 0.0f);
     };
     // Keys that are padding are seen by no query.
-    int tile = job.causal || job.row >= job.count ? job.row / TILE : 0;
+    const int end = job.row < job.keys() ? job.end_query(job.row + BLOCK) : 0;
+    int tile = job.first_query(job.row) / TILE;
     T *own = stages + (KEPT ? (tile + 1) % 2 * STAGE : 2 * STAGE);
     copy_rows<Tile, BLOCK>(own, job.whole(job.packed(operands.qkv, 1)).from(job.row), job.width);
     copy_rows<Tile, BLOCK>(own + BLOCK * ROW, job.whole(job.packed(operands.qkv, 2)).from(job.row), job.width);
@@ -209,22 +213,22 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
     clear(dk);
     clear(dv);
 #pragma unroll 1
-    for (; tile * TILE < job.count; ++tile) {
+    for (; tile * TILE < end; ++tile) {
         if (threadIdx.x < 2 * TILE) {
             rows[tile % 2][threadIdx.x / TILE][threadIdx.x % TILE] = held;
         }
         copies_wait<0>();
         __syncthreads();
-        if ((tile + 1) * TILE < job.count) {
+        if ((tile + 1) * TILE < end) {
             fetch(tile + 1);
             held = row_of(tile + 1);
         }
         copies_commit();
         if (job.dropout.random) {
-            u32 blocks = (u32)(job.length + 63) / 64;
+            u32 blocks = (u32)(job.key_room() + 63) / 64;
             UNROLL(1)
             for (int i = threadIdx.x; i < TILE * 16; i += THREADS) {
-                u64 at = ((u64)job.head * job.length + tile * TILE + i / 16) * blocks + job.row / 64;
+                u64 at = ((u64)job.head * job.query_room() + tile * TILE + i / 16) * blocks + job.row / 64;
                 Draws draws = dropout_draws<1>(job.dropout.random, job.dropout.stream, at * 16 + i % 16);
                 u32 bits = 0;
 #pragma unroll
@@ -239,19 +243,17 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
 #pragma unroll 1
         for (int start = 0; start < TILE; start += STEP) {
             int query = tile * TILE + start;
-            if (query >= job.count || first >= job.length) {
+            if (query >= end || first >= job.key_room()) {
                 break;
             }
-            if (job.causal && query + STEP - 1 < first) {
+            if (job.hides_all(query, STEP, first, OWN)) {
                 continue;
             }
             float weights[1][N][4], slopes[1][N][4];
             dots(left_keys, stage + start * ROW, weights);
             dots(left_values, stage + (TILE + start) * ROW, slopes);
-            if (job.bias) {
-                add_bias<true>(job, first, query, weights);
-            }
-            if (job.causal && query < first + OWN - 1) {
+            add_to<true>(job, first, query, weights);
+            if (job.hides_some(query, STEP, first, OWN)) {
                 hide<true>(job, first, query, weights);
             }
 #pragma unroll
@@ -281,14 +283,15 @@ __device__ __forceinline__ void grad_keys(const Job &job, const Operands<typenam
     __syncthreads();
     T *slab = stages + warp * OWN * ROW;
     const float by_scale[1][2] = {{job.scale, job.scale}}, by_kept[1][2] = {{job.dropout.scale, job.dropout.scale}};
-    i64 step = (i64)3 * job.heads * job.width, at = first * step;
-    write_rows<Tile, 1>(slab, dk, by_scale, dqkv + job.start(1, 3) + at, step, job.length - first, job.count - first, job.width);
-    write_rows<Tile, 1>(slab, dv, by_kept, dqkv + job.start(2, 3) + at, step, job.length - first, job.count - first, job.width);
+    i64 step = job.step(1), at = first * step;
+    write_rows<Tile, 1>(slab, dk, by_scale, job.place(dqkv, 1) + at, step, job.key_room() - first, job.keys() - first, job.width);
+    write_rows<Tile, 1>(slab, dv, by_kept, job.place(dqkv, 2) + at, step, job.key_room() - first, job.keys() - first, job.width);
 }
 
 // dq = Σ grad · k of a block of queries, over the keys that they see. The dynamic shared memory is two stages of TILE keys and values.
-template <class Tile, int TILE, int STEP>
-__device__ __forceinline__ void grad_queries(const Job &job, const Operands<typename Tile::T> &operands, typename Tile::T *dqkv) {
+template <class Tile, int TILE, int STEP, class J>
+__device__ __forceinline__ void grad_queries(const J &job, const Operands<typename Tile::T, J> &operands,
+                                             typename J::template Target<typename Tile::T> dqkv) {
     typedef typename Tile::T T;
     constexpr int ROW = Tile::ROW, OWN = 16, STAGE = 2 * TILE * ROW, N = STEP / 8, BLOCK = WARPS * OWN;
     static_assert(BLOCK <= TILE, "queries and gradients of results go into a stage");
@@ -296,23 +299,26 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
     T *stages = (T *)memory;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = job.row + warp * OWN;
     Rows<T> keys = job.packed(operands.qkv, 1), values = job.packed(operands.qkv, 2);
+    // Where the keys begin and end that the block's queries see, and where they end for the warp's.
+    int end = job.end_key(job.row, job.row + BLOCK), own_end = job.end_key(first, first + OWN);
+    const int begin = J::FAR && end > 0 ? job.first_key(job.row) / TILE : 0;
     auto fetch = [&](int tile) {
-        T *stage = stages + tile % 2 * STAGE;
+        T *stage = stages + (tile - begin) % 2 * STAGE;
         copy_rows<Tile, TILE>(stage, keys.from(tile * TILE), job.width);
         copy_rows<Tile, TILE>(stage + TILE * ROW, values.from(tile * TILE), job.width);
     };
     copy_rows<Tile, BLOCK>(stages + STAGE, job.packed(operands.qkv, 0).from(job.row), job.width);
     copy_rows<Tile, BLOCK>(stages + STAGE + BLOCK * ROW, job.plain(operands.dy).from(job.row), job.width);
     copies_commit();
-    fetch(0);
+    fetch(begin);
     copies_commit();
     float shift[2], delta[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
         int query = first + h * 8 + lane / 4;
-        i64 at = (i64)job.head * job.length + query;
-        shift[h] = query < job.count ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u);
-        delta[h] = query < job.count ? operands.delta[at] : 0.0f;
+        i64 at = job.index(query);
+        shift[h] = query < job.queries() ? operands.lse[at] * LOG2_E : bits_to_float(0x7f800000u);
+        delta[h] = query < job.queries() ? operands.delta[at] : 0.0f;
     }
     copies_wait<1>();
     __syncthreads();
@@ -321,17 +327,15 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
     const float scale = job.scale * LOG2_E;
     float dq[1][Tile::D / 8][4];
     clear(dq);
-    int end = job.row >= job.count ? 0 : job.causal ? min(job.row + BLOCK, job.count) : job.count;
-    int own_end = first < job.count ? (job.causal ? min(first + OWN, job.count) : job.count) : 0;
 #pragma unroll 1
-    for (int tile = 0; tile * TILE < end; ++tile) {
+    for (int tile = begin; tile * TILE < end; ++tile) {
         copies_wait<0>();
         __syncthreads();
         if ((tile + 1) * TILE < end) {
             fetch(tile + 1);
         }
         copies_commit();
-        const T *stage = stages + tile % 2 * STAGE;
+        const T *stage = stages + (tile - begin) % 2 * STAGE;
         u32 kept = 0;
         if (job.dropout.random && tile * TILE < own_end) {
             kept = kept_of_rows(job, first + lane / 4, tile * TILE / 64 * 64);
@@ -342,13 +346,14 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
             if (key >= own_end) {
                 break;
             }
+            if (J::FAR && job.hides_all(first, OWN, key, STEP)) {
+                continue;
+            }
             float weights[1][N][4], slopes[1][N][4];
             dots(queries, stage + start * ROW, weights);
             dots(grads, stage + (TILE + start) * ROW, slopes);
-            if (job.bias) {
-                add_bias<false>(job, first, key, weights);
-            }
-            if (key + STEP > job.count || (job.causal && key + STEP - 1 > first)) {
+            add_to<false>(job, first, key, weights);
+            if (job.hides(first, OWN, key, STEP)) {
                 hide<false>(job, first, key, weights);
             }
 #pragma unroll
@@ -367,14 +372,14 @@ __device__ __forceinline__ void grad_queries(const Job &job, const Operands<type
     copies_wait<0>();
     __syncthreads();
     const float by[1][2] = {{job.scale, job.scale}};
-    i64 step = (i64)3 * job.heads * job.width;
-    write_rows<Tile, 1>(stages + warp * OWN * ROW, dq, by, dqkv + job.start(0, 3) + first * step, step, job.length - first, job.count - first, job.width);
+    i64 step = job.step(0);
+    write_rows<Tile, 1>(stages + warp * OWN * ROW, dq, by, job.place(dqkv, 0) + first * step, step, job.query_room() - first, job.queries() - first, job.width);
 }
 
 // dbias = Σ grad / scale of 64 queries × 64 keys of a head, over up to `each` of the `turns` samples that have the same bias. The dynamic shared
 // memory is their queries, keys, gradients of results and values: blocks beside this one compute while they come.
 template <class Tile>
-__device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile::T> &operands, const float *bias, int biases, const int *lengths,
+__device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile::T, Job> &operands, const float *bias, int biases, const int *lengths,
                                           int turns, int each, float *dbias) {
     typedef typename Tile::T T;
     constexpr int ROW = Tile::ROW, SIDE = 64, OWN = 16, N = SIDE / 8;
@@ -449,52 +454,3 @@ __device__ __forceinline__ void grad_bias(Job &job, const Operands<typename Tile
 #else
 #define ON_TENSOR_CORES(...)
 #endif
-
-// For heads of up to D elements: BLOCKS are how many a multiprocessor is to hold. All have 256 rows in shared memory: two stages of 64 of each of two
-// operands, or of 32, and 64 of the block's own; for the gradient by the bias one stage of 64 of four. crates/engine/src/backend/cuda/lower/attention.rs has the same numbers.
-#define ATTENTION_MMA(KIND, T, S, D, FORWARD_BLOCKS, FORWARD_M, BLOCKS, KEYS_TILE, KEYS_KEPT)                                                              \
-    extern "C" __global__ void __launch_bounds__(128, FORWARD_BLOCKS)                                                                                      \
-        attention_mma_##D##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width,       \
-                                int causal, float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                                       \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                            \
-                        job.of_block(64 * FORWARD_M, D, bias, biases, lengths);                                                                            \
-                        attention_mma::forward<attention_mma::Tile<KIND, D>, FORWARD_M, 64, 32>(job, qkv, y, lse);)                                        \
-    }                                                                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                                              \
-        attention_mma_grad_keys_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias,                     \
-                                          int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random,    \
-                                          u32 stream, u32 threshold, float kept) {                                                                         \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                            \
-                        job.of_block(64, D, bias, biases, lengths);                                                                                        \
-                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                                          \
-                        attention_mma::grad_keys<attention_mma::Tile<KIND, D>, KEYS_TILE, 32, KEYS_KEPT>(job, operands, dqkv);)                            \
-    }                                                                                                                                                      \
-    extern "C" __global__ void __launch_bounds__(128, BLOCKS)                                                                                              \
-        attention_mma_grad_queries_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, T *dqkv, const float *bias,                  \
-                                             int biases, const int *lengths, int length, int heads, int width, int causal, float scale, const u32 *random, \
-                                             u32 stream, u32 threshold, float kept) {                                                                      \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                            \
-                        job.of_block(64, D, bias, biases, lengths);                                                                                        \
-                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                                          \
-                        attention_mma::grad_queries<attention_mma::Tile<KIND, D>, 64, 32>(job, operands, dqkv);)                                           \
-    }
-#define ATTENTION_MMA_BIAS(T, S, D)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(128, 2)                                                                                             \
-        attention_mma_grad_bias_##D##_##S(const T *dy, const T *qkv, const float *lse, const float *delta, float *dbias, int turns,                  \
-                                          int each, const float *bias, int biases, const int *lengths, int length, int heads, int width, int causal, \
-                                          float scale, const u32 *random, u32 stream, u32 threshold, float kept) {                                   \
-        ON_TENSOR_CORES(Job job(length, heads, width, causal, scale, Dropout{random, stream, threshold, kept});                                      \
-                        attention_mma::Operands<T> operands{dy, qkv, lse, delta};                                                                    \
-                        attention_mma::grad_bias<attention_mma::Tile<T, D>>(job, operands, bias, biases, lengths, turns, each, dbias);)              \
-    }
-#define ATTENTION_MMA_16(T, S)                      \
-    ATTENTION_MMA(T, T, S, 32, 3, 2, 3, 64, true)   \
-    ATTENTION_MMA(T, T, S, 64, 2, 2, 3, 64, true)   \
-    ATTENTION_MMA(T, T, S, 96, 2, 1, 2, 32, false)  \
-    ATTENTION_MMA(T, T, S, 128, 2, 1, 2, 32, false) \
-    ATTENTION_MMA_BIAS(T, S, 32)                    \
-    ATTENTION_MMA_BIAS(T, S, 64)
-ATTENTION_MMA_16(bf16, bf16)
-ATTENTION_MMA_16(f16, f16)
-ATTENTION_MMA(Tf32, float, tf32, 32, 2, 1, 2, 64, true)
-ATTENTION_MMA(Tf32, float, tf32, 64, 2, 1, 2, 32, false)

@@ -229,12 +229,12 @@ __device__ __forceinline__ void write_rows(T *slab, const float (&sums)[M][Tile:
 
 // Which weights of rows `row` and `row` + 8 and of the 64 keys from `key` on, a multiple of 64, are kept, of those that the lane has sums
 // of: bit 16 h + 4 w + 2 e + o for key 16 w + 8 e + 2t + o. See `attention_draw` in crates/engine/src/random.rs.
-__device__ __forceinline__ u32 kept_of_rows(const Job &job, int row, int key) {
-    u32 blocks = (u32)(job.length + 63) / 64, bits = 0;
+template <class J> __device__ __forceinline__ u32 kept_of_rows(const J &job, int row, int key) {
+    u32 blocks = (u32)(job.key_room() + 63) / 64, bits = 0;
     UNROLL(1)
     for (int i = 0; i < 8; ++i) {
         int h = i / 4, e = i / 2 % 2, o = i % 2;
-        u64 at = ((u64)job.head * job.length + row + h * 8) * blocks + key / 64;
+        u64 at = ((u64)job.head * job.query_room() + row + h * 8) * blocks + key / 64;
         Draws draws = dropout_draws<1>(job.dropout.random, job.dropout.stream, at * 16 + e * 8 + threadIdx.x % 4 * 2 + o);
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
@@ -271,17 +271,36 @@ __device__ __forceinline__ void add_bias(const Job &job, int row, int column, fl
     }
 }
 
+// Adds what is added to scores that are not scaled yet: the bias, if there is one, or what comes of the distance of two positions.
+template <bool TURNED, int M, int N, class J>
+__device__ __forceinline__ void add_to(const J &job, int row, int column, float (&scores)[M][N][4]) {
+    if constexpr (!J::FAR) {
+        if (job.bias) {
+            add_bias<TURNED>(job, row, column, scores);
+        }
+    } else if (job.slope() != 0.0f) {
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+#pragma unroll
+            for (int i = 0; i < N * 4; ++i) {
+                int r = row + m * 16 + row_of(i), c = column + column_of(i);
+                scores[m][i / 4][i % 4] -= job.slope() * fabsf((float)(r - c));
+            }
+        }
+    }
+}
+
 // Gives those scores whose keys are not seen the lowest value. Queries that are not there see what they would see, so that
 // their weights are numbers, too. TURNED, a row is a key: one that is not there has a row whose results are not used.
-template <bool TURNED, int M, int N>
-__device__ __forceinline__ void hide(const Job &job, int row, int column, float (&scores)[M][N][4]) {
+template <bool TURNED, int M, int N, class J>
+__device__ __forceinline__ void hide(const J &job, int row, int column, float (&scores)[M][N][4]) {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
         for (int i = 0; i < N * 4; ++i) {
             int r = row + m * 16 + row_of(i), c = column + column_of(i), query = TURNED ? c : r, key = TURNED ? r : c;
-            bool seen = (TURNED || key < job.count) && (!job.causal || key <= query);
-            scores[m][i / 4][i % 4] = seen ? scores[m][i / 4][i % 4] : bits_to_float(0xff800000u);
+            bool seen = (TURNED || key < job.keys()) && job.is_near(query, key);
+            scores[m][i / 4][i % 4] = seen ? scores[m][i / 4][i % 4] : LOWEST<J>();
         }
     }
 }

@@ -212,6 +212,7 @@ enum Activation {
     TANHSHRINK = 17,
     HARDSHRINK = 18,
     SOFTSHRINK = 19,
+    WAVE = 20,
 };
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -255,14 +256,58 @@ struct MishGate {
     }
 };
 
+// sin(x + shift · π) for a shift of 0, 1/2 or 1. What is left of x less a multiple of π goes through an odd minimax polynomial. Like
+// what calls it, it is a template, so that its table is in no module that has no use for it.
+template <typename Float> __device__ __forceinline__ Float wave(Float x, float shift) {
+    float r;
+    u32 odd;
+    if (fabsf(x) <= 8192.0f) {
+        // π in four parts, of which the first three have so few digits that the products are exact.
+        float turns = rintf(fmaf(x, 0.31830987f, shift)), off = turns - shift;
+        r = fmaf(off, -3.140625f, x);
+        r = fmaf(off, -9.675026e-4f, r);
+        r = fmaf(off, -1.5099067e-7f, r);
+        r = fmaf(off, -5.126688e-12f, r);
+        odd = (u32)(int)turns & 1;
+    } else {
+        // x is `digits` times a power of two. Of the bits of 1/π (here behind a word of zeros) those count that make no multiples of 2, 96 from the first on; the
+        // product with them is x / π modulo 2, in parts of 2^-63 (Payne and Hanek 1983).
+        static const u32 INVERSE_PI[8] = {0,          0x517cc1b7, 0x27220a94, 0xfe13abe8,
+                                          0xfa9a6ee0, 0x6db14acc, 0x9e21c820, 0xff28b1d5};
+        u32 bits = float_to_bits(x), exponent = bits >> 23 & 255, digits = (bits & 0x7fffff) | 0x800000;
+        u32 start = exponent - 119, shift_by = start & 31;
+        const u32 *word = INVERSE_PI + (start >> 5);
+        u64 pair = (u64)word[1] << 32 | word[2];
+        u32 high = (u32)(((u64)word[0] << 32 | word[1]) >> (32 - shift_by));
+        u32 middle = (u32)(pair >> (32 - shift_by));
+        u32 low = (u32)(((u64)word[2] << 32 | word[3]) >> (32 - shift_by));
+        u64 product = ((u64)digits * low >> 32) + (u64)digits * middle;
+        product += (u64)(digits * high) << 32;
+        if (bits >> 31) {
+            product = 0 - product;
+        }
+        product += (u64)(shift * 2.0f) << 62;
+        u64 turns = (product + (1ull << 62)) >> 63;
+        odd = (u32)turns;
+        r = (float)(i64)(product - (turns << 63)) * 3.4061215800865545e-19f;
+        if (exponent == 255) {
+            r = x - x;
+        }
+    }
+    float z = r * r;
+    float bend = (((-2.5502594e-8f * z + 2.762705e-6f) * z - 1.9843093e-4f) * z + 8.3333505e-3f) * z - 1.6666667e-1f;
+    float y = r * z * bend + r;
+    return odd ? -y : y;
+}
+
 // SELU's two constants.
 constexpr float SELU_SCALE = 1.0507010f, SELU_ALPHA = 1.6732632f;
 
 // act(x) for the activations up to HARDSWISH, which products, convolutions, normalisations and sums apply to their results; the
 // rest would make their code much longer. `slope` and `extra` are the constants of the formula: the two ends of HARDTANH
 // (ReLU6 is the one from 0 to 6); what leaky ReLU and ELU multiply with, and ELU's factor in the exponent (CELU is one with
-// another than 1); softplus's beta and threshold; what the shrinkages take off. Comparisons are written so that NaN passes
-// through.
+// another than 1); softplus's beta and threshold; what the shrinkages take off; WAVE's
+// shift (the cosine is the sine with one of 1/2). Comparisons are written so that NaN passes through.
 __device__ __forceinline__ float activate(int act, float slope, float extra, float x) {
     switch (act) {
     case RELU: return x < 0.0f ? 0.0f : x;
@@ -281,7 +326,7 @@ __device__ __forceinline__ float activate(int act, float slope, float extra, flo
 }
 
 // The same for the rest of them.
-__device__ __forceinline__ float activate_rest(int act, float slope, float extra, float x) {
+template <typename Float> __device__ __forceinline__ float activate_rest(int act, float slope, float extra, Float x) {
     switch (act) {
     case MISH: {
         MishGate gate(x);
@@ -297,6 +342,7 @@ __device__ __forceinline__ float activate_rest(int act, float slope, float extra
         float p = (((-5.7049887e-3f * z + 2.063909e-2f) * z - 5.3739716e-2f) * z + 1.3331442e-1f) * z - 3.333328e-1f;
         return fabsf(x) > 0.625f ? x - tanhf(x) : -(z * p) * x;
     }
+    case WAVE: return wave(x, slope);
     case HARDSHRINK: return fabsf(x) <= slope ? 0.0f : x;
     case SOFTSHRINK: return x - fminf(fmaxf(x, -slope), slope);
     default: return activate(act, slope, extra, x);
@@ -304,8 +350,9 @@ __device__ __forceinline__ float activate_rest(int act, float slope, float extra
 }
 
 // dy · act'(x), with torch's values at kinks. `saved` is act(x) where Activation::grad_from_output says so, else x.
-__device__ __forceinline__ float activate_grad(int act, float slope, float extra, float saved, float dy) {
-    float s = saved;
+template <typename Float>
+__device__ __forceinline__ float activate_grad(int act, float slope, float extra, Float saved, float dy) {
+    Float s = saved;
     switch (act) {
     case RELU: return s > 0.0f ? dy : 0.0f;
     case HARDTANH: return s <= slope || s >= extra ? 0.0f : dy;
@@ -345,6 +392,7 @@ __device__ __forceinline__ float activate_grad(int act, float slope, float extra
         float t = tanhf(s);
         return dy * (t * t);
     }
+    case WAVE: return dy * wave(s, slope + 0.5f);
     case HARDSHRINK:
     case SOFTSHRINK: return s == 0.0f ? 0.0f : dy;
     default: return dy;
@@ -357,7 +405,7 @@ __device__ __forceinline__ float activate_grad(int act, float slope, float extra
     CASE(HARDSIGMOID) CASE(HARDSWISH)
 #define FOR_ACTIVATIONS(CASE)                                                                                            \
     FOR_JOINED_ACTIVATIONS(CASE) CASE(MISH) CASE(SOFTPLUS) CASE(SELU) CASE(SOFTSIGN) CASE(LOG_SIGMOID) CASE(TANHSHRINK)  \
-    CASE(HARDSHRINK) CASE(SOFTSHRINK)
+    CASE(HARDSHRINK) CASE(SOFTSHRINK) CASE(WAVE)
 
 // v = act(v) for N elements, with an activation that `activate` has.
 template <int N> __device__ __forceinline__ void activate_joined_all(int act, float slope, float extra, float (&v)[N]) {

@@ -4,8 +4,9 @@
 #include "rows.cuh"
 
 // What a block does with its sums, of which each thread has parts: the losses, and the weights of what they are the mean
-// of. A mean over `count` elements, where that is not 0, does without the weights; the batch then weighs `items`.
-__device__ __forceinline__ void store_mean(double total, double weights, double count, float items, double *partials,
+// of. A mean over `count` elements, where that is not 0, does without the weights; the batch then weighs `items`. Otherwise it
+// weighs `items` times the weights: 1 for rows, and for numbers that have weights one by their number in a sample.
+__device__ __forceinline__ void store_mean(double total, double weights, double count, double items, double *partials,
                                            float *loss, float *weight) {
     total = block_sum(total);
     if (count == 0.0) {
@@ -21,12 +22,12 @@ __device__ __forceinline__ void store_mean(double total, double weights, double 
     }
     double by = count == 0.0 ? weights : count;
     loss[0] = by > 0.0 ? (float)(total / by) : 0.0f;
-    weight[0] = count == 0.0 ? (float)weights : items;
+    weight[0] = (float)(count == 0.0 ? weights * items : items);
 }
 
 // Second stage; one block.
 extern "C" __global__ void __launch_bounds__(256)
-    loss_mean(const double *partials, int blocks, double count, float items, float *loss, float *weight) {
+    loss_mean(const double *partials, int blocks, double count, double items, float *loss, float *weight) {
     double total = 0.0, weights = 0.0;
     for (int i = threadIdx.x; i < blocks; i += blockDim.x) {
         total += partials[2 * i];
@@ -47,6 +48,11 @@ template <int TEAM, class T> __device__ __forceinline__ double log_sum(const Row
 
 // As crates/engine/src/graph/op/loss.rs numbers them.
 enum RowLoss { CROSS_ENTROPY = 0, FOCAL = 1, NLL = 2 };
+
+// A row's or a number's own weight; 1 where there are none.
+__device__ __forceinline__ float own_weight(const float *own, i64 i) {
+    return own ? own[i] : 1.0f;
+}
 
 // What is the same for all rows of a cross entropy: the label smoothing, the target that does not count, the weights of the
 // classes (null: all are 1) and their sum, the form of the loss and its parameter.
@@ -81,8 +87,9 @@ struct Rule {
 // (1 − smoothing) · w[target] · (lse − x[target]) + smoothing / length · Σ w · (lse − x) (Szegedy et al. 2016).
 // A target that is no class makes the loss NaN.
 template <int TEAM, class T>
-__device__ __forceinline__ void cross_entropy(const T *x, const int *targets, Rule rule, double *partials, float *loss,
-                                              float *weight, i64 rows, int length, bool keep) {
+__device__ __forceinline__ void cross_entropy(const T *x, const int *targets, const float *own, Rule rule,
+                                              double *partials, float *loss, float *weight, i64 rows, int length,
+                                              bool keep) {
     double total = 0.0, weights = 0.0;
     double smoothing = rule.smoothing;
     for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
@@ -100,27 +107,28 @@ __device__ __forceinline__ void cross_entropy(const T *x, const int *targets, Ru
         if (member<TEAM>() == 0) {
             bool known = target >= 0 && target < length;
             double at = known ? (double)to_float(row.x[target]) : (double)bits_to_float(0x7fc00000u);
-            double w = rule.weight(known, target), share = w;
+            double w = rule.weight(known, target), share = w, of_row = own_weight(own, r);
             if (rule.form == FOCAL) {
                 share *= rule.focus((float)(at - log));
             }
-            total += (1.0 - smoothing) * (log - at) * share;
+            total += of_row * ((1.0 - smoothing) * (log - at) * share);
             if (rule.smoothing != 0.0f) {
-                total += smoothing * (rule.weights ? (rule.all_weights * log - sum) / length : log - sum / length);
+                double flat = rule.weights ? (rule.all_weights * log - sum) / length : log - sum / length;
+                total += of_row * (smoothing * flat);
             }
-            weights += w;
+            weights += of_row * w;
         }
     }
-    store_mean(total, weights, 0.0, 0.0f, partials, loss, weight);
+    store_mean(total, weights, 0.0, 1.0, partials, loss, weight);
 }
 
 #define CROSS_ENTROPY(T, S, TEAM, NAME)                                                                                \
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
-        cross_entropy_##NAME##_##S(const T *x, const int *targets, double *partials, float *loss, float *weight,       \
-                                   i64 rows, int length, float smoothing, int ignored, const float *weights,           \
-                                   float all_weights, int form, float gamma, int keep) {                               \
+        cross_entropy_##NAME##_##S(const T *x, const int *targets, const float *own, double *partials, float *loss,    \
+                                   float *weight, i64 rows, int length, float smoothing, int ignored,                  \
+                                   const float *weights, float all_weights, int form, float gamma, int keep) {         \
         Rule rule = {smoothing, ignored, weights, all_weights, form, gamma};                                           \
-        cross_entropy<TEAM>(x, targets, rule, partials, loss, weight, rows, length, keep);                             \
+        cross_entropy<TEAM>(x, targets, own, rule, partials, loss, weight, rows, length, keep);                        \
     }
 FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY)
 
@@ -128,8 +136,9 @@ FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY)
 // softmax(x) − w)), and 0 for rows that do not count. The sum of exponentials is made anew: where the net is sure of itself,
 // the rounded log-sum-exp would leave few digits of softmax(x) − 1.
 template <int TEAM, class T>
-__device__ __forceinline__ void cross_entropy_grad(const T *x, const int *targets, Rule rule, const float *weight,
-                                                   const float *dloss, T *dx, i64 rows, int length, bool keep) {
+__device__ __forceinline__ void cross_entropy_grad(const T *x, const int *targets, const float *own, Rule rule,
+                                                   const float *weight, const float *dloss, T *dx, i64 rows, int length,
+                                                   bool keep) {
     i64 r = team_index<TEAM>();
     if (r >= rows) {
         return;
@@ -143,7 +152,8 @@ __device__ __forceinline__ void cross_entropy_grad(const T *x, const int *target
         return;
     }
     bool known = target >= 0 && target < length;
-    float factor = weight[0] > 0.0f ? dloss[0] / weight[0] : 0.0f, flat = rule.smoothing / (float)length;
+    float factor = weight[0] > 0.0f ? own_weight(own, r) * (dloss[0] / weight[0]) : 0.0f;
+    float flat = rule.smoothing / (float)length;
     float hot = (1.0f - rule.smoothing) * rule.weight(known, target);
     if (rule.form == NLL) {
         for (int i = member<TEAM>(); i < length; i += members<TEAM>()) {
@@ -176,11 +186,11 @@ __device__ __forceinline__ void cross_entropy_grad(const T *x, const int *target
 
 #define CROSS_ENTROPY_GRAD(T, S, TEAM, NAME)                                                                           \
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
-        cross_entropy_grad_##NAME##_##S(const T *x, const int *targets, const float *weight, const float *dloss,       \
-                                        T *dx, i64 rows, int length, float smoothing, int ignored,                     \
+        cross_entropy_grad_##NAME##_##S(const T *x, const int *targets, const float *own, const float *weight,         \
+                                        const float *dloss, T *dx, i64 rows, int length, float smoothing, int ignored, \
                                         const float *weights, float all_weights, int form, float gamma, int keep) {    \
         Rule rule = {smoothing, ignored, weights, all_weights, form, gamma};                                           \
-        cross_entropy_grad<TEAM>(x, targets, rule, weight, dloss, dx, rows, length, keep);                             \
+        cross_entropy_grad<TEAM>(x, targets, own, rule, weight, dloss, dx, rows, length, keep);                        \
     }
 FOR_TEAMS_AND_FLOATS(CROSS_ENTROPY_GRAD)
 
@@ -194,10 +204,10 @@ __device__ __forceinline__ float counted(const float *shares, const float *weigh
 
 // The mean over all rows of Σ counted · (lse − x), from the largest element on down.
 template <int TEAM, class T>
-__device__ __forceinline__ void soft_cross_entropy(const T *x, const float *targets, float smoothing, const float *weights,
-                                                   double *partials, float *loss, float *weight, i64 rows, int length,
-                                                   bool keep) {
-    double total = 0.0;
+__device__ __forceinline__ void soft_cross_entropy(const T *x, const float *targets, const float *own, float smoothing,
+                                                   const float *weights, double *partials, float *loss, float *weight,
+                                                   i64 rows, int length, bool keep) {
+    double total = 0.0, all_own = 0.0;
     for (i64 r = team_index<TEAM>(); r < rows; r += team_count<TEAM>()) {
         const float *shares = targets + r * length;
         Row<TEAM, T> row = row_of<TEAM>(x, r, length, keep);
@@ -213,17 +223,19 @@ __device__ __forceinline__ void soft_cross_entropy(const T *x, const float *targ
         all = team_sum<TEAM>(all);
         below = team_sum<TEAM>(below);
         if (member<TEAM>() == 0) {
-            total += log * all + below;
+            double of_row = own_weight(own, r);
+            total += of_row * (log * all + below);
+            all_own += of_row;
         }
     }
-    store_mean(total, 0.0, (double)rows, (float)rows, partials, loss, weight);
+    store_mean(total, all_own, own ? 0.0 : (double)rows, own ? 1.0 : (double)rows, partials, loss, weight);
 }
 
 // dx = dloss / weight · (softmax(x) · Σ counted − counted).
 template <int TEAM, class T>
-__device__ __forceinline__ void soft_cross_entropy_grad(const T *x, const float *targets, float smoothing,
-                                                        const float *weights, const float *weight, const float *dloss,
-                                                        T *dx, i64 rows, int length, bool keep) {
+__device__ __forceinline__ void soft_cross_entropy_grad(const T *x, const float *targets, const float *own,
+                                                        float smoothing, const float *weights, const float *weight,
+                                                        const float *dloss, T *dx, i64 rows, int length, bool keep) {
     i64 r = team_index<TEAM>();
     if (r >= rows) {
         return;
@@ -235,7 +247,8 @@ __device__ __forceinline__ void soft_cross_entropy_grad(const T *x, const float 
     float log = (float)log_sum(row, top);
     double sum = 0.0;
     row.again([&](int i, float) { sum += counted(shares, weights, smoothing, length, i); });
-    float all = (float)team_sum<TEAM>(sum), factor = dloss[0] / weight[0];
+    float all = (float)team_sum<TEAM>(sum);
+    float factor = weight[0] > 0.0f ? own_weight(own, r) * (dloss[0] / weight[0]) : 0.0f;
     row.again([&](int i, float v) {
         float p = expf(v - top - log);
         to[i] = from_float<T>((p * all - counted(shares, weights, smoothing, length, i)) * factor);
@@ -244,16 +257,16 @@ __device__ __forceinline__ void soft_cross_entropy_grad(const T *x, const float 
 
 #define SOFT_CROSS_ENTROPY(T, S, TEAM, NAME)                                                                           \
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
-        soft_cross_entropy_##NAME##_##S(const T *x, const float *targets, double *partials, float *loss,               \
-                                        float *weight, i64 rows, int length, float smoothing, const float *weights,    \
-                                        int keep) {                                                                    \
-        soft_cross_entropy<TEAM>(x, targets, smoothing, weights, partials, loss, weight, rows, length, keep);          \
+        soft_cross_entropy_##NAME##_##S(const T *x, const float *targets, const float *own, double *partials,          \
+                                        float *loss, float *weight, i64 rows, int length, float smoothing,             \
+                                        const float *weights, int keep) {                                              \
+        soft_cross_entropy<TEAM>(x, targets, own, smoothing, weights, partials, loss, weight, rows, length, keep);     \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
-        soft_cross_entropy_grad_##NAME##_##S(const T *x, const float *targets, const float *weight,                    \
+        soft_cross_entropy_grad_##NAME##_##S(const T *x, const float *targets, const float *own, const float *weight,  \
                                              const float *dloss, T *dx, i64 rows, int length, float smoothing,         \
                                              const float *weights, int keep) {                                         \
-        soft_cross_entropy_grad<TEAM>(x, targets, smoothing, weights, weight, dloss, dx, rows, length, keep);          \
+        soft_cross_entropy_grad<TEAM>(x, targets, own, smoothing, weights, weight, dloss, dx, rows, length, keep);     \
     }
 FOR_TEAMS_AND_FLOATS(SOFT_CROSS_ENTROPY)
 
@@ -302,37 +315,50 @@ __device__ __forceinline__ float element_slope(int kind, float p, float x, float
     }
 }
 
-// The mean over n elements, in a batch of `items`.
+// The mean over n elements: where they have no weights, `count` is their number and `items` what the batch weighs.
 template <class T>
-__device__ __forceinline__ void elementwise(const T *x, const float *t, double *partials, float *loss, float *weight, i64 n,
-                                            float items, int kind, float p) {
-    double total = 0.0;
+__device__ __forceinline__ void elementwise(const T *x, const float *t, const float *own, double *partials, float *loss,
+                                            float *weight, i64 n, double count, double items, int kind, float p) {
+    double total = 0.0, weights = 0.0;
 #pragma unroll 4
     for (i64 i = thread_index(); i < n; i += thread_count()) {
-        total += element_loss(kind, p, to_float(x[i]), t[i]);
+        double of_number = own_weight(own, i);
+        total += of_number * element_loss(kind, p, to_float(x[i]), t[i]);
+        weights += of_number;
     }
-    store_mean(total, 0.0, (double)n, items, partials, loss, weight);
+    store_mean(total, weights, count, items, partials, loss, weight);
 }
 
-// dx = dloss / n · derivative.
+// By which slopes are multiplied: dloss / n, or where numbers have weights dloss by the sum of these, which is what the batch
+// weighs by `items`.
+__device__ __forceinline__ double slope_factor(const float *own, const float *weight, const float *dloss, i64 n,
+                                               double items) {
+    if (!own) {
+        return 1.0 / (double)n * dloss[0];
+    }
+    return weight[0] > 0.0f ? dloss[0] / (weight[0] / items) : 0.0;
+}
+
+// dx = factor · derivative.
 template <class T>
-__device__ __forceinline__ void elementwise_grad(const T *x, const float *t, const float *dloss, T *dx, i64 n, int kind,
-                                                 float p) {
-    float factor = (float)(1.0 / (double)n * dloss[0]);
+__device__ __forceinline__ void elementwise_grad(const T *x, const float *t, const float *own, const float *weight,
+                                                 const float *dloss, T *dx, i64 n, double items, int kind, float p) {
+    float factor = (float)slope_factor(own, weight, dloss, n, items);
     for (i64 i = thread_index(); i < n; i += thread_count()) {
-        dx[i] = from_float<T>(factor * element_slope(kind, p, to_float(x[i]), t[i]));
+        dx[i] = from_float<T>(factor * own_weight(own, i) * element_slope(kind, p, to_float(x[i]), t[i]));
     }
 }
 
 #define ELEMENTWISE(T, S)                                                                                              \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        elementwise_loss_##S(const T *x, const float *t, double *partials, float *loss, float *weight, i64 n,          \
-                             float items, int kind, float p) {                                                         \
-        elementwise(x, t, partials, loss, weight, n, items, kind, p);                                                  \
+        elementwise_loss_##S(const T *x, const float *t, const float *own, double *partials, float *loss,              \
+                             float *weight, i64 n, double count, double items, int kind, float p) {                    \
+        elementwise(x, t, own, partials, loss, weight, n, count, items, kind, p);                                      \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        elementwise_loss_grad_##S(const T *x, const float *t, const float *dloss, T *dx, i64 n, int kind, float p) {   \
-        elementwise_grad(x, t, dloss, dx, n, kind, p);                                                                 \
+        elementwise_loss_grad_##S(const T *x, const float *t, const float *own, const float *weight,                   \
+                                  const float *dloss, T *dx, i64 n, double items, int kind, float p) {                 \
+        elementwise_grad(x, t, own, weight, dloss, dx, n, items, kind, p);                                             \
     }
 FOR_FLOATS(ELEMENTWISE)
 
@@ -368,22 +394,27 @@ __device__ __forceinline__ float2 weighted_binary(const Binary &rule, i64 i, flo
 
 #define WEIGHTED_BINARY(T, S)                                                                                          \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        weighted_binary_##S(const T *x, const float *t, double *partials, float *loss, float *weight, i64 n,           \
-                            float items, const float *pos_weight, int labels, float alpha, float gamma) {              \
+        weighted_binary_##S(const T *x, const float *t, const float *own, double *partials, float *loss,               \
+                            float *weight, i64 n, double count, double items, const float *pos_weight, int labels,     \
+                            float alpha, float gamma) {                                                                \
         Binary rule = {pos_weight, labels, alpha, gamma};                                                              \
-        double total = 0.0;                                                                                            \
+        double total = 0.0, weights = 0.0;                                                                             \
         for (i64 i = thread_index(); i < n; i += thread_count()) {                                                     \
-            total += weighted_binary(rule, i, to_float(x[i]), t[i]).x;                                                 \
+            double of_number = own_weight(own, i);                                                                     \
+            total += of_number * weighted_binary(rule, i, to_float(x[i]), t[i]).x;                                     \
+            weights += of_number;                                                                                      \
         }                                                                                                              \
-        store_mean(total, 0.0, (double)n, items, partials, loss, weight);                                              \
+        store_mean(total, weights, count, items, partials, loss, weight);                                              \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(256)                                                                  \
-        weighted_binary_grad_##S(const T *x, const float *t, const float *dloss, T *dx, i64 n,                         \
-                                 const float *pos_weight, int labels, float alpha, float gamma) {                      \
+        weighted_binary_grad_##S(const T *x, const float *t, const float *own, const float *weight,                    \
+                                 const float *dloss, T *dx, i64 n, double items, const float *pos_weight, int labels,  \
+                                 float alpha, float gamma) {                                                           \
         Binary rule = {pos_weight, labels, alpha, gamma};                                                              \
-        float factor = (float)(1.0 / (double)n * dloss[0]);                                                            \
+        float factor = (float)slope_factor(own, weight, dloss, n, items);                                              \
         for (i64 i = thread_index(); i < n; i += thread_count()) {                                                     \
-            dx[i] = from_float<T>(factor * weighted_binary(rule, i, to_float(x[i]), t[i]).y);                          \
+            float slope = weighted_binary(rule, i, to_float(x[i]), t[i]).y;                                            \
+            dx[i] = from_float<T>(factor * own_weight(own, i) * slope);                                                \
         }                                                                                                              \
     }
 FOR_FLOATS(WEIGHTED_BINARY)

@@ -25,6 +25,7 @@ import torch
 import torchvision
 from papers import AdamWScheduleFree, Lamb, Lars, Lion, Muon, clip_grad_adaptive_
 from safetensors.torch import save_file
+from sklearn.metrics import mean_pinball_loss
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim import swa_utils
@@ -72,15 +73,24 @@ class SigmoidFocal(nn.Module):
 
 
 class Quantile(nn.Module):
-    """Koenker and Bassett 1978, as `sklearn.metrics.mean_pinball_loss`."""
+    """Koenker and Bassett 1978, as `sklearn.metrics.mean_pinball_loss`; of several quantiles, those of a target side by side, the mean of theirs."""
 
-    def __init__(self, quantile: float = 0.5):
+    def __init__(self, quantile: float | list[float] = 0.5):
         super().__init__()
         self.quantile = quantile
 
     def forward(self, out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        quantile = self.quantile
+        if isinstance(quantile, list):
+            out, targets = out.unflatten(-1, (-1, len(quantile))), targets[..., None]
+            quantile = torch.tensor(quantile, dtype=out.dtype)
         below = (targets - out).clamp(min=0)
-        return (self.quantile * below + (1 - self.quantile) * (out - targets).clamp(min=0)).mean()
+        loss = (quantile * below + (1 - quantile) * (out - targets).clamp(min=0)).mean()
+        if isinstance(self.quantile, list):
+            t = targets[..., 0].double().flatten().numpy()
+            of = [mean_pinball_loss(t, x.detach().double().flatten().numpy(), alpha=q) for x, q in zip(out.unbind(-1), self.quantile)]
+            assert abs(sum(of) / len(of) - loss.item()) < 1e-6
+        return loss
 
 
 class PoissonNll(nn.PoissonNLLLoss):
@@ -155,6 +165,7 @@ class Case:
     extra_init: Callable[[nn.Module], None] | None = None
     members: int = 0  # of a net that puts out [N, members, F] in training: each has a loss of its own
     inputs: Callable[[int], torch.Tensor] | None = None  # so many samples, where they are not drawn from the normal distribution
+    use: str = ""  # the file of `models/` in place of `layers`, with its parameters
     columns: str = ""  # the samples are rows of a table: how its columns are encoded
     fields: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)  # several inputs: parts of a vector of that shape
 
@@ -174,7 +185,10 @@ class Case:
             lines.append(f"inputs = {toml(list(self.fields))}")
         if self.freeze:
             lines.append(f"freeze = {toml(self.freeze)}")
-        lines += ["layers = ["] + [f"  {line}," for line in self.layers] + ["]", ""]
+        if self.use:
+            lines += [self.use, ""]
+        else:
+            lines += ["layers = ["] + [f"  {line}," for line in self.layers] + ["]", ""]
         lines += ["[loss]", f'type = "{self.loss_type()}"']
         lines += [f"{k} = {toml(v)}" for k, v in self.loss.items() if k != "type"]
         if self.label_smoothing:
@@ -261,6 +275,8 @@ def start(case: Case, seed: int) -> Start:
     n, v = case.samples, case.val_samples
     inputs = case.inputs(n + v) if case.inputs else case.scale * torch.randn(n + v, *case.shape)
     outputs = copy.deepcopy(net).eval()(inputs[:2]).shape[1:]
+    if isinstance(case.loss.get("quantile"), list):
+        outputs = (*outputs[:-1], outputs[-1] // len(case.loss["quantile"]))
     if case.classes:
         positions = {1: (), 2: outputs[:1], 3: outputs[1:]}[len(outputs)]
         targets = torch.randint(case.classes, (n + v, *positions))

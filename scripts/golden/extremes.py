@@ -18,6 +18,8 @@ ACTIVATIONS = {
     "Softplus { beta: 1.7, threshold: 2.0 }": nn.Softplus(single(1.7), 2.0),
     "Selu": nn.SELU(),
     "Celu { alpha: 0.6 }": nn.CELU(single(0.6)),
+    "Sin": torch.sin,
+    "Cos": torch.cos,
     "Softsign": nn.Softsign(),
     "LogSigmoid": nn.LogSigmoid(),
     "Tanhshrink": nn.Tanhshrink(),

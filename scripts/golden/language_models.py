@@ -1,6 +1,6 @@
 """Small language models of transformers with random weights, as folders that `runner import` reads, and what they make of a text.
 
-Writes tests/golden/language_models/{gpt2,llama,qwen2}. Needs torch, transformers and tokenizers.
+Writes tests/golden/language_models/{gpt2,llama,qwen2,mistral}. Needs torch, transformers and tokenizers.
 """
 
 import json
@@ -9,7 +9,9 @@ import shutil
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM,
+)  # fmt: skip
 
 FOLDER = pathlib.Path(__file__).parents[2] / "tests" / "golden" / "language_models"
 TEXT = (
@@ -69,6 +71,9 @@ def main():
     write("llama", LlamaForCausalLM(llama), made)
     qwen2 = Qwen2Config(**common, max_position_embeddings=CONTEXT, tie_word_embeddings=False, rope_theta=1e6)
     write("qwen2", Qwen2ForCausalLM(qwen2), made)
+    # A position sees no more than the last few.
+    mistral = MistralConfig(**common, max_position_embeddings=CONTEXT, sliding_window=7, tie_word_embeddings=False)
+    write("mistral", MistralForCausalLM(mistral), made)
 
 
 main()

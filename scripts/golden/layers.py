@@ -6,6 +6,7 @@ from collections.abc import Callable
 import rtdl_num_embeddings
 import tabm
 import torch
+from rtdl_revisiting_models import FTTransformer
 from torch import nn
 from torchvision.models.swin_transformer import ShiftedWindowAttention, _patch_merging_pad
 
@@ -261,6 +262,8 @@ def activation() -> list[Case]:
         ("silu", '"silu"', nn.SiLU),
         ("tanh", '"tanh"', nn.Tanh),
         ("sigmoid", '"sigmoid"', nn.Sigmoid),
+        ("sin", '"sin"', lambda: Function(torch.sin)),
+        ("cos", '"cos"', lambda: Function(torch.cos)),
         ("hardsigmoid", '"hardsigmoid"', nn.Hardsigmoid),
         ("hardswish", '"hardswish"', nn.Hardswish),
         ("mish", '"mish"', nn.Mish),
@@ -442,6 +445,17 @@ def transformer() -> list[Case]:
     ]  # fmt: skip
 
 
+class Function(nn.Module):
+    """A function without parameters."""
+
+    def __init__(self, of: Callable[[torch.Tensor], torch.Tensor]):
+        super().__init__()
+        self.of = of
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.of(x)
+
+
 class Members(nn.Module):
     """Several models in one, of which what they predict is the mean, but in training: TabM by its authors' layers."""
 
@@ -506,6 +520,50 @@ class Embedded(nn.Module):
         return self.output(columns.tanh())
 
 
+class Periodic(nn.Module):
+    """The same with periodic embeddings."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.embedding = rtdl_num_embeddings.PeriodicEmbeddings(4, 3, n_frequencies=5, frequency_init_scale=0.4, **options)
+        self.output = nn.Linear(4 * 3 + 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        columns = torch.cat([self.embedding(x[:, [0, 1, 3, 4]]).flatten(1), x[:, 2:3]], 1)
+        return self.output(columns)
+
+
+# The texts of the fourth column in the order of their places.
+TEXTS = ["-1.0", "-2.0", "0.0", "1.0", "2.0"]
+
+
+class Named(nn.Module):
+    """Parts of another module under names of their own."""
+
+    def __init__(self, **parts: nn.Module):
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+
+
+class FtTransformer(nn.Module):
+    """`rtdl_revisiting_models.FTTransformer` of four columns of numbers and one of texts, with the names that the parts have here."""
+
+    def __init__(self, outputs: int, **options):
+        super().__init__()
+        self.cls_embedding = Named()
+        self.cls_embedding.weight = nn.Parameter(torch.empty(1, 1, options["d_block"]).uniform_(-0.5, 0.5))
+        whole = FTTransformer(n_cont_features=4, cat_cardinalities=[len(TEXTS)], d_out=outputs, ffn_d_hidden_multiplier=None,
+                              attention_dropout=0.0, ffn_dropout=0.0, residual_dropout=0.0, **options)  # fmt: skip
+        self.embeddings = Named(cont_embeddings=whole.cont_embeddings, cat_embeddings=whole.cat_embeddings)
+        self.backbone = whole.backbone
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.tensor([TEXTS.index(f"{value:.1f}") for value in x[:, 3].round().add(0.0).tolist()])
+        numbers, texts = self.embeddings.cont_embeddings(x[:, [0, 1, 2, 4]]), self.embeddings.cat_embeddings(places[:, None])
+        return self.backbone(torch.cat([self.cls_embedding.weight.expand(len(x), 1, -1), numbers, texts], 1))
+
+
 def tabular() -> list[Case]:
     """Several models in one, and columns of tables."""
     mini = ['{ type = "ensemble_affine", members = 3 }', '{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "ensemble_linear", out_features = 4 }']
@@ -528,7 +586,22 @@ def tabular() -> list[Case]:
                     columns='{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }', optimizer={"type": "sgd", "lr": 0.05},
                     extra_init=lambda net: net.embedding.linear.weight.normal_(0, 0.5), **more)  # fmt: skip
 
+    def others(name: str, net: Callable[[], nn.Module], lines: list[str] = [], use: str = "", lr: float = 0.05) -> Case:
+        columns_ = '{ x2 = "boolean", x3 = "category", "*" = { type = "number", scaling = "none" } }' if use else '{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }'
+        return Case(f"layers/{name}", lines, net, (5,), samples=30, val_samples=40, batch_size=8, inputs=lambda n: columns(n) + 0.0, columns=columns_,
+                    optimizer={"type": "sgd", "lr": lr}, use=use, freeze=["*.W_k.bias"] if use else [])  # fmt: skip
+
+    def periodic(words: str) -> list[str]:
+        layer = f'{{ name = "embedding", type = "periodic_embedding", embedding_dim = 3, n_frequencies = 5, frequency_init_scale = 0.4{words} }}'
+        return [layer, '{ name = "output", type = "linear", out_features = 1 }']
+
+    # The softmax takes no notice of what is added to all keys: those biases have no gradient but rounding.
+    ft = 'use = "ft_transformer"\nwith = { num_classes = 1, width = 8, num_blocks = 2, heads = 2, hidden = 6, attention_dropout = 0.0, ffn_dropout = 0.0 }'
     return [
+        others("periodic_embedding", lambda: Periodic(lite=False), periodic("")),
+        others("periodic_embedding_lite", lambda: Periodic(lite=True), periodic(", lite = true")),
+        others("periodic_embedding_linear", lambda: Periodic(lite=False, activation=False), periodic(", activation = false")),
+        others("ft_transformer", lambda: FtTransformer(1, d_block=8, n_blocks=2, attention_n_heads=2, ffn_d_hidden=6), use=ft),
         one("tabm_mini_classes", mini, mini_net, "cross_entropy"),
         one("tabm_mini_log_probabilities", [*mini, '"log_softmax"'], lambda: mini_net(nn.LogSoftmax(-1)), "nll"),
         one("tabm_mini_labels", mini, mini_net, "bce_with_logits"),
@@ -590,6 +663,7 @@ def loss() -> list[Case]:
         Case("losses/smooth_l1", lines, net, (5,), samples=7, val_samples=3, loss={"type": "smooth_l1", "beta": 0.7}, optimizer=sgd),
         Case("losses/huber", lines, net, (5,), samples=7, val_samples=3, loss={"type": "huber", "delta": 0.6}, optimizer=sgd),
         Case("losses/quantile", lines, net, (5,), samples=7, val_samples=3, loss={"type": "quantile", "quantile": 0.9}, optimizer=sgd),
+        Case("losses/quantiles", lines, net, (5,), samples=7, val_samples=3, loss={"type": "quantile", "quantile": [0.1, 0.8]}, optimizer=sgd),
         Case("losses/poisson_nll", positive, positive_net, (5,), samples=7, val_samples=3, loss={"type": "poisson_nll"}, optimizer=sgd),
         Case("losses/gamma_nll", positive, positive_net, (5,), samples=7, val_samples=3, loss={"type": "gamma_nll"}, optimizer=sgd),
         Case("losses/tweedie", positive, positive_net, (5,), samples=7, val_samples=3, loss={"type": "tweedie", "power": 1.3}, optimizer=sgd),

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import architectures
+import attention
 import combinations
 import extremes
 import figures
@@ -43,7 +44,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
 
-    cases = layers.cases() + structure.cases() + optimizers.cases() + runs.cases() + combinations.cases()
+    cases = layers.cases() + structure.cases() + optimizers.cases() + runs.cases() + combinations.cases() + attention.cases()
     case_names = [c.name for c in cases]
     assert len(set(case_names)) == len(case_names), "two cases have one name"
     total, failed = 0, []

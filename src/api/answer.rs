@@ -17,6 +17,8 @@ pub struct Meaning<'a> {
     pub task: Task,
     /// What its samples look like.
     pub data: &'a DataSpec,
+    /// What the numbers of a sample are called, if they have names: quantiles.
+    pub quantiles: &'a [String],
     /// How many classes are told.
     pub top: usize,
     /// Names in a table are kept from being run as formulas.
@@ -110,8 +112,14 @@ impl Meaning<'_> {
         if let Answer::Positions(_, positions) = answer {
             text.push_str(&format!("  {} positions\n", positions.len()));
         }
-        if let Answer::Values(values) = answer {
-            text.push_str(&format!("  {values:?}\n"));
+        match answer {
+            Answer::Values(values) if !self.quantiles.is_empty() => {
+                for (name, value) in self.quantiles.iter().zip(values) {
+                    text.push_str(&format!("  {}: {value:?}\n", one_line(name)));
+                }
+            }
+            Answer::Values(values) => text.push_str(&format!("  {values:?}\n")),
+            _ => {}
         }
         if let Answer::Words(words) = answer {
             text.push_str(&words.lines());
@@ -170,7 +178,13 @@ impl Meaning<'_> {
                 };
             }
             Answer::Labels(list) => result["probabilities"] = json!(list),
-            Answer::Values(values) => result["values"] = json!(values),
+            Answer::Values(values) => {
+                result["values"] = json!(values);
+                if !self.quantiles.is_empty() {
+                    let named = self.quantiles.iter().zip(values).map(|(name, value)| (name.clone(), json!(value)));
+                    result["quantiles"] = Value::Object(named.collect());
+                }
+            }
             Answer::Words(words) => words.tell(result),
             Answer::Text(answer) => result["answer"] = json!(answer),
         }
@@ -222,6 +236,7 @@ impl Meaning<'_> {
                 cells.extend([format!("class{number}"), format!("probability{number}")]);
             }),
             Answer::Labels(list) => cells.extend((0..list.len()).map(|i| format!("probability_{}", self.label(i)))),
+            Answer::Values(_) if !self.quantiles.is_empty() => cells.extend(self.quantiles.iter().cloned()),
             Answer::Values(values) if values.len() == 1 => cells.push("value".into()),
             Answer::Values(values) => cells.extend((1..=values.len()).map(|n| format!("value_{n}"))),
             Answer::Text(_) => cells.push("answer".into()),
@@ -250,7 +265,7 @@ pub fn guarded(name: String) -> String {
 }
 
 /// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 21] = [
+const OWN_COLUMNS: [&str; 22] = [
     "answer",
     "class",
     "classes",
@@ -263,6 +278,7 @@ const OWN_COLUMNS: [&str; 21] = [
     "prediction_label",
     "probabilities",
     "probability",
+    "quantiles",
     "sample",
     "spans",
     "tags",

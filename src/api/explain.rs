@@ -1,6 +1,7 @@
 //! Which columns a model of a table depends on: how much its loss grows where a column is shuffled, and what it answers where a column has another value.
 
 use super::predictor::Predictor;
+use crate::config::language::sections::middle;
 use crate::data::Split;
 use crate::data::table::{Decoded, TableCodec, Target};
 use crate::graph::DType;
@@ -150,7 +151,9 @@ fn sums(model: &Predictor, rows: &Rows, answers: &[f32]) -> Sums {
             }
         }
         (Targets::Numbers(numbers), _) => {
-            let squares = answers.iter().zip(numbers).map(|(x, t)| (f64::from(*x) - f64::from(*t)).powi(2));
+            let quantiles = &model.seen().quantiles;
+            let one = answers.chunks_exact(quantiles.len().max(1)).map(|all| all[middle(quantiles)]);
+            let squares = one.zip(numbers).map(|(x, t)| (f64::from(x) - f64::from(*t)).powi(2));
             return Sums { loss: squares.sum::<f64>(), right: 0.0, count: numbers.len() as f64, squared: true };
         }
     }
@@ -311,9 +314,11 @@ fn mean_and_deviation(values: &[f64]) -> [f64; 2] {
     [mean, (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt()]
 }
 
-/// What the outputs of a model are called: its classes, or the columns that are learnt.
-pub fn outputs_named(codec: &TableCodec, outputs: usize) -> Vec<String> {
+/// What the outputs of a model are called: its classes, or the columns that are learnt, or quantiles of them.
+pub fn outputs_named(codec: &TableCodec, model: &Predictor) -> Vec<String> {
+    let (outputs, quantiles) = (model.outputs(), model.seen().quantile_names());
     let names = match &codec.target {
+        _ if !quantiles.is_empty() => quantiles,
         Target::Classes { names, .. } => names.clone(),
         Target::Numbers { columns, .. } => columns.clone(),
     };

@@ -56,10 +56,11 @@ pub fn load_config(path: &Path, sets: &[String]) -> Result<Loaded, Failure> {
 pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> Result<Loaded, Failure> {
     expect_configuration(path)?;
     let ask = |experiment: &Experiment| match fitted {
-        Some(fitted) => Ok(input::counts_of(fitted)),
+        Some(fitted) => Ok(input::counts_of(fitted, experiment)),
         // Without the data, the checkpoint whose weights are taken says it.
-        None => input::counts(experiment)
-            .or_else(|error| weights::fitted(experiment).map(|fitted| input::counts_of(&fitted)).ok_or(error)),
+        None => input::counts(experiment).or_else(|error| {
+            weights::fitted(experiment).map(|fitted| input::counts_of(&fitted, experiment)).ok_or(error)
+        }),
     };
     let mut loaded = config::load_asking(path, sets, &ask)?;
     warn(&loaded.sources, &loaded.warnings);

@@ -6,6 +6,7 @@ use super::model::{Model, build, device, load_model};
 use super::scores::scores;
 use crate::backend::{Backend, DeviceError, HostBuffer};
 use crate::config::language::values::Device;
+use crate::data::table::TableCodec;
 use crate::data::{DataSpec, Field, Footprint, Transform, check_tokens, image_bytes};
 use crate::graph::op::Task;
 use crate::graph::{Input, Shape};
@@ -87,6 +88,8 @@ pub struct Seen {
     pub fields: Vec<Field>,
     /// What images go through; `None`: they are brought to the size of the samples.
     pub transforms: Option<Vec<Transform>>,
+    /// The quantiles of each target that it puts out, if there are several.
+    pub quantiles: Vec<f64>,
 }
 
 impl Seen {
@@ -103,7 +106,20 @@ impl Seen {
         let fields = input_fields(experiment, &data, false);
         let targets = target_field(experiment, &data, false).map(|(_, field)| field);
         let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
-        Ok(Seen { data, fields, transforms })
+        Ok(Seen { data, fields, transforms, quantiles: experiment.loss.quantiles().to_vec() })
+    }
+
+    /// What the numbers are called that it puts out, if there are several quantiles of each target: `price_q0.05`; else none.
+    pub fn quantile_names(&self) -> Vec<String> {
+        let own = TableCodec::of(&self.data).map(|table| table.targets_named()).unwrap_or_default();
+        let targets = self.data.target().map_or(1, |(_, field)| field.shape.len().max(1));
+        let target = |i: usize| match (own.get(i), targets) {
+            (Some(name), _) => name.clone(),
+            (None, 1) => "value".to_owned(),
+            (None, _) => format!("value_{}", i + 1),
+        };
+        let of_target = |i: usize| self.quantiles.iter().map(move |q| format!("{}_q{q}", target(i)));
+        (0..targets).flat_map(of_target).collect()
     }
 }
 
@@ -201,6 +217,11 @@ impl Predictor {
     /// The names of the classes or labels; `None` where they have none.
     pub fn classes(&self) -> Option<&[String]> {
         self.seen.data.class_names()
+    }
+
+    /// A sample as the model sees it.
+    pub fn seen(&self) -> &Seen {
+        &self.seen
     }
 
     /// What the model was trained for.

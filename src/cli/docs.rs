@@ -16,6 +16,8 @@ enum Found<'t> {
     Kind(&'t Table, &'t Entry),
     /// A key, and the types that have it in this way.
     Key(&'t Table, &'t Described, Vec<&'static str>),
+    /// A section, by its path: what it has.
+    Section(String, Vec<&'t Table>),
 }
 
 /// Says what keys, types and warnings are.
@@ -56,6 +58,10 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
         }
         found.extend(keys.into_iter().map(|(option, words)| Found::Key(table, option, words)));
     }
+    let of_section: Vec<&Table> = tables.iter().filter(|table| !name.is_empty() && place(table) == name).collect();
+    if !of_section.is_empty() && !found.iter().any(|found| matches!(found, Found::Key(..))) {
+        found.push(Found::Section(name.to_owned(), of_section));
+    }
     if found.is_empty() {
         let entries = || tables.iter().flat_map(|table| &table.entries);
         let words = entries().flat_map(|entry| entry.words.iter().copied());
@@ -64,7 +70,7 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
         let help = match nearest(last, words.chain(keys)) {
             // The name itself, which is a key of something else.
             Some(near) => format!("`runner docs {near}` describes `{near}`"),
-            None => "docs/config/keys.md lists all names".into(),
+            None => "`runner docs SECTION` names all keys of a section: data, model, loss, optimizer, train".into(),
         };
         return Err(Failure::Usage(format!("the language has no `{name}`\nhelp: {help}")));
     }
@@ -144,6 +150,19 @@ fn as_text(found: &Found) -> String {
             }
             text + &format!("\n  example    {}\n  page       docs/config/{}", option.example, page(&table.name))
         }
+        Found::Section(name, tables) => {
+            let mut text = format!("{name}: section `[{name}]`");
+            let entries = || tables.iter().flat_map(|table| &table.entries);
+            let types: Vec<&str> = entries().flat_map(|entry| entry.words.iter().copied()).collect();
+            let keys = entries().filter(|entry| entry.words.is_empty()).flat_map(|entry| &entry.options);
+            let keys: Vec<&str> = keys.map(|option| option.key).collect();
+            for (what, names) in [("keys", keys), ("types", types)] {
+                if !names.is_empty() {
+                    text += &format!("\n  {what:<10} {}", names.join(", "));
+                }
+            }
+            text + &format!("\n  page       docs/config/{}", page(&tables[0].name))
+        }
     }
 }
 
@@ -168,6 +187,15 @@ fn as_json(found: &Found) -> Json {
             json["on_resume"] = table.resumed.then_some(described.resume).into();
             json["page"] = format!("docs/config/{}", page(&table.name)).into();
             json
+        }
+        Found::Section(name, tables) => {
+            let entries = || tables.iter().flat_map(|table| &table.entries);
+            let keys = entries().filter(|entry| entry.words.is_empty()).flat_map(|entry| &entry.options);
+            json!({
+                "name": name, "kind": "section", "page": format!("docs/config/{}", page(&tables[0].name)),
+                "options": keys.map(option).collect::<Vec<_>>(),
+                "types": entries().flat_map(|entry| entry.words.iter().copied()).collect::<Vec<_>>(),
+            })
         }
     }
 }

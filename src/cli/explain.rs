@@ -141,7 +141,7 @@ fn asked(args: &ExplainArgs, path: &Path, most: usize) -> Result<Asked, Failure>
 /// Shows what a model answers by the values of columns.
 fn curves(args: &ExplainArgs, asked: &Asked) -> Result<ExitCode, Failure> {
     let Asked { codec, predictor, rows, split, whole } = asked;
-    let names = outputs_named(codec, predictor.outputs());
+    let names = outputs_named(codec, predictor);
     let mut of_columns = serde_json::Map::new();
     for column in &args.column {
         let values = dependence(predictor, codec, rows, column, args.points)?;

@@ -185,7 +185,7 @@ fn configuration(
 
 /// The sections of the model, from its file: with the numbers of its parameters, and how the names of its `tensors` become those of the file.
 fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> String {
-    let Architecture { template, params, prefix, task, rope_scaling, .. } = architecture;
+    let Architecture { template, params, prefix, task, attention, .. } = architecture;
     let starts = |with: &str| tensors.iter().any(|name| name.starts_with(with));
     let rename: Vec<(String, String)> = match task {
         Task::Language if !prefix.is_empty() && starts(prefix) => vec![(prefix.to_string(), String::new())],
@@ -233,12 +233,10 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
             .any(|name| name.ends_with("position_ids"))
             .then_some("the file has numbers of positions besides"),
     };
-    // A parameter is no table, so that it is written where it belongs.
+    // A parameter is no table and cannot be left out, so these are written where they belong.
     let theta = "rope_theta = \"$rope_theta\"";
-    let scaled = |line: &str| match rope_scaling {
-        Some(scaling) => line.replace(theta, &format!("{theta}, rope_scaling = {}", value_as_toml(scaling))),
-        None => line.to_owned(),
-    };
+    let more: String = attention.iter().map(|(key, value)| format!(", {key} = {}", value_as_toml(value))).collect();
+    let completed = |line: &str| line.replace(theta, &format!("{theta}{more}"));
     let classifier = starts("classifier.") && !matches!(task, Task::Tags { own: false, .. });
     let of_words = matches!(task, Task::Tags { .. });
     let mut within = false;
@@ -263,7 +261,7 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
                 writeln!(model, "num_classes = \"$classes\"              # what the data says")
             }
             Some((_, value)) => writeln!(model, "{key} = {}", value_as_toml(value)),
-            None => writeln!(model, "{}", scaled(line)),
+            None => writeln!(model, "{}", completed(line)),
         };
         if line == "[model]" {
             let _ = writeln!(model, "weights = {weights}");
@@ -305,7 +303,10 @@ mod tests {
         assert!(refused(&format!(r#"{llama}{{"rope_type":"yarn"}}}}"#)).contains("`rope_scaling` has the type `yarn`"));
         assert!(refused(&format!(r#"{llama}{{"type":"linear"}}}}"#)).contains("`rope_scaling` has no `factor`"));
         assert!(refused(r#"{"model_type":"llama","attention_bias":true}"#).contains("`attention_bias` is true"));
-        assert!(refused(r#"{"model_type":"mistral","sliding_window":9}"#).contains("`sliding_window` is set"));
+        assert!(refused(r#"{"model_type":"mistral","sliding_window":0}"#).contains("`sliding_window` is 0"));
+        assert!(
+            refused(r#"{"model_type":"qwen2","use_sliding_window":true}"#).contains("`use_sliding_window` is true")
+        );
         let found = architecture(&serde_json::from_str(&format!("{gpt2}}}")).unwrap(), false).unwrap();
         assert_eq!((found.positions, found.params[2].clone()), (4, ("width", 8.into())));
     }

@@ -49,6 +49,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         connections: args.max_connections as usize,
         drain: Duration::from_secs(args.drain_timeout),
         keys,
+        names: args.allow_host.clone(),
         identity,
         log: match args.log {
             LogFormat::Text => Log::Text,

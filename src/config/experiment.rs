@@ -93,7 +93,8 @@ impl Experiment {
         let of_text =
             (self.data.source.is_text() && self.loss.describe().is_likelihood()).then_some(Figure::Perplexity);
         let asked = self.metrics.figures.iter().map(|f| f.figure());
-        let wanted: Vec<Figure> = asked.chain(watched).chain(of_text).collect();
+        let of_quantiles = (!self.loss.quantiles().is_empty()).then_some(Figure::Coverage);
+        let wanted: Vec<Figure> = asked.chain(watched).chain(of_text).chain(of_quantiles).collect();
         let there = self.loss.describe().task().asked_figures();
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
     }

@@ -13,6 +13,8 @@ pub const INPUTS: &str = "inputs";
 pub const TARGETS: &str = "targets";
 /// The name of the field with the lengths of samples.
 pub const LENGTHS: &str = "lengths";
+/// The name of the field that says what samples weigh.
+pub const SAMPLE_WEIGHT: &str = "sample_weight";
 /// The name of the field with the tokens of answers, as a model is given them.
 pub const ANSWERS: &str = "answers";
 /// The name of the field that says where the second texts of pairs begin.
@@ -27,6 +29,8 @@ pub enum Role {
     Input,
     /// It is to be learnt.
     Target,
+    /// What the sample weighs in the loss.
+    Weight,
 }
 
 /// What the elements of a field are.
@@ -175,6 +179,12 @@ pub struct Standard {
 }
 
 impl Standard {
+    /// The same for so many numbers of each, side by side.
+    pub fn repeated(&self, each: usize) -> Standard {
+        let repeat = |list: &[f32]| list.iter().flat_map(|number| std::iter::repeat_n(*number, each)).collect();
+        Standard { mean: repeat(&self.mean), deviation: repeat(&self.deviation) }
+    }
+
     /// The numbers of a sample, standardised.
     pub fn of(&self, numbers: &[f32]) -> Vec<f32> {
         let by = self.mean.iter().zip(&self.deviation);
@@ -217,6 +227,11 @@ impl Field {
             FieldKind::Image | FieldKind::Labels(_) | FieldKind::Number => DType::F32,
         };
         Field { role: Role::Target, kind, ..Field::numbers(name, dtype, shape) }
+    }
+
+    /// What a sample weighs in the loss.
+    pub fn sample_weight() -> Self {
+        Field { role: Role::Weight, ..Field::numbers(SAMPLE_WEIGHT, DType::F32, []) }
     }
 
     /// The same with an axis in which batches may differ: length number `number` of the data set.
@@ -323,6 +338,11 @@ impl DataSpec {
         self.numbered().find(|(_, field)| field.is_target())
     }
 
+    /// The field with what samples weigh, with its place in a batch; `None` if all weigh the same.
+    pub fn sample_weight(&self) -> Option<(Input, &Field)> {
+        self.numbered().find(|(_, field)| field.role == Role::Weight)
+    }
+
     /// The classes that the target stands for: one of them, or several, a sample or a position.
     pub fn classes(&self) -> Option<&Classes> {
         self.target()?.1.kind.classes()
@@ -371,7 +391,7 @@ impl DataSpec {
         // Layers look at them without being told.
         let of_layers = |field: &&Field| matches!(field.kind, FieldKind::Length | FieldKind::PairStart);
         fields.extend(self.fields.iter().filter(of_layers).filter(|field| !names.contains(&field.name)).cloned());
-        fields.extend(self.fields.iter().filter(|field| field.is_target()).cloned());
+        fields.extend(self.fields.iter().filter(|field| !field.is_input()).cloned());
         Ok(DataSpec { fields, ..self.clone() })
     }
 

@@ -252,7 +252,13 @@ pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(Event
         match fetch::download(known, &root, &missing.mirrors, progress) {
             Ok(()) => return set.open(progress),
             Err(e) => {
-                reason = e.context(format!("the files of {} are not there, and the download failed", known.name()))
+                // All that the user brings by hand where there is no network.
+                let files = reason.downcast_ref::<MissingFiles>().map(|missing| missing.files.join(", "));
+                reason = e.context(format!(
+                    "{}: not found: {}; if they are elsewhere, `--set data.root=FOLDER` says where. The download failed",
+                    known.name(),
+                    files.unwrap_or_default()
+                ))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Multi-head attention: the input projection, scaled dot-product attention, the output projection.
+//! Multi-head attention: the input projection, scaled dot-product attention, the output projection. Of one sequence, or of one to another.
 
 use super::params::{Param, uniform_fan_in};
 use super::{Builder, Mode, START, STARTS, TURN, Tensor};
@@ -23,6 +23,8 @@ struct Heads {
     dropout: f32,
     causal: bool,
     rope: Option<(f64, Scaling)>,
+    window: Option<usize>,
+    alibi: bool,
 }
 
 /// What angles grow with and how they are scaled, if heads are turned.
@@ -44,10 +46,65 @@ pub fn rope(theta: Option<f64>, scaling: Option<&cfg::RopeScaling>) -> Option<(f
 }
 
 impl Builder<'_> {
-    pub(super) fn multihead_attention(&mut self, node: &LayerNode, l: &cfg::MultiheadAttention, x: Tensor) -> ValueId {
-        let x = self.in_pytorch_order(x);
+    pub(super) fn multihead_attention(
+        &mut self,
+        node: &LayerNode,
+        l: &cfg::MultiheadAttention,
+        operands: &[Tensor],
+    ) -> ValueId {
+        let operands: Vec<Tensor> = operands.iter().map(|x| self.in_pytorch_order(*x)).collect();
+        let x = operands[0];
+        if !operands.iter().all(|x| self.is_sequence(node, *x)) {
+            return x.value;
+        }
+        let (e, heads) = (self.shape(x).last(), l.num_heads);
+        if e % heads != 0 {
+            let at = node.fields.get("num_heads").copied().unwrap_or(node.span);
+            let message = format!("`multihead_attention` cannot split {e} features into {heads} heads");
+            self.refuse_at(node, at, &message, &format!("must divide {e}"), &[x], "");
+            return x.value;
+        }
+        let how = Heads {
+            heads,
+            kv_heads: heads,
+            dropout: l.dropout as f32,
+            causal: l.is_causal,
+            rope: rope(l.rope_theta, l.rope_scaling.as_ref()),
+            window: l.sliding_window,
+            alibi: l.alibi,
+        };
+        // PyTorch draws this one by itself, the other as any `linear`; its biases start at zero.
+        let packed = Param::plain("in_proj_weight", [3 * e, e], xavier_uniform(e, 3 * e));
+        let (value, like) = match operands[..] {
+            [x, memory] => {
+                if self.knows_two(node, how, [x, memory]) {
+                    let width = self.shape(memory).last();
+                    if width != e {
+                        let message = format!(
+                            "`multihead_attention` takes a second sequence of as many features as the first has, {e}, not {width}"
+                        );
+                        let help = format!("a `linear` with `out_features = {e}` before it makes as many");
+                        self.refuse(node, &message, "takes two sequences of one width", &[x, memory], &help);
+                        return x.value;
+                    }
+                } else {
+                    return x.value;
+                }
+                let [q, kv] = self.projections(node, packed, l.bias, [x, memory]);
+                (self.attended_to(node, how, q, kv), q)
+            }
+            _ => {
+                let qkv = self.projection(node, packed, "in_proj_bias", l.bias, x);
+                (self.attended(node, how, qkv), qkv)
+            }
+        };
+        let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
+        self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..like }).value
+    }
+
+    /// Whether `x` is a sequence, as `multihead_attention` takes it; says so otherwise.
+    fn is_sequence(&mut self, node: &LayerNode, x: Tensor) -> bool {
         let shape = self.shape(x).clone();
-        let (e, heads) = (shape.last(), l.num_heads);
         if shape.rank() != 3 {
             let (found, shape) = (if shape.rank() == 4 { "images" } else { "vectors" }, shape.to_pytorch());
             let message =
@@ -58,33 +115,61 @@ impl Builder<'_> {
                 ""
             };
             self.refuse(node, &message, "takes sequences", &[x], help);
-            return x.value;
         }
-        if e % heads != 0 {
-            let at = node.fields.get("num_heads").copied().unwrap_or(node.span);
-            let message = format!("`multihead_attention` cannot split {e} features into {heads} heads");
-            self.refuse_at(node, at, &message, &format!("must divide {e}"), &[x], "");
-            return x.value;
+        shape.rank() == 3
+    }
+
+    /// Whether all that is asked for has a meaning between two sequences; says so otherwise.
+    fn knows_two(&mut self, node: &LayerNode, how: Heads, from: [Tensor; 2]) -> bool {
+        let asked = [
+            ("is_causal", how.causal),
+            ("rope_theta", how.rope.is_some()),
+            ("sliding_window", how.window.is_some()),
+            ("alibi", how.alibi),
+        ];
+        for (key, _) in asked.iter().filter(|(_, asked)| *asked) {
+            let at = node.fields.get(*key).copied().unwrap_or(node.span);
+            let message =
+                format!("`{key}` is of the positions of one sequence, and `{}` takes two here", node.kind_name());
+            self.refuse_at(node, at, &message, "has no meaning between two sequences", &from, "leave it out");
         }
-        // PyTorch draws this one by itself, the other as any `linear`; its biases start at zero.
-        let packed = Param::plain("in_proj_weight", [3 * e, e], xavier_uniform(e, 3 * e));
-        let qkv = self.projection(node, packed, "in_proj_bias", l.bias, x);
-        let rope = rope(l.rope_theta, l.rope_scaling.as_ref());
-        let how = Heads { heads, kv_heads: heads, dropout: l.dropout as f32, causal: l.is_causal, rope };
-        let value = self.attended(node, how, qkv);
-        let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
-        self.projection(node, out, "out_proj.bias", l.bias, Tensor { value, ..qkv }).value
+        asked.iter().all(|(_, asked)| !asked)
     }
 
     pub(super) fn scaled_dot_product_attention(
         &mut self,
         node: &LayerNode,
         l: &cfg::ScaledDotProductAttention,
-        x: Tensor,
+        operands: &[Tensor],
     ) -> ValueId {
-        let x = self.in_pytorch_order(x);
+        let operands: Vec<Tensor> = operands.iter().map(|x| self.in_pytorch_order(*x)).collect();
+        let x = operands[0];
         let Some([n, length, packed]) = self.sequence_shape(node, x) else { return x.value };
         let (heads, kv_heads) = (l.num_heads, l.num_kv_heads.unwrap_or(l.num_heads));
+        let how = Heads {
+            heads,
+            kv_heads,
+            dropout: l.dropout as f32,
+            causal: l.is_causal,
+            rope: rope(l.rope_theta, l.rope_scaling.as_ref()),
+            window: l.sliding_window,
+            alibi: l.alibi,
+        };
+        if let [q, kv] = operands[..] {
+            let Some([_, _, keys]) = self.sequence_shape(node, kv) else { return q.value };
+            if !self.knows_two(node, how, [q, kv]) {
+                return q.value;
+            }
+            if packed % heads != 0 || keys != packed / heads * 2 * kv_heads {
+                let message = format!(
+                    "`scaled_dot_product_attention` cannot split {packed} numbers into queries of {heads} heads, and {keys} into keys and values of {kv_heads} heads of their width"
+                );
+                let help = "of two inputs the first has the queries of all heads, and the second the keys and the values of theirs, side by side";
+                self.refuse(node, &message, "does not fit its inputs", &[q, kv], help);
+                return q.value;
+            }
+            return self.attended_to(node, how, q, kv);
+        }
         let all = heads + 2 * kv_heads;
         if packed % all != 0 {
             let message = format!(
@@ -94,8 +179,6 @@ impl Builder<'_> {
             self.refuse(node, &message, &format!("must be divided by {all}"), &[x], help);
             return self.guess(Shape::from([n, length, packed / all.max(1) * heads]));
         }
-        let rope = rope(l.rope_theta, l.rope_scaling.as_ref());
-        let how = Heads { heads, kv_heads, dropout: l.dropout as f32, causal: l.is_causal, rope };
         self.attended(node, how, x)
     }
 
@@ -105,41 +188,73 @@ impl Builder<'_> {
         if self.mode == Mode::Generate {
             return self.cached_attention(node, how, qkv.value);
         }
-        let qkv = Tensor { value: self.with_own_keys(how, qkv.value), ..qkv };
-        let shape = self.shape(qkv).clone();
-        let mut meant = shape.clone();
-        *meant.0.last_mut().expect("sequences have three dimensions") = shape.last() / 3;
-        let draws = self.draws(how.dropout);
-        let lengths = self.lengths_of(qkv.value);
-        let operands = [qkv.value].into_iter().chain(lengths).chain(draws.map(|(random, _)| random));
-        let operands: Vec<ValueId> = operands.collect();
-        let dropout = draws.map(|(_, stream)| AttentionDropout { p: how.dropout, stream });
-        let (heads, causal) = (how.heads, how.causal);
-        let op = Attention { heads, causal, bias: false, lengths: lengths.is_some(), dropout };
-        self.apply(node, op, &operands, &[qkv], meant, "")
+        let qkv = Tensor { value: self.with_own_keys(how, how.heads, qkv.value), ..qkv };
+        let mut meant = self.shape(qkv).clone();
+        *meant.0.last_mut().expect("sequences have three dimensions") /= 3;
+        let Heads { heads, causal, window, alibi, .. } = how;
+        let op = Attention { heads, causal, window, alibi, ..Attention::default() };
+        self.dropped_attention(node, op, how.dropout, &[qkv], meant)
     }
 
-    /// Packed heads in which every head of queries has keys and values of its own: those that several share are repeated.
-    fn with_own_keys(&mut self, how: Heads, qkv: ValueId) -> ValueId {
+    /// Attention of queries to the packed keys and values of another sequence.
+    fn attended_to(&mut self, node: &LayerNode, how: Heads, q: Tensor, kv: Tensor) -> ValueId {
+        let (kv, meant) = (Tensor { value: self.with_own_keys(how, 0, kv.value), ..kv }, self.shape(q).clone());
+        let op = Attention { heads: how.heads, between: true, ..Attention::default() };
+        self.dropped_attention(node, op, how.dropout, &[q, kv], meant)
+    }
+
+    /// Attention with the lengths of the keys, if samples have lengths, and with dropout.
+    fn dropped_attention(&mut self, node: &LayerNode, op: Attention, p: f32, of: &[Tensor], meant: Shape) -> ValueId {
+        let (draws, keys) = (self.draws(p), of[of.len() - 1]);
+        let lengths = self.lengths_of(keys.value);
+        let operands = of.iter().map(|x| x.value).chain(lengths).chain(draws.map(|(random, _)| random));
+        let operands: Vec<ValueId> = operands.collect();
+        let dropout = draws.map(|(_, stream)| AttentionDropout { p, stream });
+        self.apply(node, Attention { lengths: lengths.is_some(), dropout, ..op }, &operands, of, meant, "")
+    }
+
+    /// Queries of the first sequence, and keys and values of the second, by a packed weight.
+    fn projections(&mut self, node: &LayerNode, packed: Param, bias: bool, from: [Tensor; 2]) -> [Tensor; 2] {
+        let e = packed.shape.dims()[1];
+        let mut params = vec![self.param(node, packed)];
+        if bias {
+            params.push(self.param(node, Param::plain("in_proj_bias", [3 * e], Fill::Constant(0.0))));
+        }
+        let mut at = 0;
+        from.map(|x| {
+            let len = if at == 0 { e } else { 2 * e };
+            let slice = Slice { axis: 0, start: at, len };
+            at += len;
+            let mut meant = self.shape(x).clone();
+            *meant.0.last_mut().expect("sequences have three dimensions") = len;
+            let params: Vec<ValueId> = params.iter().map(|param| self.plain(slice.clone(), &[*param])).collect();
+            let operands: Vec<ValueId> = [x.value].into_iter().chain(params).collect();
+            Tensor { value: self.apply(node, Linear { bias }, &operands, &[x], meant, ""), ..x }
+        })
+    }
+
+    /// Packed heads, `queries` of them of queries, in which every head of queries has keys and values of its own: those that several share are repeated.
+    fn with_own_keys(&mut self, how: Heads, queries: usize, packed: ValueId) -> ValueId {
         let Heads { heads, kv_heads, .. } = how;
         if heads == kv_heads {
-            return qkv;
+            return packed;
         }
-        let &[n, length, packed] = self.graph.shape(qkv).dims() else { return qkv };
-        let width = packed / (heads + 2 * kv_heads);
+        let &[n, length, all] = self.graph.shape(packed).dims() else { return packed };
+        let width = all / (queries + 2 * kv_heads);
         let part = |from: &mut Self, start: usize, len: usize| {
-            from.plain(Slice { axis: 2, start: start * width, len: len * width }, &[qkv])
+            from.plain(Slice { axis: 2, start: start * width, len: len * width }, &[packed])
         };
-        let queries = part(self, 0, heads);
-        let zeros = self.plain(NewFull { shape: Shape::from([1, 1, heads / kv_heads, 1]), value: 0.0 }, &[qkv]);
-        let shared = [heads, heads + kv_heads].map(|start| {
+        let queries_alone = (queries > 0).then(|| part(self, 0, queries));
+        let zeros = self.plain(NewFull { shape: Shape::from([1, 1, heads / kv_heads, 1]), value: 0.0 }, &[packed]);
+        let shared = [queries, queries + kv_heads].map(|start| {
             let some = part(self, start, kv_heads);
             let some = self.plain(Reshape { shape: Shape::from([n * length, kv_heads, 1, width]) }, &[some]);
             // A sum with zeros stretches it.
             let all = self.plain(Binary { kind: BinaryKind::Add }, &[some, zeros]);
             self.plain(Reshape { shape: Shape::from([n, length, heads * width]) }, &[all])
         });
-        self.plain(Concat { axis: 2 }, &[queries, shared[0], shared[1]])
+        let parts: Vec<ValueId> = queries_alone.into_iter().chain(shared).collect();
+        self.plain(Concat { axis: 2 }, &parts)
     }
 
     /// Queries and keys turned by their positions, if that is asked for.
@@ -171,7 +286,7 @@ impl Builder<'_> {
     /// Of several texts in turn each has caches of its own, side by side. All are handed to the operation, and those whose turn it is not start so far
     /// before the first position that nothing is kept or seen: they cost next to nothing. So one program serves all of them.
     fn cached_attention(&mut self, node: &LayerNode, how: Heads, qkv: ValueId) -> ValueId {
-        let Heads { heads, kv_heads, .. } = how;
+        let Heads { heads, kv_heads, window, alibi, .. } = how;
         let &[samples, length, packed] = self.graph.shape(qkv).dims() else { return qkv };
         let starts = self.found(STARTS).map(|starts| (starts, self.graph.shape(starts).len()));
         let width = packed / (heads + 2 * kv_heads);
@@ -185,7 +300,7 @@ impl Builder<'_> {
             let id = self.vars.get_or_add(variable);
             self.graph.variable(self.vars, id)
         });
-        let op = CachedAttention { heads, kv_heads };
+        let op = CachedAttention { heads, kv_heads, window, alibi };
         let Some((starts, _)) = starts else {
             let start = self.given(START);
             return self.plain(op, &[qkv, keys, values, start]);

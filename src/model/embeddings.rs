@@ -178,6 +178,8 @@ impl Builder<'_> {
     pub(super) fn goes_by_position(&mut self, node: &LayerNode, layer: &Layer, x: Tensor) {
         let last = |dim: i64, rank: usize| dim == -1 || dim == rank as i64 - 1;
         let rank = self.shape(x).rank();
+        let attends = matches!(layer, Layer::MultiheadAttention(_) | Layer::ScaledDotProductAttention(_));
+        let two = attends && node.from.as_ref().is_some_and(|from| from.len() > 1);
         let each = match layer {
             Layer::Linear(_)
             | Layer::Embedding(_)
@@ -205,9 +207,10 @@ impl Builder<'_> {
             _ => false,
         };
         if !each {
-            let why = match recurrent {
-                true => "keeps no state from one token to the next",
-                false => "sees all positions at once, so that no token can be added to those before",
+            let why = match (recurrent, two) {
+                (true, _) => "keeps no state from one token to the next",
+                (_, true) => "looks at another text, of which nothing is kept from one token to the next",
+                _ => "sees all positions at once, so that no token can be added to those before",
             };
             let message = format!("`{}` {why}", node.kind_name());
             self.refuse(node, &message, "needs the whole text", &[x], "");
@@ -332,7 +335,7 @@ impl Builder<'_> {
         self.plain(ActivationOp { act: Activation::Hardtanh { low: 0.0, high: 1.0 } }, &[left])
     }
 
-    fn times(&mut self, x: ValueId, factor: f32) -> ValueId {
+    pub(super) fn times(&mut self, x: ValueId, factor: f32) -> ValueId {
         let factor = self.plain(NewFull { shape: Shape::from([1, 1]), value: factor }, &[x]);
         self.plain(MUL, &[x, factor])
     }

@@ -10,8 +10,8 @@ use crate::config::{Diagnostic, Experiment};
 use crate::data::Standard;
 use crate::data::text::Spans;
 use crate::graph::op::{
-    self, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics, Normalize, TargetKind,
-    Task,
+    self, Binary, BinaryKind, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics,
+    NewFull, Normalize, Reshape, TargetKind, Task,
 };
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
@@ -79,9 +79,16 @@ impl Builder<'_> {
             true => [self.for_each_member(targets); 2],
             false => [compared, targets].map(|x| self.for_each_member(x)),
         };
-        let made = self.graph.add(LossOp { loss }, &[y.value, compared]).expect(sound);
+        let (said, compared, by) = match experiment.loss.quantiles() {
+            [] => (y.value, compared, loss),
+            _ => self.pinball(y.value, compared),
+        };
+        let weights = self.sample_weights(by.weights(self.graph.shape(said)));
+        let operands: Vec<ValueId> = [said, compared].into_iter().chain(weights).collect();
+        let made = self.graph.add(LossOp { loss: by, weighted: weights.is_some() }, &operands).expect(sound);
         let (value, weight) = (made[0], made[1]);
         self.graph.values[value.index()].role = Role::Output;
+        let prediction = self.middle_quantile(prediction);
         let sums = self.graph.variable(self.vars, sums);
         self.graph.add(metrics, &[value, weight, prediction, targets, sums]).expect(sound);
         if let Some(op) = counts {
@@ -99,6 +106,20 @@ impl Builder<'_> {
         Some(BatchLoss { value, weight, items })
     }
 
+    /// What samples weigh, if they have weights: for each of so many rows or numbers, all those of a sample alike.
+    fn sample_weights(&mut self, number: usize) -> Option<ValueId> {
+        let (place, field) = self.data.sample_weight()?;
+        let weights = self.graph.input(place, field.dtype, Shape::from([self.batch]));
+        let each = number / self.batch.max(1);
+        if each == 1 {
+            return Some(weights);
+        }
+        let weights = self.plain(Reshape { shape: Shape::from([self.batch, 1]) }, &[weights]);
+        // A sum with zeros stretches it.
+        let zeros = self.plain(NewFull { shape: Shape::from([1, each]), value: 0.0 }, &[weights]);
+        Some(self.plain(Binary { kind: BinaryKind::Add }, &[weights, zeros]))
+    }
+
     /// What the numbers that are learnt are standardised by: those of a regression, not probabilities.
     fn standard(&self) -> Option<Standard> {
         let regression = self.experiment.loss.describe().task() == Task::Regression;
@@ -108,8 +129,9 @@ impl Builder<'_> {
 
     /// The model's output in the target's own unit, where what is learnt is standardised.
     pub(super) fn in_own_unit(&mut self, y: Tensor) -> ValueId {
-        let fits = |standard: &Standard| standard.mean.len() == self.shape(y).last();
-        match self.standard().filter(fits) {
+        let each = self.experiment.loss.quantiles().len().max(1);
+        let standard = self.standard().map(|standard| standard.repeated(each));
+        match standard.filter(|standard| standard.mean.len() == self.shape(y).last()) {
             Some(standard) => self.plain(undo(&standard), &[y.value]),
             None => y.value,
         }
@@ -183,7 +205,8 @@ impl Builder<'_> {
             return None;
         }
         let dims = self.shape(y).dims();
-        let outputs = if dims.len() == 2 { dims[1] } else { 1 };
+        let each = self.experiment.loss.quantiles().len().max(1);
+        let outputs = if dims.len() == 2 { dims[1] / each } else { 1 };
         let reported = self.experiment.class_counts && outputs > 1;
         (reported || self.is_asked_for(Gathered::ErrorSums)).then_some(ErrorSums { outputs })
     }
@@ -321,15 +344,21 @@ impl Builder<'_> {
                     )
                 }
             },
+            (TargetKind::Numbers, None) if target.rank() == 3 && !experiment.loss.quantiles().is_empty() => {
+                (format!("the targets are images, and `{name}` has several quantiles"), "write one quantile".to_string())
+            }
             (TargetKind::Numbers, None) => {
                 // A single number for each sample may come as [N] or [N, 1].
-                let single = |s: &Shape| s.len() == 1;
-                if sample == *target || (single(&sample) && single(target)) {
+                let wanted = self.with_quantiles(target);
+                if sample == wanted || self.is_of_one_target(&sample, target) {
                     return self.pos_weight_fits(loss, if sample.rank() > 0 { sample.last() } else { 1 });
                 }
                 let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(target));
-                let message = format!("the model puts out {a} for each sample, but the targets are {b}");
-                let help = match *target.dims() {
+                let message = match experiment.loss.quantiles().len() {
+                    0 => format!("the model puts out {a} for each sample, but the targets are {b}"),
+                    n => format!("the model puts out {a} for each sample, but the targets are {b}, of {n} quantiles each"),
+                };
+                let help = match *wanted.dims() {
                     [n] => format!("end the model with a `linear` with `out_features = {n}`"),
                     _ => "make the last layer put out the shape of the targets".to_string(),
                 };
@@ -414,13 +443,17 @@ impl Builder<'_> {
     fn mixing_fits(&mut self) -> bool {
         let Some(target) = self.target.as_ref().map(|(_, field)| field.shape_of(self.lengths)) else { return true };
         let own = self.experiment.loss.target().is_some();
-        if mixing(self.experiment).is_none() || !own && (self.data.labels().is_none() || target.rank() == 0) {
+        let weighted = self.data.sample_weight().is_some();
+        if mixing(self.experiment).is_none()
+            || !own && !weighted && (self.data.labels().is_none() || target.rank() == 0)
+        {
             return true;
         }
         let mixes = |t: &cfg::Transform| matches!(t, cfg::Transform::Mixup(_) | cfg::Transform::Cutmix(_));
         let Some((key, t)) = keyed(self.experiment, true).find(|(_, t)| mixes(t)) else { return true };
         let message = match own {
             true => format!("`{}` mixes samples with their targets, and this loss leaves those alone", t.type_name()),
+            false if weighted => format!("`{}` mixes samples, and these have weights of their own", t.type_name()),
             false => format!(
                 "`{}` mixes samples of one class each, and these have a class for each of {target}",
                 t.type_name()

@@ -4,6 +4,7 @@
 //! at the shape that the layer was meant to put out, and says nothing of what may be wrong with the guess alone.
 
 mod attention;
+mod columns;
 mod containers;
 mod cut;
 mod embeddings;
@@ -17,6 +18,7 @@ mod loss;
 mod norms;
 mod order;
 mod params;
+mod quantiles;
 mod rearrange;
 mod recurrent;
 mod report;
@@ -31,6 +33,7 @@ mod windows;
 
 pub use crate::data::BatchShape;
 pub use attention::rope;
+pub use columns::{Columns, Tokens, category_name};
 pub use input::{input_fields, target_field};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};

@@ -1,15 +1,14 @@
-//! The columns of tables as vectors.
+//! The columns of tables as vectors, by bins of their numbers.
 
+use super::columns::Columns;
 use super::ensemble::by_group;
 use super::params::Param;
 use super::{Builder, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
-use crate::data::INPUTS;
 use crate::data::table::TableCodec;
-use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Concat, NewFull, Normalize, Pad, Reshape, Slice};
+use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, NewFull, Normalize, Pad, Reshape};
 use crate::graph::{DType, Fill, Shape, ValueId};
-use std::ops::Range;
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 const MUL: Binary = Binary { kind: BinaryKind::Mul };
@@ -19,12 +18,10 @@ const NEVER: f32 = 1e30;
 
 /// The bins of the number columns of a table.
 pub struct Bins {
-    /// The places of the columns in a sample.
-    pub places: Vec<usize>,
+    /// The columns.
+    pub columns: Columns,
     /// Where the bins of each begin and end.
     pub edges: Vec<Vec<f32>>,
-    /// What else is in a sample.
-    pub others: Vec<Range<usize>>,
 }
 
 /// Begins and widths of bins, column by column.
@@ -40,30 +37,13 @@ impl Bins {
     pub fn of(codec: &TableCodec, width: usize) -> Option<Bins> {
         let (places, edges): (Vec<_>, Vec<_>) =
             codec.binned().into_iter().map(|(place, edges)| (place, edges.to_vec())).unzip();
-        if codec.bins.is_none() || places.last().is_some_and(|last| *last >= width) {
-            return None;
-        }
-        let ends = places.iter().copied().chain([width]);
-        let begins = std::iter::once(0).chain(places.iter().map(|place| place + 1));
-        let others = begins.zip(ends).map(|(begin, end)| begin..end).filter(|range| !range.is_empty()).collect();
-        Some(Bins { places, edges, others })
+        codec.bins?;
+        Some(Bins { columns: Columns::at(places, width)?, edges })
     }
 
     /// Bins of the column that has most.
     pub fn most(&self) -> usize {
         self.edges.iter().map(|edges| edges.len() - 1).max().unwrap_or(1)
-    }
-
-    /// The places of the columns as ranges, as few as there can be.
-    pub fn runs(&self) -> Vec<Range<usize>> {
-        let mut runs: Vec<Range<usize>> = Vec::new();
-        for &place in &self.places {
-            match runs.last_mut() {
-                Some(run) if run.end == place => run.end += 1,
-                _ => runs.push(place..place + 1),
-            }
-        }
-        runs
     }
 
     /// Which bin of a column stands where: as many places for each column as the most that one has. The last bin of a column is in its last place,
@@ -110,54 +90,22 @@ impl Builder<'_> {
         x: Tensor,
     ) -> ValueId {
         let (n, width) = (self.batch, self.shape(x).last());
-        let direct = self.prepared.iter().any(|(name, field)| name == INPUTS && field.value == x.value);
-        let codec = TableCodec::of(self.data).filter(|_| direct);
+        let codec = self.table(x);
         let Some(bins) = codec.as_ref().and_then(|codec| Bins::of(codec, width)) else {
-            let message = "`piecewise_linear_embedding` takes the columns of a table, as the data has them";
-            let help = "it is the first layer of a model for `source = \"csv\"`";
-            self.refuse(node, message, "takes a table", &[x], help);
-            return self.guess(Shape::from([n, width]));
+            return self.no_table(node, x, [n, width]);
         };
         if codec.and_then(|codec| codec.bins) != Some(l.bins) {
             let at = node.fields.get("bins").copied().unwrap_or(node.span);
             let message = "the columns of a table are cut into bins once, and another layer has another number of them";
             self.refuse_at(node, at, message, "another number of bins", &[x], "write the same `bins` in both");
         }
-        let (columns, d) = (bins.places.len(), l.embedding_dim);
-        let mut parts = Vec::with_capacity(2);
-        if columns > 0 {
-            let numbers = self.cut(x.value, &bins.runs());
-            parts.push(self.embedded(node, numbers, &bins, d));
-        }
-        if !bins.others.is_empty() {
-            parts.push(self.cut(x.value, &bins.others));
-        }
-        let y = self.joined(parts);
-        self.embedded_columns.insert(y, [d, columns * d]);
-        y
-    }
-
-    /// Ranges of the second axis, one behind the other.
-    fn cut(&mut self, x: ValueId, ranges: &[Range<usize>]) -> ValueId {
-        let whole = self.graph.shape(x).last();
-        let slice = |range: &Range<usize>| match *range == (0..whole) {
-            true => x,
-            false => self.plain(Slice { axis: 1, start: range.start, len: range.len() }, &[x]),
-        };
-        let parts: Vec<ValueId> = ranges.iter().map(slice).collect();
-        self.joined(parts)
-    }
-
-    fn joined(&mut self, parts: Vec<ValueId>) -> ValueId {
-        match parts[..] {
-            [one] => one,
-            _ => self.plain(Concat { axis: 1 }, &parts),
-        }
+        let d = l.embedding_dim;
+        self.with_the_rest(x.value, &bins.columns, d, |from, numbers| from.embedded(node, numbers, &bins, d))
     }
 
     /// Vectors of `d` numbers for the columns `x [N, columns]`, one behind the other.
     fn embedded(&mut self, node: &LayerNode, x: ValueId, bins: &Bins, d: usize) -> ValueId {
-        let (n, columns, most) = (self.batch, bins.places.len(), bins.most());
+        let (n, columns, most) = (self.batch, bins.edges.len(), bins.most());
         let encoded = self.encoded(x, bins);
         let start = Fill::Constant(0.0);
         let linear = self.param(node, by_group("linear.weight", [columns, most, d], start));
@@ -177,7 +125,7 @@ impl Builder<'_> {
 
     /// How much of each bin lies below the numbers `x [N, columns]`: `[N, columns · bins]`. Below the first and above the last bin it goes on as in these.
     fn encoded(&mut self, x: ValueId, bins: &Bins) -> ValueId {
-        let (n, columns, most) = (self.batch, bins.places.len(), bins.most());
+        let (n, columns, most) = (self.batch, bins.edges.len(), bins.most());
         let within = |from: &mut Self, x: ValueId, Pieces { begin, width }: Pieces, low: f32, high: f32| {
             let part = from.plain(Normalize { scale: 1.0, mean: begin, std: width, to: DType::F32 }, &[x]);
             from.plain(ActivationOp { act: Activation::Hardtanh { low, high } }, &[part])

@@ -133,7 +133,7 @@ impl Builder<'_> {
         let draws = self.draws(p);
         let operands: Vec<ValueId> = [qkv.value, bias].into_iter().chain(draws.map(|(random, _)| random)).collect();
         let dropout = draws.map(|(_, stream)| AttentionDropout { p, stream });
-        let op = Attention { heads, causal: false, bias: true, lengths: false, dropout };
+        let op = Attention { heads, bias: true, dropout, ..Attention::default() };
         let value = self.apply(node, op, &operands, &[qkv], Shape::from([rows[0], rows[1], c]), "");
 
         // Nobody wants the projection of the padding.

@@ -152,6 +152,7 @@ impl Translator<'_> {
         let learns_it = task(experiment) == Task::Regression && experiment.loss.target().is_none();
         let target = self.source.data.target().filter(|_| learns_it);
         let Some(standard) = target.and_then(|(_, field)| field.standard.as_ref()) else { return y.name.clone() };
+        let standard = standard.repeated(experiment.loss.quantiles().len().max(1));
         let deviation = self.graph.floats(&[standard.deviation.len()], &standard.deviation);
         let mean = self.graph.floats(&[standard.mean.len()], &standard.mean);
         let scaled = self.graph.op("Mul", &[&y.name, &deviation], []);
@@ -211,6 +212,9 @@ impl Translator<'_> {
                 numbers.remove("standard");
             }
             entries.push((if TextCodec::is(fitted) { "text" } else { "columns" }, columns));
+        }
+        if !experiment.loss.quantiles().is_empty() {
+            entries.push(("quantiles", json!(experiment.loss.quantiles())));
         }
         let images = data.fitted.is_none();
         if let Some((number, field)) =

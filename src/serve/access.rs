@@ -35,13 +35,14 @@ pub struct Entry<'a> {
     pub samples: usize,
 }
 
-/// Longest path that is written down, in characters.
+/// Longest path and longest method that are written down, in characters.
 const LONGEST: usize = 200;
 
 impl Log {
     /// Writes a request down.
     pub fn write(self, entry: &Entry) {
         let path: String = entry.path.chars().take(LONGEST).collect();
+        let method: String = entry.method.chars().take(LONGEST).collect();
         let milliseconds = entry.took.as_secs_f64() * 1e3;
         let time = time(SystemTime::now());
         match self {
@@ -52,15 +53,12 @@ impl Log {
                     "" => String::new(),
                     model => format!(", {} sample{s} of {model}", entry.samples),
                 };
-                say(&format!(
-                    "{time} {} {} {path} {} {milliseconds:.2} ms{samples}",
-                    entry.from, entry.method, entry.status
-                ));
+                say(&format!("{time} {} {method} {path} {} {milliseconds:.2} ms{samples}", entry.from, entry.status));
             }
             Log::Json => say(&json_line(&json!({
                 "time": time,
                 "from": entry.from.to_string(),
-                "method": entry.method,
+                "method": method,
                 "path": path,
                 "status": entry.status,
                 "milliseconds": (milliseconds * 1e3).round() / 1e3,

@@ -4,6 +4,7 @@ use super::access::Log;
 use super::budget::Budget;
 use super::key::Keys;
 use super::metrics::Metrics;
+use super::names::Names;
 use super::place::Place;
 use super::reader::Limits;
 use super::refusal::Refusal;
@@ -30,6 +31,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Who may ask; `None`: everyone.
     pub keys: Option<Keys>,
+    /// By which names pages of a browser on this machine may ask where there are no keys.
+    pub names: Names,
     /// How requests are written down.
     pub log: Log,
     /// Classes that are told, unless a request says how many.

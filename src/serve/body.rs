@@ -58,15 +58,16 @@ pub async fn receive(
             drain(&mut body).await;
             return Err(refused());
         }
-        // As much as the buffer grows at most.
-        let room = (all.len() + piece.len()).max(told.unwrap_or(0)).saturating_sub(all.capacity());
+        // Twice as much as before: what a client announces and does not send takes no memory from others.
+        let room = (all.len() + piece.len()).saturating_sub(all.capacity());
         if room > 0 {
-            let grown = room.max(if all.is_empty() { 0 } else { all.capacity() });
+            let announced = told.unwrap_or(usize::MAX).saturating_sub(all.capacity());
+            let grown = room.max(all.capacity().min(announced));
             if let Err(refusal) = charge.add(grown) {
                 drain(&mut body).await;
                 return Err(refusal.closing());
             }
-            all.reserve_exact(grown);
+            all.reserve_exact(all.capacity() - all.len() + grown);
         }
         all.extend_from_slice(&piece);
     }

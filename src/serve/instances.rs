@@ -2,7 +2,7 @@
 //! text is read, so that the text becomes no tree.
 
 use super::nested::Nested;
-use super::reader::{READING, Reader};
+use super::reader::{READING, READING_TEXTS, Reader};
 use super::refusal::Refusal;
 use super::samples::{Names, Samples, looked_up, put_nested};
 use crate::data::Field;
@@ -18,10 +18,11 @@ impl Reader<'_> {
     /// # Errors
     /// It is no JSON; an instance is not what the model takes; there are too many.
     pub fn instances(&mut self, text: &[u8]) -> Result<Samples, Refusal> {
-        self.charge.add(text.len().saturating_mul(READING))?;
+        let texts = self.served.table.is_none() && self.served.texts.is_some() && are_texts(text);
+        self.charge.add(text.len().saturating_mul(if texts { READING_TEXTS } else { READING }))?;
         let most = self.limits.rows;
         match &self.served.table {
-            None if self.served.texts.is_some() && are_texts(text) => {
+            None if texts => {
                 let mut texts = Texts { texts: Vec::new(), sentences: Vec::new() };
                 read(text, &mut texts, most)?;
                 match (texts.texts.is_empty(), texts.sentences.is_empty()) {

@@ -19,6 +19,7 @@ mod connection;
 mod instances;
 mod key;
 mod metrics;
+mod names;
 mod nested;
 mod open_inference;
 mod page;
@@ -50,12 +51,13 @@ use budget::Budget;
 use connection::Connections;
 use hyper_util::server::graceful::GracefulShutdown;
 use metrics::Metrics;
+use names::Names;
 use place::Place;
 use routes::router;
 use signals::Asked;
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -94,6 +96,8 @@ pub struct Options {
     pub drain: Duration,
     /// Who may ask; `None`: everyone.
     pub keys: Option<Keys>,
+    /// Names besides `localhost` by which pages of a browser on this machine may ask where there are no keys.
+    pub names: Vec<String>,
     /// Who the server is, by which connections are secret; `None`: they are plain.
     pub identity: Option<Identity>,
     /// How requests are written down.
@@ -118,7 +122,7 @@ pub fn serve(mut options: Options, listening: impl FnOnce(SocketAddr)) -> Result
     let (patience, connections, drain, signals) =
         (options.patience, options.connections, options.drain, options.signals);
     let identity = options.identity.take().map(Arc::new);
-    let app = app(options)?;
+    let app = app(options, address.ip())?;
     let connections = Connections {
         router: router(Arc::clone(&app)),
         metrics: Arc::clone(&app.metrics),
@@ -148,7 +152,7 @@ fn runtime() -> Result<Runtime, Failure> {
 }
 
 /// Opens the models.
-fn app(options: Options) -> Result<Arc<App>, Failure> {
+fn app(options: Options, address: IpAddr) -> Result<Arc<App>, Failure> {
     let metrics = Metrics::new(options.models.iter().map(|(name, _)| name.clone()));
     let mut models = Vec::new();
     for (name, path) in &options.models {
@@ -161,6 +165,7 @@ fn app(options: Options) -> Result<Arc<App>, Failure> {
         budget: Budget::new(options.how.memory),
         metrics,
         keys: options.keys,
+        names: Names::of(options.names, address),
         log: options.log,
         top: options.top,
         invert: options.invert,

@@ -5,7 +5,7 @@ use super::refusal::Refusal;
 use super::samples::{Names, Samples};
 use super::served::{Served, Takes};
 use crate::data::table::{Given, Raw, TooManyRows, read_text};
-use crate::data::text::{Passage, Sentence, passage, passage_bytes, sentence_bytes};
+use crate::data::text::{Passage, Sentence, TextCodec, Tokenizer, passage, passage_bytes, sentence_bytes};
 use crate::data::{image_bytes, image_measures};
 use axum::body::Bytes;
 
@@ -13,6 +13,8 @@ use axum::body::Bytes;
 pub const READING: usize = 10;
 /// The same for a table: a cell of two characters has a place of eight bytes in a row, and rows are copied.
 const READING_TABLE: usize = 32;
+/// The same for texts: a word of a character and a space has memory of its own, and so has each value of a JSON text until it is known what it is.
+pub const READING_TEXTS: usize = 32;
 
 /// How much a request may ask for.
 #[derive(Debug, Clone, Copy)]
@@ -152,8 +154,11 @@ impl Reader<'_> {
             // Tokens, and the words themselves, which the answer has again.
             let bytes: usize = words.iter().map(|word| word.len() + size_of::<String>()).sum();
             self.charge.add(bytes.saturating_mul(READING))?;
+            let encoding = bytes.saturating_mul(memory_of_a_byte(codec));
+            self.charge.add(encoding)?;
             let (sample, words) = sentence_bytes(codec, words, &format!("text {number}"))
                 .map_err(|error| Refusal::unfit(format!("{error:#}")))?;
+            self.charge.give_back(encoding);
             rows.iter_mut().zip(sample).for_each(|(rows, bytes)| rows.extend(bytes));
             placed.push(words);
         }
@@ -171,6 +176,8 @@ impl Reader<'_> {
                 None => Ok(Sentence::of_line(&one.text, 0).words),
                 Some(_) => Err(Refusal::unfit("the model takes one text at a time, and there is a pair")),
             };
+            let bytes: usize = texts.iter().map(|one| one.text.len()).sum();
+            self.charge.add(bytes.saturating_mul(READING_TEXTS))?;
             return self.sentences(texts.iter().map(words).collect::<Result<_, _>>()?);
         }
         self.expect(texts.len())?;
@@ -178,7 +185,7 @@ impl Reader<'_> {
         for (number, passage) in texts.iter().enumerate() {
             // Tokens and what a tokenizer keeps of each.
             let bytes: usize = passage.texts().map(str::len).sum();
-            let reading = bytes.saturating_mul(READING);
+            let reading = bytes.saturating_mul(READING.max(memory_of_a_byte(codec)));
             self.charge.add(reading)?;
             let sample = passage_bytes(codec, passage, &format!("text {number}"));
             let sample = sample.map_err(|error| Refusal::unfit(format!("{error:#}")))?;
@@ -204,6 +211,11 @@ impl Reader<'_> {
         let names = Names::Rows(raw.ids().map(<[String]>::to_vec));
         Ok(Samples { rows: vec![bytes], count: raw.rows(), names })
     }
+}
+
+/// Bytes of memory that a byte of a text takes at most while tokens are made of it.
+fn memory_of_a_byte(codec: &TextCodec) -> usize {
+    codec.tokenizer.as_ref().map_or(0, Tokenizer::memory_of_a_byte)
 }
 
 /// What a model takes, in words.

@@ -70,6 +70,8 @@ pub struct Served {
     predictor: Arc<Predictor>,
     batcher: Batcher,
     task: Task,
+    /// What its numbers are called, if they are several quantiles of each target.
+    quantiles: Vec<String>,
     /// The last batch could not be computed.
     failed: AtomicBool,
 }
@@ -107,8 +109,8 @@ impl Served {
         let batcher = Batcher::start(together, Arc::new(compute), metrics)?;
         let table = TableCodec::of(&seen.data);
         let texts = TextCodec::of(&seen.data)?.filter(|codec| codec.tokenizer.is_some());
-        let task = task(experiment);
-        Ok(Served { table, texts, predictor, batcher, task, failed: AtomicBool::new(false), seen })
+        let (task, quantiles) = (task(experiment), seen.quantile_names());
+        Ok(Served { table, texts, predictor, batcher, task, quantiles, failed: AtomicBool::new(false), seen })
     }
 
     /// What its samples are made of.
@@ -192,7 +194,7 @@ impl Served {
     /// What outputs mean, `top` classes told.
     pub fn meaning(&self, top: usize) -> Meaning<'_> {
         let id = self.table.as_ref().and_then(|table| table.id.clone());
-        Meaning { task: self.task, data: &self.seen.data, top, guard_formulas: false, id }
+        Meaning { task: self.task, data: &self.seen.data, quantiles: &self.quantiles, top, guard_formulas: false, id }
     }
 
     /// Its answer, an object for each sample.
@@ -241,7 +243,9 @@ impl Served {
         });
         if let Some(table) = &self.table {
             model["columns"] = table.columns.iter().map(|column| column.name.as_str()).collect();
-            model["targets"] = table.targets_named().into();
+            // A name for each number of an answer.
+            let targets = if self.quantiles.is_empty() { table.targets_named() } else { self.quantiles.clone() };
+            model["targets"] = targets.into();
         }
         model
     }

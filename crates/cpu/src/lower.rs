@@ -171,11 +171,12 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         Op::LogSoftmax(_) => Box::new(LogSoftmaxKernel { row: x(0).last(), level }),
         Op::LogSoftmaxGrad(_) => Box::new(LogSoftmaxGradKernel { row: x(0).last(), level }),
         Op::Attention(op) => {
-            let shape = AttentionShape::new(op, x(0), op.bias.then(|| x(1)));
+            let shape = AttentionShape::new(op, x(0), x(op.sources() - 1), op.bias.then(|| x(1)));
             Box::new(AttentionKernel::new(shape, how, threads))
         }
         Op::AttentionGrad(op) => {
-            let shape = AttentionShape::new(&op.attention, x(1), op.attention.bias.then(|| x(4)));
+            let of = &op.attention;
+            let shape = AttentionShape::new(of, x(1), x(of.sources()), of.bias.then(|| x(4)));
             Box::new(AttentionGradKernel::new(shape, how, threads))
         }
         Op::CachedAttention(op) => Box::new(CachedAttentionKernel::new(op, x(0), x(1), level, threads)),
@@ -184,8 +185,8 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         Op::RecurrentGrad(op) => Box::new(RecurrentGradKernel::new(op, y(1), level, threads)),
         Op::Embedding(_) => Box::new(EmbeddingKernel { rows: x(0).rows(), width: x(0).last() }),
         Op::EmbeddingGrad(op) => Box::new(EmbeddingGradKernel::new(op, x(1).len(), x(0).last(), level)),
-        Op::Loss(op) => loss::kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
-        Op::LossGrad(op) => loss::grad_kernel(&op.loss, x(0), graph.value(node.inputs[1]).dtype, level),
+        Op::Loss(op) => loss::kernel(op, x(0), graph.value(node.inputs[1]).dtype, level),
+        Op::LossGrad(op) => loss::grad_kernel(op, x(0), graph.value(node.inputs[1]).dtype, level),
         Op::Metrics(op) => Box::new(MetricsKernel::new(op, x(2), level)),
         Op::ClassCounts(op) => Box::new(ClassCountsKernel::new(op, x(1))),
         Op::ErrorSums(op) => Box::new(ErrorSumsKernel { outputs: op.outputs, elements: x(1).len() }),

@@ -7,6 +7,7 @@ use crate::api::folds::together;
 use crate::api::scores::{sigmoid, softmax};
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::config::declare::tagged::Tagged;
+use crate::config::language::sections::middle;
 use crate::data::{Batch, Split};
 use crate::files::output::Output;
 use crate::graph::op::{Figure, Task};
@@ -26,6 +27,8 @@ struct Answers {
     outputs: Vec<Vec<f32>>,
     /// Likewise; classes are whole numbers.
     targets: Vec<Vec<f32>>,
+    /// The quantiles of each target, if there are several.
+    quantiles: Vec<f64>,
     source: String,
 }
 
@@ -57,13 +60,19 @@ impl Answers {
         };
         found.targets = targets.iter().map(|words| words.iter().map(number).collect()).collect();
         found.task = Some(task);
+        found.quantiles = loaded.experiment.loss.quantiles().to_vec();
         found.source = loaded.experiment.data.source.type_name().to_owned();
         Ok(found)
     }
 
     fn figures(&self) -> Vec<(Figure, f64)> {
         let pairs = || self.outputs.iter().zip(&self.targets);
-        let numbers = || pairs().flat_map(|(x, t)| x.iter().zip(t)).map(|(x, t)| (f64::from(*x), f64::from(*t)));
+        let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
+        let numbers = || {
+            let all = pairs().flat_map(|(x, t)| x.chunks_exact(each).zip(t));
+            all.map(|(x, t)| (f64::from(x[at]), f64::from(*t)))
+        };
+        let inside = |(x, t): (&[f32], &f32)| f64::from(x.iter().any(|x| x <= t) && x.iter().any(|x| x >= t));
         let mean = |all: &mut dyn Iterator<Item = f64>| {
             let (sum, count) = all.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
             sum / count
@@ -91,7 +100,12 @@ impl Answers {
             Some(Task::Regression) => {
                 let square = mean(&mut numbers().map(|(x, t)| (x - t).powi(2)));
                 let absolute = mean(&mut numbers().map(|(x, t)| (x - t).abs()));
-                vec![(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())]
+                let mut all = vec![(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
+                if each > 1 {
+                    let covered = pairs().flat_map(|(x, t)| x.chunks_exact(each).zip(t)).map(inside);
+                    all.push((Figure::Coverage, mean(&mut { covered })));
+                }
+                all
             }
             None => Vec::new(),
         }
@@ -186,7 +200,7 @@ fn answers(
             false => {
                 all.outputs.extend(found.outputs);
                 all.targets.extend(found.targets);
-                (all.task, all.source) = (found.task, found.source);
+                (all.task, all.source, all.quantiles) = (found.task, found.source, found.quantiles);
             }
         }
     }
@@ -195,7 +209,7 @@ fn answers(
         let row = |at: usize| together(task, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
         all.outputs = (0..first.outputs.len()).map(row).collect();
         all.targets.clone_from(&first.targets);
-        (all.task, all.source) = (first.task, first.source.clone());
+        (all.task, all.source, all.quantiles) = (first.task, first.source.clone(), first.quantiles.clone());
     }
     Ok(all)
 }

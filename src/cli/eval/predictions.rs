@@ -97,10 +97,10 @@ enum Said {
     Positions { targets: Vec<Option<usize>>, predictions: Vec<usize> },
     /// Yes or no for each label, with the probability of a yes.
     Labels { targets: Option<Vec<f32>>, probabilities: Vec<f64> },
+    /// Numbers: one for each target, or one for each of several quantiles of it.
+    Values { targets: Option<Vec<f32>>, predictions: Vec<f32>, quantiles: Vec<f64> },
     /// A text.
     Text { target: String, prediction: String },
-    /// Numbers.
-    Values { targets: Option<Vec<f32>>, predictions: Vec<f32> },
 }
 
 /// Writes rows, a batch at a time.
@@ -278,10 +278,16 @@ fn said(programs: &Programs, output: &[f32], target: &[[u8; 4]], shape: &Shape) 
             let standard =
                 programs.fields.iter().find(|field| field.is_target()).and_then(|field| field.standard.as_ref());
             let standard = standard.filter(|_| task == Task::Regression && !programs.learns_inputs);
-            let learnt = |list: &[f32]| standard.map_or_else(|| list.to_vec(), |standard| standard.of(list));
+            let each = programs.quantiles.len().max(1);
+            let learnt = |list: &[f32], each: usize| {
+                standard.map_or_else(|| list.to_vec(), |standard| standard.repeated(each).of(list))
+            };
             let loss = match floats.is_empty() {
                 true => None,
-                false => mean_loss(&programs.loss, &learnt(output), &learnt(&floats)).map(Some),
+                false if each > 1 => {
+                    Some(Some(mean_pinball(&programs.quantiles, &learnt(output, each), &learnt(&floats, 1))))
+                }
+                false => mean_loss(&programs.loss, &learnt(output, 1), &learnt(&floats, 1)).map(Some),
             };
             let order = |list: Vec<f32>| in_pytorch_order(list, shape);
             let (output, targets) = (order(output.to_vec()), (!floats.is_empty()).then(|| order(floats)));
@@ -290,7 +296,9 @@ fn said(programs: &Programs, output: &[f32], target: &[[u8; 4]], shape: &Shape) 
                     let probabilities = output.iter().map(|x| 1.0 / (1.0 + f64::from(-x).exp())).collect();
                     Said::Labels { targets, probabilities }
                 }
-                Task::Classification | Task::Regression => Said::Values { targets, predictions: output },
+                Task::Classification | Task::Regression => {
+                    Said::Values { targets, predictions: output, quantiles: programs.quantiles.clone() }
+                }
             };
             (said, loss)
         }
@@ -349,6 +357,15 @@ fn mean_loss(loss: &Loss, x: &[f32], t: &[f32]) -> Option<f64> {
     };
     let sum: f64 = x.iter().zip(t).map(|(x, t)| of(f64::from(*x), f64::from(*t))).sum();
     Some(sum / x.len() as f64)
+}
+
+/// The mean loss of a sample's quantiles, those of each target side by side.
+fn mean_pinball(quantiles: &[f64], x: &[f32], t: &[f32]) -> f64 {
+    let of_target = |(x, t): (&[f32], &f32)| -> f64 {
+        let distance = x.iter().map(|x| f64::from(*t) - f64::from(*x));
+        distance.zip(quantiles).map(|(d, q)| if d > 0.0 { q * d } else { (q - 1.0) * d }).sum()
+    };
+    x.chunks_exact(quantiles.len()).zip(t).map(of_target).sum::<f64>() / x.len() as f64
 }
 
 /// The logarithms of the softmax of a row.
@@ -416,12 +433,16 @@ impl Row {
                     cell(&name("probability", i), p.to_string());
                 }
             }
-            Said::Values { targets, predictions } => {
+            Said::Values { targets, predictions, quantiles } => {
+                let each = quantiles.len().max(1);
+                let of = predictions.len() / each;
                 for (i, t) in targets.iter().flatten().enumerate() {
-                    cell(&several("target", i, predictions.len()), t.to_string());
+                    cell(&several("target", i, of), t.to_string());
                 }
                 for (i, x) in predictions.iter().enumerate() {
-                    cell(&several("prediction", i, predictions.len()), x.to_string());
+                    let name = several("prediction", i / each, of);
+                    let behind = quantiles.get(i % each).map_or(String::new(), |q| format!("_q{q}"));
+                    cell(&(name + &behind), x.to_string());
                 }
                 loss(&mut cell);
             }
@@ -477,11 +498,14 @@ impl Row {
                 put("prediction", probabilities.iter().map(|p| u8::from(*p > 0.5)).collect());
                 put("probabilities", json!(probabilities));
             }
-            Said::Values { targets, predictions } => {
+            Said::Values { targets, predictions, quantiles } => {
                 if let Some(targets) = targets {
                     put("target", json!(targets));
                 }
                 put("prediction", json!(predictions));
+                if !quantiles.is_empty() {
+                    put("quantiles", json!(quantiles));
+                }
             }
         }
         if let Some(loss) = self.loss {

@@ -69,8 +69,8 @@ pub struct Architecture {
     pub positions: u64,
     /// What stands before names of its tensors that the file does not have.
     pub prefix: &'static str,
-    /// How rotary positions are scaled, if they are.
-    pub rope_scaling: Option<Value>,
+    /// Options of attention that the file has no parameters for.
+    pub attention: Vec<(&'static str, Value)>,
 }
 
 /// The architecture that a `config.json` describes; `tags`: it is to learn tags of words.
@@ -120,20 +120,21 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("layers", number("n_layer")?.into()),
             ];
             let template = include_str!("../../../models/gpt2.toml");
-            let rope_scaling = None;
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer.", rope_scaling })
+            let attention = Vec::new();
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer.", attention })
         }
         Some(kind @ ("llama" | "mistral" | "qwen2")) => {
             expect("hidden_act", &["silu"])?;
             for (key, what) in [
-                ("use_sliding_window", "attention within a window"),
+                ("use_sliding_window", "a window of some layers alone"),
                 ("mlp_bias", "a bias of the layers behind attention"),
                 ("attention_bias", "a bias behind attention"),
             ] {
                 ensure!(!truth(key), "`{key}` is true, and {what} is not known here");
             }
+            // The others have it, too, and do not look at it.
             let window = whole("sliding_window").filter(|_| kind == "mistral");
-            ensure!(window.is_none(), "`sliding_window` is set, and attention within a window is not known here");
+            ensure!(window != Some(0), "`sliding_window` is 0, and a position sees itself at least");
             let (width, heads) = (number("hidden_size")?, number("num_attention_heads")?);
             ensure!(heads > 0 && width.is_multiple_of(heads), "`num_attention_heads` does not divide `hidden_size`");
             let theta = keys.get("rope_theta").or_else(|| keys.pointer("/rope_parameters/rope_theta"));
@@ -153,8 +154,9 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
             ];
             let (template, positions) =
                 (include_str!("../../../models/llama.toml"), number("max_position_embeddings")?);
-            let rope_scaling = rope_scaling(keys)?;
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "", rope_scaling })
+            let scaling = rope_scaling(keys)?.map(|scaling| ("rope_scaling", scaling));
+            let attention = scaling.into_iter().chain(window.map(|window| ("sliding_window", window.into()))).collect();
+            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "", attention })
         }
         Some("bert") => {
             expect("hidden_act", &["gelu"])?;
@@ -178,7 +180,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("classifier_dropout", fraction("classifier_dropout", dropout).into()),
             ];
             let template = include_str!("../../../models/bert.toml");
-            Ok(Architecture { task, template, params, positions, prefix: "bert.", rope_scaling: None })
+            Ok(Architecture { task, template, params, positions, prefix: "bert.", attention: Vec::new() })
         }
         Some("distilbert") => {
             expect("activation", &["gelu"])?;
@@ -203,7 +205,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("classifier_dropout", before_classes.into()),
             ];
             let template = include_str!("../../../models/distilbert.toml");
-            Ok(Architecture { task, template, params, positions, prefix: "distilbert.", rope_scaling: None })
+            Ok(Architecture { task, template, params, positions, prefix: "distilbert.", attention: Vec::new() })
         }
         Some(other) => {
             bail!("`model_type` is `{other}`, and gpt2, llama, mistral, qwen2, bert and distilbert are known here")

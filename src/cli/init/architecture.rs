@@ -39,12 +39,12 @@ pub fn takes(name: &str) -> Takes {
     match name {
         "autoencoder" => Takes::ImagesToImages,
         "unet" => Takes::Masks,
-        "tabular" => Takes::Columns,
+        "tabular" | "ft_transformer" => Takes::Columns,
         "tabular_mlp" => Takes::Rows,
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
         "lstm_tagger" => Takes::Tags,
-        "gru_seq2seq" => Takes::Answers,
+        "gru_seq2seq" | "transformer" => Takes::Answers,
         "lenet5" | "mlp_mixer" | "resnet9" | "resnet18_cifar" | "vit_small_32" => {
             Takes::Images { side: 32, only: true }
         }
@@ -216,6 +216,7 @@ mod tests {
             [
                 "bert",
                 "distilbert",
+                "ft_transformer",
                 "gpt",
                 "gpt2",
                 "gru_seq2seq",
@@ -225,6 +226,7 @@ mod tests {
                 "lstm_tagger",
                 "tabular",
                 "text_classifier",
+                "transformer",
                 "unet"
             ]
         );

@@ -57,7 +57,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage("`--invert` is for images, and the model takes none\nhelp: leave it out".into()));
     }
     let id = table.as_ref().and_then(Rows::id);
-    let meaning = Meaning { task: task(experiment), data, top, guard_formulas: args.guard_formulas, id };
+    let quantiles = seen.quantile_names();
+    let meaning =
+        Meaning { task: task(experiment), data, quantiles: &quantiles, top, guard_formulas: args.guard_formulas, id };
     if args.guard_formulas && form != Form::Csv {
         return Err(Failure::Usage(
             "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),

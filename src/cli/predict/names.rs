@@ -7,6 +7,9 @@ use crate::data::text::STANDARD_INPUT;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// Most bytes of names on standard input.
+const MOST_OF_NAMES: u64 = 256 << 20;
+
 /// What was given, in order.
 #[derive(Debug, Default, PartialEq)]
 pub struct Given {
@@ -36,8 +39,14 @@ pub fn files(words: &[PathBuf], rows: bool, input: impl Read) -> Result<Given, F
         } else if let Some(mut input) = input.take() {
             let mut text = Vec::new();
             input
+                .by_ref()
+                .take(MOST_OF_NAMES + 1)
                 .read_to_end(&mut text)
                 .map_err(|e| Failure::Other(anyhow::Error::new(e).context("cannot read names from standard input")))?;
+            if text.len() as u64 > MOST_OF_NAMES {
+                let message = "standard input has more than 256 MiB of names: give them in several runs";
+                return Err(Failure::Other(anyhow::anyhow!(message)));
+            }
             // Names are taken as they are: one with a `*` in it is no pattern.
             names(&text).for_each(|name| given.add(&name, false));
         }

@@ -133,7 +133,8 @@ impl Server {
         if !answer.status().is_success() {
             let message = serde_json::from_str::<Value>(&said).ok();
             let message = message.as_ref().and_then(|said| said["message"].as_str()).unwrap_or_default();
-            bail!("{}: answered {} {}", cannot(), answer.status(), message.lines().next().unwrap_or_default());
+            let message: String = message.lines().next().unwrap_or_default().chars().take(MOST_OF_A_VALUE).collect();
+            bail!("{}: answered {} {message}", cannot(), answer.status());
         }
         serde_json::from_str(&said).map_err(|_| anyhow!("{}: its answer is no JSON: is it an MLflow server?", cannot()))
     }
@@ -147,7 +148,7 @@ fn text(answer: &Value, at: &str) -> Result<String> {
 /// When a run was begun, in milliseconds since 1970: its metrics' file is made then, and kept when it is resumed.
 fn begun(run: &Run) -> u64 {
     let made = fs::metadata(run.path.join(file::METRICS)).and_then(|about| about.created()).ok();
-    let since = || Some(run.modified? - Duration::from_secs_f64(run.seconds.max(0.0)));
+    let since = || run.modified?.checked_sub(Duration::try_from_secs_f64(run.seconds.max(0.0)).ok()?);
     milliseconds(made.or_else(since).unwrap_or(UNIX_EPOCH))
 }
 
@@ -177,7 +178,7 @@ fn points(run: &Run, begun: u64) -> Vec<Value> {
     let mut seconds = 0.0;
     let mut add = |line: &Line, seconds: f64| {
         let step = line.get("step").and_then(Value::as_u64).unwrap_or(0);
-        let time = begun + (seconds * 1e3) as u64;
+        let time = begun.saturating_add((seconds * 1e3) as u64);
         for (key, value) in line.iter().filter(|(key, _)| !["kind", "step"].contains(&key.as_str())) {
             let number = match value {
                 Value::Null => json!("NaN"),

@@ -9,7 +9,7 @@ use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
 use crate::config::text::origins::Reporter;
 use crate::config::text::sink::Sink;
-use crate::graph::op::{Gathered, TargetKind};
+use crate::graph::op::{Figure, Gathered, TargetKind};
 
 /// Reports what does not fit together.
 pub(super) fn check(experiment: &Experiment, sink: &Sink) {
@@ -135,6 +135,20 @@ impl Rules<'_> {
         }
         let there = self.experiment.loss.describe().task().asked_figures();
         for (i, figure) in self.experiment.metrics.figures.iter().map(|f| f.figure()).enumerate() {
+            if figure == Figure::Coverage && there.contains(&figure) && self.experiment.loss.quantiles().is_empty() {
+                let error =
+                    Diagnostic::error("there is no `coverage` of a model that puts out one number for each target");
+                let error = error.help(
+                    "write several quantiles: `[loss]` with `type = \"quantile\"` and `quantile = [0.05, 0.5, 0.95]`",
+                );
+                self.reporter.at_keys(
+                    error,
+                    &format!("metrics.figures.{i}"),
+                    "never computed",
+                    "loss.type",
+                    "the loss",
+                );
+            }
             if !there.contains(&figure) {
                 self.not_measured(figure.name(), there.iter().map(|f| f.name()), &format!("metrics.figures.{i}"));
             }

@@ -8,19 +8,24 @@ use crate::config::declare::options::Options;
 use crate::config::declare::schema::Table;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::layers::{
-    Block, CONTAINERS, CommonKeys, Group, JOINS, JoinKeys, Layer, MAX_INPUTS, container,
+    Block, CONTAINERS, CommonKeys, Group, JOINS, JoinKeys, Layer, MAX_INPUTS, PAIRS, PairKeys, container,
 };
 
 /// A layer: a bare word, a table of one of the types, or something that holds layers.
 pub fn layer(generator: &mut SchemaGenerator) -> Value {
     let common = Table::of::<CommonKeys>(generator);
     let join = Table::of::<JoinKeys>(generator);
+    let pair = Table::of::<PairKeys>(generator);
     let mut tables: Vec<Table> = Vec::new();
     for (word, declaration) in Layer::declarations(generator) {
         let mut table = Table::from_declaration(declaration);
         table.properties_mut().for_each(with_expressions);
         let mut table = table.tagged(Layer::TAG, word);
-        table.join(if JOINS.contains(&word) { &join } else { &common });
+        table.join(match word {
+            _ if JOINS.contains(&word) => &join,
+            _ if PAIRS.contains(&word) => &pair,
+            _ => &common,
+        });
         tables.push(table);
     }
     let words = bare(&tables, Layer::TAG);

@@ -78,6 +78,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("p", &["rate", "prob", "probability", "dropoutrate", "dropout"]),
     ("eps", &["epsilon"]),
     ("num_heads", &["heads", "nhead", "nheads"]),
+    ("sliding_window", &["attentionwindow", "localwindow"]),
     ("is_causal", &["causal"]),
     ("num_groups", &["groups"]),
     ("output_size", &["size", "targetsize"]),

@@ -17,7 +17,7 @@ use super::progress::Event;
 use crate::files::{self, durable};
 use crate::terminal::masked;
 use anyhow::{Context, Result, bail};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
 /// Downloads the files of `set` into the folder `root`, which is made if need be. `mirrors` are base addresses, to which
@@ -122,6 +122,10 @@ pub fn get(file: &Wanted, root: &Path, mirrors: &[String], progress: &mut dyn Fn
             }
         }
     }
+    // What has come is kept for another attempt, and what is empty is not.
+    if part.len()? == 0 {
+        let _ = std::fs::remove_file(&part_path);
+    }
     if failures.is_empty() {
         bail!("{}: no mirror is known to download it from", file.name);
     }
@@ -154,11 +158,24 @@ fn attempt(
         let (file, total) = (file.name, file.bytes);
         progress(if first { Event::Started { file, url, done, total } } else { Event::Progress { file, done, total } });
     })?;
-    if file.matches(part_path).map_err(Failure::Local)? {
+    let matches = file.matches(part_path).map_err(Failure::Local)?;
+    // Where there is no checksum, a page that asks for a password would be kept for ever.
+    let page = matches && file.sha256.is_empty() && is_page(part_path).map_err(Failure::Local)?;
+    if matches && !page {
         return Ok(());
     }
     part.clear().map_err(Failure::Local)?;
-    Err(Failure::Remote("what came has the wrong checksum and was thrown away".into()))
+    let what = if page { "is a web page, or empty," } else { "has the wrong checksum" };
+    Err(Failure::Remote(format!("what came {what} and was thrown away")))
+}
+
+/// Whether a file is empty, or a page for people.
+fn is_page(path: &Path) -> Result<bool> {
+    let mut start = Vec::new();
+    let read = files::open(path)?.file.take(64).read_to_end(&mut start);
+    read.with_context(|| format!("cannot read {}", path.display()))?;
+    let start = start.trim_ascii_start().to_ascii_lowercase();
+    Ok(start.is_empty() || [&b"<!doctype"[..], b"<html", b"<?xml"].iter().any(|page| start.starts_with(page)))
 }
 
 impl Wanted<'_> {

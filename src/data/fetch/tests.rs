@@ -195,7 +195,20 @@ fn all_failures_are_listed() {
     for part in [&missing[..], "404", &short, &closed.to_string(), "no address", "mirrors"] {
         assert!(text.contains(part), "{part} in {text}");
     }
-    assert!(bring(&[], None).result.is_err());
+    let none = bring(&[], None);
+    assert!(none.result.is_err() && !none.dir.path().join("the.gz.part").exists());
+}
+
+#[test]
+fn a_page_is_no_file() {
+    for page in ["<!DOCTYPE html><html>please log in</html>", "\n<html></html>", ""] {
+        let (url, _) = serve(vec![Answer::File(page.as_bytes().to_vec())]);
+        let dir = tempfile::tempdir().unwrap();
+        let wanted = Wanted { name: "the.gz", bytes: page.len() as u64, sha256: "", token: None };
+        let error = get(&wanted, dir.path(), &[url], &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains("is a web page, or empty"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+    }
 }
 
 #[test]

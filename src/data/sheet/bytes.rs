@@ -47,12 +47,26 @@ pub fn inner_ending(path: &Path) -> String {
 /// # Errors
 /// It cannot be read or unpacked; it is larger than that, or than this machine has room for.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
-    let bytes = files::read(path, most)?;
-    let Some(packing) = Packing::of(path) else { return Ok(bytes) };
     let (room, because) = match host_memory() {
         Some(host) => ((host.available / PART_OF_MEMORY) as u64, host.because),
         None => (u64::MAX, String::new()),
     };
+    read_in(path, most, room, &because)
+}
+
+/// The same where what is read may take `room`; `because` says why no more.
+fn read_in(path: &Path, most: u64, room: u64, because: &str) -> Result<Vec<u8>> {
+    // A file without content can be of any size.
+    let large = std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| data.len());
+    if let Some(large) = large.filter(|len| *len > room && *len <= most) {
+        let [large, room] = [large, room].map(|n| human_bytes(usize::try_from(n).unwrap_or(usize::MAX)));
+        bail!(
+            "`{}` has {large}, and more than {room} are not read ({because}, a third of which a table may have): leave rows or columns out",
+            path.display()
+        );
+    }
+    let bytes = files::read(path, most)?;
+    let Some(packing) = Packing::of(path) else { return Ok(bytes) };
     let because =
         if room < most { format!("{because}, a third of which a packed table may have") } else { String::new() };
     unpack(&bytes, packing, most.min(room), &because).with_context(|| format!("`{}`", path.display()))
@@ -120,6 +134,18 @@ pub fn text(path: &Path, mut bytes: Vec<u8>) -> Result<String> {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn what_there_is_no_memory_for_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        std::fs::write(&path, "a,b\n1,2\n").unwrap();
+        assert_eq!(read_in(&path, 1 << 30, 8, "").unwrap(), b"a,b\n1,2\n");
+        let error = read_in(&path, 1 << 30, 7, "the machine has 21 B").unwrap_err().to_string();
+        assert!(error.contains("has 8 B, and more than 7 B are not read (the machine has 21 B, a third"), "{error}");
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read_in(&path, 1 << 41, 1 << 30, "").unwrap_err().to_string().contains("1.0 TiB"));
+    }
 
     #[test]
     fn what_unpacks_to_too_much_is_stopped() {

@@ -17,6 +17,7 @@ use crate::files::pattern;
 use anyhow::{Result, ensure};
 use columns::Columns;
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -166,6 +167,12 @@ impl Sheet {
         // What is called like no pattern is opened, and that tells why it cannot be.
         let single = crate::files::is_there(path) || !pattern::is_any_there(path);
         let paths = if single { vec![path.to_owned()] } else { pattern::paths(path)? };
+        // Rows that are there twice would be trained on, and validated on as well.
+        let mut seen = HashSet::new();
+        for one in paths.iter().filter(|_| !single) {
+            let same = one.canonicalize().unwrap_or_else(|_| one.clone());
+            ensure!(seen.insert(same), "`{}` stands for the file `{}` twice", path.display(), one.display());
+        }
         let mut sheets = paths.iter().map(|path| Sheet::open(path, kind(path), limits)).collect::<Result<Vec<_>>>()?;
         let mut whole = sheets.remove(0);
         for sheet in &sheets {

@@ -213,8 +213,13 @@ impl ColumnCodec {
     }
 
     /// Whether its cells become one number, beside the one that says whether they are missing.
-    fn is_one_number(&self) -> bool {
+    pub fn is_one_number(&self) -> bool {
         matches!(self.codec, Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. })
+    }
+
+    /// Whether its cells become a 1 in one of several places.
+    pub fn is_category(&self) -> bool {
+        matches!(self.codec, Codec::Category { .. })
     }
 
     /// The quantiles of encoded cells that bound so many bins, each once: `compute_bins` of `rtdl_num_embeddings`.

@@ -16,6 +16,8 @@ pub enum Use {
     Target,
     /// It names the rows.
     Id,
+    /// It says what rows weigh.
+    Weight,
     /// The model does not take it, and why.
     Left(String),
 }
@@ -48,6 +50,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
     options.target.iter().try_for_each(|name| named(name, "target"))?;
     options.drop.iter().filter(|name| !name.contains(['*', '?'])).try_for_each(|name| named(name, "drop"))?;
     options.id.iter().try_for_each(|name| named(name, "id"))?;
+    options.sample_weight.iter().try_for_each(|name| named(name, "sample_weight"))?;
     let division = &options.division;
     let of_division = [
         (&division.split_column, "split_column", "it says which part a row is of"),
@@ -66,8 +69,9 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
         let ignored = dropped || rule.is_some_and(|rule| rule.choice == Choice::Ignore);
         if let Some(what) = column.unread {
-            let taken = [&division.split_column, &division.group_column, &division.time_column, &options.id];
-            let taken = options.target.contains(name) || taken.into_iter().flatten().any(|other| other == name);
+            let taken = [&division.split_column, &division.group_column, &division.time_column];
+            let taken = taken.into_iter().chain([&options.id, &options.sample_weight]);
+            let taken = options.target.contains(name) || taken.flatten().any(|other| other == name);
             ensure!(
                 ignored && !taken,
                 "the column `{name}` has {what}, which are no cells of a table: leave it out{}",
@@ -79,6 +83,9 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         }
         if options.id.as_ref() == Some(name) {
             return Ok(Use::Id);
+        }
+        if options.sample_weight.as_ref() == Some(name) {
+            return Ok(Use::Weight);
         }
         if dropped {
             return Ok(Use::Left("`drop` names it".to_owned()));
@@ -121,7 +128,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
 fn reasons(columns: &[Column], uses: &[Use]) -> String {
     let reason = |(column, used): (&Column, &Use)| match used {
         Use::Left(why) => Some(format!("`{}`: {why}", column.name)),
-        Use::Input(_) | Use::Target | Use::Id => None,
+        Use::Input(_) | Use::Target | Use::Id | Use::Weight => None,
     };
     let all: Vec<String> = columns.iter().zip(uses).filter_map(reason).take(10).collect();
     if all.is_empty() { "the table has the target alone".to_owned() } else { all.join("; ") }

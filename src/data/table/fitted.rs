@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,6 +30,9 @@ pub struct TableCodec {
     pub decimal: char,
     /// The column that names a row.
     pub id: Option<String>,
+    /// The column with what a row weighs in the loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample_weight: Option<String>,
     /// What stands between columns, if the configuration says so.
     #[serde(default)]
     pub separator: Option<u8>,
@@ -114,17 +118,31 @@ impl TableCodec {
         self.columns.iter().map(ColumnCodec::width).sum()
     }
 
+    /// The columns, each with its places in a sample.
+    fn placed(&self) -> impl Iterator<Item = (Range<usize>, &ColumnCodec)> {
+        self.columns.iter().scan(0, |end, column| {
+            let begin = *end;
+            *end += column.width();
+            Some((begin..*end, column))
+        })
+    }
+
     /// The places in a sample of the numbers that are cut into bins, and where the bins of each begin and end.
     pub fn binned(&self) -> Vec<(usize, &[f32])> {
-        let mut begin = 0;
-        let place = |column: &'_ ColumnCodec| {
-            let own = begin;
-            begin += column.width();
-            own
-        };
-        let places: Vec<usize> = self.columns.iter().map(place).collect();
-        let all = places.into_iter().zip(self.columns.iter().map(ColumnCodec::edges));
+        let all = self.placed().map(|(places, column)| (places.start, column.edges()));
         all.filter(|(_, edges)| !edges.is_empty()).collect()
+    }
+
+    /// The places in a sample of columns that are one number each, whether cells may be missing or not.
+    pub fn numbers(&self) -> Vec<usize> {
+        let all = self.placed().filter(|(_, column)| column.is_one_number());
+        all.map(|(places, _)| places.start).collect()
+    }
+
+    /// The places of each category, with that of a missing cell.
+    pub fn categories(&self) -> Vec<Range<usize>> {
+        let all = self.placed().filter(|(places, column)| column.is_category() && !places.is_empty());
+        all.map(|(places, _)| places).collect()
     }
 
     /// The fields of its samples.
@@ -138,7 +156,8 @@ impl TableCodec {
                 Field { standard: standard.clone(), ..field }
             }
         };
-        vec![Field::numbers(INPUTS, DType::F32, [self.width()]), target]
+        let weight = self.sample_weight.iter().map(|_| Field::sample_weight());
+        [Field::numbers(INPUTS, DType::F32, [self.width()]), target].into_iter().chain(weight).collect()
     }
 
     /// The numbers that the model takes of all rows, one row behind the other.
@@ -170,8 +189,16 @@ impl TableCodec {
         let mut list = vec![(fields[0].clone(), Values::Floats(self.inputs(raw)?))];
         if targets {
             list.push((fields[1].clone(), self.targets(raw)?));
+            list.extend(self.weights(raw).map(|weights| (Field::sample_weight(), weights)));
         }
         Split::new(Arc::new(Memory::new(list, rows)?.named(raw.names())))
+    }
+
+    fn weights(&self, raw: &Raw) -> Option<Values> {
+        match raw.column(self.sample_weight.as_ref()?) {
+            Cells::Numbers(values) => Some(Values::Floats(values.iter().map(|value| *value as f32).collect())),
+            Cells::Texts(..) => None,
+        }
     }
 
     fn targets(&self, raw: &Raw) -> Result<Values> {
@@ -204,7 +231,7 @@ impl TableCodec {
         }
     }
 
-    /// How the cells of each column are read, with the names of the columns.
+    /// How the cells of each column are read, with the names of the columns; with `targets` also those of what is learnt, and of what rows weigh.
     pub fn reads(&self, targets: bool) -> Vec<(&str, Read)> {
         let mut all: Vec<(&str, Read)> = self.columns.iter().map(|codec| (codec.name.as_str(), codec.read())).collect();
         if targets {
@@ -212,6 +239,7 @@ impl TableCodec {
                 Target::Classes { column, .. } => all.push((column, Read::Text)),
                 Target::Numbers { columns, .. } => all.extend(columns.iter().map(|name| (name.as_str(), Read::Number))),
             }
+            all.extend(self.sample_weight.iter().map(|name| (name.as_str(), Read::Number)));
         }
         all
     }

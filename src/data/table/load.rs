@@ -15,6 +15,7 @@ use super::raw::Raw;
 use super::survey::{CellType, Column, survey};
 use super::text::open;
 use super::unseen::Unseen;
+use super::weights::expect_weights;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -80,29 +81,33 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             quoted(&options.target)
         );
     }
+    // The table is written as the configuration says, whatever that of the training was.
+    let own = fitted.map(|codec| {
+        let TableOptions { decimal, id, sample_weight, format, .. } = options.clone();
+        TableCodec { decimal, id, sample_weight, separator: format.separator, header: format.header, ..codec.clone() }
+    });
     let reads = match fitted {
-        Some(codec) => codec.reads(true),
+        Some(_) => own.as_ref().map_or(Vec::new(), |codec| codec.reads(true)),
         None => {
             let mut reads = inputs(&columns, &uses);
             reads.extend(targets(options, &columns).with_context(at)?);
+            reads.extend(options.sample_weight.iter().map(|name| (name.as_str(), Read::Number)));
             reads
         }
     };
     let raw = Raw::read(&text, &reads, options.id.as_deref(), options.decimal)?;
     expect_positive(options, &raw).with_context(at)?;
+    expect_weights(options, &text, &raw).with_context(at)?;
     let mut told = Vec::new();
     let whole = with_targets(options, &raw, &mut told);
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
-    let codec = match fitted {
+    let codec = match own.clone() {
         Some(codec) => {
             let mut unseen = Unseen::default();
             unseen.look(&codec.columns, &raw);
             told.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
-            // The table is written as the configuration says, whatever that of the training was.
-            let TableOptions { decimal, id, format, .. } = options;
-            let (separator, header) = (format.separator, format.header);
-            TableCodec { decimal: *decimal, id: id.clone(), separator, header, ..codec.clone() }
+            codec
         }
         None => fit(options, (&columns, &uses), &raw, &parts.train).with_context(at)?,
     };
@@ -110,6 +115,9 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let (train, mut val) = (all.select(&parts.train), all.select(&parts.val));
     let test = (!parts.test.is_empty()).then(|| all.select(&parts.test));
     if let Some(path) = &options.val_path {
+        if *path == options.path {
+            told.push(format!("{} is both trained on and validated on: its figures say nothing of other rows", at()));
+        }
         let (all, rows) = validation(path, options, &codec, &mut told)?;
         val = all.select(&rows);
     }
@@ -155,6 +163,7 @@ fn validation(
     let raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal)?;
     let own = TableOptions { path: path.to_owned(), ..options.clone() };
     expect_positive(&own, &raw).with_context(|| format!("`{}`", path.display()))?;
+    expect_weights(&own, &text, &raw).with_context(|| format!("`{}`", path.display()))?;
     let rows = with_targets(&own, &raw, told);
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
     let all = codec.samples(&raw, true).with_context(|| format!("`{}`", path.display()))?;
@@ -391,6 +400,7 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
         target,
         decimal: options.decimal,
         id: options.id.clone(),
+        sample_weight: options.sample_weight.clone(),
         separator: options.format.separator,
         header: options.format.header,
         bins: options.bins,
@@ -419,6 +429,7 @@ fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
                 Target::Numbers { .. } => "the target, a number".to_owned(),
             },
             Some(Use::Id) => "names the row".to_owned(),
+            Some(Use::Weight) => "what the row weighs".to_owned(),
             Some(Use::Left(why)) => format!("left out: {why}"),
             None if own.is_some() => "taken by the model".to_owned(),
             None => "not taken by the model".to_owned(),

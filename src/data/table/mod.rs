@@ -18,6 +18,7 @@ mod raw;
 mod survey;
 mod text;
 mod unseen;
+mod weights;
 
 pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
 pub use division::{Division, Fold};

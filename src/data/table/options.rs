@@ -38,6 +38,8 @@ pub struct TableOptions {
     pub drop: Vec<String>,
     /// The column that names a row.
     pub id: Option<String>,
+    /// The column with what a row weighs in the loss.
+    pub sample_weight: Option<String>,
     /// How rows are divided.
     pub division: Division,
     /// What was found in training, if the model is trained already.

@@ -161,6 +161,7 @@ impl Place {
             rules: Vec::new(),
             drop: Vec::new(),
             id: None,
+            sample_weight: None,
             division: Division {
                 hold_out: None,
                 fold: None,

@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub const STANDARD_INPUT: &str = "-";
 /// Longest line of a file of texts, in bytes.
 const MAX_LINE: usize = 1 << 24;
+/// Most bytes of standard input.
+const MOST_OF_INPUT: usize = 1 << 30;
 
 /// Texts as samples: the rows of a table, or the lines of any other file or of standard input (`-`), in which a tab stands between the texts of a pair.
 ///
@@ -71,14 +73,17 @@ pub fn read_given(path: &Path, codec: &TextCodec) -> Result<Vec<Passage>> {
 /// # Errors
 /// It cannot be read, a line is too long or no UTF-8, or `take` fails.
 pub fn each_line(path: &Path, mut take: impl FnMut(u32, &str) -> Result<()>) -> Result<()> {
-    let input: Box<dyn Read> = match path.as_os_str() == STANDARD_INPUT {
+    let of_input = path.as_os_str() == STANDARD_INPUT;
+    let input: Box<dyn Read> = match of_input {
         true => Box::new(std::io::stdin().lock()),
         false => Box::new(crate::files::open(path)?.file),
     };
-    let (mut lines, mut number) = (Lines::new(BufReader::new(input), MAX_LINE), 0);
+    let (mut lines, mut number, mut bytes) = (Lines::new(BufReader::new(input), MAX_LINE), 0, 0);
     while let Some(line) = lines.read().with_context(|| format!("cannot read `{}`", path.display()))? {
         number += 1;
         let at = || format!("`{}`, line {number}", path.display());
+        bytes += line.bytes.len();
+        ensure!(!of_input || bytes <= MOST_OF_INPUT, "standard input has more than 1 GiB: give a file in its place");
         ensure!(!line.too_long, "{}: it has more than {MAX_LINE} bytes", at());
         let text = std::str::from_utf8(line.bytes).with_context(|| format!("{} is no UTF-8", at()))?;
         take(number, text.trim_end_matches(['\n', '\r']))?;
@@ -94,11 +99,11 @@ pub fn passage(line: &str, codec: &TextCodec) -> Result<Passage> {
     if !codec.takes_pairs() {
         return Ok(line.to_owned().into());
     }
-    match line.split('\t').collect::<Vec<_>>()[..] {
-        [text, pair] => Ok(Passage { text: text.to_owned(), pair: Some(pair.to_owned()) }),
-        ref texts => bail!(
+    match line.split_once('\t').filter(|(_, pair)| !pair.contains('\t')) {
+        Some((text, pair)) => Ok(Passage { text: text.to_owned(), pair: Some(pair.to_owned()) }),
+        None => bail!(
             "the model takes pairs of texts with a tab between them, and here are {} tabs",
-            texts.len().saturating_sub(1)
+            line.matches('\t').count()
         ),
     }
 }

@@ -7,13 +7,18 @@ use super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
 use super::windows::{Windows, fields};
 use super::{Chat, Samples, TextCodec};
+use crate::files::host_memory::{HostMemory, host_memory};
 use crate::files::{self, pattern};
+use crate::terminal::human_bytes;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the names of text files in a folder end in.
 const ENDINGS: [&str; 3] = ["txt", "md", "text"];
+
+/// Bytes of memory that a byte of a usual text takes while a `tokenizer.json` makes tokens of it: of each token it keeps the text, the place and more.
+const TOKENIZING: usize = 200;
 
 /// A mark of the order of bytes: it is no part of the text.
 const MARK: &str = "\u{FEFF}";
@@ -126,7 +131,12 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
             };
             let called = format!("`{}`", path.display());
             let tokens = match &text {
-                Read::Text(text) => tokenizer.encode(text, &called)?,
+                Read::Text(text) => {
+                    if let (Tokenizer::Json(_), Some(host)) = (tokenizer, host_memory()) {
+                        expect_room(text.len(), &host, &called)?;
+                    }
+                    tokenizer.encode(text, &called)?
+                }
                 Read::Bytes(bytes) => bytes.iter().copied().map(u32::from).collect(),
             };
             let told = format!(
@@ -139,6 +149,21 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
             Ok((Arc::new(Tokens::in_memory(tokens, codec.vocabulary)), vec![told]))
         }
     }
+}
+
+/// Refuses a text that there is no memory to make tokens of.
+fn expect_room(bytes: usize, host: &HostMemory, called: &str) -> Result<()> {
+    let least = bytes.saturating_mul(TOKENIZING);
+    ensure!(
+        least <= host.available,
+        "{called} has {} of text, which takes about {} while tokens are made of it, and {} can be had ({}): \
+         make a file of its tokens, piece by piece, for `source = \"tokens\"`",
+        human_bytes(bytes),
+        human_bytes(least),
+        human_bytes(host.available),
+        host.because
+    );
+    Ok(())
 }
 
 /// What files hold.
@@ -224,4 +249,20 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     );
     found.sort_unstable();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_without_room_for_its_tokens_is_refused() {
+        let host = HostMemory { available: 1 << 30, because: "a limit".into() };
+        expect_room(5 << 20, &host, "`a.txt`").unwrap();
+        let told = expect_room(10 << 20, &host, "`a.txt`").unwrap_err().to_string();
+        assert!(
+            told.contains("`a.txt` has 10.0 MiB of text") && told.contains("1.0 GiB can be had (a limit)"),
+            "{told}"
+        );
+    }
 }

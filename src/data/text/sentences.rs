@@ -89,6 +89,8 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
     let tabs = text.contains('\t');
     let mut all = Vec::new();
     let mut one = Sentence { words: Vec::new(), tags: Vec::new(), line: 1 };
+    // The columns of the first line with a word, and where it is.
+    let mut first = None;
     for (number, line) in (1..).zip(text.lines()) {
         let cells: Vec<&str> = match tabs {
             true => line.split('\t').map(str::trim).collect(),
@@ -124,6 +126,14 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
                 path.display(),
                 cells.len(),
                 if cells.len() == 1 { "" } else { "s" }
+            );
+            // What is last in a line that lacks a column is no tag.
+            let (columns, at) = *first.get_or_insert((cells.len(), number));
+            ensure!(
+                layout.tag_column.is_some() || cells.len() == columns,
+                "`{}`, line {number} has {} columns, and line {at} has {columns}: `tag_column` says which one has the tag",
+                path.display(),
+                cells.len()
             );
             one.tags.push(cell(column, "tag")?);
         }
@@ -203,6 +213,7 @@ mod tests {
         for (text, part) in [
             ("New\n", "line 1 has a word and no tag: it has 1 column"),
             ("New B\n\nYork\n", "line 3 has a word and no tag"),
+            ("New NNP B-LOC\nYork NNP\n", "line 2 has 2 columns, and line 1 has 3: `tag_column` says"),
             ("\n\n", "has no words with tags"),
         ] {
             let told = told("a.txt", text, &layout(None)).unwrap_err();

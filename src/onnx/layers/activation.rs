@@ -47,6 +47,8 @@ impl Translator<'_> {
             }
             Activation::Tanh => g.op("Tanh", &[x], []),
             Activation::Sigmoid => g.op("Sigmoid", &[x], []),
+            Activation::Sin => g.op("Sin", &[x], []),
+            Activation::Cos => g.op("Cos", &[x], []),
             Activation::Hardsigmoid => g.op("HardSigmoid", &[x], [float("alpha", 1.0 / 6.0), float("beta", 0.5)]),
             Activation::Hardswish => g.op("HardSwish", &[x], []),
             Activation::Mish => {

@@ -46,7 +46,7 @@ impl From<&Rnn> for Stack {
 
 impl Translator<'_> {
     pub(super) fn recurrent(&mut self, node: &LayerNode, of: &Stack, x: &Value) -> String {
-        let lengths = self.lengths().map(|lengths| {
+        let lengths = self.lengths(&x.name).map(|lengths| {
             let whole = [int("to", DataType::Int32 as i64)];
             self.graph.op("Cast", &[&lengths], whole)
         });

@@ -1,10 +1,10 @@
 //! Columns of tables as vectors, and several models in one.
 
-use crate::config::language::layers::{EnsembleAffine, EnsembleLinear};
+use crate::config::language::layers::{EnsembleAffine, EnsembleLinear, PeriodicEmbedding};
 use crate::config::{Diagnostic, LayerNode};
 use crate::data::table::TableCodec;
 use crate::graph::op::{Loss, RowLoss, Task};
-use crate::model::{Bins, Pieces};
+use crate::model::{Bins, Columns, Pieces, Tokens, category_name};
 use crate::onnx::graph::int;
 use crate::onnx::{Translator, Value, internal};
 use std::ops::Range;
@@ -17,9 +17,9 @@ impl Translator<'_> {
         let [weight, weight0, bias0] =
             ["linear.weight", "linear0.weight", "linear0.bias"].map(|name| self.parameter(node, name));
         let mut parts = Vec::new();
-        let columns = bins.places.len();
+        let columns = bins.columns.len();
         if columns > 0 {
-            let numbers = self.cut(&x.name, &bins.runs());
+            let numbers = self.cut(&x.name, &bins.columns.runs());
             let axis = self.graph.list(&[-1]);
             let each = self.graph.op("Unsqueeze", &[&numbers, &axis], []);
             let most = bins.most();
@@ -34,17 +34,94 @@ impl Translator<'_> {
                 let outer = self.graph.op("Pad", &[&outer, &pads], []);
                 sum = self.graph.op("Add", &[&sum, &outer], []);
             }
-            // A product for each column: [columns, N, bins] with [columns, bins, D].
-            let first = self.permuted(&sum, &[1, 0, 2]);
-            let product = self.graph.op("MatMul", &[&first, &weight], []);
-            let of_bins = self.permuted(&product, &[1, 0, 2]);
+            let of_bins = self.product_of_each(&sum, &weight);
             let of_number = self.graph.op("Mul", &[&each, &weight0], []);
             let of_number = self.graph.op("Add", &[&of_number, &bias0], []);
             let vectors = self.graph.op("Add", &[&of_number, &of_bins], []);
             parts.push(self.graph.op("Flatten", &[&vectors], [int("axis", 1)]));
         }
-        if !bins.others.is_empty() {
-            parts.push(self.cut(&x.name, &bins.others));
+        let others = bins.columns.others();
+        if !others.is_empty() {
+            parts.push(self.cut(&x.name, &others));
+        }
+        Ok(self.joined(&parts, 1))
+    }
+
+    /// A product for each column, or each member: `[N, columns, K]` with `[columns, K, D]`.
+    fn product_of_each(&mut self, x: &str, weight: &str) -> String {
+        let first = self.permuted(x, &[1, 0, 2]);
+        let product = self.graph.op("MatMul", &[&first, weight], []);
+        self.permuted(&product, &[1, 0, 2])
+    }
+
+    pub(super) fn periodic_embedding(
+        &mut self,
+        node: &LayerNode,
+        l: &PeriodicEmbedding,
+        x: &Value,
+    ) -> Result<String, Diagnostic> {
+        let codec = TableCodec::of(self.source.data);
+        let columns = codec.and_then(|codec| Columns::of(&codec, x.shape[1]));
+        let Some(columns) = columns else { return Err(internal(format!("`{}` has no columns", node.path))) };
+        let mut parts = Vec::new();
+        if !columns.is_empty() {
+            let [frequencies, weight, bias] =
+                ["periodic.weight", "linear.weight", "linear.bias"].map(|name| self.parameter(node, name));
+            let numbers = self.cut(&x.name, &columns.runs());
+            let axis = self.graph.list(&[-1]);
+            let each = self.graph.op("Unsqueeze", &[&numbers, &axis], []);
+            let turns = self.graph.with_scalar("Mul", &frequencies, std::f32::consts::TAU);
+            let angles = self.graph.op("Mul", &[&each, &turns], []);
+            let [cos, sin] = ["Cos", "Sin"].map(|wave| self.graph.op(wave, &[&angles], []));
+            let waves = self.joined(&[cos, sin], 2);
+            let product = match l.lite {
+                true => {
+                    let weight = self.permuted(&weight, &[1, 0]);
+                    self.graph.op("MatMul", &[&waves, &weight], [])
+                }
+                false => self.product_of_each(&waves, &weight),
+            };
+            let mut vectors = self.graph.op("Add", &[&product, &bias], []);
+            if l.activation {
+                vectors = self.graph.op("Relu", &[&vectors], []);
+            }
+            parts.push(self.graph.op("Flatten", &[&vectors], [int("axis", 1)]));
+        }
+        let others = columns.others();
+        if !others.is_empty() {
+            parts.push(self.cut(&x.name, &others));
+        }
+        Ok(self.joined(&parts, 1))
+    }
+
+    pub(super) fn feature_tokenizer(&mut self, node: &LayerNode, x: &Value) -> Result<String, Diagnostic> {
+        let codec = TableCodec::of(self.source.data);
+        let tokens = codec.and_then(|codec| Tokens::of(&codec, x.shape[1]));
+        let Some(tokens) = tokens else { return Err(internal(format!("`{}` has no columns", node.path))) };
+        let mut parts = Vec::new();
+        if !tokens.numbers.is_empty() {
+            let numbers = self.cut(&x.name, &tokens.numbers);
+            let axis = self.graph.list(&[-1]);
+            let each = self.graph.op("Unsqueeze", &[&numbers, &axis], []);
+            let [weight, bias] =
+                ["cont_embeddings.weight", "cont_embeddings.bias"].map(|name| self.parameter(node, name));
+            let weighed = self.graph.op("Mul", &[&each, &weight], []);
+            parts.push(self.graph.op("Add", &[&weighed, &bias], []));
+        }
+        if !tokens.categories.is_empty() {
+            let axis = self.graph.list(&[1]);
+            let vectors: Vec<String> = (0..)
+                .zip(&tokens.categories)
+                .map(|(i, places)| {
+                    let table = self.parameter(node, &category_name(i));
+                    let own = self.cut(&x.name, std::slice::from_ref(places));
+                    let vector = self.graph.op("MatMul", &[&own, &table], []);
+                    self.graph.op("Unsqueeze", &[&vector, &axis], [])
+                })
+                .collect();
+            let vectors = self.joined(&vectors, 1);
+            let bias = self.parameter(node, "cat_embeddings.bias");
+            parts.push(self.graph.op("Add", &[&vectors, &bias], []));
         }
         Ok(self.joined(&parts, 1))
     }
@@ -82,9 +159,7 @@ impl Translator<'_> {
 
     pub(super) fn ensemble_linear(&mut self, node: &LayerNode, l: &EnsembleLinear, x: &Value) -> String {
         let weight = self.parameter(node, "weight");
-        let first = self.permuted(&x.name, &[1, 0, 2]);
-        let product = self.graph.op("MatMul", &[&first, &weight], []);
-        let y = self.permuted(&product, &[1, 0, 2]);
+        let y = self.product_of_each(&x.name, &weight);
         if !l.bias {
             return y;
         }

@@ -1,68 +1,148 @@
 //! Attention, and what else transformers have.
 
-use crate::config::LayerNode;
 use crate::config::language::layers::{
     MultiheadAttention, PoolMode, PositionEmbedding, PositionKind, ScaledDotProductAttention, TokenTypeEmbedding,
 };
-use crate::data::FieldKind;
+use crate::config::{Diagnostic, LayerNode};
+use crate::data::{Field, FieldKind};
+use crate::graph::op::alibi_slope;
 use crate::graph::{Angles, Fill, Scaling};
 use crate::model::rope;
 use crate::onnx::graph::{Graph, int};
-use crate::onnx::proto::DataType;
-use crate::onnx::{Translator, Value};
+use crate::onnx::proto::{self, DataType};
+use crate::onnx::{Translator, Value, internal};
+use std::collections::{HashMap, HashSet};
 
-/// How packed queries, keys and values meet.
+/// The sequence with the queries, and that with the keys and values, which may be the same.
+fn both<'a>(node: &LayerNode, operands: &'a [Value]) -> Result<(&'a Value, &'a Value), Diagnostic> {
+    operands.first().zip(operands.last()).ok_or_else(|| internal(format!("`{}` has no input", node.path)))
+}
+
+/// How queries, keys and values meet.
 struct Heads {
     heads: usize,
     kv_heads: usize,
     /// The width of a head.
     each: usize,
-    length: usize,
+    /// Positions of queries, and of keys.
+    lengths: [usize; 2],
     causal: bool,
     /// What angles grow with, if heads are turned.
     base: Option<(f64, Scaling)>,
+    window: Option<usize>,
+    alibi: bool,
+}
+
+impl Heads {
+    /// What is added to the score of two positions in head `h`.
+    fn added(&self, h: usize, i: usize, j: usize) -> f32 {
+        let hidden = self.causal && j > i || self.window.is_some_and(|window| i.abs_diff(j) >= window);
+        match (hidden, self.alibi) {
+            (true, _) => f32::NEG_INFINITY,
+            (false, true) => -(alibi_slope(self.heads, h) * i.abs_diff(j) as f64) as f32,
+            (false, false) => 0.0,
+        }
+    }
 }
 
 impl Translator<'_> {
-    pub(super) fn multihead_attention(&mut self, node: &LayerNode, l: &MultiheadAttention, x: &Value) -> String {
-        let (length, width, heads) = (x.shape[1], x.shape[2], l.num_heads);
+    pub(super) fn multihead_attention(
+        &mut self,
+        node: &LayerNode,
+        l: &MultiheadAttention,
+        operands: &[Value],
+    ) -> Result<String, Diagnostic> {
+        let (x, keys) = both(node, operands)?;
+        let (width, heads) = (x.shape[2], l.num_heads);
+        let how = Heads {
+            heads,
+            kv_heads: heads,
+            each: width / heads,
+            lengths: [x.shape[1], keys.shape[1]],
+            causal: l.is_causal,
+            base: rope(l.rope_theta, l.rope_scaling.as_ref()),
+            window: l.sliding_window,
+            alibi: l.alibi,
+        };
         let weight = self.parameter(node, "in_proj_weight");
         let bias = l.bias.then(|| self.parameter(node, "in_proj_bias"));
-        let packed = self.product(&x.name, &weight, bias.as_deref());
-        let base = rope(l.rope_theta, l.rope_scaling.as_ref());
-        let how = Heads { heads, kv_heads: heads, each: width / heads, length, causal: l.is_causal, base };
-        let joined = self.attended(&packed, &how);
+        let parts = match operands {
+            [_, memory] => {
+                let mut part = |of: &Value, from: usize, to: usize| {
+                    let [weight, bias] =
+                        [Some(&weight), bias.as_ref()].map(|all| Some(self.graph.slice(all?, 0, from, to)));
+                    self.product(&of.name, &weight.unwrap_or_default(), bias.as_deref())
+                };
+                let [q, kv] = [part(x, 0, width), part(memory, width, 3 * width)];
+                self.apart(Some(q), &kv, &how)
+            }
+            _ => {
+                let packed = self.product(&x.name, &weight, bias.as_deref());
+                self.apart(None, &packed, &how)
+            }
+        };
+        let joined = self.attended(parts, &keys.name, &how);
         let weight = self.parameter(node, "out_proj.weight");
         let bias = l.bias.then(|| self.parameter(node, "out_proj.bias"));
-        self.product(&joined, &weight, bias.as_deref())
+        Ok(self.product(&joined, &weight, bias.as_deref()))
     }
 
-    pub(super) fn scaled_dot_product_attention(&mut self, l: &ScaledDotProductAttention, x: &Value) -> String {
+    pub(super) fn scaled_dot_product_attention(
+        &mut self,
+        node: &LayerNode,
+        l: &ScaledDotProductAttention,
+        operands: &[Value],
+    ) -> Result<String, Diagnostic> {
+        let (x, keys) = both(node, operands)?;
         let (heads, kv_heads) = (l.num_heads, l.num_kv_heads.unwrap_or(l.num_heads));
-        let (length, each) = (x.shape[1], x.shape[2] / (heads + 2 * kv_heads));
-        let base = rope(l.rope_theta, l.rope_scaling.as_ref());
-        let how = Heads { heads, kv_heads, each, length, causal: l.is_causal, base };
-        self.attended(&x.name, &how)
+        let apart = operands.len() == 2;
+        let how = Heads {
+            heads,
+            kv_heads,
+            each: x.shape[2] / (heads + if apart { 0 } else { 2 * kv_heads }),
+            lengths: [x.shape[1], keys.shape[1]],
+            causal: l.is_causal,
+            base: rope(l.rope_theta, l.rope_scaling.as_ref()),
+            window: l.sliding_window,
+            alibi: l.alibi,
+        };
+        let parts = self.apart(apart.then(|| x.name.clone()), &keys.name, &how);
+        Ok(self.attended(parts, &keys.name, &how))
     }
 
-    /// Attention of packed queries, keys and values.
-    fn attended(&mut self, packed: &str, how: &Heads) -> String {
-        let &Heads { heads, kv_heads, each, length, causal, base } = how;
-        let widths = self.graph.list(&[heads, kv_heads, kv_heads].map(|heads| (heads * each) as i64));
-        let [q, k, v] = self.graph.ops("Split", &[packed, &widths], [int("axis", 2)]);
+    /// Queries, keys and values, which lie side by side in `packed`, the queries unless they are `q`.
+    fn apart(&mut self, q: Option<String>, packed: &str, how: &Heads) -> [String; 3] {
+        let all = [how.heads, how.kv_heads, how.kv_heads].map(|heads| (heads * how.each) as i64);
+        let widths = self.graph.list(if q.is_some() { &all[1..] } else { &all });
+        match q {
+            Some(q) => {
+                let [k, v] = self.graph.ops("Split", &[packed, &widths], [int("axis", 2)]);
+                [q, k, v]
+            }
+            None => self.graph.ops("Split", &[packed, &widths], [int("axis", 2)]),
+        }
+    }
+
+    /// Attention of queries to keys, and what it takes of the values. `keys` are what the keys come of.
+    fn attended(&mut self, [q, k, v]: [String; 3], keys: &str, how: &Heads) -> String {
+        let &Heads { heads, kv_heads, each, lengths: [queries, length], base, .. } = how;
         // [N, L, E] as [N, heads, L, E / heads], the keys transposed.
-        let q = self.head(&q, how, (heads, base), &[0, 2, 1, 3]);
-        let k = self.head(&k, how, (kv_heads, base), &[0, 2, 3, 1]);
-        let v = self.head(&v, how, (kv_heads, None), &[0, 2, 1, 3]);
+        let q = self.head(&q, how, (queries, heads, base), &[0, 2, 1, 3]);
+        let k = self.head(&k, how, (length, kv_heads, base), &[0, 2, 3, 1]);
+        let v = self.head(&v, how, (length, kv_heads, None), &[0, 2, 1, 3]);
         let q = self.graph.with_scalar("Mul", &q, 1.0 / (each as f32).sqrt());
         let mut scores = self.graph.op("MatMul", &[&q, &k], []);
-        if causal {
-            let hidden = |i: usize| if i % length > i / length { f32::NEG_INFINITY } else { 0.0 };
-            let mask: Vec<f32> = (0..length * length).map(hidden).collect();
-            let mask = self.graph.floats(&[length, length], &mask);
-            scores = self.graph.op("Add", &[&scores, &mask], []);
+        if how.causal || how.window.is_some() || how.alibi {
+            // Without slopes it is the same for all heads.
+            let of_heads = if how.alibi { heads } else { 1 };
+            let square = length * length;
+            let added = |at: usize| how.added(at / square, at % square / length, at % length);
+            let added: Vec<f32> = (0..of_heads * square).map(added).collect();
+            let dims = if how.alibi { vec![heads, length, length] } else { vec![length, length] };
+            let added = self.graph.floats(&dims, &added);
+            scores = self.graph.op("Add", &[&scores, &added], []);
         }
-        if let Some(lengths) = self.lengths() {
+        if let Some(lengths) = self.lengths(keys) {
             // What fills a batch is not seen.
             let (seen, _) = self.seen(&lengths, &[0, 1, 1, 1], length, 0.0);
             let hidden = self.graph.floats(&[1], &[f32::NEG_INFINITY]);
@@ -71,13 +151,19 @@ impl Translator<'_> {
         let shares = self.graph.op("Softmax", &[&scores], [int("axis", -1)]);
         let mixed = self.graph.op("MatMul", &[&shares, &v], []);
         let joined = self.permuted(&mixed, &[0, 2, 1, 3]);
-        self.graph.reshape(&joined, &[0, length, heads * each])
+        self.graph.reshape(&joined, &[0, queries, heads * each])
     }
 
     /// The heads of queries, keys or values, turned by their positions if there is a `base`, in the order `dims`. Those that several heads of queries
     /// share are repeated.
-    fn head(&mut self, x: &str, how: &Heads, (own, base): (usize, Option<(f64, Scaling)>), dims: &[usize]) -> String {
-        let &Heads { heads, each, length, .. } = how;
+    fn head(
+        &mut self,
+        x: &str,
+        how: &Heads,
+        (length, own, base): (usize, usize, Option<(f64, Scaling)>),
+        dims: &[usize],
+    ) -> String {
+        let &Heads { heads, each, .. } = how;
         let mut x = self.graph.reshape(x, &[0, length, own, each]);
         if let Some(base) = base {
             x = self.turned(&x, [length, each], base);
@@ -157,7 +243,7 @@ impl Translator<'_> {
         let [length, width] = [x.shape[1], x.shape[2]];
         let axes = self.graph.list(&[1]);
         let over = |graph: &mut Graph, op: &str, x: &str| graph.op(op, &[x, &axes], [int("keepdims", 1)]);
-        let one = match (mode, self.lengths()) {
+        let one = match (mode, self.lengths(&x.name)) {
             (PoolMode::First, _) => return self.one_position(x, 0),
             (PoolMode::Last, None) => return self.one_position(x, length - 1),
             (PoolMode::Mean, None) => over(&mut self.graph, "ReduceMean", &x.name),
@@ -206,10 +292,39 @@ impl Translator<'_> {
         (self.graph.op("Less", &[&positions, &lengths], []), lengths)
     }
 
-    /// The input with the lengths of samples, where they differ.
-    pub(super) fn lengths(&self) -> Option<String> {
+    /// The input with the lengths of samples, where they differ and the sequence `x` has their positions.
+    pub(super) fn lengths(&self, x: &str) -> Option<String> {
         let field = self.source.data.inputs().find(|(_, field)| field.kind == FieldKind::Length);
-        field.map(|(_, field)| field.name.clone())
+        field.filter(|_| !self.is_of_another_length(x)).map(|(_, field)| field.name.clone())
+    }
+
+    /// Whether the positions of a sequence are those of an input that is of another length than number 0, which the samples' lengths are of. They come from
+    /// the first operand that comes from an input.
+    fn is_of_another_length(&self, x: &str) -> bool {
+        let others = |field: &Field| !field.lengths.is_empty() && field.lengths.iter().all(|length| length.number != 0);
+        let others: Vec<&str> = self
+            .source
+            .data
+            .inputs()
+            .filter(|(_, field)| others(field))
+            .map(|(_, field)| field.name.as_str())
+            .collect();
+        if others.is_empty() {
+            return false;
+        }
+        let nodes = &self.graph.nodes;
+        let made: HashMap<&str, &proto::Node> =
+            nodes.iter().flat_map(|node| node.output.iter().map(move |name| (name.as_str(), node))).collect();
+        let (mut open, mut seen) = (vec![x], HashSet::new());
+        while let Some(name) = open.pop() {
+            if self.inputs.iter().any(|input| input.name() == name) {
+                return others.contains(&name);
+            }
+            if let Some(node) = made.get(name).filter(|_| seen.insert(name)) {
+                open.extend(node.input.iter().rev().map(String::as_str));
+            }
+        }
+        false
     }
 
     /// The vector of one position.

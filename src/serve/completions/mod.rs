@@ -151,8 +151,11 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
     for (number, prompt) in prompts.iter().enumerate() {
         let tokens = match prompt {
             Prompt::Text(text) => {
-                charge.add(text.len().saturating_mul(TOKEN))?;
-                writer.prompt(text).map_err(|error| unfit(error, about))?
+                let encoding = text.len().saturating_mul(writer.tokenizer.memory_of_a_byte());
+                charge.add(encoding)?;
+                let tokens = writer.prompt(text).map_err(|error| unfit(error, about))?;
+                charge.give_back(encoding.saturating_sub(text.len().saturating_mul(TOKEN)));
+                tokens
             }
             Prompt::Tokens(tokens) => tokens.clone(),
         };
@@ -174,7 +177,9 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
         let seen = if writer.answers_texts() { 0 } else { tokens.len() };
         let rest = writer.capacity.saturating_sub(seen).min(app.limits.tokens);
         let max_tokens = asked.max_tokens.unwrap_or(rest);
-        charge.add(tokens.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN)))?;
+        let written = tokens.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN));
+        // Each text has a copy of those that end it.
+        charge.add(written.saturating_add(asked.stop.iter().map(String::len).sum()))?;
         prompt_tokens += tokens.len();
         texts.push(generate::Request {
             prompt: tokens,

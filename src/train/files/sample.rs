@@ -43,6 +43,8 @@ struct OneField {
     shape: Vec<usize>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     target: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    weight: bool,
     /// Absent in older checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<WrittenKind>,
@@ -135,6 +137,7 @@ impl Sample {
             dtype: field.dtype.name().into(),
             shape: field.shape.dims().to_vec(),
             target: field.is_target(),
+            weight: field.role == Role::Weight,
             kind: Some(WrittenKind::of(&field.kind)),
             lengths: field.lengths.iter().map(|length| (length.axis, length.number)).collect(),
             standard: field.standard.clone(),
@@ -178,7 +181,7 @@ impl Sample {
             });
             let sane = sane && lengths && kind && standard && number.is_none_or(|number| (1..=MAX).contains(&number));
             // A sample is of so many dimensions that a batch of it is one of vectors at least.
-            sane && (field.is_target() || !dims.is_empty() || field.dtype == DType::I32)
+            sane && (!field.is_input() || !dims.is_empty() || field.dtype == DType::I32)
         };
         let fields = (1..=MAX_FIELDS).contains(&spec.fields.len()) && spec.fields.iter().enumerate().all(elements);
         (fields && spec.inputs().next().is_some() && spec.target().is_some()).then_some(spec)
@@ -190,7 +193,11 @@ impl Fields {
         let field = |written: &OneField| {
             let dtype = TYPES.into_iter().find(|dtype| dtype.name() == written.dtype)?;
             let plain = Field::by_rank(written.name.clone(), dtype, Shape(written.shape.clone()));
-            let role = if written.target { Role::Target } else { Role::Input };
+            let role = match (written.target, written.weight) {
+                (true, _) => Role::Target,
+                (false, true) => Role::Weight,
+                (false, false) => Role::Input,
+            };
             let kind = match &written.kind {
                 Some(kind) => kind.clone().kind(),
                 None if written.target => self.old_target(dtype, &plain.shape),

@@ -4,7 +4,7 @@ use super::mistakes::Mistake;
 use super::{Run, train_options};
 use crate::config::Experiment;
 use crate::config::declare::tagged::Tagged as _;
-use crate::data::{Loader, LoaderOptions, Position};
+use crate::data::{Loader, LoaderOptions, Position, Role};
 use crate::graph::{Input, VarId, VarKind};
 use crate::terminal::{figure, percent, visible};
 use crate::train::files::tensorboard::{EventFile, Histogram, Image, InputNode, LossNode, graph_def};
@@ -28,16 +28,16 @@ pub fn begin(
     if !events.is_first() {
         return Ok(());
     }
-    let nodes = |target: bool| -> Vec<InputNode> {
-        let fields = programs.fields.iter().enumerate().filter(|(_, field)| field.is_target() == target);
+    let nodes = |role: Role| -> Vec<InputNode> {
+        let fields = programs.fields.iter().enumerate().filter(|(_, field)| field.role == role);
         let of = fields.filter_map(|(number, field)| {
             let at = programs.plan.slot.find(Input::Field(u32::try_from(number).ok()?))?;
             Some(InputNode { name: field.name.clone(), shape: at.shape.to_pytorch() })
         });
         of.collect()
     };
-    let loss = LossNode { kind: experiment.loss.type_name().to_owned(), targets: nodes(true) };
-    events.graph(step, &graph_def(&programs.rows, &programs.plan.variables, &nodes(false), &loss))
+    let loss = LossNode { kind: experiment.loss.type_name().to_owned(), targets: nodes(Role::Target) };
+    events.graph(step, &graph_def(&programs.rows, &programs.plan.variables, &nodes(Role::Input), &loss))
 }
 
 impl Run<'_> {

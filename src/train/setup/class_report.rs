@@ -124,7 +124,8 @@ impl ClassReport {
             | Figure::Mae
             | Figure::Rmse
             | Figure::R2
-            | Figure::Mape => return None,
+            | Figure::Mape
+            | Figure::Coverage => return None,
         })
     }
 

@@ -252,13 +252,14 @@ pub fn table_columns(experiment: &Experiment) -> Option<Result<Vec<data::table::
     Some(data::table::columns(&options))
 }
 
-/// What is counted in the data: classes, or names of labels, or numbers that are learnt of a table; the tokens of a text.
+/// What is counted in the data: classes, or names of labels, or numbers that are learnt of a table, each once for every quantile; the tokens of a text.
 ///
 /// # Errors
 /// The data cannot be described, with the place in the configuration.
 pub fn counts(experiment: &Experiment) -> Result<Counts, Diagnostic> {
     let spec = described(experiment)?;
-    let numbers = spec.fitted.as_ref().and(spec.target()).map(|(_, field)| field.shape.len());
+    let each = experiment.loss.quantiles().len().max(1);
+    let numbers = spec.fitted.as_ref().and(spec.target()).map(|(_, field)| field.shape.len() * each);
     let tokens = spec.inputs().find_map(|(_, field)| match &field.kind {
         FieldKind::Tokens(tokens) => Some(tokens.number),
         _ => None,
@@ -266,10 +267,11 @@ pub fn counts(experiment: &Experiment) -> Result<Counts, Diagnostic> {
     Ok(Counts { classes: spec.classes().map(|classes| classes.number).or(numbers), vocabulary: tokens })
 }
 
-/// The same of what a training has found.
-pub fn counts_of(fitted: &Fitted) -> Counts {
+/// The same of what a training of this experiment has found.
+pub fn counts_of(fitted: &Fitted, experiment: &Experiment) -> Counts {
+    let each = experiment.loss.quantiles().len().max(1);
     let text = fitted.source.as_ref().and_then(|written| data::text::TextCodec::read(written).ok());
-    Counts { classes: Some(fitted.classes), vocabulary: text.map(|text| text.vocabulary) }
+    Counts { classes: Some(fitted.classes * each), vocabulary: text.map(|text| text.vocabulary) }
 }
 
 /// The memory that the samples of an experiment take, without reading them.

@@ -92,6 +92,8 @@ pub struct Programs {
     pub class_names: Vec<String>,
     /// What the model learns by.
     pub loss: Loss,
+    /// The quantiles of each target that it puts out, if there are several.
+    pub quantiles: Vec<f64>,
     /// Whether it learns what it is given, so that the data's targets do not matter.
     pub learns_inputs: bool,
     /// The figures that evaluation measures besides those that the loss comes with.
@@ -212,6 +214,7 @@ pub fn build(
         fields: data.fields.clone(),
         class_names: data.class_names().map(<[String]>::to_vec).unwrap_or_default(),
         loss: experiment.loss.describe(),
+        quantiles: experiment.loss.quantiles().to_vec(),
         learns_inputs: experiment.loss.target().is_some(),
         asked: asked_figures(experiment, data),
         warnings: experiment.lint.told(warnings),

@@ -104,6 +104,13 @@ fn without_a_fallback_missing_data_is_an_error() {
     let err = place.fails("train c.toml --out r", 1);
     assert!(err.contains("nowhere") && err.contains("runner data fetch mnist"), "{err}");
     assert!(!place.path("r").exists(), "no folder for a run that did not start");
+    // Where there is no network all files are named, and nothing empty is left in their folder.
+    place.write("n.toml", config(Path::new("nowhere"), &format!("mirrors = [\"http://{}\"]", nobody())));
+    let err = place.fails("train n.toml --out r", 1);
+    for part in [FILES[0], FILES[3], "--set data.root=FOLDER", "The download failed"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert!(std::fs::read_dir(place.path("nowhere")).unwrap().next().is_none());
     // `check` needs no data.
     place.ok("check c.toml");
 }

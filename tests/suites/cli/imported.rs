@@ -4,10 +4,10 @@ use super::support::{Done, Place, repository};
 use serde_json::Value;
 use std::fs;
 
-/// GPT-2, Llama and Qwen2 as transformers writes them: the same loss, and the same tokens where the most probable one is taken.
+/// GPT-2, Llama, Qwen2 and Mistral, which has a window, as transformers writes them: the same loss, and the same tokens where the most probable one is taken.
 #[test]
 fn models_of_hugging_face_are_imported() {
-    for name in ["gpt2", "llama", "qwen2"] {
+    for name in ["gpt2", "llama", "qwen2", "mistral"] {
         let (place, golden) = imported("language_models", name);
         fs::copy(repository("tests/golden/language_models/text.txt"), place.path("text.txt")).unwrap();
         place.ok(&format!("import {name}"));

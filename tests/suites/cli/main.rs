@@ -50,6 +50,7 @@ mod pretrained;
 mod processes;
 #[cfg(target_os = "linux")]
 mod pty;
+mod quantiles;
 mod ranks;
 mod real_data;
 mod recurrent;
@@ -60,6 +61,7 @@ mod resume_alone;
 mod resume_changes;
 mod resume_moments;
 mod runs;
+mod sample_weights;
 #[cfg(unix)]
 mod serve;
 mod show;

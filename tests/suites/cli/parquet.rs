@@ -206,3 +206,10 @@ fn parquet_is_enough_to_begin_with() {
     place.ok("train t.toml --quiet --out t --set train.epochs=1 --device cpu");
     assert_eq!(place.ok("predict t reviews.parquet --format csv").out.lines().count(), 33);
 }
+
+#[test]
+fn a_file_is_a_part_of_a_table_once() {
+    let place = place(PRICE);
+    let told = place.fails("check c.toml --set data.path=\"{part-1,part-1}.parquet\"", 2);
+    assert!(told.contains("stands for the file `part-1.parquet` twice"), "{told}");
+}

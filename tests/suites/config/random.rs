@@ -437,7 +437,7 @@ impl Random {
             3 => format!("\"conv2d\", out_channels = {size}, kernel_size = {pair}, padding = \"valid\""),
             4 => format!("\"batch_norm1d\", eps = {float}, affine = {truth}"),
             5 => format!(
-                "\"multihead_attention\", num_heads = {size}, dropout = {share}, is_causal = {truth}, bias = {truth}"
+                "\"multihead_attention\", num_heads = {size}, dropout = {share}, is_causal = {truth}, bias = {truth}, alibi = {truth}, sliding_window = {size}"
             ),
             6 => format!(
                 "\"max_pool2d\", kernel_size = {pair}, stride = {pair}, padding = 1, dilation = {pair}, ceil_mode = {truth}"

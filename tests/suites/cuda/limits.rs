@@ -93,12 +93,7 @@ fn launches_keep_to_the_limits_for_the_largest_values() {
             graph(Binary { kind: BinaryKind::Add }, x, &[x], dtype),
             graph(Binary { kind: BinaryKind::Mul }, x, &[&[1400, 1, 1, 32]], dtype),
             graph(Dropout { p: 0.5, stream: 0 }, x, &[], dtype),
-            graph(
-                Attention { heads: 4, causal: true, bias: false, lengths: false, dropout: None },
-                &[22_000, 1024, 96],
-                &[],
-                dtype,
-            ),
+            graph(Attention { heads: 4, causal: true, ..Attention::default() }, &[22_000, 1024, 96], &[], dtype),
             graph(
                 Rotary { heads: 1, kv_heads: 1, position: false, back: false },
                 &[22_000, 1024, 96],

@@ -35,6 +35,18 @@ fn types_have_their_options() {
 }
 
 #[test]
+fn sections_have_their_keys_and_types() {
+    let train = told(&["train"]);
+    assert!(train.starts_with("train: section `[train]`\n  keys       epochs, steps"), "{train}");
+    assert!(train.contains("page       docs/config/train.md") && !train.contains("types"), "{train}");
+    let optimizer = told(&["optimizer"]);
+    assert!(optimizer.contains("\n  types      ") && optimizer.contains(", adamw"), "{optimizer}");
+    let data: serde_json::Value = serde_json::from_str(&told(&["data", "--json"])).unwrap();
+    let types = data["entries"][0]["types"].as_array().unwrap();
+    assert!(types.iter().any(|word| word == "csv") && data["entries"][0]["kind"] == "section", "{data}");
+}
+
+#[test]
 fn what_is_not_there_is_an_error_that_helps() {
     for (name, help) in [("optimizer.momentun", "`runner docs momentum`"), ("conv2d.lr", "`runner docs lr`")] {
         let output = docs(&[name]);

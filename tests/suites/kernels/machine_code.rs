@@ -145,7 +145,17 @@ const FLOATS: &[&str] = &["_f32", "_bf16", "_f16"];
 const HALVES: &[&str] = &["_bf16", "_f16"];
 const SINGLE: &[&str] = &["_f32"];
 const PRODUCTS: &[&str] = &["linear_", "conv_"];
-const ATTENTION: &[&str] = &["attention_f", "attention_bf16", "attention_biased_", "attention_grad_"];
+const ATTENTION: &[&str] = &[
+    "attention_f32",
+    "attention_f16",
+    "attention_bf16",
+    "attention_biased_",
+    "attention_grad_",
+    "attention_far_f",
+    "attention_far_b",
+    "attention_far_grad_",
+];
+const ATTENTION_MMA: &[&str] = &["attention_mma_", "attention_far_mma_"];
 const DEPTHWISE_3: &[&str] = &["depthwise3_f", "depthwise3_b", "depthwise3_stride2", "depthwise3_grad_"];
 const DEPTHWISE: &[&str] = &[
     "depthwise5_f",
@@ -165,14 +175,9 @@ const RULES: [Rule; 31] = [
     // There is no matrix load of 32-bit elements.
     Rule { kernels: PRODUCTS, types: &["_tf32"], anchor: ("HMMA", 8), must: &["LDS", "LDGSTS.128"] },
     // Of attention the copies are around the loop over a stage.
-    Rule { kernels: &["attention_mma_"], types: HALVES, anchor: ("HMMA", 16), must: &["LDSM", "MUFU.EX2"] },
-    Rule { kernels: &["attention_mma_"], types: &["_tf32"], anchor: ("HMMA", 16), must: &["LDS", "MUFU.EX2"] },
-    Rule {
-        kernels: &["attention_mma_"],
-        types: &["_tf32", "_bf16", "_f16"],
-        anchor: ("LDGSTS.128", 2),
-        must: &["HMMA"],
-    },
+    Rule { kernels: ATTENTION_MMA, types: HALVES, anchor: ("HMMA", 16), must: &["LDSM", "MUFU.EX2"] },
+    Rule { kernels: ATTENTION_MMA, types: &["_tf32"], anchor: ("HMMA", 16), must: &["LDS", "MUFU.EX2"] },
+    Rule { kernels: ATTENTION_MMA, types: &["_tf32", "_bf16", "_f16"], anchor: ("LDGSTS.128", 2), must: &["HMMA"] },
     // Fused multiply-adds, fed by 16 bytes at a time; around them the loop that reads the next tile.
     Rule { kernels: &["*_simt_"], types: SINGLE, anchor: ("FFMA", 64), must: &["LDS.128"] },
     Rule { kernels: &["*_simt_"], types: SINGLE, anchor: ("LDG.128", 1), must: &["FFMA", "LDS.128"] },

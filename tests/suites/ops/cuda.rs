@@ -26,7 +26,7 @@ fn backends(libraries: &Wanted) -> Vec<Box<dyn Backend>> {
 /// of the device hides no other family.
 macro_rules! families {
     ($module:ident, $check:ident) => {
-        families! { $module, $check: attention, cached_attention, chain, conv, conv_pool, depthwise, elementwise, embedding, input, linear, long, loss, norm, optim, pool, recurrent, resize, rotary, shape, shards, softmax, sync_batch_norm, tiles }
+        families! { $module, $check: attention, cached_attention, chain, conv, conv_pool, depthwise, elementwise, embedding, input, linear, long, loss, loss_weights, norm, optim, pool, recurrent, resize, rotary, shape, shards, softmax, sync_batch_norm, tiles }
     };
     ($module:ident, $check:ident: $($name:ident),*) => {
         mod $module {
@@ -107,7 +107,8 @@ fn attention_agrees_in_tf32() {
         let backends = [backend(), backend().with_separate(true).with_sync(true)];
         check_tf32(&backends.map(|backend| Box::new(backend) as Box<dyn Backend>), "attention", |case| {
             let Op::Attention(op) = &case.op else { return false };
-            let width = case.operands[0].shape.dims()[2] / 3 / op.heads;
+            let parts = if op.between { 1 } else { 3 };
+            let width = case.operands[0].shape.dims()[2] / parts / op.heads;
             width.is_multiple_of(4) && width <= 64 && !case.name.starts_with("large scores")
         });
     }

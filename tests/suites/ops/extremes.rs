@@ -33,7 +33,7 @@ fn figures() -> Vec<(Activation, Vec<[f64; 3]>)> {
             }
         }
     }
-    assert!(list.len() == 11 && list.iter().all(|(_, points)| points.len() == 48));
+    assert!(list.len() == 13 && list.iter().all(|(_, points)| points.len() == 48));
     list
 }
 

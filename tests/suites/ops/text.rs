@@ -156,7 +156,7 @@ fn attention_with_shared_keys_is_pytorchs() {
     let kv = net.add(Concat { axis: 3 }, &vec![kv; heads / kv_heads]);
     let kv = net.add(Reshape { shape: Shape::from([n, l, 2 * heads * d]) }, &[kv]);
     let qkv = net.add(Concat { axis: 2 }, &[q, kv]);
-    let y = net.add(Attention { heads, causal: true, bias: false, lengths: false, dropout: None }, &[qkv]);
+    let y = net.add(Attention { heads, causal: true, ..Attention::default() }, &[qkv]);
     net.check([x, y, dy], [("y", golden.numbers("y")), ("dx", golden.numbers("dx"))]);
 }
 
@@ -189,6 +189,8 @@ fn rotary_positions_are_llamas() {
 /// Keys and values that are kept, and what became of new positions.
 struct Kept {
     backend: Box<dyn Backend>,
+    window: Option<usize>,
+    alibi: bool,
     keys: Vec<f64>,
     values: Vec<f64>,
 }
@@ -210,15 +212,12 @@ impl Kept {
             .enumerate()
             .flat_map(|(n, first)| qkv[(n * LENGTH + first) * 3 * e..][..new * 3 * e].iter().copied())
             .collect();
-        let case = Case::new("kept positions", CachedAttention { heads: HEADS, kv_heads: HEADS }, |_| {
+        let op = CachedAttention { heads: HEADS, kv_heads: HEADS, window: self.window, alibi: self.alibi };
+        let case = Case::new("kept positions", op, |_| {
             let position = Operand::new(DType::I32, [SAMPLES], first.map(|p| p as f64).to_vec()).input(Input::Field(1));
             let kept = |data: &[f64]| Operand::new(DType::F32, [SAMPLES, ROOM, e], data.to_vec());
-            vec![
-                Operand::new(DType::F32, [SAMPLES, new, 3 * e], packed),
-                kept(&self.keys),
-                kept(&self.values),
-                position,
-            ]
+            let qkv = Operand::new(DType::F32, [SAMPLES, new, 3 * e], packed);
+            vec![qkv, kept(&self.keys), kept(&self.values), position]
         });
         let built = case.build();
         let found = run(self.backend.as_ref(), &built);
@@ -231,15 +230,24 @@ impl Kept {
 /// All positions at once, in pieces, and one by one, with samples that are not equally far: what a causal attention gives.
 #[test]
 fn kept_positions_give_what_a_causal_attention_gives() {
+    kept_positions(Attention { heads: HEADS, causal: true, ..Attention::default() });
+}
+
+#[test]
+fn kept_positions_are_seen_within_a_window_and_by_distance() {
+    kept_positions(Attention { heads: HEADS, causal: true, window: Some(9), alibi: true, ..Attention::default() });
+}
+
+fn kept_positions(op: Attention) {
     let e = HEADS * WIDTH;
-    let op = Attention { heads: HEADS, causal: true, bias: false, lengths: false, dropout: None };
+    let Attention { window, alibi, .. } = op;
     let whole = Case::new("a causal attention", op, |d| vec![d.normal([SAMPLES, LENGTH, 3 * e])]);
     let mut built = whole.build();
     evaluate(&built.graph, &mut built.values);
     let (qkv, y) = (&whole.operands[0].data, &built.values[&built.graph.nodes[0].outputs[0]]);
     for backend in backends() {
         let nothing = vec![0.0; SAMPLES * ROOM * e];
-        let mut kept = Kept { backend, keys: nothing.clone(), values: nothing };
+        let mut kept = Kept { backend, window, alibi, keys: nothing.clone(), values: nothing };
         let check = |found: &[f64], first: [usize; SAMPLES], new: usize, backend: &dyn Backend| {
             for (n, first) in first.into_iter().enumerate() {
                 let wanted = &y[(n * LENGTH + first) * e..][..new * e];
@@ -273,7 +281,7 @@ fn kept_positions_give_what_a_causal_attention_gives() {
 fn attention_of_samples_with_padding_is_pytorchs() {
     for causal in [false, true] {
         let golden = Golden::of(&format!("lengths, causal: {causal}"));
-        let op = Attention { heads: 2, causal, bias: false, lengths: true, dropout: None };
+        let op = Attention { heads: 2, causal, lengths: true, ..Attention::default() };
         let case = Case::new("attention of PyTorch's", op, |_| {
             let lengths = golden.operand("lengths", DType::I32, [3]).input(Input::Field(0));
             vec![golden.operand("qkv", DType::F32, [3, 6, 24]).wrt(), lengths]
@@ -284,9 +292,14 @@ fn attention_of_samples_with_padding_is_pytorchs() {
 
 /// Results and gradients of samples of these lengths in a batch of `room` positions, without the padding. The positions of a sample are the
 /// same in every batch.
-fn padded(backend: &dyn Backend, lengths: [usize; 3], room: usize, causal: bool) -> Vec<Vec<Vec<u8>>> {
+fn padded(
+    backend: &dyn Backend,
+    lengths: [usize; 3],
+    room: usize,
+    (causal, window): (bool, Option<usize>),
+) -> Vec<Vec<Vec<u8>>> {
     let (heads, width) = (2, 16);
-    let op = Attention { heads, causal, bias: false, lengths: true, dropout: None };
+    let op = Attention { heads, causal, window, lengths: true, ..Attention::default() };
     let fill = |columns: usize, name: &str| {
         let of = |(n, length): (usize, &usize)| {
             let mut of = Draw::new(&format!("{name} {n}")).normal([*length, columns]).data;
@@ -330,11 +343,11 @@ fn padding_changes_no_bit() {
         list.extend([cuda(), cuda().with_tf32(true)].map(|cuda| Box::new(cuda) as Box<dyn Backend>));
     }
     for backend in list {
-        for causal in [false, true] {
+        for seen in [(false, None), (true, None), (false, Some(20)), (true, Some(40))] {
             for lengths in [[5, 33, 1], [70, 170, 96]] {
                 let [least, more] =
-                    [lengths[1], 2 * lengths[1] + 3].map(|room| padded(backend.as_ref(), lengths, room, causal));
-                assert!(least == more, "{}: {lengths:?}, causal: {causal}", backend.describe());
+                    [lengths[1], 2 * lengths[1] + 3].map(|room| padded(backend.as_ref(), lengths, room, seen));
+                assert!(least == more, "{}: {lengths:?}, causal and window: {seen:?}", backend.describe());
             }
         }
     }

@@ -16,4 +16,5 @@ mod rearranged;
 mod scaler;
 mod schedules;
 mod statistics;
+mod two_sequences;
 mod without;

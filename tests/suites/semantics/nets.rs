@@ -16,7 +16,7 @@ enum Flow {
     Vector(usize),
 }
 
-const ACTIVATIONS: [&str; 21] = [
+const ACTIVATIONS: [&str; 23] = [
     r#""relu""#,
     r#""relu6""#,
     r#""leaky_relu""#,
@@ -34,6 +34,8 @@ const ACTIVATIONS: [&str; 21] = [
     r#""celu""#,
     r#""softsign""#,
     r#""log_sigmoid""#,
+    r#""sin""#,
+    r#""cos""#,
     r#""tanhshrink""#,
     r#""hardtanh""#,
     r#""hardshrink""#,

@@ -361,6 +361,8 @@ fn a_perceptron_with_every_activation() {
         "'celu'",
         "'softsign'",
         "'log_sigmoid'",
+        "'sin'",
+        "'cos'",
         "'hardtanh'",
         "{ type = 'softshrink', lambd = 0.01 }",
         "'tanhshrink'",

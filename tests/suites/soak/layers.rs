@@ -24,7 +24,7 @@ impl Flow {
     }
 }
 
-const ACTIVATIONS: [&str; 25] = [
+const ACTIVATIONS: [&str; 27] = [
     r#""relu""#,
     r#""relu""#,
     r#""relu6""#,
@@ -46,6 +46,8 @@ const ACTIVATIONS: [&str; 25] = [
     r#"{ type = "celu", alpha = 0.7 }"#,
     r#""softsign""#,
     r#""log_sigmoid""#,
+    r#""sin""#,
+    r#""cos""#,
     r#""tanhshrink""#,
     r#"{ type = "hardtanh", min_val = -1.5, max_val = 2.0 }"#,
     r#"{ type = "hardshrink", lambd = 0.1 }"#,
@@ -269,9 +271,11 @@ impl Layers {
                 let heads = self.divisor(e);
                 let (bias, causal) = (self.of(&["true", "false"]), self.of(&["true", "false"]));
                 let dropout = self.of(&["0", "0", "0.2"]);
+                let far =
+                    self.of(&["", "", ", sliding_window = 2", ", alibi = true", ", sliding_window = 3, alibi = true"]);
                 (
                     format!(
-                        r#"{{ type = "multihead_attention", num_heads = {heads}, bias = {bias}, is_causal = {causal}, dropout = {dropout} }}"#
+                        r#"{{ type = "multihead_attention", num_heads = {heads}, bias = {bias}, is_causal = {causal}, dropout = {dropout}{far} }}"#
                     ),
                     same,
                 )

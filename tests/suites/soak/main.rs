@@ -201,6 +201,8 @@ fn everything_occurs() {
         "celu",
         "softsign",
         "log_sigmoid",
+        "sin",
+        "cos",
         "tanhshrink",
         "hardtanh",
         "hardshrink",

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 
 /// Most files that a path may stand for.
 const MAX: usize = 1 << 20;
+/// Most bytes of a path with braces: each of them is a level of calls.
+const LONGEST: usize = 1 << 14;
+/// Most bytes that the names of all files may have together.
+const MAX_BYTES: usize = 1 << 26;
 
 /// The files that a path stands for: those of its braces in their order, those of `*` and `?` in its last part by name.
 ///
@@ -42,6 +46,7 @@ pub fn is_any_there(pattern: &Path) -> bool {
 /// The paths that the braces of one stand for.
 fn expanded(pattern: &Path) -> Result<Vec<PathBuf>> {
     let text = pattern.to_str().with_context(|| format!("`{}` is not UTF-8", pattern.display()))?;
+    ensure!(!text.contains('{') || text.len() <= LONGEST, "a path with braces has at most {LONGEST} bytes");
     let mut all = Vec::new();
     expand(text, &mut all).with_context(|| format!("`{text}`"))?;
     Ok(all.into_iter().map(PathBuf::from).collect())
@@ -69,7 +74,8 @@ fn called_like(path: &Path) -> Result<Option<Vec<PathBuf>>> {
 /// Writes out the first brace of `text`, and those behind it.
 fn expand(text: &str, all: &mut Vec<String>) -> Result<()> {
     let Some((before, rest)) = text.split_once('{') else {
-        ensure!(all.len() < MAX, "stands for more than {MAX} files");
+        let fits = all.len() < MAX && (all.len() + 1) * text.len() <= MAX_BYTES;
+        ensure!(fits, "stands for more than {MAX} files, or for names of more than {MAX_BYTES} bytes");
         all.push(text.to_owned());
         return Ok(());
     };
@@ -111,6 +117,12 @@ mod tests {
         assert_eq!(written_out("{a,b}/{0..1}").unwrap(), ["a/0", "a/1", "b/0", "b/1"]);
         for wrong in ["a{1", "{1..x}", "{3..1}", "{0..9999999999}", "{0..1000}{0..1000}{0..1000}", "{+1..2}"] {
             assert!(written_out(wrong).is_err(), "{wrong}");
+        }
+        // Long names a million times, and more zeros than a number is written with.
+        assert!(written_out(&format!("{}{}", "x".repeat(4000), "{a,b}".repeat(20))).is_err());
+        let wide = format!("a-{{{}..1}}.tar", "0".repeat(70_000));
+        for long in [wide, "{a}".repeat(60_000)] {
+            assert!(paths(Path::new(&long)).unwrap_err().to_string().contains("has at most 16384 bytes"));
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::attention::{Kept, PromptAttention};
 use crate::graph::Shape;
-use crate::graph::op::{CachedAttention, attention_scale};
+use crate::graph::op::{CachedAttention, alibi_slope, attention_scale};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::parallel::vectorised;
 use crate::run::threads::Parts;
@@ -28,6 +28,10 @@ pub struct CachedAttentionKernel {
     new: usize,
     /// Room for positions.
     kept: usize,
+    /// Positions so far before another one are not seen by it.
+    window: Option<usize>,
+    /// What a position more between takes from the scores of each head.
+    slopes: Vec<f32>,
     threads: usize,
     level: SimdLevel,
     /// Computes them, if there are many new ones.
@@ -126,16 +130,18 @@ fn add_rows<S: Simd, const ROWS: usize>(s: S, sizes: Sizes, weights: &[f32], val
 }
 
 vectorised! {
-    /// Adds a block of kept `keys` and `values`, at most [`BLOCK`] rows, to the sums of the new position with the queries `q`.
+    /// Adds a block of kept `keys` and `values`, at most [`BLOCK`] rows, to the sums of the new position with the queries `q`, which is
+    /// `ahead` positions behind the first of them; each position takes the head's slope from its scores.
     fn attend<'a, S>(
-        s, sizes: Sizes, q: &'a [f32], keys: &'a [f32], values: &'a [f32], scores: &'a mut [f32], sums: &'a mut Sums<'a>,
+        s, sizes: Sizes, slopes: &'a [f32], ahead: i64, q: &'a [f32], keys: &'a [f32], values: &'a [f32], scores: &'a mut [f32], sums: &'a mut Sums<'a>,
     ) {
         let (heads, width, row) = (sizes.heads, sizes.width, sizes.row());
         let (rows, scale) = (keys.len() / row, attention_scale(width) as f32);
         for j in 0..rows {
             for h in 0..heads {
                 let key = &keys[j * row + sizes.shared(h)..][..width];
-                scores[h * BLOCK + j] = dot(s, &q[h * width..(h + 1) * width], key) * scale;
+                let score = dot(s, &q[h * width..(h + 1) * width], key) * scale;
+                scores[h * BLOCK + j] = score - slopes[h] * (ahead - j as i64) as f32;
             }
         }
         for h in 0..heads {
@@ -179,11 +185,13 @@ impl CachedAttentionKernel {
         let ([samples, new, packed], kept) = (qkv.dims(), keys.dims()[1]) else {
             unreachable!("the shape rule asks for three dimensions")
         };
-        let CachedAttention { heads, kv_heads } = *op;
+        let CachedAttention { heads, kv_heads, window, alibi } = *op;
         let sizes = Sizes { heads, kv_heads, width: packed / (heads + 2 * kv_heads) };
-        let all = Kept { samples: *samples, new: *new, room: kept, heads: [heads, kv_heads], width: sizes.width };
+        let of_heads = [heads, kv_heads];
+        let all = Kept { samples: *samples, new: *new, room: kept, heads: of_heads, width: sizes.width, window, alibi };
         let prompt = (*new > FEW).then(|| PromptAttention::new(all, level, threads));
-        CachedAttentionKernel { sizes, samples: *samples, new: *new, kept, threads, level, prompt }
+        let slopes = (0..heads).map(|h| if alibi { alibi_slope(heads, h) as f32 } else { 0.0 }).collect();
+        CachedAttentionKernel { sizes, samples: *samples, new: *new, kept, window, slopes, threads, level, prompt }
     }
 
     /// Parts that the kept positions are cut into.
@@ -254,12 +262,20 @@ impl NodeKernel for CachedAttentionKernel {
             };
             (0..self.new).for_each(|i| sums_of(i).clear());
             let start = span * BLOCK;
-            let seen = |i: usize| (i64::from(positions[n]) + i as i64 + 1).clamp(0, self.kept as i64) as usize;
-            for i in (0..self.new).filter(|i| start < seen(*i)) {
-                let rows = (n * self.kept + start) * row..(n * self.kept + seen(i).min(start + BLOCK)) * row;
+            let window = self.window.map_or(i64::MAX, |window| window as i64);
+            for i in 0..self.new {
+                let own = i64::from(positions[n]) + i as i64;
+                // What it sees of the span.
+                let [first, end] = [(own + 1).saturating_sub(window), own + 1]
+                    .map(|at| at.clamp(start as i64, (start + BLOCK).min(self.kept) as i64) as usize);
+                if first >= end {
+                    continue;
+                }
+                let rows = (n * self.kept + first) * row..(n * self.kept + end) * row;
                 let q = &qkv[(n * self.new + i) * self.packed()..][..embedding];
                 let (keys, values) = (&keys[rows.clone()], &values[rows]);
-                attend(self.level, sizes, q, keys, values, scores, &mut sums_of(i));
+                let ahead = own - first as i64;
+                attend(self.level, sizes, &self.slopes, ahead, q, keys, values, scores, &mut sums_of(i));
             }
         });
         let y = Parts::new(y);

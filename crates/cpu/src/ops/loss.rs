@@ -1,16 +1,17 @@
 //! Losses and their gradients.
 
-use super::reduce_rows::{Dot, Plain, Terms, log_sum_exp, sum};
+use super::elementwise_loss::{ElementwiseGradKernel, ElementwiseKernel};
+use super::loss_weights::{own_of, own_weights};
+use super::reduce_rows::{Dot, Plain, log_sum_exp, sum};
 use super::soft_cross_entropy::SoftCrossEntropyKernel;
 use super::weighted_binary::WeightedBinaryKernel;
-use crate::graph::op::{CrossEntropy, ElementwiseLoss, LEAST_MEAN, Loss, RowLoss};
+use crate::graph::op::{CrossEntropy, Loss, LossGrad, LossOp, RowLoss};
 use crate::graph::{DType, Shape};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
-use crate::run::parallel::{CHUNK, for_chunks, rows_per_chunk, vectorised};
+use crate::run::parallel::{for_chunks, rows_per_chunk, vectorised};
 use crate::run::threads::{Chunks, chunks};
+use crate::simd::SimdLevel;
 use crate::simd::lanes::{get, put};
-use crate::simd::math::{ln_1p, sigmoid};
-use crate::simd::{MAX_LANES, Simd, SimdLevel};
 
 /// [`crate::graph::op::CrossEntropy`] and its gradient.
 pub struct CrossEntropyKernel {
@@ -19,6 +20,7 @@ pub struct CrossEntropyKernel {
     all_weights: f64,
     rows: usize,
     classes: usize,
+    weighted: bool,
     level: SimdLevel,
     backward: bool,
 }
@@ -53,10 +55,12 @@ impl Rule<'_> {
 }
 
 vectorised! {
-    /// Sum of the losses of some rows, and of the weights of those that count. A target that is no class gives NaN.
-    fn forward<'a, S>(s, x: &'a [f32], targets: &'a [i32], row: usize, rule: Rule<'a>) -> [f64; 2] {
+    /// Sum of the losses of some rows, and of the weights of those that count. A target that is no class gives NaN. `own` are the rows' own
+    /// weights, and empty where all are 1.
+    fn forward<'a, S>(s, x: &'a [f32], targets: &'a [i32], own: &'a [f32], row: usize, rule: Rule<'a>) -> [f64; 2] {
         let (mut total, mut weights, smoothing) = (0.0, 0.0, rule.smoothing as f64);
-        for (x, t) in x.chunks(row).zip(targets).filter(|(_, t)| **t != rule.ignored) {
+        for (i, (x, t)) in x.chunks(row).zip(targets).enumerate().filter(|(_, (_, t))| **t != rule.ignored) {
+            let own = own.get(i).map_or(1.0, |own| *own as f64);
             let [top, log] = match rule.form {
                 RowLoss::Nll => [0.0; 2],
                 RowLoss::CrossEntropy | RowLoss::Focal { .. } => log_sum_exp(s, x),
@@ -64,25 +68,35 @@ vectorised! {
             let class = usize::try_from(*t).ok().filter(|t| *t < row);
             let weight = rule.weight(class) as f64;
             let off = class.map_or(f64::NAN, |t| log - (x[t] as f64 - top));
-            total += match rule.form {
+            total += own * match rule.form {
                 RowLoss::Focal { .. } => rule.focus(-off)[0] * off * weight,
                 RowLoss::CrossEntropy | RowLoss::Nll => (1.0 - smoothing) * off * weight,
             };
             if smoothing != 0.0 {
                 let log = top + log;
-                total += smoothing * match rule.weights {
+                total += own * smoothing * match rule.weights {
                     [] => log - sum(s, row, Plain(x)) / row as f64,
                     weights => (rule.all_weights * log - sum(s, row, Dot(weights, x))) / row as f64,
                 };
             }
-            weights += weight;
+            weights += own * weight;
         }
         [total, weights]
     }
 
-    fn backward<'a, S>(s, x: &'a [f32], targets: &'a [i32], dx: &'a mut [f32], row: usize, factor: f32, rule: Rule<'a>) {
+    fn backward<'a, S>(
+        s,
+        x: &'a [f32],
+        targets: &'a [i32],
+        own: &'a [f32],
+        dx: &'a mut [f32],
+        row: usize,
+        factor: f32,
+        rule: Rule<'a>,
+    ) {
         let flat = rule.smoothing / row as f32;
-        for ((x, t), dx) in x.chunks(row).zip(targets).zip(dx.chunks_mut(row)) {
+        for (i, ((x, t), dx)) in x.chunks(row).zip(targets).zip(dx.chunks_mut(row)).enumerate() {
+            let factor = own.get(i).map_or(factor, |own| own * factor);
             if *t == rule.ignored || rule.form == RowLoss::Nll {
                 dx.fill(0.0);
                 let class = usize::try_from(*t).ok().filter(|t| *t < row && rule.form == RowLoss::Nll);
@@ -124,9 +138,10 @@ vectorised! {
 
 impl CrossEntropyKernel {
     /// For logits of shape `x`.
-    pub fn new(loss: &CrossEntropy, x: &Shape, backward: bool, level: SimdLevel) -> Self {
+    pub fn new(loss: &CrossEntropy, x: &Shape, weighted: bool, backward: bool, level: SimdLevel) -> Self {
         let all_weights = loss.weight.iter().map(|w| f64::from(*w)).sum();
-        CrossEntropyKernel { loss: loss.clone(), all_weights, rows: x.rows(), classes: x.last(), level, backward }
+        let (loss, rows, classes) = (loss.clone(), x.rows(), x.last());
+        CrossEntropyKernel { loss, all_weights, rows, classes, weighted, level, backward }
     }
 
     /// The rows of each task: fewer than where memory is the bound, since an exponential and its share of a logarithm take
@@ -155,13 +170,14 @@ impl NodeKernel for CrossEntropyKernel {
             weights: &loss.weight,
             all_weights: self.all_weights,
         };
+        let own = own_weights(frame, self.weighted, self.backward);
         if self.backward {
             let (weight, dloss) = (frame.input::<f32>(2)[0], frame.input::<f32>(3)[0]);
             let factor = if weight > 0.0 { dloss / weight } else { 0.0 };
             for_chunks(frame.pool(), frame.output::<f32>(0), self.rows_per_task() * row, |start, dx| {
                 let r = start / row..(start + dx.len()) / row;
                 let x = &x[start..start + dx.len()];
-                backward(self.level, x, &targets[r], dx, row, factor, rule);
+                backward(self.level, x, &targets[r.clone()], own_of(own, r), dx, row, factor, rule);
             });
         } else {
             let pieces = self.pieces();
@@ -169,7 +185,7 @@ impl NodeKernel for CrossEntropyKernel {
             for_chunks(frame.pool(), partial, 2, |start, sums| {
                 let r = pieces.range(start / 2);
                 let x = &x[r.start * row..r.end * row];
-                sums.copy_from_slice(&forward(self.level, x, &targets[r], row, rule));
+                sums.copy_from_slice(&forward(self.level, x, &targets[r.clone()], own_of(own, r), row, rule));
             });
             let weight: f64 = partial.iter().skip(1).step_by(2).sum();
             let total: f64 = partial.iter().step_by(2).sum();
@@ -179,282 +195,28 @@ impl NodeKernel for CrossEntropyKernel {
     }
 }
 
-/// A function of prediction and target over vectors.
-trait Pointwise: Copy {
-    /// The value.
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V;
-
-    /// The derivative by the prediction.
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V;
-}
-
-/// Evaluates `$body` with `$f` bound to the [`Pointwise`] of `$loss`.
-macro_rules! with_loss {
-    ($loss:expr, $f:ident => $body:expr) => {
-        match $loss {
-            ElementwiseLoss::Mse => {
-                let $f = Mse;
-                $body
-            }
-            ElementwiseLoss::L1 => {
-                let $f = L1;
-                $body
-            }
-            ElementwiseLoss::SmoothL1 { beta } => {
-                let $f = SmoothL1(beta);
-                $body
-            }
-            ElementwiseLoss::Huber { delta } => {
-                let $f = Huber(delta);
-                $body
-            }
-            ElementwiseLoss::BceWithLogits => {
-                let $f = BceWithLogits;
-                $body
-            }
-            ElementwiseLoss::Quantile { quantile } => {
-                let $f = Quantile(quantile);
-                $body
-            }
-            ElementwiseLoss::PoissonNll | ElementwiseLoss::GammaNll | ElementwiseLoss::Tweedie { .. } => {
-                let $f = OfMean($loss);
-                $body
-            }
-        }
-    };
-}
-
-#[derive(Clone, Copy)]
-struct Mse;
-#[derive(Clone, Copy)]
-struct L1;
-#[derive(Clone, Copy)]
-struct SmoothL1(f32);
-#[derive(Clone, Copy)]
-struct Huber(f32);
-#[derive(Clone, Copy)]
-struct BceWithLogits;
-#[derive(Clone, Copy)]
-struct Quantile(f32);
-/// A loss of the mean of a distribution, which needs logarithms and powers: one element after the other, in doubles.
-#[derive(Clone, Copy)]
-struct OfMean(ElementwiseLoss);
-
-/// `±a` with the sign of `d`, and 0 where that is 0.
-#[inline(always)]
-fn signed<S: Simd>(s: S, a: f32, d: S::V) -> S::V {
-    let below = s.select(s.gt(s.zero(), d), s.splat(-a), d);
-    s.select(s.gt(d, s.zero()), s.splat(a), below)
-}
-
-impl Pointwise for Mse {
-    #[inline(always)]
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let d = s.sub(x, t);
-        s.mul(d, d)
-    }
-    #[inline(always)]
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let d = s.sub(x, t);
-        s.add(d, d)
-    }
-}
-
-impl Pointwise for L1 {
-    #[inline(always)]
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        s.abs(s.sub(x, t))
-    }
-    #[inline(always)]
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        signed(s, 1.0, s.sub(x, t))
-    }
-}
-
-impl Pointwise for SmoothL1 {
-    #[inline(always)]
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let (d, beta) = (s.abs(s.sub(x, t)), s.splat(self.0));
-        let square = s.div(s.mul(s.mul(s.splat(0.5), d), d), beta);
-        s.select(s.gt(beta, d), square, s.sub(d, s.splat(0.5 * self.0)))
-    }
-    #[inline(always)]
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let (d, beta) = (s.sub(x, t), s.splat(self.0));
-        s.select(s.gt(beta, s.abs(d)), s.div(d, beta), signed(s, 1.0, d))
-    }
-}
-
-impl Pointwise for Huber {
-    #[inline(always)]
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let (d, delta) = (s.abs(s.sub(x, t)), s.splat(self.0));
-        let line = s.mul(delta, s.sub(d, s.splat(0.5 * self.0)));
-        s.select(s.gt(d, delta), line, s.mul(s.mul(s.splat(0.5), d), d))
-    }
-    #[inline(always)]
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let d = s.sub(x, t);
-        s.select(s.gt(s.abs(d), s.splat(self.0)), signed(s, self.0, d), d)
-    }
-}
-
-impl Pointwise for BceWithLogits {
-    #[inline(always)]
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let tail = ln_1p(s, s.exp(s.neg(s.abs(x))));
-        s.add(s.sub(s.max(s.zero(), x), s.mul(x, t)), tail)
-    }
-    #[inline(always)]
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        s.sub(sigmoid(s, x), t)
-    }
-}
-
-impl Pointwise for Quantile {
-    #[inline(always)]
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let d = s.sub(x, t);
-        s.max(s.mul(s.splat(-self.0), d), s.mul(s.splat(1.0 - self.0), d))
-    }
-    #[inline(always)]
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        let d = s.sub(x, t);
-        let below = s.select(s.gt(s.zero(), d), s.splat(-self.0), d);
-        s.select(s.gt(d, s.zero()), s.splat(1.0 - self.0), below)
-    }
-}
-
-impl OfMean {
-    /// The loss of an element, and its derivative.
-    fn of(self, x: f32, t: f32) -> [f64; 2] {
-        let (x, t) = (f64::from(x), f64::from(t));
-        let m = x + LEAST_MEAN;
-        match self.0 {
-            ElementwiseLoss::GammaNll => [m.ln() + t / m, (m - t) / (m * m)],
-            ElementwiseLoss::Tweedie { power } => {
-                let p = f64::from(power);
-                let of_one = m.powf(1.0 - p);
-                [m * of_one / (2.0 - p) - t * of_one / (1.0 - p), of_one * (m - t) / m]
-            }
-            _ => [x - t * m.ln(), 1.0 - t / m],
-        }
-    }
-
-    #[inline(always)]
-    fn each<S: Simd>(self, s: S, x: S::V, t: S::V, which: usize) -> S::V {
-        let [mut xs, mut ts] = [[0.0; MAX_LANES]; 2];
-        put(s, &mut xs, 0, S::LANES, x);
-        put(s, &mut ts, 0, S::LANES, t);
-        for (x, t) in xs.iter_mut().zip(ts).take(S::LANES) {
-            *x = self.of(*x, t)[which] as f32;
-        }
-        get(s, &xs, 0, S::LANES)
-    }
-}
-
-impl Pointwise for OfMean {
-    #[inline(always)]
-    fn value<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        self.each(s, x, t, 0)
-    }
-    #[inline(always)]
-    fn derivative<S: Simd>(self, s: S, x: S::V, t: S::V) -> S::V {
-        self.each(s, x, t, 1)
-    }
-}
-
-/// `Σ f(x, t)`.
-struct Values<'a, F>(F, &'a [f32], &'a [f32]);
-
-impl<F: Pointwise> Terms for Values<'_, F> {
-    #[inline(always)]
-    fn term<S: Simd>(&mut self, s: S, i: usize, n: usize) -> S::V {
-        self.0.value(s, get(s, self.1, i, n), get(s, self.2, i, n))
-    }
-}
-
-vectorised! {
-    fn values<'a, S>(s, loss: ElementwiseLoss, x: &'a [f32], t: &'a [f32]) -> f64 {
-        with_loss!(loss, f => sum(s, x.len(), Values(f, x, t)))
-    }
-
-    fn derivatives<'a, S>(s, loss: ElementwiseLoss, x: &'a [f32], t: &'a [f32], dx: &'a mut [f32], factor: f32) {
-        with_loss!(loss, f => {
-            for i in (0..x.len()).step_by(S::LANES) {
-                let n = (x.len() - i).min(S::LANES);
-                put(s, dx, i, n, s.mul(s.splat(factor), f.derivative(s, get(s, x, i, n), get(s, t, i, n))));
-            }
-        })
-    }
-}
-
-/// An element-wise loss.
-pub struct ElementwiseKernel {
-    /// Which.
-    pub loss: ElementwiseLoss,
-    /// Number of elements.
-    pub len: usize,
-    /// What the batch weighs.
-    pub items: usize,
-    /// Instructions.
-    pub level: SimdLevel,
-}
-
-impl NodeKernel for ElementwiseKernel {
-    fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f64>(chunks(self.len, CHUNK).count())
-    }
-
-    fn run(&self, frame: &Frame<'_>) {
-        let (x, t) = (frame.input::<f32>(0), frame.input::<f32>(1));
-        let pieces = chunks(self.len, CHUNK);
-        let partial = frame.scratch().take::<f64>(pieces.count());
-        for_chunks(frame.pool(), partial, 1, |task, sum| {
-            let r = pieces.range(task);
-            sum[0] = values(self.level, self.loss, &x[r.clone()], &t[r]);
-        });
-        frame.output::<f32>(0)[0] = (partial.iter().sum::<f64>() / self.len as f64) as f32;
-        frame.output::<f32>(1)[0] = self.items as f32;
-    }
-}
-
-/// The gradient of an element-wise loss.
-pub struct ElementwiseGradKernel {
-    /// Which.
-    pub loss: ElementwiseLoss,
-    /// Instructions.
-    pub level: SimdLevel,
-}
-
-impl NodeKernel for ElementwiseGradKernel {
-    fn run(&self, frame: &Frame<'_>) {
-        let (x, t, dloss) = (frame.input::<f32>(0), frame.input::<f32>(1), frame.input::<f32>(3));
-        let dx = frame.output::<f32>(0);
-        let factor = (1.0 / dx.len() as f64 * dloss[0] as f64) as f32;
-        for_chunks(frame.pool(), dx, CHUNK, |start, dx| {
-            let r = start..start + dx.len();
-            derivatives(self.level, self.loss, &x[r.clone()], &t[r], dx, factor);
-        });
-    }
-}
-
 /// The kernel of a loss on predictions of shape `x` and targets of type `targets`.
-pub fn kernel(loss: &Loss, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
-    match loss {
-        Loss::CrossEntropy(l) if targets == DType::F32 => Box::new(SoftCrossEntropyKernel::new(l, x, false, level)),
-        Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, false, level)),
-        Loss::Elementwise(l) => Box::new(ElementwiseKernel { loss: *l, len: x.len(), items: loss.items(x), level }),
-        Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, x.len(), loss.items(x), false)),
+pub fn kernel(op: &LossOp, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
+    let (weighted, items) = (op.weighted, op.loss.items(x));
+    match &op.loss {
+        Loss::CrossEntropy(l) if targets == DType::F32 => {
+            Box::new(SoftCrossEntropyKernel::new(l, x, weighted, false, level))
+        }
+        Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, weighted, false, level)),
+        Loss::Elementwise(l) => Box::new(ElementwiseKernel { loss: *l, len: x.len(), items, weighted, level }),
+        Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, [x.len(), items], weighted, false)),
     }
 }
 
 /// The kernel of a loss's gradient.
-pub fn grad_kernel(loss: &Loss, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
-    match loss {
-        Loss::CrossEntropy(l) if targets == DType::F32 => Box::new(SoftCrossEntropyKernel::new(l, x, true, level)),
-        Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, true, level)),
-        Loss::Elementwise(l) => Box::new(ElementwiseGradKernel { loss: *l, level }),
-        Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, x.len(), loss.items(x), true)),
+pub fn grad_kernel(op: &LossGrad, x: &Shape, targets: DType, level: SimdLevel) -> Box<dyn NodeKernel> {
+    let (weighted, items) = (op.weighted, op.loss.items(x));
+    match &op.loss {
+        Loss::CrossEntropy(l) if targets == DType::F32 => {
+            Box::new(SoftCrossEntropyKernel::new(l, x, weighted, true, level))
+        }
+        Loss::CrossEntropy(l) => Box::new(CrossEntropyKernel::new(l, x, weighted, true, level)),
+        Loss::Elementwise(l) => Box::new(ElementwiseGradKernel { loss: *l, items, weighted, level }),
+        Loss::Binary(l) => Box::new(WeightedBinaryKernel::new(l, [x.len(), items], weighted, true)),
     }
 }

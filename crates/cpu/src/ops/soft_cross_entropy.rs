@@ -1,5 +1,6 @@
 //! Cross entropy against the shares of all classes in each row.
 
+use super::loss_weights::{own_of, own_weights, store_mean};
 use super::reduce_rows::{Terms, log_sum_exp, sum};
 use crate::graph::Shape;
 use crate::graph::op::CrossEntropy;
@@ -14,6 +15,7 @@ pub struct SoftCrossEntropyKernel {
     loss: CrossEntropy,
     rows: usize,
     classes: usize,
+    weighted: bool,
     level: SimdLevel,
     backward: bool,
 }
@@ -57,19 +59,38 @@ impl Terms for Below<'_> {
 }
 
 vectorised! {
-    /// Sum of the losses of some rows.
-    fn forward<'a, S>(s, x: &'a [f32], shares: &'a [f32], row: usize, loss: &'a CrossEntropy) -> f64 {
-        let mut total = 0.0;
-        for (x, shares) in x.chunks(row).zip(shares.chunks(row)) {
+    /// Sum of the losses of some rows, and of their own weights, which are empty where all are 1.
+    fn forward<'a, S>(
+        s,
+        x: &'a [f32],
+        shares: &'a [f32],
+        own: &'a [f32],
+        row: usize,
+        loss: &'a CrossEntropy,
+    ) -> [f64; 2] {
+        let (mut total, mut weights) = (0.0, 0.0);
+        for (i, (x, shares)) in x.chunks(row).zip(shares.chunks(row)).enumerate() {
+            let own = own.get(i).map_or(1.0, |own| *own as f64);
             let counted = Counted { shares, weights: &loss.weight, smoothing: loss.label_smoothing };
             let [top, log] = log_sum_exp(s, x);
-            total += log * sum(s, row, All(counted)) + sum(s, row, Below(counted, x, top as f32));
+            total += own * (log * sum(s, row, All(counted)) + sum(s, row, Below(counted, x, top as f32)));
+            weights += own;
         }
-        total
+        [total, weights]
     }
 
-    fn backward<'a, S>(s, x: &'a [f32], shares: &'a [f32], dx: &'a mut [f32], row: usize, factor: f32, loss: &'a CrossEntropy) {
-        for ((x, shares), dx) in x.chunks(row).zip(shares.chunks(row)).zip(dx.chunks_mut(row)) {
+    fn backward<'a, S>(
+        s,
+        x: &'a [f32],
+        shares: &'a [f32],
+        own: &'a [f32],
+        dx: &'a mut [f32],
+        row: usize,
+        factor: f32,
+        loss: &'a CrossEntropy,
+    ) {
+        for (i, ((x, shares), dx)) in x.chunks(row).zip(shares.chunks(row)).zip(dx.chunks_mut(row)).enumerate() {
+            let factor = own.get(i).map_or(factor, |own| own * factor);
             let counted = Counted { shares, weights: &loss.weight, smoothing: loss.label_smoothing };
             let [top, log] = log_sum_exp(s, x).map(|v| s.splat(v as f32));
             let all = s.splat(sum(s, row, All(counted)) as f32);
@@ -85,8 +106,8 @@ vectorised! {
 
 impl SoftCrossEntropyKernel {
     /// For logits of shape `x`.
-    pub fn new(loss: &CrossEntropy, x: &Shape, backward: bool, level: SimdLevel) -> Self {
-        SoftCrossEntropyKernel { loss: loss.clone(), rows: x.rows(), classes: x.last(), level, backward }
+    pub fn new(loss: &CrossEntropy, x: &Shape, weighted: bool, backward: bool, level: SimdLevel) -> Self {
+        SoftCrossEntropyKernel { loss: loss.clone(), rows: x.rows(), classes: x.last(), weighted, level, backward }
     }
 
     /// The rows of each task, as where targets are classes.
@@ -101,29 +122,31 @@ impl SoftCrossEntropyKernel {
 
 impl NodeKernel for SoftCrossEntropyKernel {
     fn scratch_bytes(&self) -> usize {
-        if self.backward { 0 } else { Scratch::size::<f64>(self.pieces().count()) }
+        if self.backward { 0 } else { Scratch::size::<f64>(2 * self.pieces().count()) }
     }
 
     fn run(&self, frame: &Frame<'_>) {
         let (x, shares) = (frame.input::<f32>(0), frame.input::<f32>(1));
         let row = self.classes;
+        let own = own_weights(frame, self.weighted, self.backward);
         if self.backward {
             let (weight, dloss) = (frame.input::<f32>(2)[0], frame.input::<f32>(3)[0]);
-            let factor = dloss / weight;
+            let factor = if weight > 0.0 { dloss / weight } else { 0.0 };
             for_chunks(frame.pool(), frame.output::<f32>(0), self.rows_per_task() * row, |start, dx| {
                 let r = start..start + dx.len();
-                backward(self.level, &x[r.clone()], &shares[r], dx, row, factor, &self.loss);
+                let own = own_of(own, r.start / row..r.end / row);
+                backward(self.level, &x[r.clone()], &shares[r], own, dx, row, factor, &self.loss);
             });
         } else {
             let pieces = self.pieces();
-            let partial = frame.scratch().take::<f64>(pieces.count());
-            for_chunks(frame.pool(), partial, 1, |task, sum| {
-                let r = pieces.range(task);
-                let r = r.start * row..r.end * row;
-                sum[0] = forward(self.level, &x[r.clone()], &shares[r], row, &self.loss);
+            let partial = frame.scratch().take::<f64>(2 * pieces.count());
+            for_chunks(frame.pool(), partial, 2, |start, sums| {
+                let rows = pieces.range(start / 2);
+                let r = rows.start * row..rows.end * row;
+                let own = own_of(own, rows);
+                sums.copy_from_slice(&forward(self.level, &x[r.clone()], &shares[r], own, row, &self.loss));
             });
-            frame.output::<f32>(0)[0] = (partial.iter().sum::<f64>() / self.rows as f64) as f32;
-            frame.output::<f32>(1)[0] = self.rows as f32;
+            store_mean(frame, partial, [self.rows; 2], self.weighted);
         }
     }
 }

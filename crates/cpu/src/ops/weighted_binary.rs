@@ -1,5 +1,6 @@
 //! Binary cross-entropy in which elements weigh differently.
 
+use super::loss_weights::{own_weights, store_mean, weighted_factor};
 use crate::graph::op::WeightedBinary;
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::parallel::for_chunks;
@@ -12,15 +13,16 @@ const GRAIN: usize = 1024;
 pub struct WeightedBinaryKernel {
     loss: WeightedBinary,
     len: usize,
-    /// What the batch weighs.
+    /// What the batch weighs where elements have no weights of their own.
     items: usize,
+    weighted: bool,
     backward: bool,
 }
 
 impl WeightedBinaryKernel {
-    /// For so many elements, in a batch that weighs `items`.
-    pub fn new(loss: &WeightedBinary, len: usize, items: usize, backward: bool) -> Self {
-        WeightedBinaryKernel { loss: loss.clone(), len, items, backward }
+    /// For so many elements, in a batch of so many samples.
+    pub fn new(loss: &WeightedBinary, [len, items]: [usize; 2], weighted: bool, backward: bool) -> Self {
+        WeightedBinaryKernel { loss: loss.clone(), len, items, weighted, backward }
     }
 
     /// The loss of element `i`, and its derivative by the prediction.
@@ -54,26 +56,32 @@ impl WeightedBinaryKernel {
 
 impl NodeKernel for WeightedBinaryKernel {
     fn scratch_bytes(&self) -> usize {
-        if self.backward { 0 } else { Scratch::size::<f64>(chunks(self.len, GRAIN).count()) }
+        if self.backward { 0 } else { Scratch::size::<f64>(2 * chunks(self.len, GRAIN).count()) }
     }
 
     fn run(&self, frame: &Frame<'_>) {
         let (x, t) = (frame.input::<f32>(0), frame.input::<f32>(1));
+        let own = own_weights(frame, self.weighted, self.backward);
+        let own = |i: usize| own.get(i).map_or(1.0, |own| *own as f64);
         if self.backward {
-            let factor = frame.input::<f32>(3)[0] as f64 / self.len as f64;
+            let factor = match self.weighted {
+                true => weighted_factor(frame, self.len, self.items),
+                false => frame.input::<f32>(3)[0] as f64 / self.len as f64,
+            };
             for_chunks(frame.pool(), frame.output::<f32>(0), GRAIN, |start, dx| {
                 for (i, dx) in (start..).zip(dx) {
-                    *dx = (factor * self.element(i, x[i] as f64, t[i] as f64)[1]) as f32;
+                    *dx = (factor * own(i) * self.element(i, x[i] as f64, t[i] as f64)[1]) as f32;
                 }
             });
             return;
         }
         let pieces = chunks(self.len, GRAIN);
-        let partial = frame.scratch().take::<f64>(pieces.count());
-        for_chunks(frame.pool(), partial, 1, |task, sum| {
-            sum[0] = pieces.range(task).map(|i| self.element(i, x[i] as f64, t[i] as f64)[0]).sum();
+        let partial = frame.scratch().take::<f64>(2 * pieces.count());
+        for_chunks(frame.pool(), partial, 2, |start, sums| {
+            let r = pieces.range(start / 2);
+            sums[0] = r.clone().map(|i| own(i) * self.element(i, x[i] as f64, t[i] as f64)[0]).sum();
+            sums[1] = r.map(own).sum();
         });
-        frame.output::<f32>(0)[0] = (partial.iter().sum::<f64>() / self.len as f64) as f32;
-        frame.output::<f32>(1)[0] = self.items as f32;
+        store_mean(frame, partial, [self.len, self.items], self.weighted);
     }
 }

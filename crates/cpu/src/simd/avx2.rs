@@ -202,6 +202,11 @@ impl Simd for Avx2 {
         select(m, a, b) = _mm256_blendv_ps(b, a, m);
     }
     #[inline(always)]
+    fn any(self, m: __m256) -> bool {
+        // SAFETY: `self` exists only where the machine has AVX2 and FMA.
+        unsafe { _mm256_movemask_ps(m) != 0 }
+    }
+    #[inline(always)]
     unsafe fn picks(self, p: *const u32) -> __m256i {
         // SAFETY: the caller's promise.
         unsafe { _mm256_loadu_si256(p.cast()) }

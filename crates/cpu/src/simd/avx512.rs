@@ -205,6 +205,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_blend_ps(m, b, a) }
     }
     #[inline(always)]
+    fn any(self, m: __mmask16) -> bool {
+        m != 0
+    }
+    #[inline(always)]
     unsafe fn picks(self, p: *const u32) -> __m512i {
         // SAFETY: the caller's promise.
         unsafe { _mm512_loadu_si512(p.cast()) }

@@ -151,6 +151,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn eq(self, a: Self::V, b: Self::V) -> Self::M;
     /// `m ? a : b`.
     fn select(self, m: Self::M, a: Self::V, b: Self::V) -> Self::V;
+    /// Whether it holds in any lane.
+    fn any(self, m: Self::M) -> bool;
 
     /// A choice among the lanes of two vectors: `LANES` numbers, those from `LANES` on meaning the second's.
     ///

@@ -144,6 +144,11 @@ impl Simd for Neon {
         unsafe { vbslq_f32(m, a, b) }
     }
     #[inline(always)]
+    fn any(self, m: uint32x4_t) -> bool {
+        // SAFETY: `self` exists only where the machine has NEON.
+        unsafe { vmaxvq_u32(m) != 0 }
+    }
+    #[inline(always)]
     unsafe fn picks(self, p: *const u32) -> uint8x16_t {
         // SAFETY: the caller's promise of four numbers below 8, whose bytes are `4 n + 0, 1, 2, 3`.
         unsafe { vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x0302_0100), vld1q_u32(p), 0x0404_0404)) }

@@ -160,6 +160,10 @@ impl Simd for Scalar {
         lanes(|i| if m[i] { a[i] } else { b[i] })
     }
     #[inline(always)]
+    fn any(self, m: Self::M) -> bool {
+        m.iter().any(|lane| *lane)
+    }
+    #[inline(always)]
     unsafe fn picks(self, p: *const u32) -> Self::P {
         // SAFETY: the caller's promise.
         unsafe { p.cast::<Self::P>().read_unaligned() }

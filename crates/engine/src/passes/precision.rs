@@ -62,7 +62,7 @@ fn list(op: &Op) -> List {
 
 /// The operands that are cast to the 16-bit type. What is added to the scores of an attention stays in single precision.
 fn lower_operands(op: &Op) -> usize {
-    if matches!(op, Op::Attention(_)) { 1 } else { 2 }
+    if let Op::Attention(op) = op { op.sources() } else { 2 }
 }
 
 /// For every value, whether it is read, and read only in the 16-bit type. Operations that only move elements are looked
@@ -276,8 +276,7 @@ mod tests {
         let mut g = Graph::new();
         let (x, w) = (parameter(&mut g, [2, 5, 4]), parameter(&mut g, [12, 4]));
         let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
-        let y =
-            g.add(Attention { heads: 2, causal: true, bias: false, lengths: false, dropout: None }, &[qkv]).unwrap();
+        let y = g.add(Attention { heads: 2, causal: true, ..Attention::default() }, &[qkv]).unwrap();
         assert_eq!(cast(&mut g), ["cast:bf16", "cast:bf16", "linear:bf16", "scaled_dot_product_attention:bf16"]);
         assert_eq!(g.value(y[1]).dtype, DType::F32);
         let dy = g.add_value(HALF, g.shape(y[0]).clone(), Role::State(VarId(99)));
@@ -314,7 +313,7 @@ mod tests {
         let qkv = g.add1(Linear::default(), &[x, w]).unwrap();
         let rotary = Rotary { heads: 2, kv_heads: 2, position: true, back: false };
         let qkv = g.add1(rotary, &[qkv, table, position]).unwrap();
-        let attention = CachedAttention { heads: 2, kv_heads: 2 };
+        let attention = CachedAttention { heads: 2, kv_heads: 2, ..CachedAttention::default() };
         g.add1(attention, &[qkv, kept[0], kept[1], position]).unwrap();
         let cast = cast(&mut g);
         assert_eq!(cast, ["cast:bf16", "cast:bf16", "linear:bf16", "rotary:bf16", "cast:f32", "cached_attention:f32"]);
@@ -328,7 +327,7 @@ mod tests {
         let (x, table, w) = (parameter(&mut g, [2, 5, 12]), parameter(&mut g, [50, 3]), parameter(&mut g, [1, 3]));
         let bias = g.add1(Linear::default(), &[table, w]).unwrap();
         let bias = g.add1(Reshape { shape: Shape::from([1, 2, 5, 5]) }, &[bias]).unwrap();
-        let op = Attention { heads: 2, causal: false, bias: true, lengths: false, dropout: None };
+        let op = Attention { heads: 2, bias: true, ..Attention::default() };
         let y = g.add(op, &[x, bias]).unwrap();
         let cast = cast(&mut g);
         let attention = "scaled_dot_product_attention:bf16";

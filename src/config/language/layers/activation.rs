@@ -79,6 +79,10 @@ activations! {
     "tanh" => Tanh = |_| Activation::Tanh;
     /// `1 / (1 + e⁻ˣ)`. `torch.nn.Sigmoid`.
     "sigmoid" => Sigmoid = |_| Activation::Sigmoid;
+    /// The sine of radians. `torch.sin`.
+    "sin" => Sin = |_| Activation::Sin;
+    /// The cosine. `torch.cos`.
+    "cos" => Cos = |_| Activation::Cos;
     /// `min(max(x + 3, 0), 6) / 6`. `torch.nn.Hardsigmoid`.
     "hardsigmoid" => Hardsigmoid = |_| Activation::Hardsigmoid;
     /// `x · hardsigmoid(x)`. `torch.nn.Hardswish`.

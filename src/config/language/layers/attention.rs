@@ -17,8 +17,9 @@ use crate::config::text::tree::Node;
 const MAX_WINDOW: usize = 64;
 
 options! {
-    /// Self-attention of the positions of a sequence, `[N, L, E]`, with learned projections. `torch.nn.MultiheadAttention` with
-    /// `batch_first=True`, the input being query, key and value.
+    /// Attention of the positions of a sequence, `[N, L, E]`, with learned projections: to each other or, with `from = ["x", "memory"]`, to those of
+    /// another sequence of as many features, whatever its length. `torch.nn.MultiheadAttention` with `batch_first=True`: queries are of the first
+    /// input, keys and values of the last.
     pub struct MultiheadAttention {
         /// Number of heads; must divide the last dimension, which is `embed_dim`.
         #[option(range = 1..=MAX_SIZE, example = "4")]
@@ -29,21 +30,30 @@ options! {
         /// Probability with which the weight of a position is left out in training.
         #[option(default = 0.0, range = 0.0..1.0)]
         pub dropout: f64,
-        /// A position sees none after it.
+        /// A position sees none after it. Not with two inputs.
         #[option(default = false)]
         pub is_causal: bool,
         /// Turn queries and keys by angles that grow with their positions, so that their products depend on distances (Su et al. 2021), halves of a head with
         /// each other, as Llama does. The angles of a head's first pair of numbers grow by 1 a position, those of the others by less, down to one part in
-        /// about `rope_theta`. Without it attention knows no positions.
+        /// about `rope_theta`. Without it, or `alibi`, attention knows no positions. Not with two inputs.
         #[option(range = above(1.0), example = "10000.0")]
         pub rope_theta: Option<f64>,
         /// Make the angles of `rope_theta` smaller, for longer texts than those that the model was trained on first.
         #[option(example = "{ rope_type = \"linear\", factor = 2.0 }")]
         pub rope_scaling: Option<RopeScaling>,
+        /// A position sees those that are less than so many positions away, itself among them: with `is_causal` the last so many, as Mistral has it,
+        /// else those of both sides, as Longformer (Beltagy et al. 2020). Not with two inputs.
+        #[option(range = 1..=MAX_SIZE, example = "4096")]
+        pub sliding_window: Option<usize>,
+        /// Take from the score of two positions their distance times a slope, another one for each head (Press et al. 2022, *ALiBi*), so that what is near
+        /// counts more. Of 8 heads the slopes are 1/2, 1/4, … 1/256; of other numbers as in transformers' BLOOM. Not with two inputs.
+        #[option(default = false)]
+        pub alibi: bool,
     }
 
     /// Attention of heads whose queries, keys and values come packed: `[N, L, (num_heads + 2 · num_kv_heads) · d]`, the queries of all heads, their keys, their
-    /// values, becomes `[N, L, num_heads · d]`. Layers around it make them: a `linear`, or a `concat` of three.
+    /// values, becomes `[N, L, num_heads · d]`. Layers around it make them: a `linear`, or a `concat` of three. With two inputs the first has the queries,
+    /// `[N, L, num_heads · d]`, and the second, whose length may be another one, the keys and values, `[N, S, 2 · num_kv_heads · d]`.
     /// `torch.nn.functional.scaled_dot_product_attention`.
     pub struct ScaledDotProductAttention {
         /// Number of heads of the queries.
@@ -55,7 +65,7 @@ options! {
         /// Probability with which the weight of a position is left out in training.
         #[option(default = 0.0, range = 0.0..1.0)]
         pub dropout: f64,
-        /// A position sees none after it.
+        /// A position sees none after it. Not with two inputs.
         #[option(default = false)]
         pub is_causal: bool,
         /// As of `multihead_attention`.
@@ -64,6 +74,12 @@ options! {
         /// As of `multihead_attention`.
         #[option(example = "{ rope_type = \"linear\", factor = 2.0 }")]
         pub rope_scaling: Option<RopeScaling>,
+        /// As of `multihead_attention`.
+        #[option(range = 1..=MAX_SIZE, example = "4096")]
+        pub sliding_window: Option<usize>,
+        /// As of `multihead_attention`.
+        #[option(default = false)]
+        pub alibi: bool,
     }
 
     /// How the angles of rotary positions are scaled: with transformers' names.

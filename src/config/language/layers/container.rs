@@ -14,6 +14,9 @@ pub const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
 /// Types that take two inputs or more.
 pub const JOINS: [&str; 3] = ["add", "multiply", "concat"];
 
+/// Types that take one input, or a second one beside it.
+pub const PAIRS: [&str; 2] = ["multihead_attention", "scaled_dot_product_attention"];
+
 /// The words of `shortcut`.
 pub const SHORTCUTS: [&str; 2] = ["always", "if_same_shape"];
 
@@ -41,6 +44,16 @@ options! {
         pub name: Elsewhere,
         /// Take the outputs of these earlier layers.
         #[option(required = true, schema_by = several_inputs)]
+        pub from: Elsewhere,
+    }
+
+    /// The same of the layers that take one input or two.
+    pub struct PairKeys {
+        /// Its part of the names of parameters; `{i}` is the index within `repeat`.
+        #[option(otherwise = "its index among its siblings", schema_by = name)]
+        pub name: Elsewhere,
+        /// Take the output of this earlier layer instead of the one before; of two, queries are of the first, and keys and values of the second.
+        #[option(otherwise = "the layer before", schema_by = one_or_two_inputs)]
         pub from: Elsewhere,
     }
 
@@ -119,6 +132,10 @@ fn name(_: &mut SchemaGenerator) -> Schema {
 
 fn one_input(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 1 }] })
+}
+
+fn one_or_two_inputs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 2 }] })
 }
 
 fn several_inputs(_: &mut SchemaGenerator) -> Schema {

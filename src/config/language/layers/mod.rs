@@ -100,6 +100,8 @@ tagged! {
     "multiply" => Multiply(Multiply),
     "concat" => Concat(Concat),
     "piecewise_linear_embedding" => PiecewiseLinearEmbedding(PiecewiseLinearEmbedding),
+    "periodic_embedding" => PeriodicEmbedding(PeriodicEmbedding),
+    "feature_tokenizer" => FeatureTokenizer(FeatureTokenizer),
     "ensemble_affine" => EnsembleAffine(EnsembleAffine),
     "ensemble_linear" => EnsembleLinear(EnsembleLinear),
     "ensemble_mean" => EnsembleMean(EnsembleMean),

@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::declare::bounds::MAX_SIZE;
+use crate::config::declare::bounds::{MAX_SIZE, above};
 use crate::config::declare::options::{Check, options};
+use crate::config::declare::part::Part;
 use crate::config::declare::value::values;
 
 options! {
@@ -19,6 +20,38 @@ options! {
         pub bins: usize,
         /// Numbers of the vector of a column.
         #[option(default = 16, range = 1..=MAX_SIZE)]
+        pub embedding_dim: usize,
+    }
+
+    /// A vector for each number column of a table: sines and cosines of multiples of the number, which are learnt, through a `linear` and a ReLU.
+    /// Else as `piecewise_linear_embedding`. `rtdl_num_embeddings.PeriodicEmbeddings` (Gorishniy et al. 2022; "PLR" there, and with `lite`
+    /// "PLR(lite)").
+    pub struct PeriodicEmbedding {
+        /// Numbers of the vector of a column.
+        #[option(default = 24, range = 1..=MAX_SIZE)]
+        pub embedding_dim: usize,
+        /// Sines of each column, and cosines.
+        #[option(default = 48, range = 1..=65536)]
+        pub n_frequencies: usize,
+        /// The standard deviation that frequencies are drawn with, in turns for a standard deviation of the column. It matters: values from
+        /// 0.01 to 1 are worth trying.
+        #[option(default = 0.01, range = above(0.0))]
+        pub frequency_init_scale: f64,
+        /// Whether there is a ReLU behind the `linear`.
+        #[option(default = true)]
+        pub activation: bool,
+        /// One `linear` for all columns; else each has its own.
+        #[option(default = false)]
+        pub lite: bool,
+    }
+
+    /// The columns of a table as a sequence of vectors, `[N, F]` to `[N, tokens, embedding_dim]`: first one for each number, a weight times the number and
+    /// a bias, then one for each category, its text's own and a bias. Booleans, the parts of dates and of `scaling = "piecewise_linear"`, and
+    /// what says that a cell is missing are numbers; of a category a missing cell is one more text. It is the first layer of a model. `LinearEmbeddings` and
+    /// `CategoricalEmbeddings` of `rtdl_revisiting_models` (Gorishniy et al. 2021, "Revisiting Deep Learning Models for Tabular Data", section 3.3).
+    pub struct FeatureTokenizer {
+        /// Numbers of each vector.
+        #[option(default = 192, range = 1..=MAX_SIZE)]
         pub embedding_dim: usize,
     }
 
@@ -67,6 +100,14 @@ pub enum MemberInit {
 }
 
 impl Check for PiecewiseLinearEmbedding {}
+
+impl Check for PeriodicEmbedding {
+    fn check(&self, part: &Part) {
+        part.require("lite", self.activation || !self.lite, "needs the ReLU: leave `activation` out");
+    }
+}
+
+impl Check for FeatureTokenizer {}
 
 impl Check for EnsembleAffine {}
 

@@ -26,7 +26,7 @@ options! {
         /// Standard deviation of what learned numbers start with.
         #[option(otherwise = "`0.02`", range = 0.0..)]
         pub init_std: Option<f64>,
-        /// Learn numbers for so many positions, of which a sequence may have fewer. They are then the parameter `weight`, `[max_length, E]`, as that of an
+        /// Have numbers for so many positions, of which a sequence may have fewer. Learned ones are then the parameter `weight`, `[max_length, E]`, as that of an
         /// `nn.Embedding`.
         #[option(otherwise = "as many as there are", range = 1..=MAX_SIZE, example = "1024")]
         pub max_length: Option<usize>,
@@ -105,8 +105,6 @@ impl Check for PositionEmbedding {
     fn check(&self, part: &Part) {
         let learned = self.kind == PositionKind::Learned;
         let fits = learned || self.init_std.is_none();
-        let sized = learned || self.max_length.is_none();
-        part.require("max_length", sized, "must be left out with `kind = \"sinusoidal\"`: nothing is learned");
         part.require("init_std", fits, "must be left out with `kind = \"sinusoidal\"`: nothing is learned");
     }
 }

@@ -13,7 +13,7 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::Node;
 
 /// Types of layers that have parameters.
-const WITH_PARAMETERS: [&str; 26] = [
+const WITH_PARAMETERS: [&str; 28] = [
     "linear",
     "embedding",
     "conv2d",
@@ -38,6 +38,8 @@ const WITH_PARAMETERS: [&str; 26] = [
     "layer_scale",
     "prelu",
     "piecewise_linear_embedding",
+    "periodic_embedding",
+    "feature_tokenizer",
     "ensemble_affine",
     "ensemble_linear",
 ];

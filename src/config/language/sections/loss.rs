@@ -3,6 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+use super::quantiles::Quantiles;
 use crate::config::declare::bounds::above;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
@@ -135,10 +136,19 @@ impl Loss {
             Loss::L1(_) => ElementwiseLoss::L1.into(),
             Loss::SmoothL1(l) => ElementwiseLoss::SmoothL1 { beta: l.beta as f32 }.into(),
             Loss::Huber(l) => ElementwiseLoss::Huber { delta: l.delta as f32 }.into(),
-            Loss::Quantile(l) => ElementwiseLoss::Quantile { quantile: l.quantile as f32 }.into(),
+            // Of several the model has a form of its own for (`src/model/quantiles.rs`).
+            Loss::Quantile(l) => ElementwiseLoss::Quantile { quantile: l.quantile.middle() as f32 }.into(),
             Loss::PoissonNll(_) => ElementwiseLoss::PoissonNll.into(),
             Loss::GammaNll(_) => ElementwiseLoss::GammaNll.into(),
             Loss::Tweedie(l) => ElementwiseLoss::Tweedie { power: l.power as f32 }.into(),
+        }
+    }
+
+    /// The quantiles of each target that the model puts out, if there are several; else none.
+    pub fn quantiles(&self) -> &[f64] {
+        match self {
+            Loss::Quantile(l) => l.quantile.several(),
+            _ => &[],
         }
     }
 
@@ -265,10 +275,12 @@ options! {
     /// What is learnt is a quantile of the targets, not their mean: an error below the target weighs `quantile`, one above it 1 −
     /// `quantile` (the pinball loss). `sklearn.metrics.mean_pinball_loss`.
     pub struct Quantile {
-        /// The share of targets that is to lie below the predictions; 0.5 is the median.
-        #[option(default = 0.5, range = above(0.0).below(1.0), resume = Differs)]
-        pub quantile: f64,
-        /// As of `mse`.
+        /// The share of targets that is to lie below the predictions; 0.5 is the median. Or a list of several, in ascending order: the model puts out a
+        /// number for each target and quantile, all quantiles of a target side by side, and the loss is the mean of theirs. Figures such as
+        /// `rmse` go by the quantile that is nearest to the median.
+        #[option(default = Quantiles::one(0.5), example = "[0.05, 0.5, 0.95]", resume = Differs)]
+        pub quantile: Quantiles,
+        /// As of `mse`. There is none of several quantiles.
         #[option(otherwise = "the targets", example = "\"inputs\"")]
         pub target: Option<String>,
     }
@@ -290,7 +302,13 @@ options! {
     }
 }
 
-impl Check for Quantile {}
+impl Check for Quantile {
+    fn check(&self, part: &Part) {
+        self.quantile.check(part);
+        let learns_inputs = self.target.is_some() && !self.quantile.several().is_empty();
+        part.require("target", !learns_inputs, "cannot be learnt by several quantiles");
+    }
+}
 
 impl Check for PoissonNll {}
 

@@ -61,6 +61,9 @@ pub enum EvalFigure {
     R2,
     /// Mean absolute percentage error, as a fraction: `sklearn.metrics.mean_absolute_percentage_error`; only for regression.
     Mape,
+    /// The share of targets between the least and the largest quantile that is predicted; only for `quantile` with several of them, with which it is
+    /// measured anyway.
+    Coverage,
 }
 
 impl EvalFigure {
@@ -89,6 +92,7 @@ impl EvalFigure {
             Self::Perplexity => Figure::Perplexity,
             Self::R2 => Figure::R2,
             Self::Mape => Figure::Mape,
+            Self::Coverage => Figure::Coverage,
         }
     }
 }

@@ -58,6 +58,10 @@ options! {
         /// A column that names the rows: the model does not take it, and predictions carry it along, under its own name.
         #[option(example = r#""id""#)]
         pub id: Option<String>,
+        /// A column with what each row weighs in the loss, a number of at least 0: the loss is the weighted mean, in training and in evaluation. The model does not
+        /// take it, `predict` does without it, and all other figures count every row alike.
+        #[option(example = r#""weight""#)]
+        pub sample_weight: Option<String>,
         /// A column that says of each row whether it is for training, validation or test: `train`, `val` or `test`.
         #[option(example = r#""split""#)]
         pub split_column: Option<String>,
@@ -184,7 +188,10 @@ impl Check for Csv {
         part.require("fold", fold, "is one of the `folds`");
         let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
         part.require("drop", !self.target.names().iter().any(dropped), "names the target");
-        part.require("id", !self.id.as_ref().is_some_and(|id| self.target.names().contains(id)), "is the target");
+        for (key, column) in [("id", &self.id), ("sample_weight", &self.sample_weight)] {
+            part.require(key, !column.as_ref().is_some_and(|name| self.target.names().contains(name)), "is the target");
+        }
+        part.require("drop", !self.sample_weight.as_ref().is_some_and(dropped), "names the weight of samples");
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::declare::options::Options;
 use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::{LayerKind, LayerNode};
-use crate::config::language::layers::{CONTAINERS, CommonKeys, JOINS, Layer};
+use crate::config::language::layers::{CONTAINERS, CommonKeys, JOINS, Layer, PAIRS};
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::spelling::{did_you_mean, shorten};
 use crate::config::text::tree::{Node, Table, Value};
@@ -161,7 +161,8 @@ impl Unroller<'_> {
             );
             return None;
         }
-        if !several && !self.one_input(table, inputs, &what) {
+        let most = if PAIRS.contains(&kind) { 2 } else { 1 };
+        if !several && !self.few_inputs(table, (inputs, most), &what) {
             return None;
         }
         Some(node(table, word.span, common, LayerKind::Layer(layer)))
@@ -169,16 +170,21 @@ impl Unroller<'_> {
 
     /// Whether no more than one name is in `from`; says so otherwise.
     pub(super) fn one_input(&self, table: &Table, inputs: usize, what: &str) -> bool {
-        if inputs > 1
+        self.few_inputs(table, (inputs, 1), what)
+    }
+
+    /// Whether no more than `most` names are in `from`, one or two; says so otherwise.
+    fn few_inputs(&self, table: &Table, (inputs, most): (usize, usize), what: &str) -> bool {
+        if inputs > most
             && let Some(from) = table.get("from")
         {
             self.sink.push(
-                Diagnostic::error(format!("{what} takes one input"))
+                Diagnostic::error(format!("{what} takes {}", if most == 1 { "one input" } else { "one input or two" }))
                     .at(from.span, format!("{inputs} are named"))
                     .help("join them first, with a layer `add`, `multiply` or `concat`"),
             );
         }
-        inputs <= 1
+        inputs <= most
     }
 }
 

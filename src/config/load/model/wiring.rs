@@ -246,7 +246,7 @@ fn is_parameter(layer: &Layer) -> bool {
 fn prefixes(layer: &Layer) -> &'static [&'static str] {
     let has = match layer {
         Layer::Linear(l) => l.tied().is_none() || l.bias,
-        Layer::PositionEmbedding(l) if l.max_length.is_some() => true,
+        Layer::PositionEmbedding(l) if l.kind == PositionKind::Learned && l.max_length.is_some() => true,
         Layer::Embedding(_) | Layer::TokenTypeEmbedding(_) | Layer::Conv2d(_) | Layer::Conv1d(_) | Layer::Prelu(_) => {
             true
         }
@@ -261,6 +261,8 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::InstanceNorm2d(norm) => norm.affine,
         Layer::MultiheadAttention(_) => return &["", ".out_proj"],
         Layer::PiecewiseLinearEmbedding(_) => return &[".linear", ".linear0"],
+        Layer::PeriodicEmbedding(_) => return &[".periodic", ".linear"],
+        Layer::FeatureTokenizer(_) => return &[".cont_embeddings", ".cat_embeddings"],
         Layer::EnsembleAffine(_) | Layer::EnsembleLinear(_) => true,
         Layer::ShiftedWindowAttention(_) => return &["", ".qkv", ".proj"],
         Layer::MaxPool2d(_)

@@ -35,7 +35,8 @@ const JULIAN_1970: i64 = 2_440_588;
 /// A Parquet file.
 pub struct Columns {
     path: PathBuf,
-    file: Arc<File>,
+    /// Its bytes. It is opened to be read and closed again: a table may be of more files than a process may have open.
+    size: u64,
     metadata: ParquetMetaData,
     names: Vec<String>,
     kinds: Vec<Kind>,
@@ -92,7 +93,7 @@ impl Columns {
             kinds.push(kind);
             stored.push(meaning);
         }
-        let columns = Columns { path: path.to_owned(), file: Arc::new(file), metadata, names, kinds, stored };
+        let columns = Columns { path: path.to_owned(), size: opened.size, metadata, names, kinds, stored };
         columns.judge(opened.size)?;
         Ok(columns)
     }
@@ -169,9 +170,12 @@ impl Columns {
         wanted.dedup();
         let mut before = 0;
         let mut record = csv::StringRecord::new();
+        let opened = open(&self.path)?;
+        ensure!(opened.size == self.size, "`{}` has changed since it was looked at", self.path.display());
+        let file = Arc::new(opened.file);
         for group in self.metadata.row_groups() {
             let rows = usize::try_from(group.num_rows())?;
-            let open = |column: &usize| self.reader(group, *column, rows).with_context(|| self.at(*column));
+            let open = |column: &usize| self.reader(&file, group, *column, rows).with_context(|| self.at(*column));
             let mut readers = wanted.iter().map(open).collect::<Result<Vec<_>>>()?;
             let mut cells: Vec<Cells> = wanted.iter().map(|_| Cells::default()).collect();
             let mut done = 0;
@@ -200,7 +204,7 @@ impl Columns {
         format!("`{}`, the column `{}`", self.path.display(), self.names[column])
     }
 
-    fn reader(&self, group: &RowGroupMetaData, column: usize, rows: usize) -> Result<Reader> {
+    fn reader(&self, file: &Arc<File>, group: &RowGroupMetaData, column: usize, rows: usize) -> Result<Reader> {
         let (stored, meaning) = match (self.stored[column], &self.kinds[column]) {
             (Some(stored), _) => stored,
             (None, kind) => bail!("it has {}, of which no cell can be made", kind.in_words()),
@@ -208,7 +212,7 @@ impl Columns {
         let chunk = group.column(stored);
         let room = host_memory().map_or(usize::MAX, |host| host.available / PART_OF_MEMORY);
         let most = usize::try_from(chunk.uncompressed_size())?.min(room);
-        let pages = contained(|| Ok(Pages::new(&self.file, chunk, rows, most)?))?;
+        let pages = contained(|| Ok(Pages::new(file, chunk, rows, most)?))?;
         Ok(Reader { reader: get_column_reader(chunk.column_descr_ptr(), Box::new(pages)), meaning })
     }
 }

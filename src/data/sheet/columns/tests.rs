@@ -233,6 +233,24 @@ fn a_file_that_is_cut_off_anywhere_is_an_error() {
     }
 }
 
+/// A table may be of more files than a process may have open.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_is_open_only_while_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap().join("one.parquet");
+    let whole = std::fs::read(golden("required.parquet")).unwrap();
+    std::fs::write(&path, &whole).unwrap();
+    let columns = Columns::open(&path).unwrap();
+    let open =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    assert_eq!(open.filter(|file| *file == path).count(), 0);
+    columns.each(&[0], |_, _| Ok(())).unwrap();
+    std::fs::write(&path, [whole, vec![0]].concat()).unwrap();
+    let error = columns.each(&[0], |_, _| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("one.parquet` has changed since"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 

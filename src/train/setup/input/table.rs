@@ -32,6 +32,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
         drop: csv.drop.clone().unwrap_or_default(),
         id: csv.id.clone(),
+        sample_weight: csv.sample_weight.clone(),
         division: Division {
             hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
             fold: csv.folds.map(|folds| Fold { number: csv.fold.unwrap_or(1) - 1, of: folds }),
@@ -48,8 +49,8 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
 pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
     let codec = TableCodec::of(data)?;
     let Some(csv) = experiment.data.source.table() else { return Some(codec) };
-    let TableOptions { decimal, id, format, .. } = options(csv, experiment);
-    Some(TableCodec { decimal, id, separator: format.separator, header: format.header, ..codec })
+    let TableOptions { decimal, id, sample_weight, format, .. } = options(csv, experiment);
+    Some(TableCodec { decimal, id, sample_weight, separator: format.separator, header: format.header, ..codec })
 }
 
 /// How many bins the first layer that cuts numbers into some cuts them into.

@@ -23,6 +23,9 @@ pub struct Scores {
     ranking: Option<Ranking>,
     calibration: Calibration,
     spans: Option<SpanCounts>,
+    /// Numbers that are predicted of each target of a regression; targets that lie among them, and all.
+    each: usize,
+    covered: [u64; 2],
     exact: Exact,
     /// Sum of the negative log-likelihoods of targets; of labels, of the mean over those of a sample.
     surprise: f64,
@@ -79,7 +82,7 @@ impl Scores {
         let wanted = read_for(&programs.asked, &programs.loss);
         let spans = wanted.iter().any(|figure| figure.is_of_spans()).then(|| SpanCounts::of(&programs.class_names));
         let scores = Scores::of(wanted, task, width, programs.loss.ignore_index(), samples * rows)?;
-        Some(Scores { spans: spans.flatten(), ..scores })
+        Some(Scores { spans: spans.flatten(), each: programs.quantiles.len().max(1), ..scores })
     }
 
     fn of(wanted: Vec<Figure>, task: Task, width: usize, ignore_index: Option<i32>, rows: usize) -> Option<Self> {
@@ -98,6 +101,8 @@ impl Scores {
             ranking,
             calibration,
             spans,
+            each: 1,
+            covered: [0; 2],
             exact: Exact::default(),
             surprise,
             rows,
@@ -122,7 +127,8 @@ impl Scores {
                     }
                 }
             }
-            Task::BinaryClassification | Task::Regression => {
+            Task::Regression => self.add_intervals(outputs.as_chunks::<4>().0, targets),
+            Task::BinaryClassification => {
                 for (row, targets) in rows.zip(targets.chunks_exact(self.width)) {
                     self.add_labels(row, targets);
                 }
@@ -146,6 +152,21 @@ impl Scores {
         if let Some(ranking) = &mut self.ranking {
             ranking.add(self.row.iter().map(|log| *log as f32), Truth::Class(target));
         }
+    }
+
+    /// Takes predictions, all of a target side by side, and targets, whatever sample they are of.
+    fn add_intervals(&mut self, predictions: &[[u8; 4]], targets: &[[u8; 4]]) {
+        let number = |bytes: &[u8; 4]| f32::from_ne_bytes(*bytes);
+        for (all, target) in predictions.chunks_exact(self.each).zip(targets) {
+            self.not_a_number |= all.iter().any(|x| number(x).is_nan());
+            let (low, high) = all
+                .iter()
+                .map(number)
+                .fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
+            let inside = (low..=high).contains(&number(target));
+            self.covered = [self.covered[0] + u64::from(inside), self.covered[1] + 1];
+        }
+        self.rows = self.covered[1];
     }
 
     fn add_labels(&mut self, row: &[[u8; 4]], targets: &[[u8; 4]]) {
@@ -180,6 +201,7 @@ impl Scores {
                 (Figure::SpanF1 | Figure::SpanPrecision | Figure::SpanRecall, _) => {
                     self.spans.as_ref().map_or(f64::NAN, |spans| spans.figure(figure))
                 }
+                (Figure::Coverage, _) => self.covered[0] as f64 / self.covered[1] as f64,
                 (Figure::ExactMatch, _) => self.exact.share(),
                 (Figure::LogLoss, _) => self.surprise / self.rows as f64,
                 (Figure::Perplexity, _) => (self.surprise / self.rows as f64).exp(),

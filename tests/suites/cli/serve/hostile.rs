@@ -64,6 +64,9 @@ fn refusals_say_why() {
             403,
             "pages of other sites",
         ),
+        // A name of another site that leads here.
+        ("GET", "/models", "Sec-Fetch-Site: same-origin\r\n", b"", 403, "by an address or by `localhost`"),
+        ("POST", "/predict", "Origin: http://x\r\n", &png, 403, "--allow-host"),
         ("POST", "/v2/repository/models/x/load", "", b"", 404, "no model of this name"),
         (
             "POST",

@@ -67,7 +67,11 @@ fn requests_share_their_memory() {
     let head = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 1040000\r\n\r\n";
     holder.write_all(head.as_bytes()).unwrap();
     holder.write_all(&[0; 1000]).unwrap();
-    server.until("memory is taken", || server.metric("runner_request_memory_bytes") >= 1_040_000.0);
+    server.until("a little is taken", || server.metric("runner_request_memory_bytes") > 0.0);
+    // What is announced and does not come takes nothing from others.
+    assert_eq!(server.image("/predict", &vec![0; 100 << 10]).status, 400);
+    holder.write_all(&vec![0; 1_038_000]).unwrap();
+    server.until("memory is taken", || server.metric("runner_request_memory_bytes") >= 1_000_000.0);
     let refused = server.image("/predict", &vec![0; 100 << 10]);
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
     drop(holder);
@@ -83,12 +87,39 @@ fn most_memory(server: &Server) -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
 }
 
+/// Sends each body four times at once to a server that has 96 MiB for all.
 #[cfg(target_os = "linux")]
-#[test]
-fn no_body_takes_more_memory_than_it_is_charged() {
+fn hold_to_their_memory(place: &crate::support::Place, models: &str, cases: &[(&str, &str, Vec<u8>)]) {
     const CHARGED: f64 = 96.0;
     // What the program itself needs for connections, threads and texts of errors.
     const BESIDE: f64 = 24.0;
+    for (path, kind, body) in cases {
+        let server = Server::start(place, &format!("{models} --max-memory 96 --log off"));
+        let before = most_memory(&server);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let answer = server.ask("POST", path, &format!("Content-Type: {kind}\r\n"), body);
+                    assert!(matches!(answer.status, 200 | 400 | 413 | 422 | 503), "{answer:?}");
+                });
+            }
+        });
+        let more = most_memory(&server) - before;
+        let begin = body[..body.len().min(60)].escape_ascii().to_string();
+        assert!(more < CHARGED + BESIDE, "{path} {begin}: {more} MiB");
+        assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
+    }
+}
+
+/// Three megabytes of one thing after the other.
+#[cfg(target_os = "linux")]
+fn list(open: &str, one: &str, close: &str) -> Vec<u8> {
+    format!("{open}{}{close}", one.repeat((3 << 20) / one.len())).into_bytes()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_body_takes_more_memory_than_it_is_charged() {
     let place = super::super::tables::place(100);
     place.ok("train c.toml --quiet --out rows --set train.epochs=1");
     let images = trained();
@@ -96,10 +127,7 @@ fn no_body_takes_more_memory_than_it_is_charged() {
     let mut large = Vec::new();
     let image = image::RgbImage::from_fn(2400, 2000, |x, y| image::Rgb([x as u8, y as u8, (x ^ y) as u8]));
     image.write_to(&mut std::io::Cursor::new(&mut large), image::ImageFormat::Png).unwrap();
-    let n = 1 << 20;
-    let list =
-        |open: &str, one: &str, close: &str| format!("{open}{}{close}", one.repeat(3 * n / one.len())).into_bytes();
-    let numbered: String = (0..n / 4).map(|i| format!("\"{i}\":1,")).collect();
+    let numbered: String = (0..1 << 18).map(|i| format!("\"{i}\":1,")).collect();
     let (json, infer) = ("application/json", "/v2/models/images/infer");
     let cases = [
         ("/predict/images", json, list("{\"instances\":[", "1,", "1]}")),
@@ -131,22 +159,34 @@ fn no_body_takes_more_memory_than_it_is_charged() {
         ),
         ("/predict/images", "image/png", large),
     ];
-    for (path, kind, body) in &cases {
-        let server = Server::start(&place, "rows images=images.safetensors --max-memory 96 --log off");
-        let before = most_memory(&server);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let answer = server.ask("POST", path, &format!("Content-Type: {kind}\r\n"), body);
-                    assert!(matches!(answer.status, 200 | 400 | 413 | 422 | 503), "{answer:?}");
-                });
-            }
-        });
-        let more = most_memory(&server) - before;
-        let begin = body[..body.len().min(60)].escape_ascii().to_string();
-        assert!(more < CHARGED + BESIDE, "{path} {begin}: {more} MiB");
-        assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
+    hold_to_their_memory(&place, "rows images=images.safetensors", &cases);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_text_takes_more_memory_than_it_is_charged() {
+    let place = super::super::text::place();
+    place.ok("train c.toml --out lm --quiet --set train.steps=20 --set train.eval_every_steps=20 --set data.tokenizer=bpe --set data.vocab_size=270");
+    let (tags, pairs) = (super::super::text_tags::place(), super::super::text_pairs::place());
+    for (other, name) in [(&tags, "tags"), (&pairs, "pairs")] {
+        other.ok("train c.toml --out r --quiet --set train.epochs=1");
+        std::fs::copy(other.path("r/best.safetensors"), place.path(&format!("{name}.safetensors"))).unwrap();
     }
+    let json = "application/json";
+    let stops = format!(
+        "{{\"model\":\"lm\",\"max_tokens\":0,\"stop\":[\"{}\"],\"prompt\":[{}\"a\"]}}",
+        "x".repeat(1 << 20),
+        "\"a\",".repeat(1000)
+    );
+    let cases = [
+        ("/v1/completions", json, list("{\"model\":\"lm\",\"max_tokens\":0,\"prompt\":\"", "a", "\"}")),
+        ("/v1/completions", json, stops.into_bytes()),
+        ("/predict/tags", json, list("{\"instances\":[{\"tokens\":[", "\"\",", "\"\"]}]}")),
+        ("/predict/tags", json, list("{\"instances\":[\"a\",[", "0,", "0]]}")),
+        ("/predict/tags", "text/plain", list("", "a ", "")),
+        ("/predict/pairs", "text/plain", list("", "\t", "")),
+    ];
+    hold_to_their_memory(&place, "lm tags=tags.safetensors pairs=pairs.safetensors", &cases);
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub fn table(data: &[u8]) -> bool {
             rules: Vec::new(),
             drop: Vec::new(),
             id: None,
+            sample_weight: None,
             division: Division {
                 hold_out: None,
                 fold: None,

@@ -20,7 +20,8 @@ fn operands(op: &Op, count: usize) -> std::ops::Range<usize> {
         Op::Pad(_) | Op::NewFull(_) => 0..1,
         Op::MaxPool2d(_) | Op::AvgPool2d(_) | Op::AdaptiveAvgPool2d(_) | Op::AdaptiveMaxPool2d(_) => 0..1,
         Op::Resize2d(_) => 0..1,
-        Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::Dropout(_) | Op::Attention(_) | Op::Rotary(_) => 0..1,
+        Op::BatchNorm(_) | Op::BatchNormInfer(_) | Op::Dropout(_) | Op::Rotary(_) => 0..1,
+        Op::Attention(op) => 0..op.sources(),
         _ => 0..0,
     }
 }

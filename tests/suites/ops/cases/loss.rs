@@ -6,7 +6,7 @@ use runner::graph::op::{
 use runner::graph::{DType, Input};
 
 /// The losses that are functions of one prediction and one target.
-const ELEMENTWISE: [ElementwiseLoss; 10] = [
+pub const ELEMENTWISE: [ElementwiseLoss; 10] = [
     ElementwiseLoss::Mse,
     ElementwiseLoss::L1,
     ElementwiseLoss::SmoothL1 { beta: 1.0 },
@@ -20,7 +20,7 @@ const ELEMENTWISE: [ElementwiseLoss; 10] = [
 ];
 
 /// Those of the mean of a distribution, which is above 0.
-const OF_MEANS: [ElementwiseLoss; 4] = [
+pub const OF_MEANS: [ElementwiseLoss; 4] = [
     ElementwiseLoss::PoissonNll,
     ElementwiseLoss::GammaNll,
     ElementwiseLoss::Tweedie { power: 1.5 },

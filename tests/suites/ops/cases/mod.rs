@@ -14,6 +14,7 @@ mod input;
 mod linear;
 mod long;
 mod loss;
+mod loss_weights;
 mod muon;
 mod norm;
 mod optim;
@@ -35,7 +36,7 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, OnceLock};
 
 /// Every activation, with slopes and scales on both sides of zero.
-pub const ACTIVATIONS: [Activation; 24] = [
+pub const ACTIVATIONS: [Activation; 26] = [
     Activation::Relu,
     Activation::Relu6,
     Activation::LeakyRelu { slope: 0.01 },
@@ -47,6 +48,8 @@ pub const ACTIVATIONS: [Activation; 24] = [
     Activation::Silu,
     Activation::Tanh,
     Activation::Sigmoid,
+    Activation::Sin,
+    Activation::Cos,
     Activation::Hardsigmoid,
     Activation::Hardswish,
     Activation::Mish,
@@ -66,7 +69,7 @@ pub const ACTIVATIONS: [Activation; 24] = [
 type Family = (&'static str, fn() -> Vec<Case>);
 
 /// The families: a file each.
-const FAMILIES: [Family; 23] = [
+const FAMILIES: [Family; 24] = [
     ("attention", attention::cases),
     ("cached_attention", cached_attention::cases),
     ("chain", chain::cases),
@@ -79,6 +82,7 @@ const FAMILIES: [Family; 23] = [
     ("linear", linear::cases),
     ("long", long::cases),
     ("loss", loss::cases),
+    ("loss_weights", loss_weights::cases),
     ("norm", norm::cases),
     ("optim", optim::cases),
     ("pool", pool::cases),

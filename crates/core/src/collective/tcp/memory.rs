@@ -204,12 +204,13 @@ impl Other {
 #[cfg(target_os = "linux")]
 fn anonymous() -> io::Result<File> {
     use std::os::fd::FromRawFd;
+    // By its number: C libraries before glibc 2.27, which the wheels run on, have no function for it.
     // SAFETY: the name ends with a zero.
-    let descriptor = unsafe { libc::memfd_create(c"runner".as_ptr(), libc::MFD_CLOEXEC) };
+    let descriptor = unsafe { libc::syscall(libc::SYS_memfd_create, c"runner".as_ptr(), libc::MFD_CLOEXEC) };
     match descriptor {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: it is new, so nobody else has it.
-        _ => Ok(unsafe { File::from_raw_fd(descriptor) }),
+        descriptor => Ok(unsafe { File::from_raw_fd(descriptor as i32) }),
     }
 }
 

@@ -31,6 +31,10 @@ pub enum Activation {
     Hardsigmoid,
     /// `x · hardsigmoid(x)` (Howard et al. 2019)
     Hardswish,
+    /// Sine, of radians
+    Sin,
+    /// Cosine
+    Cos,
     /// `x · tanh(softplus(x))` (Misra 2019)
     Mish,
     /// `ln(1 + e^(beta · x)) / beta`, and `x` itself where `beta · x` is above the threshold
@@ -155,6 +159,9 @@ impl Activation {
             Activation::Sigmoid => from_value("sigmoid", 9, [0.0, 1.0]),
             Activation::Hardsigmoid => from_value("hardsigmoid", 10, [0.0, 1.0]),
             Activation::Hardswish => smooth("hardswish", 11, [-0.38, f32::INFINITY]),
+            Activation::Sin => smooth("sin", 20, [-1.0, 1.0]),
+            // The sine of what is half of π more.
+            Activation::Cos => Facts { constants: [0.5, 0.0], ..smooth("cos", 20, [-1.0, 1.0]) },
             Activation::Mish => smooth("mish", 12, [-0.31, f32::INFINITY]),
             Activation::Softplus { beta, threshold } => Facts {
                 constants: [beta, threshold],

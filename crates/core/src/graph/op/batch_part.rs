@@ -89,9 +89,9 @@ impl Op {
             Op::Embedding(_) => of_batch == [false, true],
             // A bias is that of window `n mod W`, and every part has whole images.
             Op::Attention(op) => {
-                let (bias, last) = (usize::from(op.bias), of_batch.len() - 1);
-                let is_length = |i: usize| op.lengths && i == 1 + bias;
-                op.dropout.is_none() && (0..=last).all(|i| of_batch[i] == (i == 0 || is_length(i)))
+                let (sources, last) = (op.sources(), of_batch.len() - 1);
+                let is_length = |i: usize| op.lengths && i == sources + usize::from(op.bias);
+                op.dropout.is_none() && (0..=last).all(|i| of_batch[i] == (i < sources || is_length(i)))
             }
             Op::Recurrent(op) => {
                 let last = of_batch.len() - 1;
@@ -167,13 +167,17 @@ mod tests {
         assert!(!splits(Softmax {}, &[(&[4], true)]));
         assert!(splits(Embedding::default(), &[(&[7, 3], false), (&[4, 5], true)]));
         assert!(!splits(Embedding::default(), &[(&[4, 3], true), (&[4, 5], false)]));
-        let attention = |bias, lengths| Attention { heads: 1, causal: true, bias, lengths, dropout: None };
+        let attention = |bias, lengths| Attention { heads: 1, causal: true, bias, lengths, ..Attention::default() };
         let (qkv, bias): (&[usize], &[usize]) = (&[4, 5, 3], &[1, 1, 5, 5]);
         assert!(splits(attention(false, true), &[(qkv, true), (&[4], true)]));
         assert!(splits(attention(true, true), &[(qkv, true), (bias, false), (&[4], true)]));
         assert!(splits(attention(true, false), &[(qkv, true), (bias, false)]));
         assert!(!splits(attention(true, false), &[(qkv, true), (bias, true)]));
         assert!(!splits(attention(false, true), &[(qkv, true), (&[4], false)]));
+        let between = Attention { heads: 1, between: true, lengths: true, ..Attention::default() };
+        let (q, kv): (&[usize], &[usize]) = (&[4, 3, 2], &[4, 5, 4]);
+        assert!(splits(between.clone(), &[(q, true), (kv, true), (&[4], true)]));
+        assert!(!splits(between, &[(q, true), (kv, false), (&[4], true)]));
         let rotary = |position| Rotary { heads: 1, kv_heads: 1, position, back: false };
         assert!(splits(rotary(false), &[(&[4, 5, 6], true), (&[5, 2], false)]));
         assert!(splits(rotary(true), &[(&[4, 5, 6], true), (&[5, 2], false), (&[4], true)]));

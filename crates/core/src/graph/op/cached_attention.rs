@@ -10,13 +10,18 @@ use crate::graph::{DType, Shape};
 /// one (Ainslie et al. 2023, *GQA*).
 ///
 /// New keys and values become the rows `position ..` of the kept ones; then the new position i sees their rows `0 ..= position + i`. What has no
-/// place among the C rows, or would be before them, is not kept and not seen; a position that sees nothing has NaN as its result.
-#[derive(Debug, Clone, PartialEq)]
+/// place among the C rows, or would be before them, is not kept and not seen; a position that sees nothing has NaN as its result. `window` and
+/// `alibi` are as those of [`super::Attention`].
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct CachedAttention {
     /// Number of heads.
     pub heads: usize,
     /// Heads of the keys and values; divides the number of heads.
     pub kv_heads: usize,
+    /// Positions so far before another one are not seen by it; at least 1.
+    pub window: Option<usize>,
+    /// What is far counts less.
+    pub alibi: bool,
 }
 
 /// The width `d` of the heads of a packed operand.
@@ -55,6 +60,9 @@ impl OpRules for CachedAttention {
         arity(self.name(), inputs, 4)?;
         singles(self.name(), inputs, [0, 1, 2])?;
         let width = head_width(self.name(), &inputs[0].shape, self.heads, self.kv_heads)?;
+        if self.window == Some(0) {
+            return Err(ShapeError::new(format!("`{}`: a window of 0 has no position", self.name())));
+        }
         let dims = inputs[0].shape.dims();
         let (samples, new) = (dims[0], dims[1]);
         let wanted = [samples, inputs[1].shape.dims().get(1).copied().unwrap_or(0), self.kv_heads * width];
@@ -77,6 +85,7 @@ impl OpRules for CachedAttention {
     /// As if all kept positions were seen: how many are is not known before the run.
     fn flops(&self, inputs: &[&Value], outputs: &[&Value]) -> u64 {
         let kept = inputs[1].shape.dims()[1] as u64;
+        let kept = self.window.map_or(kept, |window| kept.min(window as u64));
         4u64.saturating_mul(kept).saturating_mul(outputs[0].shape.len() as u64)
     }
 }

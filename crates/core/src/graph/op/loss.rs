@@ -258,6 +258,24 @@ impl Loss {
         }
     }
 
+    /// How many weights a prediction of that shape takes: one for each row of classes, or one for each number.
+    pub fn weights(&self, prediction: &Shape) -> usize {
+        match self.targets() {
+            TargetKind::Classes => prediction.rows(),
+            TargetKind::Numbers => prediction.len(),
+        }
+    }
+
+    /// Whether operand `i` has the weights of the prediction.
+    fn weights_fit(&self, inputs: &[&Value], i: usize) -> Result<(), ShapeError> {
+        singles(self.name(), inputs, [i])?;
+        let (wanted, found) = (self.weights(&inputs[0].shape), inputs[i].shape.len());
+        match wanted == found {
+            true => Ok(()),
+            false => Err(ShapeError::of(i, format!("`{}` takes {wanted} weights, not {found}", self.name()))),
+        }
+    }
+
     /// Whether prediction and target go together.
     fn fits(&self, x: &Value, t: &Value) -> Result<(), ShapeError> {
         // Only one form is defined for shares of classes.
@@ -319,26 +337,35 @@ impl From<WeightedBinary> for Loss {
     }
 }
 
-/// A loss. Operands: prediction (`F32`; rows of logits `[.., C]` for classes) and targets (`I32`, one for each row; or
-/// `F32`, as many as the prediction has: numbers, or shares of classes in the prediction's shape).
+/// A loss. Operands: prediction (`F32`; rows of logits `[.., C]` for classes), targets (`I32`, one for each row; or
+/// `F32`, as many as the prediction has: numbers, or shares of classes in the prediction's shape) and, if it is `weighted`, weights
+/// (`F32`, none below 0).
 /// Outputs: loss `[1]`, and what the batch weighs `[1]`: the weights of the rows that count, or the number of samples. Where
 /// nothing counts both are 0, and so is the gradient.
+///
+/// There is a weight for each row of classes, by which its loss and what it weighs are multiplied; or for each number, and then
+/// the loss is `Σ w f(x, t) / Σ w`, and the batch weighs the samples' mean weights together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LossOp {
     /// Which.
     pub loss: Loss,
+    /// Rows or numbers have weights.
+    pub weighted: bool,
 }
 
-/// Gradient of a [`LossOp`] by the prediction. Operands: prediction, targets, weight `[1]`, `dloss [1]`.
+/// Gradient of a [`LossOp`] by the prediction. Operands: prediction, targets, weight `[1]`, `dloss [1]` and, if it is `weighted`, the
+/// weights.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LossGrad {
     /// Which.
     pub loss: Loss,
+    /// Rows or numbers have weights.
+    pub weighted: bool,
 }
 
 impl<L: Into<Loss>> From<L> for LossOp {
     fn from(loss: L) -> LossOp {
-        LossOp { loss: loss.into() }
+        LossOp { loss: loss.into(), weighted: false }
     }
 }
 
@@ -348,16 +375,23 @@ impl OpRules for LossOp {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 2)?;
+        arity(self.name(), inputs, 2 + usize::from(self.weighted))?;
         singles(self.name(), inputs, [0])?;
         self.loss.fits(inputs[0], inputs[1])?;
+        if self.weighted {
+            self.loss.weights_fit(inputs, 2)?;
+        }
         Ok(vec![(DType::F32, Shape::from([1])), (DType::F32, Shape::from([1]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
         let dloss = cx.dy();
-        let op = LossGrad { loss: self.loss.clone() };
-        Ok(vec![Some(cx.add1(op, &[cx.inputs[0], cx.inputs[1], cx.outputs[1], dloss])?), None])
+        let op = LossGrad { loss: self.loss.clone(), weighted: self.weighted };
+        let mut operands = vec![cx.inputs[0], cx.inputs[1], cx.outputs[1], dloss];
+        operands.extend(&cx.inputs[2..]);
+        let mut grads = vec![Some(cx.add1(op, &operands)?)];
+        grads.resize(cx.inputs.len(), None);
+        Ok(grads)
     }
 }
 
@@ -367,9 +401,12 @@ impl OpRules for LossGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity(self.name(), inputs, 4)?;
+        arity(self.name(), inputs, 4 + usize::from(self.weighted))?;
         singles(self.name(), inputs, [0, 2, 3])?;
         self.loss.fits(inputs[0], inputs[1])?;
+        if self.weighted {
+            self.loss.weights_fit(inputs, 4)?;
+        }
         Ok(vec![(DType::F32, inputs[0].shape.clone())])
     }
 }

@@ -70,6 +70,8 @@ pub enum Figure {
     R2,
     /// Mean absolute percentage error, as a fraction.
     Mape,
+    /// The share of targets between the least and the largest of several quantiles that are predicted.
+    Coverage,
 }
 
 /// What a figure is computed from.
@@ -130,7 +132,7 @@ impl Task {
                 Figure::CalibrationError,
                 Figure::LogLoss,
             ],
-            Task::Regression => &[Figure::R2, Figure::Mape],
+            Task::Regression => &[Figure::R2, Figure::Mape, Figure::Coverage],
         }
     }
 
@@ -145,7 +147,7 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 26] = [
+    pub const ALL: [Figure; 27] = [
         Figure::Loss,
         Figure::Accuracy,
         Figure::Top2Accuracy,
@@ -172,6 +174,7 @@ impl Figure {
         Figure::Rmse,
         Figure::R2,
         Figure::Mape,
+        Figure::Coverage,
     ];
 
     /// Its name, and one of at most seven characters for columns.
@@ -203,6 +206,7 @@ impl Figure {
             Figure::Rmse => ["rmse", "rmse"],
             Figure::R2 => ["r2", "r2"],
             Figure::Mape => ["mape", "mape"],
+            Figure::Coverage => ["coverage", "cover"],
         }
     }
 
@@ -227,6 +231,7 @@ impl Figure {
             | Figure::Rmse
             | Figure::Mape => false,
             Figure::R2
+            | Figure::Coverage
             | Figure::Accuracy
             | Figure::Top2Accuracy
             | Figure::Top3Accuracy
@@ -286,7 +291,8 @@ impl Figure {
             | Figure::AveragePrecision
             | Figure::CalibrationError
             | Figure::LogLoss
-            | Figure::Perplexity => Gathered::Outputs,
+            | Figure::Perplexity
+            | Figure::Coverage => Gathered::Outputs,
         }
     }
 

@@ -46,7 +46,7 @@ pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
 pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
 pub use adafactor::{Matrices, Moments};
 pub use adaptive_clip::{AdaptiveClip, units};
-pub use attention::{Attention, AttentionDropout, AttentionGrad, attention_scale};
+pub use attention::{Attention, AttentionDropout, AttentionGrad, alibi_power, alibi_slope, attention_scale};
 pub use batch_part::{BatchJoin, BatchPart};
 pub use cached_attention::CachedAttention;
 pub use cast::Cast;
@@ -318,7 +318,7 @@ ops! {
     LogSoftmax(LogSoftmax),
     /// Gradient of [`LogSoftmax`].
     LogSoftmaxGrad(LogSoftmaxGrad),
-    /// Scaled dot-product attention of packed queries, keys and values.
+    /// Scaled dot-product attention, of one sequence or of one to another.
     Attention(Attention),
     /// Gradient of [`Attention`].
     AttentionGrad(AttentionGrad),

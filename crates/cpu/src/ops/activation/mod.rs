@@ -65,6 +65,14 @@ macro_rules! with_activation {
                 let $f = functions::Sigmoid;
                 $body
             }
+            Some(Activation::Sin) => {
+                let $f = functions::Sin;
+                $body
+            }
+            Some(Activation::Cos) => {
+                let $f = functions::Cos;
+                $body
+            }
             Some(Activation::Hardsigmoid) => {
                 let $f = functions::Hardsigmoid;
                 $body

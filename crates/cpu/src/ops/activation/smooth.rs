@@ -1,9 +1,9 @@
-//! Functions with exponentials, and softsign.
+//! Functions with exponentials, sine and cosine, and softsign.
 
 use super::Function;
 use crate::graph::op::{SELU_ALPHA, SELU_SCALE};
 use crate::simd::Simd;
-use crate::simd::math::{erf, exp_m1, sigmoid, softplus, tanh, tanhshrink};
+use crate::simd::math::{cos, erf, exp_m1, sigmoid, sin, softplus, tanh, tanhshrink};
 use std::f32::consts::FRAC_1_SQRT_2;
 
 /// ELU.
@@ -118,6 +118,36 @@ impl Function for Sigmoid {
     #[inline(always)]
     fn gradient<S: Simd>(self, s: S, y: S::V, dy: S::V) -> S::V {
         s.mul(dy, s.mul(s.sub(s.splat(1.0), y), y))
+    }
+}
+
+/// Sine.
+#[derive(Clone, Copy)]
+pub struct Sin;
+
+impl Function for Sin {
+    #[inline(always)]
+    fn value<S: Simd>(self, s: S, x: S::V) -> S::V {
+        sin(s, x)
+    }
+    #[inline(always)]
+    fn gradient<S: Simd>(self, s: S, x: S::V, dy: S::V) -> S::V {
+        s.mul(dy, cos(s, x))
+    }
+}
+
+/// Cosine.
+#[derive(Clone, Copy)]
+pub struct Cos;
+
+impl Function for Cos {
+    #[inline(always)]
+    fn value<S: Simd>(self, s: S, x: S::V) -> S::V {
+        cos(s, x)
+    }
+    #[inline(always)]
+    fn gradient<S: Simd>(self, s: S, x: S::V, dy: S::V) -> S::V {
+        s.mul(s.neg(dy), sin(s, x))
     }
 }
 

@@ -18,7 +18,8 @@ pub struct AttentionGradKernel {
     /// Floats of scratch memory of a worker.
     floats: usize,
     threads: usize,
-    dqkv_rows: [u32; MAX_ROWS],
+    /// Rows of the gradients by queries, and by keys and values.
+    grad_rows: [[u32; MAX_ROWS]; 2],
     weights: unsafe fn(WeightGradsArgs),
     dots: unsafe fn(DotsArgs),
 }
@@ -40,8 +41,9 @@ impl Plan {
     /// Floats of the parts of [`Work`].
     fn parts(&self) -> [usize; 8] {
         let l = &self.layout;
-        let (copy, columns, scores) = (l.copy_floats(), l.columns_floats(), l.scores_floats());
-        [copy, copy, copy, columns, columns, l.shape.length, scores, scores]
+        let [of_queries, of_keys] = [l.shape.queries, l.shape.length].map(|rows| l.copy_floats(rows));
+        let (columns, scores) = (l.columns_floats(), l.scores_floats());
+        [of_queries, of_keys, of_queries, columns, columns, l.shape.queries, scores, scores]
     }
 
     fn worker_floats(&self) -> usize {
@@ -90,7 +92,7 @@ impl AttentionGradKernel {
             how,
             floats: shape.most(|shape| Plan::new(shape, how).worker_floats()),
             threads,
-            dqkv_rows: table(3 * shape.embedding()),
+            grad_rows: shape.steps().map(table),
             weights: match shape.dropout {
                 Some(_) => level.routine::<WeightGrads<true>>(),
                 None => level.routine::<WeightGrads<false>>(),
@@ -120,37 +122,37 @@ impl AttentionGradKernel {
     /// The operands are there, and no other task touches these rows of the result.
     unsafe fn head(&self, l: &Layout, head: &HeadGrad, work: &mut Work) {
         let shape = &l.shape;
-        let (length, step) = (shape.length, 3 * shape.embedding());
+        let ([queries, keys], [query_step, key_step]) = ([shape.queries, shape.length], head.steps);
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
         let columns = unsafe {
-            l.copy_rows(head.qkv[0], step, length, work.q);
-            l.copy_rows(head.qkv[1], step, length, work.k);
-            l.copy_rows(head.dy, shape.embedding(), length, work.dy);
+            l.copy_rows(head.qkv[0], query_step, queries, work.q);
+            l.copy_rows(head.qkv[1], key_step, keys, work.k);
+            l.copy_rows(head.dy, shape.embedding(), queries, work.dy);
             let (step, width, to) = (shape.embedding(), shape.width, work.delta.as_mut_ptr());
-            (self.dots)(DotsArgs { of: [head.y, head.dy], step, rows: length, width, to });
-            let step = 3 * step;
+            (self.dots)(DotsArgs { of: [head.y, head.dy], step, rows: queries, width, to });
             [
-                l.copy_columns(head.qkv[1], step, length, work.k_columns),
-                l.copy_columns(head.qkv[2], step, length, work.v_columns),
+                l.copy_columns(head.qkv[1], key_step, keys, work.k_columns),
+                l.copy_columns(head.qkv[2], key_step, keys, work.v_columns),
             ]
         };
         if l.several() {
-            for (row, part) in (0..length).flat_map(|row| [(row, head.dqkv[1]), (row, head.dqkv[2])]) {
+            for (row, part) in (0..keys).flat_map(|row| [(row, head.dqkv[1]), (row, head.dqkv[2])]) {
                 // SAFETY: as above.
-                unsafe { std::slice::from_raw_parts_mut(part.wrapping_add(row * step), shape.width) }.fill(0.0);
+                unsafe { std::slice::from_raw_parts_mut(part.wrapping_add(row * key_step), shape.width) }.fill(0.0);
             }
         }
-        for first in (0..length).step_by(l.queries) {
-            let queries = first..(first + l.queries).min(length);
-            let last = if shape.causal { queries.end } else { length };
-            for start in (0..last).step_by(l.keys) {
+        for first in (0..queries).step_by(l.queries) {
+            let queries = first..(first + l.queries).min(queries);
+            let (begin, last) = (shape.begin(first), shape.end(queries.end));
+            for start in (begin..last).step_by(l.keys) {
+                let keys = start..(start + l.keys).min(last);
                 // SAFETY: as above.
-                unsafe { self.block(l, head, queries.clone(), start..(start + l.keys).min(last), columns, work) };
+                unsafe { self.block(l, head, queries.clone(), (keys, begin), columns, work) };
             }
         }
     }
 
-    /// What a block of queries and keys adds to the gradients.
+    /// What a block of queries and keys adds to the gradients. The first block of these queries begins at key `begin`.
     ///
     /// # Safety
     /// As [`AttentionGradKernel::head`].
@@ -159,23 +161,25 @@ impl AttentionGradKernel {
         l: &Layout,
         head: &HeadGrad,
         queries: Range<usize>,
-        keys: Range<usize>,
+        (keys, begin): (Range<usize>, usize),
         columns: [Right; 2],
         work: &mut Work,
     ) {
         let shape = &l.shape;
-        let step = 3 * shape.embedding();
         let columns = columns.map(|c| Right { at: c.at.wrapping_add(keys.start * shape.width), ..c });
         let target = |which: usize, row: usize, accumulate: bool| {
-            let at = head.dqkv[which].wrapping_add(row * step);
-            Target { at, rows: &self.dqkv_rows, columns: shape.width, accumulate }
+            let of = which.min(1);
+            let at = head.dqkv[which].wrapping_add(row * head.steps[of]);
+            Target { at, rows: &self.grad_rows[of], columns: shape.width, accumulate }
         };
         for_each_tile(queries.len(), l.tiles.rows, |at, rows| {
             let tile = queries.start + at..queries.start + at + rows;
-            let end = if shape.causal { tile.end.min(keys.end) } else { keys.end };
-            if end <= keys.start {
+            let end = shape.end(tile.end).min(keys.end);
+            if end <= keys.start || shape.is_past(tile.start, keys.end) {
                 return;
             }
+            // Whether no block before has keys that it sees.
+            let is_first = shape.is_past(tile.start, keys.start) || keys.start == begin;
             let [scores, grads] = [&mut *work.scores, &mut *work.grads].map(|x| x[at * l.scores_step..].as_mut_ptr());
             for (from, columns, to) in [(&*work.q, columns[0], scores), (&*work.dy, columns[1], grads)] {
                 let rows_of = Left { at: from[tile.start * l.copy_step..].as_ptr(), rows: &l.copy_rows, step: 1 };
@@ -185,7 +189,7 @@ impl AttentionGradKernel {
             }
             let seen = l.rows(scores, tile.clone(), keys.start..end);
             // SAFETY: the caller's promise.
-            unsafe { shape.add_bias(l.add, seen, head.bias, tile.start, keys.start) };
+            unsafe { l.adjust.run(shape, seen, head.added, tile.start, keys.start) };
             // The products by keys read as far as the tile of keys that begins in the last column.
             let seen = Rows { padded: (seen.keys + l.tiles.rows).min(keys.len()), ..seen };
             let (lse, delta) = (head.lse.wrapping_add(tile.start), work.delta[tile.start..].as_ptr());
@@ -199,16 +203,17 @@ impl AttentionGradKernel {
                     // The gradients are those by q · k.
                     let (to, by) = (head.dbias.wrapping_add(tile.start * shape.room + keys.start), 1.0 / seen.scale);
                     let rows = Rows { scores: to, step: shape.room, ..seen };
-                    (l.add)(AddBiasArgs { rows, bias: grads, step: l.scores_step, by });
+                    (l.adjust.add)(AddBiasArgs { rows, bias: grads, step: l.scores_step, by });
                 }
-                l.product(rows, grads_of, k, end - keys.start, target(0, tile.start, keys.start > 0));
+                l.product(rows, grads_of, k, end - keys.start, target(0, tile.start, !is_first));
             }
         });
         for_each_tile(keys.len(), l.tiles.rows, |at, rows| {
             let key = keys.start + at;
-            // The first query of the block that sees one of these keys.
-            let first = if shape.causal { queries.start.max(key) } else { queries.start };
-            if first >= queries.end {
+            // The queries of the block that see one of these keys.
+            let seeing = shape.queries_of(key..key + rows);
+            let (first, last) = (queries.start.max(seeing.start), queries.end.min(seeing.end));
+            if first >= last {
                 return;
             }
             let from = (first - queries.start) * l.scores_step + at;
@@ -216,7 +221,7 @@ impl AttentionGradKernel {
                 let left = Left { at: table[from..].as_ptr(), rows: &l.column_rows, step: l.scores_step };
                 let right = l.copied(right[first * l.copy_step..].as_ptr());
                 // SAFETY: as above.
-                unsafe { l.product(rows, left, right, queries.end - first, target(which, key, l.several())) };
+                unsafe { l.product(rows, left, right, last - first, target(which, key, l.several())) };
             }
         });
     }
@@ -229,23 +234,24 @@ impl NodeKernel for AttentionGradKernel {
 
     fn run(&self, frame: &Frame<'_>) {
         let shape = &self.plan.layout.shape;
-        let (e, l, biases) = (shape.embedding(), shape.room, shape.biases);
-        let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| frame.input::<f32>(i));
-        let dqkv = frame.output::<f32>(0);
+        let (e, l, biases) = (shape.embedding(), shape.query_room, shape.biases);
+        let behind = 2 + usize::from(shape.between);
+        let ([dy, y, lse], [q, kv]) = ([0, behind, behind + 1].map(|i| frame.input::<f32>(i)), shape.sources(frame, 1));
         let positions = shape.samples * l;
         assert!(dy.len() == positions * e && y.len() == dy.len() && lse.len() == positions * shape.heads);
-        assert!(qkv.len() == positions * 3 * e && dqkv.len() == qkv.len());
+        let dq = Parts::new(frame.output::<f32>(0));
+        // Of one sequence both are the same.
+        let apart = shape.between.then(|| Parts::new(frame.output::<f32>(1)));
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = self.floats;
         let mut memory = frame.scratch();
         let scratch = Parts::new(memory.take::<f32>(self.threads * floats));
         let partial = Parts::new(memory.take::<f32>(self.partial_floats()));
-        let dqkv = Parts::new(dqkv);
         // Without a bias each sample is a stretch by itself.
-        let stretches = if l == 0 { 0 } else { self.stretches() };
-        let (turns, square) = (biases.max(1), l * l);
-        let all = if shape.biases > 0 { frame.input::<f32>(4) } else { &[] };
-        let others = 4 + usize::from(biases > 0);
+        let stretches = if l + shape.room == 0 { 0 } else { self.stretches() };
+        let (turns, square) = (biases.max(1), shape.room * shape.room);
+        let others = behind + 2 + usize::from(biases > 0);
+        let all = if shape.biases > 0 { frame.input::<f32>(others - 1) } else { &[] };
         let lengths = shape.lengths(frame, others);
         let mask = shape.mask(frame, others + usize::from(shape.lengths));
         frame.pool().run(stretches * turns * shape.heads, |task, worker| {
@@ -264,25 +270,34 @@ impl NodeKernel for AttentionGradKernel {
             };
             for i in tile_rows(shape.samples / turns, stretches, stretch) {
                 let sample = i * turns + turn;
-                let (packed, row) = (sample * l * 3 * e + h * shape.width, sample * l * e + h * shape.width);
+                let row = sample * l * e + h * shape.width;
                 let rows = (sample * shape.heads + h) * l;
+                let [of_q, of_k, of_v] = shape.starts(sample, h);
+                let dkv = apart.as_ref().unwrap_or(&dq).as_ptr();
                 let head = HeadGrad {
-                    qkv: [0, e, 2 * e].map(|part| qkv[packed + part..].as_ptr()),
-                    y: y[row..].as_ptr(),
-                    dy: dy[row..].as_ptr(),
-                    lse: lse[rows..].as_ptr(),
-                    dqkv: [0, e, 2 * e].map(|part| dqkv.as_ptr().wrapping_add(packed + part)),
-                    bias: shape.bias(all, sample, h),
+                    qkv: [
+                        q.as_ptr().wrapping_add(of_q),
+                        kv.as_ptr().wrapping_add(of_k),
+                        kv.as_ptr().wrapping_add(of_v),
+                    ],
+                    steps: shape.steps(),
+                    y: y.as_ptr().wrapping_add(row),
+                    dy: dy.as_ptr().wrapping_add(row),
+                    lse: lse.as_ptr().wrapping_add(rows),
+                    dqkv: [dq.as_ptr().wrapping_add(of_q), dkv.wrapping_add(of_k), dkv.wrapping_add(of_v)],
+                    added: shape.added(all, sample, h),
                     dbias,
                     mask: Mask { row: rows, ..mask },
                 };
                 let length = shape.length_of(lengths, sample);
+                let shorter = shape.of_length(length);
+                let nothing = shorter.queries == 0;
                 // SAFETY: the lengths have been checked; a head's rows of the result are this task's own.
-                unsafe { head.clear(length..l, [3 * e, shape.width]) };
-                if length == 0 {
+                unsafe { head.clear(shorter.queries..l, if nothing { 0 } else { length }..shape.room, shape.width) };
+                if nothing {
                     continue;
                 }
-                let shorter = (length < l).then(|| Plan::new(shape.of_length(length), self.how));
+                let shorter = (length < shape.room).then(|| Plan::new(shorter, self.how));
                 let plan = shorter.as_ref().unwrap_or(&self.plan);
                 match &plan.tiles {
                     // SAFETY: as above.

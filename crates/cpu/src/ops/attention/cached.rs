@@ -23,6 +23,10 @@ pub struct Kept {
     pub heads: [usize; 2],
     /// Floats of a head.
     pub width: usize,
+    /// Positions so far before another one are not seen by it.
+    pub window: Option<usize>,
+    /// What is far counts less.
+    pub alibi: bool,
 }
 
 /// [`crate::graph::op::CachedAttention`] of many new positions, whose keys and values are kept already.
@@ -37,10 +41,24 @@ pub struct PromptAttention {
 impl PromptAttention {
     /// With the sizes known.
     pub fn new(sizes: Kept, level: SimdLevel, threads: usize) -> Self {
-        let Kept { samples, new, room, heads: [heads, _], width } = sizes;
-        let (causal, length) = (true, room);
-        let shape =
-            AttentionShape { samples, heads, room, length, width, causal, biases: 0, lengths: false, dropout: None };
+        let Kept { samples, new, room, heads: [heads, _], width, window, alibi } = sizes;
+        let (causal, length, query_room, queries) = (true, room, room, room);
+        let shape = AttentionShape {
+            samples,
+            heads,
+            query_room,
+            queries,
+            room,
+            length,
+            width,
+            causal,
+            window,
+            alibi,
+            between: false,
+            biases: 0,
+            lengths: false,
+            dropout: None,
+        };
         let layout = Layout::new(shape, level);
         let stretches = stretches(samples * heads, new.div_ceil(layout.tiles.rows), threads);
         PromptAttention { sizes, layout, blocks: Blocks::new(shape, level), stretches, threads }
@@ -58,7 +76,7 @@ impl PromptAttention {
 
     /// The results of all new positions of the packed operand `qkv`.
     pub fn run(&self, frame: &Frame<'_>, qkv: &[f32], [keys, values]: [&[f32]; 2], positions: &[i32], y: &mut [f32]) {
-        let Kept { samples, new, room, heads: [heads, kv_heads], width } = self.sizes;
+        let Kept { samples, new, room, heads: [heads, kv_heads], width, window, .. } = self.sizes;
         let (embedding, row) = (heads * width, kv_heads * width);
         let packed = embedding + 2 * row;
         assert!(qkv.len() == samples * new * packed && y.len() == samples * new * embedding);
@@ -71,18 +89,20 @@ impl PromptAttention {
             let (head, stretch) = (task / stretches, task % stretches);
             let (n, h) = (head / heads, head % heads);
             let position = i64::from(positions[n]);
-            // New positions before the first one see nothing.
+            // New positions before the first one see nothing, and neither do those so far behind the last one that a window leaves out all.
             let nothing = (-position).clamp(0, new as i64) as usize;
+            let last = window.map_or(i64::MAX, |window| (room + window - 1) as i64 - position);
+            let some = last.clamp(nothing as i64, new as i64) as usize;
             let of = (n * new + nothing) * embedding + h * width;
             let results = y.as_ptr().wrapping_add(of);
             if stretch == 0 {
-                for i in 0..nothing {
+                for i in (0..nothing).chain(some..new) {
                     let at = (n * new + i) * embedding + h * width;
                     // SAFETY: these rows are this task's own.
                     unsafe { y.part(at..at + width) }.fill(f32::NAN);
                 }
             }
-            let queries = tile_rows(new - nothing, stretches, stretch);
+            let queries = tile_rows(some - nothing, stretches, stretch);
             if queries.is_empty() {
                 return;
             }
@@ -97,10 +117,10 @@ impl PromptAttention {
                     values[first..].as_ptr(),
                 ],
                 steps: [packed, row],
-                before: position.clamp(0, room as i64) as usize,
+                before: position.max(0) as usize,
                 y: results,
                 lse: lse.as_mut_ptr(),
-                bias: std::ptr::null(),
+                added: self.layout.shape.added(&[], n, h),
                 mask: Mask::default(),
             };
             // SAFETY: the lengths have been checked; a head's rows of the results are cut into stretches, each a task's own.

@@ -72,7 +72,7 @@ pub(super) struct Work<'a> {
 impl<'a> Work<'a> {
     fn parts(l: &Layout) -> [usize; 4] {
         let rows = l.tiles.rows * TILES;
-        [rows * l.copy_step, l.columns_floats(), l.copy_floats(), rows * l.scores_step]
+        [rows * l.copy_step, l.columns_floats(), l.copy_floats(l.shape.length), rows * l.scores_step]
     }
 
     /// Floats of it.
@@ -101,7 +101,7 @@ impl AttentionKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
     pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
         let (level, plan) = (how.level, Plan::new(shape, how));
-        let groups = shape.length.div_ceil(if plan.tiles.is_some() { GROUP } else { plan.layout.tiles.rows * TILES });
+        let groups = shape.queries.div_ceil(if plan.tiles.is_some() { GROUP } else { plan.layout.tiles.rows * TILES });
         let stretches = stretches(shape.samples * shape.heads, groups, threads);
         AttentionKernel {
             plan,
@@ -133,13 +133,14 @@ impl Blocks {
     pub(super) unsafe fn head(&self, l: &Layout, head: &Head, queries: Range<usize>, work: &mut Work) {
         let shape = &l.shape;
         let [step, kept_step] = head.steps;
-        // The keys that the queries before `end` see, where the first one has some before it.
-        let seen_by = |end: usize| if shape.causal { (head.before + end).min(shape.length) } else { shape.length };
-        let seen = seen_by(queries.end);
+        // The keys that the queries see, the first of which has some before it.
+        let seen_by = |end: usize| shape.end(head.before + end);
+        let (base, seen) = (shape.begin(head.before + queries.start), seen_by(queries.end));
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
         let keys = unsafe {
-            l.copy_rows(head.qkv[2], kept_step, seen, work.v);
-            l.copy_columns(head.qkv[1], kept_step, seen, work.k)
+            let [k, v] = [1, 2].map(|which| head.qkv[which].wrapping_add(base * kept_step));
+            l.copy_rows(v, kept_step, seen - base, work.v);
+            l.copy_columns(k, kept_step, seen - base, work.k)
         };
         let tiles = tiles_in(queries.len(), l.tiles.rows);
         for first in (0..tiles).step_by(TILES) {
@@ -154,8 +155,8 @@ impl Blocks {
                 let mut tops = [0.0; TILES * MAX_ROWS];
                 let mut sums = [0.0; TILES * MAX_ROWS];
                 let mut factors = [0.0f32; TILES * MAX_ROWS];
-                let last = seen_by(group.end);
-                for start in (0..last).step_by(l.keys) {
+                let (begin, last) = (shape.begin(head.before + group.start), seen_by(group.end));
+                for start in (begin..last).step_by(l.keys) {
                     for i in first..(first + TILES).min(tiles) {
                         let rows = tile(i);
                         let end = seen_by(rows.end).min(start + l.keys);
@@ -164,23 +165,24 @@ impl Blocks {
                         }
                         let at = rows.start - group.start;
                         let q = Left { at: work.q[at * l.copy_step..].as_ptr(), rows: &l.copy_rows, step: 1 };
-                        let keys = Right { at: keys.at.wrapping_add(start * shape.width), ..keys };
+                        let keys = Right { at: keys.at.wrapping_add((start - base) * shape.width), ..keys };
                         let scores = work.scores[at * l.scores_step..].as_mut_ptr();
                         let to = Target { at: scores, rows: &l.scores_rows, columns: end - start, accumulate: false };
                         l.product(rows.len(), q, keys, shape.width, to);
-                        let scores = l.rows(scores, head.before + rows.start..head.before + rows.end, start..end);
-                        shape.add_bias(l.add, scores, head.bias, rows.start, start);
+                        let first = head.before + rows.start;
+                        let scores = l.rows(scores, first..first + rows.len(), start..end);
+                        l.adjust.run(shape, scores, head.added, first, start);
                         let (top, sum) = (tops[at..].as_mut_ptr(), sums[at..].as_mut_ptr());
-                        let factor = if start == 0 { std::ptr::null_mut() } else { factors[at..].as_mut_ptr() };
+                        let factor = if start == begin { std::ptr::null_mut() } else { factors[at..].as_mut_ptr() };
                         let mask = Mask { row: head.mask.row + rows.start, column: start, ..head.mask };
                         (self.weights)(WeightsArgs { rows: scores, top, sum, factor, mask });
                         let y = head.y.wrapping_add(rows.start * shape.embedding());
-                        if start > 0 {
+                        if start > begin {
                             self.scale_rows(shape, y, rows.len(), factor);
                         }
                         let weights = Left { at: scores.scores, rows: &l.scores_rows, step: 1 };
-                        let values = l.copied(work.v[start * l.copy_step..].as_ptr());
-                        let to = Target { at: y, rows: &self.y_rows, columns: shape.width, accumulate: start > 0 };
+                        let values = l.copied(work.v[(start - base) * l.copy_step..].as_ptr());
+                        let to = Target { at: y, rows: &self.y_rows, columns: shape.width, accumulate: start > begin };
                         l.product(rows.len(), weights, values, end - start, to);
                     }
                 }
@@ -209,18 +211,16 @@ impl NodeKernel for AttentionKernel {
 
     fn run(&self, frame: &Frame<'_>) {
         let shape = &self.plan.layout.shape;
-        let (e, l) = (shape.embedding(), shape.room);
-        let (qkv, y, lse) = (frame.input::<f32>(0), frame.output::<f32>(0), frame.output::<f32>(1));
-        assert!(
-            qkv.len() == shape.samples * l * 3 * e && y.len() * 3 == qkv.len() && lse.len() * shape.width == y.len()
-        );
+        let (e, l) = (shape.embedding(), shape.query_room);
+        let ([q, kv], y, lse) = (shape.sources(frame, 0), frame.output::<f32>(0), frame.output::<f32>(1));
+        assert!(y.len() == shape.samples * l * e && lse.len() == shape.samples * l * shape.heads);
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = self.floats;
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
         let (y, lse) = (Parts::new(y), Parts::new(lse));
         let stretches = if l == 0 { 0 } else { self.stretches };
         let all = if shape.biases > 0 { frame.input::<f32>(1) } else { &[] };
-        let others = 1 + usize::from(shape.biases > 0);
+        let others = 1 + usize::from(shape.between) + usize::from(shape.biases > 0);
         let lengths = shape.lengths(frame, others);
         let mask = shape.mask(frame, others + usize::from(shape.lengths));
         frame.pool().run(shape.samples * shape.heads * stretches, |task, worker| {
@@ -228,29 +228,30 @@ impl NodeKernel for AttentionKernel {
             let (sample, h) = (head / shape.heads, head % shape.heads);
             // SAFETY: a worker has its own scratch.
             let rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
-            let first = sample * l * 3 * e + h * shape.width;
+            let [of_q, of_k, of_v] = shape.starts(sample, h);
+            let length = shape.length_of(lengths, sample);
+            let own = shape.of_length(length);
             let at = Head {
-                qkv: [0, e, 2 * e].map(|part| qkv[first + part..].as_ptr()),
-                steps: [3 * e; 2],
+                qkv: [q.as_ptr().wrapping_add(of_q), kv.as_ptr().wrapping_add(of_k), kv.as_ptr().wrapping_add(of_v)],
+                steps: shape.steps(),
                 before: 0,
                 y: y.as_ptr().wrapping_add(sample * l * e + h * shape.width),
                 lse: lse.as_ptr().wrapping_add(head * l),
-                bias: shape.bias(all, sample, h),
+                added: shape.added(all, sample, h),
                 mask: Mask { row: head * l, ..mask },
             };
-            let length = shape.length_of(lengths, sample);
             if stretch == 0 {
-                // SAFETY: the lengths have been checked; the rows behind the sample's length are this task's own.
-                unsafe { at.clear(length..l, [e, shape.width]) };
+                // SAFETY: the lengths have been checked; the rows that have no result are this task's own.
+                unsafe { at.clear(own.queries..l, [e, shape.width]) };
             }
-            let shorter = (length < l).then(|| Plan::new(shape.of_length(length), self.how));
+            let shorter = (length < shape.room).then(|| Plan::new(own, self.how));
             let plan = shorter.as_ref().unwrap_or(&self.plan);
             let each = if plan.tiles.is_some() { GROUP } else { 1 };
-            let groups = tile_rows(length.div_ceil(each), stretches, stretch);
+            let groups = tile_rows(own.queries.div_ceil(each), stretches, stretch);
             if groups.is_empty() {
                 return;
             }
-            let queries = groups.start * each..(groups.end * each).min(length);
+            let queries = groups.start * each..(groups.end * each).min(own.queries);
             if let Some(tiles) = &plan.tiles {
                 // SAFETY: the lengths have been checked; a head's groups of rows are cut into stretches, each a task's own.
                 return unsafe { tiles.head(&at, queries, rest) };

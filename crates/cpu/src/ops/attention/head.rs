@@ -1,5 +1,6 @@
 //! Where a head's operands and results begin.
 
+use super::distance::Added;
 use super::rows::Mask;
 use std::ops::Range;
 
@@ -15,8 +16,8 @@ pub struct Head {
     pub y: *mut f32,
     /// First logarithm.
     pub lse: *mut f32,
-    /// What is added to the scores; null if nothing is.
-    pub bias: *const f32,
+    /// What is added to the scores.
+    pub added: Added,
     /// What is left out, the rows being those of this head.
     pub mask: Mask,
 }
@@ -41,6 +42,8 @@ impl Head {
 pub struct HeadGrad {
     /// First query, key and value.
     pub qkv: [*const f32; 3],
+    /// Floats from query to query, and from key to key and value to value; of the gradients, too.
+    pub steps: [usize; 2],
     /// First row of the result, and of the gradient by it.
     pub y: *const f32,
     pub dy: *const f32,
@@ -48,22 +51,29 @@ pub struct HeadGrad {
     pub lse: *const f32,
     /// The gradients by the first query, key and value.
     pub dqkv: [*mut f32; 3],
-    /// What is added to the scores, and the sum of the gradients by it, to which this head's are added; null if nothing is.
-    pub bias: *const f32,
+    /// What is added to the scores.
+    pub added: Added,
+    /// The sum of the gradients by the bias, to which this head's are added; null if there is none.
     pub dbias: *mut f32,
     /// What is left out, the rows being those of this head.
     pub mask: Mask,
 }
 
 impl HeadGrad {
-    /// Sets the gradients by some positions, whose rows are `step` floats apart and of `width` floats, to 0.
+    /// Sets the gradients by some queries, and by some keys and values, of `width` floats, to 0.
     ///
     /// # Safety
     /// They are valid, and no other thread reads or writes them.
-    pub unsafe fn clear(&self, rows: Range<usize>, [step, width]: [usize; 2]) {
-        for (row, part) in rows.flat_map(|row| self.dqkv.map(|part| (row, part))) {
-            // SAFETY: the caller's promise.
-            unsafe { part.add(row * step).write_bytes(0, width) };
+    pub unsafe fn clear(&self, queries: Range<usize>, keys: Range<usize>, width: usize) {
+        let [of_query, of_key, of_value] = self.dqkv;
+        let [query_step, key_step] = self.steps;
+        for (rows, part, step) in
+            [(queries, of_query, query_step), (keys.clone(), of_key, key_step), (keys, of_value, key_step)]
+        {
+            for row in rows {
+                // SAFETY: the caller's promise.
+                unsafe { part.add(row * step).write_bytes(0, width) };
+            }
         }
     }
 }

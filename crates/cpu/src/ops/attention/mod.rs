@@ -12,6 +12,7 @@
 mod backward;
 mod bf16;
 mod cached;
+mod distance;
 mod forward;
 mod head;
 mod rows;
@@ -24,11 +25,12 @@ use crate::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::gemm::round_up;
 use crate::gemm::tile::{Epilogue, MAX_ROWS, ONE_RUN, Tile, Tiles};
 use crate::graph::Shape;
-use crate::graph::op::{Attention, AttentionDropout, attention_scale};
+use crate::graph::op::{Attention, AttentionDropout, alibi_slope, attention_scale};
 use crate::random::dropout_threshold;
 use crate::run::frame::Frame;
 use crate::simd::SimdLevel;
-use rows::{AddBias, AddBiasArgs, Mask, Rows};
+use distance::{Added, Adjust};
+use rows::{Mask, Rows};
 use std::ops::Range;
 
 /// Most scores of a block: 128 KiB.
@@ -55,12 +57,19 @@ fn table(step: usize) -> [u32; MAX_ROWS] {
 pub struct AttentionShape {
     samples: usize,
     heads: usize,
-    /// Positions that there is room for, and those of a sample, which are fewer if it has a length of its own.
+    /// Queries that there is room for, and those of a sample.
+    query_room: usize,
+    queries: usize,
+    /// Keys that there is room for, and those of a sample, which are fewer if it has a length of its own.
     room: usize,
     length: usize,
     /// Floats of a head.
     width: usize,
     causal: bool,
+    window: Option<usize>,
+    alibi: bool,
+    /// Keys are of another sequence than queries.
+    between: bool,
     /// Biases of the scores, of which the samples have one in turn; 0 if there is none.
     biases: usize,
     /// Samples have lengths of their own.
@@ -69,24 +78,64 @@ pub struct AttentionShape {
 }
 
 impl AttentionShape {
-    /// Of the packed operand `[N, L, 3E]`, and of the bias of the scores, if there is one.
-    pub fn new(op: &Attention, qkv: &Shape, bias: Option<&Shape>) -> Self {
-        let [samples, room, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
-        let Attention { heads, causal, lengths, dropout, .. } = *op;
-        let biases = bias.map_or(0, |bias| bias.dims()[0]);
-        let width = packed / 3 / heads;
-        AttentionShape { samples, heads, room, length: room, width, causal, biases, lengths, dropout }
+    /// Of the operand with the queries and that with the keys and values, `[N, L, 3E]` or `[N, L, E]` and `[N, L, 2E]`, and of the bias of the scores,
+    /// if there is one.
+    pub fn new(op: &Attention, queries: &Shape, keys: &Shape, bias: Option<&Shape>) -> Self {
+        let [samples, query_room, packed] =
+            queries.dims().try_into().expect("the shape rule asks for three dimensions");
+        let Attention { heads, causal, lengths, dropout, between, window, alibi, .. } = *op;
+        let (biases, room) = (bias.map_or(0, |bias| bias.dims()[0]), keys.dims()[1]);
+        let (length, queries, width) = (room, query_room, packed / if between { 1 } else { 3 } / heads);
+        let of = AttentionShape {
+            samples,
+            heads,
+            query_room,
+            queries,
+            room,
+            length,
+            width,
+            causal,
+            window,
+            alibi,
+            between,
+            biases,
+            lengths,
+            dropout,
+        };
+        of.of_length(room)
     }
 
-    /// Of a sample of that length.
+    /// Of a sample of that length. Without a key no query has a result.
     fn of_length(self, length: usize) -> Self {
-        AttentionShape { length, ..self }
+        let queries = if self.between && length > 0 { self.query_room } else { length };
+        AttentionShape { queries, length, ..self }
     }
 
     /// The most that `floats` gives for a sample of any length.
     fn most(self, floats: impl Fn(AttentionShape) -> usize) -> usize {
         let least = if self.lengths { 1 } else { self.room };
         (least..=self.room).map(|length| floats(self.of_length(length))).max().unwrap_or(0)
+    }
+
+    /// Floats from query to query, and from key to key and value to value.
+    fn steps(&self) -> [usize; 2] {
+        (if self.between { [1, 2] } else { [3, 3] }).map(|parts| parts * self.embedding())
+    }
+
+    /// Where a head's first query, key and value are in the operands.
+    fn starts(&self, sample: usize, head: usize) -> [usize; 3] {
+        let ([queries, keys], at) = (self.steps(), head * self.width);
+        let key = sample * self.room * keys + if self.between { 0 } else { self.embedding() } + at;
+        [sample * self.query_room * queries + at, key, key + self.embedding()]
+    }
+
+    /// The operands with queries and with keys and values, the first of which is operand `i`.
+    fn sources<'a>(&self, frame: &Frame<'a>, i: usize) -> [&'a [f32]; 2] {
+        let sources = [i, i + usize::from(self.between)].map(|i| frame.input::<f32>(i));
+        let [queries, keys] = self.steps();
+        let floats = [self.samples * self.query_room * queries, self.samples * self.room * keys];
+        assert!(sources.map(<[f32]>::len) == floats, "operands are of their shapes");
+        sources
     }
 
     /// The lengths of all samples, which are operand `i`; none, if samples have no such.
@@ -99,13 +148,15 @@ impl AttentionShape {
         lengths.get(sample).map_or(self.room, |length| usize::try_from(*length).unwrap_or(0).min(self.room))
     }
 
-    /// The bias of the scores of a head of a sample, among all that there are; null if there is none.
-    fn bias(&self, all: &[f32], sample: usize, head: usize) -> *const f32 {
-        if self.biases == 0 {
-            return std::ptr::null();
-        }
+    /// What is added to the scores of a head of a sample, of all biases that there are.
+    fn added(&self, all: &[f32], sample: usize, head: usize) -> Added {
         let square = self.room * self.room;
-        all[(sample % self.biases * self.heads + head) * square..][..square].as_ptr()
+        let bias = match self.biases {
+            0 => std::ptr::null(),
+            biases => all[(sample % biases * self.heads + head) * square..][..square].as_ptr(),
+        };
+        let slope = if self.alibi { alibi_slope(self.heads, head) as f32 } else { 0.0 };
+        Added { bias, slope }
     }
 
     /// Which weights of all heads are left out: those of operand `i`, if there is dropout.
@@ -123,33 +174,6 @@ impl AttentionShape {
 
     fn scale(&self) -> f32 {
         attention_scale(self.width) as f32
-    }
-
-    /// Scores of the queries `queries` and keys `keys`, the first of which is at `scores`, with `step` floats from row to row.
-    fn rows(&self, scores: *mut f32, step: usize, queries: Range<usize>, keys: Range<usize>) -> Rows {
-        Rows {
-            scores,
-            step,
-            rows: queries.len(),
-            seen: if self.causal { queries.start as isize + 1 - keys.start as isize } else { keys.len() as isize },
-            more: usize::from(self.causal),
-            keys: keys.len(),
-            padded: keys.len(),
-            scale: self.scale(),
-        }
-    }
-
-    /// Adds, by `add`, the bias of a head, null if there is none, to the scores of the queries from `query` on and the keys from `key`
-    /// on. Scores are multiplied by the scale later.
-    ///
-    /// # Safety
-    /// All of it is there.
-    unsafe fn add_bias(&self, add: unsafe fn(AddBiasArgs), scores: Rows, bias: *const f32, query: usize, key: usize) {
-        if !bias.is_null() {
-            let bias = bias.wrapping_add(query * self.room + key);
-            // SAFETY: the caller's promise.
-            unsafe { add(AddBiasArgs { rows: scores, bias, step: self.room, by: 1.0 / scores.scale }) };
-        }
     }
 }
 
@@ -201,7 +225,7 @@ struct Layout {
     column_rows: [u32; MAX_ROWS],
     copy: unsafe fn(Copy2d),
     transpose: unsafe fn(Panel),
-    add: unsafe fn(AddBiasArgs),
+    adjust: Adjust,
 }
 
 impl Layout {
@@ -209,10 +233,10 @@ impl Layout {
         let tiles = Tiles::new(level);
         // The longest length that is one block in both directions is that of most models: nothing is then added up in
         // memory. Blocks of one direction are of nearly one size.
-        let keys = if shape.length <= KEYS { shape.length } else { KEYS };
+        let keys = shape.keys_of_block();
         let scores_step = odd_lines(keys);
-        let count = shape.length.div_ceil((BLOCK / scores_step).max(tiles.rows));
-        let queries = shape.length.div_ceil(count.max(1)).next_multiple_of(tiles.rows);
+        let count = shape.queries.div_ceil((BLOCK / scores_step).max(tiles.rows));
+        let queries = shape.queries.div_ceil(count.max(1)).next_multiple_of(tiles.rows);
         let copy_step = odd_lines(shape.width);
         Layout {
             shape,
@@ -226,7 +250,7 @@ impl Layout {
             column_rows: table(1),
             copy: level.routine::<CopyRows>(),
             transpose: level.routine::<PackTransposed>(),
-            add: level.routine::<AddBias>(),
+            adjust: Adjust::new(level),
         }
     }
 
@@ -237,15 +261,15 @@ impl Layout {
 
     /// Blocks of queries are several, so that the gradients by keys and values are added up in memory.
     fn several(&self) -> bool {
-        self.queries < self.shape.length
+        self.queries < self.shape.queries
     }
 
-    /// Floats of a copy of a head's rows.
-    fn copy_floats(&self) -> usize {
-        self.shape.length * self.copy_step
+    /// Floats of a copy of so many rows of a head.
+    fn copy_floats(&self, rows: usize) -> usize {
+        rows * self.copy_step
     }
 
-    /// Floats of a head's rows as columns.
+    /// Floats of a head's keys, or values, as columns.
     fn columns_floats(&self) -> usize {
         self.shape.length.next_multiple_of(self.tiles.columns()) * self.shape.width
     }

@@ -164,7 +164,9 @@ fn is_joined(act: Activation) -> bool {
         | Activation::Sigmoid
         | Activation::Hardsigmoid
         | Activation::Hardswish => true,
-        Activation::Mish
+        Activation::Sin
+        | Activation::Cos
+        | Activation::Mish
         | Activation::Softplus { .. }
         | Activation::Selu
         | Activation::Softsign

@@ -2,84 +2,105 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, attention_scale};
+use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, alibi_slope, attention_scale};
 use crate::random::{attention_draw, dropout_draws, dropout_keeps};
+use std::ops::Range;
 
-/// The packed operand of the projection.
-struct Packed<'a> {
-    qkv: Tensor<'a>,
+/// The operands of an attention.
+struct Heads<'a> {
+    op: &'a Attention,
+    /// Queries, keys and values; or queries, and keys and values.
+    sources: &'a [Tensor<'a>],
     /// What is added to the scores.
     bias: Option<Tensor<'a>>,
     lengths: Option<Tensor<'a>>,
-    heads: usize,
-    causal: bool,
 }
 
-impl<'a> Packed<'a> {
-    /// Of `qkv` and of the operands `others`; what is left of these.
-    fn of(op: &Attention, qkv: Tensor<'a>, mut others: &'a [Tensor<'a>]) -> (Self, &'a [Tensor<'a>]) {
+impl<'a> Heads<'a> {
+    /// Of the `sources` of queries, keys and values, and of the operands `others`; what is left of these.
+    fn of(op: &'a Attention, sources: &'a [Tensor<'a>], mut others: &'a [Tensor<'a>]) -> (Self, &'a [Tensor<'a>]) {
         let mut take = |there: bool| {
             let (first, rest) = if there { others.split_first()? } else { return None };
             others = rest;
             Some(*first)
         };
         let (bias, lengths) = (take(op.bias), take(op.lengths));
-        (Packed { qkv, bias, lengths, heads: op.heads, causal: op.causal }, others)
+        (Heads { op, sources, bias, lengths }, others)
     }
 
-    /// Positions of a sample that are no padding.
+    /// Positions of a sample's keys that are no padding.
     fn length(&self, n: usize) -> usize {
-        let [_, l] = self.sizes();
+        let [_, _, l] = self.sizes();
         self.lengths.map_or(l, |lengths| lengths.data[n].clamp(0.0, l as f64) as usize)
     }
 
-    /// N and L.
-    fn sizes(&self) -> [usize; 2] {
-        [self.qkv.dims[0], self.qkv.dims[1]]
+    /// Queries of a sample that have a result.
+    fn queries(&self, n: usize) -> usize {
+        match self.length(n) {
+            0 => 0,
+            _ if self.op.between => self.sizes()[1],
+            length => length,
+        }
+    }
+
+    /// N, and the positions of the queries and of the keys.
+    fn sizes(&self) -> [usize; 3] {
+        let keys = self.sources[self.sources.len() - 1];
+        [keys.dims[0], self.sources[0].dims[1], keys.dims[1]]
     }
 
     /// Floats of a head.
     fn width(&self) -> usize {
-        self.qkv.dims[2] / 3 / self.heads
+        let parts = if self.op.between { 1 } else { 3 };
+        self.sources[0].dims[2] / parts / self.op.heads
     }
 
-    /// Where in `qkv` the query (0), the key (1) or the value (2) of a position starts.
-    fn start(&self, which: usize, [n, h, i]: [usize; 3]) -> usize {
-        let [_, l] = self.sizes();
-        ((n * l + i) * 3 + which) * self.heads * self.width() + h * self.width()
+    /// In which of the sources, and where there, the query (0), the key (1) or the value (2) of a position starts.
+    fn start(&self, which: usize, [n, h, i]: [usize; 3]) -> (usize, usize) {
+        let (source, part) = match (self.op.between, which) {
+            (true, 1 | 2) => (1, which - 1),
+            _ => (0, which),
+        };
+        let [_, l, packed] = self.sources[source].dims[..] else { unreachable!("the shape rule asks for three") };
+        (source, (n * l + i) * packed + (part * self.op.heads + h) * self.width())
     }
 
     fn part(&self, which: usize, at: [usize; 3]) -> &[f64] {
-        let start = self.start(which, at);
-        &self.qkv.data[start..start + self.width()]
+        let (source, start) = self.start(which, at);
+        &self.sources[source].data[start..start + self.width()]
     }
 
-    /// The positions that `i` sees.
-    fn seen(&self, n: usize, i: usize) -> usize {
-        if self.causal { i + 1 } else { self.length(n) }
+    /// The positions that `i` sees, of `length`.
+    fn seen(&self, length: usize, i: usize) -> Range<usize> {
+        let window = self.op.window.unwrap_or(usize::MAX);
+        let end = if self.op.causal { i + 1 } else { length.min(i.saturating_add(window)) };
+        (i + 1).saturating_sub(window)..end
     }
 
-    /// The scores of those.
-    fn scores(&self, [n, h, i]: [usize; 3]) -> Vec<f64> {
+    /// Those, with their scores.
+    fn scores(&self, [n, h, i]: [usize; 3]) -> Vec<(usize, f64)> {
         let q = self.part(0, [n, h, i]);
-        let score = |j| dot(q, self.part(1, [n, h, j])) * attention_scale(self.width());
-        (0..self.seen(n, i))
-            .map(|j| score(j) + self.bias.map_or(0.0, |bias| bias.data[self.bias_at([n, h, i]) + j]))
-            .collect()
+        let seen = if self.op.between { 0..self.length(n) } else { self.seen(self.length(n), i) };
+        let slope = if self.op.alibi { alibi_slope(self.op.heads, h) } else { 0.0 };
+        let score = |j: usize| {
+            let added = self.bias.map_or(0.0, |bias| bias.data[self.bias_at([n, h, i]) + j]);
+            dot(q, self.part(1, [n, h, j])) * attention_scale(self.width()) + added - slope * i.abs_diff(j) as f64
+        };
+        seen.map(|j| (j, score(j))).collect()
     }
 
     /// Where the bias of a position's scores starts.
     fn bias_at(&self, [n, h, i]: [usize; 3]) -> usize {
-        let windows = self.bias.map_or(1, |bias| bias.dims[0]);
-        ((n % windows * self.heads + h) * self.sizes()[1] + i) * self.sizes()[1]
+        let (windows, [_, _, l]) = (self.bias.map_or(1, |bias| bias.dims[0]), self.sizes());
+        ((n % windows * self.op.heads + h) * l + i) * l
     }
 
-    /// Calls `f` with each sample, head and position that is no padding.
+    /// Calls `f` with each sample, head and query that has a result.
     fn for_each(&self, mut f: impl FnMut([usize; 3])) {
-        let [samples, _] = self.sizes();
+        let [samples, _, _] = self.sizes();
         for n in 0..samples {
-            for h in 0..self.heads {
-                (0..self.length(n)).for_each(|i| f([n, h, i]));
+            for h in 0..self.op.heads {
+                (0..self.queries(n)).for_each(|i| f([n, h, i]));
             }
         }
     }
@@ -107,49 +128,56 @@ fn mask(dropout: Option<AttentionDropout>, key: Option<&Tensor>, row: usize, len
 }
 
 pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (packed, key) = Packed::of(op, x[0], &x[1..]);
-    let ([samples, l], d) = (packed.sizes(), packed.width());
-    let mut y = vec![0.0; x[0].data.len() / 3];
-    let mut lse = vec![0.0; samples * op.heads * l];
-    packed.for_each(|[n, h, i]| {
-        let scores = packed.scores([n, h, i]);
-        let sum = log_sum_exp(&scores);
-        let row = (n * op.heads + h) * l + i;
+    let (sources, others) = x.split_at(op.sources());
+    let (heads, key) = Heads::of(op, sources, others);
+    let ([samples, queries, keys], d) = (heads.sizes(), heads.width());
+    let mut y = vec![0.0; samples * queries * op.heads * d];
+    let mut lse = vec![0.0; samples * op.heads * queries];
+    heads.for_each(|[n, h, i]| {
+        let scores = heads.scores([n, h, i]);
+        let sum = log_sum_exp(&scores.iter().map(|(_, s)| *s).collect::<Vec<f64>>());
+        let row = (n * op.heads + h) * queries + i;
         lse[row] = sum;
-        let start = ((n * l + i) * op.heads + h) * d;
-        let mask = mask(op.dropout, key.first(), row, l);
-        for (j, s) in scores.into_iter().enumerate() {
-            add(&mut y[start..start + d], (s - sum).exp() * mask[j], packed.part(2, [n, h, j]));
+        let start = ((n * queries + i) * op.heads + h) * d;
+        let mask = mask(op.dropout, key.first(), row, keys);
+        for (j, s) in scores {
+            add(&mut y[start..start + d], (s - sum).exp() * mask[j], heads.part(2, [n, h, j]));
         }
     });
     vec![y, lse]
 }
 
 pub(super) fn grad(op: &AttentionGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let [dy, qkv, y, lse] = [0, 1, 2, 3].map(|i| x[i]);
     let op = &op.attention;
-    let (packed, key) = Packed::of(op, qkv, &x[4..]);
-    let ([_, l], d) = (packed.sizes(), packed.width());
-    let mut dqkv = vec![0.0; qkv.data.len()];
-    let mut dbias = vec![0.0; packed.bias.map_or(0, |bias| bias.data.len())];
-    packed.for_each(|[n, h, i]| {
-        let row = ((n * l + i) * op.heads + h) * d;
+    let ((dy, rest), count) = (x.split_first().expect("the shape rule asks for operands"), op.sources());
+    let (sources, rest) = rest.split_at(count);
+    let (y, lse) = (rest[0], rest[1]);
+    let (heads, key) = Heads::of(op, sources, &rest[2..]);
+    let ([_, queries, keys], d) = (heads.sizes(), heads.width());
+    let mut dx: Vec<Vec<f64>> = sources.iter().map(|source| vec![0.0; source.data.len()]).collect();
+    let mut dbias = vec![0.0; heads.bias.map_or(0, |bias| bias.data.len())];
+    heads.for_each(|[n, h, i]| {
+        let row = ((n * queries + i) * op.heads + h) * d;
         let (dy, y) = (&dy.data[row..row + d], &y.data[row..row + d]);
         let delta = dot(dy, y);
-        let at = (n * op.heads + h) * l + i;
-        let mask = mask(op.dropout, key.first(), at, l);
-        for (j, s) in packed.scores([n, h, i]).into_iter().enumerate() {
+        let at = (n * op.heads + h) * queries + i;
+        let mask = mask(op.dropout, key.first(), at, keys);
+        for (j, s) in heads.scores([n, h, i]) {
             let p = (s - lse.data[at]).exp();
-            let by_score = p * (mask[j] * dot(dy, packed.part(2, [n, h, j])) - delta);
+            let by_score = p * (mask[j] * dot(dy, heads.part(2, [n, h, j])) - delta);
             if op.bias {
-                dbias[packed.bias_at([n, h, i]) + j] += by_score;
+                dbias[heads.bias_at([n, h, i]) + j] += by_score;
             }
             let ds = by_score * attention_scale(d);
-            let [dq, dk, dv] = [(0, i), (1, j), (2, j)].map(|(which, at)| packed.start(which, [n, h, at]));
-            add(&mut dqkv[dq..dq + d], ds, packed.part(1, [n, h, j]));
-            add(&mut dqkv[dk..dk + d], ds, packed.part(0, [n, h, i]));
-            add(&mut dqkv[dv..dv + d], p * mask[j], dy);
+            let mut to = |which: usize, at: usize, factor: f64, of: &[f64]| {
+                let (source, start) = heads.start(which, [n, h, at]);
+                add(&mut dx[source][start..start + d], factor, of);
+            };
+            to(0, i, ds, heads.part(1, [n, h, j]));
+            to(1, j, ds, heads.part(0, [n, h, i]));
+            to(2, j, p * mask[j], dy);
         }
     });
-    if op.bias { vec![dqkv, dbias] } else { vec![dqkv] }
+    dx.extend(op.bias.then_some(dbias));
+    dx
 }

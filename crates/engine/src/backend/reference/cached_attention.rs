@@ -2,7 +2,7 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{CachedAttention, Rotary, attention_scale};
+use crate::graph::op::{CachedAttention, Rotary, alibi_slope, attention_scale};
 
 pub(super) fn cached(op: &CachedAttention, x: &[Tensor]) -> Vec<Vec<f64>> {
     let (qkv, position) = (x[0], x[3]);
@@ -23,19 +23,25 @@ pub(super) fn cached(op: &CachedAttention, x: &[Tensor]) -> Vec<Vec<f64>> {
             }
         }
         for i in 0..new {
-            let seen = (first + i as i64 + 1).clamp(0, kept as i64) as usize;
+            let own = first + i as i64;
+            let begin = (own + 1).saturating_sub(op.window.map_or(i64::MAX, |window| window as i64));
+            let [begin, end] = [begin, own + 1].map(|at| at.clamp(0, kept as i64) as usize);
             for h in 0..op.heads {
                 let q = &qkv.data[at(i) + h * width..][..width];
                 let of = |all: &[f64], j: usize, c: usize| {
                     all[(n * kept + j) * row + h / (op.heads / op.kv_heads) * width + c]
                 };
-                let score = |j: usize| (0..width).map(|c| q[c] * of(&keys, j, c)).sum::<f64>() * attention_scale(width);
-                let scores: Vec<f64> = (0..seen).map(score).collect();
+                let slope = if op.alibi { alibi_slope(op.heads, h) } else { 0.0 };
+                let score = |j: usize| {
+                    let product = (0..width).map(|c| q[c] * of(&keys, j, c)).sum::<f64>() * attention_scale(width);
+                    product - slope * (own - j as i64) as f64
+                };
+                let scores: Vec<f64> = (begin..end).map(score).collect();
                 let sum = log_sum_exp(&scores);
                 for c in 0..width {
                     let y = &mut y[(n * new + i) * e + h * width + c];
-                    *y = (0..seen).map(|j| (scores[j] - sum).exp() * of(&values, j, c)).sum();
-                    if seen == 0 {
+                    *y = (begin..end).map(|j| (scores[j - begin] - sum).exp() * of(&values, j, c)).sum();
+                    if begin >= end {
                         *y = f64::NAN;
                     }
                 }

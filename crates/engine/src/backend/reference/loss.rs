@@ -6,33 +6,44 @@ use crate::graph::op::{CrossEntropy, ElementwiseLoss, LEAST_MEAN, Loss, LossGrad
 
 /// The loss, and what the batch weighs.
 pub(super) fn loss(op: &LossOp, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (sum, count, weight) = match &op.loss {
-        Loss::CrossEntropy(l) => cross_entropy(l, x),
-        Loss::Elementwise(l) => {
-            let values = x[0].data.iter().zip(x[1].data).map(|(x, t)| element(*l, *x, *t)[0]);
-            (values.sum(), x[0].data.len() as f64, op.loss.items(&x[0].dims.to_vec().into()) as f64)
+    let own = |i: usize| if op.weighted { x[2].data[i] } else { 1.0 };
+    let (sum, weight, items) = match &op.loss {
+        Loss::CrossEntropy(l) => {
+            let (sum, weights) = cross_entropy(l, x, own);
+            (sum, weights, weights)
         }
-        Loss::Binary(l) => {
-            let pairs = x[0].data.iter().zip(x[1].data).enumerate();
-            let sum = pairs.map(|(i, (x, t))| binary(l, i, *x, *t)[0]).sum();
-            (sum, x[0].data.len() as f64, op.loss.items(&x[0].dims.to_vec().into()) as f64)
+        Loss::Elementwise(_) | Loss::Binary(_) => {
+            let (mut sum, mut weights) = (0.0, 0.0);
+            for (i, (x, t)) in x[0].data.iter().zip(x[1].data).enumerate() {
+                sum += own(i) * of_number(&op.loss, i, *x, *t)[0];
+                weights += own(i);
+            }
+            let samples = op.loss.items(&x[0].dims.to_vec().into()) as f64;
+            (sum, weights, weights * samples / x[0].data.len() as f64)
         }
     };
-    vec![vec![if count > 0.0 { sum / count } else { 0.0 }], vec![weight]]
+    vec![vec![if weight > 0.0 { sum / weight } else { 0.0 }], vec![items]]
 }
 
 pub(super) fn loss_grad(op: &LossGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let own = |i: usize| if op.weighted { x[4].data[i] } else { 1.0 };
     match &op.loss {
-        Loss::CrossEntropy(l) => cross_entropy_grad(l, x),
-        Loss::Elementwise(l) => {
-            let factor = x[3].data[0] / x[0].data.len() as f64;
-            vec![x[0].data.iter().zip(x[1].data).map(|(x, t)| factor * element(*l, *x, *t)[1]).collect()]
-        }
-        Loss::Binary(l) => {
-            let factor = x[3].data[0] / x[0].data.len() as f64;
+        Loss::CrossEntropy(l) => cross_entropy_grad(l, x, own),
+        Loss::Elementwise(_) | Loss::Binary(_) => {
+            let weights: f64 = (0..x[0].data.len()).map(own).sum();
+            let factor = if weights > 0.0 { x[3].data[0] / weights } else { 0.0 };
             let pairs = x[0].data.iter().zip(x[1].data).enumerate();
-            vec![pairs.map(|(i, (x, t))| factor * binary(l, i, *x, *t)[1]).collect()]
+            vec![pairs.map(|(i, (x, t))| factor * own(i) * of_number(&op.loss, i, *x, *t)[1]).collect()]
         }
+    }
+}
+
+/// The loss of number `i`, and its derivative by the prediction.
+fn of_number(loss: &Loss, i: usize, x: f64, t: f64) -> [f64; 2] {
+    match loss {
+        Loss::Elementwise(l) => element(*l, x, t),
+        Loss::Binary(l) => binary(l, i, x, t),
+        Loss::CrossEntropy(_) => unreachable!("a loss of classes"),
     }
 }
 
@@ -115,20 +126,20 @@ fn counted(op: &CrossEntropy, class: usize, share: f64, classes: usize) -> f64 {
     weight(op, class) * ((1.0 - smoothing) * share + smoothing / classes as f64)
 }
 
-/// Sum of the rows' losses, and twice the sum of the weights of those that count.
-fn cross_entropy(op: &CrossEntropy, x: &[Tensor]) -> (f64, f64, f64) {
+/// Sum of the rows' losses, and of what they weigh. Row `i` has the weight `own(i)`.
+fn cross_entropy(op: &CrossEntropy, x: &[Tensor], own: impl Fn(usize) -> f64) -> (f64, f64) {
     let (classes, smoothing) = (x[0].last(), f64::from(op.label_smoothing));
     let (mut sum, mut weights) = (0.0, 0.0);
     if are_shares(x) {
-        for (row, shares) in x[0].data.chunks(classes).zip(x[1].data.chunks(classes)) {
+        for (i, (row, shares)) in x[0].data.chunks(classes).zip(x[1].data.chunks(classes)).enumerate() {
             let lse = log_sum_exp(row);
             let of = |(c, (x, share)): (usize, (&f64, &f64))| counted(op, c, *share, classes) * (lse - x);
-            sum += row.iter().zip(shares).enumerate().map(of).sum::<f64>();
-            weights += 1.0;
+            sum += own(i) * row.iter().zip(shares).enumerate().map(of).sum::<f64>();
+            weights += own(i);
         }
-        return (sum, weights, weights);
+        return (sum, weights);
     }
-    for (row, target) in x[0].data.chunks(classes).zip(x[1].data) {
+    for (i, (row, target)) in x[0].data.chunks(classes).zip(x[1].data).enumerate() {
         if *target == f64::from(op.ignore_index) {
             continue;
         }
@@ -136,29 +147,30 @@ fn cross_entropy(op: &CrossEntropy, x: &[Tensor]) -> (f64, f64, f64) {
         let others: f64 = row.iter().enumerate().map(|(c, x)| weight(op, c) * (lse - x)).sum();
         let target = *target as usize;
         let [focus, _] = focus(op.form, row[target] - lse);
-        sum +=
-            (1.0 - smoothing) * weight(op, target) * focus * (lse - row[target]) + smoothing / classes as f64 * others;
-        weights += weight(op, target);
+        let of_target = (1.0 - smoothing) * weight(op, target) * focus * (lse - row[target]);
+        sum += own(i) * (of_target + smoothing / classes as f64 * others);
+        weights += own(i) * weight(op, target);
     }
-    (sum, weights, weights)
+    (sum, weights)
 }
 
-fn cross_entropy_grad(op: &CrossEntropy, x: &[Tensor]) -> Vec<Vec<f64>> {
+fn cross_entropy_grad(op: &CrossEntropy, x: &[Tensor], own: impl Fn(usize) -> f64) -> Vec<Vec<f64>> {
     let (logits, targets, weights, dloss) = (x[0], x[1], x[2].data[0], x[3].data[0]);
     let (classes, smoothing) = (logits.last(), f64::from(op.label_smoothing));
     let all: f64 = (0..classes).map(|c| weight(op, c)).sum();
+    let factor = |i: usize| if weights > 0.0 { own(i) * dloss / weights } else { 0.0 };
     let mut dx = Vec::with_capacity(logits.data.len());
     if are_shares(x) {
-        for (row, shares) in logits.data.chunks(classes).zip(targets.data.chunks(classes)) {
+        for (i, (row, shares)) in logits.data.chunks(classes).zip(targets.data.chunks(classes)).enumerate() {
             let lse = log_sum_exp(row);
             let counts = |c: usize| counted(op, c, shares[c], classes);
             let all: f64 = (0..classes).map(counts).sum();
-            dx.extend(row.iter().enumerate().map(|(c, x)| dloss / weights * ((x - lse).exp() * all - counts(c))));
+            dx.extend(row.iter().enumerate().map(|(c, x)| factor(i) * ((x - lse).exp() * all - counts(c))));
         }
         return vec![dx];
     }
-    for (row, target) in logits.data.chunks(classes).zip(targets.data) {
-        let counts = *target != f64::from(op.ignore_index) && weights > 0.0;
+    for (i, (row, target)) in logits.data.chunks(classes).zip(targets.data).enumerate() {
+        let counts = *target != f64::from(op.ignore_index);
         let lse = log_sum_exp(row);
         for (c, x) in row.iter().enumerate() {
             let p = if op.form == RowLoss::Nll { 0.0 } else { (x - lse).exp() };
@@ -169,7 +181,7 @@ fn cross_entropy_grad(op: &CrossEntropy, x: &[Tensor]) -> Vec<Vec<f64>> {
             let hot = if c as f64 == *target { 1.0 } else { 0.0 };
             let of_all = smoothing / classes as f64 * (p * all - weight(op, c));
             let d = (1.0 - smoothing) * of_target * (p - hot) + of_all;
-            dx.push(if counts { dloss / weights * d } else { 0.0 });
+            dx.push(if counts { factor(i) * d } else { 0.0 });
         }
     }
     vec![dx]

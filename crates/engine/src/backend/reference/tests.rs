@@ -205,6 +205,6 @@ fn shares_of_classes_as_in_pytorch() {
         let result = run(LossOp::from(op.clone()), &operands);
         close(&result.concat(), &[loss[0], 2.0]);
         let operands = [operands[0], operands[1], (&[1], &[2.0]), (&[1], &[1.0])];
-        close(&run(LossGrad { loss: op.into() }, &operands).concat(), &dx);
+        close(&run(LossGrad { loss: op.into(), weighted: false }, &operands).concat(), &dx);
     }
 }

@@ -56,7 +56,7 @@ impl TileBackward {
     pub fn new(shape: AttentionShape, unit: Bf16Unit, level: SimdLevel) -> Self {
         let tiled = Tiled::new(shape, unit, level);
         let most = (WEIGHTS / tiled.keys.next_multiple_of(SIDE).max(1)).max(GROUP);
-        let queries = shape.length.div_ceil(shape.length.div_ceil(most).max(1)).next_multiple_of(GROUP);
+        let queries = shape.queries.div_ceil(shape.queries.div_ceil(most).max(1)).next_multiple_of(GROUP);
         TileBackward {
             tiled,
             queries,
@@ -71,8 +71,8 @@ impl TileBackward {
     /// Floats of what [`Work`] has, in its order.
     fn parts(&self) -> [usize; 16] {
         let t = &self.tiled;
-        let (length, width) = (t.shape.length, t.shape.width);
-        let (rows, columns) = (Left::floats(length, width), Left::floats(width, length));
+        let (queries, length, width) = (t.shape.queries, t.shape.length, t.shape.width);
+        let (rows, columns) = (Left::floats(queries, width), Left::floats(width, queries));
         let right = Right::floats(width, length);
         let group = GROUP * t.scores_step;
         let block = Right::floats(self.queries, t.keys);
@@ -85,13 +85,13 @@ impl TileBackward {
             right,
             right,
             Right::floats(length, width),
-            length,
+            queries,
             group,
             group,
             Left::floats(GROUP, t.keys),
             block,
             block,
-            length.next_multiple_of(GROUP) * t.width_step,
+            queries.next_multiple_of(GROUP) * t.width_step,
             turned,
             turned,
         ]
@@ -108,7 +108,8 @@ impl TileBackward {
     /// The operands are there, and no other task touches these rows of the result.
     pub unsafe fn head(&self, head: &HeadGrad, mut scratch: &mut [f32]) {
         let (t, shape) = (&self.tiled, &self.tiled.shape);
-        let (length, width, step) = (shape.length, shape.width, 3 * shape.embedding());
+        let ([queries, length], width) = ([shape.queries, shape.length], shape.width);
+        let [query_step, key_step] = head.steps;
         let parts = self.parts().map(|floats| {
             let (part, rest) = std::mem::take(&mut scratch).split_at_mut(round_up(floats));
             scratch = rest;
@@ -116,15 +117,16 @@ impl TileBackward {
         });
         let [q, q_columns, dy, dy_columns, k, v, keys, delta, scores, grads, rounded, weights, by_scores, dq, dk, dv] =
             parts;
-        let all = |at: *const f32| Matrix { at, step, rows: length, columns: width };
-        let of_dy = Matrix { step: shape.embedding(), ..all(head.dy) };
+        let all = |at: *const f32| Matrix { at, step: key_step, rows: length, columns: width };
+        let of_queries = Matrix { at: head.qkv[0], step: query_step, rows: queries, columns: width };
+        let of_dy = Matrix { at: head.dy, step: shape.embedding(), ..of_queries };
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
         let work = unsafe {
             let of = [head.y, head.dy];
-            (self.dots)(DotsArgs { of, step: shape.embedding(), rows: length, width, to: delta });
+            (self.dots)(DotsArgs { of, step: shape.embedding(), rows: queries, width, to: delta });
             Work {
                 blocks: Blocks::new(t.unit, t.level),
-                q: [t.left(all(head.qkv[0]), q.cast()), t.left_of_columns(all(head.qkv[0]), q_columns.cast())],
+                q: [t.left(of_queries, q.cast()), t.left_of_columns(of_queries, q_columns.cast())],
                 dy: [t.left(of_dy, dy.cast()), t.left_of_columns(of_dy, dy_columns.cast())],
                 k: t.right_of_rows(all(head.qkv[1]), k.cast()),
                 v: t.right_of_rows(all(head.qkv[2]), v.cast()),
@@ -141,20 +143,21 @@ impl TileBackward {
         };
         for start in (0..length).step_by(t.keys) {
             let keys = start..(start + t.keys).min(length);
-            for first in (if shape.causal { start } else { 0 }..length).step_by(self.queries) {
-                let queries = first..(first + self.queries).min(length);
+            let seeing = shape.queries_of(keys.clone());
+            for first in (seeing.start / GROUP * GROUP..seeing.end).step_by(self.queries) {
+                let queries = first..(first + self.queries).min(queries);
                 // SAFETY: as above.
                 unsafe { self.block(head, &work, queries, keys.clone()) };
             }
             for (from, to) in [(dk, head.dqkv[1]), (dv, head.dqkv[2])] {
                 // SAFETY: as above.
-                unsafe { self.store_turned(from, keys.len(), to.wrapping_add(start * step), step) };
+                unsafe { self.store_turned(from, keys.len(), to.wrapping_add(start * key_step), key_step) };
             }
         }
-        let (from_step, rows) = (t.width_step, length);
+        let (from_step, to_step, rows) = (t.width_step, query_step, queries);
         let to = head.dqkv[0];
         // SAFETY: as above.
-        unsafe { (t.copy)(Copy2d { from: dq, from_step, to, to_step: step, rows, columns: width, padded: width }) };
+        unsafe { (t.copy)(Copy2d { from: dq, from_step, to, to_step, rows, columns: width, padded: width }) };
     }
 
     /// What a block of queries and keys adds to the gradients.
@@ -171,13 +174,13 @@ impl TileBackward {
         }
         let (all, wide) = (Tiled::steps_of(&queries), shape.width.div_ceil(PANEL));
         for panel in 0..weights.panels() {
-            // The first query that sees one of these keys.
-            let seen = if shape.causal { keys.start + panel * PANEL } else { 0 };
-            if seen >= queries.end {
-                break;
+            let first = keys.start + panel * PANEL;
+            let seeing = shape.queries_of(first..(first + PANEL).min(keys.end));
+            let range = (seeing.start / GROUP).max(all.start)..seeing.end.div_ceil(GROUP).min(all.end);
+            if range.is_empty() {
+                continue;
             }
-            let range = (seen / GROUP).max(all.start)..all.end;
-            let accumulate = queries.start > seen;
+            let accumulate = queries.start > seeing.start;
             for w in 0..wide {
                 let rows = (shape.width - w * PANEL).min(PANEL);
                 for (left, right, to) in [(work.q[1], by_scores, work.dk), (work.dy[1], weights, work.dv)] {
@@ -208,14 +211,17 @@ impl TileBackward {
     ) {
         let (t, shape) = (&self.tiled, &self.tiled.shape);
         let (first, rows, scores, grads) = (group.start, group.len(), work.scores, work.grads);
-        let end = if shape.causal { group.end.min(keys.end) } else { keys.end };
+        let end = shape.end(group.end).min(keys.end);
+        if end <= keys.start || shape.is_past(group.start, keys.end) {
+            return;
+        }
         let part = keys.start..end;
         // SAFETY: the caller's promise.
         unsafe {
             t.scores(&work.blocks, (rows, work.q[0].from(first, 0)), work.k, part.clone(), scores);
             t.scores(&work.blocks, (rows, work.dy[0].from(first, 0)), work.v, part.clone(), grads);
             let seen = t.rows(scores, group.clone(), part.clone());
-            shape.add_bias(t.add, seen, head.bias, first, keys.start);
+            t.adjust.run(shape, seen, head.added, first, keys.start);
             // Panels are rounded whole.
             let seen = Rows { padded: part.len().next_multiple_of(PANEL).min(keys.len()), ..seen };
             let (lse, delta) = (head.lse.wrapping_add(first), work.delta.wrapping_add(first));
@@ -225,7 +231,7 @@ impl TileBackward {
                 // The gradients are those by q · k.
                 let to = head.dbias.wrapping_add(first * shape.room + keys.start);
                 let rows = Rows { scores: to, step: shape.room, ..seen };
-                (t.add)(AddBiasArgs { rows, bias: grads, step: t.scores_step, by: 1.0 / seen.scale });
+                (t.adjust.add)(AddBiasArgs { rows, bias: grads, step: t.scores_step, by: 1.0 / seen.scale });
             }
             let of = Matrix { at: grads, step: t.scores_step, rows, columns: part.len() };
             let rounded = t.left(of, work.rounded);
@@ -233,7 +239,9 @@ impl TileBackward {
                 Results::matrix(work.dq.wrapping_add(first * t.width_step + panel * PANEL), t.width_step)
             };
             let right = (work.keys, 0..work.keys.panels(), Tiled::steps_of(&part));
-            t.product(&work.blocks, (rows, rounded), right, place, keys.start > 0);
+            // Whether no block before has keys that the group sees.
+            let is_first = shape.is_past(first, keys.start) || keys.start == 0;
+            t.product(&work.blocks, (rows, rounded), right, place, !is_first);
             for (at, to) in [scores.cast_const(), grads].into_iter().zip(panels) {
                 let of = Matrix { at, ..of };
                 t.right_step(of, to, 0..part.len().div_ceil(PANEL), (first - begin) / GROUP);

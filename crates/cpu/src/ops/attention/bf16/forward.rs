@@ -56,15 +56,20 @@ impl TileForward {
     /// The operands are there, and no other task touches these rows of the results.
     pub unsafe fn head(&self, head: &Head, queries: Range<usize>, mut scratch: &mut [f32]) {
         let (t, shape) = (&self.tiled, &self.tiled.shape);
-        let (step, width, embedding) = (3 * shape.embedding(), shape.width, shape.embedding());
+        let ([step, key_step], width, embedding) = (head.steps, shape.width, shape.embedding());
         let [q, k, v, scores, weights, y] = self.parts().map(|floats| {
             let (part, rest) = std::mem::take(&mut scratch).split_at_mut(round_up(floats));
             scratch = rest;
             part.as_mut_ptr()
         });
-        let seen = if shape.causal { queries.end } else { shape.length };
+        let (base, seen) = (shape.begin(queries.start), shape.end(queries.end));
         let blocks = Blocks::new(t.unit, t.level);
-        let all = |at: *const f32| Matrix { at, step, rows: seen, columns: width };
+        let all = |at: *const f32| Matrix {
+            at: at.wrapping_add(base * key_step),
+            step: key_step,
+            rows: seen - base,
+            columns: width,
+        };
         // SAFETY: the caller's promise; the scratch memory has been measured for it.
         unsafe {
             let k = t.right_of_rows(all(head.qkv[1]), k.cast());
@@ -72,26 +77,29 @@ impl TileForward {
             for first in queries.clone().step_by(GROUP) {
                 let group = first..(first + GROUP).min(queries.end);
                 let rows = group.len();
-                let q = t.left(Matrix { rows, ..all(head.qkv[0].wrapping_add(first * step)) }, q.cast());
+                let at = head.qkv[0].wrapping_add(first * step);
+                let q = t.left(Matrix { at, step, rows, columns: width }, q.cast());
                 let [mut tops, mut sums, mut factors] = [[0.0f32; GROUP]; 3];
-                let last = if shape.causal { group.end } else { shape.length };
-                for start in (0..last).step_by(t.keys) {
+                let (begin, last) = (shape.begin(first), shape.end(group.end));
+                for start in (begin..last).step_by(t.keys) {
                     let keys = start..(start + t.keys).min(last);
-                    t.scores(&blocks, (rows, q), k, keys.clone(), scores);
+                    // Where they are among those that have been rounded.
+                    let here = keys.start - base..keys.end - base;
+                    t.scores(&blocks, (rows, q), k, here.clone(), scores);
                     let of = t.rows(scores, group.clone(), keys.clone());
-                    shape.add_bias(t.add, of, head.bias, first, start);
-                    let factor = if start == 0 { std::ptr::null_mut() } else { factors.as_mut_ptr() };
+                    t.adjust.run(shape, of, head.added, first, start);
+                    let factor = if start == begin { std::ptr::null_mut() } else { factors.as_mut_ptr() };
                     let mask = Mask { row: head.mask.row + first, column: start, ..head.mask };
                     let (top, sum) = (tops.as_mut_ptr(), sums.as_mut_ptr());
                     (self.weights)(WeightsArgs { rows: of, top, sum, factor, mask });
-                    if start > 0 {
+                    if start > begin {
                         (self.scale)(ScaleArgs { y, step: t.width_step, rows, width, by: factor });
                     }
                     let of = Matrix { at: scores, step: t.scores_step, rows, columns: keys.len() };
                     let weights = t.left(of, weights.cast());
                     let place = |panel: usize| Results::matrix(y.wrapping_add(panel * PANEL), t.width_step);
-                    let values = (v, 0..v.panels(), Tiled::steps_of(&keys));
-                    t.product(&blocks, (rows, weights), values, place, start > 0);
+                    let values = (v, 0..v.panels(), Tiled::steps_of(&here));
+                    t.product(&blocks, (rows, weights), values, place, start > begin);
                 }
                 for r in 0..rows {
                     *head.lse.add(first + r) = tops[r] * shape.scale() + sums[r].ln();

@@ -10,7 +10,8 @@ mod forward;
 pub use backward::TileBackward;
 pub use forward::TileForward;
 
-use super::rows::{AddBias, AddBiasArgs, Rows};
+use super::distance::Adjust;
+use super::rows::Rows;
 use super::{AttentionShape, KEYS, odd_lines};
 use crate::gemm::bf16::block::{Block, Blocks, Results};
 use crate::gemm::bf16::pack::{Packer, PairRows, RoundRows};
@@ -30,7 +31,7 @@ const LEAST: [usize; 2] = [4 * SIDE, SIDE / 2];
 
 /// Whether tiles are faster for heads of this shape.
 pub fn is_worthwhile(shape: &AttentionShape) -> bool {
-    shape.length >= LEAST[0] && shape.width >= LEAST[1]
+    shape.length.min(shape.queries) >= LEAST[0] && shape.width >= LEAST[1]
 }
 
 /// The sizes with what both directions share.
@@ -45,7 +46,7 @@ struct Tiled {
     scores_step: usize,
     /// Floats from row to row of what is as wide as a head.
     width_step: usize,
-    add: unsafe fn(AddBiasArgs),
+    adjust: Adjust,
     copy: unsafe fn(Copy2d),
 }
 
@@ -126,7 +127,7 @@ struct Matrix {
 
 impl Tiled {
     fn new(shape: AttentionShape, unit: Bf16Unit, level: SimdLevel) -> Tiled {
-        let keys = shape.length.min(KEYS);
+        let keys = shape.keys_of_block();
         Tiled {
             shape,
             unit,
@@ -135,7 +136,7 @@ impl Tiled {
             keys,
             scores_step: odd_lines(keys),
             width_step: odd_lines(shape.width),
-            add: level.routine::<AddBias>(),
+            adjust: Adjust::new(level),
             copy: level.routine::<CopyRows>(),
         }
     }

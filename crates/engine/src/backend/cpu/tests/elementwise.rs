@@ -5,7 +5,7 @@ use crate::graph::op::{
 };
 use crate::random::{dropout_draws, dropout_keeps};
 
-const ALL: [Activation; 25] = [
+const ALL: [Activation; 27] = [
     Activation::Relu,
     Activation::Relu6,
     Activation::LeakyRelu { slope: 0.01 },
@@ -18,6 +18,8 @@ const ALL: [Activation; 25] = [
     Activation::Silu,
     Activation::Tanh,
     Activation::Sigmoid,
+    Activation::Sin,
+    Activation::Cos,
     Activation::Hardsigmoid,
     Activation::Hardswish,
     Activation::Mish,
@@ -83,6 +85,8 @@ pub fn value(act: Activation, x: f64) -> f64 {
         Activation::Silu => x * sigmoid(x),
         Activation::Tanh => x.tanh(),
         Activation::Sigmoid => sigmoid(x),
+        Activation::Sin => x.sin(),
+        Activation::Cos => x.cos(),
         Activation::Hardsigmoid => (x + 3.0).clamp(0.0, 6.0) / 6.0,
         Activation::Hardswish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
         Activation::Mish => x * x.exp().ln_1p().tanh(),

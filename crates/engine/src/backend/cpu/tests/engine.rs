@@ -43,7 +43,9 @@ fn classifier(backend: &CpuBackend) -> Classifier {
     let schedule = train.input(Input::Schedule, DType::F32, Shape::from([4]));
     let loss = train.add(LossOp::from(CrossEntropy::smoothed(0.0)), &[y, t]).unwrap();
     let one = train.variable(&vars, ones);
-    let dy = train.add1(LossGrad { loss: Loss::from(CrossEntropy::smoothed(0.0)) }, &[y, t, loss[1], one]).unwrap();
+    let dy = train
+        .add1(LossGrad { loss: Loss::from(CrossEntropy::smoothed(0.0)), weighted: false }, &[y, t, loss[1], one])
+        .unwrap();
     let dw = train.add1(LinearGradWeight { bias: false }, &[x, dy]).unwrap();
     let grad_node = NodeId(train.nodes.len() as u32 - 1);
     let counter = train.variable(&vars, step);

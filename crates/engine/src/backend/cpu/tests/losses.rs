@@ -70,7 +70,7 @@ fn cross_entropy_and_its_gradient() {
                     })
                     .collect();
                 let operands = [x.clone(), t.clone(), got[1].clone(), Tensor::from_f32([1], &[dloss])];
-                let op = LossGrad { loss: Loss::from(CrossEntropy::smoothed(smoothing)) };
+                let op = LossGrad { loss: Loss::from(CrossEntropy::smoothed(smoothing)), weighted: false };
                 for got in outputs(op, &operands) {
                     assert_close("gradient", &got[0], &dx, 1e-6, 1.0 / rows as f64);
                 }
@@ -100,7 +100,7 @@ fn squared_error_and_its_gradient() {
         }
         let want: Vec<f64> = diff.iter().map(|d| 0.5 * 2.0 / n as f64 * d).collect();
         let [weight, dloss] = [n as f32, 0.5].map(|v| Tensor::from_f32([1], &[v]));
-        let op = LossGrad { loss: ElementwiseLoss::Mse.into() };
+        let op = LossGrad { loss: ElementwiseLoss::Mse.into(), weighted: false };
         for got in outputs(op, &[x.clone(), t.clone(), weight, dloss]) {
             assert_close("mse_grad", &got[0], &want, 3e-7, 1e-7 / n as f64);
         }

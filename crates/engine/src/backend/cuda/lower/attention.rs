@@ -1,17 +1,17 @@
 //! Launches of attention, by our own kernels alone. They read heads in the layout of the projection, and the order of their
-//! sums depends on the shapes alone. There are two sets: `kernels/cuda/attention_mma.cuh` for tensor cores, and `kernels/cuda/attention.cu` for
-//! all else.
+//! sums depends on the shapes alone. There are two sets: `kernels/cuda/attention_mma.cuh` for tensor cores, and `kernels/cuda/attention_plain.cuh` for
+//! all else. `attention_far` launches those for two sequences, windows and slopes.
 
 use super::Context;
 use super::elementwise::sum_rows;
 use crate::backend::cuda::launch::{Arg, BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
 use crate::backend::cuda::target::Target;
-use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, attention_scale};
+use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, alibi_power, attention_scale};
 use crate::graph::{DType, Shape};
 use crate::random::dropout_threshold;
 
-/// Side of a block's tile of queries, keys and columns: `SIDE` of `kernels/cuda/attention.cu`.
-const SIDE: usize = 64;
+/// Side of a block's tile of queries, keys and columns: `SIDE` of `kernels/cuda/attention_plain.cuh`.
+pub(super) const SIDE: usize = 64;
 
 /// Rows of a block that makes row sums, of which each is eight threads'.
 const SUMS: usize = BLOCK as usize / 8;
@@ -23,17 +23,18 @@ const ENOUGH_BLOCKS: usize = 1024;
 const THREADS: u32 = 128;
 
 /// Rows of a block of theirs, but for the forward kernel.
-const ROWS: usize = 64;
+pub(super) const ROWS: usize = 64;
 
 /// Rows in shared memory of a block of theirs.
 const STAGED: usize = 256;
 
-/// The kernels on tensor cores for heads of up to `width`: `ATTENTION_MMA` in `kernels/cuda/attention_mma.cuh`.
+/// The kernels on tensor cores for heads of up to `width`: `ATTENTION_MMA` in `kernels/cuda/attention.cu`, and
+/// `FAR_MMA` in `kernels/cuda/attention_far.cu`.
 #[derive(Clone, Copy)]
-struct Tiles {
+pub(super) struct Tiles {
     width: usize,
     /// Queries of a block of the forward kernel.
-    queries: usize,
+    pub queries: usize,
     /// The gradient by a bias of the scores has a kernel, too.
     bias: bool,
 }
@@ -52,12 +53,70 @@ const TILES_TF32: [Tiles; 2] =
 
 /// Kernels on tensor cores.
 #[derive(Clone, Copy)]
-struct TensorCores {
-    tiles: Tiles,
+pub(super) struct TensorCores {
+    pub tiles: Tiles,
     /// How their names end.
     name: &'static str,
     /// Bytes of an element.
     element: usize,
+}
+
+/// Which kernels on tensor cores take heads of that width, if any do: they move 16 bytes at a time.
+pub(super) fn tensor_cores(width: usize, target: &Target, dtype: DType) -> Option<TensorCores> {
+    let name = match dtype {
+        DType::F32 if target.tf32 => "tf32",
+        DType::F32 => return None,
+        half => suffix(half),
+    };
+    let tiles: &[Tiles] = if dtype == DType::F32 { &TILES_TF32 } else { &TILES_HALF };
+    let tiles = tiles.iter().find(|tiles| width <= tiles.width)?;
+    let wide = (width * dtype.bytes()).is_multiple_of(16);
+    (target.capability >= 80 && wide).then(|| TensorCores { tiles: *tiles, name, element: dtype.bytes() })
+}
+
+impl TensorCores {
+    /// A launch of so many blocks.
+    pub fn kernel(self, module: Module, name: &str, blocks: usize) -> Kernel {
+        let TensorCores { tiles, name: kind, element } = self;
+        let bytes = STAGED * (tiles.width * element + 16);
+        Kernel::new(module, format!("{name}_{}_{kind}", tiles.width)).grid(blocks, 1, 1).block(THREADS, 1).shared(bytes)
+    }
+}
+
+/// The row sums of results times their gradients: those of `dy` and `y`, to the third of these, of samples, positions, heads and floats of a head.
+pub(super) fn delta(dtype: DType, [dy, y, to]: [Memory; 3], [samples, length, heads, width]: [usize; 4]) -> Kernel {
+    let rows = samples * length * heads;
+    Kernel::new(Module::Attention, format!("attention_delta_{}", suffix(dtype)))
+        .grid(rows.div_ceil(SUMS), 1, 1)
+        .arg(dy)
+        .arg(y)
+        .arg(to)
+        .long(rows)
+        .int(length)
+        .int(heads)
+        .int(width)
+}
+
+/// Dropout as the last arguments of a kernel; the random key is operand `key`.
+pub(super) fn of_dropout(kernel: Kernel, dropout: Option<AttentionDropout>, key: usize) -> Kernel {
+    let (key, stream, threshold, kept) = match dropout {
+        Some(AttentionDropout { p, stream }) => {
+            (Memory::Input(key).into(), stream, dropout_threshold(p), 1.0 / (1.0 - p))
+        }
+        None => (Arg::Null, 0, 0, 1.0),
+    };
+    kernel.arg(key).arg(Arg::U32(stream)).arg(Arg::U32(threshold)).float(kept)
+}
+
+/// A window as an argument of a kernel: that without one is wider than any sequence.
+pub(super) fn window(window: Option<usize>) -> usize {
+    const WIDEST: usize = i32::MAX as usize;
+    window.map_or(WIDEST, |window| window.min(WIDEST))
+}
+
+/// What slopes are made of, as an argument of a kernel; 0 if there are none.
+pub(super) fn power(alibi: bool, heads: usize) -> usize {
+    if alibi { alibi_power(heads) } else { 0 }
 }
 
 /// Sizes of an attention.
@@ -87,28 +146,14 @@ impl Sizes {
         Sizes { samples, length, heads, width, causal, bias, lengths: op.lengths.then_some(lengths), key, dropout }
     }
 
-    /// Which kernels on tensor cores take these heads, if any do: they move 16 bytes at a time.
+    /// Which kernels on tensor cores take these heads, if any do.
     fn tensor_cores(&self, target: &Target, dtype: DType) -> Option<TensorCores> {
-        let name = match dtype {
-            DType::F32 if target.tf32 => "tf32",
-            DType::F32 => return None,
-            half => suffix(half),
-        };
-        let tiles: &[Tiles] = if dtype == DType::F32 { &TILES_TF32 } else { &TILES_HALF };
-        let tiles = tiles.iter().find(|tiles| self.width <= tiles.width)?;
-        let wide = (self.width * dtype.bytes()).is_multiple_of(16);
-        (target.capability >= 80 && wide).then(|| TensorCores { tiles: *tiles, name, element: dtype.bytes() })
+        tensor_cores(self.width, target, dtype)
     }
 
     /// A launch of a kernel on tensor cores with a block for every `rows` positions of a head.
     fn on_tensor_cores(&self, of: TensorCores, name: &str, rows: usize) -> Kernel {
-        let TensorCores { tiles, name: kind, element } = of;
-        let bytes = STAGED * (tiles.width * element + 16);
-        let blocks = self.length.div_ceil(rows) * self.samples * self.heads;
-        Kernel::new(Module::Attention, format!("{name}_{}_{kind}", tiles.width))
-            .grid(blocks, 1, 1)
-            .block(THREADS, 1)
-            .shared(bytes)
+        of.kernel(Module::Attention, name, self.length.div_ceil(rows) * self.samples * self.heads)
     }
 
     /// A launch with a block for every [`SIDE`] positions × [`SIDE`] columns of a head.
@@ -126,13 +171,7 @@ impl Sizes {
         };
         let kernel = kernel.arg(self.lengths.map_or(Arg::Null, |at| Memory::Input(at).into()));
         let kernel = kernel.int(self.length).int(self.heads).int(self.width).int(self.causal.into()).float(scale);
-        let (key, stream, threshold, kept) = match self.dropout {
-            Some(AttentionDropout { p, stream }) => {
-                (Memory::Input(self.key).into(), stream, dropout_threshold(p), 1.0 / (1.0 - p))
-            }
-            None => (Arg::Null, 0, 0, 1.0),
-        };
-        kernel.arg(key).arg(Arg::U32(stream)).arg(Arg::U32(threshold)).float(kept)
+        of_dropout(kernel, self.dropout, self.key)
     }
 }
 
@@ -155,24 +194,15 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
     let sizes = Sizes::new(op, cx.x(1), 4, op.bias.then(|| cx.x(4)));
     let dtype = cx.x_type(0);
     let [dy, qkv, y, lse] = [0, 1, 2, 3].map(Memory::Input);
-    let delta = Memory::Scratch(0);
-    let rows = sizes.samples * sizes.length * sizes.heads;
-    let products = Kernel::new(Module::Attention, format!("attention_delta_{}", suffix(dtype)))
-        .grid(rows.div_ceil(SUMS), 1, 1)
-        .arg(dy)
-        .arg(y)
-        .arg(delta)
-        .long(rows)
-        .int(sizes.length)
-        .int(sizes.heads)
-        .int(sizes.width);
+    let sums = Memory::Scratch(0);
+    let products = delta(dtype, [dy, y, sums], [sizes.samples, sizes.length, sizes.heads, sizes.width]);
     let grads = match sizes.tensor_cores(cx.target, dtype) {
         Some(of) => {
             ["attention_mma_grad_keys", "attention_mma_grad_queries"].map(|name| sizes.on_tensor_cores(of, name, ROWS))
         }
         None => ["attention_grad_keys", "attention_grad_queries"].map(|name| sizes.blocks(name, dtype)),
     };
-    let grads = grads.map(|kernel| sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(delta).arg(Memory::Output(0))));
+    let grads = grads.map(|kernel| sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(sums).arg(Memory::Output(0))));
     let steps = [products].into_iter().chain(grads).map(Step::Kernel).collect();
     let scratch_bytes = (cx.x(3).len() * size_of::<f32>()).next_multiple_of(64);
     let mut lowered = Lowered { steps, scratch_bytes };
@@ -187,7 +217,7 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
             Some(of) if of.tiles.bias => sizes.on_tensor_cores(of, "attention_mma_grad_bias", ROWS),
             _ => sizes.blocks("attention_grad_bias", dtype),
         };
-        let kernel = kernel.grid(blocks * parts, 1, 1).arg(dy).arg(qkv).arg(lse).arg(delta).arg(to);
+        let kernel = kernel.grid(blocks * parts, 1, 1).arg(dy).arg(qkv).arg(lse).arg(sums).arg(to);
         lowered.steps.push(sizes.args(kernel.int(turns).int(each)).into());
         if parts > 1 {
             lowered.scratch_bytes += (parts * floats * size_of::<f32>()).next_multiple_of(64);
@@ -203,7 +233,7 @@ mod tests {
 
     #[test]
     fn tensor_cores_take_the_heads_that_they_are_made_for() {
-        let op = Attention { heads: 2, causal: false, bias: false, lengths: false, dropout: None };
+        let op = Attention { heads: 2, ..Attention::default() };
         let kernels = |capability, tf32, dtype, width: usize| {
             let sizes = Sizes::new(&op, &Shape::from([1, 5, 6 * width]), 1, None);
             let of = sizes.tensor_cores(&Target { tf32, ..Target::new(capability) }, dtype)?;

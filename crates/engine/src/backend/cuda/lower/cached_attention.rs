@@ -1,6 +1,7 @@
 //! Launches of attention to kept positions, and of rotary positions.
 
 use super::Context;
+use super::attention::{power, window};
 use super::layout::{common_suffix, over_rows, rows_arg};
 use crate::backend::cuda::launch::{Arg, Kernel, Lowered, Memory, Module};
 use crate::graph::op::{CachedAttention, Rotary, attention_scale};
@@ -24,7 +25,8 @@ pub fn cached(cx: &Context, op: &CachedAttention) -> Lowered {
     let keep = keep.arg(rows_arg(rows)).int(new).int(kept).int(op.heads * width).int(row);
     let attend = kernel("cached_attention_f32").grid(rows * op.heads, width.div_ceil(SIDE), 1).block(SIDE as u32, 1);
     let attend = attend.arg(qkv).arg(keys).arg(values).arg(position).arg(Memory::Output(0)).int(new).int(kept);
-    let attend = attend.int(op.heads).int(op.kv_heads).int(width).float(attention_scale(width) as f32);
+    let attend = attend.int(op.heads).int(op.kv_heads).int(width).int(window(op.window)).int(power(op.alibi, op.heads));
+    let attend = attend.float(attention_scale(width) as f32);
     Lowered { steps: vec![keep.into(), attend.into()], scratch_bytes: 0 }
 }
 

@@ -8,24 +8,47 @@ use crate::graph::op::{CrossEntropy, Loss, LossGrad, LossOp, WeightedBinary};
 
 const MODULE: Module = Module::Loss;
 
+/// What a mean is over: elements without weights, or, with `count` 0, the sum of the weights.
+#[derive(Clone, Copy)]
+struct Mean {
+    /// Number of elements.
+    count: usize,
+    /// What the batch weighs; where there are weights, by which their sum is multiplied for that.
+    items: f64,
+}
+
+impl Mean {
+    /// Over weights that the kernels sum, for each row.
+    const OF_ROWS: Mean = Mean { count: 0, items: 1.0 };
+
+    /// Over so many elements of so many samples.
+    fn of(elements: usize, samples: usize, weighted: bool) -> Mean {
+        match weighted {
+            true => Mean { count: 0, items: samples as f64 / elements.max(1) as f64 },
+            false => Mean { count: elements, items: samples as f64 },
+        }
+    }
+
+    fn arguments(self, kernel: Kernel) -> Kernel {
+        kernel.arg(Arg::F64(self.count as f64)).arg(Arg::F64(self.items))
+    }
+}
+
 /// The launch `sums`, each block of which writes its partial sums to the workspace. One block writes the loss itself; with
-/// several, a second launch makes the mean: over `count` elements of `items` samples or, if that is `None`, over the weight
-/// that the sums contain.
-fn mean(sums: Kernel, count: Option<(usize, usize)>) -> Lowered {
+/// several, a second launch makes the mean.
+fn mean(sums: Kernel, mean: Mean) -> Lowered {
     let blocks = sums.grid[0] as usize;
     let mut steps = vec![Step::Kernel(sums)];
     if blocks > 1 {
-        let (elements, items) = count.unwrap_or((0, 0));
-        let mean = Kernel::new(MODULE, "loss_mean")
-            .arg(Memory::Scratch(0))
-            .int(blocks)
-            .arg(Arg::F64(elements as f64))
-            .float(items as f32)
-            .arg(Memory::Output(0))
-            .arg(Memory::Output(1));
-        steps.push(mean.into());
+        let last = Kernel::new(MODULE, "loss_mean").arg(Memory::Scratch(0)).int(blocks);
+        steps.push(mean.arguments(last).arg(Memory::Output(0)).arg(Memory::Output(1)).into());
     }
     Lowered { steps, scratch_bytes: 2 * blocks * size_of::<f64>() }
+}
+
+/// The operand with the rows' or numbers' own weights: null if there is none.
+fn own(weighted: bool, i: usize) -> Arg {
+    if weighted { Memory::Input(i).into() } else { Arg::Null }
 }
 
 /// Weights as an argument: null if there is none.
@@ -54,39 +77,41 @@ fn binary(kernel: Kernel, loss: &WeightedBinary) -> Kernel {
 
 /// The loss, and the weight of the batch.
 pub fn loss(cx: &Context, op: &LossOp) -> Lowered {
-    let x = cx.x(0);
+    let (x, weighted) = (cx.x(0), op.weighted);
     let operands = |kernel: Kernel| {
         kernel
             .arg(Memory::Input(0))
             .arg(Memory::Input(1))
+            .arg(own(weighted, 2))
             .arg(Memory::Scratch(0))
             .arg(Memory::Output(0))
             .arg(Memory::Output(1))
     };
+    let over = Mean::of(x.len(), op.loss.items(x), weighted);
     match &op.loss {
         Loss::CrossEntropy(l) if cx.x_type(1) == DType::F32 => {
             let rows = Rows::summed(x.rows(), x.last(), 1);
             let sums = operands(rows.launch_summed(MODULE, "soft_cross_entropy", cx.x_type(0)));
             let sums =
                 sums.long(x.rows()).int(x.last()).float(l.label_smoothing).arg(weights(&l.weight)).int(rows.kept());
-            mean(sums, Some((x.rows(), x.rows())))
+            mean(sums, Mean::of(x.rows(), x.rows(), weighted))
         }
         Loss::CrossEntropy(l) => {
             let rows = Rows::summed(x.rows(), x.last(), 1);
             let sums = operands(rows.launch_summed(MODULE, "cross_entropy", cx.x_type(0)));
-            mean(rule(sums.long(x.rows()).int(x.last()), l).int(rows.kept()), None)
+            mean(rule(sums.long(x.rows()).int(x.last()), l).int(rows.kept()), Mean::OF_ROWS)
         }
         Loss::Elementwise(l) => {
-            let ((kind, parameter), n, items) = (l.code(), x.len(), op.loss.items(x));
+            let ((kind, parameter), n) = (l.code(), x.len());
             let sums = Kernel::new(MODULE, format!("elementwise_loss_{}", suffix(cx.x_type(0))));
-            let sums = operands(sums.grid(element_sum_blocks(n), 1, 1));
-            mean(sums.long(n).float(items as f32).int(kind).float(parameter), Some((n, items)))
+            let sums = operands(sums.grid(element_sum_blocks(n), 1, 1)).long(n);
+            mean(over.arguments(sums).int(kind).float(parameter), over)
         }
         Loss::Binary(l) => {
-            let (n, items) = (x.len(), op.loss.items(x));
+            let n = x.len();
             let sums = Kernel::new(MODULE, format!("weighted_binary_{}", suffix(cx.x_type(0))));
-            let sums = operands(sums.grid(element_sum_blocks(n), 1, 1)).long(n).float(items as f32);
-            mean(binary(sums, l), Some((n, items)))
+            let sums = operands(sums.grid(element_sum_blocks(n), 1, 1)).long(n);
+            mean(binary(over.arguments(sums), l), over)
         }
     }
 }
@@ -94,30 +119,31 @@ pub fn loss(cx: &Context, op: &LossOp) -> Lowered {
 /// One launch.
 pub fn grad(cx: &Context, op: &LossGrad) -> Lowered {
     let x = cx.x(0);
-    let [prediction, targets, weight, dloss] = [0, 1, 2, 3].map(Memory::Input);
+    let operands = |kernel: Kernel| {
+        let kernel = kernel.arg(Memory::Input(0)).arg(Memory::Input(1)).arg(own(op.weighted, 4));
+        kernel.arg(Memory::Input(2)).arg(Memory::Input(3)).arg(Memory::Output(0))
+    };
+    let items = Arg::F64(Mean::of(x.len(), op.loss.items(x), op.weighted).items);
     Lowered::one(match &op.loss {
         Loss::CrossEntropy(l) if cx.x_type(1) == DType::F32 => {
             let rows = Rows::new(x.rows(), x.last(), 1);
-            let kernel = rows.launch(MODULE, "soft_cross_entropy_grad", cx.x_type(0)).arg(prediction).arg(targets);
-            let kernel = kernel.arg(weight).arg(dloss).arg(Memory::Output(0)).long(x.rows()).int(x.last());
+            let kernel = operands(rows.launch(MODULE, "soft_cross_entropy_grad", cx.x_type(0)));
+            let kernel = kernel.long(x.rows()).int(x.last());
             kernel.float(l.label_smoothing).arg(weights(&l.weight)).int(rows.kept())
         }
         Loss::CrossEntropy(l) => {
             let rows = Rows::new(x.rows(), x.last(), 1);
-            let kernel = rows.launch(MODULE, "cross_entropy_grad", cx.x_type(0)).arg(prediction).arg(targets);
-            let kernel = kernel.arg(weight).arg(dloss).arg(Memory::Output(0)).long(x.rows()).int(x.last());
-            rule(kernel, l).int(rows.kept())
+            let kernel = operands(rows.launch(MODULE, "cross_entropy_grad", cx.x_type(0)));
+            rule(kernel.long(x.rows()).int(x.last()), l).int(rows.kept())
         }
         Loss::Elementwise(l) => {
             let ((kind, parameter), n) = (l.code(), x.len());
             let kernel = Kernel::new(MODULE, format!("elementwise_loss_grad_{}", suffix(cx.x_type(0)))).over(n);
-            let kernel = kernel.arg(prediction).arg(targets).arg(dloss).arg(Memory::Output(0));
-            kernel.long(n).int(kind).float(parameter)
+            operands(kernel).long(n).arg(items).int(kind).float(parameter)
         }
         Loss::Binary(l) => {
             let kernel = Kernel::new(MODULE, format!("weighted_binary_grad_{}", suffix(cx.x_type(0)))).over(x.len());
-            let kernel = kernel.arg(prediction).arg(targets).arg(dloss).arg(Memory::Output(0));
-            binary(kernel.long(x.len()), l)
+            binary(operands(kernel).long(x.len()).arg(items), l)
         }
     })
 }

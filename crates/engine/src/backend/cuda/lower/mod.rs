@@ -2,6 +2,7 @@
 
 mod adafactor;
 mod attention;
+mod attention_far;
 mod batch_norm;
 mod cached_attention;
 mod chain;
@@ -144,7 +145,9 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::SoftmaxGrad(_) => softmax::grad(cx),
         Op::LogSoftmax(_) => softmax::log_softmax(cx),
         Op::LogSoftmaxGrad(_) => softmax::log_grad(cx),
+        Op::Attention(op) if attention_far::is_far(op) => attention_far::attention(cx, op),
         Op::Attention(op) => attention::attention(cx, op),
+        Op::AttentionGrad(op) if attention_far::is_far(&op.attention) => attention_far::grad(cx, op),
         Op::AttentionGrad(op) => attention::grad(cx, op),
         Op::CachedAttention(op) => cached_attention::cached(cx, op),
         Op::Rotary(op) => cached_attention::rotary(cx, op),

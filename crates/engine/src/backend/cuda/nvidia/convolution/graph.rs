@@ -87,6 +87,8 @@ fn pointwise(act: Activation) -> Option<(Mode, Vec<(Name, f64)>)> {
         Activation::Sigmoid => (Mode::CUDNN_POINTWISE_SIGMOID_FWD, Vec::new()),
         Activation::Hardsigmoid
         | Activation::Hardswish
+        | Activation::Sin
+        | Activation::Cos
         | Activation::Mish
         | Activation::Softplus { .. }
         | Activation::Selu

@@ -1,0 +1,187 @@
+"""Attention between two sequences, within windows and by distance: tests/golden/combinations."""
+
+import math
+
+import torch
+from combinations import FLATTEN, SGD, linear
+from torch import nn
+from torch.nn import functional as F
+
+from case import Case
+
+WIDTH, HEADS, HIDDEN = 12, 3, 20
+FIELDS = {"inputs": (6, WIDTH), "answers": (4, WIDTH)}
+
+
+def biases(net: nn.Module) -> None:
+    """PyTorch starts them at zero, which would hide what they are for."""
+    for name, p in net.named_parameters():
+        if name.endswith(("in_proj_bias", "out_proj.bias")):
+            p.normal_(0, 0.3)
+
+
+class Two(nn.Module):
+    """A net of two sequences, which come side by side."""
+
+    def __init__(self, **modules: nn.Module) -> None:
+        super().__init__()
+        for name, module in modules.items():
+            self.add_module(name, module)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = math.prod(FIELDS["inputs"])
+        return self.of(x[:, :first].reshape(-1, *FIELDS["inputs"]), x[:, first:].reshape(-1, *FIELDS["answers"]))
+
+
+def two(name: str, lines: list[str], net, **more) -> Case:
+    shape = (sum(math.prod(s) for s in FIELDS.values()),)
+    return Case(f"combinations/{name}", lines, net, shape, fields=FIELDS, samples=3, extra_init=biases, optimizer=SGD, **more)
+
+
+LAYER = {
+    "encoder_layer": f"""
+[blocks.encoder_layer]
+layers = [
+  {{ type = "residual", layers = [{{ name = "self_attn", type = "multihead_attention", num_heads = {HEADS} }}] }},
+  {{ name = "norm1", type = "layer_norm" }},
+  {{ type = "residual", layers = [
+    {{ name = "linear1", type = "linear", out_features = {HIDDEN} }},
+    "relu",
+    {{ name = "linear2", type = "linear", out_features = {WIDTH} }},
+  ] }},
+  {{ name = "norm2", type = "layer_norm" }},
+]
+""",
+    "decoder_layer": f"""
+[blocks.decoder_layer]
+layers = [
+  {{ type = "residual", layers = [{{ name = "self_attn", type = "multihead_attention", num_heads = {HEADS}, is_causal = true }}] }},
+  {{ name = "norm1", type = "layer_norm" }},
+  {{ type = "residual", layers = [{{ name = "multihead_attn", type = "multihead_attention", from = ["norm1", "MEMORY"], num_heads = {HEADS} }}] }},
+  {{ name = "norm2", type = "layer_norm" }},
+  {{ type = "residual", layers = [
+    {{ name = "linear1", type = "linear", out_features = {HIDDEN} }},
+    "relu",
+    {{ name = "linear2", type = "linear", out_features = {WIDTH} }},
+  ] }},
+  {{ name = "norm3", type = "layer_norm" }},
+]
+""",
+}
+
+
+def causal(length: int) -> torch.Tensor:
+    return torch.full((length, length), -math.inf).triu(1)
+
+
+def decoder_layer() -> Case:
+    """`nn.TransformerDecoderLayer`."""
+
+    class Net(Two):
+        def of(self, inputs: torch.Tensor, answers: torch.Tensor) -> torch.Tensor:
+            y = self.layer(answers, inputs, tgt_mask=causal(answers.shape[1]).to(answers.dtype), tgt_is_causal=True)
+            return self.head(y.flatten(1))
+
+    lines = ['{ name = "layer", block = "decoder_layer", from = "answers" }', FLATTEN, linear("head", 3)]
+    layer = lambda: nn.TransformerDecoderLayer(WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True)  # noqa: E731
+    net = lambda: Net(layer=layer(), head=nn.Linear(FIELDS["answers"][0] * WIDTH, 3))  # noqa: E731
+    return two("decoder_layer", lines, net, blocks=LAYER["decoder_layer"].replace("MEMORY", "inputs"))
+
+
+def transformer() -> Case:
+    """`nn.Transformer` with two layers on each side."""
+
+    class Net(Two):
+        def of(self, inputs: torch.Tensor, answers: torch.Tensor) -> torch.Tensor:
+            y = self.transformer(inputs, answers, tgt_mask=causal(answers.shape[1]).to(answers.dtype), tgt_is_causal=True)
+            return self.head(y.flatten(1))
+
+    lines = [
+        '{ name = "transformer", from = "inputs", layers = ['
+        '{ name = "encoder", layers = [{ name = "layers", block = "encoder_layer", repeat = 2 }, { name = "norm", type = "layer_norm" }] }, '
+        '{ name = "decoder", from = "answers", layers = [{ name = "layers", block = "decoder_layer", repeat = 2 }, { name = "norm", type = "layer_norm" }] }] }',
+        FLATTEN,
+        linear("head", 3),
+    ]
+    inner = lambda: nn.Transformer(WIDTH, HEADS, 2, 2, HIDDEN, dropout=0.0, batch_first=True)  # noqa: E731
+    net = lambda: Net(transformer=inner(), head=nn.Linear(FIELDS["answers"][0] * WIDTH, 3))  # noqa: E731
+    blocks = LAYER["encoder_layer"] + LAYER["decoder_layer"].replace("MEMORY", "encoder")
+    return two("transformer", lines, net, blocks=blocks)
+
+
+def shared_keys() -> Case:
+    """Queries of one sequence, and keys and values of another, of fewer heads."""
+    heads, kv_heads, width = 4, 2, 5
+
+    class Net(Two):
+        def of(self, inputs: torch.Tensor, answers: torch.Tensor) -> torch.Tensor:
+            q = self.q(answers).unflatten(2, (heads, width)).transpose(1, 2)
+            k, v = self.kv(inputs).unflatten(2, (2, kv_heads, width)).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+            return self.head(y.transpose(1, 2).flatten(1))
+
+    lines = [
+        linear("q", heads * width, ', from = "answers"'),
+        linear("kv", 2 * kv_heads * width, ', from = "inputs"'),
+        f'{{ type = "scaled_dot_product_attention", from = ["q", "kv"], num_heads = {heads}, num_kv_heads = {kv_heads} }}',
+        FLATTEN,
+        linear("head", 3),
+    ]
+    parts = lambda: {"q": nn.Linear(WIDTH, heads * width), "kv": nn.Linear(WIDTH, 2 * kv_heads * width)}  # noqa: E731
+    return two("attention_to_shared_keys", lines, lambda: Net(**parts(), head=nn.Linear(FIELDS["answers"][0] * heads * width, 3)))
+
+
+def slopes(heads: int) -> torch.Tensor:
+    """As `build_alibi_tensor` of transformers' BLOOM makes them."""
+    power = 2 ** math.floor(math.log2(heads))
+    base = 2.0 ** (-(2.0 ** -(math.log2(power) - 3)))
+    found = [base**i for i in range(1, 1 + power)]
+    if power != heads:
+        extra = 2.0 ** (-(2.0 ** -(math.log2(2 * power) - 3)))
+        found += [extra**i for i in range(1, 1 + 2 * min(power, heads - power), 2)]
+    return torch.tensor(found)
+
+
+def far(name: str, heads: int, words: str, is_causal: bool, window: int | None, alibi: bool) -> Case:
+    """Attention of one sequence, with a mask that says what each position sees."""
+    length, width = 9, 4 * heads
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.qkv, self.head = nn.Linear(5, width), nn.Linear(width, 3 * width), nn.Linear(length * width, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.qkv(self.embed(x)).unflatten(2, (3, heads, 4)).permute(2, 0, 3, 1, 4)
+            distance = torch.arange(length)[:, None] - torch.arange(length)
+            mask = -slopes(heads)[:, None, None] * distance.abs() if alibi else torch.zeros(length, length)
+            hidden = torch.zeros(length, length, dtype=torch.bool)
+            if is_causal:
+                hidden |= distance < 0
+            if window:
+                hidden |= distance.abs() >= window
+            mask = mask.to(x.dtype).masked_fill(hidden, -math.inf)
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            return self.head(y.transpose(1, 2).flatten(1))
+
+    lines = [
+        linear("embed", width),
+        linear("qkv", 3 * width),
+        f'{{ type = "scaled_dot_product_attention", num_heads = {heads}{words} }}',
+        FLATTEN,
+        linear("head", 3),
+    ]
+    return Case(f"combinations/{name}", lines, Net, (length, 5), samples=3, optimizer=SGD)
+
+
+def cases() -> list[Case]:
+    return [
+        decoder_layer(),
+        transformer(),
+        shared_keys(),
+        far("sliding_window", 2, ", is_causal = true, sliding_window = 3", True, 3, False),
+        far("sliding_window_both_sides", 2, ", sliding_window = 2", False, 2, False),
+        far("alibi", 2, ", is_causal = true, alibi = true", True, None, True),
+        far("alibi_in_a_window", 3, ", is_causal = true, alibi = true, sliding_window = 4", True, 4, True),
+        far("alibi_both_sides", 1, ", alibi = true", False, None, True),
+    ]
