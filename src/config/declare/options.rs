@@ -45,11 +45,12 @@ pub trait Options: Sized {
 impl Part<'_> {
     /// Reads the options that `T` has. Every bad value is reported, not only the first; `None` if there was any.
     pub fn read<T: Options + Check>(&self) -> Option<T> {
-        let before = self.sink.len();
+        // What is warned of is read all the same.
+        let before = self.sink.errors();
         let value = T::read(self)?;
         check_rules(T::RULES, self);
         value.check(self);
-        (self.sink.len() == before).then_some(value)
+        (self.sink.errors() == before).then_some(value)
     }
 }
 

@@ -63,6 +63,11 @@ impl Sink {
         self.list.borrow().iter().any(|d| d.severity == Severity::Error)
     }
 
+    /// How many of the problems are more than warnings.
+    pub fn errors(&self) -> usize {
+        self.list.borrow().iter().filter(|d| d.severity == Severity::Error).count()
+    }
+
     /// How many problems there are.
     pub fn len(&self) -> usize {
         self.list.borrow().len()

@@ -158,8 +158,11 @@ fn dropout_between_layers_needs_two() {
     for kind in ["lstm", "gru", "rnn"] {
         let of =
             |more: &str| language_model(&layers(&format!("type = \"{kind}\", hidden_size = 8, dropout = 0.5{more}")));
-        let said = of("").ok("check c.toml").err;
+        let done = of("").ok("check c.toml");
+        let said = done.err;
         assert!(said.contains("`dropout` in") && said.contains("is between layers, and there is one"), "{said}");
+        // What is warned of is there all the same.
+        assert!(done.out.contains(&format!("states  {kind}")), "{}", done.out);
         let said = of(", num_layers = 2").ok("check c.toml").err;
         assert!(!said.contains("has no effect"), "{said}");
     }
