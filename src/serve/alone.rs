@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::Method;
 use http_body_util::BodyExt;
+use std::net::IpAddr;
 use tokio::runtime::Runtime;
 use tower_service::Service;
 
@@ -25,7 +26,7 @@ impl Alone {
     /// A model cannot be opened.
     pub fn open(options: Options) -> Result<Alone, Failure> {
         let runtime = runtime()?;
-        let router = router(app(options)?);
+        let router = router(app(options, IpAddr::from([127, 0, 0, 1]))?);
         Ok(Alone { runtime, router })
     }
 

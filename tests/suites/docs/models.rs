@@ -123,7 +123,7 @@ fn the_table_of_models_is_fresh() {
             "tabular.toml" | "tabular_mlp.toml" | "ft_transformer.toml" => {
                 (vec![FEATURES], format!("rows of {FEATURES} numbers"))
             }
-            name if WRITERS.contains(&name) => (vec![TOKENS], format!("{TOKENS} tokens, and {TOKENS} of the answer")),
+            _ if WRITERS.contains(&file) => (vec![TOKENS], format!("{TOKENS} tokens, and {TOKENS} of the answer")),
             _ if params.get("vocabulary").is_some() => (vec![TOKENS], format!("{TOKENS} tokens")),
             _ => (vec![3, side, side], format!("{side}×{side}")),
         };

@@ -69,6 +69,7 @@ fn server() -> &'static Alone {
             connections: 1,
             drain: Duration::ZERO,
             keys: None,
+            names: Vec::new(),
             identity: None,
             log: Log::Off,
             top: 2,
