@@ -66,6 +66,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         ));
     }
     if let Some(codec) = table.as_ref().and_then(Rows::answers) {
+        if args.masks.is_some() {
+            return Err(Failure::Usage(
+                "`--masks` is for classes of pixels, and the model answers texts\nhelp: leave it out".into(),
+            ));
+        }
         let loading = &experiment.data.loading;
         let (threads, batch) = (args.threads, loading.eval_batch_size());
         let options = generate::Options { threads, batch, held: held(&files).held, ..generate::Options::default() };

@@ -180,9 +180,10 @@ fn mistakes_in_texts_with_answers_are_told() {
     place.write("empty.csv", "word,turned\na,\n,b\n");
     has("--set data.path=empty.csv", &["has no row with a text and an answer"]);
     place.ok("train c.toml --out r --set train.epochs=1");
-    assert!(place.fails("generate r --prompt xyz", 1).contains("the prompt, line 1, column 1: the character 'x'"));
-    assert!(place.fails("generate r", 2).contains("the model answers texts, and there is none"));
     place.write("other.csv", "other\nabc\n");
+    assert!(place.fails("generate r --prompt xyz", 1).contains("the prompt, line 1, column 1: the character 'x'"));
+    assert!(place.fails("predict r other.csv --masks m", 2).contains("`--masks` is for classes of pixels"));
+    assert!(place.fails("generate r", 2).contains("the model answers texts, and there is none"));
     assert!(place.fails("predict r other.csv", 1).contains("`other.csv` has no column `word`"));
     place.write("unknown.txt", "abc\nxyz\n");
     assert!(place.fails("predict r unknown.txt", 1).contains("`unknown.txt`, text 2, line 1, column 1"));
