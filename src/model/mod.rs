@@ -15,6 +15,7 @@ mod input;
 mod layers;
 mod lints;
 mod loss;
+mod loss_fits;
 mod norms;
 mod order;
 mod params;

@@ -138,8 +138,8 @@ fn mistakes_about_quantiles_have_their_places() {
     let place = noisy_place("target = \"y\"", "[0.1, 0.9]");
     let fault = |set: &str| place.fails(&format!("check c.toml --set {set}"), 2);
     for (set, part) in [
-        ("loss.quantile=[0.5,1.0]", "must be above 0 and below 1"),
-        ("loss.quantile=0", "must be above 0 and below 1"),
+        ("loss.quantile=[0.5,1.0]", "a number above 0 and below 1"),
+        ("loss.quantile=0", "a number above 0 and below 1"),
         ("loss.quantile=[0.9,0.1]", "must be in ascending order"),
         ("loss.quantile=[0.5,0.5]", "each once"),
         ("loss.quantile=[]", "a list of at least one"),

@@ -15,7 +15,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Bytes that all files may have together, for they lie in the repository and travel in the binary. Each rule of an optimizer is a kernel of
-/// its own for every architecture, attention has kernels for four widths of heads, and depthwise convolutions for three kernels.
+/// its own for every architecture, attention has kernels for four widths of heads, once more for what is far, and depthwise convolutions for three
+/// kernels.
 const MOST_BYTES: u64 = 6_900_000;
 
 /// Kernels that may spill so many bytes: from PTX, as a driver does it, too, the assemblers want a few registers more than from

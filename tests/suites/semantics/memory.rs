@@ -158,11 +158,11 @@ fn batch(backend: &CpuBackend, plan: &Plan, seed: u64) -> HostBuffer {
                 (0..n).map(|_| draw.below(256) as u8).collect()
             }
             Input::Field(0) => (0..n).flat_map(|_| (draw.normal() as f32).to_ne_bytes()).collect(),
-            // Classes or, where texts have them, lengths; and then the tags of words.
-            Input::Field(1 | 2) => (0..n).flat_map(|_| (least + draw.below(3) as i32).to_ne_bytes()).collect(),
+            // Classes or, where texts have them, lengths; and then the tags of words, or answers and the tokens behind theirs.
+            Input::Field(_) => (0..n).flat_map(|_| (least + draw.below(3) as i32).to_ne_bytes()).collect(),
             Input::Schedule => [0.01f32, 0.5, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
             Input::Averaging => [0.1f32, -1.0, 1.0, 0.0].into_iter().flat_map(f32::to_ne_bytes).collect(),
-            Input::Field(_) | Input::Shares => unreachable!("a sample has one input, maybe a length, and its targets"),
+            Input::Shares => unreachable!("no configuration mixes samples"),
             Input::Shard => [0i32, 0, 1, 0].into_iter().flat_map(i32::to_ne_bytes).collect(),
             Input::Random => [seed as u32, 1, 2, 3].into_iter().flat_map(u32::to_ne_bytes).collect(),
         };

@@ -30,10 +30,8 @@ impl Quantiles {
         if self.0.len() > 1 { &self.0 } else { &[] }
     }
 
-    /// Reports what is no share, and what is not in order.
+    /// Reports what is not in order.
     pub fn check(&self, part: &Part) {
-        let inside = self.0.iter().all(|q| *q > 0.0 && *q < 1.0);
-        part.require("quantile", inside, "must be above 0 and below 1");
         let ascending = self.0.windows(2).all(|pair| pair[0] < pair[1]);
         part.require("quantile", ascending, "must be in ascending order, each once");
     }
@@ -47,12 +45,12 @@ pub fn middle(quantiles: &[f64]) -> usize {
 
 impl Value for Quantiles {
     fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
-        if node.as_array().is_none() {
-            return f64::read(part, key, node).map(Quantiles::one);
-        }
-        let list: Vec<f64> = Vec::read(part, key, node)?;
-        if list.is_empty() {
-            part.wrong_value(key, node, "expected a number, or a list of at least one");
+        let list: Vec<f64> = match node.as_array() {
+            Some(_) => Vec::read(part, key, node)?,
+            None => vec![f64::read(part, key, node)?],
+        };
+        if list.is_empty() || !list.iter().all(|q| *q > 0.0 && *q < 1.0) {
+            part.wrong_value(key, node, "expected a number above 0 and below 1, or a list of some");
             return None;
         }
         Some(Quantiles(list))
