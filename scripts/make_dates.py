@@ -21,9 +21,9 @@ def written(date, form):
 def main():
     draws = random.Random(5)
     first, last = datetime.date(1950, 1, 1).toordinal(), datetime.date(2049, 12, 31).toordinal()
-    dates = [datetime.date.fromordinal(day) for day in draws.sample(range(first, last + 1), 1000)]
+    dates = [datetime.date.fromordinal(day) for day in draws.sample(range(first, last + 1), 4200)]
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, some in [("train", dates[:800]), ("val", dates[800:])]:
+    for name, some in [("train", dates[:4000]), ("val", dates[4000:])]:
         rows = []
         for date in some:
             text = written(date, draws.choice(FORMS))

@@ -1,6 +1,7 @@
 //! `runner eval`.
 
 mod folds;
+mod losses;
 mod predictions;
 
 use super::args::{EvalArgs, Overrides, SplitName};

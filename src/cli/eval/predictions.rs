@@ -1,10 +1,11 @@
 //! What a model says of every sample of an evaluation, a row each: as a table, or as JSON Lines.
 
+use super::losses::{mean_loss, mean_pinball};
 use crate::api::answer::id_column;
 use crate::api::failure::Failure;
 use crate::api::generate::Generator;
 use crate::data::{Batch, INPUTS, LENGTHS, RowName, Split, TARGETS};
-use crate::graph::op::{ElementwiseLoss, LEAST_MEAN, Loss, Task};
+use crate::graph::op::Task;
 use crate::graph::{Input, Shape};
 use crate::terminal::json_line;
 use crate::train::setup::programs::{Kind, Programs};
@@ -328,44 +329,6 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
         Ok(Said::Text { target: target?, prediction: prediction? })
     };
     rows(TARGETS)?.into_iter().zip(&answers).map(said).collect()
-}
-
-/// The loss of a sample's numbers; `None` where they weigh differently.
-fn mean_loss(loss: &Loss, x: &[f32], t: &[f32]) -> Option<f64> {
-    let Loss::Elementwise(loss) = loss else { return None };
-    let of = |x: f64, t: f64| {
-        let distance = (x - t).abs();
-        match *loss {
-            ElementwiseLoss::Mse => distance * distance,
-            ElementwiseLoss::L1 => distance,
-            ElementwiseLoss::SmoothL1 { beta } if distance < f64::from(beta) => {
-                distance * distance / (2.0 * f64::from(beta))
-            }
-            ElementwiseLoss::SmoothL1 { beta } => distance - f64::from(beta) / 2.0,
-            ElementwiseLoss::Huber { delta } if distance <= f64::from(delta) => distance * distance / 2.0,
-            ElementwiseLoss::Huber { delta } => f64::from(delta) * (distance - f64::from(delta) / 2.0),
-            ElementwiseLoss::BceWithLogits => x.max(0.0) - x * t + (-x.abs()).exp().ln_1p(),
-            ElementwiseLoss::Quantile { quantile } if x < t => f64::from(quantile) * distance,
-            ElementwiseLoss::Quantile { quantile } => (1.0 - f64::from(quantile)) * distance,
-            ElementwiseLoss::PoissonNll => x - t * (x + LEAST_MEAN).ln(),
-            ElementwiseLoss::GammaNll => (x + LEAST_MEAN).ln() + t / (x + LEAST_MEAN),
-            ElementwiseLoss::Tweedie { power } => {
-                let (m, p) = (x + LEAST_MEAN, f64::from(power));
-                m.powf(2.0 - p) / (2.0 - p) - t * m.powf(1.0 - p) / (1.0 - p)
-            }
-        }
-    };
-    let sum: f64 = x.iter().zip(t).map(|(x, t)| of(f64::from(*x), f64::from(*t))).sum();
-    Some(sum / x.len() as f64)
-}
-
-/// The mean loss of a sample's quantiles, those of each target side by side.
-fn mean_pinball(quantiles: &[f64], x: &[f32], t: &[f32]) -> f64 {
-    let of_target = |(x, t): (&[f32], &f32)| -> f64 {
-        let distance = x.iter().map(|x| f64::from(*t) - f64::from(*x));
-        distance.zip(quantiles).map(|(d, q)| if d > 0.0 { q * d } else { (q - 1.0) * d }).sum()
-    };
-    x.chunks_exact(quantiles.len()).zip(t).map(of_target).sum::<f64>() / x.len() as f64
 }
 
 /// The logarithms of the softmax of a row.

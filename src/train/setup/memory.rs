@@ -17,7 +17,7 @@ use anyhow::Result;
 const MOST: usize = 1 << 16;
 
 /// The program itself: code, threads, buffers of files, the configuration. Code that is not optimised is larger.
-const PROCESS: usize = if cfg!(debug_assertions) { 38 << 20 } else { 21 << 20 };
+const PROCESS: usize = if cfg!(debug_assertions) { 41 << 20 } else { 22 << 20 };
 /// A node of a program, with its values, places and kernel.
 const NODE: usize = 3 << 10;
 /// A file that is being written.

@@ -87,6 +87,7 @@ fn bash_completes_words_with_colons_and_equals_signs() {
                 "tokens",
                 "text_classes",
                 "text_tags",
+                "text_to_text",
                 "synthetic",
             ],
         ),

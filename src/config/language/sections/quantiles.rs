@@ -50,7 +50,7 @@ impl Value for Quantiles {
             None => vec![f64::read(part, key, node)?],
         };
         if list.is_empty() || !list.iter().all(|q| *q > 0.0 && *q < 1.0) {
-            part.wrong_value(key, node, "expected a number above 0 and below 1, or a list of some");
+            part.wrong_value(key, node, "expected a number above 0 and below 1, or a list of at least one");
             return None;
         }
         Some(Quantiles(list))
