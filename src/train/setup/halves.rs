@@ -32,10 +32,8 @@ fn dependence(graph: &Graph, second: Input) -> Vec<On> {
 
 /// The values that are made without the second sequence and taken by what depends on it, in the order in which they are made, each with the variable that keeps it.
 fn kept(graph: &Graph, on: &[On], vars: &mut Variables) -> Vec<(ValueId, crate::graph::VarId)> {
-    let taken = |value: &ValueId| {
-        let takes = |node: &&Node| node.inputs.contains(value) && on[node.outputs[0].index()] == On::Second;
-        graph.nodes.iter().any(|node| node.outputs.first().is_some() && takes(&node))
-    };
+    let depends = |node: &&Node| node.outputs.iter().any(|made| on[made.index()] == On::Second);
+    let taken = |value: &ValueId| graph.nodes.iter().filter(depends).any(|node| node.inputs.contains(value));
     let made = graph.nodes.iter().flat_map(|node| &node.outputs).copied();
     let kept = made.filter(|value| on[value.index()] == On::Others && taken(value));
     let variable = |(number, value): (usize, ValueId)| {
