@@ -176,7 +176,8 @@ const RULES: [Rule; 31] = [
     Rule { kernels: PRODUCTS, types: &["_tf32"], anchor: ("HMMA", 8), must: &["LDS", "LDGSTS.128"] },
     // Of attention the copies are around the loop over a stage.
     Rule { kernels: ATTENTION_MMA, types: HALVES, anchor: ("HMMA", 16), must: &["LDSM", "MUFU.EX2"] },
-    Rule { kernels: ATTENTION_MMA, types: &["_tf32"], anchor: ("HMMA", 16), must: &["LDS", "MUFU.EX2"] },
+    // One of them goes over eight keys at once.
+    Rule { kernels: ATTENTION_MMA, types: &["_tf32"], anchor: ("HMMA", 8), must: &["LDS", "MUFU.EX2"] },
     Rule { kernels: ATTENTION_MMA, types: &["_tf32", "_bf16", "_f16"], anchor: ("LDGSTS.128", 2), must: &["HMMA"] },
     // Fused multiply-adds, fed by 16 bytes at a time; around them the loop that reads the next tile.
     Rule { kernels: &["*_simt_"], types: SINGLE, anchor: ("FFMA", 64), must: &["LDS.128"] },
@@ -298,10 +299,8 @@ impl Rule {
 }
 
 /// Kernels that may have a stack, with the reason. Names are without the element type.
-const MAY_HAVE_A_STACK: [(&str, &str); 2] = [
-    ("cross_entropy_thread", "up to 8 registers are spilled around a row where NVRTC assembles them"),
-    ("cross_entropy_block", "up to 16 registers are spilled around a row where NVRTC assembles them"),
-];
+const MAY_HAVE_A_STACK: [(&str, &str); 1] =
+    [("cross_entropy_block", "up to 16 registers are spilled around a row where NVRTC assembles them")];
 
 fn may_have_a_stack(name: &str) -> bool {
     MAY_HAVE_A_STACK.iter().any(|(kernel, _)| name.strip_prefix(kernel).is_some_and(|rest| rest.starts_with('_')))
