@@ -37,6 +37,9 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
+/// What is predicted of a sample, its target, and its loss.
+type Row = (Vec<f64>, f64, f64);
+
 /// The mean pinball loss of quantiles `x` of each target, as `sklearn.metrics.mean_pinball_loss` defines it.
 fn pinball(quantiles: &[f64], x: &[f64], t: f64) -> f64 {
     let of = |(x, q): (&f64, &f64)| (t - x).max(0.0) * q + (x - t).max(0.0) * (1.0 - q);
@@ -49,13 +52,13 @@ fn each_quantile_has_a_column_and_figures_go_by_the_middle_one() {
     place.ok("train c.toml --quiet --out r");
     let figures = place.ok("eval r --json --predictions all.jsonl").json();
     let rows: Vec<Value> = place.read("all.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |row: &Value| -> (Vec<f64>, f64, f64) {
+    let of = |row: &Value| -> Row {
         let all = row["prediction"].as_array().unwrap().iter().map(number).collect();
         (all, number(&row["target"][0]), number(&row["loss"]))
     };
     let rows: Vec<_> = rows.iter().map(of).collect();
     let n = rows.len() as f64;
-    let mean = |of: &dyn Fn(&(Vec<f64>, f64, f64)) -> f64| rows.iter().map(of).sum::<f64>() / n;
+    let mean = |of: &dyn Fn(&Row) -> f64| rows.iter().map(of).sum::<f64>() / n;
     let metric = |name: &str| number(&figures["metrics"][name]);
     // The targets' deviation, by which what is learnt is divided.
     let deviation = {
