@@ -21,7 +21,8 @@ const MOST_BYTES: u64 = 6_900_000;
 
 /// Kernels that may spill so many bytes: from PTX, as a driver does it, too, the assemblers want a few registers more than from
 /// the source.
-const MAY_SPILL: [(&str, u32); 1] = [("conv_grad_input_simt_128x128_f32", 128)];
+const MAY_SPILL: [(&str, u32); 2] =
+    [("conv_grad_input_simt_128x128_f32", 128), ("attention_far_mma_grad_queries_64_tf32", 64)];
 
 /// The assembler for a family: the oldest that knows it, for a driver takes machine code of its own major version's tools, and
 /// of older ones.

@@ -176,8 +176,7 @@ const RULES: [Rule; 31] = [
     Rule { kernels: PRODUCTS, types: &["_tf32"], anchor: ("HMMA", 8), must: &["LDS", "LDGSTS.128"] },
     // Of attention the copies are around the loop over a stage.
     Rule { kernels: ATTENTION_MMA, types: HALVES, anchor: ("HMMA", 16), must: &["LDSM", "MUFU.EX2"] },
-    // One of them goes over eight keys at once.
-    Rule { kernels: ATTENTION_MMA, types: &["_tf32"], anchor: ("HMMA", 8), must: &["LDS", "MUFU.EX2"] },
+    Rule { kernels: ATTENTION_MMA, types: &["_tf32"], anchor: ("HMMA", 16), must: &["LDS", "MUFU.EX2"] },
     Rule { kernels: ATTENTION_MMA, types: &["_tf32", "_bf16", "_f16"], anchor: ("LDGSTS.128", 2), must: &["HMMA"] },
     // Fused multiply-adds, fed by 16 bytes at a time; around them the loop that reads the next tile.
     Rule { kernels: &["*_simt_"], types: SINGLE, anchor: ("FFMA", 64), must: &["LDS.128"] },
