@@ -295,6 +295,7 @@ __device__ __forceinline__ void grad_queries(const J &job, const Operands<typena
     typedef typename Tile::T T;
     constexpr int ROW = Tile::ROW, OWN = 16, STAGE = 2 * TILE * ROW, N = STEP / 8, BLOCK = WARPS * OWN;
     static_assert(BLOCK <= TILE, "queries and gradients of results go into a stage");
+    static_assert(STEP % 16 == 0, "keys are read from a stage sixteen at a time");
     DYNAMIC_SHARED(uint4, memory);
     T *stages = (T *)memory;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, first = job.row + warp * OWN;

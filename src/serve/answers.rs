@@ -31,7 +31,7 @@ struct Named {
     text: String,
 }
 
-/// Answers the texts of a body: `{"instances": ["…", …]}`, or text with one on each line. `answered` is told how many they are.
+/// Answers the texts of a body: `{"instances": ["…", …]}`, or plain text with one on each line. Their number goes into `answered`.
 ///
 /// # Errors
 /// The body is neither, or too large; a text has a character without a token; the queue is full; the device failed.

@@ -3,17 +3,17 @@
 use super::sink::Sink;
 use crate::api::answer::{Answer, Of};
 use crate::api::generate::Generator;
-use crate::data::text::{TextCodec, read_given};
+use crate::data::text::{Passage, TextCodec, read_given};
 use anyhow::Result;
 use std::path::Path;
 
-/// Hands on what the model answers to all texts of a file, in order; false if nobody listens.
+/// Hands on what the model answers to all texts of a file, in order; false if the reader of standard output has gone.
 ///
 /// # Errors
 /// The file cannot be read, or a text has a character without a token; the device failed.
 pub fn answer(generator: &mut Generator, codec: &TextCodec, file: &Path, sink: &mut Sink) -> Result<bool> {
     let texts = read_given(file, codec)?;
-    let tokens = |(number, one): (usize, &crate::data::text::Passage)| {
+    let tokens = |(number, one): (usize, &Passage)| {
         generator.text(&one.text, &format!("`{}`, text {}", file.display(), number + 1))
     };
     let texts = texts.iter().enumerate().map(tokens).collect::<Result<Vec<_>>>()?;

@@ -301,7 +301,7 @@ impl Batches<'_> {
     }
 
     /// Hands on what the model says of all samples of a split, each of which is `of` a file, or failed, together with what `others` say of them;
-    /// false if nobody listens.
+    /// false if the reader of standard output has gone.
     fn split<'f>(
         &mut self,
         split: &Split,

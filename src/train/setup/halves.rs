@@ -67,7 +67,7 @@ pub fn first(mut graph: Graph, vars: &mut Variables, second: Input) -> Result<Gr
     let on = dependence(&graph, second);
     let kept = kept(&graph, &on, vars);
     without_dead(&mut graph, kept.iter().map(|(value, _)| *value));
-    // Nobody asks for a prediction.
+    // The first program only fills variables: it has no output.
     for value in graph.values.iter_mut().filter(|value| value.role == Role::Output) {
         value.role = Role::Temporary;
     }

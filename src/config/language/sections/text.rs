@@ -191,19 +191,27 @@ pub(super) fn paths_mut<'a>(
     [("path", path)].into_iter().chain(val).chain(tokenizer.and_then(Tokenizer::path_mut)).chain(chat).collect()
 }
 
-impl AboutSource for TextClasses {
-    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer), None)
-    }
+/// What is asked of a source of texts that a table or a file has whole.
+macro_rules! about_texts {
+    ($source:ty) => {
+        impl AboutSource for $source {
+            fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
+                paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer), None)
+            }
 
-    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer), None)
-    }
+            fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
+                paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer), None)
+            }
 
-    fn has_classes(&self) -> Option<bool> {
-        Some(true)
-    }
+            fn has_classes(&self) -> Option<bool> {
+                Some(true)
+            }
+        }
+    };
 }
+pub(super) use about_texts;
+
+about_texts!(TextClasses);
 
 /// How text becomes tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

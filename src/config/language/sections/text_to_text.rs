@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::public::AboutSource;
-use super::text::{Tokenizer, check_buckets, paths, paths_mut};
+use super::text::{Tokenizer, about_texts, check_buckets, paths, paths_mut};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
@@ -95,16 +95,4 @@ impl TextToText {
     }
 }
 
-impl AboutSource for TextToText {
-    fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
-        paths(&self.path, self.val_path.as_ref(), Some(&self.tokenizer), None)
-    }
-
-    fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
-        paths_mut(&mut self.path, self.val_path.as_mut(), Some(&mut self.tokenizer), None)
-    }
-
-    fn has_classes(&self) -> Option<bool> {
-        Some(true)
-    }
-}
+about_texts!(TextToText);

@@ -54,10 +54,7 @@ impl PromptAttention {
             causal,
             window,
             alibi,
-            between: false,
-            biases: 0,
-            lengths: false,
-            dropout: None,
+            ..AttentionShape::default()
         };
         let layout = Layout::new(shape, level);
         let stretches = stretches(samples * heads, new.div_ceil(layout.tiles.rows), threads);

@@ -53,7 +53,7 @@ fn table(step: usize) -> [u32; MAX_ROWS] {
 }
 
 /// Sizes of an attention, and what it leaves out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct AttentionShape {
     samples: usize,
     heads: usize,
