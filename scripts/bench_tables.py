@@ -1,12 +1,13 @@
 """`models/tabular.toml` beside scikit-learn's HistGradientBoosting and XGBoost on the same rows: the mean over some seeds.
 
-    RUNNER=target/release/runner python3 scripts/bench_tables.py DATA [--seeds 5] [--only WORD] [--set KEY=VALUE …]
+    RUNNER=target/release/runner python3 scripts/bench_tables.py DATA [--seeds 5] [--folds N] [--only WORD] [--set KEY=VALUE …]
 
     … --set 'precision="bf16"'    # on a CPU with AMX
 
 DATA is a folder with california_housing.csv, winequality-red.csv, mpg.csv, penguins.csv and iris.csv. Each seed divides the rows anew: 64 % to
 train on, 16 % to choose the epoch by, 20 % to test on, in which no model has a part. Boosted trees are trained with their defaults ("default") and with
-small steps that stop by the same rows ("stopped"). Needs scikit-learn, xgboost and pandas. What is told is the error on the rows of the test: RMSE in the
+small steps that stop by the same rows ("stopped"). With `--folds N` the first two parts are one table of `folds = N`: `runner` trains N models, and their
+mean answers. Needs scikit-learn, xgboost and pandas. What is told is the error on the rows of the test: RMSE in the
 target's unit (houses: 100,000 dollars), or the share of wrong classes.
 """
 
@@ -44,8 +45,13 @@ def divided(rows: int, seed: int) -> np.ndarray:
     return parts
 
 
-def ours(frame: pd.DataFrame, target: str, classes: bool, folder: Path, sets: list[str], seed: int) -> float:
-    frame.to_csv(folder / "table.csv", index=False)
+def ours(frame: pd.DataFrame, target: str, classes: bool, folder: Path, sets: list[str], seed: int, folds: int) -> float:
+    test = frame["split"] == "test"
+    if folds:
+        frame[test].drop(columns="split").to_csv(folder / "test.csv", index=False)
+        frame[~test].drop(columns="split").to_csv(folder / "table.csv", index=False)
+    else:
+        frame.to_csv(folder / "table.csv", index=False)
     config = folder / "c.toml"
     rows = (frame["split"] == "train").sum()
     config.write_text(
@@ -56,7 +62,7 @@ device = "cpu"
 source = "csv"
 path = "table.csv"
 target = "{target}"
-split_column = "split"
+{f'folds = {folds}' if folds else 'split_column = "split"'}
 batch_size = {256 if rows > 5000 else 32}
 [model]
 use = "tabular"
@@ -78,7 +84,8 @@ monitor = "val_loss"
     )
     more = [word for entry in sets for word in ("--set", entry)]
     subprocess.run([RUNNER, "train", str(config), "--quiet", "--force", "--out", str(folder / "run"), *more], check=True)
-    told = subprocess.run([RUNNER, "eval", str(folder / "run"), "--split", "test", "--json"], check=True, capture_output=True, text=True)
+    where = ["--set", f"data.val_path={folder / 'test.csv'}"] if folds else ["--split", "test"]
+    told = subprocess.run([RUNNER, "eval", str(folder / "run"), *where, "--json"], check=True, capture_output=True, text=True)
     metrics = json.loads(told.stdout)["metrics"]
     return 1 - metrics["accuracy"] if classes else metrics["rmse"]
 
@@ -116,6 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--folds", type=int, default=0)
     parser.add_argument("--only", default="")
     parser.add_argument("--set", action="append", default=[], dest="sets")
     arguments = parser.parse_args()
@@ -132,7 +140,7 @@ def main() -> None:
             own = frame.assign(split=divided(len(frame), seed))
             with tempfile.TemporaryDirectory() as folder:
                 begin = time.perf_counter()
-                found.setdefault("runner", []).append(ours(own, target, classes, Path(folder), arguments.sets, seed))
+                found.setdefault("runner", []).append(ours(own, target, classes, Path(folder), arguments.sets, seed, arguments.folds))
                 seconds += time.perf_counter() - begin
             for kind, value in trees(own, target, classes, seed).items():
                 found.setdefault(kind, []).append(value)

@@ -31,6 +31,7 @@ mod loader;
 mod mask_file;
 pub mod mnist;
 mod named_images;
+mod parallel;
 mod photo;
 pub mod progress;
 mod row_names;

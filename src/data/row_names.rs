@@ -38,6 +38,16 @@ impl Lines {
         self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
     }
 
+    /// Takes the places of the next rows, before which there are `rows`.
+    pub(super) fn join(&mut self, next: Lines, rows: usize) {
+        for (begin, file) in next.files {
+            if self.files.last().is_none_or(|(_, known)| *known != file) {
+                self.files.push((rows as u32 + begin, file));
+            }
+        }
+        self.lines.extend(next.lines);
+    }
+
     /// Where a row is.
     pub fn at(&self, row: usize) -> RowName<'_> {
         let before = self.files.partition_point(|(begin, _)| *begin as usize <= row);

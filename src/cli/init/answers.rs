@@ -27,7 +27,7 @@ pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> 
     let read = sheet.each_cells(&[at], |_, row| {
         rows += 1;
         if rows <= LOOKED_AT {
-            answers.push(row.get(at).unwrap_or_default().to_owned());
+            answers.push(row[at].to_owned());
         }
         Ok(())
     });

@@ -56,7 +56,7 @@ pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> 
         .each_cells(&sheet.readable(), |_, row| {
             rows += 1;
             if rows <= LOOKED_AT {
-                columns.iter_mut().zip(row).for_each(|(column, cell)| column.push(cell.to_owned()));
+                columns.iter_mut().zip(row).for_each(|(column, cell)| column.push((*cell).to_owned()));
             }
             Ok(())
         })

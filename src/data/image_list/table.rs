@@ -78,13 +78,13 @@ impl Table {
     pub fn each(&self, chosen: &[usize], mut take: impl FnMut(u64, &[Cell]) -> Result<()>) -> Result<()> {
         if self.0.kinds().is_some() {
             return self.0.each_cells(chosen, |place, row| {
-                take(place.line, &chosen.iter().map(|at| Cell::text(&row[*at])).collect::<Vec<_>>())
+                take(place.line, &chosen.iter().map(|at| Cell::text(row[*at])).collect::<Vec<_>>())
             });
         }
         self.0.each(|place, row| {
             let line = place.line;
             let cell = |at: &usize| match row {
-                Row::Cells(cells) => Ok(Cell::text(&cells[*at])),
+                Row::Cells(cells) => Ok(Cell::text(cells[*at])),
                 Row::Object(object) => {
                     let name = &self.columns()[*at];
                     let of = || format!("`{}`, line {line}: `{name}`", self.0.path().display());

@@ -120,7 +120,7 @@ pub fn text(path: &Path, mut bytes: Vec<u8>) -> Result<String> {
         bytes.drain(..3);
     }
     let line_of = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
-    if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+    if let Some(at) = memchr::memchr(0, &bytes) {
         bail!("`{place}`, line {} has a zero byte: it is no text", line_of(&bytes[..at]));
     }
     String::from_utf8(bytes).map_err(|error| {

@@ -63,7 +63,7 @@ pub struct Limits {
 /// A row.
 pub enum Row<'a> {
     /// Its cells, as many as there are columns.
-    Cells(&'a csv::StringRecord),
+    Cells(&'a [&'a str]),
     /// Its object. A column that it lacks is missing.
     Object(&'a Map<String, Value>),
 }
@@ -89,6 +89,13 @@ impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "`{}`, {}", self.path.display(), self.line_in_words())
     }
+}
+
+/// Some of the rows of a sheet.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece {
+    file: usize,
+    number: usize,
 }
 
 /// Rows with named columns, of one file or of several.
@@ -282,7 +289,9 @@ impl Sheet {
     pub fn each(&self, mut take: impl FnMut(Place, Row) -> Result<()>) -> Result<()> {
         for part in &self.files {
             if let Rows::Written(rows) = &part.rows {
-                rows.each(|line, row| take(Place { path: &part.path, line, is_row: false }, row))?;
+                for piece in 0..rows.pieces() {
+                    rows.each(piece, |line, row| take(Place { path: &part.path, line, is_row: false }, row))?;
+                }
             }
         }
         Ok(())
@@ -293,30 +302,45 @@ impl Sheet {
     ///
     /// # Errors
     /// As [`Sheet::each`]; an object has a list or an object in it; a column that is wanted has no cells.
-    pub fn each_cells(
+    pub fn each_cells(&self, wanted: &[usize], mut take: impl FnMut(Place, &[&str]) -> Result<()>) -> Result<()> {
+        self.pieces().into_iter().try_for_each(|piece| self.each_cells_of(piece, wanted, &mut take))
+    }
+
+    /// What several threads may read apart from each other, in the order of the rows: some megabytes of a text, a Parquet file.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let of = |rows: &Rows| match rows {
+            Rows::Written(rows) => rows.pieces(),
+            Rows::Columns(_) => 1,
+        };
+        let all = self.files.iter().enumerate();
+        all.flat_map(|(file, part)| (0..of(&part.rows)).map(move |number| Piece { file, number })).collect()
+    }
+
+    /// As [`Sheet::each_cells`], for the rows of a piece.
+    ///
+    /// # Errors
+    /// As [`Sheet::each_cells`].
+    pub fn each_cells_of(
         &self,
+        piece: Piece,
         wanted: &[usize],
-        mut take: impl FnMut(Place, &csv::StringRecord) -> Result<()>,
+        mut take: impl FnMut(Place, &[&str]) -> Result<()>,
     ) -> Result<()> {
-        let mut ordered = csv::StringRecord::new();
-        for part in &self.files {
-            let is_row = matches!(part.rows, Rows::Columns(_));
-            let mut take = |line, row: &csv::StringRecord| {
-                let place = Place { path: &part.path, line, is_row };
-                let Some(order) = &part.order else { return take(place, row) };
-                ordered.clear();
-                order.iter().for_each(|at| ordered.push_field(at.map_or("", |at| &row[at])));
-                take(place, &ordered)
-            };
-            match &part.rows {
-                Rows::Written(rows) => rows.each_cells(&mut take)?,
-                Rows::Columns(rows) => {
-                    let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
-                    let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();
-                    rows.each(&wanted, &mut take)?;
-                }
+        let part = &self.files[piece.file];
+        let is_row = matches!(part.rows, Rows::Columns(_));
+        let mut take = |line, row: &[&str]| {
+            let place = Place { path: &part.path, line, is_row };
+            let Some(order) = &part.order else { return take(place, row) };
+            let ordered: Vec<&str> = order.iter().map(|at| at.map_or("", |at| row[at])).collect();
+            take(place, &ordered)
+        };
+        match &part.rows {
+            Rows::Written(rows) => rows.each_cells(piece.number, &mut take),
+            Rows::Columns(rows) => {
+                let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
+                let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();
+                rows.each(&wanted, &mut take)
             }
         }
-        Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! The quotes of a CSV or TSV text (RFC 4180), looked at before any record is made of it: what is not closed swallows the lines behind it,
 //! and a record without an end takes memory without an end.
 
+use memchr::memchr3;
+
 /// What is wrong in a text, and where: lines and columns are counted from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
@@ -37,17 +39,47 @@ enum State {
     Closed(u64, u64),
 }
 
-/// Looks at the records of `text`, whose fields have `delimiter` between them. A record may have `most` bytes.
+/// Where a record begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begin {
+    /// The byte of the text.
+    pub byte: usize,
+    /// The line, from 1.
+    pub line: u64,
+}
+
+/// Looks at the records of `text`, whose fields have `delimiter` between them. A record may have `most` bytes. Where the first record begins, and about
+/// every `every` bytes another one.
 ///
 /// # Errors
 /// The first fault.
-pub fn check(text: &str, delimiter: u8, most: usize) -> Result<(), Fault> {
+pub fn check(text: &str, delimiter: u8, most: usize, every: usize) -> Result<Vec<Begin>, Fault> {
+    let mut begins = vec![Begin { byte: 0, line: 1 }];
     let mut state = State::Begin;
     let (mut line, mut column) = (1, 0);
     // Where the record begins.
     let (mut begin, mut begin_line) = (0, 1);
     let bytes = text.as_bytes();
-    for (at, &byte) in bytes.iter().enumerate() {
+    let mut next = 0;
+    while let Some(&byte) = bytes.get(next) {
+        let at = next;
+        if at == begin {
+            if begins.last().is_none_or(|last| at - last.byte >= every) {
+                begins.push(Begin { byte: at, line });
+            }
+            // A line without a quote has no fault but its length.
+            let end = memchr3(b'\n', b'\r', b'"', &bytes[at..]).map_or(bytes.len(), |length| at + length);
+            if bytes.get(end) != Some(&b'"') {
+                if end - at > most {
+                    return Err(Fault { line, column: 1, kind: Kind::TooLong });
+                }
+                let both = bytes.get(end) == Some(&b'\r') && bytes.get(end + 1) == Some(&b'\n');
+                next = end + 1 + usize::from(both);
+                (begin, begin_line, line) = (next, line + 1, line + 1);
+                continue;
+            }
+        }
+        next += 1;
         // The other bytes of a character are on its column.
         column += u64::from(byte & 0xc0 != 0x80);
         let fault = |line, column, kind| Err(Fault { line, column, kind });
@@ -82,7 +114,7 @@ pub fn check(text: &str, delimiter: u8, most: usize) -> Result<(), Fault> {
     }
     match state {
         State::Quoted(line, column) => Err(Fault { line, column, kind: Kind::Unclosed }),
-        _ => Ok(()),
+        _ => Ok(begins),
     }
 }
 
@@ -94,9 +126,9 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Those of `text`.
-    pub fn new(text: &'a str) -> Self {
-        Lines { text: text.as_bytes(), at: 0, line: 1 }
+    /// Those of `text`, the first of which has the number `line`.
+    pub fn new(text: &'a str, line: u64) -> Self {
+        Lines { text: text.as_bytes(), at: 0, line }
     }
 
     /// The line of the first record from byte `byte` on, which is not before the last one that was asked for.
@@ -118,7 +150,7 @@ mod tests {
 
     #[test]
     fn faults_have_their_places() {
-        let of = |text: &str| check(text, b',', 30).err().map(|fault| (fault.line, fault.column, fault.kind));
+        let of = |text: &str| check(text, b',', 30, 1 << 20).err().map(|fault| (fault.line, fault.column, fault.kind));
         for text in
             ["a,b\n1,\"2\"\n", "a\r\n\"1\r\n\"\"2\"\" \" ,\"\"\n", "é\"x,5\" y\n", "", "\"\"", "\n\n\r\n", "a,b\n \"\n"]
         {
@@ -135,9 +167,25 @@ mod tests {
     }
 
     #[test]
+    fn records_begin_where_lines_do_outside_of_quotes() {
+        let text = "a,b\r\n1,\"2\n3\"\r\n\n4,5\r6,7\n8,\"9\"";
+        let begins = check(text, b',', 30, 1).unwrap();
+        let of = |begin: &Begin| (&text[begin.byte..], begin.line);
+        assert_eq!(of(&begins[0]), (text, 1));
+        // Behind `\r\n` in a line with quotes the second byte is an empty line that ends there.
+        let expected = [("1,\"2\n3\"\r\n", 2), ("\n\n4", 3), ("\n4", 4), ("4,5", 5), ("6,7", 6), ("8,", 7)];
+        assert_eq!(begins.len(), expected.len() + 1);
+        for (begin, (start, line)) in begins[1..].iter().zip(expected) {
+            let (rest, found) = of(begin);
+            assert!(rest.starts_with(start) && found == line, "{rest:?} in line {found}");
+        }
+        assert_eq!(check(text, b',', 30, 1 << 20).unwrap(), begins[..1]);
+    }
+
+    #[test]
     fn lines_are_counted_as_they_end() {
         let text = "a\r\n\r\nb\rc\n\nd";
-        let mut lines = Lines::new(text);
+        let mut lines = Lines::new(text, 1);
         let places = [(0, 1), (2, 3), (3, 3), (6, 4), (8, 6)];
         for (byte, line) in places {
             assert_eq!(lines.at(byte), line, "byte {byte}");

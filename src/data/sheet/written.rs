@@ -1,9 +1,10 @@
 //! Rows in a text file: CSV and its relatives, or a JSON object a line. The file is whole in memory, and every fault has its place.
 
 use super::object::{Object, scalar};
-use super::quotes::{self, Lines};
+use super::quotes::{self, Begin, Lines};
 use super::{Form, Limits, Row, bytes};
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use memchr::{memchr, memchr_iter, memchr2};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,15 @@ use std::path::{Path, PathBuf};
 /// What may stand between columns, the likeliest first.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
+/// Bytes of a piece of a text: enough work for a thread. Tests have many pieces.
+const PIECE: usize = if cfg!(test) { 64 } else { 4 << 20 };
+
 /// The rows of a text file.
 pub struct Written {
     path: PathBuf,
     text: String,
+    /// Where its pieces begin.
+    begins: Vec<Begin>,
     form: Form,
     /// What stands between the columns of a row of cells.
     separator: u8,
@@ -44,18 +50,24 @@ impl Written {
             Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
             Form::Objects => b',',
         };
-        let mut sheet = Written { path: path.to_owned(), text, form, separator, limits, names: Vec::new() };
+        let begins = vec![Begin { byte: 0, line: 1 }];
+        let mut sheet = Written { path: path.to_owned(), text, begins, form, separator, limits, names: Vec::new() };
         sheet.names = match form {
             Form::Cells { header, .. } => {
-                sheet.check_quotes()?;
+                sheet.begins = sheet.check_quotes(PIECE)?;
                 let mut record = csv::StringRecord::new();
-                sheet.reader().read_record(&mut record).with_context(|| format!("cannot read `{place}`"))?;
+                reader(&sheet.text, separator)
+                    .read_record(&mut record)
+                    .with_context(|| format!("cannot read `{place}`"))?;
                 match header {
                     true => record.iter().map(str::to_owned).collect(),
                     false => (1..=record.len()).map(|number| number.to_string()).collect(),
                 }
             }
-            Form::Objects => sheet.keys()?,
+            Form::Objects => {
+                sheet.begins = of_lines(&sheet.text, PIECE);
+                sheet.keys()?
+            }
         };
         ensure!(!sheet.names.iter().all(String::is_empty), "`{place}` is empty: it has no columns");
         Ok(sheet)
@@ -71,47 +83,51 @@ impl Written {
         &self.names
     }
 
-    /// Hands the line of each row and the row to `take`.
+    /// How many pieces there are that are read apart from each other.
+    pub fn pieces(&self) -> usize {
+        self.begins.len()
+    }
+
+    /// Hands the line of each row of a piece and the row to `take`.
     ///
     /// # Errors
     /// A row has more or fewer cells than there are columns, or `take` fails.
-    pub fn each(&self, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
+    pub fn each(&self, piece: usize, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
+        let (text, line) = self.piece(piece);
         let Form::Cells { header, .. } = self.form else {
-            return self.lines().try_for_each(|(line, text)| take(line, Row::Object(&self.object(line, text)?)));
+            return lines(text, line).try_for_each(|(line, text)| take(line, Row::Object(&self.object(line, text)?)));
         };
         let place = self.path.display();
-        let (mut reader, mut record) = (self.reader(), csv::StringRecord::new());
-        // The reader counts an end of two bytes where it ends.
-        let mut lines = Lines::new(&self.text);
-        let mut first = header;
-        while reader.read_record(&mut record).with_context(|| format!("cannot read `{place}`"))? {
+        let mut first = header && piece == 0;
+        let take = |line: u64, cells: &[&str]| {
             if std::mem::take(&mut first) {
-                continue;
+                return Ok(());
             }
-            let line = lines.at(record.position().map_or(0, csv::Position::byte));
             ensure!(
-                record.len() == self.names.len(),
+                cells.len() == self.names.len(),
                 "`{place}`, line {line} has {} cells, and the table has {} columns: a cell that contains {} stands in quotes, and a quote \
                  that opens is closed",
-                record.len(),
+                cells.len(),
                 self.names.len(),
                 shown(self.separator)
             );
-            take(line, Row::Cells(&record))?;
+            take(line, Row::Cells(cells))
+        };
+        match memchr(b'"', text.as_bytes()) {
+            Some(_) => quoted(text, self.separator, line, take),
+            None => plain(text, self.separator, line, take),
         }
-        Ok(())
     }
 
-    /// Hands the line of each row and its cells to `take`; those that an object lacks, or has nothing in, are empty.
+    /// Hands the line of each row of a piece and its cells to `take`; those that an object lacks, or has nothing in, are empty.
     ///
     /// # Errors
     /// As [`Written::each`]; an object has a list or an object in it.
-    pub fn each_cells(&self, mut take: impl FnMut(u64, &csv::StringRecord) -> Result<()>) -> Result<()> {
-        let mut record = csv::StringRecord::new();
-        self.each(|line, row| match row {
+    pub fn each_cells(&self, piece: usize, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+        self.each(piece, |line, row| match row {
             Row::Cells(cells) => take(line, cells),
             Row::Object(object) => {
-                record.clear();
+                let mut record = Vec::with_capacity(self.names.len());
                 for name in &self.names {
                     let value = object.get(name).unwrap_or(&Value::Null);
                     let nested = value.is_array() || value.is_object();
@@ -120,23 +136,18 @@ impl Written {
                         "`{}`, line {line}: `{name}` is a list or an object: a column has a text, a number, a truth or null",
                         self.path.display()
                     );
-                    record.push_field(&scalar(value).unwrap_or_default());
+                    record.push(scalar(value).unwrap_or_default());
                 }
-                take(line, &record)
+                take(line, &record.iter().map(AsRef::as_ref).collect::<Vec<&str>>())
             }
         })
     }
 
-    fn reader(&self) -> csv::Reader<&[u8]> {
-        // Rows of another number of cells are reported here, with their line.
-        let mut builder = csv::ReaderBuilder::new();
-        let builder = builder.delimiter(self.separator).trim(csv::Trim::All).flexible(true).has_headers(false);
-        builder.from_reader(self.text.as_bytes())
-    }
-
-    /// The lines that are not empty, with their numbers.
-    fn lines(&self) -> impl Iterator<Item = (u64, &str)> {
-        (1..).zip(self.text.lines()).filter(|(_, text)| !text.trim().is_empty())
+    /// A piece of the text, and the number of its first line.
+    fn piece(&self, piece: usize) -> (&str, u64) {
+        let Begin { byte, line } = self.begins[piece];
+        let end = self.begins.get(piece + 1).map_or(self.text.len(), |next| next.byte);
+        (&self.text[byte..end], line)
     }
 
     /// The JSON object on a line.
@@ -155,7 +166,7 @@ impl Written {
     /// All keys of the objects, in the order in which they come.
     fn keys(&self) -> Result<Vec<String>> {
         let (mut names, mut seen) = (Vec::new(), HashSet::new());
-        for (line, text) in self.lines() {
+        for (line, text) in lines(&self.text, 1) {
             for (key, _) in self.object(line, text)? {
                 if !seen.contains(&key) {
                     names.push(key.clone());
@@ -174,13 +185,15 @@ impl Written {
         anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
     }
 
-    fn check_quotes(&self) -> Result<()> {
-        let Err(quotes::Fault { line, column, kind }) = quotes::check(&self.text, self.separator, self.limits.row)
-        else {
-            return Ok(());
-        };
+    /// Looks at the quotes; where records begin, one about every so many bytes.
+    fn check_quotes(&self, every: usize) -> Result<Vec<Begin>> {
+        let checked = quotes::check(&self.text, self.separator, self.limits.row, every);
+        checked.map_err(|fault| self.fault(fault))
+    }
+
+    fn fault(&self, quotes::Fault { line, column, kind }: quotes::Fault) -> anyhow::Error {
         let what = match kind {
-            quotes::Kind::TooLong => return Err(self.too_long(line)),
+            quotes::Kind::TooLong => return self.too_long(line),
             quotes::Kind::Unclosed => {
                 "a quote opens here that is not closed: the lines behind it would be a part of this cell"
             }
@@ -191,8 +204,72 @@ impl Written {
                 "a space stands before the quote that opens, which then is a part of the text: leave it out"
             }
         };
-        bail!("`{}`, line {line}, column {column}: {what}", self.path.display())
+        anyhow!("`{}`, line {line}, column {column}: {what}", self.path.display())
     }
+}
+
+fn reader(text: &str, separator: u8) -> csv::Reader<&[u8]> {
+    // Rows of another number of cells are reported by the caller, with their line.
+    let mut builder = csv::ReaderBuilder::new();
+    let builder = builder.delimiter(separator).trim(csv::Trim::All).flexible(true).has_headers(false);
+    builder.from_reader(text.as_bytes())
+}
+
+/// Hands the line of each record and its cells to `take`; `line`: the number of the first line.
+fn quoted(text: &str, separator: u8, line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+    let (mut reader, mut record) = (reader(text, separator), csv::StringRecord::new());
+    // The reader counts an end of two bytes where it ends.
+    let mut lines = Lines::new(text, line);
+    while reader.read_record(&mut record)? {
+        let line = lines.at(record.position().map_or(0, csv::Position::byte));
+        take(line, &record.iter().collect::<Vec<_>>())?;
+    }
+    Ok(())
+}
+
+/// The same where there are no quotes: a line is a record, and what stands between separators is a cell.
+fn plain<'a>(text: &'a str, separator: u8, line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+    let (bytes, mut cells) = (text.as_bytes(), Vec::new());
+    let (mut begin, mut number) = (0, line);
+    while begin < bytes.len() {
+        let end = memchr2(b'\n', b'\r', &bytes[begin..]).map_or(bytes.len(), |length| begin + length);
+        if end > begin {
+            let line: &'a str = &text[begin..end];
+            let mut from = 0;
+            cells.clear();
+            for at in memchr_iter(separator, line.as_bytes()).chain([line.len()]) {
+                cells.push(trimmed(&line[from..at]));
+                from = at + 1;
+            }
+            take(number, &cells)?;
+        }
+        let both = bytes.get(end) == Some(&b'\r') && bytes.get(end + 1) == Some(&b'\n');
+        (begin, number) = (end + 1 + usize::from(both), number + 1);
+    }
+    Ok(())
+}
+
+/// A cell without the white space around it.
+fn trimmed(cell: &str) -> &str {
+    let is_dark = |byte: Option<&u8>| byte.is_some_and(|byte| (0x21..0x7f).contains(byte));
+    let bytes = cell.as_bytes();
+    if is_dark(bytes.first()) && is_dark(bytes.last()) { cell } else { cell.trim() }
+}
+
+/// The lines of a text that are not empty, with their numbers, of which `first` is the first.
+fn lines(text: &str, first: u64) -> impl Iterator<Item = (u64, &str)> {
+    (first..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty())
+}
+
+/// The begin of a line about every `every` bytes.
+fn of_lines(text: &str, every: usize) -> Vec<Begin> {
+    let mut begins = vec![Begin { byte: 0, line: 1 }];
+    for (line, end) in (2..).zip(memchr_iter(b'\n', text.as_bytes())) {
+        if begins.last().is_none_or(|last| end + 1 - last.byte >= every) && end + 1 < text.len() {
+            begins.push(Begin { byte: end + 1, line });
+        }
+    }
+    begins
 }
 
 /// A separator in a message.
@@ -217,4 +294,53 @@ fn separator_of(line: &str) -> u8 {
     };
     let most = SEPARATORS.iter().map(|separator| count(*separator)).max().unwrap_or(0);
     SEPARATORS.into_iter().find(|separator| count(*separator) == most).unwrap_or(b',')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Purpose, Stream};
+
+    /// All records, with their lines.
+    fn all(
+        text: &str,
+        how: impl Fn(&str, u8, u64, &mut dyn FnMut(u64, &[&str]) -> Result<()>) -> Result<()>,
+    ) -> Vec<(u64, Vec<String>)> {
+        let mut all = Vec::new();
+        let mut take = |line: u64, cells: &[&str]| {
+            all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
+            Ok(())
+        };
+        how(text, b',', 1, &mut take).unwrap();
+        all
+    }
+
+    #[test]
+    fn records_are_those_of_the_crate_in_one_piece_or_in_many() {
+        let mut draw = Stream::new(7, Purpose::Split, 0, 0);
+        let plain_parts = ["a", "1.5", ",", ",", " ", "\t", "é\u{a0}", "\n", "\r\n", "\r", "\n\n", "x y"];
+        let quoted_parts = ["a", ",", "\n", "\r\n", "\"b,\n c\"", "\"\"", "\" d \"\"e\"", "\n\"f\"\n"];
+        for round in 0..2000 {
+            let parts: &[&str] = if round % 2 == 0 { &plain_parts } else { &quoted_parts };
+            let text: String =
+                (0..1 + draw.below(60)).map(|_| parts[draw.below(parts.len() as u32) as usize]).collect();
+            let whole = all(&text, |text, separator, line, take| quoted(text, separator, line, take));
+            if round % 2 == 0 {
+                assert_eq!(
+                    all(&text, |text, separator, line, take| plain(text, separator, line, take)),
+                    whole,
+                    "{text:?}"
+                );
+            }
+            let Ok(begins) = quotes::check(&text, b',', 1 << 20, 8) else { continue };
+            let mut pieces = Vec::new();
+            for (at, begin) in begins.iter().enumerate() {
+                let end = begins.get(at + 1).map_or(text.len(), |next| next.byte);
+                pieces.extend(all(&text[begin.byte..end], |text, separator, _, take| {
+                    quoted(text, separator, begin.line, take)
+                }));
+            }
+            assert_eq!(pieces, whole, "{text:?} {begins:?}");
+        }
+    }
 }

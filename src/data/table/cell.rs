@@ -1,19 +1,29 @@
 //! What a cell of a table says: a number, a truth, a date, or nothing.
 
 /// Texts that stand for nothing: those of pandas, and `?`.
-const MISSING: [&str; 18] = [
-    "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "<NA>", "N/A", "NA", "NULL",
-    "NaN", "None", "nan", "null",
+const MISSING: [&str; 19] = [
+    "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "nan", "null",
 ];
 
 /// True for a cell that says nothing.
 pub fn is_missing(cell: &str) -> bool {
+    let bytes = cell.as_bytes();
+    let unsigned = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    if unsigned.first().is_some_and(u8::is_ascii_digit) && !unsigned.starts_with(b"1.#") {
+        return false;
+    }
     // All of them are short.
     cell.len() <= 9 && (cell == "n/a" || MISSING.contains(&cell))
 }
 
 /// The number that a cell has, with `decimal` before its fraction; none that single precision does not hold.
 pub fn number(cell: &str, decimal: char) -> Option<f64> {
+    if decimal == '.'
+        && let Some(number) = short(cell)
+    {
+        return Some(number);
+    }
     // `inf` and `infinity` are words.
     if !cell.bytes().any(|byte| byte.is_ascii_digit()) {
         return None;
@@ -30,6 +40,35 @@ pub fn number(cell: &str, decimal: char) -> Option<f64> {
         }
     };
     (number as f32).is_finite().then_some(number)
+}
+
+/// Powers of ten that double precision holds exactly.
+const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// A number of at most 15 digits and a point, as nearly all of a table are. Its digits as a whole number and the power of ten are exact, so that their
+/// quotient is the nearest double: Clinger 1990, "How to Read Floating Point Numbers Accurately". `str::parse` gives the same in three times the time.
+fn short(cell: &str) -> Option<f64> {
+    let bytes = cell.as_bytes();
+    let (negative, unsigned) = match bytes.strip_prefix(b"-") {
+        Some(unsigned) => (true, unsigned),
+        None => (false, bytes),
+    };
+    if unsigned.len() > POWERS.len() {
+        return None;
+    }
+    let (mut digits, mut count, mut point) = (0u64, 0, None);
+    for &byte in unsigned {
+        match byte {
+            b'0'..=b'9' => (digits, count) = (10 * digits + u64::from(byte - b'0'), count + 1),
+            b'.' if point.is_none() => point = Some(count),
+            _ => return None,
+        }
+    }
+    if count == 0 || count >= POWERS.len() {
+        return None;
+    }
+    let number = digits as f64 / POWERS[count - point.unwrap_or(count)];
+    Some(if negative { -number } else { number })
 }
 
 /// Whether a cell is a number that is written as a code is: `00062`, a zip code. Zeros before a number say that it names something.
@@ -142,13 +181,36 @@ mod tests {
         );
         // No number of ours: too large, or a word.
         assert_eq!(["1e999", "inf", "NaN", "", "0x10", "12 kg"].map(|cell| number(cell, '.')), [None; 6]);
-        assert!(["", "NA", "n/a", "?", "null"].iter().all(|cell| is_missing(cell)));
+        assert!(["", "NA", "n/a", "?", "null", "-1.#IND", "1.#QNAN", "-nan"].iter().all(|cell| is_missing(cell)));
         assert!(["0", "no", "na na na na", "none of it"].iter().all(|cell| !is_missing(cell)));
         assert_eq!(
             ["00062", "01", "0", "0.5", "10", "-01", "01e2"].map(is_code),
             [true, true, false, false, false, false, false]
         );
         assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
+    }
+
+    #[test]
+    fn short_numbers_are_those_of_the_standard_library() {
+        let mut draw = crate::random::Stream::new(1, crate::random::Purpose::Split, 0, 0);
+        let mut next = |below: u64| u64::from(draw.next_u32()) % below;
+        let mut seen = 0;
+        for _ in 0..200_000 {
+            let digits: String = (0..1 + next(17)).map(|_| char::from(b'0' + next(10) as u8)).collect();
+            let at = next(1 + digits.len() as u64) as usize;
+            let sign = ["", "-"][next(2) as usize];
+            let point = [".", ""][next(2) as usize];
+            let text = format!("{sign}{}{point}{}", &digits[..at], &digits[at..]);
+            let Some(number) = short(&text) else { continue };
+            seen += 1;
+            assert_eq!(number.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+        }
+        assert!(seen > 150_000);
+        assert_eq!(["", "-", ".", "-.", "1e3", "1.2.3", "+1", "1 2", "1234567890.123456"].map(short), [None; 9]);
+        assert_eq!(
+            [short("-0"), short("5."), short(".5")].map(Option::unwrap).map(f64::to_bits),
+            [-0.0, 5.0, 0.5].map(f64::to_bits)
+        );
     }
 
     #[test]

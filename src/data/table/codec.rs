@@ -198,10 +198,8 @@ impl ColumnCodec {
             }
             (_, Cells::Texts(..)) => Codec::Boolean,
             (encoding, Cells::Numbers(values)) => {
-                let mut there: Vec<f64> =
-                    rows.iter().map(|row| values[*row as usize]).filter(|value| !value.is_nan()).collect();
-                there.sort_unstable_by(f64::total_cmp);
-                number(encoding, &there)
+                let there = rows.iter().map(|row| values[*row as usize]).filter(|value| !value.is_nan());
+                number(encoding, there.collect())
             }
         };
         let indicator = rows.iter().any(|row| cells.is_missing(*row));
@@ -354,39 +352,47 @@ impl ColumnCodec {
     }
 }
 
-/// The codec of numbers that are sorted.
-fn number(encoding: &Encoding, sorted: &[f64]) -> Codec {
-    let mean = mean_and_deviation(sorted.iter().copied()).0;
-    let median = percentiles(sorted, 3).get(1).copied().unwrap_or(0.0);
+/// The codec of numbers.
+fn number(encoding: &Encoding, mut there: Vec<f64>) -> Codec {
+    let (mean, deviation) = mean_and_deviation(there.iter().copied());
     match *encoding {
         Encoding::Number { scaling, fill, bins } => {
+            let of_log = |there: &[f64]| mean_and_deviation(there.iter().map(|value| log(*value)));
+            let (mean_of, deviation) = if scaling == Scaling::Log { of_log(&there) } else { (mean, deviation) };
             let fill = match fill {
-                Fill::Median => median,
+                Fill::Median => median(&mut there),
                 Fill::Mean => mean,
                 Fill::Zero => 0.0,
             };
             match scaling {
                 Scaling::Standardize | Scaling::Log => {
-                    let through_log = scaling == Scaling::Log;
-                    let values = sorted.iter().map(|value| if through_log { log(*value) } else { *value });
-                    let (mean, deviation) = mean_and_deviation(values);
-                    Codec::Standardize { fill, mean, deviation, log: through_log }
+                    Codec::Standardize { fill, mean: mean_of, deviation, log: scaling == Scaling::Log }
                 }
                 Scaling::None => Codec::Plain { fill },
-                Scaling::Quantile => Codec::Quantile { fill, quantiles: Quantiles::of(sorted) },
+                Scaling::Quantile => {
+                    there.sort_unstable_by(f64::total_cmp);
+                    Codec::Quantile { fill, quantiles: Quantiles::of(&there) }
+                }
                 Scaling::PiecewiseLinear => {
-                    let mut edges = percentiles(sorted, bins + 1);
+                    there.sort_unstable_by(f64::total_cmp);
+                    let mut edges = percentiles(&there, bins + 1);
                     edges.dedup();
                     Codec::PiecewiseLinear { fill, edges }
                 }
             }
         }
-        Encoding::Date => {
-            let (mean, deviation) = mean_and_deviation(sorted.iter().copied());
-            Codec::Date { fill: median, mean, deviation }
-        }
+        Encoding::Date => Codec::Date { fill: median(&mut there), mean, deviation },
         Encoding::Boolean | Encoding::Category { .. } => Codec::Boolean,
     }
+}
+
+/// The number in the middle, or between the two there; 0 if there is none. Puts the numbers into another order.
+fn median(there: &mut [f64]) -> f64 {
+    let Some(last) = there.len().checked_sub(1) else { return 0.0 };
+    let (_, low, above) = there.select_nth_unstable_by(last / 2, f64::total_cmp);
+    let low = *low;
+    let high = if last.is_multiple_of(2) { low } else { above.iter().copied().fold(f64::INFINITY, f64::min) };
+    percentiles(&[low, high], 3)[1]
 }
 
 /// The codec of texts by their numbers in `texts`: the most frequent ones have places, in the order of their names.

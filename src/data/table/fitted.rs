@@ -3,6 +3,7 @@
 use super::super::Split;
 use super::super::classes::Classes;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS};
+use super::super::parallel::parallel;
 use super::super::sheet::Sheet;
 use super::super::store::Memory;
 use super::super::values::Values;
@@ -42,6 +43,9 @@ pub struct TableCodec {
     #[serde(default)]
     pub bins: Option<usize>,
 }
+
+/// Rows whose numbers are made at once: those of a wide table fit the cache.
+const ROWS: usize = 1024;
 
 /// What is learnt of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -167,15 +171,15 @@ impl TableCodec {
     pub fn inputs(&self, raw: &Raw) -> Result<Vec<f32>> {
         let (width, rows) = (self.width(), raw.rows());
         let mut inputs = vec![0f32; width.checked_mul(rows).context("the table is too large")?];
-        let mut begin = 0;
-        for codec in &self.columns {
-            let end = begin + codec.width();
-            let cells = raw.column(&codec.name);
-            for (row, out) in inputs.chunks_exact_mut(width).enumerate() {
-                codec.encode(cells, row, &mut out[begin..end]);
+        let blocks = inputs.chunks_mut((ROWS * width).max(1)).zip((0..).step_by(ROWS));
+        parallel(blocks.collect(), |(block, first)| {
+            for (places, codec) in self.placed() {
+                let cells = raw.column(&codec.name);
+                for (row, out) in (first..).zip(block.chunks_exact_mut(width)) {
+                    codec.encode(cells, row, &mut out[places.clone()]);
+                }
             }
-            begin = end;
-        }
+        });
         Ok(inputs)
     }
 

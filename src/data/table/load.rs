@@ -2,6 +2,7 @@
 
 use super::super::Split;
 use super::super::field::{DataSpec, Standard};
+use super::super::parallel::parallel;
 use super::super::row_names::{Lines, RowName};
 use super::super::sheet::Sheet;
 use super::cell;
@@ -12,7 +13,7 @@ use super::fitted::{TableCodec, Target};
 use super::names::no_column;
 use super::options::{Positive, TableOptions};
 use super::raw::Raw;
-use super::survey::{CellType, Column, survey};
+use super::survey::{CellType, Column, Surveyed, survey};
 use super::text::open;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
@@ -55,7 +56,7 @@ pub struct Shown {
 pub fn load(options: &TableOptions) -> Result<Loaded> {
     let text = open(&options.path, options.format)?;
     let at = || format!("`{}`", options.path.display());
-    let (columns, rows) = survey(&text, options.decimal)?;
+    let Surveyed { columns, rows, known } = survey(&text, options.decimal)?;
     ensure!(
         rows > 0,
         "`{}` has no rows{}",
@@ -95,13 +96,15 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             reads
         }
     };
-    let raw = Raw::read(&text, &reads, options.id.as_deref(), options.decimal)?;
+    let raw = Raw::read_rest(&text, &reads, options.id.as_deref(), options.decimal, known)?;
     expect_positive(options, &raw).with_context(at)?;
     expect_weights(options, &text, &raw).with_context(at)?;
     let mut told = Vec::new();
     let whole = with_targets(options, &raw, &mut told);
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
+    // Its memory is for the samples now.
+    drop(text);
     let codec = match own.clone() {
         Some(codec) => {
             let mut unseen = Unseen::default();
@@ -359,14 +362,13 @@ fn words_of(text: &Sheet, column: &str, key: &str) -> Result<Words> {
 
 /// Fits the codecs on the rows of training.
 fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, train: &[u32]) -> Result<TableCodec> {
-    let fit = |(column, used): (&Column, &Use)| match used {
-        Use::Input(encoding) => {
-            let cells = raw.column(&column.name);
-            Some(ColumnCodec::fit(&column.name, encoding, cells, train, options.bins))
-        }
+    let inputs = columns.iter().zip(uses).filter_map(|(column, used)| match used {
+        Use::Input(encoding) => Some((&column.name, encoding)),
         _ => None,
-    };
-    let codecs: Vec<ColumnCodec> = columns.iter().zip(uses).filter_map(fit).collect();
+    });
+    let codecs = parallel(inputs.collect(), |(name, encoding)| {
+        ColumnCodec::fit(name, encoding, raw.column(name), train, options.bins)
+    });
     let target = match raw.column(&options.target[0]) {
         Cells::Texts(numbers, texts) => {
             let mut seen: Vec<u32> = train.iter().filter_map(|row| numbers[*row as usize]).collect();

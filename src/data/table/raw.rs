@@ -1,10 +1,12 @@
 //! The cells of the columns that are used, read once.
 
+use super::super::parallel::parallel;
 use super::super::row_names::{Lines, RowNames};
 use super::super::sheet::{Place, Sheet};
 use super::cell;
 use super::codec::{Cells, Read};
 use super::names::no_column;
+use super::survey::Known;
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
 use std::fmt;
@@ -76,6 +78,13 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
+    /// Takes the cells of the rows behind its own.
+    fn join(&mut self, next: Reading) {
+        self.values.extend(next.values);
+        let own: Vec<u32> = next.texts.iter().map(|text| self.number(text)).collect();
+        self.numbers.extend(next.numbers.into_iter().map(|number| number.map(|number| own[number as usize])));
+    }
+
     /// The number of a text.
     fn number(&mut self, text: &str) -> u32 {
         if let Some(number) = self.known.get(text) {
@@ -97,13 +106,36 @@ impl Raw {
         Raw::read_some(text, reads, id, decimal, usize::MAX)
     }
 
+    /// The same where some cells are `known`.
+    ///
+    /// # Errors
+    /// As [`Raw::read`].
+    pub fn read_rest(
+        text: &Sheet,
+        reads: &[(&str, Read)],
+        id: Option<&str>,
+        decimal: char,
+        mut known: Known,
+    ) -> Result<Raw> {
+        let is_known = |(name, read): &(&str, Read)| *read == Read::Number && known.numbers.contains_key(*name);
+        let (read, left): (Vec<_>, Vec<_>) = reads.iter().copied().partition(is_known);
+        let mut raw = if left.is_empty() && id.is_none() {
+            Raw { columns: HashMap::new(), ids: None, rows: known.lines.lines.len(), lines: known.lines }
+        } else {
+            Raw::read(text, &left, id, decimal)?
+        };
+        let taken = read.into_iter().filter_map(|(name, _)| known.numbers.remove_entry(name));
+        raw.columns.extend(taken.map(|(name, values)| (name, Cells::Numbers(values))));
+        Ok(raw)
+    }
+
     /// The same of a table that may have `most` rows.
     ///
     /// # Errors
     /// As [`Raw::read`]; [`TooManyRows`], found by `downcast_ref`.
-    pub fn read_some(
+    pub fn read_some<'a>(
         text: &Sheet,
-        reads: &[(&str, Read)],
+        reads: &[(&'a str, Read)],
         id: Option<&str>,
         decimal: char,
         most: usize,
@@ -128,26 +160,45 @@ impl Raw {
                 )
             }
         }
-        let mut columns = Vec::with_capacity(reads.len());
-        for &(name, read) in reads {
-            columns.push(Reading::new(name, read, text.column(name).unwrap_or(0)));
-        }
+        let new = |(name, read): &(&'a str, Read)| Reading::new(name, *read, text.column(name).unwrap_or(0));
+        let fresh = || -> Vec<Reading<'a>> { reads.iter().map(new).collect() };
         let id = id.and_then(|name| Some((name.to_owned(), text.column(name)?)));
-        let (mut ids, mut lines) = (Vec::new(), Lines::default());
-        let (mut rows, decimal, several) = (0, text.decimal(decimal), text.paths().count() > 1);
-        let wanted: Vec<usize> = columns.iter().map(|column| column.at).chain(id.as_ref().map(|(_, at)| *at)).collect();
-        text.each_cells(&wanted, |place, row| {
-            rows += 1;
+        let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
+        let mut parts: Vec<Vec<Reading>> = fresh().into_iter().map(|column| vec![column]).collect();
+        let wanted: Vec<usize> = parts.iter().map(|part| part[0].at).chain(id.as_ref().map(|(_, at)| *at)).collect();
+        type Own<'a> = (Vec<Reading<'a>>, Vec<String>, Lines, usize);
+        let read: Vec<Result<Own>> = parallel(text.pieces(), |piece| {
+            let (mut columns, mut ids, mut lines, mut rows) = (fresh(), Vec::new(), Lines::default(), 0);
+            text.each_cells_of(piece, &wanted, |place, row| {
+                rows += 1;
+                ensure!(rows <= most, TooManyRows(most));
+                for column in &mut columns {
+                    column.take(place, row[column.at], decimal)?;
+                }
+                match &id {
+                    Some((_, at)) => ids.push(row[*at].to_owned()),
+                    None => lines.add(place, rows - 1, several),
+                }
+                Ok(())
+            })?;
+            Ok((columns, ids, lines, rows))
+        });
+        let (mut ids, mut lines, mut rows) = (Vec::new(), Lines::default(), 0);
+        for piece in read {
+            let (own, more_ids, more_lines, more) = piece?;
+            parts.iter_mut().zip(own).for_each(|(parts, own)| parts.push(own));
+            ids.extend(more_ids);
+            lines.join(more_lines, rows);
+            rows += more;
             ensure!(rows <= most, TooManyRows(most));
-            for column in &mut columns {
-                column.take(place, &row[column.at], decimal)?;
-            }
-            match &id {
-                Some((_, at)) => ids.push(row[*at].to_owned()),
-                None => lines.add(place, rows - 1, several),
-            }
-            Ok(())
-        })?;
+        }
+        let columns = parallel(parts, |parts| {
+            let joined = parts.into_iter().reduce(|mut column, next| {
+                column.join(next);
+                column
+            });
+            joined.expect("the first has no cells yet")
+        });
         Ok(Raw::of(columns, id.map(|(name, _)| (name, ids)), lines, rows))
     }
 

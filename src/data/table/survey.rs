@@ -1,10 +1,12 @@
 //! What the columns of a table are like: how much is missing, what the cells are, how many differ.
 
+use super::super::parallel::parallel;
+use super::super::row_names::Lines;
 use super::super::sheet::{Kind, Place, Sheet};
 use super::cell;
 use anyhow::Result;
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
 /// So many different values of a column are counted; of more, that there are more.
 pub const MOST_DISTINCT: usize = 100_000;
@@ -83,6 +85,7 @@ pub struct Odd {
 }
 
 /// What a column may still be, while its cells are looked at.
+#[derive(Clone)]
 struct Look {
     filled: usize,
     missing: usize,
@@ -93,48 +96,152 @@ struct Look {
     whole: bool,
     range: [f64; 2],
     odd: Option<(String, String)>,
-    seen: HashSet<u64>,
+    /// Hashes of the values; they are not counted any more where there are enough.
+    seen: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    counts: bool,
     examples: Vec<String>,
+    /// Its numbers, NaN where one is missing, as long as there is nothing else.
+    values: Option<Vec<f64>>,
 }
 
-/// Looks at all columns of a table, in all rows; how many rows there are.
+/// A table, looked at.
+pub struct Surveyed {
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// How many rows there are.
+    pub rows: usize,
+    /// Cells that need not be read once more.
+    pub known: Known,
+}
+
+/// The cells that were read while the columns were looked at.
+#[derive(Default)]
+pub struct Known {
+    /// The columns of numbers alone, by their names.
+    pub numbers: HashMap<String, Vec<f64>>,
+    /// Where the rows are.
+    pub lines: Lines,
+}
+
+/// Takes hashes for their own hashes.
+#[derive(Default, Clone)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// Looks at all columns of a table, in all rows.
 ///
 /// # Errors
 /// As [`Sheet::each_cells`].
-pub fn survey(text: &Sheet, decimal: char) -> Result<(Vec<Column>, usize)> {
+pub fn survey(text: &Sheet, decimal: char) -> Result<Surveyed> {
     let hasher = RandomState::new();
-    let new = || Look {
-        filled: 0,
-        missing: 0,
-        numbers: 0,
-        codes: 0,
-        truths: 0,
-        dates: 0,
-        whole: true,
-        range: [f64::INFINITY, f64::NEG_INFINITY],
-        odd: None,
-        seen: HashSet::new(),
-        examples: Vec::new(),
-    };
-    let mut looks: Vec<Look> = text.names().iter().map(|_| new()).collect();
-    let (mut rows, decimal, several) = (0, text.decimal(decimal), text.paths().count() > 1);
-    text.each_cells(&text.readable(), |place, row| {
-        rows += 1;
-        for (look, cell) in looks.iter_mut().zip(row) {
-            look.take(place, several, cell, decimal, &hasher);
+    let mut looks = vec![Look::new(true); text.names().len()];
+    let (mut rows, mut lines) = (0, Lines::default());
+    let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
+    let readable = text.readable();
+    let pieces = text.pieces();
+    // More pieces at once each time: those behind the first need not count the values of which there are enough already.
+    let (mut left, mut at_once) = (&pieces[..], 1);
+    while !left.is_empty() {
+        let (now, later) = left.split_at(at_once.min(left.len()));
+        let fresh: Vec<Look> = looks.iter().map(|look| Look::new(look.seen.len() < MOST_DISTINCT)).collect();
+        let looked: Vec<Result<(Vec<Look>, Lines)>> = parallel(now.to_vec(), |piece| {
+            let (mut own, mut lines) = (fresh.clone(), Lines::default());
+            text.each_cells_of(piece, &readable, |place, row| {
+                lines.add(place, lines.lines.len(), several);
+                for (look, cell) in own.iter_mut().zip(row) {
+                    look.take(place, several, cell, decimal, &hasher);
+                }
+                Ok(())
+            })?;
+            Ok((own, lines))
+        });
+        let mut parts: Vec<(Look, Vec<Look>)> = looks.into_iter().map(|look| (look, Vec::new())).collect();
+        for piece in looked {
+            let (own, more): (Vec<Look>, Lines) = piece?;
+            let before = rows;
+            rows += more.lines.len();
+            lines.join(more, before);
+            parts.iter_mut().zip(own).for_each(|((_, next), own)| next.push(own));
         }
-        Ok(())
-    })?;
+        looks = parallel(parts, |(mut look, next)| {
+            next.into_iter().for_each(|next| look.join(next));
+            look
+        });
+        (left, at_once) = (later, 2 * at_once);
+    }
     let kinds = text.kinds();
+    let mut numbers = HashMap::new();
     let columns = text.names().iter().zip(looks).enumerate();
-    let columns = columns.map(|(at, (name, look))| look.column(name, kinds.map(|kinds| &kinds[at]))).collect();
-    Ok((columns, rows))
+    let columns = columns.map(|(at, (name, mut look))| {
+        // What is not read has no cells.
+        numbers.extend(look.values.take().filter(|values| values.len() == rows).map(|values| (name.clone(), values)));
+        look.column(name, kinds.map(|kinds| &kinds[at]))
+    });
+    Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers, lines } })
 }
 
 impl Look {
+    /// At no cell yet; whether it `counts` how many differ.
+    fn new(counts: bool) -> Self {
+        Look {
+            filled: 0,
+            missing: 0,
+            numbers: 0,
+            codes: 0,
+            truths: 0,
+            dates: 0,
+            whole: true,
+            range: [f64::INFINITY, f64::NEG_INFINITY],
+            odd: None,
+            seen: HashSet::default(),
+            counts,
+            examples: Vec::new(),
+            values: Some(Vec::new()),
+        }
+    }
+
+    /// Takes what the rows behind its own have shown.
+    fn join(&mut self, next: Look) {
+        self.filled += next.filled;
+        self.missing += next.missing;
+        self.numbers += next.numbers;
+        self.codes += next.codes;
+        self.truths += next.truths;
+        self.dates += next.dates;
+        self.whole &= next.whole;
+        self.range = [self.range[0].min(next.range[0]), self.range[1].max(next.range[1])];
+        self.odd = self.odd.take().or(next.odd);
+        if self.seen.is_empty() {
+            self.seen = next.seen;
+        } else if self.seen.len() < MOST_DISTINCT {
+            self.seen.extend(next.seen);
+        }
+        let new = next.examples.into_iter().filter(|example| !self.examples.contains(example)).collect::<Vec<_>>();
+        self.examples.extend(new);
+        self.examples.truncate(EXAMPLES);
+        self.values = self.values.take().zip(next.values).map(|(mut all, more)| {
+            all.extend(more);
+            all
+        });
+    }
+
     fn take(&mut self, place: Place, several: bool, cell: &str, decimal: char, hasher: &RandomState) {
         if cell::is_missing(cell) {
             self.missing += 1;
+            self.values.iter_mut().for_each(|values| values.push(f64::NAN));
             return;
         }
         // A column is of one kind: what it is not in one row is not asked again. But where it has hardly anything else than numbers,
@@ -149,20 +256,26 @@ impl Look {
         if numbers && let Some(number) = cell::number(cell, decimal) {
             self.numbers += 1;
             self.codes += usize::from(cell::is_code(cell));
-            self.whole &= number.fract() == 0.0;
+            self.whole = self.whole && number.fract() == 0.0;
             within(number);
+            self.values.iter_mut().for_each(|values| values.push(number));
         } else if all_dates && let Some(date) = cell::date(cell) {
             self.dates += 1;
             within(date);
         } else if all_truths && cell::truth(cell).is_some() {
             self.truths += 1;
         }
-        if self.numbers < self.filled && self.numbers > 0 && self.odd.is_none() && cell::number(cell, decimal).is_none()
-        {
+        if self.numbers < self.filled {
+            self.values = None;
+        }
+        if self.numbers < self.filled && self.odd.is_none() && cell::number(cell, decimal).is_none() {
             let line = if several { place.to_string() } else { place.line_in_words() };
             self.odd = Some((line, cell.chars().take(40).collect()));
         }
-        if self.seen.len() < MOST_DISTINCT && self.seen.insert(hasher.hash_one(cell)) && self.examples.len() < EXAMPLES
+        if self.counts
+            && self.seen.len() < MOST_DISTINCT
+            && self.seen.insert(hasher.hash_one(cell))
+            && self.examples.len() < EXAMPLES
         {
             self.examples.push(cell.to_owned());
         }
@@ -197,7 +310,7 @@ impl Look {
             readable_as: guessed,
             unread,
             missing: self.missing,
-            distinct: self.seen.len(),
+            distinct: self.seen.len().min(MOST_DISTINCT),
             whole: cells == CellType::Numbers && self.whole,
             range: has_range.then_some(self.range),
             examples: self.examples,
@@ -255,7 +368,11 @@ mod tests {
         let content = "number,whole,mixed,date,truth,empty,same,code\n1.5,1,1,2026-01-01,yes,NA,x,00062\n-2,NA,one,2026-01-03,no,,x,10115\n";
         std::fs::write(&path, content).unwrap();
         let text = open(&path, Format { separator: None, header: true }).unwrap();
-        let (columns, rows) = survey(&text, '.').unwrap();
+        let Surveyed { columns, rows, known } = survey(&text, '.').unwrap();
+        assert_eq!(known.numbers["number"], [1.5, -2.0]);
+        assert!(known.numbers["whole"][1].is_nan());
+        assert!(!["mixed", "date", "truth", "same"].iter().any(|name| known.numbers.contains_key(*name)));
+        assert_eq!(known.lines.lines, [2, 3]);
         let cells: Vec<CellType> = columns.iter().map(|column| column.cells).collect();
         use CellType::{Codes, Dates, Nothing, Numbers, Texts, Truths};
         assert_eq!((cells, rows), (vec![Numbers, Numbers, Texts, Dates, Truths, Nothing, Texts, Codes], 2));
@@ -269,7 +386,7 @@ mod tests {
         let rows_of = (0..20).map(|i| if i == 7 { "about 3\n".to_owned() } else { format!("{i}\n") });
         std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
         let text = open(&path, Format { separator: None, header: true }).unwrap();
-        let odd = survey(&text, '.').unwrap().0.remove(0).odd.unwrap();
+        let odd = survey(&text, '.').unwrap().columns.remove(0).odd.unwrap();
         assert_eq!(odd, Odd { line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 });
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
         assert_eq!(useless, [false, false, false, false, false, true, true, false]);

@@ -103,7 +103,7 @@ mod tests {
     fn rows(text: &Sheet) -> Result<Vec<(u64, Vec<String>)>> {
         let mut all = Vec::new();
         text.each_cells(&text.readable(), |place, row| {
-            all.push((place.line, row.iter().map(str::to_owned).collect()));
+            all.push((place.line, row.iter().map(|cell| (*cell).to_owned()).collect()));
             Ok(())
         })?;
         Ok(all)

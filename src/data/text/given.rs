@@ -54,7 +54,7 @@ pub fn read_given(path: &Path, codec: &TextCodec) -> Result<Vec<Passage>> {
         let (text, pair) = (column(text)?, pair.map(column).transpose()?);
         let columns: Vec<usize> = [text].into_iter().chain(pair).collect();
         table.each_cells(&columns, |_, row| {
-            let cell = |column: usize| row.get(column).unwrap_or_default().to_owned();
+            let cell = |column: usize| row[column].to_owned();
             all.push(Passage { text: cell(text), pair: pair.map(cell) });
             Ok(())
         })?;

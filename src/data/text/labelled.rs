@@ -91,7 +91,7 @@ pub fn filled(path: &Path, columns: &[&str]) -> Result<(Vec<Vec<String>>, Lines,
     let several = table.paths().count() > 1;
     let (mut all, mut lines, mut empty) = (Vec::new(), Lines::default(), 0);
     table.each_cells(&columns, |place, row| {
-        let cells: Vec<&str> = columns.iter().map(|column| row.get(*column).unwrap_or_default()).collect();
+        let cells: Vec<&str> = columns.iter().map(|column| row[*column]).collect();
         if cells.iter().any(|cell| cell.trim().is_empty()) {
             empty += 1;
         } else {
