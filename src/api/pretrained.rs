@@ -5,7 +5,7 @@ use super::progress::Progress;
 use crate::config::Experiment;
 use crate::config::language::pretrained::{Origin, Pretrained};
 use crate::data::fetch::{self, Busy, Offered, Wanted};
-use crate::files;
+use crate::files::{self, caches};
 use crate::terminal::{human_bytes, say};
 use anyhow::{Result, anyhow};
 use std::path::PathBuf;
@@ -50,9 +50,9 @@ pub fn fetch(named: &Pretrained) -> Result<PathBuf, Failure> {
 /// # Errors
 /// As for [`fetch()`].
 pub fn optional(named: &Pretrained) -> Result<Option<PathBuf>, Failure> {
-    let path = named.path().ok_or_else(|| {
-        anyhow!("there is no folder to keep `{}` in: neither XDG_CACHE_HOME nor HOME names one", named.name)
-    })?;
+    let path = named
+        .path()
+        .ok_or_else(|| anyhow!("there is no folder to keep `{}` in: {}", named.name, caches::why_none()))?;
     if files::is_there(&path) {
         return Ok(Some(path));
     }

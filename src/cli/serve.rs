@@ -1,6 +1,7 @@
 //! `runner serve`.
 
 use super::args::{LogFormat, ServeArgs};
+#[cfg(unix)]
 use super::signals;
 use super::{print, print_json};
 use crate::api::failure::Failure;

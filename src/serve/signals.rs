@@ -1,6 +1,8 @@
 //! Signals: those that ask for an end, and the one that asks for models to be loaded anew.
 
-use anyhow::{Context, Result};
+#[cfg(unix)]
+use anyhow::Context;
+use anyhow::Result;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 /// Which signals are heeded: not those that were ignored when the program was started.

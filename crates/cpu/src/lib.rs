@@ -17,4 +17,4 @@ pub mod simd;
 
 pub use info::{CpuInfo, cpu_info};
 
-use runner_core::{collective, failure, graph, plan, random, shards};
+use runner_core::{collective, failure, graph, plan, random, shards, system};

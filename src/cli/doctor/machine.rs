@@ -1,6 +1,7 @@
 //! The system, and what it allows this process.
 
 use super::read;
+use crate::system;
 use std::path::Path;
 
 /// Limits of `/proc/self/limits` that runs have met.
@@ -16,14 +17,8 @@ const LIMITS: [(&str, &str); 5] = [
 pub fn system() -> Vec<(String, String)> {
     let mut rows = vec![("platform".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH))];
     let mut add = |name: &str, value: Option<String>| rows.extend(value.map(|value| (name.to_owned(), value)));
-    add("kernel", read("/proc/sys/kernel/osrelease"));
-    add(
-        "distribution",
-        read("/etc/os-release").and_then(|text| {
-            let line = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?.to_owned();
-            Some(line.trim_matches('"').to_owned())
-        }),
-    );
+    add("kernel", system::kernel());
+    add("distribution", system::release());
     add("C library", c_library());
     let container = [("/.dockerenv", "Docker"), ("/run/.containerenv", "Podman")];
     add("container", container.into_iter().find(|(path, _)| Path::new(path).exists()).map(|(_, name)| name.to_owned()));

@@ -25,6 +25,7 @@ use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
 use crate::config::text::tree::{Node, Table, Value};
 use crate::config::text::words::nearest;
+use crate::files::caches;
 use crate::graph::op::Figure;
 
 /// Reads everything; `None` if anything is wrong, which `sink` then tells.
@@ -215,7 +216,9 @@ impl<'a> Reader<'a> {
         let found = found.ok()?;
         if found.path().is_none() {
             let error = Diagnostic::error(format!("there is no folder to keep the weights `{}` in", found.name));
-            self.sink.push(error.at(node.span, "weights by name").help("set HOME or XDG_CACHE_HOME"));
+            self.sink.push(
+                error.at(node.span, "weights by name").help(format!("{}: set XDG_CACHE_HOME", caches::why_none())),
+            );
         }
         Some(found)
     }

@@ -263,11 +263,12 @@ fn begin(pixels: &File, index: &File, end: u64, is_empty: bool) -> io::Result<En
 fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::FileExt::write_all_at(file, bytes, offset);
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     {
-        use std::io::{Seek, Write};
-        let mut file = file;
-        file.seek(io::SeekFrom::Start(offset))?;
-        file.write_all(bytes)
+        let mut done = 0;
+        while done < bytes.len() {
+            done += std::os::windows::fs::FileExt::seek_write(file, &bytes[done..], offset + done as u64)?;
+        }
+        Ok(())
     }
 }

@@ -117,7 +117,9 @@ fn of(experiment: &Experiment, what: Keeping) -> Result<Option<Arc<Cache>>> {
             let folder = match &loading.cache_dir {
                 Some(folder) => shown(folder),
                 None => caches::folder()
-                    .context("there is no folder to keep photos in: neither XDG_CACHE_HOME nor HOME names one; set `data.cache_dir`")?
+                    .with_context(|| {
+                        format!("there is no folder to keep photos in: {}; set `data.cache_dir`", caches::why_none())
+                    })?
                     .join("photos"),
             };
             if what == Keeping::Rehearsal { Keep::ReadOnly(folder) } else { Keep::Disk(folder) }

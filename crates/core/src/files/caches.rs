@@ -12,6 +12,19 @@ pub fn folder() -> Option<PathBuf> {
 pub fn folder_of(var: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     // What is not absolute counts for nothing, as the specification of these folders says.
     let absolute = |name| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(caches.join("runner"))
+    let of_system = || match std::env::consts::OS {
+        "windows" => absolute("LOCALAPPDATA"),
+        "macos" => Some(absolute("HOME")?.join("Library/Caches")),
+        _ => Some(absolute("HOME")?.join(".cache")),
+    };
+    Some(absolute("XDG_CACHE_HOME").or_else(of_system)?.join("runner"))
+}
+
+/// Why there is no [`folder`], for a message.
+pub fn why_none() -> &'static str {
+    if cfg!(windows) {
+        "neither XDG_CACHE_HOME nor LOCALAPPDATA names one"
+    } else {
+        "neither XDG_CACHE_HOME nor HOME names one"
+    }
 }

@@ -1,5 +1,6 @@
 //! The memory that this process may have: what the machine has free, and what the limits on the process leave of it.
 
+use crate::system::{self, Memory};
 use std::path::{Path, PathBuf};
 
 /// What can be had of the host's memory. Swap does not count.
@@ -34,7 +35,13 @@ const UNLIMITED: u64 = 1 << 60;
 
 /// What this process may have. `None` where the system does not tell.
 pub fn host_memory() -> Option<HostMemory> {
-    read(&Places::default())
+    if cfg!(target_os = "linux") {
+        return read(&Places::default());
+    }
+    let Memory { total, available, own } = system::memory()?;
+    let [total, available] = [total, available].map(to_size);
+    let because = format!("the machine has {} free of its {}", bytes(available), bytes(total));
+    Some(HostMemory { available: available.saturating_add(to_size(own)), because })
 }
 
 /// As [`host_memory`], with the system's files at `places`.

@@ -14,6 +14,7 @@ mod lines;
 pub mod output;
 pub mod pattern;
 
+use crate::system;
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -165,12 +166,19 @@ pub fn read_into(path: &Path, limit: u64, bytes: &mut Vec<u8>) -> Result<(), Err
 pub fn read_at(file: &File, out: &mut [u8], offset: u64) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::FileExt::read_exact_at(file, out, offset);
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     {
-        use std::io::Seek;
-        let mut file = file;
-        file.seek(io::SeekFrom::Start(offset))?;
-        file.read_exact(out)
+        let mut done = 0;
+        while done < out.len() {
+            let read = uninterrupted(|| {
+                std::os::windows::fs::FileExt::seek_read(file, &mut out[done..], offset + done as u64)
+            })?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            done += read;
+        }
+        Ok(())
     }
 }
 
@@ -210,11 +218,7 @@ fn what_else(metadata: &Metadata) -> Option<&'static str> {
 pub fn machine_memory() -> u64 {
     // It is asked for with every file, and the system adds much up for the answer.
     static TOTAL: OnceLock<u64> = OnceLock::new();
-    *TOTAL.get_or_init(|| {
-        let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));
-        total.and_then(|kib| kib.trim().parse::<u64>().ok()?.checked_mul(1024)).unwrap_or(isize::MAX as u64)
-    })
+    *TOTAL.get_or_init(|| system::memory().map_or(isize::MAX as u64, |memory| memory.total))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Where ranks of this machine meet that are given no place: a folder that no other user can read or put anything into.
 
 use crate::api::failure::Failure;
+#[cfg(unix)]
 use anyhow::anyhow;
 use std::path::PathBuf;
 

@@ -1,5 +1,6 @@
 //! One run at a time in a folder: a lock that the kernel takes back when its holder ends, however it ends.
 
+use crate::system;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -206,8 +207,7 @@ pub fn never_elsewhere(options: &mut OpenOptions) {
 }
 
 fn host() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().chars().take(255).collect()
+    system::host_name().chars().take(255).collect()
 }
 
 fn now() -> u64 {

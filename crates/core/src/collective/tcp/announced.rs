@@ -2,7 +2,9 @@
 
 use super::handshake::Secret;
 use crate::files;
-use anyhow::{Context, Result, anyhow, ensure};
+#[cfg(unix)]
+use anyhow::ensure;
+use anyhow::{Context, Result, anyhow};
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -8,13 +8,11 @@
 //! A proof is a keyed hash (BLAKE3) over both numbers and over who comes: one that was heard on another connection proves nothing.
 
 use super::frame::{self, Kind};
+use crate::system::unguessable;
 use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::fs::File;
-use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
@@ -45,7 +43,7 @@ impl Secret {
 
     /// A new text for one: 64 hexadecimal digits.
     pub fn draw() -> String {
-        random().iter().map(|byte| format!("{byte:02x}")).collect()
+        unguessable::<32>().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     fn proof(&self, side: &str, hello: &Hello, number: &[u8; 32]) -> blake3::Hash {
@@ -57,18 +55,6 @@ impl Secret {
         }
         hash.finalize()
     }
-}
-
-/// Bytes that cannot be guessed.
-fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    if File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).is_err() {
-        for chunk in bytes.chunks_exact_mut(8) {
-            // What the standard library keeps its tables safe with.
-            chunk.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
-        }
-    }
-    bytes
 }
 
 /// Who comes.
@@ -86,7 +72,7 @@ pub struct Hello {
 impl Hello {
     /// That of a rank.
     pub fn new(rank: usize, ranks: usize, port: u16) -> Hello {
-        Hello { rank, ranks, port, number: random() }
+        Hello { rank, ranks, port, number: unguessable() }
     }
 }
 
@@ -190,7 +176,7 @@ pub fn come(stream: &TcpStream, hello: &Hello, secret: Option<&Secret>, until: I
 /// The connection has failed, or it is no rank of this job.
 pub fn welcome(stream: &TcpStream, secret: Option<&Secret>, until: Instant) -> Result<Hello> {
     let hello: Hello = hear_at_most(stream, until, SHORT)?;
-    let number = random();
+    let number = unguessable();
     let proof = secret.map(|secret| secret.proof("is there", &hello, &number).into());
     say(stream, until, &Challenge { number, proof })?;
     let Proof(proof) = hear_at_most(stream, until, SHORT)?;
@@ -242,9 +228,9 @@ mod tests {
     fn a_proof_holds_once() {
         let secret = Secret::of("the first secret");
         let hello = Hello::new(1, 2, 3);
-        let number = random();
+        let number = unguessable();
         let proof = secret.proof("comes", &hello, &number);
-        assert_ne!(proof, secret.proof("comes", &hello, &random()));
+        assert_ne!(proof, secret.proof("comes", &hello, &unguessable()));
         assert_ne!(proof, secret.proof("is there", &hello, &number));
         assert_ne!(proof, secret.proof("comes", &Hello { rank: 0, ..hello.clone() }, &number));
         assert_ne!(proof, Secret::of("another secret ..").proof("comes", &hello, &number));

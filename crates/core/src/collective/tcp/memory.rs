@@ -2,6 +2,7 @@
 //! same, and they read it where it lies. Over their connections goes only where that is.
 
 use crate::collective::messages::{Message, Parcels};
+use crate::system::unguessable;
 use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -81,8 +82,7 @@ struct Own {
 impl Outbox {
     /// With nothing in it; `None` if the system has no such memory.
     pub fn new() -> Option<Outbox> {
-        let mut key = [0; KEY];
-        File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut key)).ok()?;
+        let key: [u8; KEY] = unguessable();
         let area = || -> Option<Own> {
             let mut own = Own { file: anonymous().ok()?, map: None };
             own.hold(LEAST)?[..KEY].copy_from_slice(&key);
