@@ -15,7 +15,7 @@ pub fn figure(value: f64, decimals: usize, width: usize) -> String {
         }
         .to_string();
     }
-    let tiny = value != 0.0 && decimals >= 3 && value.abs() < 10f64.powi(1 - decimals as i32);
+    let tiny = value != 0.0 && decimals >= 3 && value.abs() < 1.0 / 10f64.powi(decimals as i32 - 1);
     let huge = value.abs() >= 10f64.powi(width.saturating_sub(1).min(15) as i32);
     let fixed = (0..=decimals).rev().map(|d| format!("{value:.d$}")).filter(|_| !(tiny || huge));
     let powers = (0..=2).rev().map(|d| format!("{value:.d$e}"));

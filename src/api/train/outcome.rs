@@ -159,6 +159,7 @@ mod tests {
         Request { threads, ..Request::new(Asked::New("c.toml".into())) }
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_full_disk_is_told_with_the_way_on_if_something_was_saved() {
         let folder = tempfile::tempdir().unwrap();

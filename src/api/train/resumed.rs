@@ -336,6 +336,7 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
     #[test]
     fn what_is_given_anew_takes_the_place_of_the_earlier() {
         let text = "[data]\nsource = \"mnist\"\n[model]\nlayers = [\"flatten\"]\n[loss]\ntype = \"cross_entropy\"\n\

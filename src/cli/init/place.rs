@@ -28,6 +28,8 @@ impl Place {
             Err(_) => between(&self.0, source).unwrap_or(there),
         };
         let text = path.into_os_string().into_string();
+        // Windows takes both, and others the slash alone.
+        let text = text.map(|text| if cfg!(windows) { text.replace('\\', "/") } else { text });
         text.map_err(|path| Failure::Other(anyhow!("`{}` is not UTF-8, as a configuration is", path.display())))
     }
 }

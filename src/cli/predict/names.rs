@@ -100,6 +100,7 @@ mod tests {
     use super::*;
     use std::fs;
 
+    #[cfg(unix)]
     #[test]
     fn words_stand_for_files_in_their_order() {
         let dir = tempfile::tempdir().unwrap();

@@ -221,6 +221,6 @@ mod tests {
             assert!(text.contains(reason), "{words}: {text}");
         }
         let Err(Failure::Other(missing)) = asked("--resume nowhere") else { panic!("nothing is there") };
-        assert!(missing.to_string().starts_with("nowhere: No such file"), "{missing}");
+        assert!(missing.to_string().starts_with("nowhere: "), "{missing}");
     }
 }

@@ -97,6 +97,7 @@ pub(super) fn above(sources: &Sources, written: &str, span: Span) -> Vec<PathBuf
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     #[test]
     fn relative_paths_become_absolute_and_clean() {
         let here = std::env::current_dir().expect("there");

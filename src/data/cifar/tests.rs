@@ -157,6 +157,7 @@ fn a_file_that_is_lacking_is_unpacked_and_no_other_touched() {
     assert_eq!(names(dir.path()), [TEN.folder, TEN.archives[0]]);
 }
 
+#[cfg(unix)]
 #[test]
 fn what_a_killed_process_left_is_removed_and_what_another_does_is_not() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,6 +175,7 @@ fn what_a_killed_process_left_is_removed_and_what_another_does_is_not() {
     assert!(!left.exists() && busy.join(TEN.files[0]).exists() && strange.exists());
 }
 
+#[cfg(unix)]
 #[test]
 fn where_nothing_can_be_written_that_is_told_and_nothing_is_left() {
     let dir = tempfile::tempdir().unwrap();

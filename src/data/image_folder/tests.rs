@@ -111,7 +111,7 @@ fn classes_that_are_named_have_that_order_and_need_no_files() {
     let spec = describe(&Source::ImageFolder(nowhere.clone())).unwrap();
     assert_eq!((spec.labels().map(|c| c.number), spec.train, spec.class_names().unwrap().len()), (Some(2), None, 2));
     let error = format!("{:#}", open(&Source::ImageFolder(nowhere)).unwrap_err());
-    assert!(error.contains("cannot read the photos in `nowhere`: No such file"), "{error}");
+    assert!(error.contains("cannot read the photos in `nowhere`: "), "{error}");
 }
 
 /// A slip of the pen would train on fewer classes than are there.
@@ -132,6 +132,7 @@ fn a_class_without_photos_beside_a_folder_that_is_left_out_is_an_error() {
     assert_eq!(labels(&open(&named(&place, &["a", "b"])).unwrap().val), [0]);
 }
 
+#[cfg(unix)]
 #[test]
 fn what_is_left_out_is_told() {
     let place = folder(&["cats/1.png", "dogs/1.png", "loose.png", "dogs/.hidden.png"]);
@@ -226,6 +227,7 @@ fn a_model_that_is_trained_knows_its_classes() {
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let place = folder(&["a/1.png", "b/2.png"]);

@@ -210,7 +210,11 @@ fn what_is_wrong_is_told_with_its_line() {
         ("a.jsonl", "[1]", "line 1, column 0: no JSON object on a line of its own: invalid type: sequence"),
         ("a.jsonl", "{\"file_name\":\"1.png\",\"label\":{}}", "line 1: `label`: is an object"),
         ("a.txt", "", "its name must end in .csv, .tsv, .jsonl or .parquet"),
-    ] {
+    ]
+    .into_iter()
+    // On Windows `\\` stands between folders.
+    .filter(|(_, text, _)| cfg!(unix) || !text.contains('\\'))
+    {
         let found = error(&options(&place, list, text));
         assert!(found.contains(told) && found.contains(list), "{told}: {found}");
     }

@@ -161,7 +161,7 @@ fn bytes(n: usize) -> String {
     unit.map_or(format!("{n} B"), |(size, name)| format!("{:.1} {name}", n as f64 / size as f64))
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

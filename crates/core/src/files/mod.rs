@@ -99,7 +99,12 @@ impl Error {
 pub fn is_there(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(_) => true,
-        Err(e) => !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        // A pattern is no name on Windows.
+        Err(e) => {
+            use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+            let is_pattern = cfg!(windows) && e.kind() == InvalidFilename;
+            !is_pattern && !matches!(e.kind(), NotFound | NotADirectory)
+        }
     }
 }
 

@@ -255,6 +255,7 @@ mod tests {
         assert_eq!(read(&lock.path).unwrap().process, std::process::id());
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_lock_on_a_file_that_is_gone_is_none() {
         let dir = tempfile::tempdir().unwrap();

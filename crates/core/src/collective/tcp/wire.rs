@@ -78,7 +78,10 @@ impl TcpWire {
                 readers.push(None);
                 continue;
             };
-            stream.set_write_timeout(Some(LOOK)).context("cannot set up a connection")?;
+            // On Windows nothing is known of how much was sent before the time was up: there a failure closes the connection.
+            if !cfg!(windows) {
+                stream.set_write_timeout(Some(LOOK)).context("cannot set up a connection")?;
+            }
             let clone = || stream.try_clone().context("cannot set up a connection");
             let (writer, reader) = (Mutex::new(clone()?), clone()?);
             peers.push(Some(Peer { writer, stream, reads, heard: AtomicU64::new(0) }));
@@ -207,6 +210,9 @@ impl Shared {
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
+        }
+        if cfg!(windows) {
+            self.others().for_each(|(_, peer)| drop(peer.stream.shutdown(Shutdown::Both)));
         }
     }
 

@@ -9,6 +9,9 @@ use std::fmt;
 /// Oldest driver that reads the kernels' PTX (ISA 8.1): that of CUDA 12.1, release 530.
 pub const OLDEST_DRIVER: i32 = 12010;
 
+/// The file with the driver's functions.
+const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda" };
+
 /// Why there is no GPU to compute on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unavailable {
@@ -29,8 +32,8 @@ pub enum Unavailable {
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unavailable::NoDriver => f.write_str("no NVIDIA driver is installed (libcuda was not found)"),
-            Unavailable::Stub => f.write_str("the libcuda that was found is a stub for linking, not a driver"),
+            Unavailable::NoDriver => write!(f, "no NVIDIA driver is installed ({LIBRARY} was not found)"),
+            Unavailable::Stub => write!(f, "the {LIBRARY} that was found is a stub for linking, not a driver"),
             Unavailable::TooOld(v) => write!(
                 f,
                 "the NVIDIA driver is too old: it knows CUDA {}, and {} is needed",
@@ -41,7 +44,7 @@ impl fmt::Display for Unavailable {
                 Ok(v) => write!(f, "the driver shows no GPU (CUDA_VISIBLE_DEVICES is `{v}`)"),
                 Err(_) => f.write_str("the driver finds no GPU"),
             },
-            Unavailable::Incomplete(name) => write!(f, "the libcuda that was found has no function `{name}`"),
+            Unavailable::Incomplete(name) => write!(f, "the {LIBRARY} that was found has no function `{name}`"),
             Unavailable::Broken(why) => write!(f, "the NVIDIA driver does not start: {why}"),
         }
     }
