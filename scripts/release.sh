@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes what is handed out of a version: `scripts/release.sh [FOLDER]`, by default target/release-VERSION.
 #
-#   runner_ml-VERSION-py3-none-*.whl        wheels, for glibc 2.17 (manylinux2014) and for musl (musllinux_1_2)
+#   runner_ml-VERSION-py3-none-*.whl        wheels, for glibc 2.17 (manylinux2014), for musl (musllinux_1_2) and for Windows
 #   runner-VERSION-TARGET.tar.gz            program, manual, completions, licences
 #   runner-VERSION-source.tar.gz            the sources, with their commit
 #   runner-VERSION-TARGET.cdx.json          what the program is made of (CycloneDX)
@@ -51,13 +51,15 @@ for target in $TARGETS; do
         echo "left out: $target, whose standard library is not installed (rustup target add $target)" >&2
         continue
     fi
+    program=target/$target/dist/runner
     case $target in
-    *-musl) platform=musllinux_1_2 ;;
-    *) platform=manylinux2014 ;;
+    *-musl) platform=(--compatibility musllinux_1_2) ;;
+    *-linux-*) platform=(--compatibility manylinux2014) ;;
+    *-windows-*) platform=() program=$program.exe ;;
+    *) platform=() ;;
     esac
     echo "== $target"
-    maturin build --zig --locked --target "$target" --compatibility "$platform" --out "$work/wheel-$target"
-    program=target/$target/dist/runner
+    maturin build --zig --locked --target "$target" "${platform[@]}" --out "$work/wheel-$target"
     wheel=$(ls "$work/wheel-$target"/*.whl)
 
     # The manual and the completions are written by the program itself. One that cannot run here has the texts of one that can.
