@@ -1,7 +1,7 @@
 //! Multi-head attention: the input projection, scaled dot-product attention, the output projection. Of one sequence, or of one to another.
 
 use super::params::{Param, uniform_fan_in};
-use super::{Builder, Mode, START, STARTS, TURN, Tensor};
+use super::{Builder, START, STARTS, TURN, Tensor};
 use crate::config::LayerNode;
 use crate::config::language::layers::{self as cfg, RopeType};
 use crate::graph::op::{
@@ -185,7 +185,7 @@ impl Builder<'_> {
     /// Attention of packed queries, keys and values.
     fn attended(&mut self, node: &LayerNode, how: Heads, qkv: Tensor) -> ValueId {
         let qkv = self.turned(node, how, qkv);
-        if self.mode == Mode::Generate {
+        if self.goes_on(qkv.value) {
             return self.cached_attention(node, how, qkv.value);
         }
         let qkv = Tensor { value: self.with_own_keys(how, how.heads, qkv.value), ..qkv };
@@ -268,7 +268,7 @@ impl Builder<'_> {
             self.refuse_at(node, at, &message, "needs heads of an even width", &[qkv], "");
             return qkv;
         }
-        let generate = self.mode == Mode::Generate;
+        let generate = self.goes_on(qkv.value);
         let rows = if generate { self.capacity() } else { length };
         // Layers that need the same ones share them.
         let scaled = if scaling == Scaling::None { String::new() } else { format!(", {scaling:?}") };

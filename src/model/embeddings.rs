@@ -6,7 +6,7 @@ use crate::config::declare::part::with_suggestion;
 use crate::config::language::layers::{self as cfg, Layer, PoolMode, PositionKind};
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, LayerNode};
-use crate::data::{Field, FieldKind, Lengths};
+use crate::data::{ANSWERS, Field, FieldKind, Lengths};
 use crate::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, NewFull, Reshape,
     Slice, SumTo,
@@ -81,8 +81,9 @@ impl Builder<'_> {
             self.refuse_at(node, at, &message, &format!("at least {length} are needed"), &[x], "");
             return x.value;
         }
+        let goes_on = self.goes_on(x.value);
         let rows = match (l.kind, l.max_length) {
-            _ if self.lengths != Lengths::default() && l.max_length.is_none() && self.mode != Mode::Generate => {
+            _ if self.lengths != Lengths::default() && l.max_length.is_none() && !goes_on => {
                 let message = "`position_embedding` needs sequences of one length";
                 let help = "set `max_length`, the length of the longest";
                 self.refuse(node, message, "the lengths of batches differ", &[x], help);
@@ -95,7 +96,7 @@ impl Builder<'_> {
                 let table = self.sinusoids(node, most, e);
                 self.plain(Reshape { shape: Shape::from([most, e]) }, &[table])
             }
-            (PositionKind::Learned, None) if self.mode == Mode::Generate => {
+            (PositionKind::Learned, None) if goes_on => {
                 let all = self.capacity();
                 let table = Param::plain("", [1, all, e], normal(l.init_std.unwrap_or(0.02)));
                 let table = self.param(node, table);
@@ -105,7 +106,7 @@ impl Builder<'_> {
                 let all = self.param(node, Param::plain("", [1, length, e], normal(l.init_std.unwrap_or(0.02))));
                 return self.plain(ADD, &[x.value, all]);
             }
-            (PositionKind::Sinusoidal, None) if self.mode == Mode::Generate => {
+            (PositionKind::Sinusoidal, None) if goes_on => {
                 let all = self.capacity();
                 let table = self.sinusoids(node, all, e);
                 self.plain(Reshape { shape: Shape::from([all, e]) }, &[table])
@@ -115,7 +116,7 @@ impl Builder<'_> {
                 return self.plain(ADD, &[x.value, all]);
             }
         };
-        if self.mode == Mode::Generate {
+        if goes_on {
             let at = self.given(POSITIONS);
             let some = self.plain(Embedding::default(), &[rows, at]);
             return self.plain(ADD, &[x.value, some]);
@@ -154,10 +155,32 @@ impl Builder<'_> {
 
     /// Tokens that caches have room for.
     pub(super) fn capacity(&self) -> usize {
-        self.data.inputs().next().map_or(1, |(_, field)| field.shape.len())
+        let of_answers = || self.data.inputs().find(|(_, field)| field.name == ANSWERS);
+        let field = if self.mode == Mode::Answer { of_answers() } else { self.data.inputs().next() };
+        field.map_or(1, |(_, field)| field.shape.len())
     }
 
-    /// A field of the batch by its name, of [`Mode::Generate`].
+    /// Whether the positions of `x` follow those of earlier runs.
+    pub(super) fn goes_on(&self, x: ValueId) -> bool {
+        match self.mode {
+            Mode::Train | Mode::Eval | Mode::Predict => false,
+            Mode::Generate => true,
+            Mode::Answer => {
+                let (mut open, mut seen) = (vec![x], HashSet::from([x]));
+                let answers = self.found(ANSWERS);
+                while let Some(value) = open.pop() {
+                    if Some(value) == answers {
+                        return true;
+                    }
+                    let makers = self.graph.nodes.iter().filter(|node| node.outputs.contains(&value));
+                    open.extend(makers.flat_map(|node| &node.inputs).copied().filter(|input| seen.insert(*input)));
+                }
+                false
+            }
+        }
+    }
+
+    /// A field of the batch by its name, of [`Mode::Generate`] or [`Mode::Answer`].
     pub(super) fn given(&self, name: &str) -> ValueId {
         self.found(name).expect("whoever generates describes batches that have it")
     }
@@ -175,7 +198,8 @@ impl Builder<'_> {
     }
 
     /// Reports a layer that would have to see all positions at once, where tokens follow those of earlier runs.
-    pub(super) fn goes_by_position(&mut self, node: &LayerNode, layer: &Layer, x: Tensor) {
+    pub(super) fn goes_by_position(&mut self, node: &LayerNode, layer: &Layer, operands: &[Tensor]) {
+        let (x, others) = (operands[0], operands[operands.len() - 1]);
         let last = |dim: i64, rank: usize| dim == -1 || dim == rank as i64 - 1;
         let rank = self.shape(x).rank();
         let attends = matches!(layer, Layer::MultiheadAttention(_) | Layer::ScaledDotProductAttention(_));
@@ -194,6 +218,10 @@ impl Builder<'_> {
             | Layer::Add(_)
             | Layer::Multiply(_) => true,
             Layer::LayerNorm(norm) => norm.normalized_dims == 1,
+            // What is looked at does not depend on the answer.
+            Layer::MultiheadAttention(_) | Layer::ScaledDotProductAttention(_) if two && self.mode == Mode::Answer => {
+                !self.goes_on(others.value)
+            }
             Layer::MultiheadAttention(attention) => attention.is_causal,
             Layer::ScaledDotProductAttention(attention) => attention.is_causal,
             Layer::Glu(glu) => last(glu.dim, rank),

@@ -56,8 +56,8 @@ impl Builder<'_> {
         self.graph.set_origin(&node.path);
         let operands = self.operands(node, x);
         let x = operands.first().copied().unwrap_or(x);
-        if self.mode == Mode::Generate {
-            self.goes_by_position(node, layer, x);
+        if operands.iter().any(|operand| self.goes_on(operand.value)) {
+            self.goes_by_position(node, layer, &operands);
         }
         // What works element by element keeps the order.
         let same = |value| (value, x.order);

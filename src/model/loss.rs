@@ -35,7 +35,7 @@ impl Builder<'_> {
     pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId) -> Option<BatchLoss> {
         let experiment = self.experiment;
         let loss = experiment.loss.describe();
-        if !self.output_fits(y, &loss) || !self.mixing_fits() || matches!(self.mode, Mode::Predict | Mode::Generate) {
+        if !self.output_fits(y, &loss) || !self.mixing_fits() || !matches!(self.mode, Mode::Train | Mode::Eval) {
             return None;
         }
         self.graph.set_origin("loss");

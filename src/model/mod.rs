@@ -61,6 +61,8 @@ pub enum Mode {
     Predict,
     /// As [`Mode::Predict`], for tokens that follow those of earlier runs: attention keeps keys and values in caches.
     Generate,
+    /// As [`Mode::Generate`] for the answers of a model that answers texts, and as [`Mode::Predict`] for all that does not depend on them.
+    Answer,
 }
 
 /// A forward graph.
@@ -70,15 +72,15 @@ pub struct Forward {
     pub graph: Graph,
     /// The model's output: in PyTorch's order, but for images, which are channels-last like all images inside.
     pub prediction: ValueId,
-    /// The loss, unless the mode is [`Mode::Predict`] or [`Mode::Generate`].
+    /// The loss, if the mode is [`Mode::Train`] or [`Mode::Eval`].
     pub loss: Option<BatchLoss>,
     /// The layers, for listings.
     pub rows: Vec<LayerRow>,
 }
 
-/// The input of [`Mode::Generate`] with the position of each token, `[N, T]`.
+/// The input of [`Mode::Generate`] and [`Mode::Answer`] with the position of each token, `[N, T]`.
 pub const POSITIONS: &str = "positions";
-/// The input of [`Mode::Generate`] with how many tokens a sample's caches have already, `[N]`.
+/// The input of [`Mode::Generate`] and [`Mode::Answer`] with how many tokens a sample's caches have already, `[N]`.
 pub const START: &str = "start";
 /// The input of [`Mode::Generate`], for one sample of several texts in turn, with the same of each text, `[1, texts]`: a number far below 0 for those whose
 /// turn it is not.

@@ -100,7 +100,7 @@ impl Builder<'_> {
         let loading = &self.experiment.data.loading;
         let (full, key, samples) = match self.mode {
             Mode::Train => (self.experiment.micro_batch(), "batch_size", self.data.train),
-            Mode::Eval | Mode::Predict | Mode::Generate => {
+            Mode::Eval | Mode::Predict | Mode::Generate | Mode::Answer => {
                 (loading.eval_batch_size(), "eval_batch_size", self.data.val)
             }
         };
@@ -114,7 +114,7 @@ impl Builder<'_> {
         let message = format!("batch normalisation cannot work with the last batch, which has one sample{samples}");
         let help = match self.mode {
             Mode::Train => "set `drop_last = true` in `[data]` to leave that batch out, or take another `batch_size`",
-            Mode::Eval | Mode::Predict | Mode::Generate => {
+            Mode::Eval | Mode::Predict | Mode::Generate | Mode::Answer => {
                 "take another `eval_batch_size`, or keep `track_running_stats`"
             }
         };

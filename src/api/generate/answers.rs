@@ -1,7 +1,7 @@
 //! A model that answers texts: the text is read once, and the answer is written token by token.
 //!
-//! Nothing is kept from one token of the answer to the next: each is computed from all before it, by the program for the first of the lengths of batches that
-//! they fit into.
+//! Where the layers allow it, keys and values of the answer so far are kept, and one token is computed at a time. Else each is computed from all before it, by the
+//! program for the first of the lengths of batches that they fit into.
 
 use super::{Generator, How, Options, Parts, fits};
 use crate::api::failure::Failure;
@@ -9,10 +9,10 @@ use crate::api::model::{Model, build, device};
 use crate::data::text::{Passage, Samples, TextCodec, Tokenizer, tokens_of_passage};
 use crate::data::{ANSWERS, DataSpec, Field, INPUTS, LENGTHS, Lengths};
 use crate::graph::DType;
-use crate::model::{AT, BatchShape};
+use crate::model::{AT, BatchShape, POSITIONS, START};
 use crate::passes::PassOptions;
 use crate::train::setup::kind::Kind;
-use crate::train::setup::programs::Sizes;
+use crate::train::setup::programs::{self, Sizes};
 use anyhow::{Context, Result};
 
 /// What there is besides programs to answer texts.
@@ -27,8 +27,26 @@ pub(super) struct Answers {
     lengths: Vec<usize>,
     /// Texts that are answered together.
     pub batch: usize,
-    /// The fields of a batch by their numbers: texts, their lengths, answers, and where the next tokens are.
-    fields: [u32; 4],
+    /// The fields of a batch by their numbers: texts, their lengths, and answers.
+    fields: [u32; 3],
+    written: Written,
+}
+
+/// How the next token of an answer is computed.
+#[derive(Debug, Clone)]
+enum Written {
+    /// From all before it.
+    Anew {
+        /// The field that says where the next tokens are.
+        at: u32,
+    },
+    /// From what is kept of those before it.
+    Kept {
+        /// The fields with the positions of tokens, and with how many there are already.
+        fields: [u32; 2],
+        /// How many tokens of each answer are kept.
+        kept: Vec<usize>,
+    },
 }
 
 impl Generator {
@@ -46,25 +64,40 @@ impl Generator {
         let [longest_text, capacity] = lengths.last().copied().context("the checkpoint has no lengths")?;
         let mut of_answers: Vec<usize> = lengths.iter().map(|[_, answer]| *answer).collect();
         of_answers.dedup();
-        let spec = with_places(sample);
-        let number = |name: &str| spec.fields.iter().position(|field| field.name == name).unwrap_or_default() as u32;
-        let fields = [INPUTS, LENGTHS, ANSWERS, AT].map(number);
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
         let mut batch = options.batch.max(1);
+        let (mut keeps, mut note) = (!options.without_cache, None);
         loop {
+            let spec = if keeps { going_on(sample, capacity) } else { with_places(sample) };
+            let number = |name: &str| spec.fields.iter().position(|field| field.name == name).unwrap_or_default();
+            let number = |name: &str| number(name) as u32;
             let of = |length: &usize| BatchShape { samples: batch, lengths: Lengths::both(longest_text, *length) };
-            let answer = of_answers.iter().rev().map(of).collect();
+            let answer = if keeps { vec![of(&1)] } else { of_answers.iter().rev().map(of).collect() };
             let sizes = Sizes { answer, ..Sizes::default() };
-            let programs = build(&model.loaded, &spec, &sizes, backend.as_ref(), &passes)?;
+            let programs = match programs::build(&model.loaded.experiment, &spec, &sizes, backend.as_ref(), &passes) {
+                Ok(programs) => programs,
+                Err(diagnostics) if keeps => {
+                    let why = diagnostics.first().map(|d| d.message.clone()).unwrap_or_default();
+                    note = Some(format!("{why}: every token is computed from the whole answer before it"));
+                    keeps = false;
+                    continue;
+                }
+                Err(_) => build(&model.loaded, &spec, &sizes, backend.as_ref(), &passes)?,
+            };
             if !fits(model, (&programs, &spec), backend.as_ref(), options, batch == 1)? {
                 batch = batch.div_ceil(2);
                 continue;
             }
-            let answers = Answers { start, end, longest_text, lengths: of_answers, batch, fields };
+            let written = match keeps {
+                true => Written::Kept { fields: [POSITIONS, START].map(number), kept: vec![0; batch] },
+                false => Written::Anew { at: number(AT) },
+            };
+            let fields = [INPUTS, LENGTHS, ANSWERS].map(number);
+            let answers = Answers { start, end, longest_text, lengths: of_answers, batch, fields, written };
             let vocabulary = codec.vocabulary;
             let how = How::Answers(answers);
-            let parts = Parts { tokenizer, chat: None, vocabulary, capacity, texts: 1, how, note: None };
+            let parts = Parts { tokenizer, chat: None, vocabulary, capacity, texts: 1, how, note };
             let generator = Generator::with(model, programs, &spec, backend, parts)?;
             return Ok(Generator { ends: vec![end], ..generator });
         }
@@ -131,9 +164,16 @@ impl Generator {
 
     /// Reads texts, whose answers are written next.
     pub(super) fn read(&mut self, texts: &[&[u32]]) -> Result<()> {
-        let How::Answers(own) = &self.how else { return Ok(()) };
-        let [inputs, lengths, ..] = own.fields;
-        let (width, shape) = (own.longest_text, own.shape(self.capacity));
+        let How::Answers(own) = &mut self.how else { return Ok(()) };
+        let [inputs, lengths, _] = own.fields;
+        let length = match &mut own.written {
+            Written::Kept { kept, .. } => {
+                kept.fill(0);
+                1
+            }
+            Written::Anew { .. } => self.capacity,
+        };
+        let (width, shape) = (own.longest_text, own.shape(length));
         // A row without a text has a token, too: nothing of it is looked at.
         let lists: Vec<u32> =
             (0..shape.samples).map(|row| texts.get(row).map_or(1, |text| text.len() as u32)).collect();
@@ -149,8 +189,58 @@ impl Generator {
     /// The logits of the tokens behind these, for each of the texts that were read.
     pub(super) fn next(&mut self, answers: &[&[u32]]) -> Result<Vec<Vec<f32>>> {
         let How::Answers(own) = &self.how else { anyhow::bail!("the model does not answer texts") };
-        let [_, _, field, at] = own.fields;
         let (start, end) = (own.start, own.end);
+        match &own.written {
+            Written::Anew { at } => self.anew(answers, *at)?,
+            Written::Kept { .. } => self.going_on(answers)?,
+        }
+        let rows = self.bytes.as_chunks().0.chunks_exact(self.outputs).take(answers.len());
+        let row = |row: &[[u8; 4]]| {
+            let mut row: Vec<f32> = row[..self.vocabulary].iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
+            // It stands at the beginning alone.
+            if let Some(logit) = row.get_mut(start as usize).filter(|logit| start != end && !logit.is_nan()) {
+                *logit = f32::NEG_INFINITY;
+            }
+            row
+        };
+        Ok(rows.map(row).collect())
+    }
+
+    /// Computes the tokens of answers that are not kept, one position of all answers at a time. An answer that has no more is given its last token again.
+    fn going_on(&mut self, answers: &[&[u32]]) -> Result<()> {
+        let How::Answers(Answers {
+            fields: [_, _, field], written: Written::Kept { fields: [at, before], kept }, ..
+        }) = &self.how
+        else {
+            return Ok(());
+        };
+        let (field, at, before, mut kept) = (*field, *at, *before, kept.clone());
+        let own_shape = BatchShape { samples: kept.len(), lengths: Lengths::both(self.longest_text().unwrap_or(1), 1) };
+        loop {
+            let place = |row: usize| kept[row].min(answers.get(row).map_or(1, |answer| answer.len()) - 1);
+            let places: Vec<usize> = (0..kept.len()).map(place).collect();
+            let token = |(row, place): (usize, &usize)| answers.get(row).map_or(0, |answer| answer[*place]);
+            let tokens: Vec<u32> = places.iter().enumerate().map(token).collect();
+            let numbers: Vec<u32> = places.iter().map(|place| *place as u32).collect();
+            for (field, numbers) in [(field, &tokens), (at, &numbers), (before, &numbers)] {
+                self.put(field, numbers);
+            }
+            self.session.run_again(Kind::Decode, own_shape, &self.buffer, &mut self.bytes)?;
+            kept.iter_mut().zip(&places).for_each(|(kept, place)| *kept = place + 1);
+            if answers.iter().zip(&kept).all(|(answer, kept)| answer.len() <= *kept) {
+                break;
+            }
+        }
+        if let How::Answers(Answers { written: Written::Kept { kept: own, .. }, .. }) = &mut self.how {
+            *own = kept;
+        }
+        Ok(())
+    }
+
+    /// Computes answers from their first token on.
+    fn anew(&mut self, answers: &[&[u32]], at: u32) -> Result<()> {
+        let How::Answers(own) = &self.how else { return Ok(()) };
+        let [_, _, field] = own.fields;
         let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(1);
         let width = own.lengths.iter().copied().find(|length| longest <= *length).unwrap_or(self.capacity);
         let shape = own.shape(width);
@@ -162,17 +252,7 @@ impl Generator {
         }
         self.put(field, &tokens);
         self.put(at, &places);
-        self.session.run_again(Kind::Decode, shape, &self.buffer, &mut self.bytes)?;
-        let rows = self.bytes.as_chunks().0.chunks_exact(self.outputs).take(answers.len());
-        let row = |row: &[[u8; 4]]| {
-            let mut row: Vec<f32> = row[..self.vocabulary].iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
-            // It stands at the beginning alone.
-            if let Some(logit) = row.get_mut(start as usize).filter(|logit| start != end && !logit.is_nan()) {
-                *logit = f32::NEG_INFINITY;
-            }
-            row
-        };
-        Ok(rows.map(row).collect())
+        self.session.run_again(Kind::Decode, shape, &self.buffer, &mut self.bytes)
     }
 }
 
@@ -195,6 +275,15 @@ pub fn text(tokenizer: &Tokenizer, longest: usize, text: &str, called: &str) -> 
 fn largest(row: &[f32]) -> Option<u32> {
     let best = (1..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
     (!row.iter().any(|logit| logit.is_nan())).then_some(best as u32)
+}
+
+/// The samples with one token of an answer at a time, its position, and how many there are already.
+fn going_on(sample: &DataSpec, capacity: usize) -> DataSpec {
+    let mut fields = sample.fields.clone();
+    let targets = fields.iter().position(Field::is_target).unwrap_or(fields.len());
+    let positions = Field::numbers(POSITIONS, DType::I32, [capacity]).of_any_length(0, 1);
+    fields.splice(targets..targets, [positions, Field::numbers(START, DType::I32, [])]);
+    DataSpec { fields, ..sample.clone() }
 }
 
 /// The samples with a field that says at which position the next token is wanted.

@@ -15,10 +15,10 @@ enum On {
     Second,
 }
 
-/// What each value of a graph depends on, where `second` is the second sequence.
-fn dependence(graph: &Graph, second: Input) -> Vec<On> {
+/// What each value of a graph depends on, where `second` are the second sequence and what batches say of it.
+fn dependence(graph: &Graph, second: &[Input]) -> Vec<On> {
     let of_role = |role: Role| match role {
-        Role::Input(input) if input == second => On::Second,
+        Role::Input(input) if second.contains(&input) => On::Second,
         Role::Input(_) | Role::ShardInput(..) => On::Others,
         _ => On::Nothing,
     };
@@ -63,7 +63,7 @@ fn without_dead(graph: &mut Graph, wanted: impl IntoIterator<Item = ValueId>) {
 ///
 /// # Errors
 /// None, unless there is a bug.
-pub fn first(mut graph: Graph, vars: &mut Variables, second: Input) -> Result<Graph, ShapeError> {
+pub fn first(mut graph: Graph, vars: &mut Variables, second: &[Input]) -> Result<Graph, ShapeError> {
     let on = dependence(&graph, second);
     let kept = kept(&graph, &on, vars);
     without_dead(&mut graph, kept.iter().map(|(value, _)| *value));
@@ -80,7 +80,7 @@ pub fn first(mut graph: Graph, vars: &mut Variables, second: Input) -> Result<Gr
 }
 
 /// The part that depends on `second` and makes `output`: it takes the rest from where [`first`] has kept it.
-pub fn second(mut graph: Graph, vars: &mut Variables, second: Input, output: ValueId) -> Graph {
+pub fn second(mut graph: Graph, vars: &mut Variables, second: &[Input], output: ValueId) -> Graph {
     let on = dependence(&graph, second);
     for (value, var) in kept(&graph, &on, vars) {
         let copy = graph.variable(vars, var);
@@ -109,8 +109,8 @@ mod tests {
         let unused = graph.add1(add.clone(), &[a, twice]).unwrap();
         let sum = graph.add1(add, &[twice, b]).unwrap();
         graph.values[sum.index()].role = Role::Output;
-        let one = first(graph.clone(), &mut vars, Input::Field(1)).unwrap();
-        let two = second(graph, &mut vars, Input::Field(1), sum);
+        let one = first(graph.clone(), &mut vars, &[Input::Field(1)]).unwrap();
+        let two = second(graph, &mut vars, &[Input::Field(1)], sum);
         let names = |graph: &Graph| graph.nodes.iter().map(|node| node.op.rules().name()).collect::<Vec<_>>();
         assert_eq!(names(&one).len(), 2, "{:?} without {unused:?}", names(&one));
         assert_eq!(names(&one)[1], "keep_state");

@@ -382,7 +382,7 @@ impl Session {
         }
         match mode {
             Mode::Eval => self.initialize(0, |var| [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&var.name.as_str())),
-            Mode::Train | Mode::Predict | Mode::Generate => Ok(()),
+            Mode::Train | Mode::Predict | Mode::Generate | Mode::Answer => Ok(()),
         }
     }
 

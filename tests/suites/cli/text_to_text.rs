@@ -115,6 +115,47 @@ fn answers_are_those_of_the_whole_model() {
     assert!((0..20).any(|seed| drawn(&format!("--seed {seed}"))["tokens"] != drawn("--seed 4")["tokens"]));
 }
 
+/// An encoder and a decoder with attention: of the answer so far keys and values are kept.
+#[test]
+fn answers_are_the_same_with_a_cache_and_without() {
+    let layers = config("").find("layers = [").unwrap();
+    let end = config("").find("[loss]").unwrap();
+    let text = config("");
+    let own = "use = \"transformer\"\nwith = { width = 16, heads = 2, layers = 2, hidden = 32, dropout = 0.0, positions = 8 }\n";
+    let place = Place::with(&format!("{}{own}{}", &text[..layers], &text[end..]));
+    place.write("words.csv", rows(240));
+    place.ok("train c.toml --out r --set train.epochs=2");
+    let both = |more: &str| {
+        let cached = place.ok(&format!("generate r --json {more}"));
+        assert!(!cached.err.contains("computed from the whole answer"), "{}", cached.err);
+        let anew = place.ok(&format!("generate r --json --without-cache {more}"));
+        assert_eq!(cached.json()["tokens"], anew.json()["tokens"], "{more}");
+        cached.json()["tokens"].clone()
+    };
+    let mut different = std::collections::HashSet::new();
+    for prompt in ["a", "bc", "abcd", "edc", "dd"] {
+        different.insert(both(&format!("--prompt {prompt}")).to_string());
+        different.insert(both(&format!("--prompt {prompt} --temperature 1.5 --seed 3")).to_string());
+    }
+    assert!(different.len() > 4, "{different:?}");
+    // Several at once, which end at different lengths.
+    place.ok("eval r --predictions p.jsonl --set data.eval_batch_size=32");
+    for line in place.read("p.jsonl").lines().take(8) {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let text: String = row["target"].as_str().unwrap().chars().rev().collect();
+        let alone = place.ok(&format!("generate r --prompt {text} --json --without-cache")).json();
+        assert_eq!(alone["text"], row["prediction"], "{text}");
+    }
+    // A recurrent decoder keeps nothing, and says so.
+    let place = self::place();
+    place.ok("train c.toml --out r --set train.epochs=1");
+    let told = place.ok("generate r --prompt abc").err;
+    assert!(
+        told.contains("keeps no state from one token to the next: every token is computed from the whole answer"),
+        "{told}"
+    );
+}
+
 #[test]
 fn texts_and_answers_go_on_bit_for_bit_with_any_tokenizer() {
     let place = place();

@@ -7,9 +7,9 @@ use super::super::shards::evaluation_graphs;
 use super::averages::has_mean;
 use super::making::{Kinds, Making, internal, source};
 use crate::config::Diagnostic;
-use crate::data::{ANSWERS, DataSpec};
+use crate::data::{ANSWERS, Field};
 use crate::graph::Input;
-use crate::model::{BatchShape, Forward, Mode};
+use crate::model::{BatchShape, Forward, Mode, POSITIONS, START};
 
 /// Loss and figures, of averages where there are some.
 pub const EVAL: Kinds = &[(Kind::Eval, "eval")];
@@ -89,7 +89,7 @@ fn evaluate(making: &mut Making, kinds: Kinds, batch: BatchShape, averages: bool
 /// The part of a model of two sequences that does not depend on the second.
 pub fn encode(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Result<(), Vec<Diagnostic>> {
     let (forward, second) = whole(making, batch)?;
-    let mut graph = halves::first(forward.graph, &mut making.vars, second).map_err(|e| internal(&e.to_string()))?;
+    let mut graph = halves::first(forward.graph, &mut making.vars, &second).map_err(|e| internal(&e.to_string()))?;
     making.passes.run(&mut graph)?;
     let (kind, name) = kinds[0];
     making.add_silent(kind, batch, format!("{name}, batch of {batch}"), graph);
@@ -100,18 +100,24 @@ pub fn encode(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Result<()
 pub fn decode(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Result<(), Vec<Diagnostic>> {
     let (mut forward, second) = whole(making, batch)?;
     let graph = std::mem::take(&mut forward.graph);
-    let mut graph = halves::second(graph, &mut making.vars, second, forward.prediction);
+    let mut graph = halves::second(graph, &mut making.vars, &second, forward.prediction);
     making.passes.run(&mut graph)?;
     let (kind, name) = kinds[0];
     making.add(kind, batch, source(name, batch, graph, &forward));
     Ok(())
 }
 
-/// A model of two sequences, with averages where there are some; and the second sequence.
-fn whole(making: &mut Making, batch: BatchShape) -> Result<(Forward, Input), Vec<Diagnostic>> {
-    let answers = |data: &DataSpec| data.inputs().find(|(_, field)| field.name == ANSWERS).map(|(place, _)| place);
-    let second = answers(making.data).ok_or_else(|| internal("answers to texts that have none"))?;
-    let mut forward = making.forward(batch, Mode::Predict)?;
+/// A model of two sequences, with averages where there are some; and the second sequence with what batches say of it.
+fn whole(making: &mut Making, batch: BatchShape) -> Result<(Forward, Vec<Input>), Vec<Diagnostic>> {
+    let of_answers = |field: &Field| [ANSWERS, POSITIONS, START].contains(&field.name.as_str());
+    let second: Vec<Input> =
+        making.data.inputs().filter(|(_, field)| of_answers(field)).map(|(place, _)| place).collect();
+    if second.is_empty() {
+        return Err(internal("answers to texts that have none"));
+    }
+    // Where batches say how many tokens of an answer there are already, these are kept.
+    let goes_on = making.data.inputs().any(|(_, field)| field.name == START);
+    let mut forward = making.forward(batch, if goes_on { Mode::Answer } else { Mode::Predict })?;
     if making.rows.is_empty() {
         making.rows.clone_from(&forward.rows);
     }
