@@ -15,7 +15,7 @@ use crate::data::DataSpec;
 use crate::graph::DType;
 use crate::model::Mode;
 use crate::passes::PassOptions;
-use crate::terminal::say;
+use crate::terminal::{Stream, say, width};
 use crate::train::setup::precision::{half, supported};
 use crate::train::setup::programs::{Kind, Sizes};
 use crate::train::setup::session::{Session, StepInputs};
@@ -141,7 +141,8 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             ));
         }
         if let Some(profile) = &profile {
-            text.push_str(&profile.text());
+            let columns = Stream::Out.is_terminal().then(|| width(Stream::Out));
+            text.push_str(&profile.text(columns, args.all));
         }
         crate::cli::print(&text)?;
     }
