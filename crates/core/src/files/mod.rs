@@ -13,6 +13,7 @@ pub mod kind;
 mod lines;
 pub mod output;
 pub mod pattern;
+mod unfinished;
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
