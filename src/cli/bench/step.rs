@@ -15,7 +15,7 @@ use crate::data::DataSpec;
 use crate::graph::DType;
 use crate::model::Mode;
 use crate::passes::PassOptions;
-use crate::terminal::{Stream, say, width};
+use crate::terminal::{Stream, fitting, say};
 use crate::train::setup::precision::{half, supported};
 use crate::train::setup::programs::{Kind, Sizes};
 use crate::train::setup::session::{Session, StepInputs};
@@ -141,8 +141,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             ));
         }
         if let Some(profile) = &profile {
-            let columns = Stream::Out.is_terminal().then(|| width(Stream::Out));
-            text.push_str(&profile.text(columns, args.all));
+            text.push_str(&profile.text(fitting(Stream::Out), args.all));
         }
         crate::cli::print(&text)?;
     }
