@@ -1,5 +1,6 @@
 //! Files that are being written under another name: a signal that ends the process has them removed.
 
+#[cfg(not(unix))]
 use std::path::Path;
 
 /// A file that is listed as long as this lives.
