@@ -86,7 +86,7 @@ fn black_cifar(place: &Place) {
     }
 }
 
-/// Tokens take less than the text that they are made of, and less than what a `tokenizer.json` keeps of a piece of it.
+/// The text itself, and what a `tokenizer.json` keeps of a piece of it while tokens are made, are among what is told.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_told_of_a_text_is_what_is_used() {
