@@ -8,16 +8,34 @@ use crate::data::fetch::{self, Busy, Offered, Wanted};
 use crate::files::{self, caches};
 use crate::terminal::{human_bytes, say};
 use anyhow::{Result, anyhow};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How often is looked whether another program has brought the file.
 const TURN: Duration = Duration::from_millis(200);
 
+/// So many times without a word.
+const SILENT: u32 = 5;
+
+/// What is said of a file that another program fetches.
+fn waiting(name: &str, busy: &Busy) -> String {
+    let part = busy.part().display();
+    let who = busy.holder().map_or("another program".into(), |process| format!("process {process}"));
+    format!(
+        "`{name}` is being fetched by {who}, which holds `{part}`: waiting for it\nhelp: to go on without it, end that \
+         program, or remove the file `{part}`"
+    )
+}
+
+/// Whether the file of a name is there. A folder in its place is none; what cannot be looked at is told when it is opened.
+fn is_kept(path: &Path) -> bool {
+    files::is_there(path) && !path.is_dir()
+}
+
 /// The weights of a name that a configuration starts from and that are not there yet.
 pub fn missing(experiment: &Experiment) -> Option<Pretrained> {
     let path = experiment.model.weights.as_deref()?;
-    Pretrained::at(path).filter(|_| !files::is_there(path))
+    Pretrained::at(path).filter(|_| !is_kept(path))
 }
 
 /// Fetches the weights that a configuration starts from, if they have a name and are not there.
@@ -53,8 +71,16 @@ pub fn optional(named: &Pretrained) -> Result<Option<PathBuf>, Failure> {
     let path = named
         .path()
         .ok_or_else(|| anyhow!("there is no folder to keep `{}` in: {}", named.name, caches::why_none()))?;
-    if files::is_there(&path) {
+    if is_kept(&path) {
         return Ok(Some(path));
+    }
+    if path.is_dir() {
+        return Err(anyhow!(
+            "a folder is at `{}`, where the file of `{}` is kept\nhelp: remove it, and the file is fetched",
+            path.display(),
+            named.name
+        )
+        .into());
     }
     let (address, file) = (named.address(), named.file.as_str());
     let url = format!("{address}/{file}");
@@ -80,11 +106,18 @@ pub fn optional(named: &Pretrained) -> Result<Option<PathBuf>, Failure> {
     let wanted = Wanted { name: file, bytes, sha256: &sha256, token: token.as_deref() };
     let folder = path.parent().unwrap_or(&path);
     let mut progress = Progress::default();
+    let mut turns = 0;
     loop {
         match fetch::get(&wanted, folder, std::slice::from_ref(&address), &mut |event| progress.show(event)) {
             Ok(()) => return Ok(Some(path)),
             // Another rank, or another run.
-            Err(error) if error.is::<Busy>() => std::thread::sleep(TURN),
+            Err(error) if error.is::<Busy>() => {
+                turns += 1;
+                if let Some(busy) = error.downcast_ref().filter(|_| turns == SILENT) {
+                    say(&waiting(&named.name, busy));
+                }
+                std::thread::sleep(TURN);
+            }
             // This machine's fault, such as a full disk: another way to get the file is no help.
             Err(error) if error.chain().any(|cause| cause.is::<std::io::Error>()) => {
                 return Err(error.context(format!("cannot fetch `{}`", named.name)).into());

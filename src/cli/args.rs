@@ -386,8 +386,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// Time every operation of the step: GFLOP/s, share of what a matrix product reaches, bytes, GB/s
+    ///
+    /// On a terminal, operations that differ in their layers alone share a row, and so do those behind the first 20 that take less than 1 % of the time each.
+    /// A pipe or a file gets every operation.
     #[arg(long)]
     pub profile: bool,
+    /// A row for each operation of the profile, on a terminal, too
+    #[arg(long, requires = "profile")]
+    pub all: bool,
     /// Write what was done when to FILE, for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,

@@ -51,6 +51,7 @@ use std::process::ExitCode;
 pub fn main(args: Vec<OsString>) -> ExitCode {
     terminal::set_panic_hook();
     be_told_of_limits();
+    signals::clean_up();
     allocator::give_back();
     match parse(&args) {
         Ok(cli) => run(cli),

@@ -18,6 +18,12 @@ pub fn on_stop(asked: impl FnMut() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
+/// Has the signals that end the process remove what it is writing under another name, first. What asks for these signals later takes them over.
+pub fn clean_up() {
+    #[cfg(unix)]
+    unix::clean_up();
+}
+
 /// Sets the flag when the process gets SIGUSR1, as batch systems send it some time before they end a job. Of several flags the
 /// first one counts.
 ///
@@ -38,6 +44,7 @@ pub use unix::{heard, ignored};
 
 #[cfg(unix)]
 mod unix {
+    use crate::files::durable;
     use anyhow::{Context, Result, ensure};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, OnceLock};
@@ -78,6 +85,28 @@ mod unix {
             return Err(std::io::Error::last_os_error()).context("cannot ask which signals are ignored");
         }
         Ok(action.sa_sigaction == libc::SIG_IGN)
+    }
+
+    extern "C" fn clean_up_and_end(signal: libc::c_int) {
+        durable::remove_unfinished();
+        // The usual end: the handler was taken away when it was called, and the signal comes when it returns.
+        // SAFETY: `raise` is among the calls that a handler may make.
+        unsafe { libc::raise(signal) };
+    }
+
+    pub fn clean_up() {
+        // Where it cannot be asked what is ignored, all stays as it is.
+        let Ok(ignored) = ignored() else { return };
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(|one| !ignored.contains(one)) {
+            let handler: extern "C" fn(libc::c_int) = clean_up_and_end;
+            // SAFETY: all zero is a `sigaction` with an empty mask; the handler does what handlers may.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = handler as libc::sighandler_t;
+                action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
     }
 
     pub fn ignore(signal: libc::c_int) -> Result<()> {

@@ -1,5 +1,7 @@
 //! The classes of a field.
 
+use std::collections::HashMap;
+
 /// The classes of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classes {
@@ -15,10 +17,20 @@ pub struct Classes {
 /// number, its number.
 pub fn numbering(names: &[String], named: bool) -> impl Fn(&str) -> Option<usize> {
     let numbered = named && names.iter().all(|name| name.parse::<f64>().is_err());
+    // Of names that are there twice the first one counts.
+    let by_name: HashMap<&str, usize> = names.iter().enumerate().rev().map(|(at, name)| (name.as_str(), at)).collect();
     move |word| {
         let number = || word.parse().ok().filter(|number| numbered && *number < names.len());
-        names.iter().position(|name| name == word).or_else(number)
+        by_name.get(word).copied().or_else(number)
     }
+}
+
+/// What stands for a value as a category or a class: `-0.0` is `0.0`, which a number and its rounding may each have become.
+pub fn value(text: &str) -> &str {
+    let is_zero = |rest: &str| {
+        rest.contains('0') && rest.contains(['.', ',']) && rest.bytes().all(|byte| matches!(byte, b'0' | b'.' | b','))
+    };
+    text.strip_prefix('-').filter(|rest| is_zero(rest)).unwrap_or(text)
 }
 
 /// Sorts names of classes that were found in data: by number if all are numbers, else by name.
@@ -49,5 +61,24 @@ impl Classes {
     /// Whether so many outputs of a model are one for each class: where the number was only seen in the labels, there may be more.
     pub fn fit(&self, outputs: usize) -> bool {
         if self.exact { outputs == self.number } else { outputs >= self.number }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_one_value() {
+        let told = ["-0.0", "-0.00", "-0,0", "-.0", "0.0", "-0", "-0.1", "-", "-.", "-1.0", "a-0.0"].map(value);
+        assert_eq!(told, ["0.0", "0.00", "0,0", ".0", "0.0", "-0", "-0.1", "-", "-.", "-1.0", "a-0.0"]);
+    }
+
+    #[test]
+    fn numbers_stand_for_named_classes_alone() {
+        let names = ["cat", "dog", "cat"].map(str::to_owned);
+        let told = |named: bool| ["cat", "dog", "1", "3", "cow"].map(numbering(&names, named));
+        assert_eq!(told(true), [Some(0), Some(1), Some(1), None, None]);
+        assert_eq!(told(false), [Some(0), Some(1), None, None, None]);
     }
 }

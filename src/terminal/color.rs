@@ -66,6 +66,11 @@ fn is_utf8(locale: &str) -> bool {
     charset.is_some_and(|charset| charset == "utf-8" || charset == "utf8")
 }
 
+/// Columns of the terminal behind `stream`, if there is one.
+pub fn fitting(stream: Stream) -> Option<usize> {
+    stream.is_terminal().then(|| width(stream))
+}
+
 /// Columns of the terminal behind `stream`; those of old where there is none, or where it does not tell.
 pub fn width(stream: Stream) -> usize {
     let term = match stream {

@@ -15,7 +15,7 @@ mod visible;
 
 pub use bar::Bar;
 pub use chart::{Look, Series, chart};
-pub use color::{can_redraw, color, unicode, width};
+pub use color::{can_redraw, color, fitting, unicode, width};
 pub use columns::{columns, fitted};
 pub use listener::{Event, Listener, heard_by, listener};
 pub use numbers::{duration, figure, human_bytes, percent, thousands};

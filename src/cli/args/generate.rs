@@ -103,7 +103,7 @@ fn within(text: &str, fits: impl Fn(f32) -> bool, expected: &str) -> Result<f32,
 }
 
 fn temperature(text: &str) -> Result<f32, String> {
-    within(text, |t| t >= 0.0, "a number from 0")
+    within(text, |t| t >= 0.0, "a number from 0 to 3.4e38")
 }
 
 fn share(text: &str) -> Result<f32, String> {
@@ -111,5 +111,5 @@ fn share(text: &str) -> Result<f32, String> {
 }
 
 fn penalty(text: &str) -> Result<f32, String> {
-    within(text, |x| x > 0.0, "a number above 0")
+    within(text, |x| x > 0.0, "a number above 0, up to 3.4e38")
 }

@@ -5,6 +5,7 @@ mod matmul;
 mod product;
 mod profile;
 mod step;
+mod table;
 
 use super::args::BenchArgs;
 use crate::api::failure::Failure;

@@ -1,14 +1,15 @@
 //! Where the time of a step goes, operation by operation.
 
 use super::Times;
+use super::table::{self, Line};
 use crate::backend::{Span, Work};
 use crate::graph::{Graph, Node, NodeId, Op, Rounds, ValueId};
 use crate::plan::Plan;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::fmt::Write;
 
 /// What a node is and has to do, whatever time it takes.
+#[derive(Clone)]
 pub struct Load {
     /// The layer that it belongs to; empty for the update.
     pub layer: String,
@@ -100,20 +101,45 @@ impl Profile {
         out["nodes"] = self.rows.iter().map(|r| r.json(self.peak.0)).collect();
     }
 
-    /// As a table.
-    pub fn text(&self) -> String {
+    /// As a table: for a terminal of so many columns, or with every row as long as it is.
+    pub fn text(&self, columns: Option<usize>, all: bool) -> String {
         let (peak, n) = self.peak;
         let sum: f64 = self.rows.iter().map(|r| r.ms).sum();
-        let mut text =
+        let head =
             format!("operations apart: {sum:.3} ms; peak: {peak:.0} GFLOP/s (a product of {n} × {n} matrices)\n");
-        let head = ["ms", "operation", "", "layer", "GFLOP/s", "of peak", "MB", "GB/s"].map(str::to_string);
-        let width = self.rows.iter().map(|r| r.op().len()).max().unwrap_or(0);
-        for cells in std::iter::once(head).chain(self.rows.iter().map(|r| r.cells(peak))) {
-            let [ms, op, side, layer, gflops, share, mb, gbs] = cells;
-            let line = format!("  {ms:>9}  {op:<width$} {side:<9} {layer:<28} {gflops:>8} {share:>8} {mb:>9} {gbs:>8}");
-            let _ = writeln!(text, "{}", line.trim_end());
+        let one_by_one = |row: &Row| Line { cells: row.cells(peak), ms: row.ms };
+        let Some(columns) = columns else {
+            return head + &table::wide(self.rows.iter().map(one_by_one));
+        };
+        let lines = match all {
+            true => self.rows.iter().map(one_by_one).collect(),
+            false => table::folded(self.groups().iter().map(|(n, row)| (*n, one_by_one(row))).collect(), sum),
+        };
+        head + &table::narrow(&lines, columns)
+    }
+
+    /// Operations that differ in their layers alone are one row, with their number; the slowest first.
+    fn groups(&self) -> Vec<(usize, Row)> {
+        let mut places = HashMap::new();
+        let mut groups: Vec<(usize, Row)> = Vec::new();
+        for row in &self.rows {
+            let Load { op, backward, flops, bytes, layer } = &row.load;
+            let at = *places.entry((op, backward, flops, bytes, row.parts)).or_insert(groups.len());
+            match groups.get_mut(at) {
+                Some((many, group)) => {
+                    *many += 1;
+                    group.ms += row.ms;
+                    group.load.layer = table::common(&group.load.layer, layer);
+                }
+                None => groups.push((1, Row { load: row.load.clone(), ..*row })),
+            }
         }
-        text
+        for (many, row) in &mut groups {
+            row.load.flops = row.load.flops.saturating_mul(*many as u64);
+            row.load.bytes = row.load.bytes.saturating_mul(*many as u64);
+        }
+        groups.sort_by(|(_, a), (_, b)| b.ms.total_cmp(&a.ms));
+        groups
     }
 }
 

@@ -15,7 +15,7 @@ use crate::data::DataSpec;
 use crate::graph::DType;
 use crate::model::Mode;
 use crate::passes::PassOptions;
-use crate::terminal::say;
+use crate::terminal::{Stream, fitting, say};
 use crate::train::setup::precision::{half, supported};
 use crate::train::setup::programs::{Kind, Sizes};
 use crate::train::setup::session::{Session, StepInputs};
@@ -141,7 +141,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             ));
         }
         if let Some(profile) = &profile {
-            text.push_str(&profile.text());
+            text.push_str(&profile.text(fitting(Stream::Out), args.all));
         }
         crate::cli::print(&text)?;
     }

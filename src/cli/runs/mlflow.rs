@@ -5,7 +5,7 @@ use crate::runs::lines::{Line, within};
 use crate::runs::{Run, State};
 use crate::terminal::masked;
 use crate::train::files::folder::file;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,6 +16,8 @@ const MOST_METRICS: usize = 1000;
 const MOST_PARAMS: usize = 100;
 /// Characters of a setting's value that every version takes.
 const MOST_OF_A_VALUE: usize = 500;
+/// Letters and digits of what a server calls a run.
+const MOST_OF_A_NUMBER: usize = 100;
 /// The tag by which a run is found again.
 const FOLDER: &str = "runner.folder";
 /// When it was begun: another one may have taken its folder.
@@ -70,7 +72,7 @@ impl Server {
                         ],
                     }),
                 )?;
-                let id = text(&made, "/run/info/run_id")?;
+                let id = number(&made, "/run/info/run_id")?;
                 for params in params(run).chunks(MOST_PARAMS) {
                     self.ask("runs/log-batch", &json!({ "run_id": id, "params": params }))?;
                 }
@@ -101,10 +103,11 @@ impl Server {
             "experiments/search",
             &json!({ "max_results": 1, "filter": format!("name = '{}'", name.replace('\'', "")) }),
         )?;
-        match found.pointer("/experiments/0/experiment_id").and_then(Value::as_str) {
-            Some(id) => Ok(id.to_owned()),
+        let at = "/experiments/0/experiment_id";
+        match found.pointer(at) {
+            Some(_) => number(&found, at),
             None => {
-                text(&self.ask("experiments/create", &json!({ "name": name.replace('\'', "") }))?, "/experiment_id")
+                number(&self.ask("experiments/create", &json!({ "name": name.replace('\'', "") }))?, "/experiment_id")
             }
         }
     }
@@ -118,7 +121,8 @@ impl Server {
         };
         let found =
             self.ask("runs/search", &json!({ "experiment_ids": [experiment], "filter": filter, "max_results": 1 }))?;
-        Ok(found.pointer("/runs/0/info/run_id").and_then(Value::as_str).map(str::to_owned))
+        let at = "/runs/0/info/run_id";
+        found.pointer(at).map(|_| number(&found, at)).transpose()
     }
 
     fn ask(&self, what: &str, body: &Value) -> Result<Value> {
@@ -140,9 +144,16 @@ impl Server {
     }
 }
 
-fn text(answer: &Value, at: &str) -> Result<String> {
+/// What a server calls a run or an experiment: letters and digits, which are told to the user and sent back.
+fn number(answer: &Value, at: &str) -> Result<String> {
     let found = answer.pointer(at).and_then(Value::as_str);
-    Ok(found.with_context(|| format!("MLflow's answer has no `{at}`"))?.to_owned())
+    let found = found.with_context(|| format!("MLflow's answer has no `{at}`"))?;
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    ensure!(
+        (1..=MOST_OF_A_NUMBER).contains(&found.len()) && found.chars().all(is_name),
+        "MLflow's answer has no number of a run or an experiment at `{at}`: is it an MLflow server?"
+    );
+    Ok(found.to_owned())
 }
 
 /// When a run was begun, in milliseconds since 1970: its metrics' file is made then, and kept when it is resumed.

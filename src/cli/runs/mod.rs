@@ -12,7 +12,7 @@ use crate::runs::figure::is_share;
 use crate::runs::find::{RUNS, below, named};
 use crate::runs::lines::{Wanted, number};
 use crate::runs::{Run, State};
-use crate::terminal::{Stream, duration, figure, human_bytes, percent, say, width};
+use crate::terminal::{Stream, duration, figure, human_bytes, one_line, percent, say, width};
 use crate::train::files::folder::file;
 use grid::Grid;
 use serde_json::{Map, Value, json};
@@ -64,7 +64,7 @@ pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
         let server = mlflow::Server::at(url);
         for run in &runs {
             let id = server.send(run)?;
-            say(&format!("sent `{}` as {id}", run.path.display()));
+            say(&format!("sent `{}` as {id}", one_line(&run.path.to_string_lossy())));
         }
     }
     if args.output.json {

@@ -2,6 +2,7 @@
 
 use super::super::signals::{on_stop, on_warning};
 use crate::api::failure::Failure;
+use crate::files::durable;
 use crate::terminal::say;
 use anyhow::Context;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +38,7 @@ pub fn watch() -> Result<&'static Arc<AtomicBool>, Failure> {
             Some(_) => {}
             None => say("interrupted before the first step: nothing is saved"),
         }
+        durable::remove_unfinished();
         std::process::exit(i32::from(INTERRUPTED));
     })?;
     Ok(FLAG.get_or_init(|| flag))

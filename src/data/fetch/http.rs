@@ -14,6 +14,35 @@ use ureq::http::{StatusCode, header};
 #[derive(Debug)]
 pub struct Busy(PathBuf);
 
+impl Busy {
+    /// The file that holds what has come so far.
+    pub fn part(&self) -> &Path {
+        &self.0
+    }
+
+    /// The number of the process that downloads it, where the system tells.
+    pub fn holder(&self) -> Option<u32> {
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let inode = std::fs::metadata(&self.0).ok()?.ino();
+            holder_in(&std::fs::read_to_string("/proc/locks").ok()?, inode)
+        }
+        #[cfg(not(target_os = "linux"))]
+        None
+    }
+}
+
+/// The process that holds the lock of a file, in the list of all locks: `1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF`.
+#[cfg(target_os = "linux")]
+fn holder_in(locks: &str, inode: u64) -> Option<u32> {
+    let ending = format!(":{inode}");
+    let holds = |words: &[&str]| words.get(1) == Some(&"FLOCK") && words.get(5).is_some_and(|of| of.ends_with(&ending));
+    let mut all = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // 0 is one of another container.
+    all.find(|words| holds(words))?.get(4)?.parse().ok().filter(|process| *process > 0)
+}
+
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is being downloaded by another program: wait for it", self.0.display())
@@ -155,4 +184,17 @@ pub(super) fn agent(url: &str, follows: bool) -> ureq::Agent {
         config = config.proxy(None);
     }
     config.build().new_agent()
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::holder_in;
+
+    #[test]
+    fn the_list_of_locks_has_who_holds_one() {
+        let list = "1: POSIX  ADVISORY  WRITE 77 08:01:99 0 EOF\n2: FLOCK  ADVISORY  WRITE 4321 08:01:5678 0 EOF\n\
+                    2: -> FLOCK  ADVISORY  WRITE 55 08:01:5678 0 EOF\n3: FLOCK  ADVISORY  WRITE 0 08:01:7 0 EOF\n";
+        assert_eq!([5678, 99, 7, 678].map(|inode| holder_in(list, inode)), [Some(4321), None, None, None]);
+        assert_eq!(holder_in("what else", 1), None);
+    }
 }

@@ -16,7 +16,8 @@ use super::known::File as KnownFile;
 use super::progress::Event;
 use crate::files::{self, durable};
 use crate::terminal::masked;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use std::fmt;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
@@ -35,7 +36,13 @@ pub fn download(set: Known, root: &Path, mirrors: &[String], progress: &mut dyn 
         mirrors
     };
     for file in set.files() {
-        get(&Wanted::from(file), root, mirrors, progress)?;
+        get(&Wanted::from(file), root, mirrors, progress).map_err(|error| match error.is::<Nowhere>() {
+            true => anyhow!(
+                "{error}\nCheck the network, give other `mirrors`, or put the file into {} by hand",
+                root.display()
+            ),
+            false => error,
+        })?;
     }
     match set {
         Known::Mnist | Known::FashionMnist => Ok(()),
@@ -130,14 +137,21 @@ pub fn get(file: &Wanted, root: &Path, mirrors: &[String], progress: &mut dyn Fn
         bail!("{}: no mirror is known to download it from", file.name);
     }
     failures.dedup();
-    bail!(
-        "could not download {} from any mirror:\n  {}\nCheck the network, give other `mirrors`, or put the file into {} \
-         by hand",
-        file.name,
-        failures.join("\n  "),
-        root.display()
-    )
+    let from = if mirrors.len() > 1 { " from any mirror" } else { "" };
+    Err(Nowhere(format!("could not download {}{from}:\n  {}", file.name, failures.join("\n  "))).into())
 }
+
+/// A file could be had from none of the addresses: which, and why. What may be done about it the caller knows.
+#[derive(Debug)]
+pub struct Nowhere(String);
+
+impl fmt::Display for Nowhere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Nowhere {}
 
 /// Why an attempt failed.
 enum Failure {

@@ -192,7 +192,7 @@ fn all_failures_are_listed() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mirrors = [missing.clone(), short.clone(), format!("http://{closed}"), "no address".into()];
     let text = bring(&mirrors, None).result.unwrap_err().to_string();
-    for part in [&missing[..], "404", &short, &closed.to_string(), "no address", "mirrors"] {
+    for part in [&missing[..], "404", &short, &closed.to_string(), "no address", "from any mirror"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let none = bring(&[], None);

@@ -1,6 +1,6 @@
 //! From the labels in a list to targets.
 
-use super::super::classes::in_order;
+use super::super::classes::{in_order, value};
 use super::super::held::unknown_classes;
 use super::Kind;
 use super::table::Cell;
@@ -43,6 +43,7 @@ struct Word {
 
 impl Words {
     fn number(&mut self, text: &str, line: Line) -> u32 {
+        let text = value(text);
         if let Some(number) = self.numbers.get(text) {
             self.list[*number as usize].trained |= line.trained;
             return *number;

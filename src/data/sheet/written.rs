@@ -44,6 +44,11 @@ impl Written {
     pub fn of(path: &Path, bytes: Vec<u8>, form: Form, limits: Limits) -> Result<Self> {
         let place = path.display();
         let text = bytes::text(path, bytes)?;
+        let array = text.trim_start().strip_prefix('[').map(str::trim_start);
+        ensure!(
+            !array.is_some_and(|rest| rest.starts_with('{') || rest == "]" || rest.starts_with("]\n")),
+            "`{place}` is a JSON array, and each row is an object on a line of its own (JSON Lines): `jq -c '.[]'` makes such lines of it"
+        );
         let first = text.lines().find(|line| !line.trim().is_empty());
         let first = first.with_context(|| format!("`{place}` is empty: it has no columns"))?;
         let separator = match form {

@@ -1,5 +1,6 @@
 //! The cells of the columns that are used, read once.
 
+use super::super::classes::value;
 use super::super::parallel::parallel;
 use super::super::row_names::{Lines, RowNames};
 use super::super::sheet::{Place, Sheet};
@@ -52,7 +53,7 @@ impl<'a> Reading<'a> {
 
     /// Takes a cell that is a text, or missing.
     pub fn text(&mut self, text: Option<&str>) {
-        let number = text.map(|text| self.number(text));
+        let number = text.map(|text| self.number(value(text)));
         self.numbers.push(number);
     }
 

@@ -1,5 +1,6 @@
 //! What the columns of a table are like: how much is missing, what the cells are, how many differ.
 
+use super::super::classes::value;
 use super::super::parallel::parallel;
 use super::super::row_names::Lines;
 use super::super::sheet::{Kind, Place, Sheet};
@@ -244,6 +245,7 @@ impl Look {
             self.values.iter_mut().for_each(|values| values.push(f64::NAN));
             return;
         }
+        let cell = value(cell);
         // A column is of one kind: what it is not in one row is not asked again. But where it has hardly anything else than numbers,
         // the others may be mistakes.
         let (numbers, all_truths, all_dates) = (

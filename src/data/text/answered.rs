@@ -7,7 +7,7 @@ use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::labelled::{filled, tokens_of};
-use super::loaded::{Load, Loaded};
+use super::loaded::{Load, Loaded, working_memory};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
 use super::whole::Passage;
@@ -86,6 +86,12 @@ struct Written {
     empty: usize,
 }
 
+impl Written {
+    fn working_memory(&self, codec: &TextCodec) -> usize {
+        working_memory(self.rows.iter().flatten().map(String::as_str), codec)
+    }
+}
+
 fn read(path: &Path, options: &AnsweredOptions) -> Result<Written> {
     let (rows, lines, empty) = filled(path, &[&options.text, &options.target])?;
     ensure!(!rows.is_empty(), "`{}` has no row with a text and an answer", path.display());
@@ -101,9 +107,14 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
     };
     let Samples::Answered { lengths, .. } = &codec.samples else { bail!("{NO_ANSWERS}") };
     let mut told = Vec::new();
+    let mut reading = written.working_memory(&codec);
     let train = split(&options.path, written, &codec, options.ignore_index, &mut told)?;
     let val = match &options.val_path {
-        Some(path) => split(path, read(path, options)?, &codec, options.ignore_index, &mut told)?,
+        Some(path) => {
+            let written = read(path, options)?;
+            reading = reading.max(written.working_memory(&codec));
+            split(path, written, &codec, options.ignore_index, &mut told)?
+        }
         None => train.select(&[]),
     };
     let spec = DataSpec {
@@ -113,7 +124,7 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, told })
+    Ok(Loaded { spec, train, val, told, reading })
 }
 
 /// Why a model takes no such samples.

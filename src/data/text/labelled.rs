@@ -1,14 +1,14 @@
 //! Texts of a table, or pairs of them, each of a class: samples of as many tokens as each has, in batches of some lengths.
 
 use super::super::Split;
-use super::super::classes::{Classes, in_order, numbering};
+use super::super::classes::{Classes, in_order, numbering, value};
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, PAIR_START, TARGETS};
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::table::{Format, open_sheet};
 use super::super::values::Values;
-use super::loaded::{Load, Loaded};
+use super::loaded::{Load, Loaded, working_memory};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
 use super::whole::{Passage, Whole};
@@ -78,6 +78,12 @@ struct Written {
     empty: usize,
 }
 
+impl Written {
+    fn working_memory(&self, codec: &TextCodec) -> usize {
+        working_memory(self.texts.iter().flat_map(Passage::texts).chain(self.labels.iter().map(String::as_str)), codec)
+    }
+}
+
 /// The cells of some columns of a table, row by row, and where each row stands. Rows that have nothing in one of them are left out; how many that are.
 pub fn filled(path: &Path, columns: &[&str]) -> Result<(Vec<Vec<String>>, Lines, usize)> {
     let table = open_sheet(path, Format { separator: None, header: true })?;
@@ -113,7 +119,7 @@ fn read(path: &Path, options: &LabelledOptions) -> Result<Written> {
         let mut next = || cells.next().unwrap_or_default();
         let (text, label) = (next(), next());
         all.texts.push(Passage { text, pair: cells.next() });
-        all.labels.push(label.trim().to_owned());
+        all.labels.push(value(label.trim()).to_owned());
     }
     Ok(all)
 }
@@ -147,10 +153,15 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
         }
     };
     let mut told = Vec::new();
+    let mut reading = written.working_memory(&codec);
     let named = options.classes.is_some();
     let train = texts(&options.path, &written, &codec, named, &mut told)?;
     let val = match &options.val_path {
-        Some(path) => texts(path, &read(path, options)?, &codec, named, &mut told)?,
+        Some(path) => {
+            let written = read(path, options)?;
+            reading = reading.max(written.working_memory(&codec));
+            texts(path, &written, &codec, named, &mut told)?
+        }
         None => train.select(&[]),
     };
     let Samples::Labelled { lengths, .. } = &codec.samples else {
@@ -163,7 +174,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, told })
+    Ok(Loaded { spec, train, val, told, reading })
 }
 
 /// The rows of a table as samples. `named`: the configuration has the names of the classes.

@@ -17,9 +17,6 @@ use std::sync::Arc;
 /// What the names of text files in a folder end in.
 const ENDINGS: [&str; 3] = ["txt", "md", "text"];
 
-/// Bytes of memory that a byte of a usual text takes while a `tokenizer.json` makes tokens of it: of each token it keeps the text, the place and more.
-const TOKENIZING: usize = 200;
-
 /// A mark of the order of bytes: it is no part of the text.
 const MARK: &str = "\u{FEFF}";
 
@@ -34,6 +31,8 @@ pub struct Loaded {
     pub val: Split,
     /// Bytes of memory that both hold.
     pub held: usize,
+    /// Bytes of memory besides, while tokens are made.
+    pub reading: usize,
     /// What the user should know of it.
     pub told: Vec<String>,
 }
@@ -44,7 +43,7 @@ pub struct Loaded {
 /// Files cannot be read, are no text, or have too few tokens.
 pub fn load(options: &TextOptions) -> Result<Loaded> {
     let mut codec = options.fitted.as_deref().cloned();
-    let (tokens, told) = read(options, &options.path, &mut codec)?;
+    let (tokens, told, mut reading) = read(options, &options.path, &mut codec)?;
     let codec = codec.context("reading a text makes its codec")?;
     let whole = 0..tokens.len();
     let (train, held_out) = match options.hold_out {
@@ -62,7 +61,8 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
     let train = windows(&tokens, train, true, &options.path, "")?;
     let val = match (&options.val_path, held_out) {
         (Some(path), _) => {
-            let (tokens, _) = read(options, path, &mut Some(codec.clone()))?;
+            let (tokens, _, besides) = read(options, path, &mut Some(codec.clone()))?;
+            reading = reading.max(besides);
             held += tokens.held_bytes();
             let range = 0..tokens.len();
             windows(&tokens, range, false, path, "")?
@@ -76,7 +76,7 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(fields(options.context, codec.vocabulary))
     };
-    Ok(Loaded { spec, train, val, held, told })
+    Ok(Loaded { spec, train, val, held, reading, told })
 }
 
 /// How many tokens at the end are held out.
@@ -92,8 +92,12 @@ fn held_out(how: HoldOut, all: usize) -> Result<usize> {
     Ok(held)
 }
 
-/// The tokens of a path; `codec` is made by the first.
-fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Result<(Arc<Tokens>, Vec<String>)> {
+/// The tokens of a path, what the user should know of them, and the memory that making them took besides; `codec` is made by the first.
+fn read(
+    options: &TextOptions,
+    path: &Path,
+    codec: &mut Option<TextCodec>,
+) -> Result<(Arc<Tokens>, Vec<String>, usize)> {
     let samples = Samples::Windows { context: options.context };
     let chat = || options.chat.as_deref().map(Chat::read).transpose();
     match &options.content {
@@ -112,7 +116,7 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
                 };
                 *codec = Some(TextCodec { tokenizer, chat: chat()?, vocabulary, samples });
             }
-            Ok((Arc::new(tokens), Vec::new()))
+            Ok((Arc::new(tokens), Vec::new(), 0))
         }
         Content::Text(choice) => {
             let known = codec.as_ref().and_then(|codec| codec.tokenizer.as_ref());
@@ -130,15 +134,24 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
                 bail!("the model was trained on tokens whose tokenizer it does not know, so it cannot read text")
             };
             let called = format!("`{}`", path.display());
-            let tokens = match &text {
+            let mut tokens = Tokens::in_memory(codec.vocabulary);
+            let besides = match &text {
                 Read::Text(text) => {
-                    if let (Tokenizer::Json(_), Some(host)) = (tokenizer, host_memory()) {
-                        expect_room(text.len(), &host, &called)?;
+                    let working = tokenizer.working_memory(text);
+                    if let Some(host) = host_memory() {
+                        expect_room(text.len(), working, &host, &called)?;
                     }
-                    tokenizer.encode(text, &called)?
+                    tokenizer.encode_each(text, &called, &mut |some| tokens.extend(some))?;
+                    text.len().saturating_add(working)
                 }
-                Read::Bytes(bytes) => bytes.iter().copied().map(u32::from).collect(),
+                Read::Bytes(bytes) => {
+                    for byte in bytes {
+                        tokens.extend(&[u32::from(*byte)]);
+                    }
+                    bytes.len()
+                }
             };
+            let tokens = tokens.whole();
             let told = format!(
                 "{called}: {}{} bytes of text are {} tokens ({})",
                 if files > 1 { format!("{files} files, ") } else { String::new() },
@@ -146,20 +159,19 @@ fn read(options: &TextOptions, path: &Path, codec: &mut Option<TextCodec>) -> Re
                 tokens.len(),
                 tokenizer.in_words()
             );
-            Ok((Arc::new(Tokens::in_memory(tokens, codec.vocabulary)), vec![told]))
+            Ok((Arc::new(tokens), vec![told], besides))
         }
     }
 }
 
-/// Refuses a text that there is no memory to make tokens of.
-fn expect_room(bytes: usize, host: &HostMemory, called: &str) -> Result<()> {
-    let least = bytes.saturating_mul(TOKENIZING);
+/// Refuses a text that there is no memory to make tokens of, which takes `working` bytes.
+fn expect_room(bytes: usize, working: usize, host: &HostMemory, called: &str) -> Result<()> {
     ensure!(
-        least <= host.available,
+        working <= host.available,
         "{called} has {} of text, which takes about {} while tokens are made of it, and {} can be had ({}): \
          make a file of its tokens, piece by piece, for `source = \"tokens\"`",
         human_bytes(bytes),
-        human_bytes(least),
+        human_bytes(working),
         human_bytes(host.available),
         host.because
     );
@@ -202,7 +214,8 @@ fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
         let mut all = Vec::new();
         for path in &paths {
             let bytes = files::read(path, u64::MAX)?;
-            all.extend_from_slice(bytes.strip_prefix(MARK.as_bytes()).unwrap_or(&bytes));
+            let bytes = bytes.strip_prefix(MARK.as_bytes()).map(<[u8]>::to_vec).unwrap_or(bytes);
+            if all.is_empty() { all = bytes } else { all.extend_from_slice(&bytes) }
         }
         ensure!(!all.is_empty(), "`{}` is empty", path.display());
         return Ok((Read::Bytes(all), paths.len()));
@@ -217,7 +230,9 @@ fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
                 path.display()
             )
         })?;
-        all.push_str(text.strip_prefix(MARK).unwrap_or(&text));
+        let text = text.strip_prefix(MARK).map(str::to_owned).unwrap_or(text);
+        // Most often there is one file, which needs no copy.
+        if all.is_empty() { all = text } else { all.push_str(&text) }
     }
     ensure!(!all.is_empty(), "`{}` has no text", path.display());
     Ok((Read::Text(all), paths.len()))
@@ -258,8 +273,8 @@ mod tests {
     #[test]
     fn a_text_without_room_for_its_tokens_is_refused() {
         let host = HostMemory { available: 1 << 30, because: "a limit".into() };
-        expect_room(5 << 20, &host, "`a.txt`").unwrap();
-        let told = expect_room(10 << 20, &host, "`a.txt`").unwrap_err().to_string();
+        expect_room(5 << 20, 1000 << 20, &host, "`a.txt`").unwrap();
+        let told = expect_room(10 << 20, 2000 << 20, &host, "`a.txt`").unwrap_err().to_string();
         assert!(
             told.contains("`a.txt` has 10.0 MiB of text") && told.contains("1.0 GiB can be had (a limit)"),
             "{told}"

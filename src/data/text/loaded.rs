@@ -5,6 +5,7 @@ use super::super::field::DataSpec;
 use super::super::found::Found;
 use super::super::progress::Event;
 use super::super::{Describes, Footprint, Split};
+use super::TextCodec;
 use anyhow::Result;
 
 /// Samples that are read.
@@ -18,6 +19,22 @@ pub struct Loaded {
     pub val: Split,
     /// What the user should know of them.
     pub told: Vec<String>,
+    /// Bytes of memory besides, while tokens are made of them.
+    pub reading: usize,
+}
+
+/// Bytes of memory that a text takes besides its own: the places of it and of its row, and what an allocation takes.
+const OF_TEXT: usize = 100;
+
+/// Bytes of memory that texts take while tokens are made of them, one text after the other.
+pub fn working_memory<'a>(texts: impl Iterator<Item = &'a str>, codec: &TextCodec) -> usize {
+    let mut longest = 0;
+    let mut all = 0usize;
+    for text in texts {
+        longest = longest.max(codec.tokenizer.as_ref().map_or(0, |tokenizer| tokenizer.working_memory(text)));
+        all = all.saturating_add(text.len() + OF_TEXT);
+    }
+    all.saturating_add(longest)
 }
 
 /// Options by which samples are read.
@@ -38,13 +55,16 @@ impl<T: Load> Describes for &T {
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Loaded { spec, train, val, told } = T::found().look(self, || self.load(), Loaded::clone)?;
+        let Loaded { spec, train, val, told, .. } = T::found().look(self, || self.load(), Loaded::clone)?;
         Ok(Dataset { told, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {
-        let bytes = |loaded: &Loaded| loaded.train.held_bytes() + loaded.val.held_bytes();
-        let held = T::found().look(self, || self.load(), bytes);
-        Footprint { held: held.unwrap_or_default(), ..Footprint::default() }
+        let bytes = |loaded: &Loaded| Footprint {
+            held: loaded.train.held_bytes() + loaded.val.held_bytes(),
+            reading: loaded.reading,
+            ..Footprint::default()
+        };
+        T::found().look(self, || self.load(), bytes).unwrap_or_default()
     }
 }

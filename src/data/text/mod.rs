@@ -10,6 +10,7 @@ mod labelled;
 mod load;
 mod loaded;
 mod options;
+mod pieces;
 mod sentences;
 mod spans;
 mod tagged;
@@ -55,8 +56,8 @@ impl Describes for &TextOptions {
     }
 
     fn footprint(&self) -> Footprint {
-        let held = FOUND.look(self, || load(self), |loaded| loaded.held).unwrap_or_default();
-        Footprint { held, ..Footprint::default() }
+        let bytes = |loaded: &Loaded| Footprint { held: loaded.held, reading: loaded.reading, ..Footprint::default() };
+        FOUND.look(self, || load(self), bytes).unwrap_or_default()
     }
 }
 

@@ -2,6 +2,7 @@
 //! scheme says is none. This is what seqeval does with `mode = "strict"`.
 
 use super::super::field::DataSpec;
+use std::collections::HashMap;
 
 /// What a tag says of its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,7 @@ impl Spans {
     pub fn of(names: &[String]) -> Option<Spans> {
         let mut spans = Spans { tags: Vec::with_capacity(names.len()), kinds: Vec::new(), closed: false };
         let (mut ends, mut lasts) = (false, false);
+        let mut numbers = HashMap::new();
         for name in names {
             let mut letters = name.chars();
             let (first, rest) = (letters.next()?, letters.as_str());
@@ -66,7 +68,7 @@ impl Spans {
                 None if rest.is_empty() => "_",
                 _ => return None,
             };
-            let number = spans.kinds.iter().position(|known| known == kind).unwrap_or(spans.kinds.len());
+            let number = *numbers.entry(kind).or_insert(spans.kinds.len());
             if number == spans.kinds.len() {
                 spans.kinds.push(kind.to_owned());
             }

@@ -6,7 +6,7 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, 
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::loaded::{Load, Loaded};
+use super::loaded::{Load, Loaded, working_memory};
 use super::options::Choice;
 use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
 use super::tokenizer::Tokenizer;
@@ -85,9 +85,14 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
         }
     };
     let mut told = Vec::new();
+    let mut reading = working(&sentences, &codec);
     let train = split(&options.path, &sentences, &codec, options, &mut told)?;
     let val = match &options.val_path {
-        Some(path) => split(path, &read_tagged(path, &options.layout)?, &codec, options, &mut told)?,
+        Some(path) => {
+            let sentences = read_tagged(path, &options.layout)?;
+            reading = reading.max(working(&sentences, &codec));
+            split(path, &sentences, &codec, options, &mut told)?
+        }
         None => train.select(&[]),
     };
     let Samples::Tagged { lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
@@ -98,7 +103,12 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, told })
+    Ok(Loaded { spec, train, val, told, reading })
+}
+
+/// Bytes of memory that sentences take while tokens are made of them.
+fn working(sentences: &[Sentence], codec: &TextCodec) -> usize {
+    working_memory(sentences.iter().flat_map(|one| one.words.iter().chain(&one.tags)).map(String::as_str), codec)
 }
 
 /// Why a model takes no sentences.

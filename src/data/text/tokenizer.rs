@@ -1,6 +1,7 @@
 //! Text as numbers and back: bytes, characters, or the tokens of a `tokenizer.json`.
 
 use super::options::Choice;
+use super::pieces::{parts_words, pieces};
 use super::words::Words;
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -12,6 +13,10 @@ use std::sync::Arc;
 
 /// Largest `tokenizer.json` that is read, in bytes. Those of large language models have some ten million.
 const MAX_FILE: u64 = 256 << 20;
+/// Tokens that are handed on together.
+const SOME: usize = 1 << 14;
+/// Bytes of memory that a byte of a usual text takes while a `tokenizer.json` makes tokens of it: of each token it keeps the text, the place and more.
+const TOKENIZING: usize = 200;
 /// What stands for characters that bytes do not make.
 const REPLACEMENT: char = '\u{FFFD}';
 
@@ -39,6 +44,8 @@ pub struct Characters {
 pub struct Json {
     text: String,
     pub(super) tokenizer: tokenizers::Tokenizer,
+    /// Whether it parts words at spaces, so that a text may be cut there.
+    parts_words: bool,
 }
 
 /// A tokenizer as a checkpoint has it.
@@ -100,7 +107,8 @@ impl Tokenizer {
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|e| anyhow!("{e}"))?;
         ensure!(tokenizer.get_vocab_size(true) > 0, "it has no tokens");
-        Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer })))
+        let parts_words = parts_words(&text);
+        Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer, parts_words })))
     }
 
     /// As a checkpoint has it.
@@ -174,23 +182,71 @@ impl Tokenizer {
     /// # Errors
     /// It has a character that has no token.
     pub fn encode(&self, text: &str, called: &str) -> Result<Vec<u32>> {
+        let mut tokens = Vec::new();
+        self.encode_each(text, called, &mut |some| tokens.extend_from_slice(some))?;
+        Ok(tokens)
+    }
+
+    /// Hands the tokens of a text to `take`, some at a time.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode_each(&self, text: &str, called: &str, take: &mut dyn FnMut(&[u32])) -> Result<()> {
+        let mut some = Vec::with_capacity(SOME.min(text.len()));
         match self {
-            Tokenizer::Bytes => Ok(text.bytes().map(u32::from).collect()),
+            Tokenizer::Bytes => {
+                for bytes in text.as_bytes().chunks(SOME) {
+                    some.clear();
+                    some.extend(bytes.iter().copied().map(u32::from));
+                    take(&some);
+                }
+            }
             Tokenizer::Characters(characters) => {
-                let mut tokens = Vec::with_capacity(text.len());
                 for (at, c) in text.char_indices() {
                     match characters.numbers.get(&c) {
-                        Some(number) => tokens.push(*number),
+                        Some(number) => some.push(*number),
                         None => return Err(no_token(text, at, c, called)),
                     }
+                    if some.len() == SOME {
+                        take(&some);
+                        some.clear();
+                    }
                 }
-                Ok(tokens)
+                take(&some);
             }
-            Tokenizer::Words(words) => Ok(words.encode(text)),
+            Tokenizer::Words(words) => {
+                for token in words.encode(text) {
+                    some.push(token);
+                    if some.len() == SOME {
+                        take(&some);
+                        some.clear();
+                    }
+                }
+                take(&some);
+            }
             Tokenizer::Json(json) => {
-                let encoding = contained(|| json.tokenizer.encode_fast(text, false).map_err(|e| anyhow!("{e}")));
-                Ok(encoding.with_context(|| format!("{called} cannot be tokenized"))?.get_ids().to_vec())
+                for piece in self.pieces(text) {
+                    let encoding = contained(|| json.tokenizer.encode_fast(piece, false).map_err(|e| anyhow!("{e}")));
+                    take(encoding.with_context(|| format!("{called} cannot be tokenized"))?.get_ids());
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// The pieces of a text that tokens are made of one after the other: all of it, unless that makes no difference.
+    fn pieces<'a>(&self, text: &'a str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+        match self {
+            Tokenizer::Json(json) if !json.parts_words => Box::new(std::iter::once(text)),
+            _ => Box::new(pieces(text)),
+        }
+    }
+
+    /// Bytes of memory that making tokens of a text takes, besides the text and the tokens.
+    pub fn working_memory(&self, text: &str) -> usize {
+        match self {
+            Tokenizer::Json(_) => self.pieces(text).map(str::len).max().unwrap_or(0).saturating_mul(TOKENIZING),
+            Tokenizer::Bytes | Tokenizer::Characters(_) | Tokenizer::Words(_) => 4 * SOME.min(text.len()),
         }
     }
 
@@ -240,7 +296,9 @@ fn trained(texts: &[&str], most: usize) -> Result<String> {
         let alphabet = ByteLevel::alphabet().into_iter().collect();
         let trainer = BpeTrainer::builder().vocab_size(most).show_progress(false).initial_alphabet(alphabet).build();
         let mut trainer = tokenizers::models::TrainerWrapper::from(trainer);
-        tokenizer.train(&mut trainer, texts.iter().copied()).map_err(|e| anyhow!("{e}"))?;
+        // Its rule for words allows to cut texts. Words are counted piece by piece.
+        let texts = texts.iter().flat_map(|text| pieces(text));
+        tokenizer.train(&mut trainer, texts).map_err(|e| anyhow!("{e}"))?;
         tokenizer.to_string(false).map_err(|e| anyhow!("{e}"))
     })
     .context("no tokenizer can be trained on the text")

@@ -36,13 +36,28 @@ pub enum Tokens {
 }
 
 impl Tokens {
-    /// Tokens of a vocabulary of that size, in memory.
-    pub fn in_memory(tokens: Vec<u32>, vocabulary: usize) -> Tokens {
-        if vocabulary <= 1 << 16 {
-            Tokens::Narrow(tokens.into_iter().map(|token| token as u16).collect())
-        } else {
-            Tokens::Wide(tokens)
+    /// Tokens of a vocabulary of that size, in memory, where they are put with [`Tokens::extend`].
+    pub fn in_memory(vocabulary: usize) -> Tokens {
+        if vocabulary <= 1 << 16 { Tokens::Narrow(Vec::new()) } else { Tokens::Wide(Vec::new()) }
+    }
+
+    /// Adds tokens to those in memory.
+    pub fn extend(&mut self, more: &[u32]) {
+        match self {
+            Tokens::Narrow(tokens) => tokens.extend(more.iter().map(|token| *token as u16)),
+            Tokens::Wide(tokens) => tokens.extend_from_slice(more),
+            Tokens::Mapped { .. } => unreachable!("a file's tokens are all there"),
         }
+    }
+
+    /// All are there: gives back the memory of those that might have come.
+    pub fn whole(mut self) -> Tokens {
+        match &mut self {
+            Tokens::Narrow(tokens) => tokens.shrink_to_fit(),
+            Tokens::Wide(tokens) => tokens.shrink_to_fit(),
+            Tokens::Mapped { .. } => {}
+        }
+        self
     }
 
     /// Those of a file: bare numbers of 16 bits, as nanoGPT writes them, or with the header of llm.c.
@@ -57,6 +72,12 @@ impl Tokens {
         // are used; if it is cut short, the process ends as with every mapped file, which the guide says.
         let map = unsafe { Mmap::map(&opened.file) }.with_context(|| format!("cannot read `{}`", path.display()))?;
         let number = |at: usize| i32::from_le_bytes(map[at * 4..][..4].try_into().expect("four bytes"));
+        if (4..HEADER).contains(&size) && MAGIC.iter().any(|(magic, _)| number(0) == *magic) {
+            bail!(
+                "`{}` begins with the header of llm.c, which has {HEADER} bytes, and the file has {size}: it is cut short",
+                path.display()
+            );
+        }
         let header = (size >= HEADER).then(|| MAGIC.iter().find(|(magic, _)| number(0) == *magic)).flatten();
         let (offset, width) = match header {
             Some((_, width)) => {

@@ -98,7 +98,8 @@ impl Keys {
         let number = value.as_f64().filter(|number| range.contains(number));
         let expected = || match range.end() {
             end if *end < f64::from(f32::MAX) => format!("a number from {} to {end}", range.start()),
-            _ => format!("a number from {} up", range.start()),
+            // The largest number of single precision.
+            _ => format!("a number from {} to 3.4e38", range.start()),
         };
         number.map(|number| Some(number as f32)).ok_or_else(|| wrong(key, &expected()))
     }

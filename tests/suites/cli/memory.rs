@@ -86,6 +86,35 @@ fn black_cifar(place: &Place) {
     }
 }
 
+/// The text itself, and what a `tokenizer.json` keeps of a piece of it while tokens are made, are among what is told.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_is_told_of_a_text_is_what_is_used() {
+    let config = |tokenizer: &str| {
+        config(
+            &format!(
+                "source = \"text\"\npath = \"a.txt\"\ntokenizer = {tokenizer}\ncontext = 8\nbatch_size = 4\nlimit = 64"
+            ),
+            "{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 4 }, { type = \"linear\", out_features = \"$vocabulary\" }",
+        )
+    };
+    let one_piece = r#"{"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0,"[UNK]":1},"unk_token":"[UNK]"},
+        "pre_tokenizer":{"type":"Punctuation","behavior":"Isolated"}}"#;
+    let (words, signs) = ("some words of a text, ".repeat(1 << 19), "名,".repeat(1 << 16));
+    for (name, tokenizer, text) in
+        [("words", "\"words\"\nvocab_size = 100", &words), ("no place to cut", "\"tokenizer.json\"", &signs)]
+    {
+        let place = Place::with(&config(tokenizer));
+        place.write("a.txt", text.as_bytes());
+        place.write("tokenizer.json", one_piece.as_bytes());
+        let told = told(&place);
+        let used = most_used(&place, "train c.toml --out r");
+        eprintln!("{name}: {} KiB told, {} KiB used", told / 1024, used / 1024);
+        assert!(told as f64 >= 0.95 * used as f64, "{name}: {told} bytes were told, and {used} used");
+        assert!(told as f64 <= 1.3 * used as f64 + (32 * MIB) as f64, "{name}: {told} bytes were told, {used} used");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_told_is_what_is_used() {

@@ -38,6 +38,13 @@ fn server() -> (String, Arc<Mutex<Kept>>) {
 }
 
 fn answer(stream: TcpStream, kept: &mut Kept) {
+    let mut tokens = Kept::default();
+    let said = std::cell::RefCell::new(&mut *kept);
+    answer_by(stream, &mut tokens, &|path, body| told(path, body, &mut said.borrow_mut()));
+    kept.tokens.extend(tokens.tokens);
+}
+
+fn answer_by(stream: TcpStream, kept: &mut Kept, told: &dyn Fn(&str, &Value) -> Result<Value, String>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length, mut path) = (String::new(), 0, String::new());
     loop {
@@ -58,7 +65,7 @@ fn answer(stream: TcpStream, kept: &mut Kept) {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    let (status, said) = match told(path.strip_prefix("/api/2.0/mlflow/").unwrap_or_default(), &body, kept) {
+    let (status, said) = match told(path.strip_prefix("/api/2.0/mlflow/").unwrap_or_default(), &body) {
         Ok(said) => ("200 OK", said),
         Err(message) => ("400 Bad Request", json!({ "error_code": "INVALID_PARAMETER_VALUE", "message": message })),
     };
@@ -122,6 +129,35 @@ fn told(path: &str, body: &Value, kept: &mut Kept) -> Result<Value, String> {
             Ok(json!({}))
         }
         other => Err(format!("there is no {other}\nand this is a second line")),
+    }
+}
+
+/// What a server calls a run is told to the user: it cannot make a line of its own.
+#[test]
+fn a_number_of_a_run_is_one() {
+    let model = "[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 10 }]\n";
+    let rest = "[optimizer]\ntype = \"sgd\"\nlr = 0.5\n[train]\nepochs = 1\n";
+    let place = Place::with(&digits("", &format!("{model}{rest}")));
+    place.ok("train c.toml --quiet --out runs/c/1");
+    for (number, fine) in [("a\nsent `x` as y", false), ("", false), ("a b", false), ("0a-F_9.", true)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let id = number.to_owned();
+        std::thread::spawn(move || {
+            let kept = &mut Kept::default();
+            let number = |path: &str, body: &Value| match path {
+                "runs/create" => Ok(json!({ "run": { "info": { "run_id": id } } })),
+                "runs/log-batch" | "runs/update" => Ok(json!({})),
+                _ => told(path, body, &mut Kept::default()),
+            };
+            for stream in listener.incoming() {
+                answer_by(stream.unwrap(), kept, &number);
+            }
+        });
+        let done = place.run(&format!("runs --mlflow {address}"));
+        assert_eq!(done.code, Some(i32::from(!fine)), "{number:?}: {done:?}");
+        assert_eq!(done.err.contains("sent `"), fine, "{number:?}: {done:?}");
+        assert_eq!(done.err.contains("no number of a run"), !fine, "{number:?}: {done:?}");
     }
 }
 

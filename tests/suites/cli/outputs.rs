@@ -267,6 +267,29 @@ fn a_configuration_keeps_all_else() {
     assert_eq!(place.read("fixed.toml"), config);
 }
 
+/// A signal that ends the program leaves nothing of a file that was being written.
+#[cfg(unix)]
+#[test]
+fn nothing_unfinished_is_left_by_ctrl_c() {
+    use std::os::unix::process::ExitStatusExt;
+    let place = super::tables::place(200);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    place.write("many.csv", super::tables::houses(200_000));
+    let unfinished = || {
+        let names = fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_string_lossy().starts_with(".out.csv.tmp-")).count()
+    };
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        place.write("out.csv", "old");
+        let mut running = place.start("predict r many.csv --out out.csv");
+        assert!(running.until(|| unfinished() == 1), "it writes under another name");
+        running.signal(signal);
+        let (status, done) = running.wait();
+        assert_eq!(status.signal(), Some(signal), "the usual end: {done:?}");
+        assert_eq!((unfinished(), place.read("out.csv")), (0, "old".to_owned()));
+    }
+}
+
 /// The folder of a run stands for its best checkpoint, and a page about it goes into it.
 #[test]
 fn a_run_is_given_by_its_folder() {

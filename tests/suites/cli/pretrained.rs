@@ -193,6 +193,45 @@ fn weights_that_cannot_be_had_say_where_to_put_the_file() {
     assert!(!place.path("r").exists());
 }
 
+/// What lies in the place of a file, and is none, is named; advice is of what there is: weights have no `mirrors`.
+#[test]
+fn a_folder_is_no_file_of_weights() {
+    let (place, hub) = trained();
+    let kept = "caches/runner/weights/hf/me/net/main/model.safetensors";
+    fs::create_dir_all(place.path(kept)).unwrap();
+    let set = "--device cpu --set model.weights=hf:me/net";
+    for args in [format!("train c.toml --out r {set}"), "models --fetch hf:me/net".into()] {
+        let said = hub.fails(&place, &args);
+        assert!(said.contains("a folder is at `") && said.contains(kept) && said.contains("remove it"), "{said}");
+    }
+    assert!(hub.ok(&place, &format!("check c.toml {set}")).err.contains("is not here yet"));
+    fs::remove_dir(place.path(kept)).unwrap();
+    hub.ok(&place, "models --fetch hf:me/net");
+    fs::create_dir(place.path("hub/torchvision")).unwrap();
+    place.write("hub/torchvision/resnet18-f37072fd.pth", "not what it says");
+    let said = hub.fails(&place, "models --fetch torchvision/resnet18");
+    assert!(said.contains("put the file from") && !said.contains("mirror"), "{said}");
+}
+
+/// Who waits for another program is told so, and which.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_wait_for_another_program_is_told() {
+    let (place, hub) = trained();
+    let part = "caches/runner/weights/hf/me/net/main/model.safetensors.part";
+    place.write(part, "");
+    let lock = fs::File::open(place.path(part)).unwrap();
+    lock.lock().unwrap();
+    let fetching = super::support::Running::new(&mut hub.command(&place, "models --fetch hf:me/net"));
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    drop(lock);
+    let (status, done) = fetching.wait();
+    assert!(status.success(), "{done:?}");
+    let who = format!("is being fetched by process {}, which holds `", std::process::id());
+    assert_eq!(done.err.matches(&who).count(), 1, "{done:?}");
+    assert!(done.err.contains("remove the file `"), "{done:?}");
+}
+
 #[test]
 fn a_model_of_the_hub_is_imported() {
     let place = Place::new();

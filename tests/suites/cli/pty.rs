@@ -194,6 +194,41 @@ fn a_list_of_runs_fits_the_terminal() {
     assert!(place.ok("runs").out.lines().all(|line| line.chars().count() <= 80), "in a pipe");
 }
 
+/// Operations of equal layers share a row on a terminal, which fits it; with `--all`, as in a pipe, each has its own.
+#[test]
+fn a_profile_folds_on_a_terminal() {
+    let layers = "{ type = \"linear\", out_features = 16 }, \"tanh\", ".repeat(12);
+    let config = regression().replace("layers = [", &format!("layers = [{layers}"));
+    let place = Place::with(&config);
+    let bench = "bench c.toml --steps 2 --profile --device cpu";
+    // The step, the peak, the head, and then the operations.
+    let all = place.ok(bench).out.lines().count() - 3;
+    let table = |args: &str, columns: u16| {
+        let (code, screen) = on_terminal(place.command(args), columns, &[]);
+        assert_eq!(code, Some(0), "{screen}");
+        let lines = lines(&screen);
+        let head = lines.iter().position(|line| line.trim_start().starts_with("ms ")).expect("a head");
+        for line in &lines[head..] {
+            assert!(line.chars().count() <= usize::from(columns), "{columns} columns: {line:?}");
+        }
+        lines[head + 1..].to_vec()
+    };
+    let folded = table(bench, 80);
+    assert!(folded.len() + 20 < all, "{all} operations: {folded:#?}");
+    assert!(folded.iter().any(|line| line.contains("11 × linear") || line.contains("10 × linear")), "{folded:#?}");
+    let sum = |lines: &[String]| -> usize {
+        let many = |line: &String| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if matches!(words[2], "×" | "others") { words[1].parse().unwrap() } else { 1 }
+        };
+        lines.iter().map(many).sum()
+    };
+    assert_eq!(sum(&folded), all, "none is lost: {folded:#?}");
+    assert_eq!(table(&format!("{bench} --all"), 80).len(), all);
+    assert_eq!(table(&format!("{bench} --all"), 140).len(), all);
+    assert_eq!(place.run("bench c.toml --all").code, Some(2), "of a profile alone");
+}
+
 /// Behind the bar of an epoch stands the figure of the evaluation before it, and not the best one so far.
 #[test]
 fn a_bar_shows_the_newest_figure() {

@@ -31,6 +31,44 @@ pub fn place(rows: usize) -> Place {
     place
 }
 
+/// JSON that is no JSON Lines is called that, also where rows of cells are expected.
+#[test]
+fn an_array_of_objects_is_named() {
+    let place = place(60);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let array = "[\n  {\"rooms\": 3, \"age\": 4, \"town\": \"sea\", \"id\": \"a\"}\n]\n";
+    for (file, called) in [("rows.jsonl", "`rows.jsonl`"), ("rows.csv", "`rows.csv`")] {
+        place.write(file, array);
+        let said = place.fails(&format!("predict r {file}"), 1);
+        assert!(said.contains(&format!("{called} is a JSON array")) && said.contains("jq -c '.[]'"), "{said}");
+    }
+    let mut predict = place.command("predict r -");
+    predict.stdin(fs::File::open(place.path("rows.csv")).unwrap());
+    let said = String::from_utf8(predict.output().unwrap().stderr).unwrap();
+    assert!(said.contains("`-` is a JSON array") && !said.contains("quote"), "{said}");
+    // A cell may begin with a bracket.
+    place.write("cells.csv", "[rooms],age,town,id\n3,4,sea,a\n");
+    let said = place.fails("predict r cells.csv", 1);
+    assert!(said.contains("rooms") && !said.contains("JSON"), "{said}");
+    let said = place.fails("predict r parts-{0..2}.csv", 1);
+    assert!(!said.contains("shards"), "{said}");
+}
+
+/// Minus zero is zero, as a category and as a class.
+#[test]
+fn zero_is_one_category() {
+    let place = place(60);
+    let rows: String =
+        (0..40).map(|i| format!("{},{}\n", ["0.0", "-0.0", "1.0"][i % 3], ["-0.0", "0.0", "2.5"][i % 3])).collect();
+    place.write("zeros.csv", format!("x,y\n{rows}"));
+    let shown = place.ok("data show c.toml --json --set data.path=zeros.csv --unset data.id --set data.target=y \
+         --set data.columns.x=category --set loss.type=cross_entropy");
+    let shown = shown.json();
+    assert_eq!(shown["features"], 2, "0.0 and 1.0: {shown}");
+    assert_eq!([0, 1].map(|at| shown["columns"][at]["distinct"].clone()), [2, 2], "{shown}");
+    assert_eq!(shown["columns"][1]["range"][0].to_string(), "0.0", "{shown}");
+}
+
 #[test]
 fn a_regression_is_in_the_unit_of_its_target() {
     let place = place(200);

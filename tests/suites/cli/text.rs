@@ -59,6 +59,11 @@ fn own_text_becomes_generated_text_in_two_commands() {
     assert!(counting(4).starts_with(written.out.trim_end()) && written.out.len() > 60, "{}", written.out);
     let json = place.ok("generate r --prompt xy --max-tokens 50 --temperature 0 --stop ef --json").json();
     assert_eq!((&json["text"], &json["finish"]), (&"z.\nabcd".into(), &"stop".into()));
+    // What single precision does not hold has its bound told.
+    for option in ["--temperature", "--repetition-penalty"] {
+        let said = place.fails(&format!("generate r --prompt a {option} 1e308"), 2);
+        assert!(said.contains("to 3.4e38"), "{said}");
+    }
     place.write("prompt.txt", "pq");
     let read = place.ok("generate r --prompt-file prompt.txt --max-tokens 3 --temperature 0");
     assert_eq!(read.out, "pqrst\n");

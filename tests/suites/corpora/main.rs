@@ -4,6 +4,7 @@
 mod memory;
 mod seeds;
 mod targets;
+mod truncated;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,6 @@
 //! Writing a file so that at any instant the old one or the new one is there, and that it lasts.
 
+use super::unfinished::Listed;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -27,6 +28,7 @@ pub(super) fn replace_like<E: From<io::Error>>(
     fill: impl FnOnce(&mut File) -> Result<bool, E>,
 ) -> Result<bool, E> {
     let temporary = temporary_name(path)?;
+    let _listed = Listed::new(&temporary);
     let result = (|| -> Result<bool, E> {
         let mut file = create(&temporary)?;
         if let Some(old) = old {
@@ -97,6 +99,9 @@ pub fn temporary_name(path: &Path) -> io::Result<PathBuf> {
     hidden.push(format!("{TEMPORARY}{}", std::process::id()));
     Ok(path.with_file_name(hidden))
 }
+
+/// Removes what is being written under such names, for a process that ends at once. It takes no memory and no lock: a handler of a signal may call it.
+pub use super::unfinished::remove_all as remove_unfinished;
 
 /// The name that a file would have been given once it had been written; `None` if `name` is not that of an unfinished one.
 pub fn written_as(name: &str) -> Option<&str> {

@@ -13,6 +13,7 @@ pub mod kind;
 mod lines;
 pub mod output;
 pub mod pattern;
+mod unfinished;
 
 use crate::system;
 use std::fmt;

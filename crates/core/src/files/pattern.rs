@@ -28,7 +28,13 @@ pub fn paths(pattern: &Path) -> Result<Vec<PathBuf>> {
     }
     let missing: Vec<&PathBuf> = all.iter().filter(|path| !super::is_there(path)).collect();
     if let Some(first) = missing.first() {
-        bail!("{} of {} shards are not there, such as `{}`", missing.len(), all.len(), first.display());
+        bail!(
+            "{} of {} files that `{}` stands for are not there, such as `{}`",
+            missing.len(),
+            all.len(),
+            pattern.display(),
+            first.display()
+        );
     }
     Ok(all)
 }
@@ -155,7 +161,8 @@ mod tests {
         }
         assert_eq!(paths(&at("b-*.tar")).unwrap(), [at("b-0.tar"), at("b-1.tar")]);
         let told = |name: &str| format!("{:#}", paths(&at(name)).unwrap_err());
-        assert!(told("b-{0..5}.tar").contains("4 of 6 shards are not there, such as `"), "{}", told("b-{0..5}.tar"));
+        assert!(told("b-{0..5}.tar").contains("4 of 6 files that `"), "{}", told("b-{0..5}.tar"));
+        assert!(told("b-{0..5}.tar").contains("b-{0..5}.tar` stands for are not there, such as `"));
         assert!(told("c*.tar").contains("no file is called like `"));
         for (name, there) in
             [("b-{0..5}.tar", true), ("b-*.tar", true), ("c*.tar", false), ("{c,d}/*.tar", false), ("b-{0", false)]

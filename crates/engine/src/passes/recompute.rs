@@ -29,17 +29,23 @@ pub fn recompute(graph: &mut Graph, at_once: &AtOnce) {
 
 fn for_gradients(graph: &mut Graph, at_once: &AtOnce) {
     let links = Links::of(graph);
-    let found: Vec<(usize, Node)> =
+    let mut found: Vec<(usize, Node)> =
         (0..graph.nodes.len()).filter_map(|at| Some((at, again(graph, &links, at, at_once)?))).collect();
-    // From behind, so that places stay.
-    for (at, mut node) in found.into_iter().rev() {
-        let saved = graph.value(graph.nodes[at].inputs[0]);
+    for (at, node) in found.iter_mut().rev() {
+        let saved = graph.value(graph.nodes[*at].inputs[0]);
         let (dtype, shape) = (saved.dtype, saved.shape.clone());
         let value = graph.add_value(dtype, shape, Role::Temporary);
         node.outputs.push(value);
-        graph.nodes[at].inputs[0] = value;
-        graph.nodes.insert(at, node);
+        graph.nodes[*at].inputs[0] = value;
     }
+    // All at once: to move the nodes behind for each of them takes long where there are many.
+    let mut nodes = Vec::with_capacity(graph.nodes.len() + found.len());
+    let mut found = found.into_iter().peekable();
+    for (at, node) in std::mem::take(&mut graph.nodes).into_iter().enumerate() {
+        nodes.extend(found.next_if(|(before, _)| *before == at).map(|(_, again)| again));
+        nodes.push(node);
+    }
+    graph.nodes = nodes;
 }
 
 /// What computes the operand of node `at` once more, without its result; `None` if that is not to be.

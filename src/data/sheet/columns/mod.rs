@@ -1,6 +1,7 @@
 //! Rows of a Parquet file: column by column, a group of rows after the other. What the file says of itself is judged before memory is asked
 //! for, and the decoder's panics are errors of the file.
 
+mod depth;
 mod pages;
 mod values;
 mod write;
@@ -68,8 +69,10 @@ impl Columns {
         let opened = open(path)?;
         ensure!(opened.size > 0, "`{place}` is empty: it has no columns");
         let file = opened.file;
+        let none = || format!("`{place}` is no Parquet file that can be read");
+        depth::check(&file, opened.size).with_context(none)?;
         let read = || Ok(ParquetMetaDataReader::new().parse_and_finish(&file)?);
-        let metadata = contained(read).with_context(|| format!("`{place}` is no Parquet file that can be read"))?;
+        let metadata = contained(read).with_context(none)?;
         let schema = metadata.file_metadata().schema_descr_ptr();
         let (mut names, mut kinds, mut stored) = (Vec::new(), Vec::new(), Vec::new());
         let fields = schema.root_schema().get_fields();

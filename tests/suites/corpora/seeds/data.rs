@@ -45,6 +45,13 @@ fn columns(list: &mut List) {
     list.seed("parquet", "bad-cut", &whole[..whole.len() / 2]);
     list.seed("parquet", "bad-packing", golden("brotli"));
     list.crash("parquet", "bad-footer", &b"PAR1\xff\xff\xff\x7fPAR1"[..]);
+    // Columns within columns, 8000 levels deep.
+    let group = [0x35, 0, 0x18, 1, b'a', 0x15, 2, 0];
+    let column = [0x15, 2, 0x25, 0, 0x18, 1, b'b', 0];
+    let footer =
+        [&[0x15, 2, 0x19, 0xfc, 0xc1, 62][..], &group.repeat(8000), &column, &[0x16, 0, 0x19, 0x0c, 0]].concat();
+    let length = (footer.len() as u32).to_le_bytes();
+    list.crash("parquet", "bad-deep", [&b"PAR1"[..], &footer, &length, b"PAR1"].concat());
     // Schema, rows and groups in a list that says that it has two thousand million.
     list.crash("parquet", "bad-list", &b"PAR1\x15\x02\x19\xfc\xff\xff\xff\xff\x07\x0a\0\0\0PAR1"[..]);
 }

@@ -101,6 +101,15 @@ fn tokenizers(list: &mut List) {
     }
     list.seed("tokenizer", "bad-none", "{\"version\":\"1.0\"}");
     list.seed("tokenizer", "bad-no-tokens", json("{\"type\":\"WordLevel\",\"vocab\":{},\"unk_token\":\"[UNK]\"}", ""));
+    // Each level is a call of a decoder.
+    let within = |open: &str, close: &str, levels: usize| format!("{}{}", open.repeat(levels), close.repeat(levels));
+    let normalizers = within("{\"type\":\"Sequence\",\"normalizers\":[", "]}", 4000);
+    list.crash("tokenizer", "bad-deep-normalizers", json(&words, &format!("\"normalizer\":{normalizers},")));
+    let rule = format!(
+        "\"pre_tokenizer\":{{\"type\":\"Split\",\"pattern\":{{\"Regex\":\"{}\"}},\"behavior\":\"Isolated\",\"invert\":false}},",
+        within("(", ")", 4000)
+    );
+    list.crash("tokenizer", "bad-deep-rule", json(&words, &rule));
     list.crash("tokenizer", "bad-deep", format!("{{\"model\":{}", "[".repeat(4000)));
 }
 

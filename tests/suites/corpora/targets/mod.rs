@@ -17,6 +17,8 @@ mod weights;
 
 #[allow(unused_imports, reason = "for the seeds of the tests")]
 pub use pack::{gz, headers, stored_zip};
+#[allow(unused_imports, reason = "for the tests")]
+pub use weights::file;
 
 /// A function over any bytes.
 pub type Target = fn(&[u8]) -> bool;

@@ -195,6 +195,12 @@ fn metrics(list: &mut Vec<Case>) {
         let targets = d.below(DType::I32, [9], 3).input(Input::Field(1));
         vec![d.positive([1]), d.positive([1]), d.below(DType::F32, [9, 3], 2), targets, sums(d)]
     }));
+    // Of these a third is right: the first of equals counts.
+    list.push(Case::new("metrics of logits that are all equal", classes(None), |d| {
+        let targets = Operand::new(DType::I32, [12], (0..12).map(|i| f64::from(i % 3)).collect());
+        let x = Operand::new(DType::F32, [12, 3], vec![0.5; 36]);
+        vec![d.positive([1]), d.positive([1]), x, targets.input(Input::Field(1)), sums(d)]
+    }));
     list.push(Case::new("metrics of logits of which some are NaN", classes(None), |d| {
         let mut x = d.normal([12, 3]);
         x.data.iter_mut().step_by(5).for_each(|x| *x = f64::NAN);

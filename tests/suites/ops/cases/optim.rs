@@ -198,8 +198,8 @@ pub fn cases() -> Vec<Case> {
         }
         // Some elements of a gradient are beyond it, of either sign.
         list.push(step(algorithm, Setting { clip_value: Some(0.05), ..plain }));
-        // Enough steps for RAdam's variance, and many, for what is computed of their number.
-        for steps in [40.0, 1e4] {
+        // The second step, which is no first one; enough steps for RAdam's variance, and many, for what is computed of their number.
+        for steps in [1.0, 40.0, 1e4] {
             list.push(step(algorithm, Setting { steps, ..plain }));
         }
         if algorithm.is_elementwise() {
