@@ -52,6 +52,9 @@ diff <(losses here) <(losses there) && echo "the same losses on both systems"
 there train configs/digits_cnn.toml --quiet --device cpu --out parts --pause-after 3
 there train --resume parts --quiet
 diff <(losses here) <(losses parts) && echo "the same losses after a pause"
+there launch --ranks 2 train configs/digits_cnn.toml --quiet --device cpu --set distributed.shards=2 --out two
+"$OLDPWD/target/debug/runner" train configs/digits_cnn.toml --quiet --device cpu --set distributed.shards=2 --out one
+diff <(losses one) <(losses two) && echo "the same losses of two ranks"
 there eval there --json >there.json
 "$OLDPWD/target/debug/runner" eval there --json >here.json
 diff <(grep -o '"accuracy":[^,}]*' here.json) <(grep -o '"accuracy":[^,}]*' there.json) && echo "a checkpoint of Windows is read here"
