@@ -2,7 +2,7 @@
 //! ([`run::threads`]) in tasks that cut sums by their shapes alone, so that results do not depend on the number of threads.
 //!
 //! [`lower`] chooses the kernel of a node, and [`run::frame`] is how a kernel gets at its operands. Modules name those before
-//! them alone: `simd`, `info`, `run`, `gemm`, `fusions`, `ops`, `lower`, `peak`. The engine runs programs of them; kernels take
+//! them alone: `simd`, `info`, `run`, `gemm`, `fusions`, `ops`, `lower`, `narrow`, `peak`. The engine runs programs of them; kernels take
 //! long to build, and as a package of their own they are built once, whatever changes around them.
 #![allow(clippy::needless_range_loop, reason = "a kernel's index runs over several arrays at once")]
 
@@ -10,6 +10,7 @@ pub mod fusions;
 pub mod gemm;
 mod info;
 pub mod lower;
+pub mod narrow;
 pub mod ops;
 pub mod peak;
 pub mod run;

@@ -1,6 +1,7 @@
 //! From operations to kernels: the one place that names them all.
 
 use super::fusions::{Behind, ConvStatistics, NormGrad, NormRead, Pooled, activated};
+use super::gemm::numbers::Rounded;
 use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
 use super::ops::batch_norm::{
@@ -8,7 +9,7 @@ use super::ops::batch_norm::{
     FromSumsKernel, GradFromSumsKernel, GradSumsKernel, NormConvKernel, NormGradWeightKernel, Statistics, SumsKernel,
 };
 use super::ops::cached_attention::CachedAttentionKernel;
-use super::ops::chain::ChainKernel;
+use super::ops::chain::{ChainKernel, RoundedValues};
 use super::ops::class_counts::ClassCountsKernel;
 use super::ops::conv::pooled::{Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel};
 use super::ops::conv::prepared::{PreparedConv2dGradWeightKernel, PreparedConv2dKernel};
@@ -52,12 +53,12 @@ use crate::graph::op::{ActivationOp, Binary, Conv2d, Fused, Source};
 use crate::graph::{Graph, Node, Op, Shape, op};
 
 /// `[N, H, W, C]` of a value that the shape rules know to be a batch of images.
-fn images(shape: &Shape) -> [usize; 4] {
+pub(super) fn images(shape: &Shape) -> [usize; 4] {
     shape.nhwc().expect("the operation's shape rule has checked the rank")
 }
 
 /// Sizes of a convolution from the shapes of its input, weight and output.
-fn conv_shape(x: &Shape, w: &Shape, y: &Shape) -> ConvShape {
+pub(super) fn conv_shape(x: &Shape, w: &Shape, y: &Shape) -> ConvShape {
     let ([n, h, width, c], [_, kh, kw, _], [.., o]) = (images(x), images(w), images(y));
     ConvShape { images: n, input: [h, width], channels: c, kernel: [kh, kw], outputs: o }
 }
@@ -293,14 +294,29 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, how: Instructions, threads: usi
         }
         _ => {
             let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();
-            Box::new(ChainKernel::new(op, &shapes, y(0), level, threads))
+            Box::new(ChainKernel::rounded(op, &shapes, y(0), &rounded_values(graph, node), level, threads))
         }
     })
+}
+
+/// The values of `node` that are narrow.
+fn rounded_values(graph: &Graph, node: &Node) -> RoundedValues {
+    let narrow = |list: &[crate::graph::ValueId]| {
+        list.iter().enumerate().filter(|(_, v)| graph.value(**v).narrow).map(|(i, _)| i).collect()
+    };
+    RoundedValues { operands: narrow(&node.inputs), results: narrow(&node.outputs) }
 }
 
 /// The kernel of a convolution of normalised values.
 fn prepared(conv: &Conv2d, shape: ConvShape, how: Instructions, threads: usize) -> PreparedConv2dKernel {
     PreparedConv2dKernel::new(conv, shape, how, threads).expect("the pattern takes what there is a kernel for")
+}
+
+/// Which of the operands of a product, and of what is behind it, are narrow.
+fn rounded(graph: &Graph, node: &Node, behind: Behind) -> Rounded {
+    let narrow = |v: &crate::graph::ValueId| graph.value(*v).narrow;
+    let summand = behind.summand.is_some_and(|i| narrow(&node.inputs[i]));
+    Rounded { source: narrow(&node.inputs[0]), summand, result: narrow(&node.outputs[0]) }
 }
 
 /// `head`, the first operation of `node`, with what is behind it; `None` if nothing can be behind it.
@@ -318,7 +334,11 @@ fn product(
     Some(match head {
         Op::Linear(op) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y.last() };
-            let kernel = LinearKernel::new(behind.act, shape, how, threads, trains(graph));
+            let rounded = rounded(graph, node, behind);
+            let kernel = match rounded.any() {
+                true => LinearKernel::rounded(behind.act, shape, how, threads, rounded),
+                false => LinearKernel::new(behind.act, shape, how, threads, trains(graph)),
+            };
             Box::new(Forward { kernel, bias: op.bias, behind, level })
         }
         Op::LinearGradInput(_) => {
@@ -326,7 +346,11 @@ fn product(
             Box::new(GradInput { kernel: LinearGradInputKernel::new(shape, how, threads), behind })
         }
         Op::Conv2d(op) => {
-            let kernel = Conv2dKernel::new(op, behind.act, conv_shape(x(0), x(1), y), how, threads, trains(graph));
+            let (shape, rounded) = (conv_shape(x(0), x(1), y), rounded(graph, node, behind));
+            let kernel = match rounded.any() {
+                true => Conv2dKernel::rounded(op, behind.act, shape, how, threads, rounded),
+                false => Conv2dKernel::new(op, behind.act, shape, how, threads, trains(graph)),
+            };
             let conv = Forward { kernel, bias: op.bias, behind, level };
             match behind.norm {
                 Some(norm) => Box::new(ConvNorm { conv, norm: Folded { norm, bias: op.bias, channels: y.last() } }),
@@ -359,11 +383,13 @@ fn binary(
 ) -> Box<dyn NodeKernel> {
     let [a, b] = [0, 1].map(|i| graph.shape(node.inputs[i]));
     let y = graph.shape(node.outputs[0]);
-    // Channels times a factor each; long rows are better read where they are.
-    if (a == y) != (b == y) && y.last() < 512 {
+    // Channels times a factor each; long rows are better read where they are. What is narrow goes through blocks of floats.
+    let rounded = rounded_values(graph, node);
+    let is_narrow = !rounded.operands.is_empty() || !rounded.results.is_empty();
+    if is_narrow || (a == y) != (b == y) && y.last() < 512 {
         let alone = Fused::of(op.clone().into(), 2);
         let chain = act.map(|act| alone.clone().then(ActivationOp { act }, vec![Source::Step(0)])).unwrap_or(alone);
-        return Box::new(ChainKernel::new(&chain, &[a, b], y, level, threads));
+        return Box::new(ChainKernel::rounded(&chain, &[a, b], y, &rounded, level, threads));
     }
     Box::new(BinaryKernel::new(op.kind, act, a, b, level))
 }

@@ -93,7 +93,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
 ];
 
 /// The same of the CPU kernels.
-const KERNEL_LAYERS: [&str; 8] = ["simd", "info", "run", "gemm", "fusions", "ops", "lower", "peak"];
+const KERNEL_LAYERS: [&str; 9] = ["simd", "info", "run", "gemm", "fusions", "ops", "lower", "narrow", "peak"];
 
 #[test]
 fn imports_run_one_way() {

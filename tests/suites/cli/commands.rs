@@ -196,7 +196,7 @@ fn only_some_passes_can_be_left_out() {
             let told = place.fails(&format!("{command} --without {name}"), 2);
             assert!(
                 told.contains(name)
-                    && told.contains("reorder, begin_sums, simplify, recompute, rematerialize, fusions, fold, pool, norm_grad, norm_read, norm_statistics, residual, fuse, chain, update_early, split_batch"),
+                    && told.contains("reorder, begin_sums, simplify, recompute, rematerialize, fusions, fold, pool, norm_grad, norm_read, norm_statistics, residual, fuse, chain, update_early, narrow, split_batch"),
                 "{told}"
             );
         }

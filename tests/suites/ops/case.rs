@@ -172,7 +172,7 @@ impl Case {
 
     /// Types and shapes of the operation's results.
     pub fn outputs(&self) -> Vec<(DType, Shape)> {
-        let value = |o: &Operand| Value { dtype: o.dtype, shape: o.shape.clone(), role: Role::Temporary };
+        let value = |o: &Operand| Value::new(o.dtype, o.shape.clone(), Role::Temporary);
         let values: Vec<Value> = self.operands.iter().map(value).collect();
         let values: Vec<&Value> = values.iter().collect();
         self.op.rules().infer(&values).unwrap_or_else(|e| panic!("{}: {e}", self.name))

@@ -92,14 +92,38 @@ pub struct Value {
     pub shape: Shape,
     /// Where it lives.
     pub role: Role,
+    /// In memory it is rounded to `BF16`: its nodes round what they write, and read it as if it were `F32`, which `dtype` says.
+    pub narrow: bool,
 }
 
 impl Value {
+    /// A value that no other type stands for in memory.
+    pub fn new(dtype: DType, shape: Shape, role: Role) -> Value {
+        Value { dtype, shape, role, narrow: false }
+    }
+
+    /// The element type in memory.
+    pub fn stored(&self) -> DType {
+        if self.narrow { DType::BF16 } else { self.dtype }
+    }
+
     /// Size in bytes, without padding.
     pub fn bytes(&self) -> usize {
-        self.shape.len().saturating_mul(self.dtype.bytes())
+        self.shape.len().saturating_mul(self.stored().bytes())
     }
 }
+
+/// Which of its operands a kernel can read, and which of its results it can write, rounded to `BF16`: their numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Narrow {
+    /// Operands.
+    pub reads: Vec<usize>,
+    /// Results.
+    pub writes: Vec<usize>,
+}
+
+/// What the kernel of a node can read and write so.
+pub type Narrows = fn(&Graph, &Node) -> Narrow;
 
 /// One operation.
 #[derive(Debug, Clone, PartialEq)]
@@ -175,7 +199,7 @@ impl Graph {
             Role::Parameter(var) | Role::State(var) => _ = self.variables.entry(var).or_insert(id),
             Role::ShardInput(_, _) | Role::Temporary | Role::Output => {}
         }
-        self.values.push(Value { dtype, shape, role });
+        self.values.push(Value::new(dtype, shape, role));
         id
     }
 

@@ -13,7 +13,7 @@ impl Graph {
             Role::Temporary => "",
             Role::Output => "out",
         };
-        format!("%{}{}{mark}:{}{}", id.0, if mark.is_empty() { "" } else { "." }, v.dtype, v.shape)
+        format!("%{}{}{mark}:{}{}", id.0, if mark.is_empty() { "" } else { "." }, v.stored(), v.shape)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Consistency of a graph, checked after every pass.
 
-use super::{Graph, Role, Value};
+use super::{DType, Graph, Role, Value};
 
 /// Checks that every value is computed before it is used and at most once, that shapes are what the rules infer,
 /// that only variables are updated in place, and that what is made in rounds is joined before others read it.
@@ -43,8 +43,22 @@ pub fn verify(graph: &Graph) -> Result<(), String> {
         }
     }
     graph.check_rounds()?;
+    check_narrow(graph)?;
     match graph.values.iter().zip(&known).position(|(v, k)| v.role == Role::Output && !k) {
         Some(i) => Err(format!("output {i} is never computed")),
+        None => Ok(()),
+    }
+}
+
+/// What is rounded in memory lives within a run of the program, and all names of its memory say so.
+fn check_narrow(graph: &Graph) -> Result<(), String> {
+    let is_temporary = |v: &Value| v.role == Role::Temporary && v.dtype == DType::F32;
+    if let Some(i) = graph.values.iter().position(|v| v.narrow && !is_temporary(v)) {
+        return Err(format!("value {i} is rounded in memory, but is no temporary float"));
+    }
+    let root = graph.roots();
+    match root.iter().enumerate().find(|(i, r)| graph.values[*i].narrow != graph.value(**r).narrow) {
+        Some((i, root)) => Err(format!("value {i} has the memory of value {}, but another type there", root.0)),
         None => Ok(()),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::bf16::product::{TileProduct, is_worthwhile};
 use super::memory::Memory;
+use super::numbers::{Numbers, NumbersMut, Rounded};
 use super::product::{Operand, Product, ProductSpec};
 use super::prologue::Source;
 use super::tile::EpilogueOperands;
@@ -49,6 +50,15 @@ impl AnyProduct {
         }))
     }
 
+    /// The same for operands that may be rounded in memory, in bf16 however small it is.
+    ///
+    /// # Panics
+    /// Products are not made in bf16.
+    pub fn rounded(spec: ProductSpec, how: Instructions, threads: usize, keeps: bool, rounded: Rounded) -> AnyProduct {
+        let unit = how.bf16.expect("numbers are rounded where products are made in bf16");
+        AnyProduct::Bf16(Box::new(TileProduct::rounded(spec, (unit, how.level), threads, None, keeps, rounded)))
+    }
+
     /// The activation that it was made for.
     pub fn act(&self) -> Option<Activation> {
         either!(self, p => p.act())
@@ -84,5 +94,27 @@ impl AnyProduct {
         memory: impl Into<Memory<'a>>,
     ) {
         either!(self, p => p.run(pool, a, b, operands, c, memory));
+    }
+
+    /// The same of operands that may be rounded in memory, as it was made for.
+    ///
+    /// # Panics
+    /// As [`AnyProduct::run`], and if it was made for others.
+    pub fn run_numbers(
+        &self,
+        pool: &Pool,
+        a: Numbers,
+        b: &[f32],
+        operands: EpilogueOperands,
+        c: NumbersMut,
+        memory: Memory,
+    ) {
+        match (self, a, c) {
+            (AnyProduct::Bf16(p), a, c) => p.run_numbers(pool, a, b, operands, c, memory),
+            (AnyProduct::Single(p), Numbers::Single(a), NumbersMut::Single(c)) => {
+                p.run(pool, a.into(), b.into(), operands, c, memory);
+            }
+            _ => panic!("a product of floats has numbers that are rounded"),
+        }
     }
 }

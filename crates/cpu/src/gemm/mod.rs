@@ -4,6 +4,7 @@ pub mod any_product;
 pub mod bf16;
 mod dots;
 pub mod memory;
+pub mod numbers;
 pub mod pack;
 pub mod product;
 pub mod prologue;

@@ -12,6 +12,7 @@
 use super::LINE;
 use crate::graph::op::Activation;
 use crate::simd::{Routine, Simd, SimdLevel};
+use half::bf16;
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -43,7 +44,7 @@ pub struct Epilogue {
     pub scale: *const f32,
     /// `n` floats to add, or null.
     pub bias: *const f32,
-    /// Base of a matrix laid out like `C`, to add, or null.
+    /// Base of a matrix laid out like `C`, to add, or null: of floats, but for kernels that were made for rounded ones.
     pub residual: *const f32,
     /// Base of a matrix laid out like `C`, or null: where it has no number above 0, the sum becomes 0.
     pub relu_mask: *const f32,
@@ -81,6 +82,7 @@ impl Epilogue {
         let from = |x: Option<&[f32]>| x.map_or(std::ptr::null(), |x| x[first..].as_ptr());
         let matrix = |x: Option<&[f32]>| x.map_or(std::ptr::null(), <[f32]>::as_ptr);
         let (residual, relu_mask) = (matrix(operands.residual), matrix(operands.relu_mask));
+        let residual = operands.rounded_residual.map_or(residual, |x| x.as_ptr().cast());
         Epilogue { scale: from(operands.scale), bias: from(operands.bias), residual, relu_mask, base, ..self }
     }
 
@@ -133,6 +135,8 @@ pub struct EpilogueOperands<'a> {
     pub bias: Option<&'a [f32]>,
     /// Matrix that is added.
     pub residual: Option<&'a [f32]>,
+    /// The same, rounded in memory, for kernels that were made for it: instead of `residual`.
+    pub rounded_residual: Option<&'a [bf16]>,
     /// Matrix with the values of a ReLU: where they are not above 0, the result is 0. Without `bias`, which is added later.
     pub relu_mask: Option<&'a [f32]>,
     /// What is done with results while they are in the cache, by the kernels that say so.
@@ -172,6 +176,7 @@ impl EpilogueOperands<'_> {
     pub fn has(&self, n: usize, len: usize) -> bool {
         [self.scale, self.bias].into_iter().flatten().all(|x| x.len() >= n)
             && [self.residual, self.relu_mask].into_iter().flatten().all(|x| x.len() >= len)
+            && self.rounded_residual.is_none_or(|x| x.len() >= len)
     }
 }
 

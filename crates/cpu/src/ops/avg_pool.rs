@@ -3,8 +3,9 @@
 use crate::graph::op::AvgPool2d;
 use crate::run::frame::{Frame, NodeKernel};
 use crate::run::parallel::{for_chunks, vectorised};
-use crate::simd::SimdLevel;
+use crate::run::widths::{Float, in_each_width};
 use crate::simd::lanes::{get, put};
+use crate::simd::{Kernel, Simd, SimdLevel};
 use std::ops::Range;
 
 /// What an output takes in along one axis.
@@ -85,9 +86,19 @@ impl Windows {
     }
 }
 
-vectorised! {
-    /// Row `row` of the output of one image.
-    fn forward<'a, S>(s, windows: &'a Windows, x: &'a [f32], y: &'a mut [f32], row: usize) {
+/// Row `row` of the output of one image.
+struct Forward<'a, X, Y> {
+    windows: &'a Windows,
+    x: &'a [X],
+    y: &'a mut [Y],
+    row: usize,
+}
+
+impl<X: Float, Y: Float> Kernel for Forward<'_, X, Y> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Forward { windows, x, y, row } = self;
         let (channels, width) = (windows.channels, windows.input()[1]);
         let rows = &windows.rows.windows[row];
         for (o, columns) in windows.columns.windows.iter().enumerate() {
@@ -107,7 +118,9 @@ vectorised! {
             }
         }
     }
+}
 
+vectorised! {
     /// Row `row` of the gradient by one image.
     fn backward<'a, S>(s, windows: &'a Windows, dy: &'a [f32], dx: &'a mut [f32], row: usize) {
         let (channels, width) = (windows.channels, windows.output()[1]);
@@ -144,14 +157,20 @@ pub struct MeanPoolKernel {
 
 impl NodeKernel for MeanPoolKernel {
     fn run(&self, frame: &Frame<'_>) {
-        let (x, y) = (frame.input::<f32>(0), frame.output::<f32>(0));
-        let w = &self.windows;
-        let image = w.input()[0] * w.input()[1] * w.channels;
-        let row = w.output()[1] * w.channels;
+        in_each_width!(frame, X, Y => self.go::<X, Y>(frame));
+    }
+}
+
+impl MeanPoolKernel {
+    fn go<X: Float, Y: Float>(&self, frame: &Frame) {
+        let (x, y) = (frame.input::<X>(0), frame.output::<Y>(0));
+        let windows = &self.windows;
+        let image = windows.input()[0] * windows.input()[1] * windows.channels;
+        let row = windows.output()[1] * windows.channels;
         for_chunks(frame.pool(), y, row, |start, y| {
             let line = start / row;
-            let x = &x[line / w.output()[0] * image..][..image];
-            forward(self.level, w, x, y, line % w.output()[0]);
+            let x = &x[line / windows.output()[0] * image..][..image];
+            self.level.run(Forward { windows, x, y, row: line % windows.output()[0] });
         });
     }
 }

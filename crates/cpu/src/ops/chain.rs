@@ -1,14 +1,16 @@
 //! Element-wise operations one behind the other, a block of elements at a time: what lies between them stays in L1.
 
 use super::dropout::{Draws, mask};
-use super::elementwise::{apply, apply_grad, combine};
+use super::elementwise::{FromFloats, ToFloats, apply, apply_grad, combine};
 use crate::fusions::MAX_STEPS;
 use crate::graph::Shape;
 use crate::graph::op::{Activation, BinaryKind, Dropout, ElementWise, Fused, Source, StepOutput};
 use crate::run::frame::{Frame, NodeKernel, Operands, Scratch, View};
+use crate::run::numbers::Address;
 use crate::run::parallel::CHUNK;
 use crate::run::threads::{Parts, chunks};
 use crate::simd::SimdLevel;
+use half::bf16;
 use std::ops::Range;
 
 /// Elements that all steps are done for before the next ones are: a value in L1 takes 4 KiB. A multiple of 4, as draws of a
@@ -48,8 +50,19 @@ struct Step {
     function: Function,
     from: [Place; 2],
     to: Place,
-    /// Operands to be spread out over slots before.
+    /// Operands to be spread out over slots before, or to be made floats there.
     stretch: Vec<(usize, usize)>,
+    /// The result that is rounded afterwards, from the slot `to`.
+    rounds: Option<usize>,
+}
+
+/// The operands, and the results, that are rounded in memory, by number. Those that are stretched are not.
+#[derive(Default)]
+pub struct RoundedValues {
+    /// Operands.
+    pub operands: Vec<usize>,
+    /// Results.
+    pub results: Vec<usize>,
 }
 
 /// A group of element-wise operations.
@@ -85,6 +98,18 @@ fn stretched(operand: &Shape, result: &Shape) -> Vec<Axis> {
 impl ChainKernel {
     /// For operands of the given shapes (of a key it does not matter) and results of shape `result`.
     pub fn new(op: &Fused, operands: &[&Shape], result: &Shape, level: SimdLevel, threads: usize) -> Self {
+        Self::rounded(op, operands, result, &RoundedValues::default(), level, threads)
+    }
+
+    /// The same with values that are rounded in memory.
+    pub fn rounded(
+        op: &Fused,
+        operands: &[&Shape],
+        result: &Shape,
+        rounded: &RoundedValues,
+        level: SimdLevel,
+        threads: usize,
+    ) -> Self {
         let is_whole = |i: usize| op.is_key(i) || operands[i] == result;
         let axes: Vec<_> = (0..operands.len())
             .map(|i| if is_whole(i) { Vec::new() } else { stretched(operands[i], result) })
@@ -99,7 +124,7 @@ impl ChainKernel {
             for (place, source) in from.iter_mut().zip(&step.from) {
                 *place = match *source {
                     Source::Step(i) => done[i],
-                    Source::Operand(i) if is_whole(i) => Place::Operand(i),
+                    Source::Operand(i) if is_whole(i) && !rounded.operands.contains(&i) => Place::Operand(i),
                     Source::Operand(i) => {
                         let slot = *spread[i].get_or_insert_with(|| {
                             stretch.push((i, slots.take()));
@@ -117,7 +142,9 @@ impl ChainKernel {
                     slots.give_back(*slot);
                 }
             }
-            let to = match op.results.iter().position(|r| *r == StepOutput { step: at, output: 0 }) {
+            let result = op.results.iter().position(|r| *r == StepOutput { step: at, output: 0 });
+            let rounds = result.filter(|result| rounded.results.contains(result));
+            let to = match result.filter(|_| rounds.is_none()) {
                 Some(result) => Place::Result(result),
                 None => Place::Slot(slots.take()),
             };
@@ -128,7 +155,7 @@ impl ChainKernel {
                 ElementWise::Binary(kind) => Function::Binary(kind),
                 ElementWise::Dropout(op) => Function::Dropout(op.clone()),
             };
-            steps.push(Step { function, from, to, stretch });
+            steps.push(Step { function, from, to, stretch, rounds });
         }
         ChainKernel { steps, axes, slots: slots.count, level, threads }
     }
@@ -204,6 +231,7 @@ struct Job<'a> {
     kernel: &'a ChainKernel,
     operands: Operands<'a>,
     results: [Option<View<'a, f32>>; MAX_STEPS],
+    rounded: [Option<View<'a, bf16>>; MAX_STEPS],
 }
 
 impl Job<'_> {
@@ -220,8 +248,14 @@ impl Job<'_> {
         let (level, n) = (self.kernel.level, range.len());
         for step in &self.kernel.steps {
             for &(operand, slot) in &step.stretch {
-                let from = self.operands.input::<f32>(operand);
-                spread(&self.kernel.axes[operand], from, range.clone(), &mut slots[slot * BLOCK..][..n]);
+                let to = &mut slots[slot * BLOCK..][..n];
+                if self.kernel.axes[operand].is_empty() {
+                    let from = self.operands.view::<bf16>(operand).range(range.clone());
+                    // SAFETY: the block's elements of the operand, which are read before any of this task is written in their place.
+                    level.run(ToFloats { from: Address::new(from.cast(), true), to: to.as_mut_ptr(), n });
+                } else {
+                    spread(&self.kernel.axes[operand], self.operands.input::<f32>(operand), range.clone(), to);
+                }
             }
             let slots = slots.as_mut_ptr();
             let a = self.at(step.from[0], &range, slots).cast_const();
@@ -243,6 +277,10 @@ impl Job<'_> {
                         mask(level, Draws::new(op, key), range.start, a, to, n);
                     }
                 }
+                if let Some(result) = step.rounds {
+                    let view = self.rounded[result].expect("the results have views");
+                    level.run(FromFloats { from: to, to: Address::new(view.range(range.clone()).cast(), true), n });
+                }
             }
         }
     }
@@ -254,14 +292,16 @@ impl NodeKernel for ChainKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let mut results = [None; MAX_STEPS];
+        let (mut results, mut rounded) = ([None; MAX_STEPS], [None; MAX_STEPS]);
         for step in &self.steps {
-            if let Place::Result(i) = step.to {
-                results[i] = Some(frame.target::<f32>(i));
+            match (step.to, step.rounds) {
+                (_, Some(i)) => rounded[i] = Some(frame.target::<bf16>(i)),
+                (Place::Result(i), None) => results[i] = Some(frame.target::<f32>(i)),
+                _ => {}
             }
         }
-        let len = results[0].map_or(0, View::len);
-        let job = Job { kernel: self, operands: frame.operands(), results };
+        let len = frame.output_len(0);
+        let job = Job { kernel: self, operands: frame.operands(), results, rounded };
         let floats = self.slots * BLOCK;
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
         let pieces = chunks(len, CHUNK);

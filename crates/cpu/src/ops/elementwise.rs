@@ -6,8 +6,10 @@ use crate::gemm::tile::{Finish, Rows};
 use crate::graph::op::{Activation, BinaryKind};
 use crate::graph::{DType, Shape};
 use crate::run::frame::{Frame, NodeKernel, View};
+use crate::run::numbers::Address;
 use crate::run::parallel::{CHUNK, for_chunks, rows_per_chunk};
 use crate::run::threads::{Pool, chunks};
+use crate::simd::lanes::Lane;
 use crate::simd::{Kernel, Simd, SimdLevel};
 
 /// `y = f(x)` for `n` elements; `x` and `y` are equal or apart.
@@ -132,6 +134,65 @@ pub unsafe fn apply_grad(level: SimdLevel, act: Activation, saved: *const f32, d
     with_activation!(Some(act), f => level.run(MapGrad { f, saved, dy, dx, n }));
 }
 
+/// Elements on their way between rounded numbers and the functions of floats.
+pub const STRIP: usize = 1024;
+
+/// `n` numbers in either width as floats. The caller promises that both sides are valid and do not overlap.
+pub struct ToFloats {
+    /// The numbers.
+    pub from: Address,
+    /// The floats.
+    pub to: *mut f32,
+    /// How many.
+    pub n: usize,
+}
+
+impl Kernel for ToFloats {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for i in (0..self.n).step_by(S::LANES) {
+            let n = (self.n - i).min(S::LANES);
+            // SAFETY: inside the `n` elements that are promised.
+            unsafe {
+                let x = match self.from.rounded() {
+                    Some(from) => s.load_rounded(from.add(i), n),
+                    None => f32::load(s, self.from.floats().add(i), n),
+                };
+                f32::store(s, self.to.add(i), x, n);
+            }
+        }
+    }
+}
+
+/// `n` floats as numbers in either width. The caller promises that both sides are valid and do not overlap.
+pub struct FromFloats {
+    /// The floats.
+    pub from: *const f32,
+    /// The numbers.
+    pub to: Address,
+    /// How many.
+    pub n: usize,
+}
+
+impl Kernel for FromFloats {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for i in (0..self.n).step_by(S::LANES) {
+            let n = (self.n - i).min(S::LANES);
+            // SAFETY: inside the `n` elements that are promised.
+            unsafe {
+                let x = f32::load(s, self.from.add(i), n);
+                match self.to.rounded() {
+                    Some(to) => s.store_rounded(to.add(i), x, n),
+                    None => f32::store(s, self.to.floats().add(i), x, n),
+                }
+            }
+        }
+    }
+}
+
 /// [`crate::graph::op::ActivationOp`].
 pub struct ActivationKernel {
     /// The function.
@@ -142,13 +203,26 @@ pub struct ActivationKernel {
 
 impl NodeKernel for ActivationKernel {
     fn run(&self, frame: &Frame<'_>) {
-        let (x, y) = (frame.source::<f32>(0), frame.target::<f32>(0));
-        let pieces = chunks(y.len(), CHUNK);
+        let (x, y, len) = (frame.source_address(0), frame.target_address(0), frame.output_len(0));
+        let pieces = chunks(len, CHUNK);
         frame.pool().run(pieces.count(), |task, _| {
             let r = pieces.range(task);
-            // SAFETY: `range` checks the bounds; the two are apart or, by the operation's rule, the same memory, and
-            // tasks have their own elements.
-            unsafe { apply(self.level, Some(self.act), x.range(r.clone()), y.range(r.clone()), r.len()) };
+            let (x, y) = (x.at(r.start), y.at(r.start));
+            if x.rounded().or(y.rounded()).is_none() {
+                // SAFETY: both have the elements; the two are apart or, by the operation's rule, the same memory, and
+                // tasks have their own elements.
+                return unsafe { apply(self.level, Some(self.act), x.floats(), y.floats(), r.len()) };
+            }
+            let mut strip = [0.0; STRIP];
+            for start in (0..r.len()).step_by(STRIP) {
+                let (n, strip) = ((r.len() - start).min(STRIP), strip.as_mut_ptr());
+                // SAFETY: as above; a strip is read before it is written.
+                unsafe {
+                    self.level.run(ToFloats { from: x.at(start), to: strip, n });
+                    apply(self.level, Some(self.act), strip, strip, n);
+                    self.level.run(FromFloats { from: strip, to: y.at(start), n });
+                }
+            }
         });
     }
 }

@@ -1,7 +1,9 @@
 //! Matrix products with a weight. All matrices by rows: `x [rows, in]`, `w [out, in]`, `y` and `dy [rows, out]`.
 
 use crate::gemm::any_product::AnyProduct;
+use crate::gemm::bf16::product::is_worthwhile;
 use crate::gemm::memory::Memory;
+use crate::gemm::numbers::{Numbers, NumbersMut, Rounded};
 use crate::gemm::product::{Operand, ProductSpec};
 use crate::gemm::prologue::Source;
 use crate::gemm::sums::ColumnSums;
@@ -39,6 +41,25 @@ impl LinearKernel {
         let LinearShape { rows: m, inputs: k, outputs: n } = shape;
         let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act };
         LinearKernel { product: AnyProduct::new(spec, how, threads, None, !trains) }
+    }
+
+    /// The same in a program that makes none, for operands that may be rounded in memory.
+    pub fn rounded(
+        act: Option<Activation>,
+        shape: LinearShape,
+        how: Instructions,
+        threads: usize,
+        rounded: Rounded,
+    ) -> Self {
+        let LinearShape { rows: m, inputs: k, outputs: n } = shape;
+        let spec = ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act };
+        LinearKernel { product: AnyProduct::rounded(spec, how, threads, true, rounded) }
+    }
+
+    /// Whether a product of this shape can have operands that are rounded in memory: it is one in bf16.
+    pub fn takes_rounded(shape: LinearShape) -> bool {
+        let LinearShape { rows: m, inputs: k, outputs: n } = shape;
+        is_worthwhile(&ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: None }, true)
     }
 
     /// The same for an `x` with a prologue, without an activation.
@@ -84,6 +105,19 @@ impl LinearKernel {
         memory: impl Into<Memory<'a>>,
     ) {
         self.product.run(pool, x, w.into(), operands, y, memory);
+    }
+
+    /// The same of operands that may be rounded in memory, as the kernel was made for.
+    pub fn run_numbers(
+        &self,
+        pool: &Pool,
+        x: Numbers,
+        w: &[f32],
+        operands: EpilogueOperands,
+        y: NumbersMut,
+        memory: Memory,
+    ) {
+        self.product.run_numbers(pool, x, w, operands, y, memory);
     }
 }
 

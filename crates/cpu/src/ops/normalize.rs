@@ -3,8 +3,10 @@
 use crate::graph::{DType, op};
 use crate::run::frame::{Element, Frame, NodeKernel};
 use crate::run::parallel::for_chunks;
+use crate::run::widths::Float;
 use crate::simd::lanes::{get, put};
 use crate::simd::{Kernel, MAX_LANES, Simd, SimdLevel};
+use half::bf16;
 
 /// [`op::Normalize`].
 pub struct NormalizeKernel {
@@ -50,13 +52,13 @@ impl Sample for f32 {
     }
 }
 
-struct Rows<'a, T> {
+struct Rows<'a, T, Y> {
     x: &'a [T],
-    y: &'a mut [f32],
+    y: &'a mut [Y],
     kernel: &'a NormalizeKernel,
 }
 
-impl<T: Sample> Kernel for Rows<'_, T> {
+impl<T: Sample, Y: Float> Kernel for Rows<'_, T, Y> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -82,8 +84,8 @@ impl NormalizeKernel {
         NormalizeKernel { scale: op.scale, mean: repeat(&op.mean), std: repeat(&op.std), level }
     }
 
-    fn go<T: Sample>(&self, frame: &Frame) {
-        let (x, y) = (frame.input::<T>(0), frame.output::<f32>(0));
+    fn go<T: Sample, Y: Float>(&self, frame: &Frame) {
+        let (x, y) = (frame.input::<T>(0), frame.output::<Y>(0));
         let period = self.mean.len();
         for_chunks(frame.pool(), y, period * (crate::run::parallel::CHUNK / period).max(1), |start, part| {
             let x = &x[start..start + part.len()];
@@ -94,6 +96,11 @@ impl NormalizeKernel {
 
 impl NodeKernel for NormalizeKernel {
     fn run(&self, frame: &Frame<'_>) {
-        if frame.input_dtype(0) == DType::U8 { self.go::<u8>(frame) } else { self.go::<f32>(frame) }
+        match (frame.input_dtype(0), frame.output_dtype(0)) {
+            (DType::U8, DType::BF16) => self.go::<u8, bf16>(frame),
+            (DType::U8, _) => self.go::<u8, f32>(frame),
+            (_, DType::BF16) => self.go::<f32, bf16>(frame),
+            _ => self.go::<f32, f32>(frame),
+        }
     }
 }

@@ -8,6 +8,7 @@ use super::elementwise::{ActivationFinish, activate};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use crate::fusions::{Behind, Norm};
 use crate::gemm::memory::Memory;
+use crate::gemm::numbers::{Numbers, NumbersMut};
 use crate::gemm::tile::{EpilogueOperands, Finish};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
@@ -47,6 +48,16 @@ fn left(act: Option<Activation>, finishes: bool) -> (Option<Activation>, Option<
     if finishes { (act, None) } else { (None, act) }
 }
 
+/// The operand that is added, in either width.
+fn residual<'a>(frame: &Frame<'a>, behind: Behind) -> EpilogueOperands<'a> {
+    let none = EpilogueOperands::default();
+    match behind.summand.map(|i| frame.numbers(i)) {
+        Some(Numbers::Single(x)) => EpilogueOperands { residual: Some(x), ..none },
+        Some(Numbers::Rounded(x)) => EpilogueOperands { rounded_residual: Some(x), ..none },
+        None => none,
+    }
+}
+
 /// The kernels of linear layers and of convolutions are called alike.
 macro_rules! steps {
     ($forward:ident, $grad_input:ident, $grad_weight:ident) => {
@@ -60,15 +71,16 @@ macro_rules! steps {
             }
 
             fn run(&self, frame: &Frame<'_>) {
-                let (x, w, y) = (frame.input::<f32>(0), frame.input(1), frame.output::<f32>(0));
+                let (x, w, mut y) = (frame.numbers(0), frame.input(1), frame.numbers_out(0));
                 let bias = self.bias.then(|| frame.input(2));
-                let residual = self.behind.summand.map(|i| frame.input(i));
                 let (now, later) = left(self.kernel.remaining_act(), self.kernel.finishes());
                 let finish = now.map(|act| ActivationFinish { level: self.level, act });
                 let finish = finish.as_ref().map(|f| f as &dyn Finish);
-                let operands = EpilogueOperands { bias, residual, finish, ..EpilogueOperands::default() };
-                self.kernel.run(frame.pool(), x.into(), w, operands, y, frame);
-                activate(frame.pool(), self.level, later, y);
+                let operands = EpilogueOperands { bias, finish, ..residual(frame, self.behind) };
+                self.kernel.run_numbers(frame.pool(), x, w, operands, y.again(), frame.into());
+                if let NumbersMut::Single(y) = y {
+                    activate(frame.pool(), self.level, later, y);
+                }
             }
         }
 
@@ -160,14 +172,16 @@ impl NodeKernel for ConvNorm {
         let Forward { kernel, behind, level, .. } = &self.conv;
         let mut scratch = frame.scratch();
         let [scale, shift] = self.norm.tables(frame, &mut scratch);
-        let (x, w, y) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
-        let residual = behind.summand.map(|i| frame.input::<f32>(i));
+        let (x, w, mut y) = (frame.numbers(0), frame.input(1), frame.numbers_out(0));
         let (now, later) = left(kernel.remaining_act(), kernel.finishes());
         let finish = now.map(|act| ActivationFinish { level: *level, act });
         let finish = finish.as_ref().map(|f| f as &dyn Finish);
-        let operands = EpilogueOperands { scale: Some(scale), bias: Some(shift), residual, relu_mask: None, finish };
-        kernel.run(frame.pool(), x, w, operands, y, Memory { workspace: scratch.bytes(), kept: frame.kept() });
-        activate(frame.pool(), *level, later, y);
+        let operands = EpilogueOperands { scale: Some(scale), bias: Some(shift), finish, ..residual(frame, *behind) };
+        let memory = Memory { workspace: scratch.bytes(), kept: frame.kept() };
+        kernel.run_numbers(frame.pool(), x, w, operands, y.again(), memory);
+        if let NumbersMut::Single(y) = y {
+            activate(frame.pool(), *level, later, y);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! A kernel that allows this reads and writes through [`View`]s (pointers); all others get slices, and a [`Frame`]
 //! refuses to hand out a slice of memory that the same node writes.
 
+use super::numbers::{Address, Numbers, NumbersMut};
 use super::threads::Pool;
 use crate::collective::Ahead;
 use crate::graph::DType;
@@ -289,9 +290,56 @@ impl<'a> Frame<'a> {
         unsafe { std::slice::from_raw_parts(v.ptr, v.len) }
     }
 
+    /// Operand `i`, floats in either width, which this node does not write.
+    ///
+    /// # Panics
+    /// As [`Frame::input`].
+    pub fn numbers(&self, i: usize) -> Numbers<'a> {
+        match self.input_dtype(i) {
+            DType::BF16 => Numbers::Rounded(self.input(i)),
+            _ => Numbers::Single(self.input(i)),
+        }
+    }
+
+    /// Result `i`, floats in either width, which shares memory with nothing.
+    ///
+    /// # Panics
+    /// As [`Frame::output`].
+    pub fn numbers_out(&self, i: usize) -> NumbersMut<'a> {
+        match self.output_dtype(i) {
+            DType::BF16 => NumbersMut::Rounded(self.output(i)),
+            _ => NumbersMut::Single(self.output(i)),
+        }
+    }
+
     /// Operand `i`, which may be the memory of an output or is updated in place.
     pub fn source<T: Element>(&self, i: usize) -> View<'a, T> {
         self.view(&self.step.inputs[i])
+    }
+
+    /// Where operand `i` begins, floats in either width, which may be the memory of an output.
+    pub fn source_address(&self, i: usize) -> Address {
+        self.address(&self.step.inputs[i])
+    }
+
+    /// Where result `i` begins, floats in either width: it may be the memory of an operand.
+    pub fn target_address(&self, i: usize) -> Address {
+        self.take(i as u32);
+        self.address(&self.step.outputs[i])
+    }
+
+    fn address(&self, o: &Operand) -> Address {
+        let rounded = match o.dtype {
+            DType::F32 => false,
+            DType::BF16 => true,
+            other => panic!("a kernel of floats has an operand of type {other}"),
+        };
+        Address::new(self.block(o.region, o.at(self.part), o.bytes()), rounded)
+    }
+
+    /// Elements of result `i`.
+    pub fn output_len(&self, i: usize) -> usize {
+        self.step.outputs[i].len
     }
 
     /// Result `i`, as pointers: it may be the memory of an operand.

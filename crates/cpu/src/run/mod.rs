@@ -2,5 +2,7 @@
 
 pub mod frame;
 pub mod memory;
+pub mod numbers;
 pub(crate) mod parallel;
 pub mod threads;
+pub mod widths;

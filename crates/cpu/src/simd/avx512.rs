@@ -2,6 +2,7 @@
 
 use super::avx2::{max8, sum8};
 use super::{Kernel, Routine, Simd, SimdLevel};
+use half::bf16;
 use std::arch::x86_64::*;
 
 /// Proof that the machine has AVX-512: made only by [`run`] and [`routine`].
@@ -30,6 +31,26 @@ pub unsafe fn routine<R: Routine>(args: R::Args) {
 #[inline(always)]
 fn first(n: usize) -> __mmask16 {
     if n >= 16 { !0 } else { (1 << n) - 1 }
+}
+
+/// [`super::rounded`] of each lane.
+///
+/// # Safety
+/// The machine has AVX-512 F, BW, DQ and VL.
+#[inline(always)]
+unsafe fn rounded(v: __m512) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bits = _mm512_castps_si512(v);
+        let number = |x: i32| _mm512_set1_epi32(x);
+        let high = _mm512_srli_epi32::<16>(bits);
+        let odd = _mm512_and_si512(high, number(1));
+        let near = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, _mm512_add_epi32(odd, number(0x7fff))));
+        let is_denormal = _mm512_testn_epi32_mask(bits, number(0x7f80_0000));
+        let near = _mm512_mask_and_epi32(near, is_denormal, high, number(0x8000));
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(v, v);
+        _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(near, is_nan, high, number(0x40)))
+    }
 }
 
 /// Transposes 16 rows of `4 Q` floats.
@@ -123,6 +144,27 @@ impl Simd for Avx512 {
     unsafe fn load_part(self, p: *const f32, n: usize) -> __m512 {
         // SAFETY: the caller's promise; lanes that the mask leaves out are not read.
         unsafe { _mm512_maskz_loadu_ps(first(n), p) }
+    }
+    #[inline(always)]
+    unsafe fn load_rounded(self, p: *const bf16, n: usize) -> __m512 {
+        // SAFETY: the caller's promise; lanes that the mask leaves out are not read.
+        unsafe {
+            let halves =
+                if n < 16 { _mm256_maskz_loadu_epi16(first(n), p.cast()) } else { _mm256_loadu_si256(p.cast()) };
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_rounded(self, p: *mut bf16, v: __m512, n: usize) {
+        // SAFETY: the caller's promise; lanes that the mask leaves out are not written.
+        unsafe {
+            let halves = rounded(v);
+            if n < 16 {
+                _mm256_mask_storeu_epi16(p.cast(), first(n), halves);
+            } else {
+                _mm256_storeu_si256(p.cast(), halves);
+            }
+        }
     }
     #[inline(always)]
     unsafe fn store_part(self, p: *mut f32, v: __m512, n: usize) {

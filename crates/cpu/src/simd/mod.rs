@@ -20,6 +20,7 @@ mod scalar;
 
 use crate::failure::SettingError;
 use anyhow::Result;
+use half::bf16 as Bf16;
 use std::fmt;
 
 /// The widest [`Simd::LANES`].
@@ -39,6 +40,18 @@ pub fn prefetch_far(p: *const f32) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = p;
+}
+
+/// `x` as bf16: to nearest even; denormal numbers become zero, which is how the tiles of AMX take them, and NaN stays NaN: to the bit
+/// what `vcvtneps2bf16` gives.
+#[inline(always)]
+pub fn rounded(x: f32) -> Bf16 {
+    let bits = x.to_bits();
+    let number = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    let number = if bits & 0x7f80_0000 == 0 { bits >> 16 & 0x8000 } else { number };
+    // Bits of NaN, without those that are cut off, and quiet.
+    let number = if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { number };
+    Bf16::from_bits(number as u16)
 }
 
 /// A vector instruction set. A value of an implementing type exists only where the machine has the instructions.
@@ -98,6 +111,33 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// The lanes hold such numbers, and `p` is valid for writing the bytes.
     unsafe fn store_bytes(self, p: *mut u8, v: Self::V);
+
+    /// Loads `n.min(LANES)` numbers of 16 bits from any address; the other lanes are 0 and their memory is not touched.
+    ///
+    /// # Safety
+    /// `p` is valid for reading them.
+    #[inline(always)]
+    unsafe fn load_rounded(self, p: *const Bf16, n: usize) -> Self::V {
+        let mut lanes = [0.0; MAX_LANES];
+        for i in 0..n.min(Self::LANES) {
+            // SAFETY: the caller's promise.
+            lanes[i] = unsafe { *p.add(i) }.to_f32();
+        }
+        // SAFETY: `LANES <= MAX_LANES`.
+        unsafe { self.load(lanes.as_ptr()) }
+    }
+    /// Stores the first `n.min(LANES)` lanes [`rounded`]; other memory is not touched.
+    ///
+    /// # Safety
+    /// `p` is valid for writing them.
+    #[inline(always)]
+    unsafe fn store_rounded(self, p: *mut Bf16, v: Self::V, n: usize) {
+        let lanes = self.to_array(v);
+        for i in 0..n.min(Self::LANES) {
+            // SAFETY: the caller's promise.
+            unsafe { *p.add(i) = rounded(lanes[i]) };
+        }
+    }
 
     /// Transposes a square of `LANES` rows of as many floats: row by row from `from`, whose rows lie `from_step` floats
     /// apart, to `to`, whose rows lie `to_step` apart. Rows are written in order, so that of rows that overlap the later stays.

@@ -8,8 +8,10 @@ use crate::gemm::product::ProductSpec;
 use crate::gemm::tile::EpilogueOperands;
 use crate::graph::op::Activation;
 use crate::reference::{Sum, Workspace, draw, on_every_level};
-use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
+use crate::simd::lanes::{get, put};
+use crate::simd::{Kernel, Simd, SimdLevel};
+use half::bf16;
 
 /// `n` floats with any exponent, denormal and huge ones among them, told by `seed`.
 fn draw_bits(n: usize, seed: u64) -> Vec<f32> {
@@ -201,6 +203,42 @@ fn check(spec: ProductSpec, with_bias: bool) {
     assert!(c[(m - 1) * spec.c + n..].iter().all(|&x| x == 7.0), "wrote beyond the end");
 }
 
+/// Vectors round, and widen, as one number does; what does not fill a vector is left alone.
+#[test]
+fn numbers_are_rounded_in_memory_as_factors_are() {
+    struct There<'a>(&'a [f32], &'a mut [bf16]);
+    impl Kernel for There<'_> {
+        type Output = ();
+        fn run<S: Simd>(self, s: S) {
+            for (x, y) in self.0.chunks(S::LANES).zip(self.1.chunks_mut(S::LANES)) {
+                put(s, y, 0, x.len(), get(s, x, 0, x.len()));
+            }
+        }
+    }
+    struct Back<'a>(&'a [bf16], &'a mut [f32]);
+    impl Kernel for Back<'_> {
+        type Output = ();
+        fn run<S: Simd>(self, s: S) {
+            for (x, y) in self.0.chunks(S::LANES).zip(self.1.chunks_mut(S::LANES)) {
+                put(s, y, 0, x.len(), get(s, x, 0, x.len()));
+            }
+        }
+    }
+    let odd = [f32::NAN, f32::INFINITY, f32::from_bits(0x7f80_0001), f32::from_bits(0x807f_ffff), -0.0, f32::MAX];
+    for len in [1usize, 7, 16, 31, 3000] {
+        let x: Vec<f32> = odd.into_iter().chain(draw_bits(3000, 7)).take(len).collect();
+        for level in SimdLevel::supported() {
+            let (mut y, mut z) = (vec![bf16::ONE; len + 3], vec![1.0; len + 3]);
+            level.run(There(&x, &mut y[..len]));
+            level.run(Back(&y[..len], &mut z[..len]));
+            for ((x, y), z) in x.iter().zip(&y).zip(&z) {
+                assert_eq!((y.to_bits(), z.to_bits()), (rounded(*x), u32::from(rounded(*x)) << 16), "{level}: {x:e}");
+            }
+            assert!(y[len..] == [bf16::ONE; 3] && z[len..] == [1.0; 3], "{level}");
+        }
+    }
+}
+
 #[test]
 fn products_of_all_shapes() {
     let shapes = [
@@ -214,6 +252,8 @@ fn products_of_all_shapes() {
         (40, 300, 2000),
         (65, 30, 1100),
         (20, 20, 3000),
+        // More panels than a cache has room for, for one thread and two by groups of them.
+        (330, 520, 1030),
         (5, 7, 0),
     ];
     for (m, n, k) in shapes {

@@ -164,7 +164,7 @@ fn strided_cases() -> Vec<(Conv2d, ConvShape)> {
 
 /// Every case, and how much larger than that of a plain sum the rounding error may be: a transformed tile holds sums
 /// of up to 6 × 6 pixels, which cancel again in the end.
-fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
+pub fn all_cases() -> impl Iterator<Item = (Conv2d, ConvShape, f64)> {
     let plain = cases().into_iter().chain(drawn_cases()).chain(few_pixels_cases()).chain(planar_cases());
     let plain = plain.chain(weight_by_pixels_cases()).chain(strided_cases()).map(|(op, s)| (op, s, 1.0));
     plain.chain(winograd_cases().into_iter().map(|(op, s)| (op, s, 8.0)))
@@ -406,7 +406,7 @@ fn gradient_by_the_weight() {
 }
 
 /// Drawn numbers that bf16 has.
-fn draw_bf16(n: usize, seed: u64) -> Vec<f32> {
+pub fn draw_bf16(n: usize, seed: u64) -> Vec<f32> {
     draw(n, seed).into_iter().map(|x| f32::from_bits(u32::from(rounded(x)) << 16)).collect()
 }
 

@@ -7,6 +7,7 @@ mod linear;
 mod plain;
 #[path = "../../src/gemm/reference.rs"]
 mod reference;
+mod widths;
 
 use runner_core::{graph, plan, random};
 use runner_cpu::{gemm, ops, run, simd};

@@ -10,7 +10,7 @@ pub use trace::{Detail, Span, Track, Work};
 
 use crate::collective::Collective;
 use crate::graph::op::Pattern;
-use crate::graph::{DType, Graph, Node, NodeId, ValueId, VarId};
+use crate::graph::{DType, Graph, Narrows, Node, NodeId, ValueId, VarId};
 use crate::plan::{NodeMemory, Plan};
 use anyhow::Result;
 use std::sync::Arc;
@@ -167,13 +167,18 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// What may be in memory as 16 bits of a program that does not train, node by node: see [`crate::graph::Value::narrow`].
+    fn narrows(&self) -> Option<Narrows> {
+        None
+    }
+
     /// True if products of 32-bit floats can be computed with factors rounded to TF32.
     fn supports_tf32(&self) -> bool {
         false
     }
 
-    /// True if products of 32-bit floats are computed with factors rounded to bf16, as this backend was asked to: values in
-    /// memory are 32 bits wide all the same.
+    /// True if products of 32-bit floats are computed with factors rounded to bf16, as this backend was asked to: operations
+    /// are on values of 32 bits all the same.
     fn makes_bf16_products(&self) -> bool {
         false
     }

@@ -96,7 +96,7 @@ impl Joined<'_> {
         if let Some(value) = known.get(&value) {
             return *value;
         }
-        let Value { dtype, shape, role } = from.value(value).clone();
+        let Value { dtype, shape, role, .. } = from.value(value).clone();
         let copy = match role {
             Role::Input(input) if number == 0 => self.graph.input(input, dtype, shape),
             Role::Input(input) => self.graph.add_value(dtype, shape, Role::ShardInput(input, number as u32)),

@@ -10,6 +10,7 @@ pub mod grad;
 pub mod keep;
 pub mod lockstep;
 pub mod muon;
+pub mod narrow;
 pub mod precision;
 pub mod recompute;
 pub mod rematerialize;
@@ -23,7 +24,7 @@ pub mod update_early;
 pub mod update_spec;
 
 use crate::graph::op::Pattern;
-use crate::graph::{DType, Graph, Op, Role, ShapeError, Value, ValueId, VarId, Variables, verify};
+use crate::graph::{DType, Graph, Narrows, Op, Role, ShapeError, Value, ValueId, VarId, Variables, verify};
 use crate::shards::Shards;
 use rematerialize::Recompute;
 use shards::ShardSums;
@@ -42,7 +43,7 @@ pub struct Pass {
 }
 
 /// All passes, in order.
-pub static PIPELINE: [Pass; 12] = [
+pub static PIPELINE: [Pass; 13] = [
     // Activations behind the pooling that follows them.
     Pass {
         name: "reorder",
@@ -110,6 +111,17 @@ pub static PIPELINE: [Pass; 12] = [
             Ok(())
         },
     },
+    // Values between layers in 16 bits, where all that read and write them can do it and nothing is trained.
+    Pass {
+        name: "narrow",
+        optional: true,
+        run: |graph, job| {
+            if let (None, Some(narrows)) = (&job.training, job.device.narrows) {
+                narrow::narrow(graph, narrows);
+            }
+            Ok(())
+        },
+    },
     // Evaluation for a part of the batch at a time, where layers write more than caches hold.
     Pass {
         name: "split_batch",
@@ -172,6 +184,8 @@ pub struct Device<'a> {
     pub updates_apart: bool,
     /// It can run nodes once for each part of a batch, and gains by it; a part begins at a multiple of so many bytes.
     pub divides_batches: Option<usize>,
+    /// What of a program that does not train may be in memory as 16 bits.
+    pub narrows: Option<Narrows>,
 }
 
 /// What the passes are to make of a graph.

@@ -194,9 +194,10 @@ impl Split<'_> {
 
     /// The value for a part of `whole`.
     fn part(&mut self, whole: ValueId, parts: usize, divided: &mut HashMap<ValueId, ValueId>) -> ValueId {
-        let Value { dtype, shape, .. } = self.graph.value(whole).clone();
+        let Value { dtype, shape, narrow, .. } = self.graph.value(whole).clone();
         let shape = shape.part(parts).expect("a section has what can be divided");
         let part = self.graph.add_value(dtype, shape, Role::Temporary);
+        self.graph.values[part.index()].narrow = narrow;
         divided.insert(whole, part);
         part
     }

@@ -151,6 +151,7 @@ impl<'a> Passes<'a> {
             fusions: backend.fusions(),
             updates_apart: backend.updates_apart(),
             divides_batches: backend.divides_batches(),
+            narrows: backend.narrows(),
         };
         Passes { device, half, options }
     }

@@ -143,7 +143,7 @@ mod tests {
     use crate::graph::{DType, Role};
 
     fn value(dims: &[usize]) -> Value {
-        Value { dtype: DType::F32, shape: Shape::from(dims), role: Role::Temporary }
+        Value::new(DType::F32, Shape::from(dims), Role::Temporary)
     }
 
     fn splits(op: impl Into<Op>, operands: &[(&[usize], bool)]) -> bool {

@@ -146,9 +146,7 @@ impl Fused {
                 values.push(value.ok_or_else(|| ShapeError::new("`fused` has a step that reads what is not there"))?);
             }
             let outputs = step.op.rules().infer(&values)?;
-            made.push(
-                outputs.into_iter().map(|(dtype, shape)| Value { dtype, shape, role: Role::Temporary }).collect(),
-            );
+            made.push(outputs.into_iter().map(|(dtype, shape)| Value::new(dtype, shape, Role::Temporary)).collect());
         }
         Ok(made)
     }

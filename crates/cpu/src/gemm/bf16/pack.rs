@@ -4,17 +4,13 @@
 //! what `vcvtne2ps2bf16` gives.
 
 use super::{PANEL, SIDE, STEP, TILE};
-use crate::simd::{Routine, Simd, SimdLevel};
+use crate::gemm::numbers::Address;
+use crate::simd::{self, Routine, Simd, SimdLevel};
 
-/// `x` as bf16.
+/// The bits of `x` as bf16: see [`simd::rounded`].
 #[inline(always)]
 pub fn rounded(x: f32) -> u16 {
-    let bits = x.to_bits();
-    let number = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-    let number = if bits & 0x7f80_0000 == 0 { bits >> 16 & 0x8000 } else { number };
-    // Bits of NaN, without those that are cut off, and quiet.
-    let number = if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { number };
-    number as u16
+    simd::rounded(x).to_bits()
 }
 
 /// Rows whose numbers along the sum lie side by side.
@@ -122,6 +118,25 @@ impl Packer {
     pub unsafe fn rows(&self, rows: RoundRows) {
         // SAFETY: the caller's promise.
         unsafe { (self.round)(rows) };
+    }
+
+    /// The same of numbers that may be rounded already, which begin at `from`.
+    ///
+    /// # Safety
+    /// As [`Packer::rows`].
+    pub unsafe fn rows_of(&self, from: Address, r: RoundRows) {
+        let Some(from) = from.rounded() else {
+            // SAFETY: the caller's promise.
+            return unsafe { (self.round)(RoundRows { from: from.floats(), ..r }) };
+        };
+        for row in 0..r.rows {
+            let (from, to) = (from.wrapping_add(row * r.from_step), r.to.wrapping_add(row * r.to_step));
+            // SAFETY: as above.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from.cast::<u16>(), to, r.columns);
+                to.add(r.columns).write_bytes(0, r.padded - r.columns);
+            }
+        }
     }
 
     /// Rows of `A` whose numbers lie apart: element (i, k) at `from + i + k · from_step`; `columns` terms of `rows` rows.

@@ -13,13 +13,14 @@ mod rows;
 
 use super::block::BLOCK;
 use super::pack::{Packer, PairRows, RoundRows};
-use super::store::{ForeseeBlock, StoreBlock, Stored};
+use super::store::{Store, Stored};
 use super::{PANEL, SIDE, STEP, TILE, steps, tiles};
 use crate::gemm::memory::Memory;
+use crate::gemm::numbers::{Address, Numbers, NumbersMut, Rounded};
 use crate::gemm::pack::Copy2d;
 use crate::gemm::product::{Operand, ProductSpec};
 use crate::gemm::prologue::{Prologue, Source};
-use crate::gemm::tile::{Epilogue, EpilogueOperands, is_fused};
+use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows, is_fused};
 use crate::gemm::{LINE, round_up};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
@@ -56,12 +57,12 @@ pub struct TileProduct {
     level: SimdLevel,
     threads: usize,
     packer: Packer,
-    store: unsafe fn(*const Stored<'static>),
-    foresee: unsafe fn(*const Stored<'static>),
+    store: Store,
     /// The operand that goes through a prologue.
     prepared: Option<Operand>,
     /// `B` may be kept from run to run.
     keeps: bool,
+    rounded: Rounded,
     order: Order,
 }
 
@@ -72,12 +73,12 @@ enum Order {
 
 /// One run.
 struct Job<'a> {
-    a: *const f32,
+    a: Address,
     b: *const f32,
     prologue: Option<Prologue<'a>>,
     epilogue: Epilogue,
     operands: EpilogueOperands<'a>,
-    c: Parts<'a, f32>,
+    c: Address,
 }
 
 // SAFETY: the pointers are to operands that are only read, and that outlive the run.
@@ -103,13 +104,29 @@ impl TileProduct {
         prepared: Option<Operand>,
         keeps: bool,
     ) -> TileProduct {
+        TileProduct::rounded(spec, (unit, level), threads, prepared, keeps, Rounded::default())
+    }
+
+    /// The same for an `A`, a residual or a `C` that is rounded in memory; the numbers of such an `A` lie along the sum.
+    pub fn rounded(
+        spec: ProductSpec,
+        (unit, level): (Bf16Unit, SimdLevel),
+        threads: usize,
+        prepared: Option<Operand>,
+        keeps: bool,
+        rounded: Rounded,
+    ) -> TileProduct {
+        assert!(
+            !rounded.source || spec.a[1] == 1 && prepared != Some(Operand::A),
+            "rounded rows are taken as they are"
+        );
         let threads = threads.max(1);
         // From the shape alone: this decides the order of the sum.
         let blocks = spec.m.div_ceil(PANEL).max(1) * spec.n.div_ceil(PANEL).max(1);
         let splits = (TASKS / blocks).min(steps(spec.k) / LEAST_STEPS).max(1);
         let many = spec.m.div_ceil(PANEL) >= TASKS_PER_THREAD * threads;
         let order = if spec.a[1] == 1 && many && splits == 1 {
-            Order::ByRows(ByRows::new(&spec, threads))
+            Order::ByRows(ByRows::new(&spec, threads, keeps, rounded.source))
         } else {
             Order::Grid(Grid::new(&spec, threads, splits))
         };
@@ -119,10 +136,10 @@ impl TileProduct {
             level,
             threads,
             packer: Packer::new(level),
-            store: level.routine::<StoreBlock>(),
-            foresee: level.routine::<ForeseeBlock>(),
+            store: Store::new(level, rounded),
             prepared,
             keeps,
+            rounded,
             order,
         }
     }
@@ -198,25 +215,52 @@ impl TileProduct {
         c: &mut [f32],
         memory: impl Into<Memory<'a>>,
     ) {
-        let (spec, operands, memory) = (&self.spec, operands.into(), memory.into());
-        if spec.m == 0 || spec.n == 0 {
-            return;
-        }
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let prologues = [(Operand::A, a.prologue), (Operand::B, b.prologue)];
         let expected = prologues.iter().all(|(o, prologue)| prologue.is_some() == (self.prepared == Some(*o)));
         assert!(expected, "made for another prologue");
         let prologue = a.prologue.or(b.prologue);
-        let (a, b) = (a.values, b.values);
+        self.compute(pool, (a.values.into(), b.values, prologue), operands.into(), c.into(), memory.into());
+    }
+
+    /// The same of operands that may be rounded in memory, as it was made for.
+    ///
+    /// # Panics
+    /// As that.
+    pub fn run_numbers(
+        &self,
+        pool: &Pool,
+        a: Numbers,
+        b: &[f32],
+        operands: EpilogueOperands,
+        c: NumbersMut,
+        memory: Memory,
+    ) {
+        assert!(self.prepared.is_none(), "made for a prologue");
+        self.compute(pool, (a, b, None), operands, c, memory);
+    }
+
+    fn compute(
+        &self,
+        pool: &Pool,
+        (a, b, prologue): (Numbers, &[f32], Option<Prologue>),
+        operands: EpilogueOperands,
+        mut c: NumbersMut,
+        memory: Memory,
+    ) {
+        let spec = &self.spec;
+        if spec.m == 0 || spec.n == 0 {
+            return;
+        }
+        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        assert_eq!(Rounded::of(&a, &operands, &c), self.rounded, "made for operands of other types");
         if spec.k > 0 {
             assert!(a.len() > (spec.m - 1) * spec.a[0] + (spec.k - 1) * spec.a[1], "A is too short");
             assert!(b.len() > (spec.k - 1) * spec.b[0] + (spec.n - 1) * spec.b[1], "B is too short");
         }
         assert!(c.len() >= (spec.m - 1) * spec.c + spec.n, "C is too short");
         assert!(operands.has(spec.n, (spec.m - 1) * spec.c + spec.n), "an operand of the epilogue is too short");
-        let epilogue = Epilogue::of(spec.act).with(operands, 0, c.as_ptr());
-        let c = Parts::new(c);
-        let job = Job { a: a.as_ptr(), b: b.as_ptr(), prologue, epilogue, operands, c };
+        let epilogue = Epilogue::of(spec.act).with(operands, 0, std::ptr::null());
+        let job = Job { a: a.address(), b: b.as_ptr(), prologue, epilogue, operands, c: c.address() };
         let all = self.packs_all() || memory.kept.is_some();
         let own = self.own_floats(memory.kept.is_some());
         let (packed, own, to_pack) = memory.split(if all { self.packed_floats() } else { 0 }, own);
@@ -298,8 +342,9 @@ impl TileProduct {
     ) {
         let spec = &self.spec;
         let k = range.start * STEP;
+        let from = job.a.at(rows.start * spec.a[0] + k * spec.a[1]);
         let packed = RoundRows {
-            from: job.a.wrapping_add(rows.start * spec.a[0] + k * spec.a[1]),
+            from: std::ptr::null(),
             from_step: spec.a[0],
             rows: rows.len(),
             columns: (range.end * STEP).min(spec.k).saturating_sub(k),
@@ -311,12 +356,12 @@ impl TileProduct {
         unsafe {
             if spec.a[1] != 1 {
                 assert!(spec.a[0] == 1, "the numbers of an operand lie side by side in one direction");
-                return self.packer.turned_rows(RoundRows { from_step: spec.a[1], ..packed });
+                return self.packer.turned_rows(RoundRows { from: from.floats(), from_step: spec.a[1], ..packed });
             }
             match job.prologue.filter(|_| self.prepared == Some(Operand::A)) {
                 Some(prologue) => {
                     for row in 0..rows.len() {
-                        let (from, to) = (packed.from.wrapping_add(row * spec.a[0]), scratch.as_mut_ptr());
+                        let (from, to) = (from.floats().wrapping_add(row * spec.a[0]), scratch.as_mut_ptr());
                         let columns = packed.columns;
                         let copy = Copy2d { from, from_step: 0, to, to_step: 0, rows: 1, columns, padded: columns };
                         prologue.copy(copy, k);
@@ -324,7 +369,7 @@ impl TileProduct {
                         self.packer.rows(RoundRows { from: scratch.as_ptr(), rows: 1, to, ..packed });
                     }
                 }
-                None => self.packer.rows(packed),
+                None => self.packer.rows_of(from, packed),
             }
             // Rows of a tile that there are not: their results are not stored, but what lies there may be no number, which is slow.
             for row in rows.len()..rows.len().next_multiple_of(SIDE) {
@@ -334,32 +379,31 @@ impl TileProduct {
     }
 
     /// The place of a block: rows from `rows.start` on and the columns of `panel`.
-    fn place(&self, job: &Job, tiles: *const f32, rows: Range<usize>, panel: usize) -> Stored<'static> {
+    fn place(&self, job: &Job, tiles: *mut f32, rows: Range<usize>, panel: usize) -> Stored<'static> {
         let (spec, n) = (&self.spec, panel * PANEL);
         Stored {
             tiles,
             rows: rows.len(),
             n: (spec.n - n).min(PANEL),
-            c: job.c.as_ptr().wrapping_add(rows.start * spec.c + n),
+            c: job.c,
+            first: (rows.start * spec.c + n).cast_signed(),
             places: &[],
             step: spec.c,
             epilogue: job.epilogue.from_column(n),
+            stays: false,
         }
     }
 
-    /// Stores a block.
+    /// Has `finish` change rows of finished results, if it was not given to [`Store::store`].
     ///
     /// # Safety
-    /// The tiles are valid, and the block of `C` is this task's own.
-    unsafe fn store(&self, place: &Stored<'static>) {
+    /// They are the caller's own.
+    unsafe fn finish(&self, job: &Job, rows: Range<usize>, panel: usize) {
+        let Some(finish) = job.operands.finish.filter(|_| !self.store.finishes() && !rows.is_empty()) else { return };
+        let (spec, n) = (&self.spec, panel * PANEL);
+        let first = job.c.at(rows.start * spec.c + n).floats();
         // SAFETY: the caller's promise.
-        unsafe { (self.store)(place) };
-    }
-
-    /// Asks for the lines that a block will be stored to.
-    fn foresee(&self, place: &Stored<'static>) {
-        // SAFETY: a hint.
-        unsafe { (self.foresee)(place) };
+        unsafe { finish.run(Rows { first, rows: rows.len(), columns: (spec.n - n).min(PANEL), step: spec.c }) };
     }
 }
 

@@ -3,16 +3,21 @@
 //! Pixels are read where they lie (`direct`), or, of small images and with a prologue, from copies of strips with zeros around them.
 
 mod direct;
+mod grad_weight;
 
-use super::kernel::{PixelKernel, PreparedPixelKernel, PreparedWeightKernel, WeightKernel};
+pub use grad_weight::DepthwiseGradWeight;
+
+use super::kernel::{PixelKernel, PreparedPixelKernel};
 use super::operands::PixelSource;
-use super::patches::{Class, Cut, PatchPart, Patches, TASKS, tasks_for};
+use super::patches::{Class, Cut, Patches, tasks_for};
 use super::shape::{ConvProblem, Direction};
 use crate::gemm::memory::{Memory, kept_weights};
+use crate::gemm::numbers::{Address, Numbers, NumbersMut, Rounded};
 use crate::gemm::prologue::Source;
+use crate::gemm::round_up;
 use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows};
-use crate::gemm::{round_up, workspace_floats};
 use crate::graph::op::Activation;
+use crate::ops::elementwise::FromFloats;
 use crate::plan::Kept;
 use crate::run::threads::{Parts, Pool, chunks};
 use crate::simd::{Kernel, Simd, SimdLevel};
@@ -24,8 +29,8 @@ const PIXELS: usize = 8;
 /// Least channels of a block, if there are as many: two cache lines of each pixel.
 const LEAST_BLOCK: usize = 32;
 
-/// Taps whose accumulators stay in registers in the gradient by the weight.
-const TAPS: usize = 9;
+/// Channels that are few for vectors: half of the widest.
+const FEW_CHANNELS: usize = 8;
 
 /// The convolution, or its gradient by the input.
 pub struct Depthwise {
@@ -39,6 +44,7 @@ pub struct Depthwise {
     level: SimdLevel,
     threads: usize,
     direct: Option<Direct>,
+    rounded: Rounded,
 }
 
 /// What is multiplied and added, padded to whole vectors of channels.
@@ -74,11 +80,15 @@ impl Depthwise {
         let ConvProblem { level, threads, .. } = *problem;
         let direct = Direct::new(problem, direction, round_up(channels));
         let images = problem.shape.images.max(1);
-        Some(Depthwise { patches, images, channels, block, taps: problem.taps(), act, level, threads, direct })
+        let (taps, rounded) = (problem.taps(), problem.rounded);
+        Some(Depthwise { patches, images, channels, block, taps, act, level, threads, direct, rounded })
     }
 
     fn buffer_floats(&self) -> usize {
-        round_up(self.patches.buffer_floats())
+        match (&self.direct, self.rounded.result) {
+            (Some(direct), true) => round_up(direct.row_floats()),
+            _ => round_up(self.patches.buffer_floats()),
+        }
     }
 
     /// Floats of the weights, `[tap][channel]`, padded to whole vectors.
@@ -134,6 +144,31 @@ impl PixelKernel for Depthwise {
     ) {
         self.run_prepared(pool, source.into(), w, operands, dest, memory);
     }
+
+    fn run_numbers(
+        &self,
+        pool: &Pool,
+        source: Numbers,
+        w: &[f32],
+        operands: EpilogueOperands,
+        mut dest: NumbersMut,
+        memory: Memory,
+    ) {
+        let found = Rounded::of(&source, &operands, &dest);
+        assert_eq!(found, self.rounded, "made for operands of other types");
+        match (&self.direct, source, dest.again()) {
+            (_, Numbers::Single(source), NumbersMut::Single(dest)) => {
+                self.run(pool, source, w, operands, dest, memory);
+            }
+            (Some(direct), ..) => {
+                assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+                assert!(operands.residual.is_none() && !found.summand, "nothing is added to rows that are rounded");
+                let (weights, buffers) = self.weights(w, operands, memory);
+                self.rows(pool, direct, (source, dest.address()), weights, operands, buffers);
+            }
+            _ => panic!("a kernel of floats has numbers that are rounded"),
+        }
+    }
 }
 
 impl PreparedPixelKernel for Depthwise {
@@ -147,21 +182,10 @@ impl PreparedPixelKernel for Depthwise {
         memory: Memory,
     ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let width = round_up(self.channels);
-        let (packed, rest, is_new) = memory.split(self.packed_floats(), self.rest_floats());
-        if is_new {
-            self.pack(w, packed);
-        }
-        let (scale, rest) = rest.split_at_mut(width);
-        let (bias, buffers) = rest.split_at_mut(width);
-        for (to, from) in [(&mut *scale, operands.scale), (&mut *bias, operands.bias)] {
-            let from = from.map_or(&[][..], |from| &from[..self.channels]);
-            to[..from.len()].copy_from_slice(from);
-            to[from.len()..].fill(0.0);
-        }
-        let weights = Weights { packed, width, scale: operands.scale.map(|_| &*scale), bias };
+        let (weights, buffers) = self.weights(w, operands, memory);
         if let (Some(direct), None) = (&self.direct, source.prologue) {
-            return self.rows(pool, direct, source.values, weights, operands, Parts::new(dest));
+            let rows = (Numbers::from(source.values), Address::new(dest.as_mut_ptr().cast(), false));
+            return self.rows(pool, direct, rows, weights, operands, buffers);
         }
         let (dest, buffers, floats) = (Parts::new(dest), Parts::new(buffers), self.buffer_floats());
         let blocks = self.channels.div_ceil(self.block);
@@ -197,27 +221,66 @@ impl PreparedPixelKernel for Depthwise {
 }
 
 impl Depthwise {
-    /// Computes row by row, where the pixels lie.
+    /// Whether rows of images are read where they lie, and their numbers may be rounded in memory.
+    pub fn takes_rounded(problem: &ConvProblem) -> bool {
+        let width = round_up(problem.shape.channels);
+        let takes = problem.is_depthwise() && problem.shape.channels > FEW_CHANNELS;
+        takes && Direct::new(problem, Direction::Forward, width).is_some()
+    }
+
+    /// The weights with their scale and bias, and the memory for buffers.
+    fn weights<'a>(&self, w: &[f32], operands: EpilogueOperands, memory: Memory<'a>) -> (Weights<'a>, &'a mut [f32]) {
+        let width = round_up(self.channels);
+        let (packed, rest, is_new) = memory.split(self.packed_floats(), self.rest_floats());
+        if is_new {
+            self.pack(w, packed);
+        }
+        let (scale, rest) = rest.split_at_mut(width);
+        let (bias, buffers) = rest.split_at_mut(width);
+        for (to, from) in [(&mut *scale, operands.scale), (&mut *bias, operands.bias)] {
+            let from = from.map_or(&[][..], |from| &from[..self.channels]);
+            to[..from.len()].copy_from_slice(from);
+            to[from.len()..].fill(0.0);
+        }
+        (Weights { packed, width, scale: operands.scale.map(|_| &*scale), bias }, buffers)
+    }
+
+    /// Computes row by row, where the pixels lie. Rows that are rounded are floats in a buffer first.
     fn rows(
         &self,
         pool: &Pool,
         direct: &Direct,
-        source: &[f32],
+        (source, dest): (Numbers, Address),
         weights: Weights,
         operands: EpilogueOperands,
-        dest: Parts<f32>,
+        buffers: &mut [f32],
     ) {
         let bands = chunks(direct.rows(), self.band(direct));
-        pool.run(self.images * bands.count(), |task, _| {
+        let (buffers, floats) = (Parts::new(buffers), self.buffer_floats());
+        pool.run(self.images * bands.count(), |task, worker| {
             let (image, band) = (task / bands.count(), bands.range(task % bands.count()));
             for row in band {
-                let first = dest.as_ptr().wrapping_add((image * direct.rows() + row) * direct.row_floats());
-                let epilogue = Epilogue::of(self.act).with(operands, 0, dest.as_ptr());
-                self.level.run(Row { direct, image, row, source, weights, dest: first, epilogue });
+                let to = dest.at((image * direct.rows() + row) * direct.row_floats());
+                let (first, base) = match to.rounded() {
+                    None => (to.floats(), dest.floats().cast_const()),
+                    Some(_) => (buffers.as_ptr().wrapping_add(worker * floats), std::ptr::null()),
+                };
+                let epilogue = Epilogue::of(self.act).with(operands, 0, base);
+                match source {
+                    Numbers::Single(source) => {
+                        self.level.run(Row { direct, image, row, source, weights, dest: first, epilogue });
+                    }
+                    Numbers::Rounded(source) => {
+                        self.level.run(Row { direct, image, row, source, weights, dest: first, epilogue });
+                    }
+                }
                 if let Some(finish) = operands.finish {
                     let (columns, rows) = (self.channels, direct.row_floats() / self.channels);
                     // SAFETY: the task's own row.
                     unsafe { finish.run(Rows { first, rows, columns, step: columns }) };
+                }
+                if to.rounded().is_some() {
+                    self.level.run(FromFloats { from: first, to, n: direct.row_floats() });
                 }
             }
         });
@@ -294,167 +357,4 @@ impl Kernel for Pixels<'_> {
             }
         }
     }
-}
-
-/// The gradient by the weight.
-pub struct DepthwiseGradWeight {
-    patches: Patches,
-    channels: usize,
-    taps: usize,
-    output: [usize; 2],
-    /// Pieces of the batch, each with its own sum, and parts in each.
-    pieces: usize,
-    piece: usize,
-    level: SimdLevel,
-    threads: usize,
-}
-
-impl DepthwiseGradWeight {
-    /// Lays out the work, if the convolution is depthwise.
-    pub fn new(problem: &ConvProblem) -> Option<Self> {
-        if !problem.is_depthwise() {
-            return None;
-        }
-        let channels = problem.shape.channels;
-        let patches = Patches::forward(problem, channels, round_up(channels), Cut::PLAIN);
-        let piece = patches.parts().div_ceil(TASKS).max(1);
-        Some(DepthwiseGradWeight {
-            channels,
-            taps: problem.taps(),
-            output: problem.output(),
-            pieces: patches.parts().div_ceil(piece),
-            piece,
-            level: problem.level,
-            threads: problem.threads,
-            patches,
-        })
-    }
-
-    fn buffer_floats(&self) -> usize {
-        round_up(self.patches.buffer_floats())
-    }
-
-    /// Floats of a piece's sums: `[tap][channel]`, and one more row for the bias.
-    fn sums_floats(&self) -> usize {
-        (self.taps + 1) * round_up(self.channels)
-    }
-
-    fn workspace_floats(&self) -> usize {
-        self.pieces * self.sums_floats() + self.threads * self.buffer_floats()
-    }
-
-    /// The part's rows of `dy`, which follow one another.
-    fn dy_of<'a>(&self, dy: &'a [f32], part: &PatchPart) -> &'a [f32] {
-        let row = self.output[1] * self.channels;
-        let start = (part.images.start * self.output[0] + part.rows.start) * row;
-        &dy[start..start + part.images.len() * part.rows.len() * row]
-    }
-}
-
-impl WeightKernel for DepthwiseGradWeight {
-    fn workspace_bytes(&self) -> usize {
-        self.workspace_floats() * 4
-    }
-
-    fn run(&self, pool: &Pool, x: &[f32], dy: &[f32], dw: &mut [f32], db: Option<&mut [f32]>, workspace: &mut [u8]) {
-        self.run_prepared(pool, x.into(), dy, dw, db, workspace);
-    }
-}
-
-impl PreparedWeightKernel for DepthwiseGradWeight {
-    fn run_prepared(
-        &self,
-        pool: &Pool,
-        x: Source,
-        dy: &[f32],
-        dw: &mut [f32],
-        db: Option<&mut [f32]>,
-        workspace: &mut [u8],
-    ) {
-        assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
-        let width = round_up(self.channels);
-        let floats = workspace_floats(workspace, self.workspace_floats());
-        let (sums, buffers) = floats.split_at_mut(self.pieces * self.sums_floats());
-        let (parts, buffers, floats) = (Parts::new(&mut *sums), Parts::new(buffers), self.buffer_floats());
-        pool.run(self.pieces, |piece, worker| {
-            // SAFETY: a worker has its own buffer, and a piece its own sums.
-            let (buffer, sums) = unsafe {
-                let sums = parts.part(piece * self.sums_floats()..(piece + 1) * self.sums_floats());
-                (buffers.part(worker * floats..(worker + 1) * floats), sums)
-            };
-            sums.fill(0.0);
-            for index in piece * self.piece..((piece + 1) * self.piece).min(self.patches.parts()) {
-                let part = self.patches.part(index);
-                self.patches.fill(&part, 0, PixelSource::Plain(x), buffer, self.level);
-                self.level.run(OuterSums { kernel: self, part: &part, dy: self.dy_of(dy, &part), buffer, sums });
-            }
-        });
-        // Few enough for one thread: a sum for every weight and piece.
-        let mut totals = dw.chunks_exact_mut(self.taps).enumerate();
-        totals.by_ref().for_each(|(c, taps)| {
-            for (tap, total) in taps.iter_mut().enumerate() {
-                *total = sums.chunks(self.sums_floats().max(1)).map(|sums| sums[tap * width + c]).sum();
-            }
-        });
-        if let Some(db) = db {
-            for (c, total) in db.iter_mut().enumerate() {
-                *total = sums.chunks(self.sums_floats().max(1)).map(|sums| sums[self.taps * width + c]).sum();
-            }
-        }
-    }
-}
-
-/// Adds a part's products of `dy` and patches to the sums.
-struct OuterSums<'a> {
-    kernel: &'a DepthwiseGradWeight,
-    part: &'a PatchPart,
-    dy: &'a [f32],
-    buffer: &'a [f32],
-    sums: &'a mut [f32],
-}
-
-impl Kernel for OuterSums<'_> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let (channels, width) = (self.kernel.channels, round_up(self.kernel.channels));
-        let class = &self.kernel.patches.classes[0];
-        let a_rows = &class.a_rows[self.kernel.patches.pixels(class, self.part)];
-        debug_assert_eq!(a_rows.len() * channels, self.dy.len());
-        for channel in (0..channels).step_by(S::LANES) {
-            let left = channels - channel;
-            for taps in chunks_of(self.kernel.taps) {
-                // SAFETY: patches lie inside the buffer, padded to whole vectors like the sums; `dy` has a pixel for
-                // every row of the table.
-                unsafe {
-                    let mut offsets = [0; TAPS];
-                    for (offset, &tap) in offsets.iter_mut().zip(&class.offsets[taps.clone()]) {
-                        *offset = tap as usize + channel;
-                    }
-                    let mut acc = [s.zero(); TAPS];
-                    let mut bias = s.zero();
-                    for (pixel, &a) in a_rows.iter().enumerate() {
-                        let dy = self.dy.as_ptr().add(pixel * channels + channel);
-                        let dy = if left >= S::LANES { s.load(dy) } else { s.load_part(dy, left) };
-                        let patch = self.buffer.as_ptr().add(a as usize);
-                        bias = s.add(bias, dy);
-                        // Taps that a short chunk lacks repeat the pixel's own place; their sums are not stored.
-                        for t in 0..TAPS {
-                            acc[t] = s.fma(s.load(patch.add(offsets[t])), dy, acc[t]);
-                        }
-                    }
-                    let first = taps.start == 0;
-                    for (tap, sum) in taps.zip(acc).chain(first.then_some((self.kernel.taps, bias))) {
-                        let to = self.sums.as_mut_ptr().add(tap * width + channel);
-                        s.store(to, s.add(s.load(to), sum));
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn chunks_of(taps: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let pieces = chunks(taps, TAPS);
-    (0..pieces.count()).map(move |i| pieces.range(i))
 }

@@ -2,6 +2,7 @@
 
 use super::operands::{PixelDest, PixelSource};
 use crate::gemm::memory::Memory;
+use crate::gemm::numbers::{Numbers, NumbersMut};
 use crate::gemm::prologue::Source;
 use crate::gemm::tile::{EpilogueOperands, is_fused};
 use crate::graph::op::Activation;
@@ -33,6 +34,22 @@ pub trait PixelKernel: Send + Sync {
 
     /// Computes all of `dest` from `source` (`x` or `dy`) and the weight.
     fn run(&self, pool: &Pool, source: &[f32], w: &[f32], operands: EpilogueOperands, dest: &mut [f32], memory: Memory);
+
+    /// The same of operands that may be rounded in memory, by a kernel that was made for it.
+    fn run_numbers(
+        &self,
+        pool: &Pool,
+        source: Numbers,
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: NumbersMut,
+        memory: Memory,
+    ) {
+        match (source, dest) {
+            (Numbers::Single(source), NumbersMut::Single(dest)) => self.run(pool, source, w, operands, dest, memory),
+            _ => panic!("a kernel of floats has numbers that are rounded"),
+        }
+    }
 
     /// The type of the kernel, with its module.
     fn name(&self) -> &'static str {

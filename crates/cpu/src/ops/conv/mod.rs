@@ -33,10 +33,12 @@ mod winograd;
 pub use shape::ConvShape;
 
 use crate::gemm::memory::Memory;
+use crate::gemm::numbers::{Numbers, NumbersMut, Rounded};
 use crate::gemm::tile::EpilogueOperands;
 use crate::graph::op::{self, Activation, Conv2d};
 use crate::plan::Kept;
 use crate::run::threads::Pool;
+use crate::simd::SimdLevel;
 use crate::simd::bf16::Instructions;
 use bf16::{Bf16GradWeight, Bf16Pixels};
 use dense::Dense;
@@ -60,6 +62,13 @@ const PIXEL_KERNELS: [NewPixelKernel; 7] = [
     |problem, direction, act| Some(winograd::pixel_kernel(problem, direction, act)?),
     |problem, direction, act| Some(Box::new(Strided::new(problem, direction, act)?)),
     |problem, direction, act| Some(Box::new(Planar::new(problem, direction, act)?)),
+    |problem, direction, act| Some(Box::new(Depthwise::new(problem, direction, act)?)),
+];
+
+/// Those whose operands may be rounded in memory.
+const ROUNDED_KERNELS: [NewPixelKernel; 3] = [
+    pointwise::pixel_kernel,
+    |problem, direction, act| Some(Box::new(Bf16Pixels::new(problem, direction, act)?)),
     |problem, direction, act| Some(Box::new(Depthwise::new(problem, direction, act)?)),
 ];
 
@@ -108,6 +117,30 @@ impl Conv2dKernel {
         Conv2dKernel { kernel, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)] }
     }
 
+    /// The same in a program that makes none, for operands that may be rounded in memory.
+    pub fn rounded(
+        op: &Conv2d,
+        act: Option<Activation>,
+        shape: ConvShape,
+        how: Instructions,
+        threads: usize,
+        rounded: Rounded,
+    ) -> Self {
+        let problem = ConvProblem { rounded, ..ConvProblem::new(op, shape, how, threads) };
+        let kernel = ROUNDED_KERNELS.iter().find_map(|new| new(&problem, Direction::Forward, act));
+        let kernel = kernel.expect("there is one for the convolutions that take rounded operands");
+        Conv2dKernel { kernel, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)] }
+    }
+
+    /// Whether there is a kernel whose operands may be rounded in memory; `summand`: with one that is added to the result.
+    pub fn takes_rounded(op: &Conv2d, shape: ConvShape, summand: bool) -> bool {
+        let problem = ConvProblem::new(op, shape, SimdLevel::Scalar, 1);
+        if op.groups > 1 {
+            return !summand && Depthwise::takes_rounded(&problem);
+        }
+        pointwise::takes_rounded(&problem).unwrap_or(Bf16Pixels::takes(&problem, Direction::Forward))
+    }
+
     /// The activation that the kernel leaves to [`EpilogueOperands::finish`] or, if it does not [finish](Self::finishes), to
     /// the caller, who applies it to `y` in place.
     pub fn remaining_act(&self) -> Option<Activation> {
@@ -151,6 +184,24 @@ impl Conv2dKernel {
         assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
         assert!(operands.has(0, y.len()), "length of the residual or of the ReLU mask");
         self.kernel.run(pool, x, w, operands, y, memory.into());
+    }
+
+    /// The same of operands that may be rounded in memory, as the kernel was made for.
+    ///
+    /// # Panics
+    /// As [`Conv2dKernel::run`].
+    pub fn run_numbers(
+        &self,
+        pool: &Pool,
+        x: Numbers,
+        w: &[f32],
+        operands: EpilogueOperands,
+        y: NumbersMut,
+        memory: Memory,
+    ) {
+        assert_eq!([x.len(), w.len(), y.len()], self.lens, "lengths of x, w and y");
+        assert!(operands.has(0, y.len()), "length of the residual or of the ReLU mask");
+        self.kernel.run_numbers(pool, x, w, operands, y, memory);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::kernel::{PixelKernel, PreparedPixelKernel, PreparedWeightKernel, WeightKernel};
 use super::shape::{ConvProblem, Direction};
 use crate::gemm::memory::Memory;
+use crate::gemm::numbers::{Numbers, NumbersMut};
 use crate::gemm::prologue::Source;
 use crate::gemm::tile::EpilogueOperands;
 use crate::graph::op::{Activation, LinearGradWeight};
@@ -26,9 +27,17 @@ pub fn pixel_kernel(
 ) -> Option<Box<dyn PixelKernel>> {
     let (shape, how, threads) = (linear(problem)?, problem.how(), problem.threads);
     Some(match direction {
+        Direction::Forward if problem.rounded.any() => {
+            Box::new(LinearKernel::rounded(act, shape, how, threads, problem.rounded))
+        }
         Direction::Forward => Box::new(LinearKernel::new(act, shape, how, threads, problem.trains)),
         Direction::Backward => Box::new(LinearGradInputKernel::new(shape, how, threads)),
     })
+}
+
+/// Whether the convolution can have operands that are rounded in memory; `None` if it is no matrix product.
+pub fn takes_rounded(problem: &ConvProblem) -> Option<bool> {
+    linear(problem).map(LinearKernel::takes_rounded)
 }
 
 /// The gradient by the weight, if it is a matrix product; `bias`: with that by the bias.
@@ -79,6 +88,18 @@ impl PixelKernel for LinearKernel {
         memory: Memory,
     ) {
         LinearKernel::run(self, pool, source.into(), w, operands, dest, memory);
+    }
+
+    fn run_numbers(
+        &self,
+        pool: &Pool,
+        source: Numbers,
+        w: &[f32],
+        operands: EpilogueOperands,
+        dest: NumbersMut,
+        memory: Memory,
+    ) {
+        LinearKernel::run_numbers(self, pool, source, w, operands, dest, memory);
     }
 }
 

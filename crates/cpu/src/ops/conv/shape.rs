@@ -1,5 +1,6 @@
 //! What a convolution kernel is made for: the sizes of the operands, the direction, the instructions and the threads.
 
+use crate::gemm::numbers::Rounded;
 use crate::graph::op::Conv2d;
 use crate::simd::SimdLevel;
 use crate::simd::bf16::{Bf16Unit, Instructions};
@@ -75,13 +76,15 @@ pub struct ConvProblem<'a> {
     pub threads: usize,
     /// The program makes gradients.
     pub trains: bool,
+    /// Which operands are rounded in memory.
+    pub rounded: Rounded,
 }
 
 impl<'a> ConvProblem<'a> {
     /// The problem, for at most `threads` threads.
     pub fn new(op: &'a Conv2d, shape: ConvShape, how: impl Into<Instructions>, threads: usize) -> Self {
         let Instructions { level, bf16 } = how.into();
-        ConvProblem { op, shape, level, bf16, threads: threads.max(1), trains: false }
+        ConvProblem { op, shape, level, bf16, threads: threads.max(1), trains: false, rounded: Rounded::default() }
     }
 
     /// The same in a program that makes gradients, or not.

@@ -9,6 +9,7 @@ use crate::graph::op::MaxPool2d;
 use crate::run::frame::{Frame, NodeKernel};
 use crate::run::parallel::{for_chunks, for_chunks2, rows_per_chunk};
 use crate::run::threads::{Parts, chunks};
+use crate::run::widths::{Float, in_each_width};
 use crate::simd::lanes::{get, put};
 use crate::simd::{Kernel, Simd, SimdLevel};
 use position::Position;
@@ -86,10 +87,10 @@ impl MaxPoolKernel {
         MaxPoolKernel { windows: Windows::new(op, x, y), level }
     }
 
-    fn pairs(&self, frame: &Frame) {
+    fn pairs<X: Float, Y: Float>(&self, frame: &Frame) {
         let (g, level) = (&self.windows, self.level);
         let (input, output) = (g.input(), g.output());
-        let (x, y, index) = (frame.input::<f32>(0), frame.output::<f32>(0), frame.output::<u8>(1));
+        let (x, y, index) = (frame.input::<X>(0), frame.output::<Y>(0), frame.output::<u8>(1));
         let (channels, line, row) = (g.channels, input[1] * g.channels, output[1] * g.channels);
         let some = rows_per_chunk(4 * row);
         for_chunks2(frame.pool(), (y, some * row), (index, some * row), |task, y, index| {
@@ -101,10 +102,10 @@ impl MaxPoolKernel {
         });
     }
 
-    fn go<P: Position>(&self, frame: &Frame) {
+    fn go<X: Float, Y: Float, P: Position>(&self, frame: &Frame) {
         let g = &self.windows;
         let (input, output) = (g.input(), g.output());
-        let (x, y, index) = (frame.input::<f32>(0), frame.output::<f32>(0), frame.output::<P>(1));
+        let (x, y, index) = (frame.input::<X>(0), frame.output::<Y>(0), frame.output::<P>(1));
         let image = input[0] * input[1] * g.channels;
         let row = output[1] * g.channels;
         for_chunks2(frame.pool(), (y, row), (index, row), |task, y, index| {
@@ -116,26 +117,26 @@ impl MaxPoolKernel {
 
 impl NodeKernel for MaxPoolKernel {
     fn run(&self, frame: &Frame<'_>) {
-        if self.windows.pairs {
-            self.pairs(frame);
+        in_each_width!(frame, X, Y => if self.windows.pairs {
+            self.pairs::<X, Y>(frame);
         } else if frame.output_dtype(1) == DType::U8 {
-            self.go::<u8>(frame);
+            self.go::<X, Y, u8>(frame);
         } else {
-            self.go::<i32>(frame);
-        }
+            self.go::<X, Y, i32>(frame);
+        });
     }
 }
 
 /// One row of the output.
-struct Forward<'a, P> {
+struct Forward<'a, X, Y, P> {
     g: &'a Windows,
-    x: &'a [f32],
-    y: &'a mut [f32],
+    x: &'a [X],
+    y: &'a mut [Y],
     index: &'a mut [P],
     row: usize,
 }
 
-impl<P: Position> Kernel for Forward<'_, P> {
+impl<X: Float, Y: Float, P: Position> Kernel for Forward<'_, X, Y, P> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {

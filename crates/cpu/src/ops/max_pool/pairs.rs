@@ -2,17 +2,17 @@
 //! a gradient is written once, without a sum.
 
 use super::position::Position;
-use crate::simd::lanes::{get, put};
+use crate::simd::lanes::{Lane, get, put};
 use crate::simd::{Kernel, Simd};
 
 /// A row of windows.
-pub struct Forward<'a> {
+pub struct Forward<'a, X, Y> {
     /// The upper row of pixels.
-    pub top: &'a [f32],
+    pub top: &'a [X],
     /// The lower one.
-    pub bottom: &'a [f32],
+    pub bottom: &'a [X],
     /// The maxima.
-    pub y: &'a mut [f32],
+    pub y: &'a mut [Y],
     /// Where they lie in their windows.
     pub index: &'a mut [u8],
     /// Floats in a pixel.
@@ -21,7 +21,7 @@ pub struct Forward<'a> {
     pub bounds: Option<[f32; 2]>,
 }
 
-impl Kernel for Forward<'_> {
+impl<X: Lane, Y: Lane> Kernel for Forward<'_, X, Y> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {

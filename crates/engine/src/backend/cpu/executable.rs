@@ -9,6 +9,7 @@ use crate::collective::{Ahead, Collective};
 use crate::graph::{DType, Node, NodeId, Rounds, ValueId, VarId};
 use crate::plan::{Place, Plan, Program, Region};
 use anyhow::{Context, Result, bail, ensure};
+use half::bf16;
 use memmap2::MmapMut;
 use runner_cpu::lower::lower;
 use std::sync::Arc;
@@ -150,6 +151,7 @@ impl CpuExecutable {
         if v.dtype != DType::F32 {
             return true;
         }
+        let (narrow, len) = (v.narrow, v.shape.len());
         let place = program.places[value.index()];
         let base = match place.region {
             Region::Persistent => bases.persistent.0.cast_const(),
@@ -157,8 +159,13 @@ impl CpuExecutable {
             Region::Slot => bases.slot.0,
         };
         // SAFETY: `compile` has checked that the value lies inside its block, aligned; no step is running.
-        let numbers = unsafe { std::slice::from_raw_parts(base.add(place.offset).cast::<f32>(), v.shape.len()) };
-        numbers.iter().all(|x| x.is_finite())
+        unsafe {
+            let from = base.add(place.offset);
+            match narrow {
+                true => std::slice::from_raw_parts(from.cast::<bf16>(), len).iter().all(|x| x.is_finite()),
+                false => std::slice::from_raw_parts(from.cast::<f32>(), len).iter().all(|x| x.is_finite()),
+            }
+        }
     }
 }
 
@@ -322,7 +329,7 @@ fn compile(plan: &Plan, program: &Program, how: Instructions, threads: usize) ->
 fn operand(program: &Program, value: ValueId, parts: usize) -> Operand {
     let v = program.graph.value(value);
     let Place { region, offset } = program.places[value.index()];
-    Operand { region, offset, len: v.shape.len(), dtype: v.dtype, parts, written: false }
+    Operand { region, offset, len: v.shape.len(), dtype: v.stored(), parts, written: false }
 }
 
 /// Marks the operands that the step writes, and makes sure that what it writes overlaps nothing else but where the

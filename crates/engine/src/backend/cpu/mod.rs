@@ -9,12 +9,12 @@ pub use runner_cpu::{CpuInfo, cpu_info, fusions, ops, run, simd};
 use crate::backend::{Backend, Executable, HostBuffer};
 use crate::collective::Collective;
 use crate::graph::op::Pattern;
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Narrows, Node};
 use crate::plan::{ALIGN, NodeMemory, Plan};
 use anyhow::{Context, Result};
 use run::memory::zeroed;
 use run::threads::Pool;
-use runner_cpu::{lower, peak};
+use runner_cpu::{lower, narrow, peak};
 use simd::SimdLevel;
 use simd::bf16::{Bf16Unit, Instructions};
 use std::sync::Arc;
@@ -57,7 +57,8 @@ impl CpuBackend {
     }
 
     /// Products are made in bf16 if that is `wanted` and there is a unit for it: linear layers, convolutions, attention and their
-    /// gradients round their factors. Values in memory, sums and everything else stay in single precision.
+    /// gradients round their factors. Sums and everything else stay in single precision, but for values in the memory of programs that do not
+    /// train ([`Backend::narrows`]).
     pub fn in_bf16(self, wanted: bool) -> Self {
         CpuBackend { in_bf16: wanted, ..self }
     }
@@ -87,6 +88,10 @@ impl Backend for CpuBackend {
 
     fn divides_batches(&self) -> Option<usize> {
         Some(ALIGN)
+    }
+
+    fn narrows(&self) -> Option<Narrows> {
+        self.how().bf16.map(|_| narrow::narrows as Narrows)
     }
 
     fn describe(&self) -> String {

@@ -138,7 +138,7 @@ fn store(graph: &Graph, node: &Node, results: Vec<Vec<f64>>, values: &mut Values
     let places: Vec<ValueId> = node.outputs.iter().copied().chain(updated).collect();
     assert_eq!(places.len(), results.len(), "results of `{}`", node.op.rules().name());
     for (place, mut data) in places.into_iter().zip(results) {
-        round(graph.value(place).dtype, &mut data);
+        round(graph.value(place).stored(), &mut data);
         values.insert(place, data);
     }
 }

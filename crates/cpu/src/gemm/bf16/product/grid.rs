@@ -5,7 +5,7 @@ use crate::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
 use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, steps, tiles};
 use crate::gemm::product::ProductSpec;
 use crate::gemm::sums::AddRows;
-use crate::gemm::tile::{Rows, tile_rows};
+use crate::gemm::tile::tile_rows;
 use crate::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
 use std::ops::Range;
 
@@ -187,21 +187,20 @@ impl Grid {
                 };
                 let place = p.place(job, c, start..start + height, panel);
                 if last {
-                    p.foresee(&place);
+                    p.store.foresee(&place);
                 }
                 // SAFETY: rows and panels are packed up to whole tiles, and the results are this task's own.
                 unsafe {
                     blocks.run([tiles(height), width], &args);
                     if last {
-                        p.store(&place);
+                        p.store.store(&place, job.operands.finish);
                     }
                 }
             }
-            let rows = blocks_of.start * PANEL..(blocks_of.end * PANEL).min(self.m);
-            if let Some(finish) = job.operands.finish.filter(|_| last && !rows.is_empty()) {
-                let first = job.c.as_ptr().wrapping_add(rows.start * p.spec.c + n);
+            if last {
+                let rows = blocks_of.start * PANEL..(blocks_of.end * PANEL).min(self.m);
                 // SAFETY: these rows of C are this task's own.
-                unsafe { finish.run(Rows { first, rows: rows.len(), columns, step: p.spec.c }) };
+                unsafe { p.finish(job, rows, panel) };
             }
         }
     }
@@ -220,13 +219,8 @@ impl Grid {
                 });
                 p.level.run(AddRows { rows: others, sums });
                 let rows = block * PANEL..((block + 1) * PANEL).min(self.m);
-                p.store(&p.place(job, sums.as_ptr(), rows.clone(), panel));
-                if let Some(finish) = job.operands.finish {
-                    let n = panel * PANEL;
-                    let first = job.c.as_ptr().wrapping_add(rows.start * p.spec.c + n);
-                    let columns = (self.n - n).min(PANEL);
-                    finish.run(Rows { first, rows: rows.len(), columns, step: p.spec.c });
-                }
+                p.store.store(&p.place(job, sums.as_mut_ptr(), rows.clone(), panel), job.operands.finish);
+                p.finish(job, rows, panel);
             }
         });
     }

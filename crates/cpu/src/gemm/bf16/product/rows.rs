@@ -1,12 +1,14 @@
-//! Products by rows: a task packs rows of `A` and goes through all panels of `B`.
+//! Products by rows: a task goes through rows of `A` and all panels of `B`.
 
 use super::{Job, TileProduct, floats, panel_start, row_steps};
 use crate::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
-use crate::gemm::bf16::{PANEL, STEP, TILE, steps, tiles};
+use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, steps, tiles};
+use crate::gemm::numbers::Address;
 use crate::gemm::product::ProductSpec;
-use crate::gemm::tile::Rows;
+use crate::gemm::tile::tile_rows;
 use crate::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
 use crate::simd::prefetch_far;
+use std::ops::Range;
 
 /// Most bytes of a task's packed rows: a part of a second-level cache.
 const ROWS_BYTES: usize = 768 << 10;
@@ -19,6 +21,9 @@ const LARGE_ROWS_BYTES: usize = 1280 << 10;
 /// Steps that a panel's rows meet at a time, so that they stay near for all blocks of a task.
 const NEAR_STEPS: usize = 64;
 
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// The layout.
 pub struct ByRows {
     steps: usize,
@@ -26,19 +31,37 @@ pub struct ByRows {
     rows: Chunks,
     /// Rows of a task, a multiple of [`PANEL`].
     grain: usize,
+    /// So many groups of panels, each of which stays in a second-level cache: 32 rows meet all of its panels one after the other. Results are then
+    /// written, and residuals read, in the order in which they lie in memory. `None`: all rows of a task meet one panel after the other.
+    groups: Option<usize>,
+    /// Rows of `A` are tiles' rows where they lie.
+    direct: bool,
+}
+
+/// Rows of `A` as tiles read them: the first number, and bytes from row to row.
+#[derive(Clone, Copy)]
+struct PackedRows {
+    first: *const u16,
+    step: usize,
 }
 
 impl ByRows {
-    /// Lays out `spec`.
-    pub fn new(spec: &ProductSpec, threads: usize) -> ByRows {
+    /// Lays out `spec`; `once`: nothing but the result of each row comes of it; `rounded`: so is `A`.
+    pub fn new(spec: &ProductSpec, threads: usize, once: bool, rounded: bool) -> ByRows {
         let steps = steps(spec.k);
-        let large = tiles(spec.n) * steps * TILE * 2 > MANY_PANELS;
+        let panel_bytes = tiles(spec.n) * steps * TILE * 2;
+        let large = panel_bytes > MANY_PANELS;
         let (bytes, tasks) = if large { (LARGE_ROWS_BYTES, threads) } else { (ROWS_BYTES, TASKS_PER_THREAD * threads) };
-        let fitting = (bytes / (row_steps(steps) * 2 * STEP) / PANEL * PANEL).max(PANEL);
+        let groups = once.then(|| panel_bytes.div_ceil(MANY_PANELS).clamp(1, spec.n.div_ceil(PANEL).max(1)));
+        let tasks = groups.map_or(tasks, |groups| (TASKS_PER_THREAD * threads).div_ceil(groups));
+        let fitting = if groups.is_some() { spec.m } else { bytes / (row_steps(steps) * 2 * STEP) };
+        let fitting = (fitting / PANEL * PANEL).max(PANEL);
         // As much for each thread.
-        let tasks = spec.m.div_ceil(fitting).next_multiple_of(threads).max(tasks);
+        let least = if groups.is_some() { 1 } else { spec.m.div_ceil(fitting).next_multiple_of(threads) };
+        let tasks = least.max(tasks);
         let grain = spec.m.div_ceil(tasks).next_multiple_of(PANEL).max(PANEL);
-        ByRows { steps, rows: chunks(spec.m, grain), grain }
+        let direct = rounded && spec.k.is_multiple_of(STEP);
+        ByRows { steps, rows: chunks(spec.m, grain), grain, groups, direct }
     }
 
     fn a_step(&self) -> usize {
@@ -51,13 +74,14 @@ impl ByRows {
     }
 
     fn results_floats(&self) -> usize {
-        let blocks = if self.stretches().count() > 1 { self.grain / PANEL } else { 1 };
+        let blocks = if self.groups.is_none() && self.stretches().count() > 1 { self.grain / PANEL } else { 1 };
         blocks * BLOCK
     }
 
     /// Floats of a thread's scratch.
     pub fn scratch_floats(&self) -> usize {
-        floats(self.grain * self.a_step()) + self.results_floats()
+        let rows = if self.groups.is_some() { PANEL } else { self.grain };
+        floats(rows * self.a_step()) + self.results_floats()
     }
 
     /// Computes the product. `packed` has all panels.
@@ -71,19 +95,71 @@ impl ByRows {
     ) {
         let scratch = Parts::new(scratch);
         let packed = Packed(packed);
-        pool.run(self.rows.count(), |task, worker| {
+        let groups = self.groups.unwrap_or(1);
+        pool.run(groups * self.rows.count(), |task, worker| {
             let floats = self.scratch_floats();
             // SAFETY: a worker has its own scratch.
             let scratch = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
             let (results, a) = scratch.split_at_mut(self.results_floats());
-            let a = a.as_mut_ptr().cast::<u16>();
-            let rows = self.rows.range(task);
-            p.pack_rows(job, (rows.clone(), 0..self.steps), (a, self.a_step()), p.of(prologues, worker));
+            let (results, a) = (results.as_mut_ptr(), a.as_mut_ptr().cast::<u16>());
+            // Threads begin with groups of their own.
+            let (group, rows) = (task / self.rows.count(), self.rows.range(task % self.rows.count()));
             let blocks = Blocks::new(p.unit, p.level);
-            for panel in 0..p.panels() {
-                self.panel(p, job, &blocks, (rows.clone(), panel), (a, packed.get(), results.as_mut_ptr()));
+            if self.groups.is_none() {
+                let a = self.rows_of(p, job, rows.clone(), a, p.of(prologues, worker));
+                for panel in 0..p.panels() {
+                    self.panel(p, job, &blocks, (rows.clone(), panel), (a, packed.get(), results));
+                }
+                return;
+            }
+            for start in rows.clone().step_by(PANEL) {
+                let rows = start..(start + PANEL).min(rows.end);
+                let a = self.rows_of(p, job, rows.clone(), a, p.of(prologues, worker));
+                let panels = tile_rows(p.panels(), groups, group);
+                self.panels(p, job, &blocks, (rows, panels), (a, packed.get(), results));
             }
         });
+    }
+
+    /// Rows of `A`, packed to `to` if they must be.
+    fn rows_of(&self, p: &TileProduct, job: &Job, rows: Range<usize>, to: *mut u16, scratch: &mut [f32]) -> PackedRows {
+        // A last tile that is not full would reach beyond the last row.
+        if let (true, Some(a)) = (self.direct && rows.len().is_multiple_of(SIDE), job.a.rounded()) {
+            return PackedRows { first: a.wrapping_add(rows.start * p.spec.a[0]).cast(), step: 2 * p.spec.a[0] };
+        }
+        p.pack_rows(job, (rows, 0..self.steps), (to, self.a_step()), scratch);
+        PackedRows { first: to, step: 2 * self.a_step() }
+    }
+
+    /// At most [`PANEL`] rows times some panels.
+    fn panels(
+        &self,
+        p: &TileProduct,
+        job: &Job,
+        blocks: &Blocks,
+        (rows, panels): (Range<usize>, Range<usize>),
+        (a, packed, results): (PackedRows, *const u16, *mut f32),
+    ) {
+        let next = Next::of(p, job, rows.end..(rows.end + PANEL).min(p.spec.m), panels.clone());
+        for panel in panels.clone() {
+            next.foresee(panel - panels.start, panels.len());
+            let args = Block {
+                a: a.first,
+                a_step: a.step,
+                runs: &[0],
+                steps: self.steps,
+                b: packed.wrapping_add(panel_start(panel, self.steps)),
+                c: Results::block(results),
+                accumulate: false,
+            };
+            let place = p.place(job, results, rows.clone(), panel);
+            // SAFETY: the rows and the panel are there up to whole tiles, and the results are this task's own.
+            unsafe {
+                blocks.run([tiles(rows.len()), tiles(place.n)], &args);
+                p.store.store(&place, job.operands.finish);
+                p.finish(job, rows.clone(), panel);
+            }
+        }
     }
 
     /// Some rows times a panel.
@@ -92,15 +168,13 @@ impl ByRows {
         p: &TileProduct,
         job: &Job,
         blocks: &Blocks,
-        (rows, panel): (std::ops::Range<usize>, usize),
-        (a, packed, results): (*mut u16, *const u16, *mut f32),
+        (rows, panel): (Range<usize>, usize),
+        (a, packed, results): (PackedRows, *const u16, *mut f32),
     ) {
-        let n = panel * PANEL;
-        let columns = (p.spec.n - n).min(PANEL);
-        let width = tiles(columns);
+        let width = tiles((p.spec.n - panel * PANEL).min(PANEL));
         let b = packed.wrapping_add(panel_start(panel, self.steps));
         let next = packed.wrapping_add(panel_start(panel + 1, self.steps));
-        let lines = if panel + 1 < p.panels() { self.steps * 2 * TILE * 2 / 64 } else { 0 };
+        let lines = if panel + 1 < p.panels() { self.steps * 2 * TILE * 2 / LINE } else { 0 };
         let stretches = self.stretches();
         let all = rows.len().div_ceil(PANEL);
         for stretch in 0..stretches.count() {
@@ -117,8 +191,8 @@ impl ByRows {
                     prefetch_far(next.wrapping_add(line * 32).cast());
                 }
                 let args = Block {
-                    a: a.wrapping_add(start * self.a_step() + range.start * STEP),
-                    a_step: self.a_step() * 2,
+                    a: a.first.wrapping_byte_add(start * a.step).wrapping_add(range.start * STEP),
+                    a_step: a.step,
                     runs: &[0],
                     steps: range.len(),
                     b: b.wrapping_add(range.start * width * TILE),
@@ -127,21 +201,49 @@ impl ByRows {
                 };
                 let place = p.place(job, c, rows.start + start..rows.start + start + height, panel);
                 if last {
-                    p.foresee(&place);
+                    p.store.foresee(&place);
                 }
                 // SAFETY: the rows and the panel are packed up to whole tiles, and the results are this task's own.
                 unsafe {
                     blocks.run([tiles(height), width], &args);
                     if last {
-                        p.store(&place);
+                        p.store.store(&place, job.operands.finish);
                     }
                 }
             }
         }
-        if let Some(finish) = job.operands.finish {
-            let first = job.c.as_ptr().wrapping_add(rows.start * p.spec.c + n);
-            // SAFETY: these rows of C are this task's own.
-            unsafe { finish.run(Rows { first, rows: rows.len(), columns, step: p.spec.c }) };
+        // SAFETY: these rows of C are this task's own.
+        unsafe { p.finish(job, rows, panel) };
+    }
+}
+
+/// What the rows behind those at work will read and write: as the numbers of a row lie one behind the other, machines fetch them fast.
+struct Next {
+    rows: usize,
+    /// The first row's first number, and numbers of a row and from row to row.
+    of: [(Address, usize, usize); 3],
+}
+
+impl Next {
+    fn of(p: &TileProduct, job: &Job, rows: Range<usize>, panels: Range<usize>) -> Next {
+        let spec = &p.spec;
+        let columns = panels.start * PANEL..(panels.end * PANEL).min(spec.n);
+        let residual = Address::new(job.epilogue.residual.cast_mut().cast(), p.rounded.summand);
+        let of_result = |first: Address| match first.byte().is_null() {
+            true => (first, 0, 0),
+            false => (first.at(rows.start * spec.c + columns.start), columns.len(), spec.c),
+        };
+        let a = (job.a.at(rows.start * spec.a[0]), if spec.a[1] == 1 { spec.k } else { 0 }, spec.a[0]);
+        Next { rows: rows.len(), of: [a, of_result(job.c), of_result(residual)] }
+    }
+
+    /// Asks for share `i` of so many.
+    fn foresee(&self, i: usize, shares: usize) {
+        for row in tile_rows(self.rows, shares, i) {
+            for &(first, len, step) in &self.of {
+                let (from, bytes) = (first.at(row * step).byte(), len * first.size());
+                (0..bytes).step_by(LINE).for_each(|at| prefetch_far(from.wrapping_add(at).cast()));
+            }
         }
     }
 }

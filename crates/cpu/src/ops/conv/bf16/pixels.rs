@@ -1,24 +1,28 @@
 //! The convolution and its gradient by the input: strips of pixels times packed weights.
 
 use super::super::kernel::PixelKernel;
-use super::super::patches::PatchPart;
 use super::super::shape::{ConvProblem, Direction};
-use super::strips::{Class, Strips};
+use super::strips::Strips;
 use crate::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
 use crate::gemm::bf16::pack::{Packer, PairRows};
 use crate::gemm::bf16::product::floats;
-use crate::gemm::bf16::store::{ForeseeBlock, SKIPPED, StoreBlock, Stored};
+use crate::gemm::bf16::store::{SKIPPED, Store, Stored};
 use crate::gemm::bf16::{PANEL, STEP, TILE, tiles};
 use crate::gemm::memory::Memory;
+use crate::gemm::numbers::{Address, Numbers, NumbersMut, Rounded};
 use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows, tile_rows};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
 use crate::run::threads::{Parts, Pool, TASKS_PER_THREAD};
-use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
+use crate::simd::{SimdLevel, prefetch_far};
+use std::ops::Range;
 
 /// Most pixels of a batch for which packed weights are kept.
 const MOST_PIXELS: usize = 8192;
+
+/// Most bytes of packed weights that stay in a second-level cache beside all else.
+const MOST_NEAR: usize = 1 << 20;
 
 /// Fewest channels of the result, and fewest terms of a sum, for which tiles are worth their padding.
 const FEWEST: usize = 8;
@@ -31,14 +35,14 @@ pub struct Bf16Pixels {
     unit: Bf16Unit,
     level: SimdLevel,
     packer: Packer,
-    store: unsafe fn(*const Stored<'static>),
-    foresee: unsafe fn(*const Stored<'static>),
+    store: Store,
     threads: usize,
     /// Channels read and written.
     from: usize,
     to: usize,
     taps: usize,
     act: Option<Activation>,
+    rounded: Rounded,
     /// The step of a panel at which each class begins, and the steps of all.
     class_steps: Vec<usize>,
     panel_steps: usize,
@@ -46,22 +50,32 @@ pub struct Bf16Pixels {
     gathers: bool,
     /// Blocks of panels; each part has a task for each.
     blocks: usize,
+    /// A block of positions meets all panels one after the other, as they stay in a second-level cache and nothing else is read again.
+    near: bool,
 }
 
 impl Bf16Pixels {
-    /// Lays out the work; `None` if products are not made in bf16, or it is not worth it.
-    pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
-        let unit = problem.bf16.filter(|_| problem.op.groups == 1)?;
+    /// Whether it is worth it where products are made in bf16.
+    pub fn takes(problem: &ConvProblem, direction: Direction) -> bool {
+        let (from, to) = Self::channels(problem, direction);
+        problem.op.groups == 1 && to >= FEWEST && from * problem.taps() >= FEWEST
+    }
+
+    /// Channels read and written.
+    fn channels(problem: &ConvProblem, direction: Direction) -> (usize, usize) {
         let shape = &problem.shape;
-        let (from, to) = match direction {
+        match direction {
             Direction::Forward => (shape.channels, shape.outputs),
             Direction::Backward => (shape.outputs, shape.channels),
-        };
-        if to < FEWEST || from * problem.taps() < FEWEST {
-            return None;
         }
+    }
+
+    /// Lays out the work; `None` if products are not made in bf16, or it is not worth it.
+    pub fn new(problem: &ConvProblem, direction: Direction, act: Option<Activation>) -> Option<Self> {
+        let unit = problem.bf16.filter(|_| Self::takes(problem, direction))?;
+        let (from, to) = Self::channels(problem, direction);
         let strips = Strips::new(problem, direction);
-        let gathers = strips.gathers();
+        let gathers = strips.gathers;
         let mut panel_steps = 0;
         let class_steps = strips
             .classes
@@ -78,17 +92,18 @@ impl Bf16Pixels {
             unit,
             level: problem.level,
             packer: Packer::new(problem.level),
-            store: problem.level.routine::<StoreBlock>(),
-            foresee: problem.level.routine::<ForeseeBlock>(),
+            store: Store::new(problem.level, problem.rounded),
             threads: problem.threads,
             from,
             to,
             taps: problem.taps(),
             act,
+            rounded: problem.rounded,
             class_steps,
             panel_steps,
             gathers,
             blocks: (wanted / strips.parts().max(1)).clamp(1, to.div_ceil(PANEL)),
+            near: panel_steps == strips.run_steps && 2 * tiles(to) * panel_steps * TILE <= MOST_NEAR,
             strips,
         })
     }
@@ -147,7 +162,7 @@ impl Bf16Pixels {
         });
     }
 
-    fn task(&self, source: &[f32], packed: *const u16, operands: EpilogueOperands, dest: Parts<f32>, at: TaskMemory) {
+    fn task(&self, source: Numbers, packed: *const u16, operands: EpilogueOperands, dest: Address, at: TaskMemory) {
         let TaskMemory { task, scratch } = at;
         let (part, block) = (self.strips.part(task / self.blocks), task % self.blocks);
         let (results, rest) = scratch.split_at_mut(BLOCK);
@@ -155,63 +170,112 @@ impl Bf16Pixels {
         let (buffer, lines) = (as_numbers(buffer), as_numbers(lines));
         self.strips.fill(&part, source, buffer, lines, &self.packer);
         let blocks = Blocks::new(self.unit, self.level);
+        let panels = tile_rows(self.panels(), self.blocks, block);
+        let work = Work { operands, dest, buffer: buffer.as_ptr(), packed, results: results.as_mut_ptr() };
         for (i, class) in self.strips.classes.iter().enumerate() {
-            for panel in tile_rows(self.panels(), self.blocks, block) {
-                self.panel((i, class, &part), (buffer.as_ptr(), packed), (panel, operands), dest, (&blocks, results));
+            let positions = self.strips.positions(class, &part);
+            let base = self.strips.dest_base(class, &part);
+            if self.near {
+                for first in positions.clone().step_by(PANEL) {
+                    for panel in panels.clone() {
+                        self.foresee((i, base), &positions, (first, panel - panels.start, panels.len()), &work);
+                        self.block(i, base, (first, &positions), panel, &work, &blocks);
+                    }
+                }
+            } else {
+                for panel in panels.clone() {
+                    for first in positions.clone().step_by(PANEL) {
+                        self.block(i, base, (first, &positions), panel, &work, &blocks);
+                    }
+                }
+            }
+            if let Some(finish) = operands.finish.filter(|_| !self.store.finishes() && !positions.is_empty()) {
+                // Pixels of a part lie one after the other: only a forward convolution has something behind it.
+                let rows = part.images.len() * part.rows.len() * self.strips.dest_width();
+                for n in panels.clone().map(|panel| panel * PANEL) {
+                    let place = self.places[i][positions.start] as usize + n;
+                    let (first, columns) = (dest.offset(base).at(place).floats(), (self.to - n).min(PANEL));
+                    // SAFETY: the pixels of this part.
+                    unsafe { finish.run(Rows { first, rows, columns, step: self.to }) };
+                }
             }
         }
     }
 
-    /// A part's pixels of a class times a panel.
-    fn panel(
+    /// Asks for a share of what the block behind position `first` will read and write: whole pixels, one behind the other.
+    fn foresee(
         &self,
-        (i, class, part): (usize, &Class, &PatchPart),
-        (buffer, packed): (*const u16, *const u16),
-        (panel, operands): (usize, EpilogueOperands),
-        dest: Parts<f32>,
-        (blocks, results): (&Blocks, &mut [f32]),
+        (i, base): (usize, isize),
+        positions: &Range<usize>,
+        (first, share, shares): (usize, usize, usize),
+        work: &Work,
     ) {
-        let positions = self.strips.positions(class, part);
-        let n = panel * PANEL;
-        let columns = (self.to - n).min(PANEL);
-        let base = dest.as_ptr().wrapping_offset(self.strips.dest_base(class, part)).wrapping_add(n);
-        let epilogue = Epilogue::of(self.act).with(operands, n, dest.as_ptr());
-        let b = packed.wrapping_add((panel * 2 * self.panel_steps + self.class_steps[i] * tiles(columns)) * TILE);
-        for first in positions.clone().step_by(PANEL) {
-            let rows = (positions.end - first).min(PANEL);
-            let args = Block {
-                a: buffer.wrapping_add(first * self.strips.width()),
-                a_step: 2 * self.strips.width(),
-                runs: &class.runs,
-                steps: self.strips.run_steps,
-                b,
-                c: Results::block(results.as_mut_ptr()),
-                accumulate: false,
-            };
-            let stored = Stored {
-                tiles: results.as_ptr(),
-                rows,
-                n: columns,
-                c: base,
-                places: &self.places[i][first..first + rows],
-                step: 0,
-                epilogue,
-            };
-            // SAFETY: positions lie inside the strip, also those up to a whole tile; the places lead to pixels that belong to this part.
-            unsafe {
-                (self.foresee)(std::ptr::from_ref(&stored).cast());
-                blocks.run([tiles(rows), tiles(columns)], &args);
-                (self.store)(std::ptr::from_ref(&stored).cast());
+        let next = tile_rows(PANEL, shares, share);
+        let residual = work.operands.rounded_residual.map(|x| Numbers::Rounded(x).address());
+        let residual = residual.or(work.operands.residual.map(|x| Numbers::Single(x).address()));
+        for at in next.map(|row| first + PANEL + row).filter(|at| *at < positions.end) {
+            let place = self.places[i][at];
+            if place == SKIPPED {
+                continue;
+            }
+            for of in [Some(work.dest), residual].into_iter().flatten() {
+                let (from, bytes) = (of.offset(base + place as isize).byte(), self.to * of.size());
+                (0..bytes).step_by(64).for_each(|at| prefetch_far(from.wrapping_add(at).cast()));
             }
         }
-        if let Some(finish) = operands.finish.filter(|_| !positions.is_empty()) {
-            // Pixels of a part lie one after the other: only a forward convolution has something behind it.
-            let rows = part.images.len() * part.rows.len() * self.strips.dest_width();
-            let first = base.wrapping_add(self.places[i][positions.start] as usize);
-            // SAFETY: as above.
-            unsafe { finish.run(Rows { first, rows, columns, step: self.to }) };
+    }
+
+    /// Some positions of class number `i` times a panel.
+    fn block(
+        &self,
+        i: usize,
+        base: isize,
+        (first, positions): (usize, &Range<usize>),
+        panel: usize,
+        work: &Work,
+        blocks: &Blocks,
+    ) {
+        let (class, n) = (&self.strips.classes[i], panel * PANEL);
+        let (rows, columns) = ((positions.end - first).min(PANEL), (self.to - n).min(PANEL));
+        let at = (panel * 2 * self.panel_steps + self.class_steps[i] * tiles(columns)) * TILE;
+        let args = Block {
+            a: work.buffer.wrapping_add(first * self.strips.width()),
+            a_step: 2 * self.strips.width(),
+            runs: &class.runs,
+            steps: self.strips.run_steps,
+            b: work.packed.wrapping_add(at),
+            c: Results::block(work.results),
+            accumulate: false,
+        };
+        let stored = Stored {
+            tiles: work.results,
+            rows,
+            n: columns,
+            c: work.dest,
+            first: base + n.cast_signed(),
+            places: &self.places[i][first..first + rows],
+            step: 0,
+            epilogue: Epilogue::of(self.act).with(work.operands, n, std::ptr::null()),
+            stays: false,
+        };
+        // SAFETY: positions lie inside the strip, also those up to a whole tile; the places lead to pixels that belong to this part.
+        unsafe {
+            if !self.near {
+                self.store.foresee(&stored);
+            }
+            blocks.run([tiles(rows), tiles(columns)], &args);
+            self.store.store(&stored, work.operands.finish);
         }
     }
+}
+
+/// What the blocks of a task read and write.
+struct Work<'a> {
+    operands: EpilogueOperands<'a>,
+    dest: Address,
+    buffer: *const u16,
+    packed: *const u16,
+    results: *mut f32,
 }
 
 /// What a task works with.
@@ -254,14 +318,27 @@ impl PixelKernel for Bf16Pixels {
         dest: &mut [f32],
         memory: Memory,
     ) {
+        self.run_numbers(pool, source.into(), w, operands, dest.into(), memory);
+    }
+
+    fn run_numbers(
+        &self,
+        pool: &Pool,
+        source: Numbers,
+        w: &[f32],
+        operands: EpilogueOperands,
+        mut dest: NumbersMut,
+        memory: Memory,
+    ) {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
+        assert_eq!(Rounded::of(&source, &operands, &dest), self.rounded, "made for operands of other types");
         let floats = self.scratch_floats();
         let (packed, scratch, to_pack) = memory.split(self.packed_floats(), self.threads * floats);
         if to_pack {
             self.pack(pool, w, packed);
         }
         let packed = &*packed;
-        let (scratch, dest) = (Parts::new(scratch), Parts::new(dest));
+        let (scratch, dest) = (Parts::new(scratch), dest.address());
         pool.run(self.strips.parts() * self.blocks, |task, worker| {
             // SAFETY: a worker has its own scratch.
             let scratch = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };

@@ -12,6 +12,7 @@ use super::super::patches::{AxisPlan, PatchPart, Patches};
 use super::super::shape::{ConvProblem, Direction};
 use crate::gemm::bf16::pack::{Packer, RoundRows};
 use crate::gemm::bf16::{PANEL, STEP, steps};
+use crate::gemm::numbers::Numbers;
 use crate::run::threads::TASKS_PER_THREAD;
 use std::ops::Range;
 
@@ -20,6 +21,9 @@ const STRIP_BYTES: usize = 512 << 10;
 
 /// Least positions of a part, unless the batch is too small: so many share what is read of the weights.
 const LEAST_POSITIONS: usize = 8 * PANEL;
+
+/// Weights that do not stay in a second-level cache, so that each part reads them from beyond it.
+const MANY_WEIGHTS: usize = 512 << 10;
 
 /// Fewer channels than this are gathered into whole patches.
 const FEW_CHANNELS: usize = 16;
@@ -48,8 +52,8 @@ pub struct Strips {
     dest: [usize; 2],
     dest_channels: usize,
     axes: [AxisPlan; 2],
-    /// Patches are gathered.
-    gathers: bool,
+    /// Patches are gathered: the sum is one stretch.
+    pub gathers: bool,
     kernel: [usize; 2],
     /// Numbers of a position, of which the first are its channels or its patch.
     width: usize,
@@ -79,7 +83,9 @@ impl Strips {
     /// Of `problem`, for kernels of pixels, in parts for its threads.
     pub fn new(problem: &ConvProblem, direction: Direction) -> Strips {
         let mut strips = Strips::undivided(problem, direction, true);
-        let wanted = if problem.threads > 1 { problem.threads * TASKS_PER_THREAD } else { 1 };
+        let many = problem.taps() * problem.shape.channels * problem.shape.outputs > MANY_WEIGHTS;
+        let per_thread = if many { 2 } else { TASKS_PER_THREAD };
+        let wanted = if problem.threads > 1 { problem.threads * per_thread } else { 1 };
         let most = STRIP_BYTES / (2 * strips.phases.len().max(1) * strips.width);
         strips.divide(wanted, LEAST_POSITIONS, most);
         strips
@@ -262,11 +268,6 @@ impl Strips {
         }
     }
 
-    /// Patches are gathered: the sum is one stretch.
-    pub fn gathers(&self) -> bool {
-        self.gathers
-    }
-
     /// Pixels of a row of the destination.
     pub fn dest_width(&self) -> usize {
         self.dest[1]
@@ -371,7 +372,7 @@ impl Strips {
     }
 
     /// Rounds the part's pixels of the source, with their padding, to `to`. `lines`: see [`Strips::line_floats`].
-    pub fn fill(&self, part: &PatchPart, source: &[f32], to: &mut [u16], lines: &mut [u16], packer: &Packer) {
+    pub fn fill(&self, part: &PatchPart, source: Numbers, to: &mut [u16], lines: &mut [u16], packer: &Packer) {
         if part.rows.is_empty() {
             return;
         }
@@ -403,7 +404,7 @@ impl Strips {
     }
 
     /// A row of positions of one phase, from row `y` of all images' rows.
-    fn fill_row(&self, y: usize, (h, px): (&AxisPlan, usize), source: &[f32], to: &mut [u16], packer: &Packer) {
+    fn fill_row(&self, y: usize, (h, px): (&AxisPlan, usize), source: Numbers, to: &mut [u16], packer: &Packer) {
         // Position `p` has the source's column `(start + p) · step + px − origin`.
         let column = |p: usize| (h.range.start + p) * h.step + px;
         let first = (0..self.row).find(|&p| column(p) >= h.origin).unwrap_or(self.row);
@@ -415,10 +416,10 @@ impl Strips {
         }
         let from = (y * self.source[1] + column(first) - h.origin) * self.channels;
         let from_step = h.step * self.channels;
-        let from = &source[from..from + (inside - 1) * from_step + self.channels];
+        let from = source.part(from, (inside - 1) * from_step + self.channels);
         let to = &mut to[first * self.width..(first + inside) * self.width];
         let rows = RoundRows {
-            from: from.as_ptr(),
+            from: std::ptr::null(),
             from_step,
             rows: inside,
             columns: self.channels,
@@ -426,12 +427,12 @@ impl Strips {
             to_step: self.width,
             padded: self.run_steps * STEP,
         };
-        // SAFETY: both slices have these rows.
-        unsafe { packer.rows(rows) };
+        // SAFETY: both sides have these rows.
+        unsafe { packer.rows_of(from, rows) };
     }
 
     /// Copies the patch of each pixel of the part.
-    fn gather(&self, part: &PatchPart, source: &[f32], to: &mut [u16], lines: &mut [u16], packer: &Packer) {
+    fn gather(&self, part: &PatchPart, source: Numbers, to: &mut [u16], lines: &mut [u16], packer: &Packer) {
         let ([v, h], line, c) = (&self.axes, self.line(), self.channels);
         let height = (part.rows.len() - 1) * v.step + self.kernel[0];
         let run = self.kernel[1] * c;
@@ -446,10 +447,10 @@ impl Strips {
                     continue;
                 }
                 to.fill(0);
-                let from = &source[(image * self.source[0] + y) * self.source[1] * c..][..inside];
+                let from = source.part((image * self.source[0] + y) * self.source[1] * c, inside);
                 // The last step of the line is written beyond the row's end, but within the line.
                 let rows = RoundRows {
-                    from: from.as_ptr(),
+                    from: std::ptr::null(),
                     from_step: 0,
                     rows: 1,
                     columns: inside,
@@ -457,8 +458,8 @@ impl Strips {
                     to_step: 0,
                     padded: inside.next_multiple_of(STEP),
                 };
-                // SAFETY: both slices have these numbers.
-                unsafe { packer.rows(rows) };
+                // SAFETY: both sides have these numbers.
+                unsafe { packer.rows_of(from, rows) };
             }
             for row in 0..part.rows.len() {
                 let first = (i * self.image_rows() + row) * self.row * self.width;

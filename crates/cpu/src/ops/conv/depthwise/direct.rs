@@ -5,6 +5,7 @@ use super::super::shape::{ConvProblem, Direction};
 use super::Weights;
 use crate::gemm::LINE;
 use crate::gemm::tile::Epilogue;
+use crate::simd::lanes::Lane;
 use crate::simd::{Kernel, Simd};
 use std::ops::Range;
 
@@ -115,18 +116,18 @@ impl Direct {
 }
 
 /// A row of the result.
-pub struct Row<'a> {
+pub struct Row<'a, X> {
     pub direct: &'a Direct,
     pub image: usize,
     pub row: usize,
-    pub source: &'a [f32],
+    pub source: &'a [X],
     pub weights: Weights<'a>,
     /// The row's first element.
     pub dest: *mut f32,
     pub epilogue: Epilogue,
 }
 
-impl Kernel for Row<'_> {
+impl<X: Lane> Kernel for Row<'_, X> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -160,7 +161,7 @@ impl Kernel for Row<'_> {
     }
 }
 
-impl Row<'_> {
+impl<X: Lane> Row<'_, X> {
     /// `P` pixels from column `at` on, whose first patch begins at pixel `from` of the source. `unread`: the taps of rows that come from
     /// beyond the nearest cache.
     ///
@@ -189,12 +190,12 @@ impl Row<'_> {
 
     /// Prefetches what the next `P` pixels are the first to read, `V` vectors of channels.
     #[inline(always)]
-    fn fetch<S: Simd, const P: usize, const V: usize>(&self, s: S, unread: &[Tap], from: *const f32, channel: usize) {
+    fn fetch<S: Simd, const P: usize, const V: usize>(&self, s: S, unread: &[Tap], from: *const X, channel: usize) {
         let Direct { channels, stride, inner, .. } = self.direct;
         for tap in unread.iter().step_by(inner.in_row) {
             for pixel in P * stride[1]..2 * P * stride[1] {
                 for line in (0..V * S::LANES).step_by(LINE) {
-                    s.prefetch(from.wrapping_add(tap.pixel + pixel * channels + channel + line));
+                    s.prefetch(from.wrapping_add(tap.pixel + pixel * channels + channel + line).cast());
                 }
             }
         }
@@ -210,7 +211,7 @@ impl Row<'_> {
         &self,
         s: S,
         taps: &[Tap],
-        from: *const f32,
+        from: *const X,
         to: *mut f32,
         channel: usize,
     ) {
@@ -236,7 +237,7 @@ impl Row<'_> {
                 for p in 0..P {
                     for v in 0..V {
                         let x = from.wrapping_add(p * step + v * S::LANES);
-                        let x = if V == 1 && left < S::LANES { s.load_part(x, left) } else { s.load(x) };
+                        let x = X::load(s, x, if V == 1 { left.min(S::LANES) } else { S::LANES });
                         acc[p][v] = s.fma(x, w[v], acc[p][v]);
                     }
                 }

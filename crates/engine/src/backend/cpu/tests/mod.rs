@@ -6,6 +6,7 @@ mod engine;
 mod harness;
 mod kept;
 mod losses;
+mod narrow;
 mod norms;
 mod optimizers;
 mod parts;

@@ -8,14 +8,14 @@ use crate::passes::split_batch::{divide, tests as nets};
 use crate::plan::{Plan, Source};
 use std::sync::Arc;
 
-type Numbers = Vec<Vec<f32>>;
+pub(super) type Numbers = Vec<Vec<f32>>;
 
 fn bytes(numbers: &[f64]) -> Vec<u8> {
     numbers.iter().flat_map(|x| (*x as f32).to_ne_bytes()).collect()
 }
 
 /// The program of `graph` with its variables, and a batch.
-fn ready(
+pub(super) fn ready(
     backend: &CpuBackend,
     graph: &Graph,
     values: &crate::backend::reference::Values,
@@ -38,7 +38,7 @@ fn ready(
     (exe, batch, plan)
 }
 
-fn outputs(exe: &mut dyn Executable, graph: &Graph) -> Numbers {
+pub(super) fn outputs(exe: &mut dyn Executable, graph: &Graph) -> Numbers {
     let is_output = |value: &ValueId| graph.value(*value).role == Role::Output;
     let read = |value: ValueId| {
         let mut bytes = vec![0; graph.value(value).bytes()];
