@@ -8,17 +8,18 @@ use crate::source::{code, is_test, program_and_kernels};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 20] = [
+const IMPORTS: [(&str, &[&str]); 21] = [
     ("failure", &[]),
     ("random", &[]),
-    ("files", &[]),
+    ("system", &[]),
+    ("files", &["system"]),
     ("shards", &[]),
     ("terminal", &[]),
     ("graph", &["shards"]),
     // Of the graph, what the engine says of losses, figures, activations and optimizers.
     ("config", &["files", "graph", "terminal"]),
     ("plan", &["graph"]),
-    ("collective", &["files", "graph", "shards"]),
+    ("collective", &["files", "graph", "shards", "system"]),
     ("backend", &["collective", "failure", "files", "graph", "plan", "random", "shards"]),
     ("passes", &["graph", "shards"]),
     ("checkpoint", &["files", "graph"]),
@@ -41,6 +42,7 @@ const IMPORTS: [(&str, &[&str]); 20] = [
             "plan",
             "random",
             "shards",
+            "system",
             "terminal",
         ],
     ),
