@@ -103,14 +103,11 @@ fn others() -> Vec<(&'static str, Vec<u8>, Read, Ends)> {
 /// Of the format before archives.
 const LEGACY: &str = "pth/legacy.pth";
 
+/// What is in a file, or why it is refused.
+type Found = Result<Vec<u8>, String>;
+
 /// What is wrong with how `read` takes pieces of `whole`: at which bytes, in words.
-fn faults(
-    name: &str,
-    whole: &[u8],
-    first: usize,
-    ends: Ends,
-    read: &dyn Fn(&[u8]) -> Result<Vec<u8>, String>,
-) -> Vec<String> {
+fn faults(name: &str, whole: &[u8], first: usize, ends: Ends, read: impl Fn(&[u8]) -> Found) -> Vec<String> {
     let complete = read(whole).unwrap_or_else(|e| panic!("{name} is whole: {e}"));
     let mut faults: Vec<(usize, String)> = Vec::new();
     for end in first..whole.len() {
@@ -132,7 +129,7 @@ fn faults(
 }
 
 /// What a target says, and of images what is in them: a target that only says that it has read them is asked no more.
-fn by(target: Target, name: &'static str) -> impl Fn(&[u8]) -> Result<Vec<u8>, String> {
+fn by(target: Target, name: &'static str) -> impl Fn(&[u8]) -> Found {
     move |bytes| match (target(bytes), name) {
         (false, _) => Err(format!("{name} refuses it")),
         (true, "mask") => data::read_mask(bytes).map(|mask| mask.pixels).map_err(|e| told(&e)),
@@ -155,7 +152,7 @@ fn what_was_cut_off_is_never_taken_for_whole() {
             while name == "tokenizer" && whole.last().is_some_and(u8::is_ascii_whitespace) {
                 whole.pop();
             }
-            all.extend(faults(&format!("{name}/{of}"), &whole, first.max(1), ends, &by(target(name), name)));
+            all.extend(faults(&format!("{name}/{of}"), &whole, first.max(1), ends, by(target(name), name)));
         }
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -173,7 +170,7 @@ fn what_was_cut_off_is_never_taken_for_whole() {
             }
             answer
         };
-        all.extend(faults(name, &whole, 0, ends, &read));
+        all.extend(faults(name, &whole, 0, ends, read));
     }
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
