@@ -9,7 +9,7 @@ use crate::simd::{Routine, Simd, SimdLevel};
 use half::bf16;
 use std::marker::PhantomData;
 
-/// Arguments of [`StoreBlock`].
+/// Arguments of `StoreBlock`.
 pub struct Stored<'a> {
     /// The block.
     pub tiles: *mut f32,
