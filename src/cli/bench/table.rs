@@ -149,7 +149,8 @@ mod tests {
             line(1234.567, "conv2d + batch_norm + add + relu, in 3 parts", "backbone.layer1.0.downsample.conv1"),
             line(0.1, "linear", "名前名前名前名前名前名前名前名前名前名前名前"),
         ];
-        for wide in [72, 80, 100, 160] {
+        // The numbers of these lines and eight columns for each name take 73.
+        for wide in [73, 80, 100, 160] {
             let text = narrow(&lines, wide);
             assert!(text.lines().all(|line| columns(line) <= wide), "{wide}:\n{text}");
             assert_eq!(text.contains("backbone.layer1.0.downsample.conv1"), wide == 160, "{text}");

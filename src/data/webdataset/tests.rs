@@ -207,7 +207,7 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
     let set = open(&Source::WebDataset(options(&place, "a.tar"))).unwrap();
     assert_eq!((set.train.len(), set.told.len()), (1, 1));
     assert!(set.told[0].contains("if it was cut off, samples are missing behind `1.cls`"), "{:?}", set.told);
-    assert!(error(&options(&place, "none.tar")).contains("1 of 1 shards are not there"));
+    assert!(error(&options(&place, "none.tar")).contains("none.tar` is not there"));
 }
 
 #[test]

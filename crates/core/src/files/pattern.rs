@@ -28,6 +28,7 @@ pub fn paths(pattern: &Path) -> Result<Vec<PathBuf>> {
     }
     let missing: Vec<&PathBuf> = all.iter().filter(|path| !super::is_there(path)).collect();
     if let Some(first) = missing.first() {
+        ensure!(all.len() > 1, "`{}` is not there", first.display());
         bail!(
             "{} of {} files that `{}` stands for are not there, such as `{}`",
             missing.len(),
