@@ -51,7 +51,6 @@ use std::process::ExitCode;
 pub fn main(args: Vec<OsString>) -> ExitCode {
     terminal::set_panic_hook();
     be_told_of_limits();
-    signals::clean_up();
     allocator::give_back();
     match parse(&args) {
         Ok(cli) => run(cli),
@@ -85,6 +84,10 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
 /// Runs the command; the process's exit code.
 pub fn run(cli: Cli) -> ExitCode {
     let json = wants_json(&cli.command);
+    // A server writes no files, and its handlers call those that were there before them.
+    if !matches!(cli.command, Command::Serve(_)) {
+        signals::clean_up();
+    }
     let result = match cli.command {
         Command::Init(a) => init::run(&a),
         Command::Train(a) => train::run(&a),
