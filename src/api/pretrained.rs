@@ -27,7 +27,7 @@ fn waiting(name: &str, busy: &Busy) -> String {
     )
 }
 
-/// Whether the file of a name is there. A folder in its place is none; what cannot be looked at is told when it is opened.
+/// Whether there is a file at `path`, and no folder. A file that cannot be looked at counts as there: the error comes when it is opened.
 fn is_kept(path: &Path) -> bool {
     files::is_there(path) && !path.is_dir()
 }

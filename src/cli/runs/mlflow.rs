@@ -144,7 +144,7 @@ impl Server {
     }
 }
 
-/// What a server calls a run or an experiment: letters and digits, which are told to the user and sent back.
+/// The id of a run or an experiment in a server's answer: letters, digits, `-`, `_` and `.` alone, as it is printed and sent back.
 fn number(answer: &Value, at: &str) -> Result<String> {
     let found = answer.pointer(at).and_then(Value::as_str);
     let found = found.with_context(|| format!("MLflow's answer has no `{at}`"))?;

@@ -86,7 +86,7 @@ fn black_cifar(place: &Place) {
     }
 }
 
-/// The text itself, and what a `tokenizer.json` keeps of a piece of it while tokens are made, are among what is told.
+/// `check` counts the text, and what a `tokenizer.json` takes while it makes tokens of a piece of it.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_told_of_a_text_is_what_is_used() {

@@ -132,7 +132,7 @@ fn told(path: &str, body: &Value, kept: &mut Kept) -> Result<Value, String> {
     }
 }
 
-/// What a server calls a run is told to the user: it cannot make a line of its own.
+/// The id of a run is printed: a line feed in it would forge a line.
 #[test]
 fn a_number_of_a_run_is_one() {
     let model = "[model]\nlayers = [\"flatten\", { type = \"linear\", out_features = 10 }]\n";

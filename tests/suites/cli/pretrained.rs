@@ -213,7 +213,7 @@ fn a_folder_is_no_file_of_weights() {
     assert!(said.contains("put the file from") && !said.contains("mirror"), "{said}");
 }
 
-/// Who waits for another program is told so, and which.
+/// A program that waits for another one says so, and names its process.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_wait_for_another_program_is_told() {

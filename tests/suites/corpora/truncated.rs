@@ -40,26 +40,29 @@ const KEPT: [(&str, &[&str], usize, Ends); 14] = [
     ("config", &["ok-small"], 0, Ends::Open),
 ];
 
-/// What a reader makes of a file, as bytes by which two answers are told apart.
-type Read = fn(&Path) -> Result<Vec<u8>, String>;
+/// Bytes that stand for the content of a file, equal where the content is; or why the file is refused.
+type Found = Result<Vec<u8>, String>;
+
+/// Reads a file.
+type Read = fn(&Path) -> Found;
 
 fn told(error: &impl std::fmt::Display) -> String {
     format!("{error:#}")
 }
 
-fn image(path: &Path) -> Result<Vec<u8>, String> {
+fn image(path: &Path) -> Found {
     let options =
         SyntheticOptions { shape: vec![3, 5, 9], task: Task::Classes(2), samples: 1, val_samples: 1, seed: 0 };
     let field = &data::describe(&Source::Synthetic(options)).expect("no files").fields[0];
     data::image_sample(path, field, true).map_err(|e| told(&e))
 }
 
-fn weights(path: &Path) -> Result<Vec<u8>, String> {
+fn weights(path: &Path) -> Found {
     let loaded = checkpoint::load_tensors(path).map_err(|e| told(&e))?;
     Ok(format!("{:?}", loaded.tensors).into_bytes())
 }
 
-fn tokens(path: &Path) -> Result<Vec<u8>, String> {
+fn tokens(path: &Path) -> Found {
     let options = TextOptions {
         path: path.to_owned(),
         val_path: None,
@@ -102,9 +105,6 @@ fn others() -> Vec<(&'static str, Vec<u8>, Read, Ends)> {
 
 /// Of the format before archives.
 const LEGACY: &str = "pth/legacy.pth";
-
-/// What is in a file, or why it is refused.
-type Found = Result<Vec<u8>, String>;
 
 /// What is wrong with how `read` takes pieces of `whole`: at which bytes, in words.
 fn faults(name: &str, whole: &[u8], first: usize, ends: Ends, read: impl Fn(&[u8]) -> Found) -> Vec<String> {

@@ -21,7 +21,7 @@ mod unix {
     /// Files that may be listed at a time. More are written all the same, and stay if a signal ends the process.
     const MOST: usize = 32;
 
-    /// Names that end with a zero, each made by `CString::into_raw`. Whoever swaps one out has it.
+    /// Names that end with a zero, each made by `CString::into_raw`. The thread that swaps a name out owns it.
     static NAMES: [AtomicPtr<c_char>; MOST] = [const { AtomicPtr::new(null_mut()) }; MOST];
 
     impl Listed {

@@ -102,7 +102,7 @@ pub struct Address {
     rounded: bool,
 }
 
-// SAFETY: an address; whoever reads or writes there has to answer for it.
+// SAFETY: an address is a number. Code that reads or writes there is `unsafe`, and answers for it.
 unsafe impl Send for Address {}
 // SAFETY: as above.
 unsafe impl Sync for Address {}
