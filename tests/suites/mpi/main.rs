@@ -115,10 +115,11 @@ fn a_rank_over_mpi_that_fails_is_told_to_those_that_wait_for_it() {
 #[test]
 fn a_rank_over_mpi_that_leaves_before_the_others_is_told() {
     let outcome = ranks(3, "a_rank_over_mpi_that_leaves_before_the_others_is_told", |member| {
-        member.gather(b"x").unwrap();
+        // Another rank may hear from the first that knows, while it is still in the exchange that the leaving one has ended.
+        let first = member.gather(b"x");
         match member.rank() {
             1 => drop(member),
-            rank => println!("rank {rank} knows: {}", member.gather(b"x").unwrap_err()),
+            rank => println!("rank {rank} knows: {}", first.and_then(|_| member.gather(b"x")).unwrap_err()),
         }
     });
     let Some((_, text)) = outcome else { return };
