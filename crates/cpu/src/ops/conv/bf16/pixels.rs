@@ -181,25 +181,29 @@ impl Bf16Pixels {
                         self.foresee((i, base), &positions, (first, panel - panels.start, panels.len()), &work);
                         self.block(i, base, (first, &positions), panel, &work, &blocks);
                     }
+                    self.finish((i, base), first..(first + PANEL).min(positions.end), panels.clone(), &work);
                 }
             } else {
                 for panel in panels.clone() {
                     for first in positions.clone().step_by(PANEL) {
                         self.block(i, base, (first, &positions), panel, &work, &blocks);
                     }
-                }
-            }
-            if let Some(finish) = operands.finish.filter(|_| !self.store.finishes() && !positions.is_empty()) {
-                // Pixels of a part lie one after the other: only a forward convolution has something behind it.
-                let rows = part.images.len() * part.rows.len() * self.strips.dest_width();
-                for n in panels.clone().map(|panel| panel * PANEL) {
-                    let place = self.places[i][positions.start] as usize + n;
-                    let (first, columns) = (dest.offset(base).at(place).floats(), (self.to - n).min(PANEL));
-                    // SAFETY: the pixels of this part.
-                    unsafe { finish.run(Rows { first, rows, columns, step: self.to }) };
+                    self.finish((i, base), positions.clone(), panel..panel + 1, &work);
                 }
             }
         }
+    }
+
+    /// Does to the results of some positions and panels what comes behind them, while they are in a cache, unless each block did. Only a forward
+    /// convolution has something behind it, and its pixels lie one after the other.
+    fn finish(&self, (i, base): (usize, isize), positions: Range<usize>, panels: Range<usize>, work: &Work) {
+        let Some(finish) = work.operands.finish.filter(|_| !self.store.finishes()) else { return };
+        let mut places = self.places[i][positions].iter().filter(|place| **place != SKIPPED);
+        let Some(place) = places.next() else { return };
+        let (rows, columns) = (1 + places.count(), panels.start * PANEL..(panels.end * PANEL).min(self.to));
+        let first = work.dest.offset(base).at(*place as usize + columns.start).floats();
+        // SAFETY: the results of these positions belong to this task.
+        unsafe { finish.run(Rows { first, rows, columns: columns.len(), step: self.to }) };
     }
 
     /// Asks for a share of what the block behind position `first` will read and write: whole pixels, one behind the other.
