@@ -12,7 +12,7 @@ pub use super::kind::Kind;
 use super::muon::Split;
 use super::trained::{self, LayerRate};
 use super::{precision, recompute};
-use crate::backend::{Backend, HostBuffer};
+use crate::backend::{Backend, HostBuffer, pattern_names};
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::text::Spans;
@@ -257,6 +257,5 @@ pub fn graph_after(
 
 /// The names of all passes and fusion patterns; only those that may be left out, if `optional`.
 pub fn pass_names(optional: bool) -> Vec<&'static str> {
-    // The patterns of GPUs have the same names.
-    passes::names(&crate::backend::cpu::fusions::FUSIONS, optional)
+    passes::names(&pattern_names(), optional)
 }

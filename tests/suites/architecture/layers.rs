@@ -72,26 +72,11 @@ const IMPORTS: [(&str, &[&str]); 21] = [
 ];
 
 /// Modules in layers: each may name only those before it.
-const LAYERS: [(&str, &[&str]); 3] = [
+const LAYERS: [(&str, &[&str]); 4] = [
     ("config", &["text", "declare", "language", "experiment", "load", "print", "schema"]),
     ("train", &["setup", "files", "run"]),
-    (
-        "backend::cuda",
-        &[
-            "settings",
-            "driver",
-            "launch",
-            "target",
-            "fusions",
-            "lower",
-            "modules",
-            "ready",
-            "extents",
-            "nvidia",
-            "failure",
-            "executable",
-        ],
-    ),
+    ("backend::gpu", &["formulas", "launch", "target", "fusions", "lower"]),
+    ("backend::cuda", &["settings", "driver", "modules", "ready", "extents", "nvidia", "failure", "executable"]),
 ];
 
 /// The same of the CPU kernels.

@@ -252,12 +252,10 @@ fn an_interruption_before_the_first_step() {
     }
     place.write("homes.csv", text);
     let mut running = place.start("train c.toml --quiet --out r");
-    let status = format!("/proc/{}/status", running.id());
-    let catches = || {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).map(str::trim);
-        caught.and_then(|caught| u64::from_str_radix(caught, 16).ok()).is_some_and(|caught| caught & 0b10 != 0)
-    };
+    // The thread that watches for interruptions is there once they are caught.
+    let tasks = format!("/proc/{}/task", running.id());
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    let catches = || fs::read_dir(&tasks).into_iter().flatten().flatten().any(|task| name(task).trim() == "ctrl-c");
     assert!(running.until(catches));
     running.signal(libc::SIGINT);
     let (_, done) = running.wait();

@@ -1,8 +1,8 @@
 //! Launches for values of more than 2³¹ elements: as data, so that nothing of that size is needed.
 
-use runner::backend::cuda::launch::{Arg, Step};
-use runner::backend::cuda::lower::lower;
-use runner::backend::cuda::target::Target;
+use runner::backend::gpu::launch::{Arg, Step};
+use runner::backend::gpu::lower::lower;
+use runner::backend::gpu::target::Target;
 use runner::graph::op::{
     Activation, ActivationOp, AdaptiveAvgPool2d, Attention, AvgPool2d, BatchNorm, BatchNormInfer, Binary, BinaryKind,
     Concat, Conv2d, CrossEntropy, Dropout, Embedding, GroupNorm, LayerNorm, Linear, LossOp, MaxPool2d, Normalize,

@@ -40,7 +40,7 @@ fn compiled_for(test: &str) -> Option<&'static [Compiled]> {
 fn every_module_has_its_file() {
     let sources = Sources::read();
     let files: Vec<&str> = sources.modules.keys().map(String::as_str).collect();
-    let mut modules = runner::backend::cuda::launch::Module::ALL.map(|module| module.name());
+    let mut modules = runner::backend::gpu::launch::Module::ALL.map(|module| module.name());
     modules.sort_unstable();
     assert_eq!(files, modules, "kernels/cuda/*.cu (left) against the list in kernels/module.rs (right)");
 }

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::cases::{all, on};
-use runner::backend::{cpu, cuda};
+use runner::backend::{cpu, gpu};
 use runner::graph::op::Pattern;
 use runner::graph::{DType, Op};
 use std::collections::BTreeSet;
@@ -121,7 +121,7 @@ fn every_operation_has_a_case() {
 #[test]
 fn every_pattern_has_a_case() {
     let cases = all();
-    for pattern in cpu::fusions::FUSIONS.iter().chain(&cuda::fusions::FUSIONS) {
+    for pattern in cpu::fusions::FUSIONS.iter().chain(&gpu::fusions::FUSIONS) {
         let takes = |case: &Case| {
             let built = case.build();
             let node = &built.graph.nodes[0];

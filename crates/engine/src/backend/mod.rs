@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod cuda;
+pub mod gpu;
 pub mod reference;
 mod trace;
 
@@ -14,6 +15,17 @@ use crate::graph::{DType, Graph, Narrows, Node, NodeId, ValueId, VarId};
 use crate::plan::{NodeMemory, Plan};
 use anyhow::Result;
 use std::sync::Arc;
+
+/// The names of what the kinds of devices do at once, each name once.
+pub fn pattern_names() -> Vec<&'static str> {
+    let all = cpu::fusions::FUSIONS.iter().chain(&gpu::fusions::FUSIONS).map(|pattern| pattern.name);
+    all.fold(Vec::new(), |mut names, name| {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+        names
+    })
+}
 
 /// Bytes of a device's own memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

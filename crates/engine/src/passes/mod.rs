@@ -142,14 +142,13 @@ fn told(result: Result<(), ShapeError>) -> Result<(), String> {
     result.map_err(|e| e.to_string())
 }
 
-/// The names of all passes, in the order in which they run, with those of a device's patterns behind `fusions`. If
-/// `optional`, only those that may be left out.
-pub fn names(fusions: &[Pattern], optional: bool) -> Vec<&'static str> {
+/// The names of all passes, in the order in which they run, with those of patterns behind `fusions`. If `optional`, only those that may be left out.
+pub fn names(patterns: &[&'static str], optional: bool) -> Vec<&'static str> {
     let mut names = Vec::new();
     for pass in PIPELINE.iter().filter(|pass| pass.optional || !optional) {
         names.push(pass.name);
         if pass.name == "fusions" {
-            names.extend(fusions.iter().map(|pattern| pattern.name));
+            names.extend(patterns);
         }
     }
     names

@@ -86,10 +86,6 @@ pub const SELU_ALPHA: f32 = 1.673_263_2;
 pub struct Facts {
     /// The name in listings.
     pub name: &'static str,
-    /// The number that kernels on a GPU know its formula by: `enum Activation` in `kernels/cuda/common.cuh`. Several may share one.
-    pub code: u32,
-    /// The constants that this formula takes, 0 where it takes none.
-    pub constants: [f32; 2],
     /// Its own parameters, as many as it has.
     pub parameters: [Option<f32>; 2],
     /// See [`Activation::grad_from_output`].
@@ -111,10 +107,8 @@ const NOT_NEGATIVE: [f32; 2] = [0.0, f32::INFINITY];
 impl Activation {
     /// Its properties. Under autocast all activations compute in the type that they are given.
     pub fn facts(self) -> Facts {
-        let smooth = |name, code, range| Facts {
+        let smooth = |name, range| Facts {
             name,
-            code,
-            constants: [0.0; 2],
             parameters: [None; 2],
             grad_from_output: false,
             keeps_order: false,
@@ -123,62 +117,52 @@ impl Activation {
             range,
         };
         // The derivative is a function of the value.
-        let from_value = |name, code, range| Facts { grad_from_output: true, ..smooth(name, code, range) };
-        let clamp = |name, code, range| Facts { keeps_order: true, clamps: true, ..from_value(name, code, range) };
-        let clamp_to = |name, range| Facts { constants: range, ..clamp(name, 2, range) };
-        // With one parameter, which is the formula's constant as well.
-        let with =
-            |parameter, facts| Facts { constants: [parameter, 0.0], parameters: [Some(parameter), None], ..facts };
+        let from_value = |name, range| Facts { grad_from_output: true, ..smooth(name, range) };
+        let clamp = |name, range| Facts { keeps_order: true, clamps: true, ..from_value(name, range) };
+        let with = |parameter, facts| Facts { parameters: [Some(parameter), None], ..facts };
         match self {
-            Activation::Relu => clamp("relu", 1, NOT_NEGATIVE),
-            Activation::Relu6 => clamp_to("relu6", [0.0, 6.0]),
+            Activation::Relu => clamp("relu", NOT_NEGATIVE),
+            Activation::Relu6 => clamp("relu6", [0.0, 6.0]),
             Activation::Hardtanh { low, high } => {
-                Facts { parameters: [Some(low), Some(high)], ..clamp_to("hardtanh", [low, high]) }
+                Facts { parameters: [Some(low), Some(high)], ..clamp("hardtanh", [low, high]) }
             }
             // With a negative slope or scale the output's sign no longer determines the input's.
             Activation::LeakyRelu { slope } => Facts {
                 grad_from_output: slope >= 0.0,
                 keeps_order: slope > 0.0,
                 steepness: slope.abs().max(2.0),
-                ..with(slope, smooth("leaky_relu", 3, if slope > 0.0 { ALL } else { NOT_NEGATIVE }))
+                ..with(slope, smooth("leaky_relu", if slope > 0.0 { ALL } else { NOT_NEGATIVE }))
             },
             Activation::Elu { alpha } => Facts {
-                // The scale, and the factor in the exponent.
-                constants: [alpha, 1.0],
                 grad_from_output: alpha >= 0.0,
                 steepness: alpha.abs().max(2.0),
-                ..with(alpha, smooth("elu", 4, [(-alpha).min(0.0), f32::INFINITY]))
+                ..with(alpha, smooth("elu", [(-alpha).min(0.0), f32::INFINITY]))
             },
-            Activation::Celu { alpha } => {
-                Facts { constants: [alpha, 1.0 / alpha], ..with(alpha, from_value("celu", 4, [-alpha, f32::INFINITY])) }
+            Activation::Celu { alpha } => with(alpha, from_value("celu", [-alpha, f32::INFINITY])),
+            Activation::Gelu => smooth("gelu", [-0.17, f32::INFINITY]),
+            Activation::GeluTanh => smooth("gelu_tanh", [-0.17, f32::INFINITY]),
+            Activation::Silu => smooth("silu", [-0.28, f32::INFINITY]),
+            Activation::Tanh => from_value("tanh", [-1.0, 1.0]),
+            Activation::Sigmoid => from_value("sigmoid", [0.0, 1.0]),
+            Activation::Hardsigmoid => from_value("hardsigmoid", [0.0, 1.0]),
+            Activation::Hardswish => smooth("hardswish", [-0.38, f32::INFINITY]),
+            Activation::Sin => smooth("sin", [-1.0, 1.0]),
+            Activation::Cos => smooth("cos", [-1.0, 1.0]),
+            Activation::Mish => smooth("mish", [-0.31, f32::INFINITY]),
+            Activation::Softplus { beta, threshold } => {
+                Facts { parameters: [Some(beta), Some(threshold)], ..smooth("softplus", NOT_NEGATIVE) }
             }
-            Activation::Gelu => smooth("gelu", 5, [-0.17, f32::INFINITY]),
-            Activation::GeluTanh => smooth("gelu_tanh", 6, [-0.17, f32::INFINITY]),
-            Activation::Silu => smooth("silu", 7, [-0.28, f32::INFINITY]),
-            Activation::Tanh => from_value("tanh", 8, [-1.0, 1.0]),
-            Activation::Sigmoid => from_value("sigmoid", 9, [0.0, 1.0]),
-            Activation::Hardsigmoid => from_value("hardsigmoid", 10, [0.0, 1.0]),
-            Activation::Hardswish => smooth("hardswish", 11, [-0.38, f32::INFINITY]),
-            Activation::Sin => smooth("sin", 20, [-1.0, 1.0]),
-            // The sine of what is half of π more.
-            Activation::Cos => Facts { constants: [0.5, 0.0], ..smooth("cos", 20, [-1.0, 1.0]) },
-            Activation::Mish => smooth("mish", 12, [-0.31, f32::INFINITY]),
-            Activation::Softplus { beta, threshold } => Facts {
-                constants: [beta, threshold],
-                parameters: [Some(beta), Some(threshold)],
-                ..smooth("softplus", 13, NOT_NEGATIVE)
-            },
-            Activation::Selu => from_value("selu", 14, [-1.76, f32::INFINITY]),
+            Activation::Selu => from_value("selu", [-1.76, f32::INFINITY]),
             // The value is too close to ±1 to tell the derivative far out.
-            Activation::Softsign => smooth("softsign", 15, [-1.0, 1.0]),
-            Activation::LogSigmoid => from_value("log_sigmoid", 16, [f32::NEG_INFINITY, 0.0]),
-            Activation::Tanhshrink => smooth("tanhshrink", 17, ALL),
+            Activation::Softsign => smooth("softsign", [-1.0, 1.0]),
+            Activation::LogSigmoid => from_value("log_sigmoid", [f32::NEG_INFINITY, 0.0]),
+            Activation::Tanhshrink => smooth("tanhshrink", ALL),
             // Both are 0 exactly where they are flat.
             Activation::Hardshrink { lambda } => {
-                Facts { keeps_order: true, ..with(lambda, from_value("hardshrink", 18, ALL)) }
+                Facts { keeps_order: true, ..with(lambda, from_value("hardshrink", ALL)) }
             }
             Activation::Softshrink { lambda } => {
-                Facts { keeps_order: true, ..with(lambda, from_value("softshrink", 19, ALL)) }
+                Facts { keeps_order: true, ..with(lambda, from_value("softshrink", ALL)) }
             }
         }
     }

@@ -111,34 +111,6 @@ pub enum TargetKind {
 /// What `torch.nn.CrossEntropyLoss` ignores by default.
 pub const IGNORE_INDEX: i32 = -100;
 
-impl ElementwiseLoss {
-    /// The number that kernels on a GPU know it by (`enum Elementwise` in `kernels/cuda/loss.cu`), and its parameter.
-    pub fn code(self) -> (usize, f32) {
-        match self {
-            ElementwiseLoss::Mse => (0, 0.0),
-            ElementwiseLoss::L1 => (1, 0.0),
-            ElementwiseLoss::SmoothL1 { beta } => (2, beta),
-            ElementwiseLoss::Huber { delta } => (3, delta),
-            ElementwiseLoss::BceWithLogits => (4, 0.0),
-            ElementwiseLoss::Quantile { quantile } => (5, quantile),
-            ElementwiseLoss::PoissonNll => (6, 0.0),
-            ElementwiseLoss::GammaNll => (7, 0.0),
-            ElementwiseLoss::Tweedie { power } => (8, power),
-        }
-    }
-}
-
-impl RowLoss {
-    /// The number that kernels on a GPU know it by (`enum RowLoss` in `kernels/cuda/loss.cu`), and its parameter.
-    pub fn code(self) -> (usize, f32) {
-        match self {
-            RowLoss::CrossEntropy => (0, 0.0),
-            RowLoss::Focal { gamma } => (1, gamma),
-            RowLoss::Nll => (2, 0.0),
-        }
-    }
-}
-
 impl WeightedBinary {
     /// `γ` and `α`, which is negative where there is none.
     pub fn gamma_and_alpha(&self) -> [f32; 2] {

@@ -71,7 +71,7 @@ pub use norm::{
     BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm,
     LayerNormGrad,
 };
-pub use optim::{Algorithm, Constant, Nadam, TensorOptions, Trust, radam_rectification};
+pub use optim::{Algorithm, Nadam, TensorOptions, Trust, radam_rectification};
 pub use optimizer_step::OptimizerStep;
 pub use part::Part;
 pub use pool::{

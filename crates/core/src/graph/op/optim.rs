@@ -172,17 +172,6 @@ impl Trust {
     }
 }
 
-/// A constant that a kernel takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Constant {
-    /// A single.
-    Single(f32),
-    /// A double.
-    Double(f64),
-    /// A flag.
-    Flag(bool),
-}
-
 impl Algorithm {
     /// Its name.
     pub fn name(&self) -> &'static str {
@@ -220,39 +209,6 @@ impl Algorithm {
     /// Whether each element changes by itself, so that a part of a tensor can be updated alone.
     pub fn is_elementwise(&self) -> bool {
         self.trust().is_none() && !matches!(self, Algorithm::Adafactor { .. })
-    }
-
-    /// The kernel of a GPU that updates by this rule, and the constants that it takes.
-    pub fn kernel(&self) -> (&'static str, Vec<Constant>) {
-        use Constant::{Double, Flag, Single};
-        match *self {
-            Algorithm::Sgd { momentum, dampening, nesterov } => {
-                ("sgd", vec![Single(momentum), Single(dampening), Flag(nesterov)])
-            }
-            Algorithm::Adam { beta1, beta2, eps, decoupled, .. } => {
-                ("adam", vec![Double(beta1), Double(beta2), Single(eps), Flag(decoupled)])
-            }
-            Algorithm::RmsProp { alpha, eps, momentum, .. } => {
-                ("rmsprop", vec![Double(alpha), Single(eps), Single(momentum)])
-            }
-            Algorithm::Nadam { beta1, beta2, eps, decoupled, .. } => {
-                ("nadam", vec![Double(beta1), Double(beta2), Single(eps), Flag(decoupled)])
-            }
-            Algorithm::Radam { beta1, beta2, eps, decoupled } => {
-                ("radam", vec![Double(beta1), Double(beta2), Single(eps), Flag(decoupled)])
-            }
-            Algorithm::Adagrad { lr_decay, eps, .. } => ("adagrad", vec![Double(lr_decay), Single(eps)]),
-            Algorithm::Adadelta { rho, eps } => ("adadelta", vec![Double(rho), Single(eps)]),
-            Algorithm::Adamax { beta1, beta2, eps } => ("adamax", vec![Double(beta1), Double(beta2), Single(eps)]),
-            Algorithm::Lion { beta1, beta2 } => ("lion", vec![Double(beta1), Double(beta2)]),
-            Algorithm::Lamb { beta1, beta2, eps, .. } => ("lamb", vec![Double(beta1), Double(beta2), Single(eps)]),
-            Algorithm::Lars { momentum, .. } => ("lars", vec![Single(momentum)]),
-            // Its launches are their own.
-            Algorithm::Adafactor { .. } => ("adafactor", Vec::new()),
-            Algorithm::ScheduleFreeAdamW { beta1, beta2, eps, .. } => {
-                ("schedule_free_adamw", vec![Double(beta1), Double(beta2), Single(eps)])
-            }
-        }
     }
 
     /// True if weight decay acts on the parameter, not on the gradient.

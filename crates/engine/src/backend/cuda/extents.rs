@@ -3,7 +3,7 @@
 //! The backend has one block of device memory: an access beyond an operand meets another one, and no driver reports it. Tests
 //! on the emulated driver observe every launch ([`observe`]). Without an observer, extents are not computed.
 
-use super::launch::{Arg, Cell, Kernel, LaunchConfig, Lowered, Memory, Step};
+use crate::backend::gpu::launch::{Arg, Cell, Kernel, LaunchConfig, Lowered, Memory, Step};
 use crate::plan::Program;
 use std::sync::OnceLock;
 
@@ -128,9 +128,9 @@ fn scratch(memory: Memory) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cuda::launch::Module;
-    use crate::backend::cuda::lower::lower;
-    use crate::backend::cuda::target::Target;
+    use crate::backend::gpu::launch::Module;
+    use crate::backend::gpu::lower::lower;
+    use crate::backend::gpu::target::Target;
     use crate::graph::op::{AccumulateGrad, GradNorm};
     use crate::graph::{DType, Graph, VarKind, Variable, Variables};
     use crate::plan::{Plan, Source};

@@ -2,9 +2,8 @@
 //!
 //! In layers, each of which names only those above it:
 //! - [`settings`]: what the environment says. [`driver`]: the driver's functions, and contexts, streams, events and memory.
-//! - [`launch`]: what a node becomes, as plain data. [`target`]: what lowering must know of the device.
-//! - [`lower`] makes launches of nodes, a file for each family of operations; [`fusions`] are the groups that it has kernels for.
-//! - [`modules`] loads kernels and launches them. Their sources are in the folder `kernels` beside `src`.
+//! - [`modules`] loads kernels and launches them. Their sources are in the folder `kernels` beside `src`. What a node becomes is said in
+//!   [`gpu`](super::gpu).
 //! - `ready` puts addresses to launches; [`extents`] tells what memory each is given.
 //! - [`nvidia`]: NVIDIA's libraries, and the steps that they compute. It tries plans of cuDNN against our own kernels.
 //! - `failure`: what has failed and where. `executable` runs programs.
@@ -13,15 +12,14 @@ pub mod driver;
 mod executable;
 pub mod extents;
 mod failure;
-pub mod fusions;
-pub mod launch;
-pub mod lower;
 pub mod modules;
 pub mod nvidia;
 mod ready;
 pub mod settings;
-pub mod target;
 
+use crate::backend::gpu::fusions;
+use crate::backend::gpu::lower;
+use crate::backend::gpu::target::Target;
 use crate::backend::{Backend, Demand, DeviceMemory, Executable, HostBuffer};
 use crate::collective::Collective;
 use crate::graph::op::Pattern;
@@ -35,7 +33,6 @@ use nvidia::Libraries;
 use nvidia::nccl::Link;
 use settings::{Bindings, Settings, Source, Wanted};
 use std::sync::Arc;
-use target::Target;
 
 /// A GPU.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ pub use runner_kernels::{cubin, ptx};
 
 use super::driver::stream::Stream;
 use super::driver::{Code, Context, CudaError};
-use super::launch::{LaunchConfig, Module};
 use super::settings::Bindings;
+use crate::backend::gpu::launch::{LaunchConfig, Module};
 use anyhow::{Context as _, Error, Result};
 use launcher::{Image, Launcher, LoadedFunction, LoadedModule, Refused, launcher};
 use std::collections::HashMap;

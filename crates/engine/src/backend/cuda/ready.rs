@@ -2,8 +2,8 @@
 
 use super::driver::stream::Stream;
 use super::driver::{check, sys as cu};
-use super::launch::{Arg, Cell, LaunchConfig, Lowered, Memory, Step};
 use super::modules::{Function, Modules, launch};
+use crate::backend::gpu::launch::{Arg, Cell, LaunchConfig, Lowered, Memory, Step};
 use anyhow::{Result, bail};
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -268,11 +268,6 @@ impl Strips {
         }
     }
 
-    /// Pixels of a row of the destination.
-    pub fn dest_width(&self) -> usize {
-        self.dest[1]
-    }
-
     /// Numbers of a position.
     pub fn width(&self) -> usize {
         self.width

@@ -6,9 +6,9 @@ use crate::backend::cuda::driver::memory::{DeviceBlock, pinned};
 use crate::backend::cuda::driver::stream::{Event, Stream};
 use crate::backend::cuda::driver::{Context, CudaError};
 use crate::backend::cuda::extents::{self, Extent};
-use crate::backend::cuda::launch::{LaunchConfig, Module};
 use crate::backend::cuda::modules::{Function, Modules};
 use crate::backend::cuda::ready::Ready;
+use crate::backend::gpu::launch::{LaunchConfig, Module};
 use anyhow::Result;
 use std::sync::Arc;
 

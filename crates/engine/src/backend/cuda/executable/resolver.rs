@@ -2,13 +2,13 @@
 
 use super::storage::{Area, Storage};
 use crate::backend::cuda::extents;
-use crate::backend::cuda::launch::{
-    ConvolutionStep, Exchange, Lowered, MatmulStep, Memory, Message, Step, WORKSPACE_ALIGNMENT,
-};
 use crate::backend::cuda::modules::Modules;
 use crate::backend::cuda::nvidia::nccl::{ExchangeCall, Link, Place};
 use crate::backend::cuda::nvidia::{Libraries, convolution, matmul};
 use crate::backend::cuda::ready::{Ready, Tables, own};
+use crate::backend::gpu::launch::{
+    ConvolutionStep, Exchange, Lowered, MatmulStep, Memory, Message, Step, WORKSPACE_ALIGNMENT,
+};
 use crate::plan::Program;
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use super::installed::Library;
 use super::status::{LibraryError, Unusable, answer, started};
 use crate::backend::cuda::driver::Context;
 use crate::backend::cuda::driver::stream::Stream;
-use crate::backend::cuda::launch::{Epilogue, Matmul};
 use crate::backend::cuda::ready::LibraryCall;
+use crate::backend::gpu::launch::{Epilogue, Matmul};
 use crate::graph::DType;
 use cudarc::cublaslt::sys as lt;
 use lt::cublasLtMatmulDescAttributes_t as Attribute;
@@ -38,7 +38,7 @@ pub struct Places {
     pub d: u64,
     /// The epilogue's vector, if it has one.
     pub vector: Option<u64>,
-    /// The workspace, at a multiple of [`crate::backend::cuda::launch::WORKSPACE_ALIGNMENT`].
+    /// The workspace, at a multiple of [`crate::backend::gpu::launch::WORKSPACE_ALIGNMENT`].
     pub workspace: u64,
 }
 

@@ -20,9 +20,9 @@ pub use status::LibraryError;
 pub(super) use status::is_out_of_memory;
 
 use super::driver::Context;
-use super::launch::Matmul;
 use super::settings::{LIBRARIES, Settings, Source, Wanted};
-use super::target::{Chosen, LibraryPlanner, Problem};
+use crate::backend::gpu::launch::Matmul;
+use crate::backend::gpu::target::{Chosen, LibraryPlanner, Problem};
 use convolution::Dnn;
 use installed::Library;
 use matmul::Blas;

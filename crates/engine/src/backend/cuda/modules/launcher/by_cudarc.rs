@@ -4,7 +4,7 @@ use super::interface::{Image, Launcher, LoadedFunction, LoadedModule, Refused};
 use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::driver::sys::{self as cu, CUfunction_attribute as Attribute, CUjit_option as Jit};
 use crate::backend::cuda::driver::{Context, CudaError, check};
-use crate::backend::cuda::launch::LaunchConfig;
+use crate::backend::gpu::launch::LaunchConfig;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::backend::cuda::driver::CudaError;
 use crate::backend::cuda::driver::stream::Stream;
-use crate::backend::cuda::launch::LaunchConfig;
+use crate::backend::gpu::launch::LaunchConfig;
 use std::ffi::{CStr, c_void};
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Whether a plan agrees with our own kernels: random operands, and the tolerance for results.
 
-use crate::backend::cuda::launch::{Convolution, Direction};
-use crate::backend::cuda::target::Form;
+use crate::backend::gpu::launch::{Convolution, Direction};
+use crate::backend::gpu::target::Form;
 use crate::graph::DType;
 use crate::random::philox;
 use half::{bf16, f16};

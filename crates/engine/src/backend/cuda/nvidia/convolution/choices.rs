@@ -5,7 +5,7 @@
 //! be read counts for nothing, and the next choice replaces it. Of processes that choose at the same time the first one's
 //! choice holds for all.
 
-use crate::backend::cuda::target::Form;
+use crate::backend::gpu::target::Form;
 use crate::files::{self, durable};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

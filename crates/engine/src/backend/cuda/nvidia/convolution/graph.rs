@@ -7,8 +7,8 @@
 
 use super::super::status::LibraryError;
 use super::descriptor::{Api, Descriptor};
-use crate::backend::cuda::launch::{Convolution, Direction};
-use crate::backend::cuda::target::Form;
+use crate::backend::gpu::launch::{Convolution, Direction};
+use crate::backend::gpu::target::Form;
 use crate::graph::DType;
 use crate::graph::op::Activation;
 use cudarc::cudnn::sys as dnn;
@@ -40,7 +40,7 @@ pub struct Places {
     pub y: u64,
     /// The bias, if there is one.
     pub bias: Option<u64>,
-    /// The workspace, at a multiple of [`crate::backend::cuda::launch::WORKSPACE_ALIGNMENT`].
+    /// The workspace, at a multiple of [`crate::backend::gpu::launch::WORKSPACE_ALIGNMENT`].
     pub workspace: u64,
 }
 

@@ -14,10 +14,10 @@ mod trial;
 
 use super::status::{LibraryError, Unusable, is_out_of_memory};
 use crate::backend::cuda::driver::{self, Context};
-use crate::backend::cuda::launch::Convolution;
 use crate::backend::cuda::ready::LibraryCall;
 use crate::backend::cuda::settings::CACHE;
-use crate::backend::cuda::target::{Chosen, Form, Problem};
+use crate::backend::gpu::launch::Convolution;
+use crate::backend::gpu::target::{Chosen, Form, Problem};
 use crate::graph::DType;
 use anyhow::Result;
 use choices::{Choice, Choices, Machine, Store};

@@ -6,13 +6,13 @@ use super::graph::Places;
 use crate::backend::cuda::driver::Context;
 use crate::backend::cuda::driver::memory::DeviceBlock;
 use crate::backend::cuda::driver::stream::{Event, Stream};
-use crate::backend::cuda::launch::{
-    Convolution, Direction, Kernel, LaunchConfig, Lowered, Memory, Module, WORKSPACE_ALIGNMENT, suffix,
-};
 use crate::backend::cuda::modules::{Function, Modules, launch};
 use crate::backend::cuda::ready::{LibraryCall, Ready, Tables, own as ready_own, table_bytes};
 use crate::backend::cuda::settings::Bindings;
-use crate::backend::cuda::target::{Form, Problem};
+use crate::backend::gpu::launch::{
+    Convolution, Direction, Kernel, LaunchConfig, Lowered, Memory, Module, WORKSPACE_ALIGNMENT, suffix,
+};
+use crate::backend::gpu::target::{Form, Problem};
 use crate::graph::DType;
 use anyhow::Result;
 use std::sync::Arc;

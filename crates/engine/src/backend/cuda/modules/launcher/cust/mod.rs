@@ -10,7 +10,7 @@ mod lazy;
 use super::interface::{Image, Launcher, LoadedFunction, LoadedModule, Refused as NotTaken};
 use crate::backend::cuda::driver::stream::Stream;
 use crate::backend::cuda::driver::{Code, Context, CudaError};
-use crate::backend::cuda::launch::LaunchConfig;
+use crate::backend::gpu::launch::LaunchConfig;
 use ::cust::error::CudaError as Refused;
 use ::cust::function::{BlockSize, Function as CustFunction, FunctionAttribute, GridSize};
 use ::cust::module::Module as CustModule;
