@@ -9,8 +9,8 @@
 pub mod answer;
 pub mod explain;
 pub mod failure;
-pub mod folds;
 pub mod generate;
+pub mod members;
 pub mod memory;
 pub mod model;
 pub mod predictor;

@@ -1,6 +1,7 @@
 //! Files given in each other's place: what the file is that was given, and which command takes it.
 
 use super::failure::Failure;
+use super::members::Members;
 use crate::checkpoint;
 use crate::config::text::foreign;
 use crate::config::text::spelling::list;
@@ -157,13 +158,16 @@ pub fn checkpoint_of(path: &Path) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| {
         refuse(match is_run(path) {
             true => format!("the run `{shown}` has saved no checkpoint yet"),
-            false if path.join(super::folds::FILE).is_file() => {
-                format!("`{shown}` has a run for each fold\nhelp: give that of one of them, such as `{shown}/fold-1`")
-            }
-            false => format!(
-                "`{shown}` is a folder, and of no run\nhelp: give a checkpoint or the folder of a run, which has a `{}`",
-                file::LAST
-            ),
+            false => match Members::of(path) {
+                Ok(Some(members)) => {
+                    let one = members.one();
+                    format!("`{shown}` has a run for each {one}\nhelp: give that of one of them, such as `{shown}/{one}-1`")
+                }
+                _ => format!(
+                    "`{shown}` is a folder, and of no run\nhelp: give a checkpoint or the folder of a run, which has a `{}`",
+                    file::LAST
+                ),
+            },
         })
     })
 }

@@ -7,7 +7,7 @@ use crate::api::explain::{
     Dependence, Figures, Importance, Rows, Sums, as_they_are, dependence, importances, outputs_named, shuffled,
 };
 use crate::api::failure::Failure;
-use crate::api::folds::models_of;
+use crate::api::members::{Members, models_of};
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Seen};
 use crate::api::samples;
@@ -33,6 +33,14 @@ struct Asked {
 
 /// Says which columns a model of a table depends on.
 pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
+    if let Some(seeds @ Members::Seeds(_)) = Members::of(&args.model)? {
+        return Err(Failure::Usage(format!(
+            "`explain` asks one model, or each fold about the rows that it has not seen, and `{}` has {}\nhelp: give the folder of one, such as `{}`",
+            args.model.display(),
+            seeds.counted(),
+            args.model.join("seed-1").display()
+        )));
+    }
     let models = models_of(&args.model)?;
     if let [first, _, ..] = &models[..] {
         let refuse = |what: &str| {

@@ -99,6 +99,11 @@ impl Experiment {
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
     }
 
+    /// Decides which samples are held out, and all else that is drawn of the data before training.
+    pub fn data_seed(&self) -> u64 {
+        self.data.loading.seed.unwrap_or(self.seed)
+    }
+
     /// The samples that a program of training computes on at a time: a batch, or a shard of one.
     pub fn micro_batch(&self) -> usize {
         self.data.loading.batch_size / self.shards()

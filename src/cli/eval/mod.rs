@@ -1,14 +1,14 @@
 //! `runner eval`.
 
-mod folds;
 mod losses;
+mod members;
 mod predictions;
 
 use super::args::{EvalArgs, Overrides, SplitName};
 use super::{class_table, error_table};
 use crate::api::failure::{Failure, warn};
-use crate::api::folds::models_of;
 use crate::api::generate::{self, Generator};
+use crate::api::members::Members;
 use crate::api::memory::Planned;
 use crate::api::model::{build, describe_data, device, load_model};
 use crate::api::samples;
@@ -289,8 +289,8 @@ fn written<T>(
 
 /// Evaluates a model on a part of its data, and prints the figures.
 pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
-    if let models @ [_, _, ..] = &models_of(&args.model)?[..] {
-        return folds::run(args, models);
+    if let Some(all) = Members::of(&args.model)? {
+        return members::run(args, all);
     }
     let asked = Asked {
         model: &args.model,

@@ -1,9 +1,9 @@
 //! `runner predict`.
 
 mod answers;
-mod folds;
 mod glob;
 mod masks;
+mod members;
 mod names;
 mod rows;
 mod sink;
@@ -11,8 +11,8 @@ mod sink;
 use super::args::PredictArgs;
 use crate::api::answer::{Meaning, Of};
 use crate::api::failure::Failure;
-use crate::api::folds::{models_of, together};
 use crate::api::generate::{self, Generator};
+use crate::api::members::{Members, models_of, together};
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::what::{expect_no_input, expect_no_run_file, output};
@@ -25,8 +25,8 @@ use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
 use anyhow::{Context, Result, anyhow};
-use folds::Other;
 use masks::Masks;
+use members::Other;
 use rows::Rows;
 use sink::{Form, Sink};
 use std::iter;
@@ -117,7 +117,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     };
     let predictor = Predictor::new(&model, seen.clone(), backend, &options)?;
     let others = others.iter().map(|path| Other::open(path, args, &options)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(file) = files.iter().find(|file| !others.is_empty() && is_tensors(file)) {
+    let folds = matches!(Members::of(&args.model)?, Some(Members::Folds(_)));
+    if let Some(file) = files.iter().find(|file| folds && is_tensors(file)) {
         return Err(Failure::Usage(format!(
             "`{}` has tensors, and the models of folds take rows of tables, each in its own way\nhelp: give the table, or one of the folds",
             file.display()
@@ -239,7 +240,7 @@ struct Given<'a> {
 /// Applies a model to samples, a batch at a time.
 struct Batches<'a> {
     predictor: &'a Predictor,
-    /// Models of other folds, whose answers count as much.
+    /// Models of other folds or seeds, whose answers count as much.
     others: &'a [Other],
     meaning: &'a Meaning<'a>,
     masks: Option<&'a Masks<'a>>,
@@ -281,7 +282,10 @@ impl Batches<'_> {
                         let split = Split::new(store.clone())?;
                         let of = |n: usize| Of { file: &files[n], sample: None, row: None };
                         let given = Given { failure: &|n| store.take_failure(n), sentences: None };
-                        self.split(&split, &of, &given, &[], sink)?
+                        let how = (self.slots, self.workers);
+                        let others = self.others.iter().map(|other| other.outputs_of_images(files, how, images.invert));
+                        let others = others.collect::<Result<Vec<_>>>()?;
+                        self.split(&split, &of, &given, &others, sink)?
                     }
                     Err(e) => files.iter().fold(true, |go_on, _| self.fail(&format!("{e:#}"), go_on)),
                 },

@@ -2,8 +2,8 @@
 
 mod asked;
 mod dry_run;
-mod folds;
 mod interrupt;
+mod members;
 
 use super::args::TrainArgs;
 use crate::api::failure::Failure;
@@ -54,8 +54,8 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
 pub(super) fn run_on(args: &TrainArgs, team: Team) -> Result<ExitCode, Failure> {
     // Where there is no room for that, the system ends the process, and a run that gets to its loop says so.
     let _ = watch();
-    if let Some(folds) = folds::of(args)? {
-        return folds::run(args, &team, folds);
+    if let Some(wish) = members::of(args)? {
+        return members::run(args, &team, wish);
     }
     let request = request(args, asked::of(args)?, team);
     if args.dry_run {

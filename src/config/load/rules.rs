@@ -1,5 +1,7 @@
 //! What sections must agree on among themselves.
 
+mod trainings;
+
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::{
@@ -19,6 +21,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.two_sequences();
     rules.validation_is_said_once();
     rules.a_trial_is_one_training();
+    rules.several_trainings_differ_in_one_thing();
     rules.monitors();
     rules.figures_of_outputs();
     rules.transforms();
@@ -79,35 +82,6 @@ impl Rules<'_> {
             let help = "write `inputs = [\"inputs\", \"answers\"]` in `[model]`, and `from` in the layers that take one of them";
             let error = Diagnostic::error(message).help(help);
             self.reporter.at_keys(error, "model.inputs", "does not name both", "data.source", "texts with answers");
-        }
-    }
-
-    /// What is validated on of a table or a text is said once.
-    fn validation_is_said_once(&self) {
-        let source = &self.experiment.data.source;
-        let (val_path, column) = match source {
-            Source::Csv(csv) | Source::Parquet(csv) => (&csv.val_path, csv.split_column.is_some()),
-            Source::Text(text) => (&text.val_path, false),
-            Source::Tokens(tokens) => (&tokens.val_path, false),
-            _ => return,
-        };
-        let folds = source.folds().is_some();
-        let other = [("data.val_path", val_path.is_some()), ("data.split_column", column), ("data.folds", folds)];
-        let Some((key, _)) = other.into_iter().find(|(_, given)| *given) else { return };
-        if self.experiment.data.loading.validation_split.is_some() {
-            let error = Diagnostic::error("what is validated on is said twice")
-                .help("leave one of the two out; on the command line, `--unset data.validation_split`");
-            self.reporter.at_keys(error, "data.validation_split", "holds some out", key, "says which they are");
-        }
-    }
-
-    /// A trial of a sweep has one curve.
-    fn a_trial_is_one_training(&self) {
-        let Some(csv) = self.experiment.data.source.table() else { return };
-        if self.experiment.sweep.is_some() && csv.folds.is_some() && csv.fold.is_none() {
-            let error = Diagnostic::error("a trial of a sweep is one training, and `folds` asks for several");
-            let error = error.help("choose one of them for all trials, as with `fold = 1`");
-            self.reporter.at_keys(error, "data.folds", "several trainings", "sweep", "the sweep");
         }
     }
 

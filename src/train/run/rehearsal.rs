@@ -62,7 +62,7 @@ impl Run<'_> {
             return Ok(None);
         }
         // Those that `limit_val` would take.
-        let (split, never) = (self.samples.val.limit(samples, self.experiment.seed, 1), AtomicBool::new(false));
+        let (split, never) = (self.samples.val.limit(samples, self.experiment.data_seed(), 1), AtomicBool::new(false));
         let unread = &mut self.state.extra.val_unreadable;
         let found = evaluate(&mut self.session, self.backend, &split, &options, &never, unread, |_| {})?;
         Ok(found.map(|Evaluation { figures, .. }| (samples, figures)))

@@ -86,7 +86,7 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
                 (None, n) => Task::Values(n.unwrap_or(1)),
             };
             let (shape, samples, val_samples) = (s.shape.clone(), s.samples, s.val_samples);
-            let seed = experiment.seed;
+            let seed = experiment.data_seed();
             (Source::Synthetic(SyntheticOptions { shape, task, samples, val_samples, seed }), Missing::default())
         }
     }
@@ -360,12 +360,12 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
                 source,
                 Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) | Source::LabelledTexts(_)
             );
-            set.train.hold_out(how, experiment.seed, by_class).context("`data.validation_split`")?
+            set.train.hold_out(how, experiment.data_seed(), by_class).context("`data.validation_split`")?
         }
         None => (set.train, set.val.clone()),
     };
-    let train = loading.limit.map_or(train.clone(), |n| train.limit(n, experiment.seed, 0));
-    let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n, experiment.seed, 1));
+    let train = loading.limit.map_or(train.clone(), |n| train.limit(n, experiment.data_seed(), 0));
+    let val = loading.limit_val.map_or(val.clone(), |n| val.limit(n, experiment.data_seed(), 1));
     let spec = DataSpec { train: Some(train.len()), val: Some(val.len()), ..taken(set.spec, experiment)? };
     let name = if stands_in { "digits" } else { experiment.data.source.type_name() };
     // What such a source validates on is no test set.

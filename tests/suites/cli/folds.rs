@@ -133,7 +133,7 @@ fn folds_say_what_they_need() {
     // A run in the place of folds is that run.
     place.ok("train c.toml --quiet --out r --force --set data.fold=1");
     assert_eq!(place.ok("eval r --json").json()["samples"], 30);
-    assert!(place.fails("train c.toml --out r --force", 2).contains("holds a run without folds"));
+    assert!(place.fails("train c.toml --out r --force", 2).contains("folds do not take its place"));
 }
 
 /// What is said of each row by the fold that has not seen it, and of other rows by all together.

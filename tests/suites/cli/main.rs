@@ -62,6 +62,7 @@ mod resume_changes;
 mod resume_moments;
 mod runs;
 mod sample_weights;
+mod seeds;
 #[cfg(unix)]
 mod serve;
 mod show;

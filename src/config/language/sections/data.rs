@@ -313,7 +313,11 @@ options! {
         /// which is left for `runner eval --split test`.
         #[option(example = "0.1")]
         pub validation_split: Option<ValidationSplit>,
-        /// Train on so many samples only, drawn by `seed` after the split: of each class the same part.
+        /// Decides what is drawn of the data before training: which samples are held out, folds, `limit`, the samples of `synthetic`. With the same
+        /// number here, trainings with different seeds train and validate on the same samples.
+        #[option(otherwise = "the `seed` at the top")]
+        pub seed: Option<u64>,
+        /// Train on so many samples only, drawn after the split: of each class the same part.
         #[option(range = 1.., unit = "samples")]
         pub limit: Option<usize>,
         /// Validate on so many samples only, drawn in the same way.

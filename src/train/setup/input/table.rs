@@ -36,7 +36,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         division: Division {
             hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
             fold: csv.folds.map(|folds| Fold { number: csv.fold.unwrap_or(1) - 1, of: folds }),
-            seed: experiment.seed,
+            seed: experiment.data_seed(),
             split_column: csv.split_column.clone(),
             group_column: csv.group_column.clone(),
             time_column: csv.time_column.clone(),

@@ -1,69 +1,89 @@
-//! A folder with a run for each fold of the samples, each of which has held out another part of them.
+//! A folder with several runs whose models answer together: one for each fold of the samples, or one for each of several seeds.
 
 use super::failure::Failure;
 use crate::files::durable;
 use crate::graph::op::Task;
 use crate::runs::folder::is_run;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The file that makes a folder one of folds.
-pub const FILE: &str = "folds.json";
+/// The files that make a folder one of folds or one of seeds.
+pub const FILES: [&str; 2] = ["folds.json", "seeds.json"];
 
-/// What that file has.
+/// The runs of such a folder, and how many there are. In its file they are `{"folds": 5}` or `{"seeds": 5}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Folds {
-    /// How many there are.
-    pub folds: usize,
+#[serde(rename_all = "snake_case")]
+pub enum Members {
+    /// Each has held out another part of the samples.
+    Folds(usize),
+    /// Each began with another seed, on the same samples.
+    Seeds(usize),
 }
 
-impl Folds {
-    /// Those of a folder; `None`: it is none of folds.
+impl Members {
+    /// Those of a folder; `None`: it has no such file.
     ///
     /// # Errors
     /// Its file cannot be read.
-    pub fn of(folder: &Path) -> Result<Option<Folds>> {
-        let path = folder.join(FILE);
-        // A run without folds may have taken their place.
-        if !path.is_file() || is_run(folder) {
-            return Ok(None);
-        }
+    pub fn of(folder: &Path) -> Result<Option<Members>> {
+        let path = FILES.map(|name| folder.join(name)).into_iter().find(|path| path.is_file());
+        // A run may have taken their place.
+        let Some(path) = path.filter(|_| !is_run(folder)) else { return Ok(None) };
         let cannot = || format!("cannot read `{}`", path.display());
         let text = fs::read_to_string(&path).with_context(cannot)?;
-        let folds: Folds = serde_json::from_str(&text).with_context(cannot)?;
-        anyhow::ensure!(
-            (2..=100).contains(&folds.folds),
-            "`{}` says that there are {} folds",
+        let members: Members = serde_json::from_str(&text).with_context(cannot)?;
+        ensure!(
+            (2..=100).contains(&members.number()),
+            "`{}` says that there are {}",
             path.display(),
-            folds.folds
+            members.counted()
         );
-        Ok(Some(folds))
+        Ok(Some(members))
     }
 
-    /// Makes a folder one of folds.
+    /// Makes a folder theirs.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn write(self, folder: &Path) -> Result<()> {
-        let path = folder.join(FILE);
+        let path = folder.join(FILES[usize::from(matches!(self, Members::Seeds(_)))]);
         let text = serde_json::to_string(&self)? + "\n";
         durable::write(&path, text.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))
     }
 
+    /// How many there are.
+    pub fn number(self) -> usize {
+        let (Members::Folds(number) | Members::Seeds(number)) = self;
+        number
+    }
+
+    /// What one of them is called.
+    pub fn one(self) -> &'static str {
+        match self {
+            Members::Folds(_) => "fold",
+            Members::Seeds(_) => "seed",
+        }
+    }
+
+    /// How many there are, in words.
+    pub fn counted(self) -> String {
+        format!("{} {}s", self.number(), self.one())
+    }
+
     /// The folders of the runs.
     pub fn folders(self, folder: &Path) -> Vec<PathBuf> {
-        (1..=self.folds).map(|fold| folder.join(format!("fold-{fold}"))).collect()
+        (1..=self.number()).map(|number| folder.join(format!("{}-{number}", self.one()))).collect()
     }
 }
 
-/// The models that answer together for what a path names: those of all folds of a folder, or the one that it names.
+/// The models that answer together for what a path names: all of a folder of folds or seeds, or the one that it names.
 ///
 /// # Errors
 /// The folder's file cannot be read.
 pub fn models_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    Ok(Folds::of(path)?.map_or_else(|| vec![path.to_owned()], |folds| folds.folders(path)))
+    Ok(Members::of(path)?.map_or_else(|| vec![path.to_owned()], |members| members.folders(path)))
 }
 
 /// What several models say of a sample together, before anything is made of it: the logarithm of the mean of their probabilities, the logit of

@@ -1,9 +1,9 @@
-//! Figures of the models of several folds: of each row by the one that has not seen it, or of other rows by all together.
+//! Figures of several models: of each row by the fold that has not seen it; of other rows, and of seeds, by all together.
 
 use super::predictions::Predictions;
 use super::{Asked, Evaluated, SplitName, evaluated, in_lines, written};
 use crate::api::failure::Failure;
-use crate::api::folds::together;
+use crate::api::members::{Members, together};
 use crate::api::scores::{sigmoid, softmax};
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::config::declare::tagged::Tagged;
@@ -29,7 +29,10 @@ struct Answers {
     targets: Vec<Vec<f32>>,
     /// The quantiles of each target, if there are several.
     quantiles: Vec<f64>,
+    /// Samples of this class do not count.
+    ignored: Option<i32>,
     source: String,
+    split: &'static str,
 }
 
 impl Answers {
@@ -40,7 +43,7 @@ impl Answers {
     ) -> Result<Answers, Failure> {
         let mut found = Answers::default();
         let (mut bytes, mut targets) = (Vec::new(), Vec::new());
-        let Evaluated { loaded, .. } = evaluated(asked, &mut |session, batch, split| {
+        let Evaluated { loaded, split, .. } = evaluated(asked, &mut |session, batch, split| {
             see(session, batch, split)?;
             session.outputs(Kind::Eval, batch.shape, &mut bytes)?;
             let words = session.programs.targets(&batch.buffer, batch.shape).as_chunks::<4>().0;
@@ -61,7 +64,9 @@ impl Answers {
         found.targets = targets.iter().map(|words| words.iter().map(number).collect()).collect();
         found.task = Some(task);
         found.quantiles = loaded.experiment.loss.quantiles().to_vec();
+        found.ignored = loaded.experiment.loss.describe().ignore_index();
         found.source = loaded.experiment.data.source.type_name().to_owned();
+        found.split = split;
         Ok(found)
     }
 
@@ -79,6 +84,8 @@ impl Answers {
         };
         match self.task {
             Some(Task::Classification) => {
+                let ignored = self.ignored.map(|class| class as f32);
+                let pairs = || pairs().filter(|(_, t)| Some(t[0]) != ignored);
                 let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
                 let right = |(x, t): (&Vec<f32>, &Vec<f32>)| f64::from(largest(x) == t[0] as usize);
                 let log = |(x, t): (&Vec<f32>, &Vec<f32>)| {
@@ -112,36 +119,42 @@ impl Answers {
     }
 }
 
-/// Evaluates the models in these folders, and prints the figures.
+/// Evaluates the models of the folder, and prints the figures.
 ///
 /// # Errors
 /// As for one of them; what is asked for is there for one alone.
-pub fn run(args: &EvalArgs, folders: &[PathBuf]) -> Result<ExitCode, Failure> {
-    let first = folders.first().map(|path| path.display().to_string()).unwrap_or_default();
-    let refuse = |what: &str| {
-        Failure::Usage(format!("{what} of several folds\nhelp: give the folder of one, such as `{first}`"))
-    };
-    if args.split != SplitName::Val {
-        return Err(refuse("there is no such split"));
-    }
-    // Rows that are none of theirs are answered by all of them.
-    let other = args.overrides.set.iter().any(|set| set.starts_with("data.val_path="));
+pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
+    let folders = &members.folders(&args.model)[..];
     let mut overrides: Overrides = args.overrides.clone();
-    if other {
-        overrides.unset.extend(["data.folds".to_owned(), "data.fold".to_owned()]);
-    }
+    let other = match members {
+        Members::Folds(_) => {
+            if args.split != SplitName::Val {
+                let first = folders.first().map(|path| path.display().to_string()).unwrap_or_default();
+                return Err(Failure::Usage(format!(
+                    "there is no such split of several folds\nhelp: give the folder of one, such as `{first}`"
+                )));
+            }
+            // Rows that are none of theirs are answered by all of them.
+            let other = args.overrides.set.iter().any(|set| set.starts_with("data.val_path="));
+            if other {
+                overrides.unset.extend(["data.folds".to_owned(), "data.fold".to_owned()]);
+            }
+            other
+        }
+        Members::Seeds(_) => true,
+    };
     let all = match &args.predictions {
         Some(path) => written(path, args.guard_formulas, &mut |out, rows| {
             answers(args, folders, &overrides, other, Some((out, rows)))
         })?,
         None => answers(args, folders, &overrides, other, None)?,
     };
-    let (figures, count, folds) = (all.figures(), all.outputs.len(), folders.len());
+    let (figures, count, split) = (all.figures(), all.outputs.len(), all.split);
     if args.output.json {
         let metrics: Map<String, Value> = figures.iter().map(|(f, v)| (f.name().to_owned(), json!(v))).collect();
         let by = if other { "all" } else { "each" };
         crate::cli::print_json(
-            &json!({ "data": all.source, "split": "val", "samples": count, "folds": folds, "by": by, "metrics": metrics }),
+            &json!({ "data": all.source, "split": split, "samples": count, format!("{}s", members.one()): members.number(), "by": by, "metrics": metrics }),
         )?;
     } else {
         let told = |(f, v): &(Figure, f64)| {
@@ -150,15 +163,15 @@ pub fn run(args: &EvalArgs, folders: &[PathBuf]) -> Result<ExitCode, Failure> {
         let list: Vec<String> = figures.iter().map(told).collect();
         let n = thousands(count as u64);
         let what = match other {
-            true => format!("val, {n} samples, by {folds} folds together:"),
-            false => format!("val, {n} samples, each by the one of {folds} folds that has not seen it:"),
+            true => format!("{split}, {n} samples, by {} together:", members.counted()),
+            false => format!("{split}, {n} samples, each by the one of {} that has not seen it:", members.counted()),
         };
         crate::cli::print(&in_lines(&what, &list, width(Stream::Out)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What all folds say: each of the rows that it has held out or, of `other` rows, all together. It goes to `rows`, too.
+/// What all models say: each fold of the rows that it has held out or, of `other` samples, all together. It goes to `rows`, too.
 fn answers(
     args: &EvalArgs,
     folders: &[PathBuf],
@@ -182,7 +195,7 @@ fn answers(
             rows.of_fold(at + 1);
         }
         let last = at + 1 == folders.len();
-        let found = Answers::of(&asked, &mut |session, batch, split| match &mut rows {
+        let mut found = Answers::of(&asked, &mut |session, batch, split| match &mut rows {
             Some((_, rows)) if !other => rows.see(session, batch, split),
             // What is said together is known when the last one is heard.
             Some((_, rows)) if last => {
@@ -198,18 +211,22 @@ fn answers(
         match other {
             true => each.push(found),
             false => {
-                all.outputs.extend(found.outputs);
-                all.targets.extend(found.targets);
-                (all.task, all.source, all.quantiles) = (found.task, found.source, found.quantiles);
+                all.outputs.extend(found.outputs.drain(..));
+                all.targets.extend(found.targets.drain(..));
+                all = Answers { outputs: all.outputs, targets: all.targets, ..found };
             }
         }
     }
     if let Some(first) = each.first() {
         let task = first.task.unwrap_or(Task::Regression);
         let row = |at: usize| together(task, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
-        all.outputs = (0..first.outputs.len()).map(row).collect();
-        all.targets.clone_from(&first.targets);
-        (all.task, all.source, all.quantiles) = (first.task, first.source.clone(), first.quantiles.clone());
+        all = Answers {
+            outputs: (0..first.outputs.len()).map(row).collect(),
+            targets: first.targets.clone(),
+            source: first.source.clone(),
+            quantiles: first.quantiles.clone(),
+            ..*first
+        };
     }
     Ok(all)
 }

@@ -1,15 +1,16 @@
-//! Folds: a training for each part of the samples that is held out in turn.
+//! Several trainings one after the other: one for each fold of the samples, or one for each of several seeds.
 
 use super::super::args::TrainArgs;
 use super::super::print;
 use super::super::runs::grid::Grid;
 use super::{INTERRUPTED, asked, request};
 use crate::api::failure::Failure;
-use crate::api::folds::Folds;
-use crate::api::model::load_config;
+use crate::api::members::{self, Members};
+use crate::api::model::{describe_data, load_config};
 use crate::api::train::{Asked, Request, Resume, Team, in_folder, start};
 use crate::checkpoint::newest_whole;
-use crate::config::{self, Counts};
+use crate::config::{self, Counts, Experiment, Loaded, UNSET_OPTION};
+use crate::data::FieldKind;
 use crate::files::durable;
 use crate::runs::figure::{higher_is_better, is_share};
 use crate::runs::folder::{Run, State, is_run};
@@ -22,15 +23,15 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Which folds are trained.
+/// Which trainings.
 pub enum Wish {
     /// Those of the configuration in this file, anew.
-    New(PathBuf, Folds),
+    New(PathBuf, Members),
     /// Those in this folder go on.
-    Resume(PathBuf, Folds),
+    Resume(PathBuf, Members),
 }
 
-/// The folds that the command line asks for; `None`: a run without folds, or of one of them.
+/// The folds or seeds that the command line asks for; `None`: one run.
 ///
 /// # Errors
 /// A folder's file cannot be read.
@@ -43,16 +44,16 @@ pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
         // The folder may be named by each of the three.
         let named = from.as_deref().filter(|from| from.as_os_str() != asked::AUTO);
         for folder in [named, args.out.as_deref(), config].into_iter().flatten() {
-            if let Some(folds) = Folds::of(folder)? {
-                return Ok(Some(Wish::Resume(folder.to_owned(), folds)));
+            if let Some(members) = Members::of(folder)? {
+                return Ok(Some(Wish::Resume(folder.to_owned(), members)));
             }
         }
         let auto = from.as_deref().is_some_and(|from| from.as_os_str() == asked::AUTO);
         if let (true, Some(config), None) = (auto, config, &args.out)
             && let Ok(newest) = Folder::existing(None, &config::name_of(config))
-            && let Some(folds) = Folds::of(&newest.path)?
+            && let Some(members) = Members::of(&newest.path)?
         {
-            return Ok(Some(Wish::Resume(newest.path.clone(), folds)));
+            return Ok(Some(Wish::Resume(newest.path.clone(), members)));
         }
         if !auto {
             return Ok(None);
@@ -62,9 +63,10 @@ pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
     // Neither the data nor the number of its classes is looked at for that. What is wrong is told when it is loaded to be trained.
     let ask = |_: &config::Experiment| Ok(Counts { classes: Some(2), vocabulary: Some(2) });
     let Ok(loaded) = config::load_asking(config, &args.overrides.sets(), &ask) else { return Ok(None) };
-    let folds =
-        loaded.experiment.data.source.table().filter(|table| table.fold.is_none()).and_then(|table| table.folds);
-    Ok(folds.map(|folds| Wish::New(config.to_owned(), Folds { folds })))
+    let table = loaded.experiment.data.source.table();
+    let folds = table.filter(|table| table.fold.is_none()).and_then(|table| table.folds).map(Members::Folds);
+    let seeds = loaded.experiment.train.seeds.map(Members::Seeds);
+    Ok(folds.or(seeds).map(|members| Wish::New(config.to_owned(), members)))
 }
 
 /// Trains them, one after the other, and shows what came of them.
@@ -72,28 +74,40 @@ pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
 /// # Errors
 /// As for training each; the folder cannot be written.
 pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failure> {
+    let (Wish::New(_, members) | Wish::Resume(_, members)) = &wish;
+    let (members, one) = (*members, members.one());
     if !matches!(team, Team::Threads(1)) {
-        return Err(Failure::Usage(
-            "folds are trained by one process\nhelp: train each by itself, with `--set data.fold=1` and so on".into(),
-        ));
+        let alone = match members {
+            Members::Folds(_) => "`--set data.fold=1` and so on",
+            Members::Seeds(_) => "`--unset train.seeds --set seed=1` and so on",
+        };
+        return Err(Failure::Usage(format!(
+            "{one}s are trained by one process\nhelp: train each by itself, with {alone}"
+        )));
     }
-    let (folder, folds, begun) = match wish {
-        Wish::Resume(folder, folds) => (Folder::existing(Some(&folder), "").map_err(in_folder)?, folds, true),
-        Wish::New(config, folds) => (begin(args, &config, folds)?, folds, false),
+    let (folder, begun) = match wish {
+        Wish::Resume(folder, _) => (Folder::existing(Some(&folder), "").map_err(in_folder)?, true),
+        Wish::New(config, _) => (begin(args, &config, members)?, false),
     };
     let top = folder.path.clone();
-    let mut runs = Vec::with_capacity(folds.folds);
-    for (number, path) in folds.folders(&top).into_iter().enumerate() {
-        let (fold, all) = (number + 1, folds.folds);
+    // What the first has, of the configuration that all share.
+    let shared = load_config(&top.join(file::CONFIG), &[])?.experiment;
+    let all = members.number();
+    let mut runs = Vec::with_capacity(all);
+    for (number, path) in (1usize..).zip(members.folders(&top)) {
         let unset = args.overrides.sets().is_empty();
         let finished = |path: &Path| Run::read(path, Wanted::Epochs).is_ok_and(|run| run.state == State::Finished);
         if !(begun && unset && finished(&path)) {
             if !args.quiet && !args.output.json {
-                say(&format!("fold {fold} of {all}"));
+                say(&format!("{one} {number} of {all}"));
             }
-            if start(&of_fold(args, &top, &path, fold, begun)?)?.outcome == Some(Outcome::Interrupted) {
+            let own = match members {
+                Members::Folds(_) => vec![format!("data.fold={number}")],
+                Members::Seeds(_) => of_seed(&shared, number),
+            };
+            if start(&of_member(args, &top, &path, own, begun)?)?.outcome == Some(Outcome::Interrupted) {
                 say(&format!(
-                    "interrupted in fold {fold} of {all}; go on with: runner train --resume {}",
+                    "interrupted in {one} {number} of {all}; go on with: runner train --resume {}",
                     top.display()
                 ));
                 return Ok(ExitCode::from(INTERRUPTED));
@@ -103,35 +117,62 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
     }
     let figures = figures(&runs);
     if args.output.json {
-        print(&(json_line(&as_json(&figures, &top)) + "\n"))?;
+        print(&(json_line(&as_json(&figures, one, &top)) + "\n"))?;
     } else if !args.quiet {
-        print(&as_text(&figures))?;
-        say(&format!("the folds are in `{}`: `runner predict` takes that folder", top.display()));
+        print(&as_text(&figures, one))?;
+        say(&format!("the {one}s are in `{}`: `runner predict` takes that folder", top.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes the folder of new folds.
-fn begin(args: &TrainArgs, config: &Path, folds: Folds) -> Result<Folder, Failure> {
+/// What a run of a seed sets: its own seed, and that of all for the data, so that all train and validate on the same samples.
+fn of_seed(shared: &Experiment, number: usize) -> Vec<String> {
+    let own = shared.seed.wrapping_add(number as u64 - 1);
+    vec![format!("{UNSET_OPTION}train.seeds"), format!("seed={own}"), format!("data.seed={}", shared.data_seed())]
+}
+
+/// Refuses seeds for samples that have a class at each of several positions: what several models say of those has no mean here.
+fn expect_one_answer(loaded: &Loaded) -> Result<(), Failure> {
+    let data = describe_data(loaded)?;
+    let Some((_, target)) = data.target() else { return Ok(()) };
+    let is_class = !matches!(target.kind, FieldKind::Number | FieldKind::Labels(_));
+    if is_class && target.shape.rank() > 0 {
+        return Err(Failure::Usage(
+            "`seeds` is for models that say one thing of a sample, and these samples have a class at each position\nhelp: leave `seeds` out, and train \
+             with another `seed` each time"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Makes the folder of new runs.
+fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Folder, Failure> {
     let loaded = load_config(config, &args.overrides.sets())?;
-    let out = args.out.as_deref();
+    if matches!(members, Members::Seeds(_)) {
+        expect_one_answer(&loaded)?;
+    }
+    let (out, one) = (args.out.as_deref(), members.one());
     if let Some(out) = out {
         let place = out.display();
         if is_run(out) && args.force {
             return Err(Failure::Usage(format!(
-                "`{place}` holds a run without folds, and folds do not take its place\nhelp: choose another folder with --out"
+                "`{place}` holds a run, and {one}s do not take its place\nhelp: choose another folder with --out"
             )));
         }
-        let there = Folds::of(out)?.is_some();
-        if there && !args.force {
+        let there = Members::of(out)?;
+        if let Some(there) = there.filter(|_| !args.force) {
+            let what = there.one();
             return Err(Failure::Usage(format!(
-                "`{place}` already holds folds\nhelp: continue them with `runner train --resume {place}`, start anew in their place with \
+                "`{place}` already holds {what}s\nhelp: continue them with `runner train --resume {place}`, start anew in their place with \
                  --force, or choose another folder with --out"
             )));
         }
-        for name in [crate::api::folds::FILE, file::CONFIG].iter().filter(|_| there) {
+        for name in members::FILES.iter().chain(&[file::CONFIG]).filter(|_| there.is_some()) {
             let path = out.join(name);
-            durable::remove(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+            if path.exists() {
+                durable::remove(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+            }
         }
     }
     let mut folder = Folder::new(out, &loaded.experiment.name, false).map_err(in_folder)?;
@@ -139,12 +180,12 @@ fn begin(args: &TrainArgs, config: &Path, folds: Folds) -> Result<Folder, Failur
     let path = folder.file(file::CONFIG);
     durable::write(&path, config::to_toml(&loaded).as_bytes())
         .with_context(|| format!("cannot write `{}`", path.display()))?;
-    folds.write(&folder.path)?;
+    members.write(&folder.path)?;
     Ok(folder)
 }
 
-/// The training of a fold: a new one, or one that is there.
-fn of_fold(args: &TrainArgs, top: &Path, path: &Path, fold: usize, begun: bool) -> Result<Request, Failure> {
+/// One of the trainings, which sets what is its `own`: a new one, or one that is there.
+fn of_member(args: &TrainArgs, top: &Path, path: &Path, own: Vec<String>, begun: bool) -> Result<Request, Failure> {
     let saved = begun && path.is_dir() && newest_whole(path).is_ok_and(|newest| newest.found.is_some());
     let asked = match saved {
         true => Asked::Resume(Resume { folder: Some(path.to_owned()), ..Resume::default() }),
@@ -153,21 +194,21 @@ fn of_fold(args: &TrainArgs, top: &Path, path: &Path, fold: usize, begun: bool) 
     let mut made = request(args, asked, Team::Threads(1));
     made.out = Some(path.to_owned());
     if !saved {
-        made.sets.push(format!("data.fold={fold}"));
+        made.sets.extend(own);
         // What is there has saved nothing, or is to be replaced.
         made.replace = begun || args.force;
     }
     Ok(made)
 }
 
-/// A figure of all folds.
+/// A figure of all runs.
 struct Column {
     name: String,
     values: Vec<Option<f64>>,
 }
 
 impl Column {
-    /// The mean over the folds, and the standard deviation of a fold.
+    /// The mean over the runs, and the standard deviation of one.
     fn summary(&self) -> Option<[f64; 2]> {
         let values: Vec<f64> = self.values.iter().copied().collect::<Option<_>>()?;
         let n = values.len() as f64;
@@ -181,7 +222,7 @@ impl Column {
     }
 }
 
-/// The figures of validation of each fold, where it was best by the figure that it watches.
+/// The figures of validation of each run, where it was best by the figure that it watches.
 fn figures(runs: &[Run]) -> Vec<Column> {
     let best = |run: &Run| -> Option<Map<String, Value>> {
         let monitor = run.best.as_ref().map_or("val_loss", |best| &best.monitor).to_owned();
@@ -203,26 +244,26 @@ fn figures(runs: &[Run]) -> Vec<Column> {
     names.into_iter().flatten().map(column).collect()
 }
 
-fn as_text(figures: &[Column]) -> String {
-    let head = std::iter::once("fold".to_owned()).chain(figures.iter().map(|column| column.name.clone()));
+fn as_text(figures: &[Column], one: &str) -> String {
+    let head = std::iter::once(one.to_owned()).chain(figures.iter().map(|column| column.name.clone()));
     let mut grid = Grid::new(head.collect(), 1);
-    let folds = figures.first().map_or(0, |column| column.values.len());
+    let all = figures.first().map_or(0, |column| column.values.len());
     let mut row = |name: String, of: &dyn Fn(&Column) -> Option<f64>| {
         let cell = |column: &Column| of(column).map_or("-".to_owned(), |value| column.told(value));
         grid.row(std::iter::once(name).chain(figures.iter().map(cell)).collect());
     };
-    for fold in 0..folds {
-        row((fold + 1).to_string(), &|column| column.values[fold]);
+    for at in 0..all {
+        row((at + 1).to_string(), &|column| column.values[at]);
     }
     row("mean".to_owned(), &|column| column.summary().map(|[mean, _]| mean));
     row("deviation".to_owned(), &|column| column.summary().map(|[_, deviation]| deviation));
     grid.text()
 }
 
-fn as_json(figures: &[Column], folder: &Path) -> Value {
+fn as_json(figures: &[Column], one: &str, folder: &Path) -> Value {
     let of = |column: &Column| {
         let [mean, deviation] = column.summary().map_or([None; 2], |both| both.map(Some));
-        (column.name.clone(), json!({ "folds": column.values, "mean": mean, "deviation": deviation }))
+        (column.name.clone(), json!({ format!("{one}s"): column.values, "mean": mean, "deviation": deviation }))
     };
     json!({ "folder": folder.display().to_string(), "figures": figures.iter().map(of).collect::<Map<String, Value>>() })
 }
