@@ -99,12 +99,12 @@ def wait(address, process, seconds=90):
 def sides(args, folder):
     """Name, command, environment, port, address of readiness, whether photos are parts of a form."""
     onnx = folder / "model.onnx"
-    subprocess.run([args.runner, "export", args.run, "--out", onnx], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([args.runner, "export", args.run, onnx], check=True, stdout=subprocess.DEVNULL)
     here = pathlib.Path(__file__).resolve()
     port = 8300
     for precision in args.precision:
         set_precision = [] if precision == "fp32" else ["--set", f'precision="{precision}"']
-        command = [args.runner, "serve", f"m={args.run}", "--port", port, "--log", "off", *set_precision]
+        command = [args.runner, "serve", f"m={args.run}", "--port", port, "--log", "off", *set_precision, *args.option]
         yield f"runner, {precision}", command, {}, port, "/v2/health/ready", False
         port += 1
     for workers, threads in [(1, args.threads), (args.threads, 1)]:
@@ -163,6 +163,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--precision", nargs="*", default=["fp32"])
+    parser.add_argument("--option", action="append", default=[], help="one more word for `runner serve`")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -197,7 +198,8 @@ def main():
             of = {"name": name, "requests_per_s": round(rate, 1), "p99_ms": round(latency, 1)}
             if name in batches:
                 of["batch_ms_per_sample"] = round(statistics.median(batches[name]), 2)
-                of["p99_by_bare_forward"] = round(latency / (args.clients * of["batch_ms_per_sample"]), 2)
+                together = int(args.option[args.option.index("--executables") + 1]) if "--executables" in args.option else 1
+                of["p99_by_bare_forward"] = round(latency * together / (args.clients * of["batch_ms_per_sample"]), 2)
             print(json.dumps(of), flush=True)
 
 

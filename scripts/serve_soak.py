@@ -40,26 +40,30 @@ def request(path, kind, body, method="POST", length=None):
 
 
 def good(number):
-    """One of some requests that can be answered."""
+    """One of 64 requests that can be answered."""
     if number % 4 == 3:
         rows = [[[[(number * 7 + x * y) % 17 for x in range(8)] for y in range(8)]] for _ in range(3)]
         return request("/predict", "application/json", json.dumps({"instances": rows}).encode())
-    return request("/predict", "image/png", drawing(number % 64))
+    return request("/predict", "image/png", DRAWINGS[number])
+
+
+# Made once: they take long.
+DRAWINGS = [drawing(number) for number in range(64)]
+BOMB = png(60_000, 60_000, [bytes(1000)] * 1000)
+MANY = json.dumps({"instances": [[[[0] * 8] * 8]] * 3000}).encode()
 
 
 def broken(draw):
     """A request that cannot be answered, and whether it is sent slowly."""
-    body = drawing(draw.randrange(64))
-    bomb = png(60_000, 60_000, [bytes(1000)] * 1000)
-    many = json.dumps({"instances": [[[[0] * 8] * 8]] * 3000}).encode()
+    body = draw.choice(DRAWINGS)
     path = draw.choice(["/predict/../../etc/passwd", "/v2/models/%2e%2e/infer", "/predict/nothing", "//", "/v2/models/m/versions/2/infer"])
     cases = [
         (request("/predict", "image/png", body[: draw.randrange(1, len(body) - 12)]), False),
         (request("/predict", "image/png", body, length=len(body) + 50), False),
-        (request("/predict", "image/png", bomb), False),
+        (request("/predict", "image/png", BOMB), False),
         (request("/predict", "image/png", draw.randbytes(draw.randrange(2000))), False),
         (request("/predict", "text/csv", body), False),
-        (request("/predict", "application/json", many), False),
+        (request("/predict", "application/json", MANY), False),
         (request("/predict", "application/json", b'{"instances": [[' + b"[" * draw.randrange(100_000)), False),
         (request("/predict", "application/json", b'{"instances": [[1e999, "a", null]]}'), False),
         (request("/v2/models/m/infer", "application/json", b'{"inputs": [{"name": "inputs", "shape": [99999999, 9999999], "datatype": "FP32", "data": []}]}'), False),
