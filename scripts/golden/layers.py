@@ -6,7 +6,7 @@ from collections.abc import Callable
 import rtdl_num_embeddings
 import tabm
 import torch
-from rtdl_revisiting_models import FTTransformer
+from rtdl_revisiting_models import FTTransformer, ResNet
 from torch import nn
 from torchvision.models.swin_transformer import ShiftedWindowAttention, _patch_merging_pad
 
@@ -586,22 +586,25 @@ def tabular() -> list[Case]:
                     columns='{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }', optimizer={"type": "sgd", "lr": 0.05},
                     extra_init=lambda net: net.embedding.linear.weight.normal_(0, 0.5), **more)  # fmt: skip
 
-    def others(name: str, net: Callable[[], nn.Module], lines: list[str] = [], use: str = "", lr: float = 0.05) -> Case:
-        columns_ = '{ x2 = "boolean", x3 = "category", "*" = { type = "number", scaling = "none" } }' if use else '{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }'
+    def others(name: str, net: Callable[[], nn.Module], lines: list[str] = [], use: str = "", lr: float = 0.05, category: bool = False, freeze: list[str] = []) -> Case:
+        columns_ = '{ x2 = "boolean", x3 = "category", "*" = { type = "number", scaling = "none" } }' if category else '{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }'
         return Case(f"layers/{name}", lines, net, (5,), samples=30, val_samples=40, batch_size=8, inputs=lambda n: columns(n) + 0.0, columns=columns_,
-                    optimizer={"type": "sgd", "lr": lr}, use=use, freeze=["*.W_k.bias"] if use else [])  # fmt: skip
+                    optimizer={"type": "sgd", "lr": lr}, use=use, freeze=freeze)  # fmt: skip
 
     def periodic(words: str) -> list[str]:
         layer = f'{{ name = "embedding", type = "periodic_embedding", embedding_dim = 3, n_frequencies = 5, frequency_init_scale = 0.4{words} }}'
         return [layer, '{ name = "output", type = "linear", out_features = 1 }']
 
-    # The softmax takes no notice of what is added to all keys: those biases have no gradient but rounding.
+    # The softmax takes no notice of what is added to all keys, nor a batch normalisation of what is added to all samples: those biases have no gradient but rounding.
     ft = 'use = "ft_transformer"\nwith = { num_classes = 1, width = 8, num_blocks = 2, heads = 2, hidden = 6, attention_dropout = 0.0, ffn_dropout = 0.0 }'
+    resnet = 'use = "tabular_resnet"\nwith = { num_classes = 1, width = 6, num_blocks = 2, hidden = 9, dropout = 0.0 }'
     return [
         others("periodic_embedding", lambda: Periodic(lite=False), periodic("")),
         others("periodic_embedding_lite", lambda: Periodic(lite=True), periodic(", lite = true")),
         others("periodic_embedding_linear", lambda: Periodic(lite=False, activation=False), periodic(", activation = false")),
-        others("ft_transformer", lambda: FtTransformer(1, d_block=8, n_blocks=2, attention_n_heads=2, ffn_d_hidden=6), use=ft),
+        others("ft_transformer", lambda: FtTransformer(1, d_block=8, n_blocks=2, attention_n_heads=2, ffn_d_hidden=6), use=ft, category=True, freeze=["*.W_k.bias"]),
+        others("tabular_resnet", lambda: ResNet(d_in=5, d_out=1, n_blocks=2, d_block=6, d_hidden=9, d_hidden_multiplier=None, dropout1=0.0, dropout2=0.0), use=resnet,
+               freeze=["input_projection.bias", "*.linear2.bias"]),
         one("tabm_mini_classes", mini, mini_net, "cross_entropy"),
         one("tabm_mini_log_probabilities", [*mini, '"log_softmax"'], lambda: mini_net(nn.LogSoftmax(-1)), "nll"),
         one("tabm_mini_labels", mini, mini_net, "bce_with_logits"),

@@ -40,7 +40,7 @@ pub fn takes(name: &str) -> Takes {
         "autoencoder" => Takes::ImagesToImages,
         "unet" => Takes::Masks,
         "tabular" | "ft_transformer" => Takes::Columns,
-        "tabular_mlp" => Takes::Rows,
+        "linear" | "tabular_mlp" | "tabular_resnet" => Takes::Rows,
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
         "lstm_tagger" => Takes::Tags,
