@@ -16,6 +16,7 @@ models! {
     "convnext_tiny",
     "densenet121",
     "distilbert",
+    "dlrm",
     "efficientnet_b0",
     "ft_transformer",
     "googlenet",
