@@ -135,7 +135,9 @@ impl FileText {
         let file = self.file()?;
         let (mut buffer, mut at, mut lines) = (Vec::new(), 0, 0);
         loop {
-            let (kept, more) = (buffer.len(), (PIECE as u64).min(self.len() - at));
+            // More at once each time that a record goes on, so that its begin is not looked at again and again.
+            let kept = buffer.len();
+            let more = (PIECE.max(kept) as u64).min(self.len() - at);
             buffer.resize(kept + more as usize, 0);
             files::read_at(&file, &mut buffer[kept..], self.mark + at)
                 .with_context(|| format!("cannot read `{}`", self.path.display()))?;
