@@ -6,7 +6,7 @@ from collections.abc import Callable
 import rtdl_num_embeddings
 import tabm
 import torch
-from rtdl_revisiting_models import FTTransformer
+from rtdl_revisiting_models import CategoricalEmbeddings, FTTransformer, LinearEmbeddings, ResNet
 from torch import nn
 from torchvision.models.swin_transformer import ShiftedWindowAttention, _patch_merging_pad
 
@@ -564,6 +564,37 @@ class FtTransformer(nn.Module):
         return self.backbone(torch.cat([self.cls_embedding.weight.expand(len(x), 1, -1), numbers, texts], 1))
 
 
+class DotInteraction(nn.Module):
+    """`interact_features` of the DLRM's authors, without what they put before its products."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows, columns = torch.tril_indices(x.shape[1], x.shape[1], -1)
+        return torch.bmm(x, x.mT)[:, rows, columns]
+
+
+class Dlrm(nn.Module):
+    """models/dlrm.toml on four columns of numbers and one of texts."""
+
+    def __init__(self, d: int, bottom: int, width: int, depth: int):
+        super().__init__()
+        self.embeddings = Named(cont_embeddings=LinearEmbeddings(4, d), cat_embeddings=CategoricalEmbeddings([len(TEXTS)], d, True))
+        self.bottom = Named(linear1=nn.Linear(4 + len(TEXTS), bottom), linear2=nn.Linear(bottom, d))
+        vectors = 1 + 4 + 1
+        widths = [d + vectors * (vectors - 1) // 2] + [width] * depth
+        self.top = nn.ModuleList(Named(linear=nn.Linear(a, b)) for a, b in zip(widths, widths[1:]))
+        self.output = nn.Linear(width, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.tensor([TEXTS.index(f"{value:.1f}") for value in x[:, 3].round().add(0.0).tolist()])
+        numbers, texts = self.embeddings.cont_embeddings(x[:, [0, 1, 2, 4]]), self.embeddings.cat_embeddings(places[:, None])
+        row = torch.cat([x[:, :3], nn.functional.one_hot(places, len(TEXTS)).to(x.dtype), x[:, 4:]], 1)
+        bottom = self.bottom.linear2(self.bottom.linear1(row).relu()).relu()
+        y = torch.cat([bottom, DotInteraction()(torch.cat([bottom[:, None], numbers, texts], 1))], 1)
+        for layer in self.top:
+            y = layer.linear(y).relu()
+        return self.output(y)
+
+
 def tabular() -> list[Case]:
     """Several models in one, and columns of tables."""
     mini = ['{ type = "ensemble_affine", members = 3 }', '{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "ensemble_linear", out_features = 4 }']
@@ -586,22 +617,27 @@ def tabular() -> list[Case]:
                     columns='{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }', optimizer={"type": "sgd", "lr": 0.05},
                     extra_init=lambda net: net.embedding.linear.weight.normal_(0, 0.5), **more)  # fmt: skip
 
-    def others(name: str, net: Callable[[], nn.Module], lines: list[str] = [], use: str = "", lr: float = 0.05) -> Case:
-        columns_ = '{ x2 = "boolean", x3 = "category", "*" = { type = "number", scaling = "none" } }' if use else '{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }'
+    def others(name: str, net: Callable[[], nn.Module], lines: list[str] = [], use: str = "", lr: float = 0.05, category: bool = False, freeze: list[str] = []) -> Case:
+        columns_ = '{ x2 = "boolean", x3 = "category", "*" = { type = "number", scaling = "none" } }' if category else '{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }'
         return Case(f"layers/{name}", lines, net, (5,), samples=30, val_samples=40, batch_size=8, inputs=lambda n: columns(n) + 0.0, columns=columns_,
-                    optimizer={"type": "sgd", "lr": lr}, use=use, freeze=["*.W_k.bias"] if use else [])  # fmt: skip
+                    optimizer={"type": "sgd", "lr": lr}, use=use, freeze=freeze)  # fmt: skip
 
     def periodic(words: str) -> list[str]:
         layer = f'{{ name = "embedding", type = "periodic_embedding", embedding_dim = 3, n_frequencies = 5, frequency_init_scale = 0.4{words} }}'
         return [layer, '{ name = "output", type = "linear", out_features = 1 }']
 
-    # The softmax takes no notice of what is added to all keys: those biases have no gradient but rounding.
+    # The softmax takes no notice of what is added to all keys, nor a batch normalisation of what is added to all samples: those biases have no gradient but rounding.
     ft = 'use = "ft_transformer"\nwith = { num_classes = 1, width = 8, num_blocks = 2, heads = 2, hidden = 6, attention_dropout = 0.0, ffn_dropout = 0.0 }'
+    dlrm = 'use = "dlrm"\nwith = { num_classes = 1, embedding_dim = 3, bottom_width = 5, width = 6, depth = 2 }'
+    resnet = 'use = "tabular_resnet"\nwith = { num_classes = 1, width = 6, num_blocks = 2, hidden = 9, dropout = 0.0 }'
     return [
         others("periodic_embedding", lambda: Periodic(lite=False), periodic("")),
         others("periodic_embedding_lite", lambda: Periodic(lite=True), periodic(", lite = true")),
         others("periodic_embedding_linear", lambda: Periodic(lite=False, activation=False), periodic(", activation = false")),
-        others("ft_transformer", lambda: FtTransformer(1, d_block=8, n_blocks=2, attention_n_heads=2, ffn_d_hidden=6), use=ft),
+        others("ft_transformer", lambda: FtTransformer(1, d_block=8, n_blocks=2, attention_n_heads=2, ffn_d_hidden=6), use=ft, category=True, freeze=["*.W_k.bias"]),
+        others("dlrm", lambda: Dlrm(3, 5, 6, 2), use=dlrm, category=True),
+        others("tabular_resnet", lambda: ResNet(d_in=5, d_out=1, n_blocks=2, d_block=6, d_hidden=9, d_hidden_multiplier=None, dropout1=0.0, dropout2=0.0), use=resnet,
+               freeze=["input_projection.bias", "*.linear2.bias"]),
         one("tabm_mini_classes", mini, mini_net, "cross_entropy"),
         one("tabm_mini_log_probabilities", [*mini, '"log_softmax"'], lambda: mini_net(nn.LogSoftmax(-1)), "nll"),
         one("tabm_mini_labels", mini, mini_net, "bce_with_logits"),
@@ -630,6 +666,7 @@ def sequence() -> list[Case]:
             head, lambda: nn.ConvTranspose1d(4, 4, 4, 3, groups=4, bias=False), lambda: nn.BatchNorm1d(4)),
         one("max_pool1d", [first, '{ type = "max_pool1d", kernel_size = 3, stride = 2, padding = 1 }'], head, lambda: nn.MaxPool1d(3, 2, 1)),
         one("avg_pool1d", [first, '{ type = "avg_pool1d", kernel_size = 3, padding = 1, ceil_mode = true }'], head, lambda: nn.AvgPool1d(3, padding=1, ceil_mode=True)),
+        one("dot_interaction", [first, '"tanh"', '"dot_interaction"', '{ type = "linear", out_features = 2 }'], head, nn.Tanh, DotInteraction, lambda: nn.Linear(6, 2)),
         one("adaptive_avg_pool1d", [first, '{ type = "adaptive_avg_pool1d", output_size = 3 }', '{ type = "linear", out_features = 2 }'], head, lambda: nn.AdaptiveAvgPool1d(3), lambda: nn.Linear(3, 2)),
     ]  # fmt: skip
 

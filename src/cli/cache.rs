@@ -1,9 +1,10 @@
-//! What `check` says of photos: what is kept of them once they are decoded, and what decoding takes.
+//! What `check` says of photos, what is kept of them once they are decoded and what decoding takes, and of tables that do not lie in memory.
 
 use super::human_bytes;
 use crate::config::Experiment;
 use crate::config::language::sections::Cache;
-use crate::data::Taken;
+use crate::data::{Footprint, Source, Taken};
+use crate::train::setup::input;
 use crate::train::setup::photos::{KeptPart, PhotoPlan};
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ pub fn as_text(experiment: &Experiment, photos: &PhotoPlan) -> String {
         ));
     }
     let place = match loading.cache {
+        _ if !experiment.data.source.has_photos() => return out,
         Cache::None => return out,
         Cache::Memory => "in memory",
         Cache::Disk => "on a disk",
@@ -60,7 +62,7 @@ fn size(bytes: u64) -> String {
 /// The same as JSON; `None` without a cache.
 pub fn as_json(experiment: &Experiment, photos: &PhotoPlan) -> Option<Value> {
     let loading = &experiment.data.loading;
-    if loading.cache == Cache::None {
+    if loading.cache == Cache::None || !experiment.data.source.has_photos() {
         return None;
     }
     let part = |part: &KeptPart| {
@@ -69,4 +71,26 @@ pub fn as_json(experiment: &Experiment, photos: &PhotoPlan) -> Option<Value> {
     };
     let parts: Vec<Value> = photos.kept.iter().map(part).collect();
     Some(json!({ "cache": loading.cache, "limit": loading.cache_size(), "kept": parts }))
+}
+
+/// The folder of the file in which a table lies, if it lies in one.
+fn folder(experiment: &Experiment, data: &Footprint) -> Option<String> {
+    let (Source::Table(options), _) = input::source(experiment) else { return None };
+    (data.filed + data.filing > 0).then(|| options.room.place().unwrap_or_default().display().to_string())
+}
+
+/// A line for a table that lies in a file.
+pub fn filed_as_text(experiment: &Experiment, data: &Footprint) -> String {
+    let Some(folder) = folder(experiment, data) else { return String::new() };
+    let [samples, cells] = [data.filed, data.filing].map(human_bytes);
+    format!(
+        "\nthe table lies on a disk: its samples take {samples} in `{}`, and its cells another {cells} while it is read\n",
+        crate::terminal::visible(&folder)
+    )
+}
+
+/// The same as JSON; `None` for samples in memory.
+pub fn filed_as_json(experiment: &Experiment, data: &Footprint) -> Option<Value> {
+    let folder = folder(experiment, data)?;
+    Some(json!({ "samples": data.filed, "reading": data.filing, "folder": folder }))
 }

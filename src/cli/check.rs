@@ -101,6 +101,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             if let Some(kept) = cache::as_json(experiment, &photos) {
                 json["cache"] = kept;
             }
+            if let Some(filed) = cache::filed_as_json(experiment, &planned.needs.data) {
+                json["disk"] = filed;
+            }
             if let Some(gain) = &gain {
                 json["recompute"] = gain.as_json();
             }
@@ -132,7 +135,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 let all = if data.train == Some(n) { ", which are all" } else { "" };
                 format!("the largest batch that there is memory for: {} samples{all}\n", thousands(n as u64))
             });
-            super::print(&format!("{text}{largest}{gain}{}{times}{trials}", cache::as_text(experiment, &photos)))?;
+            let kept = cache::as_text(experiment, &photos) + &cache::filed_as_text(experiment, &planned.needs.data);
+            super::print(&format!("{text}{largest}{gain}{kept}{times}{trials}"))?;
             if let Some((what, help)) = refusal {
                 return Err(DeviceError(format!("{what}\nhelp: {help}")).into());
             }

@@ -13,6 +13,10 @@ pub struct Footprint {
     pub decoding: usize,
     /// Photos that are kept once they are decoded.
     pub cache: usize,
+    /// Bytes of a disk for samples that do not lie in memory.
+    pub filed: usize,
+    /// More of a disk while they are read.
+    pub filing: usize,
 }
 
 /// Room for what a decompressor of MNIST's files and the like holds.

@@ -216,6 +216,10 @@ impl Store for Renumbered {
     fn held_bytes(&self) -> usize {
         self.inner.held_bytes() + self.labels.len()
     }
+
+    fn filed_bytes(&self) -> usize {
+        self.inner.filed_bytes()
+    }
 }
 
 #[cfg(test)]

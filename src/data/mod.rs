@@ -49,6 +49,7 @@ mod unreadable;
 mod values;
 mod verify;
 pub mod webdataset;
+mod weights;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;

@@ -3,6 +3,16 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
 
+/// Items in groups, of which one is worked on at a time: enough for all threads, and few enough that what is made of them may be in memory.
+pub fn rounds<I>(items: &[I]) -> impl Iterator<Item = &[I]> {
+    items.chunks(at_once())
+}
+
+/// How many items such a group has.
+pub fn at_once() -> usize {
+    (2 * available_parallelism().map_or(1, usize::from)).max(8)
+}
+
 /// What `work` makes of each item, in the order of the items. As many threads work as there are cores, this one among them.
 ///
 /// # Panics

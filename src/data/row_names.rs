@@ -15,9 +15,48 @@ pub enum RowName<'a> {
 #[derive(Debug)]
 pub enum RowNames {
     /// By a column: its name, and its cells.
-    Ids(String, Vec<String>),
+    Ids(String, Texts),
     /// By their lines.
     Lines(Lines),
+}
+
+/// Texts, one behind the other.
+#[derive(Debug, Clone, Default)]
+pub struct Texts {
+    all: String,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    /// Takes the next one.
+    pub fn push(&mut self, text: &str) {
+        self.all.push_str(text);
+        self.ends.push(self.all.len());
+    }
+
+    /// Takes those behind its own.
+    pub fn join(&mut self, next: &Texts) {
+        let before = self.all.len();
+        self.all.push_str(&next.all);
+        self.ends.extend(next.ends.iter().map(|end| before + end));
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// That with a number.
+    pub fn at(&self, number: usize) -> &str {
+        let begin = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.all[begin..self.ends[number]]
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|number| self.at(number))
+    }
 }
 
 /// The lines of rows.
@@ -72,7 +111,7 @@ impl RowNames {
     /// That of a row.
     pub fn at(&self, row: usize) -> RowName<'_> {
         match self {
-            RowNames::Ids(column, ids) => RowName::Id(column, &ids[row]),
+            RowNames::Ids(column, ids) => RowName::Id(column, ids.at(row)),
             RowNames::Lines(lines) => lines.at(row),
         }
     }
@@ -80,7 +119,7 @@ impl RowNames {
     /// Bytes of memory that they take.
     pub fn held_bytes(&self) -> usize {
         match self {
-            RowNames::Ids(_, ids) => ids.iter().map(|id| size_of::<String>() + id.len()).sum(),
+            RowNames::Ids(_, ids) => ids.all.len() + size_of_val(&ids.ends[..]),
             RowNames::Lines(lines) => lines.held_bytes(),
         }
     }

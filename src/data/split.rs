@@ -94,6 +94,11 @@ impl Split {
         self.store.held_bytes()
     }
 
+    /// Bytes of a file that is there for its store.
+    pub fn filed_bytes(&self) -> usize {
+        self.store.filed_bytes()
+    }
+
     /// The same samples, whose images are kept in `cache` when a loader applies `transforms` to them. `part` names
     /// the part of the source that the store is. Samples that are no photos stay as they are.
     ///

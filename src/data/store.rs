@@ -10,6 +10,7 @@ use crate::random::{Purpose, Stream};
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// The samples of a set. Each is written when it is asked for, by any of the loader's threads: what a sample is may depend on
 /// its number and on the draws for it, and on nothing else.
@@ -87,6 +88,11 @@ pub trait Store: Send + Sync {
     fn held_bytes(&self) -> usize {
         0
     }
+
+    /// Bytes of a file that is there for its samples as long as they are used.
+    fn filed_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A sample that cannot be read.
@@ -106,13 +112,13 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Samples in memory.
+/// Samples in memory, or in a file that is seen as memory.
 #[derive(Debug)]
 pub struct Memory {
     fields: Vec<Field>,
     values: Vec<Values>,
     len: usize,
-    names: Option<RowNames>,
+    names: Option<Arc<RowNames>>,
 }
 
 impl Memory {
@@ -140,7 +146,7 @@ impl Memory {
     ///
     /// # Panics
     /// If there are not as many names as samples.
-    pub fn named(self, names: RowNames) -> Self {
+    pub fn named(self, names: Arc<RowNames>) -> Self {
         assert_eq!(names.len(), self.len, "a name for each sample");
         Memory { names: Some(names), ..self }
     }
@@ -190,8 +196,12 @@ impl Store for Memory {
     }
 
     fn held_bytes(&self) -> usize {
-        let names = self.names.as_ref().map_or(0, RowNames::held_bytes);
-        names + self.values.iter().map(|v| v.bytes().len()).sum::<usize>()
+        let names = self.names.as_ref().map_or(0, |names| names.held_bytes());
+        names + self.values.iter().map(|values| values.taken()[0]).sum::<usize>()
+    }
+
+    fn filed_bytes(&self) -> usize {
+        self.values.iter().map(|values| values.taken()[1]).sum()
     }
 }
 

@@ -1,9 +1,11 @@
 //! Samples from a safetensors file: `inputs` and `targets`, and optionally `val_inputs` and `val_targets`. A model that names
-//! its inputs takes the tensors of these names in the place of `inputs`.
+//! its inputs takes the tensors of these names in the place of `inputs`. One more may say what samples weigh.
 //!
 //! Inputs are `[N, C, H, W]` images (floats or bytes), or floats of rank 2 (`[N, F]`) or 3 (`[N, L, F]`). `targets` are class
 //! labels (integers, `[N]`, or `[N, …]` for a label at each position) or float values (`[N, …]`; `[N]` is taken for `[N, 1]`,
 //! which is what a model with one output puts out).
+
+mod elements;
 
 use super::Describes;
 use super::classes::Classes;
@@ -14,6 +16,7 @@ use super::labels::checked_labels;
 use super::progress::Event;
 use super::split::Split;
 use super::values::Values;
+use super::weights::is_weight;
 use crate::files;
 use crate::files::kind::{Kind, kind};
 use crate::graph::{DType, Shape};
@@ -21,7 +24,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 /// The file and how to take it.
@@ -35,6 +38,8 @@ pub struct TensorsOptions {
     pub ignore_index: Option<i32>,
     /// The tensors that a model takes; none: `inputs`.
     pub inputs: Vec<String>,
+    /// The tensor with what a sample weighs in the loss.
+    pub sample_weight: Option<String>,
 }
 
 /// A header larger than this is damage.
@@ -69,6 +74,9 @@ pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
     let (train, val) = file.parts(options)?;
     let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |part| file.labels(part))?];
     let spec = file.spec(options, &train, val.as_ref(), &labels)?;
+    for part in [Some(&train), val.as_ref()].into_iter().flatten() {
+        file.weights(part)?;
+    }
     // Wrong labels are a matter of the description, and need not wait for the reading.
     if let Some(classes) = spec.labels() {
         for (part, labels) in [Some(&train), val.as_ref()].into_iter().flatten().zip(labels) {
@@ -173,11 +181,12 @@ impl Tensor {
 struct Part {
     inputs: Vec<Tensor>,
     target: Tensor,
+    weight: Option<Tensor>,
 }
 
 impl Part {
     fn all(&self) -> impl Iterator<Item = &Tensor> {
-        self.inputs.iter().chain([&self.target])
+        self.inputs.iter().chain([&self.target]).chain(&self.weight)
     }
 
     fn fields(&self) -> Vec<Field> {
@@ -266,32 +275,33 @@ impl TensorFile {
             [] => vec![INPUTS],
             names => names.iter().map(String::as_str).collect(),
         };
-        let names: Vec<&str> = inputs.iter().copied().chain([TARGETS]).collect();
+        let weight = options.sample_weight.as_deref();
+        let names: Vec<&str> = inputs.iter().copied().chain([TARGETS]).chain(weight).collect();
         let is_there = |name: &str| self.header.info(name).is_some();
         if let Some(name) = options.inputs.iter().find(|name| !is_there(name)) {
             let mut known = self.header.offset_keys();
-            known.retain(|name| name != TARGETS && !name.starts_with(VAL));
+            known.retain(|name| name != TARGETS && Some(name.as_str()) != weight && !name.starts_with(VAL));
             known.sort_unstable();
             return Err(UnknownField { name: name.clone(), known }.into());
         }
         if !names.iter().all(|name| is_there(name)) {
             bail!("{} must hold the tensors {}; {}", self.name, in_words(&names), self.holds());
         }
-        let train = self.part("", &inputs)?;
+        let train = self.part("", &inputs, weight)?;
         let for_val: Vec<String> = names.iter().map(|name| format!("{VAL}{name}")).collect();
         let val = match for_val.iter().filter(|name| is_there(name)).count() {
             0 => None,
-            n if n == names.len() => Some(self.part(VAL, &inputs)?),
+            n if n == names.len() => Some(self.part(VAL, &inputs, weight)?),
             _ => {
                 let list: Vec<&str> = for_val.iter().map(String::as_str).collect();
-                let (only, all) = if names.len() == 2 { ("one", "both or neither") } else { ("some", "all or none") };
+                let (only, all) = if for_val.len() == 2 { ("one", "both or neither") } else { ("some", "all or none") };
                 bail!("{} holds only {only} of {}: {all} are needed", self.name, in_words(&list))
             }
         };
         Ok((train, val))
     }
 
-    fn part(&self, prefix: &str, inputs: &[&str]) -> Result<Part> {
+    fn part(&self, prefix: &str, inputs: &[&str], weight: Option<&str>) -> Result<Part> {
         let info = |name: &str| {
             let name = format!("{prefix}{name}");
             self.header.info(&name).cloned().with_context(|| format!("{}: `{name}` is gone", self.name))
@@ -303,10 +313,39 @@ impl TensorFile {
             list.push(Tensor { field: Field { name: (*name).into(), ..tensor.field }, ..tensor });
         }
         let target = self.target(&format!("{prefix}{TARGETS}"), info(TARGETS)?)?;
-        for tensor in &list {
+        let of = |name: &str| self.weight(&format!("{prefix}{name}"), info(name)?);
+        let weight = weight.map(of).transpose()?;
+        for tensor in list.iter().chain(&weight) {
             ensure!(tensor.len() == target.len(), self.different_numbers(tensor, &target));
         }
-        Ok(Part { inputs: list, target })
+        Ok(Part { inputs: list, target, weight })
+    }
+
+    /// The tensor that says what samples weigh.
+    fn weight(&self, name: &str, info: TensorInfo) -> Result<Tensor> {
+        ensure!(
+            info.dtype == Dtype::F32 && info.shape.len() == 1,
+            "{}: `{name}` is {:?} of shape {}: a weight for each sample is one number, F32 of shape [N]",
+            self.name,
+            info.dtype,
+            Shape::from(&info.shape[..])
+        );
+        Ok(Tensor { name: name.into(), info, field: Field::sample_weight() })
+    }
+
+    /// What samples weigh, if they weigh differently.
+    fn weights(&mut self, part: &Part) -> Result<Option<Vec<f32>>> {
+        let Some(tensor) = &part.weight else { return Ok(None) };
+        let mut all = self.room(tensor, tensor.len())?;
+        self.each(tensor, size_of::<f32>(), |bytes| {
+            all.extend(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)))
+        })?;
+        let place = self.place(tensor);
+        if let Some(at) = all.iter().position(|weight| !is_weight(*weight)) {
+            bail!("{place}: number {at}, counted from 0, is {}, and a weight is a number of at least 0", all[at]);
+        }
+        ensure!(all.iter().any(|weight| *weight > 0.0), "{place}: every weight is 0");
+        Ok(Some(all))
     }
 
     fn different_numbers(&self, a: &Tensor, b: &Tensor) -> String {
@@ -442,56 +481,8 @@ impl TensorFile {
         };
         let field = spec.target().map_or(&target.field, |(_, field)| field);
         list.push((field.clone(), values));
+        list.extend(self.weights(part)?.map(|weights| (Field::sample_weight(), Values::Floats(weights))));
         Split::in_memory(list, target.len())
-    }
-
-    /// Reads a tensor of bytes or floats.
-    fn values(&mut self, tensor: &Tensor) -> Result<Values> {
-        Ok(match tensor.field.dtype {
-            DType::U8 => Values::Bytes(self.channels_last(tensor, |[b]: [u8; 1]| b)?),
-            _ => Values::Floats(self.channels_last(tensor, f32::from_le_bytes)?),
-        })
-    }
-
-    /// Reads a tensor; images become channels-last.
-    fn channels_last<T: Copy, const B: usize>(
-        &mut self,
-        tensor: &Tensor,
-        decode: impl Fn([u8; B]) -> T,
-    ) -> Result<Vec<T>> {
-        let shape = &tensor.info.shape;
-        let sample: usize = shape[1..].iter().product();
-        let mut out = self.room(tensor, shape[0] * sample)?;
-        let pixels = if shape.len() == 4 { shape[2] * shape[3] } else { sample };
-        self.each(tensor, sample * B, |bytes| {
-            let (elements, _) = bytes.as_chunks::<B>();
-            for p in 0..pixels {
-                out.extend(elements.iter().skip(p).step_by(pixels).map(|b| decode(*b)));
-            }
-        })?;
-        Ok(out)
-    }
-
-    /// Room for `len` values of a tensor.
-    fn room<T>(&self, tensor: &Tensor, len: usize) -> Result<Vec<T>> {
-        let mut out = Vec::new();
-        match out.try_reserve_exact(len) {
-            Ok(()) => Ok(out),
-            Err(_) => bail!("{}: there is not enough memory for `{}` ({len} values)", self.name, tensor.name),
-        }
-    }
-
-    /// Hands a tensor's bytes to `take`, `size` bytes at a time.
-    fn each(&mut self, tensor: &Tensor, size: usize, mut take: impl FnMut(&[u8])) -> Result<()> {
-        let (begin, end) = tensor.info.data_offsets;
-        let context = || format!("cannot read `{}` from {}", tensor.name, self.name);
-        self.file.seek(SeekFrom::Start(self.start + begin as u64)).with_context(context)?;
-        let mut bytes = vec![0; size];
-        for _ in 0..(end - begin) / size.max(1) {
-            self.file.read_exact(&mut bytes).with_context(context)?;
-            take(&bytes);
-        }
-        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ mod ensemble;
 mod images;
 pub mod init;
 mod input;
+mod interaction;
 mod layers;
 mod lints;
 mod loss;

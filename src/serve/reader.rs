@@ -208,7 +208,7 @@ impl Reader<'_> {
         self.expect(raw.rows())?;
         let inputs = codec.inputs(raw).map_err(|error| Refusal::too_large(format!("{error:#}")))?;
         let bytes = inputs.into_iter().flat_map(f32::to_ne_bytes).collect();
-        let names = Names::Rows(raw.ids().map(<[String]>::to_vec));
+        let names = Names::Rows(raw.ids().map(|ids| ids.iter().map(str::to_owned).collect()));
         Ok(Samples { rows: vec![bytes], count: raw.rows(), names })
     }
 }

@@ -39,8 +39,8 @@ pub fn takes(name: &str) -> Takes {
     match name {
         "autoencoder" => Takes::ImagesToImages,
         "unet" => Takes::Masks,
-        "tabular" | "ft_transformer" => Takes::Columns,
-        "tabular_mlp" => Takes::Rows,
+        "tabular" | "dlrm" | "ft_transformer" => Takes::Columns,
+        "linear" | "tabular_mlp" | "tabular_resnet" => Takes::Rows,
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
         "lstm_tagger" => Takes::Tags,
@@ -216,6 +216,7 @@ mod tests {
             [
                 "bert",
                 "distilbert",
+                "dlrm",
                 "ft_transformer",
                 "gpt",
                 "gpt2",

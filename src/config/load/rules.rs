@@ -423,21 +423,28 @@ impl Rules<'_> {
         }
     }
 
-    /// Photos alone are kept, and what says how is of no use without.
+    /// Photos are kept, and tables lie somewhere; what says how is of no use without.
     fn cache(&self) {
         let (data, loading) = (&self.experiment.data, &self.experiment.data.loading);
-        if loading.cache != Cache::None && !data.source.has_photos() {
-            let error = Diagnostic::error(format!("`cache` keeps photos, and `{}` has none", data.source.type_name()))
-                .help("leave it out: these samples are in memory already");
-            self.reporter.at_keys(error, "data.cache", "nothing to keep", "data.source", "no photos");
+        let table = data.source.table().is_some();
+        if loading.cache != Cache::None && !data.source.has_photos() && !table {
+            let error = Diagnostic::error(format!(
+                "`cache` keeps photos and the rows of tables, and `{}` has neither",
+                data.source.type_name()
+            ))
+            .help("leave it out: these samples are in memory already");
+            self.reporter.at_keys(error, "data.cache", "nothing to keep", "data.source", "no photos, no table");
         }
-        let size = loading.cache_size.is_some() && loading.cache == Cache::None;
-        let folder = loading.cache_dir.is_some() && loading.cache != Cache::Disk;
-        for (key, told) in [("cache_size", size), ("cache_dir", folder)] {
-            if told {
+        let size = (loading.cache == Cache::None).then_some("there is no `cache`");
+        let size = if table { Some("a table has no part that is left out") } else { size };
+        // Without `cache` a table that is too large for memory goes to the folder.
+        let unused = if table { loading.cache == Cache::Memory } else { loading.cache != Cache::Disk };
+        let folder = unused.then_some("`cache` is not \"disk\"");
+        let given = [loading.cache_size.is_some(), loading.cache_dir.is_some()];
+        for ((key, why), given) in [("cache_size", size), ("cache_dir", folder)].into_iter().zip(given) {
+            if let Some(why) = why.filter(|_| given) {
                 let warning = Diagnostic::warning(Lint::NoEffect, format!("`{key}` in `[data]` has no effect"));
-                let needed = if key == "cache_dir" { "`cache` is not \"disk\"" } else { "there is no `cache`" };
-                self.reporter.at_key(warning, &format!("data.{key}"), needed);
+                self.reporter.at_key(warning, &format!("data.{key}"), why);
             }
         }
     }

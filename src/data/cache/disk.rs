@@ -260,7 +260,7 @@ fn begin(pixels: &File, index: &File, end: u64, is_empty: bool) -> io::Result<En
 }
 
 /// Writes all bytes, at a place of the file.
-fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+pub fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(unix)]
     return std::os::unix::fs::FileExt::write_all_at(file, bytes, offset);
     #[cfg(windows)]

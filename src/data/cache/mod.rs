@@ -21,6 +21,7 @@ use crate::graph::Shape;
 use crate::random::{Purpose, Stream};
 use anyhow::Result;
 use disk::Disk;
+pub(super) use disk::write_at;
 pub(super) use index::Stamp;
 use memory::Memory;
 use std::fmt;

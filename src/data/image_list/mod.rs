@@ -4,14 +4,15 @@
 mod labels;
 mod table;
 
-use super::field::{INPUTS, TARGETS};
+use super::field::{INPUTS, Role, TARGETS};
 use super::found::Found;
 use super::image_folder::photos::{Files, Masks, Photos, Targets, bytes_of_paths};
 use super::progress::Event;
 use super::unreadable::most_unreadable;
+use super::weights::{no_weight, weight, weighted};
 use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use labels::{Line, Raw, Words, classes, shown};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -48,6 +49,8 @@ pub struct ImageListOptions {
     pub label_columns: Vec<String>,
     /// What the labels are.
     pub kind: Kind,
+    /// The column with what a photo weighs in the loss.
+    pub sample_weight: Option<String>,
     /// The names of the classes, in order.
     pub classes: Option<Vec<String>>,
     /// The classes are those that a model was trained on, and not a matter of the list.
@@ -97,6 +100,8 @@ struct Part {
     targets: Vec<u8>,
     /// A mask for each, if those are the labels.
     masks: Vec<Box<Path>>,
+    /// What each weighs, if they weigh differently.
+    weights: Vec<f32>,
     /// Photos that are not there, and the first few of them with their lines.
     missing: usize,
     first: Vec<String>,
@@ -104,7 +109,8 @@ struct Part {
 
 impl Part {
     fn held_bytes(&self) -> usize {
-        bytes_of_paths(&self.paths) + self.targets.len() + bytes_of_paths(&self.masks)
+        let weights = size_of_val(&self.weights[..]);
+        bytes_of_paths(&self.paths) + self.targets.len() + bytes_of_paths(&self.masks) + weights
     }
 }
 
@@ -129,7 +135,12 @@ impl Describes for &ImageListOptions {
                 _ => Targets::Values(part.targets),
             };
             let photos = Files::new(part.folder, part.paths, self.strict)?;
-            Split::new(Arc::new(Photos::new(photos, targets, spec.fields.clone(), self.strict)))
+            let of_photos = spec.fields.iter().filter(|field| field.role != Role::Weight).cloned().collect();
+            let split = Split::new(Arc::new(Photos::new(photos, targets, of_photos, self.strict)))?;
+            match &self.sample_weight {
+                Some(column) => weighted(&split, part.weights, &format!("the column `{column}`")),
+                None => Ok(split),
+            }
         });
         let test = if tested { Some(test?) } else { None };
         Ok(Dataset { test, told, ..Dataset::new(spec, train?, val?) })
@@ -172,7 +183,8 @@ impl ImageListOptions {
             // As its photo, of any size.
             Kind::Mask { .. } => Field::target(TARGETS, FieldKind::Mask(named()), [0, 0]),
         };
-        DataSpec::new(vec![Field::photo(INPUTS, 3), target])
+        let weight = self.sample_weight.iter().map(|_| Field::sample_weight());
+        DataSpec::new([Field::photo(INPUTS, 3), target].into_iter().chain(weight).collect())
     }
 
     /// Reads the lists.
@@ -309,11 +321,16 @@ impl Reading<'_> {
         let usual: &[&str] = if self.has_masks() { &MASK_COLUMNS } else { &LABEL_COLUMNS };
         chosen.extend(self.columns(columns, &self.options.label_columns, usual, "label_column")?);
         let names: Vec<String> = chosen.iter().map(|at| columns[*at].clone()).collect();
+        let weight = self.options.sample_weight.as_slice();
+        if !weight.is_empty() {
+            chosen.extend(self.columns(columns, weight, &[], "sample_weight")?);
+        }
         let split = columns.iter().position(|name| name == SPLIT).filter(|_| self.at == 0);
         chosen.extend(split);
         table.each(&chosen, |line, cells| {
-            let (named, split) = cells.split_at(names.len());
-            self.add(line, &names, named, split.first())
+            let (named, others) = cells.split_at(names.len());
+            let (weight, split) = others.split_at(weight.len());
+            self.add(line, &names, named, (weight.first(), split.first()))
         })
     }
 
@@ -353,8 +370,16 @@ impl Reading<'_> {
     }
 
     /// Adds the photo of a line.
-    fn add(&mut self, line: u64, names: &[String], cells: &[Cell], split: Option<&Cell>) -> Result<()> {
+    fn add(
+        &mut self,
+        line: u64,
+        names: &[String],
+        cells: &[Cell],
+        (weight, split): (Option<&Cell>, Option<&Cell>),
+    ) -> Result<()> {
         let place = Line { file: self.list, number: line, trained: false };
+        let column = self.options.sample_weight.as_deref().unwrap_or_default();
+        let weight = weight.map(|cell| weight_in(cell, place, column)).transpose()?;
         let Cell::Text(name) = &cells[0] else { bail!("{place}: there is no photo: `{}` names none", names[0]) };
         let at = match split {
             None => self.at,
@@ -394,6 +419,7 @@ impl Reading<'_> {
         let Some((file, reason)) = files.find_map(|file| Some((file, lacking(&part.folder, file)?))) else {
             part.paths.push(Path::new(name).into());
             part.masks.extend(mask.map(|mask| Path::new(mask).into()));
+            part.weights.extend(weight);
             return Ok(());
         };
         if mask.is_none() {
@@ -405,6 +431,16 @@ impl Reading<'_> {
         }
         Ok(())
     }
+}
+
+/// What a photo weighs, by what the list has in `column`.
+fn weight_in(cell: &Cell, place: Line, column: &str) -> Result<f32> {
+    let weight = match cell {
+        Cell::Text(text) => weight(text),
+        Cell::Missing => weight(""),
+        Cell::List(_) => Err("a list".to_owned()),
+    };
+    weight.map_err(|has| anyhow!(no_weight(&place.to_string(), column, &has)))
 }
 
 /// Why there is no such file, with a colon before it where that is more than that it is not there; `None`: it is there.

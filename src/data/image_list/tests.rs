@@ -23,6 +23,7 @@ fn options(place: &TempDir, list: &str, content: impl AsRef<[u8]>) -> ImageListO
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, content).unwrap();
     ImageListOptions {
+        sample_weight: None,
         path,
         val_path: None,
         root: None,

@@ -29,6 +29,11 @@ impl Packing {
     }
 }
 
+/// Whether a file is packed, by its name.
+pub fn is_packed(path: &Path) -> bool {
+    Packing::of(path).is_some()
+}
+
 /// The ending of a file's name in small letters.
 fn ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
@@ -119,15 +124,22 @@ pub fn text(path: &Path, mut bytes: Vec<u8>) -> Result<String> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
     }
-    let line_of = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() + 1;
-    if let Some(at) = memchr::memchr(0, &bytes) {
-        bail!("`{place}`, line {} has a zero byte: it is no text", line_of(&bytes[..at]));
+    if memchr::memchr(0, &bytes).is_some() {
+        return Err(no_text(path, &bytes, 0));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
-        let line = line_of(&bytes[..at]);
-        anyhow!("`{place}`, line {line}: the byte 0x{:02x} is not UTF-8: save the file as UTF-8", bytes[at])
-    })
+    String::from_utf8(bytes).map_err(|error| no_text(path, error.as_bytes(), 0))
+}
+
+/// What is to be said of bytes that are no text, before which there are so many lines.
+pub fn no_text(path: &Path, bytes: &[u8], lines: usize) -> anyhow::Error {
+    let place = path.display();
+    let line_of = |at: usize| lines + memchr::memchr_iter(b'\n', &bytes[..at]).count() + 1;
+    if let Some(at) = memchr::memchr(0, bytes) {
+        return anyhow!("`{place}`, line {} has a zero byte: it is no text", line_of(at));
+    }
+    let at = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
+    let (line, byte) = (line_of(at), bytes.get(at).copied().unwrap_or_default());
+    anyhow!("`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8")
 }
 
 #[cfg(test)]

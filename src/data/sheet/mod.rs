@@ -6,6 +6,7 @@ mod columns;
 mod kinds;
 mod object;
 mod quotes;
+mod text;
 mod written;
 
 pub use bytes::{file_text, inner_ending};
@@ -277,6 +278,15 @@ impl Sheet {
         self.files.iter().map(|part| part.path.as_path())
     }
 
+    /// About how many bytes its cells are as numbers: as many as the text, of which a cell is some characters, or eight each.
+    pub fn bytes_as_numbers(&self) -> u64 {
+        let of = |part: &Part| match &part.rows {
+            Rows::Written(rows) => rows.bytes(),
+            Rows::Columns(rows) => 8 * (rows.rows() as u64).saturating_mul(part.names().len() as u64),
+        };
+        self.files.iter().map(of).fold(0, u64::saturating_add)
+    }
+
     /// What stands before the fraction of its numbers: those of JSON and Parquet have a point, whatever cells have.
     pub fn decimal(&self, of_cells: char) -> char {
         if self.has_cells() { of_cells } else { '.' }
@@ -306,11 +316,11 @@ impl Sheet {
         self.pieces().into_iter().try_for_each(|piece| self.each_cells_of(piece, wanted, &mut take))
     }
 
-    /// What several threads may read apart from each other, in the order of the rows: some megabytes of a text, a Parquet file.
+    /// What several threads may read apart from each other, in the order of the rows: some megabytes of a text, some groups of rows of a Parquet file.
     pub fn pieces(&self) -> Vec<Piece> {
         let of = |rows: &Rows| match rows {
             Rows::Written(rows) => rows.pieces(),
-            Rows::Columns(_) => 1,
+            Rows::Columns(rows) => rows.pieces(),
         };
         let all = self.files.iter().enumerate();
         all.flat_map(|(file, part)| (0..of(&part.rows)).map(move |number| Piece { file, number })).collect()
@@ -339,7 +349,7 @@ impl Sheet {
             Rows::Columns(rows) => {
                 let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
                 let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();
-                rows.each(&wanted, &mut take)
+                rows.each(piece.number, &wanted, &mut take)
             }
         }
     }

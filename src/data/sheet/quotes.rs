@@ -48,73 +48,110 @@ pub struct Begin {
     pub line: u64,
 }
 
-/// Looks at the records of `text`, whose fields have `delimiter` between them. A record may have `most` bytes. Where the first record begins, and about
-/// every `every` bytes another one.
-///
-/// # Errors
-/// The first fault.
-pub fn check(text: &str, delimiter: u8, most: usize, every: usize) -> Result<Vec<Begin>, Fault> {
-    let mut begins = vec![Begin { byte: 0, line: 1 }];
-    let mut state = State::Begin;
-    let (mut line, mut column) = (1, 0);
-    // Where the record begins.
-    let (mut begin, mut begin_line) = (0, 1);
-    let bytes = text.as_bytes();
-    let mut next = 0;
-    while let Some(&byte) = bytes.get(next) {
-        let at = next;
-        if at == begin {
-            if begins.last().is_none_or(|last| at - last.byte >= every) {
-                begins.push(Begin { byte: at, line });
-            }
-            // A line without a quote has no fault but its length.
-            let end = memchr3(b'\n', b'\r', b'"', &bytes[at..]).map_or(bytes.len(), |length| at + length);
-            if bytes.get(end) != Some(&b'"') {
-                if end - at > most {
-                    return Err(Fault { line, column: 1, kind: Kind::TooLong });
-                }
-                let both = bytes.get(end) == Some(&b'\r') && bytes.get(end + 1) == Some(&b'\n');
-                next = end + 1 + usize::from(both);
-                (begin, begin_line, line) = (next, line + 1, line + 1);
-                continue;
-            }
-        }
-        next += 1;
-        // The other bytes of a character are on its column.
-        column += u64::from(byte & 0xc0 != 0x80);
-        let fault = |line, column, kind| Err(Fault { line, column, kind });
-        let ends = byte == b'\n' || byte == b'\r';
-        if at - begin >= most && !ends {
-            return match state {
-                State::Quoted(line, column) => fault(line, column, Kind::Unclosed),
-                _ => fault(begin_line, 1, Kind::TooLong),
-            };
-        }
-        state = match state {
-            State::Quoted(line, column) if byte == b'"' => State::Closed(line, column),
-            quoted @ State::Quoted(..) => quoted,
-            State::Closed(line, column) if byte == b'"' => State::Quoted(line, column),
-            State::Begin if byte == b'"' => State::Quoted(line, column),
-            State::Spaces if byte == b'"' => return fault(line, column, Kind::Space),
-            _ if byte == delimiter || ends => State::Begin,
-            State::Begin | State::Spaces if byte == b' ' || byte == b'\t' => State::Spaces,
-            closed @ State::Closed(..) if byte == b' ' || byte == b'\t' => closed,
-            State::Closed(..) => return fault(line, column, Kind::Behind),
-            State::Begin | State::Spaces | State::Plain => State::Plain,
-        };
-        if ends {
-            // `\r\n` is one end.
-            if byte == b'\n' || bytes.get(at + 1) != Some(&b'\n') {
-                (line, column) = (line + 1, 0);
-            }
-            if matches!(state, State::Begin) {
-                (begin, begin_line) = (at + 1, line);
-            }
-        }
+/// A look at the records of a text, which may come in parts.
+pub struct Scan {
+    delimiter: u8,
+    most: usize,
+    every: usize,
+    begins: Vec<Begin>,
+    /// Where the next part begins: with a record.
+    next: Begin,
+}
+
+impl Scan {
+    /// At the begin of a text whose fields have `delimiter` between them. A record may have `most` bytes; where the first one begins is kept, and about
+    /// every `every` bytes another one.
+    pub fn new(delimiter: u8, most: usize, every: usize) -> Self {
+        let first = Begin { byte: 0, line: 1 };
+        Scan { delimiter, most, every, begins: vec![first], next: first }
     }
-    match state {
-        State::Quoted(line, column) => Err(Fault { line, column, kind: Kind::Unclosed }),
-        _ => Ok(begins),
+
+    /// Where records begin that are kept.
+    pub fn begins(self) -> Vec<Begin> {
+        self.begins
+    }
+
+    /// Looks at the next part of the text, which begins behind the last record that was whole. How many bytes of it whole records have: all, if it is the
+    /// `last` part.
+    ///
+    /// # Errors
+    /// The first fault.
+    pub fn look(&mut self, text: &str, last: bool) -> Result<usize, Fault> {
+        let (base, most) = (self.next.byte, self.most);
+        let mut state = State::Begin;
+        let (mut line, mut column) = (self.next.line, 0);
+        // Where the record begins.
+        let (mut begin, mut begin_line) = (0, line);
+        let bytes = text.as_bytes();
+        let mut next = 0;
+        while let Some(&byte) = bytes.get(next) {
+            let at = next;
+            // A line feed may follow in the next part.
+            let open = |end: usize| !last && end + 1 == bytes.len() && bytes[end] == b'\r';
+            if at == begin {
+                if self.begins.last().is_none_or(|known| base + at - known.byte >= self.every) {
+                    self.begins.push(Begin { byte: base + at, line });
+                }
+                // A line without a quote has no fault but its length.
+                let end = memchr3(b'\n', b'\r', b'"', &bytes[at..]).map_or(bytes.len(), |length| at + length);
+                if bytes.get(end) != Some(&b'"') {
+                    if end - at > most {
+                        return Err(Fault { line, column: 1, kind: Kind::TooLong });
+                    }
+                    if !last && end == bytes.len() || open(end) {
+                        break;
+                    }
+                    let both = bytes.get(end) == Some(&b'\r') && bytes.get(end + 1) == Some(&b'\n');
+                    next = end + 1 + usize::from(both);
+                    (begin, begin_line, line, column) = (next, line + 1, line + 1, 0);
+                    continue;
+                }
+            }
+            if open(at) {
+                break;
+            }
+            next += 1;
+            // The other bytes of a character are on its column.
+            column += u64::from(byte & 0xc0 != 0x80);
+            let fault = |line, column, kind| Err(Fault { line, column, kind });
+            let ends = byte == b'\n' || byte == b'\r';
+            if at - begin >= most && !ends {
+                return match state {
+                    State::Quoted(line, column) => fault(line, column, Kind::Unclosed),
+                    _ => fault(begin_line, 1, Kind::TooLong),
+                };
+            }
+            state = match state {
+                State::Quoted(line, column) if byte == b'"' => State::Closed(line, column),
+                quoted @ State::Quoted(..) => quoted,
+                State::Closed(line, column) if byte == b'"' => State::Quoted(line, column),
+                State::Begin if byte == b'"' => State::Quoted(line, column),
+                State::Spaces if byte == b'"' => return fault(line, column, Kind::Space),
+                _ if byte == self.delimiter || ends => State::Begin,
+                State::Begin | State::Spaces if byte == b' ' || byte == b'\t' => State::Spaces,
+                closed @ State::Closed(..) if byte == b' ' || byte == b'\t' => closed,
+                State::Closed(..) => return fault(line, column, Kind::Behind),
+                State::Begin | State::Spaces | State::Plain => State::Plain,
+            };
+            if ends {
+                // `\r\n` is one end.
+                if byte == b'\n' || bytes.get(at + 1) != Some(&b'\n') {
+                    (line, column) = (line + 1, 0);
+                }
+                if matches!(state, State::Begin) {
+                    (begin, begin_line) = (at + 1, line);
+                }
+            }
+        }
+        match state {
+            State::Quoted(line, column) if last => Err(Fault { line, column, kind: Kind::Unclosed }),
+            _ if last => Ok(bytes.len()),
+            _ => {
+                let begin = begin.min(bytes.len());
+                self.next = Begin { byte: base + begin, line: begin_line };
+                Ok(begin)
+            }
+        }
     }
 }
 
@@ -147,6 +184,45 @@ impl<'a> Lines<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::{Purpose, Stream};
+
+    fn check(text: &str, delimiter: u8, most: usize, every: usize) -> Result<Vec<Begin>, Fault> {
+        let mut scan = Scan::new(delimiter, most, every);
+        scan.look(text, true)?;
+        Ok(scan.begins())
+    }
+
+    /// The same of a text that comes in parts of so many bytes.
+    fn in_parts(text: &str, most: usize, every: usize, part: usize) -> Result<Vec<Begin>, Fault> {
+        let mut scan = Scan::new(b',', most, every);
+        let (mut begin, mut end) = (0, 0);
+        loop {
+            end = (end + part).min(text.len());
+            let whole = (0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap();
+            begin += scan.look(&text[begin..whole], end == text.len())?;
+            if end == text.len() {
+                return Ok(scan.begins());
+            }
+        }
+    }
+
+    #[test]
+    fn parts_of_a_text_are_looked_at_as_the_whole() {
+        let mut draw = Stream::new(5, Purpose::Split, 0, 0);
+        let parts = ["a", "é", ",", "\n", "\r\n", "\r", "\"b,\n\r c\"", "\"\"", " \"", "\"\r\n\"", "x\"y", "\n\n"];
+        let mut faults = 0;
+        for _ in 0..20_000 {
+            let text: String =
+                (0..1 + draw.below(20)).map(|_| parts[draw.below(parts.len() as u32) as usize]).collect();
+            let (most, every) = (8 + draw.below(20) as usize, 1 + draw.below(12) as usize);
+            let whole = check(&text, b',', most, every);
+            faults += u32::from(whole.is_err());
+            for part in [1, 2, 3, 7, 100] {
+                assert_eq!(in_parts(&text, most, every, part), whole, "{text:?} in parts of {part}, {most}");
+            }
+        }
+        assert!((2000..18_000).contains(&faults), "{faults}");
+    }
 
     #[test]
     fn faults_have_their_places() {
@@ -159,6 +235,7 @@ mod tests {
         }
         assert_eq!(of("a,b\r\n1,\"2\r\n3,4\r\n"), Some((2, 3, Kind::Unclosed)));
         assert_eq!(of("a\ré,\"2"), Some((2, 3, Kind::Unclosed)));
+        assert_eq!(of("\"a\"\r\nb,\"2"), Some((2, 3, Kind::Unclosed)));
         assert_eq!(of("a,b\n1,\"2\n3,\"4\"\n"), Some((3, 4, Kind::Behind)));
         assert_eq!(of("a,b\n\"1\"2,3\n"), Some((2, 4, Kind::Behind)));
         assert_eq!(of(&format!("a\n\nb{}", ",".repeat(29))), None);

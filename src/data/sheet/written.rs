@@ -1,11 +1,13 @@
-//! Rows in a text file: CSV and its relatives, or a JSON object a line. The file is whole in memory, and every fault has its place.
+//! Rows in a text file: CSV and its relatives, or a JSON object a line. It is looked at as a whole before any row is read, and every fault has its place.
 
 use super::object::{Object, scalar};
-use super::quotes::{self, Begin, Lines};
+use super::quotes::{self, Begin, Lines, Scan};
+use super::text::Text;
 use super::{Form, Limits, Row, bytes};
 use anyhow::{Context, Result, anyhow, ensure};
 use memchr::{memchr, memchr_iter, memchr2};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -13,12 +15,12 @@ use std::path::{Path, PathBuf};
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 /// Bytes of a piece of a text: enough work for a thread. Tests have many pieces.
-const PIECE: usize = if cfg!(test) { 64 } else { 4 << 20 };
+pub const PIECE: usize = if cfg!(test) { 64 } else { 4 << 20 };
 
 /// The rows of a text file.
 pub struct Written {
     path: PathBuf,
-    text: String,
+    text: Text,
     /// Where its pieces begin.
     begins: Vec<Begin>,
     form: Form,
@@ -34,7 +36,7 @@ impl Written {
     /// # Errors
     /// It cannot be read, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and column.
     pub fn open(path: &Path, form: Form, limits: Limits) -> Result<Self> {
-        Written::of(path, bytes::read(path, limits.file)?, form, limits)
+        Written::new(path, Text::open(path, limits.file)?, form, limits)
     }
 
     /// The same for bytes that are there; messages call them `path`.
@@ -42,26 +44,29 @@ impl Written {
     /// # Errors
     /// As [`Written::open`].
     pub fn of(path: &Path, bytes: Vec<u8>, form: Form, limits: Limits) -> Result<Self> {
-        let place = path.display();
-        let text = bytes::text(path, bytes)?;
-        let array = text.trim_start().strip_prefix('[').map(str::trim_start);
+        Written::new(path, Text::Memory(bytes::text(path, bytes)?), form, limits)
+    }
+
+    fn new(path: &Path, text: Text, form: Form, limits: Limits) -> Result<Self> {
+        let (place, head) = (path.display(), text.head());
+        let array = head.trim_start().strip_prefix('[').map(str::trim_start);
         ensure!(
             !array.is_some_and(|rest| rest.starts_with('{') || rest == "]" || rest.starts_with("]\n")),
             "`{place}` is a JSON array, and each row is an object on a line of its own (JSON Lines): `jq -c '.[]'` makes such lines of it"
         );
-        let first = text.lines().find(|line| !line.trim().is_empty());
+        let first = head.lines().find(|line| !line.trim().is_empty());
         let first = first.with_context(|| format!("`{place}` is empty: it has no columns"))?;
         let separator = match form {
             Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
             Form::Objects => b',',
         };
-        let begins = vec![Begin { byte: 0, line: 1 }];
-        let mut sheet = Written { path: path.to_owned(), text, begins, form, separator, limits, names: Vec::new() };
+        let mut sheet =
+            Written { path: path.to_owned(), text, begins: Vec::new(), form, separator, limits, names: Vec::new() };
         sheet.names = match form {
             Form::Cells { header, .. } => {
-                sheet.begins = sheet.check_quotes(PIECE)?;
+                sheet.begins = sheet.of_records()?;
                 let mut record = csv::StringRecord::new();
-                reader(&sheet.text, separator)
+                reader(&sheet.piece(0)?.0, separator)
                     .read_record(&mut record)
                     .with_context(|| format!("cannot read `{place}`"))?;
                 match header {
@@ -70,7 +75,7 @@ impl Written {
                 }
             }
             Form::Objects => {
-                sheet.begins = of_lines(&sheet.text, PIECE);
+                sheet.begins = sheet.of_lines()?;
                 sheet.keys()?
             }
         };
@@ -88,6 +93,11 @@ impl Written {
         &self.names
     }
 
+    /// How many bytes the text has.
+    pub fn bytes(&self) -> u64 {
+        self.text.len()
+    }
+
     /// How many pieces there are that are read apart from each other.
     pub fn pieces(&self) -> usize {
         self.begins.len()
@@ -98,7 +108,8 @@ impl Written {
     /// # Errors
     /// A row has more or fewer cells than there are columns, or `take` fails.
     pub fn each(&self, piece: usize, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
-        let (text, line) = self.piece(piece);
+        let (text, line) = self.piece(piece)?;
+        let text: &str = &text;
         let Form::Cells { header, .. } = self.form else {
             return lines(text, line).try_for_each(|(line, text)| take(line, Row::Object(&self.object(line, text)?)));
         };
@@ -149,10 +160,9 @@ impl Written {
     }
 
     /// A piece of the text, and the number of its first line.
-    fn piece(&self, piece: usize) -> (&str, u64) {
-        let Begin { byte, line } = self.begins[piece];
-        let end = self.begins.get(piece + 1).map_or(self.text.len(), |next| next.byte);
-        (&self.text[byte..end], line)
+    fn piece(&self, piece: usize) -> Result<(Cow<'_, str>, u64)> {
+        let begin = self.begins[piece];
+        Ok((self.text.between(begin, self.begins.get(piece + 1))?, begin.line))
     }
 
     /// The JSON object on a line.
@@ -171,11 +181,14 @@ impl Written {
     /// All keys of the objects, in the order in which they come.
     fn keys(&self) -> Result<Vec<String>> {
         let (mut names, mut seen) = (Vec::new(), HashSet::new());
-        for (line, text) in lines(&self.text, 1) {
-            for (key, _) in self.object(line, text)? {
-                if !seen.contains(&key) {
-                    names.push(key.clone());
-                    seen.insert(key);
+        for piece in 0..self.pieces() {
+            let (text, first) = self.piece(piece)?;
+            for (line, text) in lines(&text, first) {
+                for (key, _) in self.object(line, text)? {
+                    if !seen.contains(&key) {
+                        names.push(key.clone());
+                        seen.insert(key);
+                    }
                 }
             }
         }
@@ -190,10 +203,31 @@ impl Written {
         anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
     }
 
-    /// Looks at the quotes; where records begin, one about every so many bytes.
-    fn check_quotes(&self, every: usize) -> Result<Vec<Begin>> {
-        let checked = quotes::check(&self.text, self.separator, self.limits.row, every);
-        checked.map_err(|fault| self.fault(fault))
+    /// Looks at the quotes; where pieces begin, each with a record.
+    fn of_records(&self) -> Result<Vec<Begin>> {
+        let mut scan = Scan::new(self.separator, self.limits.row, PIECE);
+        self.text.scan(|text, last| scan.look(text, last).map_err(|fault| self.fault(fault)))?;
+        Ok(scan.begins())
+    }
+
+    /// Where pieces begin, each with a line.
+    fn of_lines(&self) -> Result<Vec<Begin>> {
+        let mut begins = vec![Begin { byte: 0, line: 1 }];
+        let (mut base, mut line) = (0, 1);
+        self.text.scan(|text, last| {
+            let mut done = 0;
+            for end in memchr_iter(b'\n', text.as_bytes()) {
+                (done, line) = (end + 1, line + 1);
+                let ends = last && done == text.len();
+                if begins.last().is_none_or(|begin: &Begin| base + done - begin.byte >= PIECE) && !ends {
+                    begins.push(Begin { byte: base + done, line });
+                }
+            }
+            ensure!(last || text.len() - done <= self.limits.row, self.too_long(line));
+            base += done;
+            Ok(done)
+        })?;
+        Ok(begins)
     }
 
     fn fault(&self, quotes::Fault { line, column, kind }: quotes::Fault) -> anyhow::Error {
@@ -266,17 +300,6 @@ fn lines(text: &str, first: u64) -> impl Iterator<Item = (u64, &str)> {
     (first..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty())
 }
 
-/// The begin of a line about every `every` bytes.
-fn of_lines(text: &str, every: usize) -> Vec<Begin> {
-    let mut begins = vec![Begin { byte: 0, line: 1 }];
-    for (line, end) in (2..).zip(memchr_iter(b'\n', text.as_bytes())) {
-        if begins.last().is_none_or(|last| end + 1 - last.byte >= every) && end + 1 < text.len() {
-            begins.push(Begin { byte: end + 1, line });
-        }
-    }
-    begins
-}
-
 /// A separator in a message.
 fn shown(separator: u8) -> String {
     match separator {
@@ -337,7 +360,11 @@ mod tests {
                     "{text:?}"
                 );
             }
-            let Ok(begins) = quotes::check(&text, b',', 1 << 20, 8) else { continue };
+            let mut scan = Scan::new(b',', 1 << 20, 8);
+            if scan.look(&text, true).is_err() {
+                continue;
+            }
+            let begins = scan.begins();
             let mut pieces = Vec::new();
             for (at, begin) in begins.iter().enumerate() {
                 let end = begins.get(at + 1).map_or(text.len(), |next| next.byte);

@@ -9,6 +9,7 @@ use super::quantiles::{Quantiles, percentiles};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
+use std::sync::Arc;
 
 /// Most ends of bins: those of the most bins that a layer may ask for.
 const MOST_EDGES: usize = 1001;
@@ -121,7 +122,7 @@ pub enum Cells {
     /// Numbers, dates in days, truths as 1 and 0; NaN where one is missing.
     Numbers(Vec<f64>),
     /// Numbers of texts in a list; `None` where one is missing.
-    Texts(Vec<Option<u32>>, Vec<String>),
+    Texts(Vec<Option<u32>>, Arc<Vec<String>>),
 }
 
 impl Cells {

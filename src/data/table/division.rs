@@ -2,7 +2,7 @@
 
 use super::super::{HoldOut, Split, Values};
 use crate::random::{Purpose, Stream};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How rows are divided.
@@ -59,22 +59,26 @@ impl Parts {
         }
     }
 
-    /// Parts by the words of a column; where a row is stands in messages.
+    /// Takes the next row by what a column has there, before which there are `rows`.
     ///
     /// # Errors
-    /// A word is none of those that name a part.
-    pub fn by_words(column: &str, words: &[String], place: impl Fn(usize) -> String) -> Result<Parts> {
-        let mut parts = Parts::default();
-        for (row, word) in words.iter().enumerate() {
-            match parts.of_word(word) {
-                Some(part) => part.push(row as u32),
-                None => bail!(
-                    "{}: the column `{column}` has `{word}`, which names no part: it has `train`, `val` or `test` in every row",
-                    place(row)
-                ),
-            }
+    /// The word names no part.
+    pub fn add(&mut self, rows: usize, column: &str, word: &str) -> Result<()> {
+        let part = self.of_word(word).with_context(|| {
+            format!(
+                "the column `{column}` has `{word}`, which names no part: it has `train`, `val` or `test` in every row"
+            )
+        })?;
+        part.push(rows as u32);
+        Ok(())
+    }
+
+    /// Takes the parts of the rows behind its own, before which there are `rows`.
+    pub fn join(&mut self, next: Parts, rows: usize) {
+        let Parts { train, val, test } = next;
+        for (own, next) in [(&mut self.train, train), (&mut self.val, val), (&mut self.test, test)] {
+            own.extend(next.into_iter().map(|row| rows as u32 + row));
         }
-        Ok(parts)
     }
 }
 
@@ -145,8 +149,9 @@ pub fn fold_at_random(rows: &[u32], fold: Fold, seed: u64, labels: Option<&[i32]
     if let Some(labels) = labels {
         order.sort_by_key(|row| labels[*row as usize]);
     }
-    let folds: HashMap<u32, usize> = order.iter().enumerate().map(|(at, row)| (*row, at % of)).collect();
-    Ok(of_fold(rows, number, |row| folds[&row]))
+    let mut folds = vec![0u32; rows.iter().max().map_or(0, |last| *last as usize + 1)];
+    order.iter().enumerate().for_each(|(at, row)| folds[*row as usize] = (at % of) as u32);
+    Ok(of_fold(rows, number, |row| folds[row as usize] as usize))
 }
 
 /// Holds out a fold of whole groups: the largest first, each goes to the fold that has fewest rows.
@@ -246,12 +251,15 @@ mod tests {
         assert!(fold_at_random(&rows[..9], fold, 3, None).unwrap_err().to_string().contains("9 rows"));
 
         let words = |list: &[&str]| {
-            let list: Vec<String> = list.iter().map(|word| word.to_string()).collect();
-            Parts::by_words("split", &list, |row| format!("line {}", row + 2))
+            let mut parts = Parts::default();
+            list.iter().enumerate().try_for_each(|(row, word)| parts.add(row, "split", word))?;
+            Ok::<Parts, anyhow::Error>(parts)
         };
-        let parts = words(&["train", "Val", "TEST", "dev"]).unwrap();
+        let mut parts = words(&["train", "Val", "TEST", "dev"]).unwrap();
         assert_eq!(parts, Parts { train: vec![0], val: vec![1, 3], test: vec![2] });
+        parts.join(words(&["dev", "trn"]).unwrap(), 4);
+        assert_eq!(parts, Parts { train: vec![0, 5], val: vec![1, 3, 4], test: vec![2] });
         let error = words(&["train", "later"]).unwrap_err().to_string();
-        assert!(error.contains("line 3") && error.contains("`later`"), "{error}");
+        assert!(error.contains("`later`"), "{error}");
     }
 }

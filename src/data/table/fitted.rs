@@ -6,7 +6,8 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS}
 use super::super::parallel::parallel;
 use super::super::sheet::Sheet;
 use super::super::store::Memory;
-use super::super::values::Values;
+use super::super::values::{Values, bytes_of};
+use super::aside::{Aside, Room};
 use super::codec::{Cells, ColumnCodec, Read};
 use super::raw::Raw;
 use super::text::{Format, of_bytes, of_input, open};
@@ -172,43 +173,82 @@ impl TableCodec {
         let (width, rows) = (self.width(), raw.rows());
         let mut inputs = vec![0f32; width.checked_mul(rows).context("the table is too large")?];
         let blocks = inputs.chunks_mut((ROWS * width).max(1)).zip((0..).step_by(ROWS));
-        parallel(blocks.collect(), |(block, first)| {
-            for (places, codec) in self.placed() {
-                let cells = raw.column(&codec.name);
-                for (row, out) in (first..).zip(block.chunks_exact_mut(width)) {
-                    codec.encode(cells, row, &mut out[places.clone()]);
-                }
-            }
-        });
+        let done = parallel(blocks.collect(), |(block, first)| self.encode(raw, first, block));
+        done.into_iter().collect::<Result<()>>()?;
         Ok(inputs)
     }
 
-    /// The samples of all rows of a table. `targets`: with what is learnt.
-    ///
-    /// # Errors
-    /// A class is not known.
-    pub fn samples(&self, raw: &Raw, targets: bool) -> Result<Split> {
-        let rows = raw.rows();
-        let fields = self.fields();
-        let mut list = vec![(fields[0].clone(), Values::Floats(self.inputs(raw)?))];
-        if targets {
-            list.push((fields[1].clone(), self.targets(raw)?));
-            list.extend(self.weights(raw).map(|weights| (Field::sample_weight(), weights)));
+    /// Writes those of the rows from `first` on, as many as `out` has place for.
+    fn encode(&self, raw: &Raw, first: usize, out: &mut [f32]) -> Result<()> {
+        let width = self.width();
+        let rows = first..first + out.len() / width;
+        for (places, codec) in self.placed() {
+            let piece = raw.some(&codec.name, rows.clone())?;
+            for (row, out) in rows.clone().zip(out.chunks_exact_mut(width)) {
+                codec.encode(&piece.cells, row - piece.first, &mut out[places.clone()]);
+            }
         }
-        Split::new(Arc::new(Memory::new(list, rows)?.named(raw.names())))
+        Ok(())
     }
 
-    fn weights(&self, raw: &Raw) -> Option<Values> {
-        match raw.column(self.sample_weight.as_ref()?) {
+    /// Writes those of all rows to a file; where they are, and how many bytes they have.
+    fn inputs_aside(&self, raw: &Raw, file: &Aside) -> Result<(u64, u64, DType)> {
+        let (width, rows) = (self.width(), raw.rows());
+        let each = (size_of::<f32>() * width) as u64;
+        let bytes = each.checked_mul(rows as u64).context("the table is too large")?;
+        let begin = file.place(bytes);
+        let done = parallel((0..rows).step_by(ROWS).collect(), |first| {
+            let mut block = vec![0f32; width * ROWS.min(rows - first)];
+            self.encode(raw, first, &mut block)?;
+            file.put(bytes_of(&block), begin + first as u64 * each)
+        });
+        done.into_iter().collect::<Result<()>>()?;
+        Ok((begin, bytes, DType::F32))
+    }
+
+    /// The samples of all rows of a table, in memory or in a file, as there is `room`. `targets`: with what is learnt.
+    ///
+    /// # Errors
+    /// A class is not known; the file cannot be written.
+    pub fn samples(&self, raw: &Raw, targets: bool, room: &Room) -> Result<Split> {
+        let rows = raw.rows();
+        let mut fields = self.fields();
+        fields.truncate(if targets { fields.len() } else { 1 });
+        let each: usize = fields.iter().map(Field::bytes).sum();
+        let aside = room.aside((rows as u64).saturating_mul(each as u64))?;
+        let mut others = Vec::new();
+        if targets {
+            others.push(self.targets(raw)?);
+            others.extend(self.weights(raw)?);
+        }
+        let values = match aside {
+            None => [Values::Floats(self.inputs(raw)?)].into_iter().chain(others).collect(),
+            Some(file) => {
+                let mut places = vec![self.inputs_aside(raw, &file)?];
+                for values in others {
+                    let bytes = values.bytes();
+                    places.push((file.add(bytes)?, bytes.len() as u64, values.dtype()));
+                }
+                file.mapped(&places)?.into_iter().map(Values::Mapped).collect::<Vec<_>>()
+            }
+        };
+        let list = fields.into_iter().zip(values).collect();
+        Split::new(Arc::new(Memory::new(list, rows)?.named(Arc::clone(raw.names()))))
+    }
+
+    fn weights(&self, raw: &Raw) -> Result<Option<Values>> {
+        let Some(name) = &self.sample_weight else { return Ok(None) };
+        Ok(match &*raw.column(name)? {
             Cells::Numbers(values) => Some(Values::Floats(values.iter().map(|value| *value as f32).collect())),
             Cells::Texts(..) => None,
-        }
+        })
     }
 
     fn targets(&self, raw: &Raw) -> Result<Values> {
         match &self.target {
             Target::Classes { column, names } => {
-                let Cells::Texts(numbers, texts) = raw.column(column) else {
+                let cells = raw.column(column)?;
+                let Cells::Texts(numbers, texts) = &*cells else {
                     bail!("the target `{column}` was not read as a text")
                 };
                 let known: HashMap<&str, i32> = names.iter().map(String::as_str).zip(0..).collect();
@@ -224,13 +264,14 @@ impl TableCodec {
                 Ok(Values::Ints(numbers.iter().map(of).collect()))
             }
             Target::Numbers { columns, .. } => {
-                let all: Vec<&Cells> = columns.iter().map(|name| raw.column(name)).collect();
-                let value = |row: usize, cells: &&Cells| match cells {
-                    Cells::Numbers(values) => values[row] as f32,
-                    Cells::Texts(..) => f32::NAN,
-                };
-                let rows = 0..raw.rows();
-                Ok(Values::Floats(rows.flat_map(|row| all.iter().map(move |column| value(row, column))).collect()))
+                let mut all = vec![f32::NAN; columns.len() * raw.rows()];
+                for (at, name) in columns.iter().enumerate() {
+                    if let Cells::Numbers(values) = &*raw.column(name)? {
+                        let places = all.iter_mut().skip(at).step_by(columns.len());
+                        places.zip(values).for_each(|(to, from)| *to = *from as f32);
+                    }
+                }
+                Ok(Values::Floats(all))
             }
         }
     }
@@ -255,7 +296,7 @@ impl TableCodec {
 /// As [`read_rows`]; [`super::TooManyRows`], found by `downcast_ref`.
 pub fn read_text(name: &str, bytes: Vec<u8>, codec: &TableCodec, most: usize) -> Result<Raw> {
     let text = of_bytes(Path::new(name), bytes, codec.format())?;
-    Raw::read_some(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal, most)
+    Raw::read_some(&text, &codec.reads(false), codec.id.as_deref(), codec.decimal, (most, None))
 }
 
 /// Reads the rows of standard input, CSV or JSON Lines, for a model that is trained, as [`read_rows`] reads those of a file.
@@ -276,7 +317,9 @@ pub fn read_rows(path: &Path, codec: &TableCodec, unseen: &mut Unseen) -> Result
 }
 
 fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
-    let raw = Raw::read(text, &codec.reads(false), codec.id.as_deref(), codec.decimal)?;
-    unseen.look(&codec.columns, &raw);
-    codec.samples(&raw, false).with_context(|| format!("`{}`", text.path().display()))
+    let room = Room::default();
+    let aside = room.aside(text.bytes_as_numbers())?;
+    let raw = Raw::read(text, &codec.reads(false), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
+    unseen.look(&codec.columns, &raw)?;
+    codec.samples(&raw, false, &room).with_context(|| format!("`{}`", text.path().display()))
 }

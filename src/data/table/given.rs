@@ -1,6 +1,6 @@
 //! Rows that come one by one, with cells that are numbers, truths and texts already: those of JSON.
 
-use super::super::row_names::Lines;
+use super::super::row_names::{Lines, RowNames, Texts};
 use super::cell;
 use super::codec::Read;
 use super::fitted::TableCodec;
@@ -26,7 +26,7 @@ pub enum Cell {
 pub struct Given<'a> {
     codec: &'a TableCodec,
     columns: Vec<Reading<'a>>,
-    ids: Option<Vec<String>>,
+    ids: Option<Texts>,
     rows: usize,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Given<'a> {
     pub fn new(codec: &'a TableCodec) -> Self {
         let reads = codec.reads(false).into_iter().enumerate();
         let columns = reads.map(|(at, (name, read))| Reading::new(name, read, at)).collect();
-        Given { codec, columns, ids: codec.id.as_ref().map(|_| Vec::new()), rows: 0 }
+        Given { codec, columns, ids: codec.id.as_ref().map(|_| Texts::default()), rows: 0 }
     }
 
     /// How many rows there are.
@@ -61,7 +61,7 @@ impl<'a> Given<'a> {
             take(column, cell, self.codec.decimal)?;
         }
         if let Some(ids) = &mut self.ids {
-            ids.push(match id {
+            ids.push(&match id {
                 Some(Cell::Text(text)) => text.clone(),
                 Some(Cell::Whole(number)) => number.to_string(),
                 Some(Cell::Number(number)) => number.to_string(),
@@ -78,7 +78,8 @@ impl<'a> Given<'a> {
         // As a table without that column, if no row has it.
         let ids = self.ids.filter(|ids| ids.iter().any(|id| !id.is_empty()));
         let name = self.codec.id.clone().unwrap_or_default();
-        Raw::of(self.columns, ids.map(|ids| (name, ids)), Lines::default(), self.rows)
+        let names = ids.map_or_else(|| RowNames::Lines(Lines::default()), |ids| RowNames::Ids(name, ids));
+        Raw::of(self.columns, names, self.rows)
     }
 }
 

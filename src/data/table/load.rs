@@ -3,8 +3,8 @@
 use super::super::Split;
 use super::super::field::{DataSpec, Standard};
 use super::super::parallel::parallel;
-use super::super::row_names::{Lines, RowName};
-use super::super::sheet::Sheet;
+use super::super::sheet::{Place, Sheet};
+use super::aside::Lies;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read, mean_and_deviation};
 use super::columns::{Use, choose, name_of};
@@ -12,14 +12,19 @@ use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold
 use super::fitted::{TableCodec, Target};
 use super::names::no_column;
 use super::options::{Positive, TableOptions};
-use super::raw::Raw;
+use super::raw::{Raw, Reading, each_of};
 use super::survey::{CellType, Column, Surveyed, survey};
 use super::text::open;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
+use crate::terminal::human_bytes;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::HashMap;
 use std::path::Path;
+
+/// Bytes of the columns whose codecs are fitted at a time, if that are several.
+const FITTED: usize = 1 << 30;
+/// Bytes that a cell takes while its column's codec is fitted: as it was read, and once more to be sorted.
+const CELL: usize = 16;
 
 /// A table, read.
 #[derive(Debug, Clone)]
@@ -36,6 +41,8 @@ pub struct Loaded {
     pub columns: Vec<Shown>,
     /// What the user should know of it.
     pub told: Vec<String>,
+    /// Bytes of a file in which its cells were while it was read.
+    pub filing: usize,
 }
 
 /// A column, and what is made of it.
@@ -56,13 +63,15 @@ pub struct Shown {
 pub fn load(options: &TableOptions) -> Result<Loaded> {
     let text = open(&options.path, options.format)?;
     let at = || format!("`{}`", options.path.display());
-    let Surveyed { columns, rows, known } = survey(&text, options.decimal)?;
+    let aside = options.room.aside(text.bytes_as_numbers())?;
+    let Surveyed { columns, rows, known } = survey(&text, options.decimal, aside.as_ref())?;
     ensure!(
         rows > 0,
         "`{}` has no rows{}",
         options.path.display(),
         if text.has_cells() { " below the line that names its columns" } else { "" }
     );
+    ensure!(u32::try_from(rows).is_ok(), "{} has {rows} rows, and at most {} are read", at(), u32::MAX);
     let fitted = options.fitted.as_deref();
     let uses = match fitted {
         Some(_) => Vec::new(),
@@ -96,11 +105,11 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             reads
         }
     };
-    let raw = Raw::read_rest(&text, &reads, options.id.as_deref(), options.decimal, known)?;
+    let raw = Raw::read_rest(&text, &reads, options.id.as_deref(), options.decimal, known, aside.as_ref())?;
     expect_positive(options, &raw).with_context(at)?;
     expect_weights(options, &text, &raw).with_context(at)?;
     let mut told = Vec::new();
-    let whole = with_targets(options, &raw, &mut told);
+    let whole = with_targets(options, &raw, &mut told)?;
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
     // Its memory is for the samples now.
@@ -108,13 +117,16 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let codec = match own.clone() {
         Some(codec) => {
             let mut unseen = Unseen::default();
-            unseen.look(&codec.columns, &raw);
+            unseen.look(&codec.columns, &raw)?;
             told.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
             codec
         }
         None => fit(options, (&columns, &uses), &raw, &parts.train).with_context(at)?,
     };
-    let all = codec.samples(&raw, true).with_context(at)?;
+    let all = codec.samples(&raw, true, &options.room).with_context(at)?;
+    // What its cells took is for others now.
+    drop(raw);
+    let filing = aside.map_or(0, |file| usize::try_from(file.bytes()).unwrap_or(usize::MAX));
     let (train, mut val) = (all.select(&parts.train), all.select(&parts.val));
     let test = (!parts.test.is_empty()).then(|| all.select(&parts.test));
     if let Some(path) = &options.val_path {
@@ -145,6 +157,15 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     if !left.is_empty() {
         told.push(format!("{}: columns that are left out: {}", at(), left.join(", ")));
     }
+    let filed = all.filed_bytes();
+    if filed > 0 && options.room.lies == Lies::WhereThereIsRoom {
+        told.push(format!(
+            "{}: its samples take {}, more than a quarter of the memory that there is, and lie in a file in `{}`: `cache = \"memory\"` in `[data]` has them in memory",
+            at(),
+            human_bytes(filed),
+            options.room.place().unwrap_or_default().display()
+        ));
+    }
     let columns = shown(columns, &uses, &codec);
     let spec = DataSpec {
         train: Some(train.len()),
@@ -152,7 +173,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, test, columns, told })
+    Ok(Loaded { spec, train, val, test, columns, told, filing })
 }
 
 /// The rows of a file of its own to validate on, and those of them whose target is there.
@@ -163,13 +184,14 @@ fn validation(
     told: &mut Vec<String>,
 ) -> Result<(Split, Vec<u32>)> {
     let text = open(path, codec.format())?;
-    let raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal)?;
+    let aside = options.room.aside(text.bytes_as_numbers())?;
+    let raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
     let own = TableOptions { path: path.to_owned(), ..options.clone() };
     expect_positive(&own, &raw).with_context(|| format!("`{}`", path.display()))?;
     expect_weights(&own, &text, &raw).with_context(|| format!("`{}`", path.display()))?;
-    let rows = with_targets(&own, &raw, told);
+    let rows = with_targets(&own, &raw, told)?;
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
-    let all = codec.samples(&raw, true).with_context(|| format!("`{}`", path.display()))?;
+    let all = codec.samples(&raw, true, &options.room).with_context(|| format!("`{}`", path.display()))?;
     Ok((all, rows))
 }
 
@@ -179,10 +201,12 @@ fn quoted(names: &[String]) -> String {
 }
 
 /// The rows in which nothing is missing that is learnt; that some are left out is told.
-fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Vec<u32> {
-    let targets: Vec<&Cells> = options.target.iter().map(|name| raw.column(name)).collect();
-    let rows = (0..raw.rows() as u32).filter(|row| !targets.iter().any(|cells| cells.is_missing(*row)));
-    let rows: Vec<u32> = rows.collect();
+fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Result<Vec<u32>> {
+    let mut rows: Vec<u32> = (0..raw.rows() as u32).collect();
+    for name in &options.target {
+        let cells = raw.column(name)?;
+        rows.retain(|row| !cells.is_missing(*row));
+    }
     let missing = raw.rows() - rows.len();
     if missing > 0 {
         let s = if missing == 1 { "" } else { "s" };
@@ -192,14 +216,15 @@ fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Ve
             quoted(&options.target)
         ));
     }
-    rows
+    Ok(rows)
 }
 
 /// Refuses a number that the loss cannot learn.
 fn expect_positive(options: &TableOptions, raw: &Raw) -> Result<()> {
     let Some(Positive { loss, zero }) = options.positive else { return Ok(()) };
     for name in &options.target {
-        let Cells::Numbers(values) = raw.column(name) else { continue };
+        let cells = raw.column(name)?;
+        let Cells::Numbers(values) = &*cells else { continue };
         if let Some(value) = values.iter().find(|value| **value < 0.0 || !zero && **value == 0.0) {
             let least = if zero { "of at least 0" } else { "above 0" };
             bail!("the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}");
@@ -256,11 +281,20 @@ fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<(&'a
 
 /// The rows of each part.
 fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted: Option<&TableCodec>) -> Result<Parts> {
-    let division = &options.division;
+    let (division, several) = (&options.division, text.paths().count() > 1);
+    let at = |place: Place| if several { place.to_string() } else { place.line_in_words() };
     let everything = || Parts { train: rows.to_vec(), ..Parts::default() };
     if let Some(column) = &division.split_column {
-        let Words { words, places } = words_of(text, column, "split_column")?;
-        let mut parts = Parts::by_words(column, &words, |row| places.of(row))?;
+        let (mut parts, mut all) = (Parts::default(), 0);
+        let take = |(parts, rows): &mut (Parts, usize), place: Place, word: &str| {
+            parts.add(*rows, column, word).with_context(|| at(place))?;
+            *rows += 1;
+            Ok(())
+        };
+        each_of(text, (column, "split_column"), Default::default, take, |(next, rows)| {
+            parts.join(next, all);
+            all += rows;
+        })?;
         for part in [&mut parts.train, &mut parts.val, &mut parts.test] {
             part.retain(|row| rows.binary_search(row).is_ok());
         }
@@ -271,28 +305,28 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         return Ok(everything());
     }
     if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
-        let Words { words, places } = words_of(text, column, "time_column")?;
-        let time = |(row, word): (usize, &String)| {
-            let value = cell::date(word).or_else(|| cell::number(word, text.decimal(options.decimal)));
-            value.with_context(|| {
-                format!(
-                    "{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number",
-                    places.of(row)
-                )
-            })
+        let decimal = text.decimal(options.decimal);
+        let take = |times: &mut Vec<f64>, place: Place, word: &str| {
+            let value = cell::date(word).or_else(|| cell::number(word, decimal));
+            times.push(value.with_context(|| {
+                format!("{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number", at(place))
+            })?);
+            Ok(())
         };
-        let times = words.iter().enumerate().map(time).collect::<Result<Vec<f64>>>()?;
+        let mut times = Vec::new();
+        each_of(text, (column, "time_column"), Vec::new, take, |next| times.extend(next))?;
         return by_time(rows, how, &times);
     }
     if let Some(column) = &division.group_column {
-        let mut numbers: HashMap<&str, u64> = HashMap::new();
-        let Words { words, .. } = words_of(text, column, "group_column")?;
+        let fresh = || Reading::new(column, Read::Text, 0);
+        let take = |words: &mut Reading, _: Place, word: &str| {
+            words.word(word);
+            Ok(())
+        };
+        let mut words = fresh();
+        each_of(text, (column, "group_column"), fresh, take, |next| words.join(next))?;
         // Numbers in the order of their first rows.
-        let groups = words.iter().map(|word| {
-            let next = numbers.len() as u64;
-            *numbers.entry(word).or_insert(next)
-        });
-        let groups: Vec<u64> = groups.collect();
+        let groups: Vec<u64> = words.numbered().0.into_iter().flatten().map(u64::from).collect();
         return match (division.fold, division.hold_out) {
             (Some(fold), _) => fold_by_groups(rows, fold, division.seed, &groups),
             (None, Some(how)) => by_groups(rows, how, division.seed, &groups),
@@ -305,7 +339,8 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         Some(Target::Numbers { .. }) => None,
         None => options.target.first().map(String::as_str),
     };
-    let labels = column.map(|column| raw.column(column)).and_then(|column| match column {
+    let cells = column.map(|column| raw.column(column)).transpose()?;
+    let labels = cells.as_deref().and_then(|column| match column {
         Cells::Texts(numbers, texts) => Some((numbers, texts)),
         Cells::Numbers(_) => None,
     });
@@ -323,53 +358,22 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     }
 }
 
-/// The cells of a column, and where they are.
-struct Words {
-    words: Vec<String>,
-    places: Places,
-}
-
-/// Where rows are.
-struct Places {
-    lines: Lines,
-    /// What a line is called.
-    word: &'static str,
-}
-
-impl Places {
-    fn of(&self, row: usize) -> String {
-        match self.lines.at(row) {
-            RowName::Line(Some(file), line) => format!("`{file}`, {} {line}", self.word),
-            RowName::Line(None, line) => format!("{} {line}", self.word),
-            RowName::Id(_, id) => id.to_owned(),
-        }
-    }
-}
-
-/// The cells of a column in every row.
-fn words_of(text: &Sheet, column: &str, key: &str) -> Result<Words> {
-    let Some(at) = text.column(column) else { bail!(no_column(column, key, text.names().iter().map(String::as_str))) };
-    let places = Places { lines: Lines::default(), word: if text.kinds().is_some() { "row" } else { "line" } };
-    let mut all = Words { words: Vec::new(), places };
-    let several = text.paths().count() > 1;
-    text.each_cells(&[at], |place, row| {
-        all.places.lines.add(place, all.words.len(), several);
-        all.words.push(row[at].to_owned());
-        Ok(())
-    })?;
-    Ok(all)
-}
-
 /// Fits the codecs on the rows of training.
 fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, train: &[u32]) -> Result<TableCodec> {
     let inputs = columns.iter().zip(uses).filter_map(|(column, used)| match used {
         Use::Input(encoding) => Some((&column.name, encoding)),
         _ => None,
     });
-    let codecs = parallel(inputs.collect(), |(name, encoding)| {
-        ColumnCodec::fit(name, encoding, raw.column(name), train, options.bins)
-    });
-    let target = match raw.column(&options.target[0]) {
+    let inputs: Vec<(&String, &Encoding)> = inputs.collect();
+    let mut codecs = Vec::new();
+    // All values of a column are in memory while its codec is fitted.
+    for some in inputs.chunks((FITTED / (CELL * raw.rows().max(1))).max(1)) {
+        let fitted = parallel(some.to_vec(), |(name, encoding)| {
+            Ok(ColumnCodec::fit(name, encoding, &*raw.column(name)?, train, options.bins))
+        });
+        codecs.extend(fitted.into_iter().collect::<Result<Vec<_>>>()?);
+    }
+    let target = match &*raw.column(&options.target[0])? {
         Cells::Texts(numbers, texts) => {
             let mut seen: Vec<u32> = train.iter().filter_map(|row| numbers[*row as usize]).collect();
             seen.sort_unstable();
@@ -388,11 +392,15 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
             Target::Classes { column: options.target[0].clone(), names }
         }
         Cells::Numbers(_) => {
-            let of = |name: &String| match raw.column(name) {
-                Cells::Numbers(values) => mean_and_deviation(train.iter().map(|row| values[*row as usize])),
-                Cells::Texts(..) => (0.0, 1.0),
-            };
-            let (mean, deviation) = options.target.iter().map(of).map(|(m, d)| (m as f32, d as f32)).unzip();
+            let (mut mean, mut deviation) = (Vec::new(), Vec::new());
+            for name in &options.target {
+                let (m, d) = match &*raw.column(name)? {
+                    Cells::Numbers(values) => mean_and_deviation(train.iter().map(|row| values[*row as usize])),
+                    Cells::Texts(..) => (0.0, 1.0),
+                };
+                mean.push(m as f32);
+                deviation.push(d as f32);
+            }
             let standard = options.standardize_target.then_some(Standard { mean, deviation });
             Target::Numbers { columns: options.target.clone(), standard }
         }

@@ -1,9 +1,11 @@
 //! Tables: rows of a CSV file as vectors of numbers.
 //!
-//! A table is read whole. `survey` looks at what its columns are, `division` says which rows are trained on, and `codec` makes
+//! A table is read in pieces. `survey` looks at what its columns are, `division` says which rows are trained on, and `codec` makes
 //! numbers of cells: it is fitted on those rows alone, and travels in the checkpoint ([`TableCodec`]), which is all that is needed to
-//! read other tables for the same model.
+//! read other tables for the same model. Cells and samples of a large table lie in a file (`aside`), from which the cells of one column are read to fit
+//! its codec, and those of some rows to encode them.
 
+mod aside;
 mod cell;
 mod codec;
 mod columns;
@@ -15,11 +17,13 @@ mod names;
 mod options;
 mod quantiles;
 mod raw;
+mod stored;
 mod survey;
 mod text;
 mod unseen;
 mod weights;
 
+pub use aside::{Lies, Room};
 pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
 pub use division::{Division, Fold};
 pub use fitted::{TableCodec, Target, read_input, read_rows, read_text};
@@ -37,7 +41,7 @@ use super::dataset::Dataset;
 use super::field::DataSpec;
 use super::found::Found;
 use super::progress::Event;
-use super::{Describes, Footprint};
+use super::{Describes, Footprint, Split};
 use anyhow::Result;
 use load::{Loaded, load};
 
@@ -54,10 +58,16 @@ impl Describes for &TableOptions {
     }
 
     fn footprint(&self) -> Footprint {
-        let held = |loaded: &Loaded| {
-            loaded.train.held_bytes() + if self.val_path.is_some() { loaded.val.held_bytes() } else { 0 }
+        let own = |loaded: &Loaded, bytes: fn(&Split) -> usize| {
+            bytes(&loaded.train) + if self.val_path.is_some() { bytes(&loaded.val) } else { 0 }
         };
-        Footprint { held: FOUND.look(self, || load(self), held).unwrap_or_default(), ..Footprint::default() }
+        let both = |loaded: &Loaded| Footprint {
+            held: own(loaded, Split::held_bytes),
+            filed: own(loaded, Split::filed_bytes),
+            filing: loaded.filing,
+            ..Footprint::default()
+        };
+        FOUND.look(self, || load(self), both).unwrap_or_default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Which table is read, and what of it is learnt.
 
+use super::aside::Room;
 use super::codec::Encoding;
 use super::division::Division;
 use super::fitted::TableCodec;
@@ -42,6 +43,8 @@ pub struct TableOptions {
     pub sample_weight: Option<String>,
     /// How rows are divided.
     pub division: Division,
+    /// Where it lies.
+    pub room: Room,
     /// What was found in training, if the model is trained already.
     pub fitted: Option<Box<TableCodec>>,
 }

@@ -1,22 +1,29 @@
 //! The cells of the columns that are used, read once.
 
 use super::super::classes::value;
-use super::super::parallel::parallel;
-use super::super::row_names::{Lines, RowNames};
+use super::super::parallel::{parallel, rounds};
+use super::super::row_names::{Lines, RowNames, Texts};
 use super::super::sheet::{Place, Sheet};
+use super::aside::Aside;
 use super::cell;
 use super::codec::{Cells, Read};
 use super::names::no_column;
+use super::stored::{Piece, Runs, Stored};
 use super::survey::Known;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of cells that are read before they go to a file. Tests have many times as much.
+pub const AT_ONCE: usize = if cfg!(test) { 256 } else { 64 << 20 };
 
 /// The cells of the columns that are used.
 pub struct Raw {
-    columns: HashMap<String, Cells>,
-    ids: Option<(String, Vec<String>)>,
-    lines: Lines,
+    columns: HashMap<String, Stored>,
+    names: Arc<RowNames>,
     rows: usize,
 }
 
@@ -42,19 +49,27 @@ pub(super) struct Reading<'a> {
     numbers: Vec<Option<u32>>,
     texts: Vec<String>,
     known: HashMap<String, u32>,
+    /// Where rows are that are in memory no more.
+    aside: Option<Runs>,
 }
 
 impl<'a> Reading<'a> {
     /// Of the column that is `at` in a row.
     pub fn new(name: &'a str, read: Read, at: usize) -> Self {
         let (values, numbers, texts, known) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
-        Reading { name, read, at, values, numbers, texts, known }
+        Reading { name, read, at, values, numbers, texts, known, aside: None }
     }
 
     /// Takes a cell that is a text, or missing.
     pub fn text(&mut self, text: Option<&str>) {
         let number = text.map(|text| self.number(value(text)));
         self.numbers.push(number);
+    }
+
+    /// Takes a text as it is.
+    pub fn word(&mut self, word: &str) {
+        let number = self.number(word);
+        self.numbers.push(Some(number));
     }
 
     /// Takes a cell that is a number; NaN where it is missing.
@@ -80,7 +95,7 @@ impl<'a> Reading<'a> {
     }
 
     /// Takes the cells of the rows behind its own.
-    fn join(&mut self, next: Reading) {
+    pub fn join(&mut self, next: Reading) {
         self.values.extend(next.values);
         let own: Vec<u32> = next.texts.iter().map(|text| self.number(text)).collect();
         self.numbers.extend(next.numbers.into_iter().map(|number| number.map(|number| own[number as usize])));
@@ -96,15 +111,47 @@ impl<'a> Reading<'a> {
         self.known.insert(text.to_owned(), number);
         number
     }
+
+    /// Bytes of the rows that are in memory.
+    fn bytes(&self) -> usize {
+        size_of_val(&self.values[..]) + size_of_val(&self.numbers[..])
+    }
+
+    /// Writes the rows that are in memory to a file.
+    fn put(&mut self, file: &Arc<Aside>) -> Result<()> {
+        let runs = self.aside.get_or_insert_with(|| Runs::new(file));
+        runs.add_numbers(&std::mem::take(&mut self.values))?;
+        runs.add_texts(&std::mem::take(&mut self.numbers))
+    }
+
+    /// The number of each row's text, and the texts.
+    pub fn numbered(self) -> (Vec<Option<u32>>, Vec<String>) {
+        (self.numbers, self.texts)
+    }
+
+    fn stored(self) -> Stored {
+        let is_text = self.read == Read::Text;
+        match self.aside {
+            Some(runs) => runs.done(is_text.then_some(self.texts)),
+            None if is_text => Stored::Here(Cells::Texts(self.numbers, Arc::new(self.texts))),
+            None => Stored::Here(Cells::Numbers(self.values)),
+        }
+    }
 }
 
 impl Raw {
-    /// Reads these columns of a table, each in its way, and the one that names the rows, if it is there.
+    /// Reads these columns of a table, each in its way, and the one that names the rows, if it is there: to memory, or to a file `aside`.
     ///
     /// # Errors
     /// A column is not there; a cell is not what is expected, with its line.
-    pub fn read(text: &Sheet, reads: &[(&str, Read)], id: Option<&str>, decimal: char) -> Result<Raw> {
-        Raw::read_some(text, reads, id, decimal, usize::MAX)
+    pub fn read(
+        text: &Sheet,
+        reads: &[(&str, Read)],
+        id: Option<&str>,
+        decimal: char,
+        aside: Option<&Arc<Aside>>,
+    ) -> Result<Raw> {
+        Raw::read_some(text, reads, id, decimal, (usize::MAX, aside))
     }
 
     /// The same where some cells are `known`.
@@ -117,16 +164,17 @@ impl Raw {
         id: Option<&str>,
         decimal: char,
         mut known: Known,
+        aside: Option<&Arc<Aside>>,
     ) -> Result<Raw> {
         let is_known = |(name, read): &(&str, Read)| *read == Read::Number && known.numbers.contains_key(*name);
         let (read, left): (Vec<_>, Vec<_>) = reads.iter().copied().partition(is_known);
         let mut raw = if left.is_empty() && id.is_none() {
-            Raw { columns: HashMap::new(), ids: None, rows: known.lines.lines.len(), lines: known.lines }
+            let rows = known.lines.lines.len();
+            Raw { columns: HashMap::new(), names: Arc::new(RowNames::Lines(known.lines)), rows }
         } else {
-            Raw::read(text, &left, id, decimal)?
+            Raw::read(text, &left, id, decimal, aside)?
         };
-        let taken = read.into_iter().filter_map(|(name, _)| known.numbers.remove_entry(name));
-        raw.columns.extend(taken.map(|(name, values)| (name, Cells::Numbers(values))));
+        raw.columns.extend(read.into_iter().filter_map(|(name, _)| known.numbers.remove_entry(name)));
         Ok(raw)
     }
 
@@ -139,80 +187,67 @@ impl Raw {
         reads: &[(&'a str, Read)],
         id: Option<&str>,
         decimal: char,
-        most: usize,
+        (most, aside): (usize, Option<&Arc<Aside>>),
     ) -> Result<Raw> {
-        let path = text.path();
-        let missing = reads.iter().map(|(name, _)| *name).filter(|name| text.column(name).is_none());
-        let missing: Vec<&str> = missing.collect();
-        let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        match missing[..] {
-            [] => {}
-            [name] => {
-                let names = text.names().iter().map(String::as_str);
-                bail!("`{}`: {}", path.display(), no_column(name, "the model", names))
-            }
-            _ => {
-                let names: Vec<&str> = text.names().iter().map(String::as_str).collect();
-                bail!(
-                    "`{}` lacks columns that the model takes: {}. Its columns are {}",
-                    path.display(),
-                    quoted(&missing[..missing.len().min(20)]),
-                    quoted(&names[..names.len().min(20)])
-                )
-            }
-        }
+        expect_columns(text, reads)?;
         let new = |(name, read): &(&'a str, Read)| Reading::new(name, *read, text.column(name).unwrap_or(0));
         let fresh = || -> Vec<Reading<'a>> { reads.iter().map(new).collect() };
         let id = id.and_then(|name| Some((name.to_owned(), text.column(name)?)));
         let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
-        let mut parts: Vec<Vec<Reading>> = fresh().into_iter().map(|column| vec![column]).collect();
-        let wanted: Vec<usize> = parts.iter().map(|part| part[0].at).chain(id.as_ref().map(|(_, at)| *at)).collect();
-        type Own<'a> = (Vec<Reading<'a>>, Vec<String>, Lines, usize);
-        let read: Vec<Result<Own>> = parallel(text.pieces(), |piece| {
-            let (mut columns, mut ids, mut lines, mut rows) = (fresh(), Vec::new(), Lines::default(), 0);
-            text.each_cells_of(piece, &wanted, |place, row| {
-                rows += 1;
+        let mut columns = fresh();
+        let wanted: Vec<usize> = columns.iter().map(|column| column.at).chain(id.as_ref().map(|(_, at)| *at)).collect();
+        let (mut ids, mut lines, mut rows) = (Texts::default(), Lines::default(), 0);
+        type Own<'a> = (Vec<Reading<'a>>, Texts, Lines, usize);
+        for pieces in rounds(&text.pieces()) {
+            let read: Vec<Result<Own>> = parallel(pieces.to_vec(), |piece| {
+                let (mut columns, mut ids, mut lines, mut rows) = (fresh(), Texts::default(), Lines::default(), 0);
+                text.each_cells_of(piece, &wanted, |place, row| {
+                    rows += 1;
+                    ensure!(rows <= most, TooManyRows(most));
+                    for column in &mut columns {
+                        column.take(place, row[column.at], decimal)?;
+                    }
+                    match &id {
+                        Some((_, at)) => ids.push(row[*at]),
+                        None => lines.add(place, rows - 1, several),
+                    }
+                    Ok(())
+                })?;
+                Ok((columns, ids, lines, rows))
+            });
+            let mut parts: Vec<(Reading, Vec<Reading>)> = columns.into_iter().map(|own| (own, Vec::new())).collect();
+            for piece in read {
+                let (own, more_ids, more_lines, more) = piece?;
+                parts.iter_mut().zip(own).for_each(|((_, next), own)| next.push(own));
+                ids.join(&more_ids);
+                lines.join(more_lines, rows);
+                rows += more;
                 ensure!(rows <= most, TooManyRows(most));
-                for column in &mut columns {
-                    column.take(place, row[column.at], decimal)?;
-                }
-                match &id {
-                    Some((_, at)) => ids.push(row[*at].to_owned()),
-                    None => lines.add(place, rows - 1, several),
-                }
-                Ok(())
-            })?;
-            Ok((columns, ids, lines, rows))
-        });
-        let (mut ids, mut lines, mut rows) = (Vec::new(), Lines::default(), 0);
-        for piece in read {
-            let (own, more_ids, more_lines, more) = piece?;
-            parts.iter_mut().zip(own).for_each(|(parts, own)| parts.push(own));
-            ids.extend(more_ids);
-            lines.join(more_lines, rows);
-            rows += more;
-            ensure!(rows <= most, TooManyRows(most));
-        }
-        let columns = parallel(parts, |parts| {
-            let joined = parts.into_iter().reduce(|mut column, next| {
-                column.join(next);
+            }
+            columns = parallel(parts, |(mut column, next)| {
+                next.into_iter().for_each(|next| column.join(next));
                 column
             });
-            joined.expect("the first has no cells yet")
-        });
-        Ok(Raw::of(columns, id.map(|(name, _)| (name, ids)), lines, rows))
+            if let Some(file) = aside
+                && columns.iter().map(Reading::bytes).sum::<usize>() >= AT_ONCE
+            {
+                columns.iter_mut().try_for_each(|column| column.put(file))?;
+            }
+        }
+        if let Some(file) = aside {
+            columns.iter_mut().try_for_each(|column| column.put(file))?;
+        }
+        let names = match id {
+            Some((name, _)) => RowNames::Ids(name, ids),
+            None => RowNames::Lines(lines),
+        };
+        Ok(Raw::of(columns, names, rows))
     }
 
     /// The cells that columns have taken.
-    pub(super) fn of(columns: Vec<Reading>, ids: Option<(String, Vec<String>)>, lines: Lines, rows: usize) -> Raw {
-        let done = columns.into_iter().map(|column| {
-            let cells = match column.read {
-                Read::Text => Cells::Texts(column.numbers, column.texts),
-                Read::Number | Read::Truth | Read::Date => Cells::Numbers(column.values),
-            };
-            (column.name.to_owned(), cells)
-        });
-        Raw { columns: done.collect(), ids, lines, rows }
+    pub(super) fn of(columns: Vec<Reading>, names: RowNames, rows: usize) -> Raw {
+        let columns = columns.into_iter().map(|column| (column.name.to_owned(), column.stored()));
+        Raw { columns: columns.collect(), names: Arc::new(names), rows }
     }
 
     /// How many rows there are.
@@ -222,22 +257,84 @@ impl Raw {
 
     /// The cells of a column.
     ///
+    /// # Errors
+    /// They are in a file that cannot be read.
+    ///
     /// # Panics
     /// If it was not asked for.
-    pub fn column(&self, name: &str) -> &Cells {
-        &self.columns[name]
+    pub fn column(&self, name: &str) -> Result<Cow<'_, Cells>> {
+        self.columns[name].all()
+    }
+
+    /// The cells that a column has in some rows, at least.
+    ///
+    /// # Errors
+    /// They are in a file that cannot be read.
+    ///
+    /// # Panics
+    /// If it was not asked for.
+    pub(super) fn some(&self, name: &str, rows: Range<usize>) -> Result<Piece<'_>> {
+        self.columns[name].of(rows)
     }
 
     /// What the column that names rows has.
-    pub fn ids(&self) -> Option<&[String]> {
-        self.ids.as_ref().map(|(_, ids)| &ids[..])
+    pub fn ids(&self) -> Option<&Texts> {
+        match &*self.names {
+            RowNames::Ids(_, ids) => Some(ids),
+            RowNames::Lines(_) => None,
+        }
     }
 
     /// What the rows are called.
-    pub fn names(&self) -> RowNames {
-        match &self.ids {
-            Some((column, ids)) => RowNames::Ids(column.clone(), ids.clone()),
-            None => RowNames::Lines(self.lines.clone()),
+    pub fn names(&self) -> &Arc<RowNames> {
+        &self.names
+    }
+}
+
+/// Refuses a table that lacks columns.
+fn expect_columns(text: &Sheet, reads: &[(&str, Read)]) -> Result<()> {
+    let path = text.path();
+    let missing = reads.iter().map(|(name, _)| *name).filter(|name| text.column(name).is_none());
+    let missing: Vec<&str> = missing.collect();
+    let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match missing[..] {
+        [] => Ok(()),
+        [name] => {
+            let names = text.names().iter().map(String::as_str);
+            bail!("`{}`: {}", path.display(), no_column(name, "the model", names))
+        }
+        _ => {
+            let names: Vec<&str> = text.names().iter().map(String::as_str).collect();
+            bail!(
+                "`{}` lacks columns that the model takes: {}. Its columns are {}",
+                path.display(),
+                quoted(&missing[..missing.len().min(20)]),
+                quoted(&names[..names.len().min(20)])
+            )
         }
     }
+}
+
+/// What `take` makes of the cells of a column, row by row; `key` names the column.
+///
+/// # Errors
+/// The column is not there, or `take` fails.
+pub(super) fn each_of<T: Send>(
+    text: &Sheet,
+    (column, key): (&str, &str),
+    fresh: impl Fn() -> T + Sync,
+    take: impl Fn(&mut T, Place, &str) -> Result<()> + Sync,
+    mut join: impl FnMut(T),
+) -> Result<()> {
+    let names = || text.names().iter().map(String::as_str);
+    let at = text.column(column).with_context(|| no_column(column, key, names()))?;
+    for pieces in rounds(&text.pieces()) {
+        let read = parallel(pieces.to_vec(), |piece| {
+            let mut own = fresh();
+            text.each_cells_of(piece, &[at], |place, row| take(&mut own, place, row[at]))?;
+            Ok::<T, anyhow::Error>(own)
+        });
+        read.into_iter().try_for_each(|own| Ok::<(), anyhow::Error>(join(own?)))?;
+    }
+    Ok(())
 }

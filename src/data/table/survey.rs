@@ -1,13 +1,18 @@
 //! What the columns of a table are like: how much is missing, what the cells are, how many differ.
 
 use super::super::classes::value;
-use super::super::parallel::parallel;
+use super::super::parallel::{at_once, parallel};
 use super::super::row_names::Lines;
 use super::super::sheet::{Kind, Place, Sheet};
+use super::aside::Aside;
 use super::cell;
+use super::codec::Cells;
+use super::raw::AT_ONCE;
+use super::stored::{Runs, Stored};
 use anyhow::Result;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::sync::Arc;
 
 /// So many different values of a column are counted; of more, that there are more.
 pub const MOST_DISTINCT: usize = 100_000;
@@ -119,7 +124,7 @@ pub struct Surveyed {
 #[derive(Default)]
 pub struct Known {
     /// The columns of numbers alone, by their names.
-    pub numbers: HashMap<String, Vec<f64>>,
+    pub numbers: HashMap<String, Stored>,
     /// Where the rows are.
     pub lines: Lines,
 }
@@ -142,21 +147,22 @@ impl Hasher for AsItIs {
     }
 }
 
-/// Looks at all columns of a table, in all rows.
+/// Looks at all columns of a table, in all rows. The numbers that are found lie in memory, or in a file `aside`.
 ///
 /// # Errors
-/// As [`Sheet::each_cells`].
-pub fn survey(text: &Sheet, decimal: char) -> Result<Surveyed> {
+/// As [`Sheet::each_cells`]; the file cannot be written.
+pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result<Surveyed> {
     let hasher = RandomState::new();
     let mut looks = vec![Look::new(true); text.names().len()];
     let (mut rows, mut lines) = (0, Lines::default());
     let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
     let readable = text.readable();
     let pieces = text.pieces();
+    let mut kept: Vec<Option<Runs>> = looks.iter().map(|_| aside.map(Runs::new)).collect();
     // More pieces at once each time: those behind the first need not count the values of which there are enough already.
-    let (mut left, mut at_once) = (&pieces[..], 1);
+    let (mut left, mut count) = (&pieces[..], 1);
     while !left.is_empty() {
-        let (now, later) = left.split_at(at_once.min(left.len()));
+        let (now, later) = left.split_at(count.min(left.len()));
         let fresh: Vec<Look> = looks.iter().map(|look| Look::new(look.seen.len() < MOST_DISTINCT)).collect();
         let looked: Vec<Result<(Vec<Look>, Lines)>> = parallel(now.to_vec(), |piece| {
             let (mut own, mut lines) = (fresh.clone(), Lines::default());
@@ -181,14 +187,29 @@ pub fn survey(text: &Sheet, decimal: char) -> Result<Surveyed> {
             next.into_iter().for_each(|next| look.join(next));
             look
         });
-        (left, at_once) = (later, 2 * at_once);
+        (left, count) = (later, (2 * count).min(at_once()));
+        let bytes: usize = looks.iter().flat_map(|look| &look.values).map(|values| size_of_val(&values[..])).sum();
+        if bytes >= AT_ONCE || left.is_empty() {
+            for (look, kept) in looks.iter_mut().zip(&mut kept) {
+                match (&mut look.values, &mut *kept) {
+                    (Some(values), Some(runs)) => runs.add_numbers(&std::mem::take(values))?,
+                    (None, kept) => *kept = None,
+                    (Some(_), None) => {}
+                }
+            }
+        }
     }
     let kinds = text.kinds();
     let mut numbers = HashMap::new();
-    let columns = text.names().iter().zip(looks).enumerate();
-    let columns = columns.map(|(at, (name, mut look))| {
+    let columns = text.names().iter().zip(looks).zip(kept).enumerate();
+    let columns = columns.map(|(at, ((name, mut look), kept))| {
+        let values = look.values.take().unwrap_or_default();
         // What is not read has no cells.
-        numbers.extend(look.values.take().filter(|values| values.len() == rows).map(|values| (name.clone(), values)));
+        let found = match kept {
+            Some(runs) => (runs.rows() == rows).then(|| runs.done(None)),
+            None => (values.len() == rows && aside.is_none()).then_some(Stored::Here(Cells::Numbers(values))),
+        };
+        numbers.extend(found.map(|cells| (name.clone(), cells)));
         look.column(name, kinds.map(|kinds| &kinds[at]))
     });
     Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers, lines } })
@@ -370,9 +391,10 @@ mod tests {
         let content = "number,whole,mixed,date,truth,empty,same,code\n1.5,1,1,2026-01-01,yes,NA,x,00062\n-2,NA,one,2026-01-03,no,,x,10115\n";
         std::fs::write(&path, content).unwrap();
         let text = open(&path, Format { separator: None, header: true }).unwrap();
-        let Surveyed { columns, rows, known } = survey(&text, '.').unwrap();
-        assert_eq!(known.numbers["number"], [1.5, -2.0]);
-        assert!(known.numbers["whole"][1].is_nan());
+        let Surveyed { columns, rows, known } = survey(&text, '.', None).unwrap();
+        let numbers = |name: &str| known.numbers[name].all().unwrap().into_owned();
+        assert_eq!(numbers("number"), Cells::Numbers(vec![1.5, -2.0]));
+        assert!(numbers("whole").is_missing(1));
         assert!(!["mixed", "date", "truth", "same"].iter().any(|name| known.numbers.contains_key(*name)));
         assert_eq!(known.lines.lines, [2, 3]);
         let cells: Vec<CellType> = columns.iter().map(|column| column.cells).collect();
@@ -388,7 +410,7 @@ mod tests {
         let rows_of = (0..20).map(|i| if i == 7 { "about 3\n".to_owned() } else { format!("{i}\n") });
         std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
         let text = open(&path, Format { separator: None, header: true }).unwrap();
-        let odd = survey(&text, '.').unwrap().columns.remove(0).odd.unwrap();
+        let odd = survey(&text, '.', None).unwrap().columns.remove(0).odd.unwrap();
         assert_eq!(odd, Odd { line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 });
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
         assert_eq!(useless, [false, false, false, false, false, true, true, false]);

@@ -79,7 +79,7 @@ fn categories_have_places_by_name() {
     let train: Vec<u32> = (0..all.len() as u32).collect();
     // `a`, `b`, `c`, and one that training does not have; the last is missing.
     all.extend([Some(1), Some(0), Some(2), Some(3), None]);
-    let cells = Cells::Texts(all, texts.clone());
+    let cells = Cells::Texts(all, texts.clone().into());
     let encode = |most, width: usize| {
         let codec = ColumnCodec::fit("x", &Encoding::Category { most, least: 1 }, &cells, &train, None);
         assert_eq!(codec.width(), width);
@@ -99,7 +99,7 @@ fn categories_have_places_by_name() {
 #[test]
 fn the_most_frequent_categories_have_places() {
     let texts: Vec<String> = ["rare", "often", "some"].map(String::from).to_vec();
-    let cells = Cells::Texts([0, 1, 1, 1, 2, 2].map(Some).to_vec(), texts);
+    let cells = Cells::Texts([0, 1, 1, 1, 2, 2].map(Some).to_vec(), texts.into());
     let codec = ColumnCodec::fit("x", &Encoding::Category { most: 2, least: 1 }, &cells, &[0, 1, 2, 3, 4, 5], None);
     let row = |at: usize| {
         let mut out = vec![9.0; codec.width()];
@@ -170,6 +170,7 @@ impl Place {
                 group_column: None,
                 time_column: None,
             },
+            room: Room::default(),
             fitted: None,
         }
     }
@@ -411,4 +412,78 @@ fn a_file_to_validate_on_has_targets_of_its_own() {
     let fitted = Some(Box::new(codec));
     let error = open(&TableOptions { target: vec!["x".into()], fitted, ..options }).unwrap_err();
     assert!(format!("{error:#}").contains("the model learnt `y`, and `target` asks for `x`"), "{error:#}");
+}
+
+/// A table that is read in many pieces, with everything that columns may become, aside and in memory.
+#[test]
+fn a_table_aside_has_the_samples_of_one_in_memory() {
+    let mut text = String::from("id,x,y,kind,day,part,w\n");
+    for i in 0..400 {
+        let x = if i % 17 == 5 { String::new() } else { format!("{}.{i}", i * 7 % 23) };
+        let kind = ["cat", "dog", "", "bird"][i * 5 % 4];
+        text += &format!(
+            "r{i},{x},{},{kind},20{:02}-0{}-11,{},{}\n",
+            i % 31,
+            i % 30,
+            1 + i % 9,
+            ["train", "val"][i * 3 % 5 % 2],
+            i % 4
+        );
+    }
+    let place = Place::new(&text);
+    let folder = place.0.path().join("aside");
+    let division = |options: &TableOptions, change: &dyn Fn(&mut Division)| {
+        let mut options = options.clone();
+        change(&mut options.division);
+        options
+    };
+    let plain = TableOptions { bins: Some(4), drop: vec!["part".into(), "w".into()], ..place.options("y") };
+    let named =
+        TableOptions { id: Some("id".into()), sample_weight: Some("w".into()), drop: Vec::new(), ..plain.clone() };
+    let all = [
+        plain.clone(),
+        division(&plain, &|d| d.hold_out = Some(HoldOut::Fraction(0.3))),
+        division(&named, &|d| d.split_column = Some("part".into())),
+        division(&named, &|d| (d.hold_out, d.group_column) = (Some(HoldOut::Count(90)), Some("kind".into()))),
+        division(&named, &|d| (d.hold_out, d.time_column) = (Some(HoldOut::Count(90)), Some("day".into()))),
+        division(&named, &|d| d.fold = Some(Fold { number: 1, of: 3 })),
+        division(&TableOptions { classes: true, ..named.clone() }, &|d| d.fold = Some(Fold { number: 2, of: 3 })),
+    ];
+    for options in all {
+        let room = Room { lies: Lies::Aside, folder: Some(folder.clone()) };
+        let [here, aside] = [options.clone(), TableOptions { room, ..options }].map(|options| open(&options).unwrap());
+        assert_eq!((&here.spec, &here.told, &here.fingerprint), (&aside.spec, &aside.told, &aside.fingerprint));
+        for (here, aside) in [(&here.train, &aside.train), (&here.val, &aside.val)] {
+            assert_eq!(here.len(), aside.len());
+            for i in 0..here.len() {
+                assert_eq!((here.row(i), here.at(i)), (aside.row(i), aside.at(i)));
+                (0..here.fields().len()).for_each(|field| assert_eq!(here.bytes(i, field), aside.bytes(i, field)));
+            }
+        }
+        assert_eq!((here.train.filed_bytes(), aside.train.filed_bytes() > 0), (0, true));
+        let taken = here.train.held_bytes() - aside.train.held_bytes();
+        assert!(aside.train.filed_bytes() >= taken, "{taken}");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "the file has no name");
+    }
+}
+
+/// A file that changes while it is read is no table any more.
+#[test]
+fn a_table_that_changes_while_it_is_read_is_told() {
+    let content: String = (0..200).map(|i| format!("{i},{}\n", i % 7)).collect();
+    let place = Place::new(&format!("x,y\n{content}"));
+    let path = place.0.path().join("t.csv");
+    let sheet = open_sheet(&path, Format { separator: None, header: true }).unwrap();
+    let rows = |sheet: &super::super::sheet::Sheet| {
+        let mut rows = 0;
+        sheet.each_cells(&[0], |_, _| {
+            rows += 1;
+            Ok(())
+        })?;
+        Ok::<usize, anyhow::Error>(rows)
+    };
+    assert_eq!(rows(&sheet).unwrap(), 200);
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(300).unwrap();
+    let error = rows(&sheet).unwrap_err().to_string();
+    assert!(error.contains("t.csv` has changed since it was looked at"), "{error}");
 }

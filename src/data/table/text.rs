@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 /// Largest table, and largest row.
-const LIMITS: Limits = Limits { file: 16 << 30, row: 16 << 20 };
+const LIMITS: Limits = Limits { file: 1 << 40, row: 16 << 20 };
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 100_000;
 

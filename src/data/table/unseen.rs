@@ -3,6 +3,7 @@
 use super::super::held::listed;
 use super::codec::{Cells, ColumnCodec};
 use super::raw::Raw;
+use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The texts, column by column, and in how many rows they stand.
@@ -11,9 +12,13 @@ pub struct Unseen(BTreeMap<String, (BTreeSet<String>, usize)>);
 
 impl Unseen {
     /// Looks at the rows of a table. Of a column in which rare texts share a place nothing is found: an unknown text has that place, too.
-    pub fn look(&mut self, columns: &[ColumnCodec], raw: &Raw) {
-        for column in columns {
-            let Cells::Texts(numbers, texts) = raw.column(&column.name) else { continue };
+    ///
+    /// # Errors
+    /// The rows are in a file that cannot be read.
+    pub fn look(&mut self, columns: &[ColumnCodec], raw: &Raw) -> Result<()> {
+        for column in columns.iter().filter(|column| column.is_category()) {
+            let cells = raw.column(&column.name)?;
+            let Cells::Texts(numbers, texts) = &*cells else { continue };
             let unseen: Vec<bool> = texts.iter().map(|text| !column.has_place_for(text)).collect();
             let rows = numbers.iter().flatten().filter(|number| unseen[**number as usize]).count();
             if rows > 0 {
@@ -22,6 +27,7 @@ impl Unseen {
                 found.1 += rows;
             }
         }
+        Ok(())
     }
 
     /// What there is to say of each column.

@@ -10,7 +10,8 @@ use anyhow::{Result, bail, ensure};
 /// Refuses weights that are missing, below 0 or too large, with the first row that has such, and those that are all 0.
 pub fn expect_weights(options: &TableOptions, text: &Sheet, raw: &Raw) -> Result<()> {
     let Some(name) = &options.sample_weight else { return Ok(()) };
-    let Cells::Numbers(weights) = raw.column(name) else { return Ok(()) };
+    let cells = raw.column(name)?;
+    let Cells::Numbers(weights) = &*cells else { return Ok(()) };
     let good = |weight: f64| weight >= 0.0 && (weight as f32).is_finite();
     if let Some(row) = weights.iter().position(|weight| !good(*weight)) {
         let place = match raw.names().at(row) {

@@ -6,7 +6,7 @@ use super::super::field::{ANSWERS, DataSpec, Field, FieldKind, INPUTS, LENGTHS, 
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::labelled::{filled, tokens_of};
+use super::labelled::{Filled, filled, tokens_of};
 use super::loaded::{Load, Loaded, working_memory};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
@@ -93,7 +93,7 @@ impl Written {
 }
 
 fn read(path: &Path, options: &AnsweredOptions) -> Result<Written> {
-    let (rows, lines, empty) = filled(path, &[&options.text, &options.target])?;
+    let Filled { rows, lines, empty, .. } = filled(path, &[&options.text, &options.target], None)?;
     ensure!(!rows.is_empty(), "`{}` has no row with a text and an answer", path.display());
     let pair = |row: Vec<String>| <[String; 2]>::try_from(row).unwrap_or_default();
     Ok(Written { rows: rows.into_iter().map(pair).collect(), lines, empty })

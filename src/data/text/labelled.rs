@@ -8,6 +8,7 @@ use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::table::{Format, open_sheet};
 use super::super::values::Values;
+use super::super::weights::{no_weight, weight, weighted};
 use super::loaded::{Load, Loaded, working_memory};
 use super::options::Choice;
 use super::tokenizer::Tokenizer;
@@ -15,7 +16,7 @@ use super::whole::{Passage, Whole};
 use super::words::UNKNOWN_TOKEN;
 use super::{Samples, TextCodec};
 use crate::graph::DType;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub struct LabelledOptions {
     pub target: String,
     /// The names of the classes in the order of their numbers; `None`: those of the rows, by name.
     pub classes: Option<Vec<String>>,
+    /// The column with what a text weighs in the loss.
+    pub sample_weight: Option<String>,
     /// How text becomes tokens.
     pub choice: Choice,
     /// The lengths of batches, ascending.
@@ -76,6 +79,8 @@ struct Written {
     lines: Lines,
     /// Rows that are left out: they have no text, or no class.
     empty: usize,
+    /// What each weighs, if they weigh differently.
+    weights: Option<Vec<f32>>,
 }
 
 impl Written {
@@ -84,8 +89,23 @@ impl Written {
     }
 }
 
-/// The cells of some columns of a table, row by row, and where each row stands. Rows that have nothing in one of them are left out; how many that are.
-pub fn filled(path: &Path, columns: &[&str]) -> Result<(Vec<Vec<String>>, Lines, usize)> {
+/// The rows of a table that have something in all of some columns.
+pub struct Filled {
+    /// Their cells.
+    pub rows: Vec<Vec<String>>,
+    /// Where they stand.
+    pub lines: Lines,
+    /// How many others there are.
+    pub empty: usize,
+    /// What each weighs, if a column says that.
+    pub weights: Vec<f32>,
+}
+
+/// The rows of a table that have something in all of some columns; what they weigh is in the column `weighs`.
+///
+/// # Errors
+/// The table cannot be read, or lacks one of the columns; what a row weighs is no number of at least 0.
+pub fn filled(path: &Path, columns: &[&str], weighs: Option<&str>) -> Result<Filled> {
     let table = open_sheet(path, Format { separator: None, header: true })?;
     let column = |name: &&str| {
         table.column(name).with_context(|| {
@@ -94,26 +114,35 @@ pub fn filled(path: &Path, columns: &[&str]) -> Result<(Vec<Vec<String>>, Lines,
         })
     };
     let columns = columns.iter().map(column).collect::<Result<Vec<usize>>>()?;
+    let weighs = weighs.map(|name| Ok::<_, anyhow::Error>((name, column(&name)?))).transpose()?;
+    let wanted: Vec<usize> = columns.iter().copied().chain(weighs.map(|(_, at)| at)).collect();
     let several = table.paths().count() > 1;
-    let (mut all, mut lines, mut empty) = (Vec::new(), Lines::default(), 0);
-    table.each_cells(&columns, |place, row| {
+    let (rows, lines, weights) = (Vec::new(), Lines::default(), Vec::new());
+    let mut all = Filled { rows, lines, empty: 0, weights };
+    table.each_cells(&wanted, |place, row| {
         let cells: Vec<&str> = columns.iter().map(|column| row[*column]).collect();
         if cells.iter().any(|cell| cell.trim().is_empty()) {
-            empty += 1;
+            all.empty += 1;
         } else {
-            lines.add(place, all.len(), several);
-            all.push(cells.into_iter().map(str::to_owned).collect());
+            if let Some((name, at)) = weighs {
+                let weight = weight(row[at]).map_err(|has| anyhow!(no_weight(&place.to_string(), name, &has)))?;
+                all.weights.push(weight);
+            }
+            all.lines.add(place, all.rows.len(), several);
+            all.rows.push(cells.into_iter().map(str::to_owned).collect());
         }
         Ok(())
     })?;
-    Ok((all, lines, empty))
+    Ok(all)
 }
 
 fn read(path: &Path, options: &LabelledOptions) -> Result<Written> {
     let columns = [&options.text, &options.target].into_iter().chain(&options.text_pair);
-    let (rows, lines, empty) = filled(path, &columns.map(String::as_str).collect::<Vec<_>>())?;
+    let columns: Vec<&str> = columns.map(String::as_str).collect();
+    let Filled { rows, lines, empty, weights } = filled(path, &columns, options.sample_weight.as_deref())?;
     ensure!(!rows.is_empty(), "`{}` has no row with a text and a class", path.display());
-    let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines, empty };
+    let weights = options.sample_weight.as_ref().map(|_| weights);
+    let mut all = Written { texts: Vec::new(), labels: Vec::new(), lines, empty, weights };
     for row in rows {
         let mut cells = row.into_iter();
         let mut next = || cells.next().unwrap_or_default();
@@ -172,7 +201,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
         val: Some(val.len()),
         lengths: Lengths::firsts(lengths),
         fitted: Some(codec.written()?),
-        ..DataSpec::new(codec.fields())
+        ..DataSpec::new(train.fields().to_vec())
     };
     Ok(Loaded { spec, train, val, told, reading })
 }
@@ -203,7 +232,11 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
         let longest = lengths.last().copied().unwrap_or_default();
         told.push(format!("`{}`: {} of {} texts are cut to {longest} tokens", path.display(), texts.cut, texts.len()));
     }
-    Split::new(Arc::new(texts))
+    let split = Split::new(Arc::new(texts))?;
+    match &written.weights {
+        Some(weights) => weighted(&split, weights.clone(), &format!("`{}`", path.display())),
+        None => Ok(split),
+    }
 }
 
 /// The tokens of a passage, at most `longest`.

@@ -289,6 +289,7 @@ fn text_comes_out_of_tokens_when_characters_are_whole() {
 fn labelled(path: PathBuf, lengths: &[usize]) -> LabelledOptions {
     let (text, target) = ("text".to_owned(), "label".to_owned());
     LabelledOptions {
+        sample_weight: None,
         classes: None,
         path,
         val_path: None,

@@ -126,6 +126,17 @@ impl Translator<'_> {
         Ok(self.joined(&parts, 1))
     }
 
+    /// All products of vectors, of which those below the diagonal are taken.
+    pub(super) fn dot_interaction(&mut self, x: &Value) -> String {
+        let vectors = x.shape[1];
+        let turned = self.permuted(&x.name, &[0, 2, 1]);
+        let all = self.graph.op("MatMul", &[&x.name, &turned], []);
+        let flat = self.graph.reshape(&all, &[0, vectors * vectors]);
+        let places = (1..vectors).flat_map(|row| (0..row).map(move |column| (row * vectors + column) as i64));
+        let places = self.graph.list(&places.collect::<Vec<_>>());
+        self.graph.op("Gather", &[&flat, &places], [int("axis", 1)])
+    }
+
     /// The parts of bins `[columns, bins]` that lie below the numbers `x [N, columns, 1]`, within a range.
     fn within(&mut self, x: &str, pieces: Pieces, shape: [usize; 2], range: [Option<f32>; 2]) -> String {
         let begin = self.graph.floats(&shape, &pieces.begin);

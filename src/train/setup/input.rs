@@ -63,7 +63,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::Tensors(t) => {
             let ignore_index = experiment.loss.describe().ignore_index();
             let inputs = input_names(experiment);
-            let options = TensorsOptions { path: shown(&t.path), num_classes: None, ignore_index, inputs };
+            let sample_weight = t.sample_weight.clone();
+            let options =
+                TensorsOptions { path: shown(&t.path), num_classes: None, ignore_index, inputs, sample_weight };
             (Source::Tensors(options), Missing::default())
         }
         Written::Text(written) => (Source::Text(Box::new(text::of_text(written, experiment))), Missing::default()),
@@ -115,6 +117,7 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
         image_column: list.image_column.clone(),
         label_columns,
         kind,
+        sample_weight: list.sample_weight.clone(),
         trained: known.is_some(),
         classes: classes.or(known),
         strict: list.on_error == OnError::Fail,
@@ -320,7 +323,11 @@ impl Samples {
                 splits.push(split);
             }
         }
-        Footprint { held: splits.iter().map(|s| s.held_bytes()).sum(), ..Footprint::default() }
+        Footprint {
+            held: splits.iter().map(|s| s.held_bytes()).sum(),
+            filed: splits.iter().map(|s| s.filed_bytes()).sum(),
+            ..Footprint::default()
+        }
     }
 }
 

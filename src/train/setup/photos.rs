@@ -109,6 +109,9 @@ pub enum Keeping {
 /// The cache that the configuration asks for.
 fn of(experiment: &Experiment, what: Keeping) -> Result<Option<Arc<Cache>>> {
     let loading = &experiment.data.loading;
+    if !experiment.data.source.has_photos() {
+        return Ok(None);
+    }
     let keep = match loading.cache {
         Written::None => return Ok(None),
         Written::Memory if what == Keeping::Evaluation => return Ok(None),

@@ -120,9 +120,12 @@ fn the_table_of_models_is_fresh() {
         let classes = params.get("num_classes").map(|classes| classes.as_integer().expect("a number of classes"));
         let side = if classes.is_none_or(|classes| classes == 10) { 32 } else { 224 };
         let (shape, samples) = match file {
-            "tabular.toml" | "tabular_mlp.toml" | "ft_transformer.toml" => {
-                (vec![FEATURES], format!("rows of {FEATURES} numbers"))
-            }
+            "dlrm.toml"
+            | "linear.toml"
+            | "tabular.toml"
+            | "tabular_mlp.toml"
+            | "tabular_resnet.toml"
+            | "ft_transformer.toml" => (vec![FEATURES], format!("rows of {FEATURES} numbers")),
             _ if WRITERS.contains(&file) => (vec![TOKENS], format!("{TOKENS} tokens, and {TOKENS} of the answer")),
             _ if params.get("vocabulary").is_some() => (vec![TOKENS], format!("{TOKENS} tokens")),
             _ => (vec![3, side, side], format!("{side}×{side}")),

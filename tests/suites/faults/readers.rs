@@ -285,6 +285,24 @@ fn tables() {
     .run();
     only_reads_in(&tried, "eval of a table", "eval run/last.safetensors --json --threads 1", 24);
     only_reads_in(&tried, "predict of a table", "predict run/last.safetensors new.csv --json --threads 1", 24);
+    // Its cells and samples in files: threads come to columns in an order of their own.
+    let args = format!("{TRAIN} --set data.cache=disk --set data.cache_dir=kept");
+    let tried = start.copy();
+    tried.ok(&args);
+    let expected = crate::run_state::RunState::read(&tried.file("run")).unwrap();
+    Sweep {
+        name: "train on a table in a file",
+        start: &start,
+        args: &args,
+        every: 67,
+        steady: false,
+        done: &|place, _| crate::run_state::RunState::read(&place.file("run"))?.same_as(&expected),
+        after: &|place, _, _| match contents(&place.path()).keys().find(|name| name.starts_with("kept/")) {
+            Some(left) => Err(format!("{left} is left")),
+            None => crate::run_state::all_whole(&place.file("run")),
+        },
+    }
+    .run();
 }
 
 /// Photos from a folder, a list and an archive. Those that cannot be read end the run here, so that it is the same or none. What could not

@@ -294,6 +294,9 @@ impl Layers {
                 ]);
                 (norm.into(), same)
             }
+            6 if (2..9).contains(&l) && self.one_in(2) => {
+                (r#""dot_interaction""#.into(), Flow::Vector(l * (l - 1) / 2))
+            }
             6 => (r#""flatten""#.into(), Flow::Vector(l * e)),
             7 | 8 => {
                 let kind = self.of(&["lstm", "gru", "rnn", r#"rnn", nonlinearity = "relu"#]);

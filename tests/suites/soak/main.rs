@@ -246,6 +246,7 @@ fn everything_occurs() {
         "add",
         "multiply",
         "concat",
+        "dot_interaction",
         "ensemble_affine",
         "ensemble_linear",
         "ensemble_mean",

@@ -102,6 +102,7 @@ tagged! {
     "piecewise_linear_embedding" => PiecewiseLinearEmbedding(PiecewiseLinearEmbedding),
     "periodic_embedding" => PeriodicEmbedding(PeriodicEmbedding),
     "feature_tokenizer" => FeatureTokenizer(FeatureTokenizer),
+    "dot_interaction" => DotInteraction(DotInteraction),
     "ensemble_affine" => EnsembleAffine(EnsembleAffine),
     "ensemble_linear" => EnsembleLinear(EnsembleLinear),
     "ensemble_mean" => EnsembleMean(EnsembleMean),

@@ -55,6 +55,11 @@ options! {
         pub embedding_dim: usize,
     }
 
+    /// The dot products of the vectors of a sequence with one another, `[N, L, D]` to `[N, L (L − 1) / 2]`: of the second with the first, then of the third with
+    /// the first and the second, and so on. `interact_features` of the DLRM (Naumov et al. 2019, "Deep Learning Recommendation Model for Personalization and
+    /// Recommendation Systems").
+    pub struct DotInteraction {}
+
     /// Several models in one, which share the layers behind: each member has factors of its own for what comes in. `[N, F]` becomes
     /// `[N, members, F]`; what has members already keeps them. `tabm.EnsembleView` and `tabm.ElementwiseAffine` (Gorishniy et al. 2024, "TabM").
     pub struct EnsembleAffine {
@@ -108,6 +113,8 @@ impl Check for PeriodicEmbedding {
 }
 
 impl Check for FeatureTokenizer {}
+
+impl Check for DotInteraction {}
 
 impl Check for EnsembleAffine {}
 

@@ -1,4 +1,4 @@
-//! `[data] cache`: photos that are kept once they are decoded.
+//! `[data] cache`: photos that are kept once they are decoded, and where a table lies.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
@@ -9,15 +9,15 @@ use crate::config::text::tree::Node;
 
 values!(Cache);
 
-/// Where photos are kept.
+/// Where photos are kept, or the rows of a table lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// Nowhere: they are decoded in every epoch.
+    /// Nowhere: photos are decoded in every epoch. A table lies where there is room.
     None,
     /// In memory, as long as the run takes.
     Memory,
-    /// In files of `cache_dir`, for later runs as well.
+    /// In files of `cache_dir`; photos for later runs as well.
     Disk,
 }
 

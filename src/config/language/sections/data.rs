@@ -236,6 +236,10 @@ options! {
         /// A `.safetensors` file with `inputs` and `targets` and, optionally, `val_inputs` and `val_targets`.
         #[option(example = r#""batch.safetensors""#, resume = Differs)]
         pub path: PathBuf,
+        /// A tensor of one number of at least 0 for each sample, which says what the sample weighs in the loss; with `val_` before its name that of the samples to
+        /// validate on. The loss is the weighted mean, in training and in evaluation. All other figures count every sample alike.
+        #[option(example = r#""weights""#)]
+        pub sample_weight: Option<String>,
     }
 }
 
@@ -294,14 +298,18 @@ options! {
         #[option(default = 2, range = 1..=256, unit = "batches", resume = Harmless)]
         pub prefetch: usize,
         /// Keep photos once they are decoded, so that later epochs need not decode them again: in memory, or on a disk, where later runs
-        /// find them. Kept is what the first transforms make of them, up to the first that is random. The batches do not depend on it.
+        /// find them. Kept is what the first transforms make of them, up to the first that is random. Of a table it says where the rows lie:
+        /// `"memory"`, or `"disk"`, a file that is gone when the run ends; with `"none"` they are in memory unless they take more than a
+        /// quarter of it. The batches do not depend on it.
         #[option(default = Cache::None, resume = Harmless)]
         pub cache: Cache,
-        /// How much is kept at most. What there is no room for is decoded in every epoch.
+        /// How many bytes of photos are kept at most. What there is no room for is decoded in every epoch.
         #[option(otherwise = "`\"2 GiB\"` in memory, `\"20 GiB\"` on a disk", example = r#""8 GiB""#, resume = Harmless)]
         pub cache_size: Option<ByteSize>,
         /// The folder of what is kept on a disk. It may be deleted at any time.
-        #[option(otherwise = "`runner/photos` in `XDG_CACHE_HOME`, or in `~/.cache`", resume = Harmless)]
+        #[option(
+            otherwise = "`runner/photos`, of a table `runner/tables`, in `XDG_CACHE_HOME` or in `~/.cache`", resume = Harmless,
+        )]
         pub cache_dir: Option<PathBuf>,
         /// Draw a new order of the training samples for every epoch, from `seed` and the epoch's number.
         #[option(default = true)]

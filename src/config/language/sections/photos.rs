@@ -63,6 +63,10 @@ options! {
         /// The values that the classes have in masks, in the order of `classes`: from 0 to 255.
         #[option(otherwise = "0, 1, 2, …", length = 1..=MAX_SIZE, example = "[0, 255]")]
         pub mask_values: Option<Vec<usize>>,
+        /// A column with what each photo weighs in the loss, a number of at least 0: the loss is the weighted mean, in training and in evaluation. `predict` does
+        /// without it, and all other figures count every photo alike.
+        #[option(example = r#""weight""#)]
+        pub sample_weight: Option<String>,
         /// What to do about a photo that is not there or cannot be read. Skipped ones are reported and counted; if they are more than a
         /// twentieth, the run ends.
         #[option(default = OnError::Skip, resume = Harmless)]

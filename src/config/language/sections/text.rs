@@ -87,6 +87,10 @@ options! {
         /// The classes, in this order: that of the outputs of a model which knows them already.
         #[option(otherwise = "those of the rows, by name", length = 1..=MAX_SIZE, example = r#"["negative", "positive"]"#)]
         pub classes: Option<Vec<String>>,
+        /// A column with what each text weighs in the loss, a number of at least 0: the loss is the weighted mean, in training and in evaluation. `predict` does
+        /// without it, and all other figures count every text alike.
+        #[option(example = r#""weight""#)]
+        pub sample_weight: Option<String>,
         /// As of `text`. A `tokenizer.json` adds the tokens that stand before and behind each text, as `[CLS]` and `[SEP]`.
         #[option(default = Tokenizer::Words)]
         pub tokenizer: Tokenizer,

@@ -266,6 +266,7 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         Layer::EnsembleAffine(_) | Layer::EnsembleLinear(_) => true,
         Layer::ShiftedWindowAttention(_) => return &["", ".qkv", ".proj"],
         Layer::MaxPool2d(_)
+        | Layer::DotInteraction(_)
         | Layer::AvgPool2d(_)
         | Layer::AdaptiveAvgPool2d(_)
         | Layer::AdaptiveMaxPool2d(_)

@@ -18,6 +18,7 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader}
 use parquet::data_type::{AsBytes, DataType};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use values::{Meaning, Stored};
@@ -26,6 +27,8 @@ use values::{Meaning, Stored};
 pub const MAGIC: &[u8; 4] = b"PAR1";
 /// Rows whose cells are in memory at a time.
 const ROWS: usize = 1024;
+/// Rows of a piece at the least: enough work for a thread. Tests have many pieces.
+const PIECE: usize = if cfg!(test) { 1 } else { 1 << 16 };
 /// A page may unpack to so much of the memory that there is: the values that are made of it take some more.
 const PART_OF_MEMORY: usize = 8;
 /// Bytes that a row takes at the least for each column that is read.
@@ -43,6 +46,8 @@ pub struct Columns {
     kinds: Vec<Kind>,
     /// The number of each column among those that are stored, and what its values stand for; none where it is unread.
     stored: Vec<Option<(usize, Meaning)>>,
+    /// The groups of rows that are read at a time, and the rows before them.
+    pieces: Vec<(Range<usize>, u64)>,
 }
 
 /// The cells of some rows of a column.
@@ -96,8 +101,10 @@ impl Columns {
             kinds.push(kind);
             stored.push(meaning);
         }
-        let columns = Columns { path: path.to_owned(), size: opened.size, metadata, names, kinds, stored };
-        columns.judge(opened.size)?;
+        let size = opened.size;
+        let mut columns = Columns { path: path.to_owned(), size, metadata, names, kinds, stored, pieces: Vec::new() };
+        columns.judge(size)?;
+        columns.pieces = pieces(columns.metadata.row_groups());
         Ok(columns)
     }
 
@@ -163,19 +170,29 @@ impl Columns {
         &self.kinds
     }
 
-    /// Hands the number of each row, from 1, and its cells to `take`: all columns in their order, those empty that are not `wanted`.
+    /// How many pieces there are that are read apart from each other.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        usize::try_from(self.metadata.file_metadata().num_rows()).unwrap_or_default()
+    }
+
+    /// Hands the number of each row of a piece, from 1, and its cells to `take`: all columns in their order, those empty that are not `wanted`.
     ///
     /// # Errors
     /// The file is damaged, a value is no cell, or `take` fails.
-    pub fn each(&self, wanted: &[usize], mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+    pub fn each(&self, piece: usize, wanted: &[usize], mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
         let mut wanted: Vec<usize> = wanted.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
-        let mut before = 0;
+        let (groups, mut before) = self.pieces[piece].clone();
         let opened = open(&self.path)?;
         ensure!(opened.size == self.size, "`{}` has changed since it was looked at", self.path.display());
         let file = Arc::new(opened.file);
-        for group in self.metadata.row_groups() {
+        for group in &self.metadata.row_groups()[groups] {
             let rows = usize::try_from(group.num_rows())?;
             let open = |column: &usize| self.reader(&file, group, *column, rows).with_context(|| self.at(*column));
             let mut readers = wanted.iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -213,6 +230,19 @@ impl Columns {
         let pages = contained(|| Ok(Pages::new(file, chunk, rows, most)?))?;
         Ok(Reader { reader: get_column_reader(chunk.column_descr_ptr(), Box::new(pages)), meaning })
     }
+}
+
+/// Groups of rows, some together where they are small, and the rows before them.
+fn pieces(groups: &[RowGroupMetaData]) -> Vec<(Range<usize>, u64)> {
+    let (mut all, mut begin, mut before, mut rows) = (Vec::new(), 0, 0, 0);
+    for (at, group) in groups.iter().enumerate() {
+        rows += usize::try_from(group.num_rows()).unwrap_or_default();
+        if rows >= PIECE || at + 1 == groups.len() {
+            all.push((begin..at + 1, before));
+            (begin, before, rows) = (at + 1, before + rows as u64, 0);
+        }
+    }
+    all
 }
 
 /// Reads a column of a group of rows.

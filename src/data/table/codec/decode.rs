@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn words_truths_and_dates_come_back() {
         let texts: Vec<String> = ["often", "rare"].map(String::from).to_vec();
-        let cells = Cells::Texts(vec![Some(0), Some(0), Some(1), None], texts);
+        let cells = Cells::Texts(vec![Some(0), Some(0), Some(1), None], texts.into());
         let back = there_and_back(&Encoding::Category { most: 1, least: 1 }, &cells, 4);
         let often = Decoded::Text("often".into());
         assert_eq!(back, [often.clone(), often, Decoded::Other, Decoded::Missing]);

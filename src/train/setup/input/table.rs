@@ -2,12 +2,12 @@
 
 use super::held_out;
 use crate::config::language::layers::Layer;
-use crate::config::language::sections::{self as written, ColumnType, Csv, Decimal};
+use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal};
 use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
-    Choice, Division, Encoding, Fill, Fold, Format, Positive, Rule, Scaling, TableCodec, TableOptions,
+    Choice, Division, Encoding, Fill, Fold, Format, Lies, Positive, Room, Rule, Scaling, TableCodec, TableOptions,
 };
 use crate::graph::op::ElementwiseLoss;
 
@@ -40,6 +40,14 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
             split_column: csv.split_column.clone(),
             group_column: csv.group_column.clone(),
             time_column: csv.time_column.clone(),
+        },
+        room: Room {
+            lies: match experiment.data.loading.cache {
+                Cache::None => Lies::WhereThereIsRoom,
+                Cache::Memory => Lies::InMemory,
+                Cache::Disk => Lies::Aside,
+            },
+            folder: experiment.data.loading.cache_dir.as_deref().map(shown),
         },
         fitted: fitted.and_then(|codec| TableCodec::read(codec)).map(Box::new),
     }

@@ -39,6 +39,7 @@ pub fn of_classes(texts: &TextClasses, experiment: &Experiment) -> LabelledOptio
         text_pair: texts.text.names().get(1).cloned(),
         target: texts.target.clone(),
         classes: texts.classes.clone(),
+        sample_weight: texts.sample_weight.clone(),
         choice: choice(&texts.tokenizer, texts.vocab_size),
         lengths: texts.lengths(),
         fitted: fitted(experiment),
