@@ -124,6 +124,9 @@ pub fn run(args: &EvalArgs, folders: &[PathBuf]) -> Result<ExitCode, Failure> {
     if args.split != SplitName::Val {
         return Err(refuse("there is no such split"));
     }
+    if args.search.beams.is_some() {
+        return Err(refuse("`--beams` does not write answers"));
+    }
     // Rows that are none of theirs are answered by all of them.
     let other = args.overrides.set.iter().any(|set| set.starts_with("data.val_path="));
     let mut overrides: Overrides = args.overrides.clone();

@@ -1,5 +1,6 @@
 //! What sections must agree on among themselves.
 
+use super::carried;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::{
@@ -17,6 +18,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let rules = Rules { experiment, reporter };
     rules.targets();
     rules.two_sequences();
+    carried::check(experiment, &rules.reporter);
     rules.validation_is_said_once();
     rules.a_trial_is_one_training();
     rules.monitors();

@@ -18,6 +18,7 @@ fn buffer(bytes: usize) -> HostBuffer {
 
 fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
     TextOptions {
+        streams: None,
         path,
         val_path: None,
         content: Content::Text(choice),
