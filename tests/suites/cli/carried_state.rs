@@ -20,7 +20,7 @@ fn place(name: &str) -> Place {
 fn losses(place: &Place, run: &str) -> [Vec<f64>; 2] {
     let of = |kind: &str, key: &str| {
         let lines = place.metrics(run).into_iter().filter(|line| line["kind"] == kind);
-        lines.map(|line| line[key].as_f64().unwrap()).collect()
+        lines.filter_map(|line| line[key].as_f64()).collect()
     };
     [of("step", "loss"), of("epoch", "val_loss")]
 }
@@ -68,7 +68,7 @@ fn a_run_with_carried_states_goes_on_bit_for_bit() {
             assert_same_runs((&place, "whole"), (&place, &part));
         }
         // Evaluation has states of its own.
-        place.ok(&format!("train c.toml --out other --set train.epochs=3 --set train.eval_every=3"));
+        place.ok("train c.toml --out other --set train.epochs=3 --set train.eval_every=3");
         assert_eq!(losses(&place, "other")[0], losses(&place, "whole")[0], "{name}");
         for (run, more) in [
             ("again", "--set train.recompute=true"),
