@@ -11,6 +11,7 @@ mod plans;
 mod ranks;
 mod selection;
 mod steps;
+mod text;
 #[allow(dead_code)]
 #[path = "../../support/command.rs"]
 mod support;
