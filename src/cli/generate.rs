@@ -148,13 +148,7 @@ fn one(
 }
 
 /// Writes a text that beam search has found.
-fn write_found(
-    generator: &Generator,
-    found: &Found,
-    stop: &[String],
-    prompt: &str,
-    json: bool,
-) -> Result<(), Failure> {
+fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &str, json: bool) -> Result<(), Failure> {
     let mut text = generator.tokenizer().decode(&found.tokens)?;
     if let Some(at) = stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
         text.truncate(at);
@@ -162,8 +156,10 @@ fn write_found(
     let Found { tokens, finish, score } = found;
     if json {
         let finish = finish.name();
-        return print_json(&json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish, "score": score }))
-            .map_err(Failure::from);
+        return print_json(
+            &json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish, "score": score }),
+        )
+        .map_err(Failure::from);
     }
     // An answer stands by itself.
     let whole = if generator.has_answers() { text } else { format!("{prompt}{text}") };

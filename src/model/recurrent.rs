@@ -2,7 +2,7 @@
 
 use super::embeddings::{ADD, MUL};
 use super::params::{Param, uniform_fan_in};
-use super::{Builder, Mode, START, STATE, STARTS, TURN, Tensor, carried_variables};
+use super::{Builder, Mode, START, STARTS, STATE, TURN, Tensor, carried_variables};
 use crate::config::LayerNode;
 use crate::config::language::layers::{self as cfg, RnnNonlinearity};
 use crate::graph::op::{Cell, Concat, Embedding, KeepState, Linear, Recurrent, Reshape, Slice};
@@ -101,13 +101,7 @@ impl Builder<'_> {
     }
 
     /// What a layer goes on from, where it goes on from batch to batch or from token to token.
-    fn carried(
-        &mut self,
-        node: &LayerNode,
-        of: Stack,
-        (layer, reverse): (usize, bool),
-        x: Tensor,
-    ) -> Option<Carried> {
+    fn carried(&mut self, node: &LayerNode, of: Stack, (layer, reverse): (usize, bool), x: Tensor) -> Option<Carried> {
         let carries = match self.mode {
             Mode::Train | Mode::Eval => self.experiment.data.source.carries_state(),
             Mode::Predict => false,
@@ -176,7 +170,9 @@ impl Builder<'_> {
             let new = self.plain(MUL, &[here, own]);
             own = self.plain(ADD, &[others, new]);
         }
-        self.graph.add(KeepState { once: false }, &[own, carried.kept]).expect("a state is of the shape of what is kept");
+        self.graph
+            .add(KeepState { once: false }, &[own, carried.kept])
+            .expect("a state is of the shape of what is kept");
     }
 }
 

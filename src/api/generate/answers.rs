@@ -121,7 +121,9 @@ impl Generator {
             if self.beams.is_some() {
                 let some: Vec<&[u32]> = some.iter().map(Vec::as_slice).collect();
                 let found = self.search_all(&some, max_tokens, 1.0, &|_| Ok(false), &|| true)?.unwrap_or_default();
-                all.extend(found.into_iter().map(|found| found.into_iter().next().map_or(Vec::new(), |best| best.tokens)));
+                all.extend(
+                    found.into_iter().map(|found| found.into_iter().next().map_or(Vec::new(), |best| best.tokens)),
+                );
                 continue;
             }
             self.read(&some.iter().map(Vec::as_slice).collect::<Vec<_>>())?;

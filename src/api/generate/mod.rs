@@ -180,7 +180,8 @@ impl Generator {
         let passes = PassOptions::default();
         let vocabulary = tokenizer.vocabulary();
         let (mut note, mut texts, rows) = (None, options.texts.max(1), options.rows());
-        let (beams, capacity) = (options.beams, options.longest.map_or(capacity, |longest| capacity.min(longest.max(1))));
+        let (beams, capacity) =
+            (options.beams, options.longest.map_or(capacity, |longest| capacity.min(longest.max(1))));
         loop {
             if options.without_cache {
                 break;

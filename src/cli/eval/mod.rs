@@ -254,7 +254,8 @@ fn with_predictions(
             if std::mem::take(&mut asks) && answers {
                 let model = load_model(asked.model, &asked.overrides.sets())?;
                 let batch = batch.shape.samples;
-                let options = generate::Options { threads: asked.threads, batch, beams, ..generate::Options::default() };
+                let options =
+                    generate::Options { threads: asked.threads, batch, beams, ..generate::Options::default() };
                 rows.written_by(Generator::new(&model, &options)?);
             }
             rows.see(session, batch, split)

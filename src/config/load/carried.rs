@@ -37,8 +37,9 @@ pub(super) fn check(experiment: &Experiment, reporter: &Reporter) {
     }
     for node in found.into_iter().filter(|(_, both)| *both).map(|(node, _)| node) {
         let at = node.fields.get("bidirectional").copied().unwrap_or(node.span);
-        let error = Diagnostic::error(format!("`carry_state` does not go with `bidirectional` of `{}`", node.kind_name()))
-            .help("from the end of a text to its start there is no batch before; leave one of the two out");
+        let error =
+            Diagnostic::error(format!("`carry_state` does not go with `bidirectional` of `{}`", node.kind_name()))
+                .help("from the end of a text to its start there is no batch before; leave one of the two out");
         let error = error.context(at, "goes both ways");
         reporter.at_key(error, KEY, "goes on from batch to batch");
     }

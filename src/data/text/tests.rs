@@ -1,6 +1,7 @@
 //! Text as tokens, windows and labelled samples.
 
 mod answered;
+mod streams;
 
 use super::super::loader::{LoaderOptions, Position};
 use super::super::{HoldOut, Lengths, Loader, Source, Split, open};

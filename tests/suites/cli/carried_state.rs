@@ -103,7 +103,10 @@ fn mistakes_in_carried_states_have_places() {
     let text = place.read("c.toml");
     place.write("c.toml", text.replace("num_layers = 2", "num_layers = 2, bidirectional = true"));
     refused("", &["`carry_state` does not go with `bidirectional` of `lstm`", "goes both ways"]);
-    place.write("c.toml", text.replace("type = \"lstm\", hidden_size = 7, num_layers = 2", "type = \"linear\", out_features = 7"));
+    place.write(
+        "c.toml",
+        text.replace("type = \"lstm\", hidden_size = 7, num_layers = 2", "type = \"linear\", out_features = 7"),
+    );
     refused("", &["`carry_state` is for recurrent layers, and the model has none"]);
     place.write("c.toml", text.replace("source = \"text\"", "source = \"text_classes\""));
     refused("", &["carry_state"]);
@@ -113,8 +116,11 @@ fn mistakes_in_carried_states_have_places() {
 #[test]
 fn states_that_are_kept_change_no_token() {
     let place = place("lstm");
-    let text = place.read("c.toml").replace("weights = \"start.safetensors\"\n", "").replace("context = 5", "context = 80");
-    let text = text.replace("carry_state = true\n", "").replace("[optimizer]\ntype = \"sgd\"\nlr = 0.5", "[optimizer]\ntype = \"adam\"\nlr = 0.02");
+    let text =
+        place.read("c.toml").replace("weights = \"start.safetensors\"\n", "").replace("context = 5", "context = 80");
+    let text = text
+        .replace("carry_state = true\n", "")
+        .replace("[optimizer]\ntype = \"sgd\"\nlr = 0.5", "[optimizer]\ntype = \"adam\"\nlr = 0.02");
     place.write("text.txt", "a cat sat on a mat and a rat ran at a bat that sat on a hat in a vat. ".repeat(20));
     place.write("val.txt", "the cat ate the rat that sat on the mat and ran at the hat. ".repeat(4));
     for layer in ["lstm", "gru", "rnn"] {

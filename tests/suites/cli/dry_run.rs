@@ -175,7 +175,9 @@ fn every_configuration_has_a_dry_run() {
             "tokens" => {
                 place.write("tokens.bin", [7; 4000]);
                 let with = "--set model.with.width=24 --set model.with.heads=2 --set model.with.layers=1 --set train.accumulate=1";
-                format!("--set data.path=tokens.bin --set data.val_path=tokens.bin --set data.context=16 --set data.eval_batch_size=2 {with}")
+                format!(
+                    "--set data.path=tokens.bin --set data.val_path=tokens.bin --set data.context=16 --set data.eval_batch_size=2 {with}"
+                )
             }
             _ => String::new(),
         };

@@ -11,10 +11,10 @@ mod plans;
 mod ranks;
 mod selection;
 mod steps;
-mod text;
 #[allow(dead_code)]
 #[path = "../../support/command.rs"]
 mod support;
+mod text;
 
 use std::path::Path;
 use std::process::Output;

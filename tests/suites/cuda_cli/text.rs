@@ -56,7 +56,8 @@ fn beams_are_those_of_transformers() {
         let early = if case["early_stopping"] == true { "--early-stopping" } else { "" };
         let (penalty, longest) = (&case["length_penalty"], &case["max_tokens"]);
         let more = format!("--beams 4 --samples 4 --length-penalty {penalty} {early} --max-tokens {longest}");
-        let out = ok_with(&place, &folder, &format!("generate gpt2.toml --device cuda --prompt a --json {more}"), &[]).out;
+        let out =
+            ok_with(&place, &folder, &format!("generate gpt2.toml --device cuda --prompt a --json {more}"), &[]).out;
         let found: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let wanted = case["found"].as_array().unwrap();
         assert!(found.iter().zip(wanted).all(|(a, b)| a["tokens"] == b["tokens"]), "{found:?}, {case}");

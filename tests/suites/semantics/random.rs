@@ -31,7 +31,13 @@ pub fn build(experiment: &Experiment, backend: &dyn Backend) -> Result<Programs,
 pub fn some_text(path: &Path) -> Vec<String> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     if name == "gpt2_124m" {
-        let small = ["model.with.width=24", "model.with.heads=2", "model.with.layers=1", "data.context=16", "train.accumulate=1"];
+        let small = [
+            "model.with.width=24",
+            "model.with.heads=2",
+            "model.with.layers=1",
+            "data.context=16",
+            "train.accumulate=1",
+        ];
         return small.map(str::to_owned).to_vec();
     }
     if !name.starts_with("shakespeare_") {

@@ -114,7 +114,13 @@ impl Recurrent {
     }
 
     /// Checks operand `at`, what the sequences go on from.
-    fn expect_carried(&self, name: &str, inputs: &[&Value], at: usize, [n, _, h]: [usize; 3]) -> Result<(), ShapeError> {
+    fn expect_carried(
+        &self,
+        name: &str,
+        inputs: &[&Value],
+        at: usize,
+        [n, _, h]: [usize; 3],
+    ) -> Result<(), ShapeError> {
         if !self.carries {
             return Ok(());
         }
