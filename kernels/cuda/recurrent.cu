@@ -12,6 +12,7 @@ enum Cell { LSTM, GRU, RNN_TANH, RNN_RELU };
 template <int CELL> struct Sizes {
     static constexpr int GATES = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;
     static constexpr int SAVED = CELL == LSTM ? 5 : CELL == GRU ? 4 : 0;
+    static constexpr int CARRIED = CELL == LSTM ? 2 : 1;
 };
 
 // The sample and the unit of this thread; the block's first ones.
@@ -31,12 +32,12 @@ __device__ __forceinline__ Place place(int hidden) {
 
 __device__ __forceinline__ bool is_padding(const int *lengths, int sample, int t) { return lengths && t >= lengths[sample]; }
 
-// State and cell at position t from those at position `before`, or from zeros if that is below 0. `cells [samples, hidden]` has the cells of an LSTM where
+// State and cell at position t from those at position `before` or, if that is below 0, from `first [samples, C · hidden]`, or from zeros if that is null. `cells [samples, hidden]` has the cells of an LSTM where
 // nothing is saved.
 template <int CELL>
 __device__ __forceinline__ void forward(
-    const float *x, const float *w, const float *bias, const int *lengths, float *y, float *saved, float *cells, int samples,
-    int length, int hidden, int t, int before) {
+    const float *x, const float *w, const float *bias, const int *lengths, const float *first, float *y, float *saved, float *cells,
+    int samples, int length, int hidden, int t, int before) {
     constexpr int GATES = Sizes<CELL>::GATES, SAVED = Sizes<CELL>::SAVED;
     __shared__ float states[SIDE][SIDE], weights[GATES][SIDE][SIDE + 1];
     Place at = place(hidden);
@@ -46,9 +47,12 @@ __device__ __forceinline__ void forward(
     for (int gate = 0; gate < GATES; ++gate) {
         r[gate] = 0.0f;
     }
-    for (int k = 0; before >= 0 && k < hidden; k += SIDE) {
+    // The states before, and how far those of samples lie apart.
+    const float *states_before = before >= 0 ? y + (i64)before * hidden : first;
+    i64 apart = before >= 0 ? (i64)length * hidden : (i64)Sizes<CELL>::CARRIED * hidden;
+    for (int k = 0; states_before && k < hidden; k += SIDE) {
         bool inside = k + column < hidden;
-        states[row][column] = inside && at.sample < samples ? y[((i64)at.sample * length + before) * hidden + k + column] : 0.0f;
+        states[row][column] = inside && at.sample < samples ? states_before[at.sample * apart + k + column] : 0.0f;
         for (int gate = 0; gate < GATES; ++gate) {
             int unit = at.first_unit + row;
             weights[gate][row][column] = inside && unit < hidden ? w[((i64)gate * hidden + unit) * hidden + k + column] : 0.0f;
@@ -86,7 +90,7 @@ __device__ __forceinline__ void forward(
     if constexpr (CELL == LSTM) {
         float i = sigmoid(given[0] + r[0]), f = sigmoid(given[1] + r[1]), g = tanhf(given[2] + r[2]), o = sigmoid(given[3] + r[3]);
         float *cell = save ? saved + (last * SAVED + 4) * hidden + at.unit : cells + (i64)at.sample * hidden + at.unit;
-        float c = f * (before >= 0 ? *cell : 0.0f) + i * g;
+        float c = f * (before >= 0 ? *cell : first ? first[at.sample * apart + hidden + at.unit] : 0.0f) + i * g;
         y[to] = o * tanhf(c);
         if (save) {
             save[0] = i;
@@ -99,7 +103,7 @@ __device__ __forceinline__ void forward(
         }
     } else if constexpr (CELL == GRU) {
         float reset = sigmoid(given[0] + r[0]), z = sigmoid(given[1] + r[1]), fresh = tanhf(given[2] + reset * r[2]);
-        float state = before >= 0 ? y[last * hidden + at.unit] : 0.0f;
+        float state = states_before ? states_before[at.sample * apart + at.unit] : 0.0f;
         y[to] = fresh + z * (state - fresh);
         if (save) {
             save[0] = reset;
@@ -114,12 +118,12 @@ __device__ __forceinline__ void forward(
 }
 
 // The gradients by the gates at position t from those by the products at position `behind`, or from zeros if that is below 0; `before` is the position of
-// the state before, or below 0. `carried [samples, hidden]` goes from position to position: the gradient by the cell of an LSTM, or what the state of a GRU
+// the state before, or below 0: then that is in `first`, or 0 if that is null. `carried [samples, hidden]` goes from position to position: the gradient by the cell of an LSTM, or what the state of a GRU
 // has of that behind it. `product` is where gradients by the products are: of a GRU a value of its own, else dx.
 template <int CELL>
 __device__ __forceinline__ void backward(
-    const float *dy, const float *y, const float *saved, const float *w, const int *lengths, float *dx, float *states, float *product,
-    float *carried, int samples, int length, int hidden, int t, int behind, int before) {
+    const float *dy, const float *y, const float *saved, const float *w, const int *lengths, const float *first, float *dx, float *states,
+    float *product, float *carried, int samples, int length, int hidden, int t, int behind, int before) {
     constexpr int GATES = Sizes<CELL>::GATES, SAVED = Sizes<CELL>::SAVED;
     __shared__ float gates[SIDE][SIDE], weights[SIDE][SIDE];
     Place at = place(hidden);
@@ -154,12 +158,14 @@ __device__ __forceinline__ void backward(
     }
     d += dy[to];
     // In padding behind a sample, where a reverse layer begins, states and cells are 0.
-    float earlier = before >= 0 ? y[last * hidden + at.unit] : 0.0f;
+    const float *own_first = first ? first + (i64)at.sample * Sizes<CELL>::CARRIED * hidden + at.unit : nullptr;
+    float earlier = before >= 0 ? y[last * hidden + at.unit] : own_first ? *own_first : 0.0f;
     states[to] = earlier;
     if constexpr (CELL == LSTM) {
         const float *save = saved + position * SAVED * hidden + at.unit;
         float i = save[0], f = save[(i64)hidden], g = save[2 * (i64)hidden], o = save[3 * (i64)hidden];
-        float bent = tanhf(save[4 * (i64)hidden]), cell = before >= 0 ? saved[(last * SAVED + 4) * hidden + at.unit] : 0.0f;
+        float bent = tanhf(save[4 * (i64)hidden]), from = own_first ? own_first[hidden] : 0.0f;
+        float cell = before >= 0 ? saved[(last * SAVED + 4) * hidden + at.unit] : from;
         float by_cell = (behind >= 0 ? carried[own] : 0.0f) + d * o * (1.0f - bent * bent);
         carried[own] = by_cell * f;
         by_gate[0] = by_cell * g * ((1.0f - i) * i);
@@ -184,14 +190,15 @@ __device__ __forceinline__ void backward(
 
 #define RECURRENT(CELL, name)                                                                                                              \
     extern "C" __global__ void __launch_bounds__(256) name##_f32(                                                                          \
-        const float *x, const float *w, const float *bias, const int *lengths, float *y, float *saved, float *cells, int samples,          \
-        int length, int hidden, int t, int before) {                                                                                       \
-        forward<CELL>(x, w, bias, lengths, y, saved, cells, samples, length, hidden, t, before);                                           \
+        const float *x, const float *w, const float *bias, const int *lengths, const float *first, float *y, float *saved, float *cells,   \
+        int samples, int length, int hidden, int t, int before) {                                                                          \
+        forward<CELL>(x, w, bias, lengths, first, y, saved, cells, samples, length, hidden, t, before);                                    \
     }                                                                                                                                      \
     extern "C" __global__ void __launch_bounds__(256) name##_grad_f32(                                                                     \
-        const float *dy, const float *y, const float *saved, const float *w, const int *lengths, float *dx, float *states,                 \
-        float *product, float *carried, int samples, int length, int hidden, int t, int behind, int before) {                              \
-        backward<CELL>(dy, y, saved, w, lengths, dx, states, product, carried, samples, length, hidden, t, behind, before);                \
+        const float *dy, const float *y, const float *saved, const float *w, const int *lengths, const float *first, float *dx,            \
+        float *states, float *product, float *carried, int samples, int length, int hidden, int t, int behind, int before) {               \
+        backward<CELL>(                                                                                                                    \
+            dy, y, saved, w, lengths, first, dx, states, product, carried, samples, length, hidden, t, behind, before);                    \
     }
 
 RECURRENT(LSTM, lstm)

@@ -16,7 +16,7 @@ pub use about::{DocsArgs, DoctorArgs, ManArgs, VerifyArgs};
 pub use check::CheckArgs;
 pub use explain::ExplainArgs;
 pub use export::ExportArgs;
-pub use generate::{GenerateArgs, ImportArgs, ModelsArgs};
+pub use generate::{BeamArgs, GenerateArgs, ImportArgs, ModelsArgs};
 pub use init::InitArgs;
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
@@ -266,6 +266,9 @@ pub struct EvalArgs {
     /// Those are names of files and of classes that begin with `=`, `+`, `-`, `@`, a tab or the end of a line. Without it names are written as they are.
     #[arg(long, requires = "predictions")]
     pub guard_formulas: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub search: BeamArgs,
     /// Download the data if it is not there
     ///
     /// Without it nothing is downloaded, whatever the configuration says.
@@ -334,6 +337,9 @@ pub struct PredictArgs {
     /// Of a model with a class for every pixel. A file has the name of its image, and the size that the model sees.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub masks: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub search: BeamArgs,
     /// Compute threads of the CPU [default: all cores]
     ///
     /// By default as many as the process may use. Results do not depend on it.

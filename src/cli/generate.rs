@@ -3,7 +3,7 @@
 use super::args::GenerateArgs;
 use super::{print_json, printed, signals};
 use crate::api::failure::Failure;
-use crate::api::generate::{Finish, Generator, Options, Request, Sampling};
+use crate::api::generate::{self, Finish, Found, Generator, Options, Request, Sampling};
 use crate::api::model::load_model;
 use crate::files;
 use crate::terminal::{self, say};
@@ -26,7 +26,19 @@ const BETWEEN: &str = "---------------";
 pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let mut prompt = prompt(args)?;
     let model = load_model(&args.model, &args.overrides.sets())?;
-    let options = Options { threads: args.threads, without_cache: args.without_cache, ..Options::default() };
+    let beams = args.search.beams();
+    if let Some(beams) = beams.filter(|beams| beams.count < args.samples as usize) {
+        return Err(Failure::Usage(format!(
+            "`--samples {}` asks for more texts than the {} that `--beams` goes on with\nhelp: raise `--beams`, or lower `--samples`",
+            args.samples, beams.count
+        )));
+    }
+    let longest = match beams {
+        Some(_) => generate::longest(&model, &prompt, args.max_tokens as usize)?,
+        None => None,
+    };
+    let (threads, without_cache) = (args.threads, args.without_cache);
+    let options = Options { threads, without_cache, beams, longest, ..Options::default() };
     let mut generator = Generator::new(&model, &options)?;
     if let Some(note) = generator.note() {
         say(&format!("note: {note}"));
@@ -46,21 +58,36 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let tokens = generator.prompt(&prompt)?;
     let started = Instant::now();
     let mut generated = 0;
-    for text in 0..args.samples {
-        let request = Request {
-            prompt: tokens.clone(),
-            max_tokens: args.max_tokens as usize,
-            sampling: Sampling {
-                temperature: args.temperature.unwrap_or(if generator.has_answers() { 0.0 } else { 1.0 }),
-                top_k: args.top_k.map(|k| k as usize),
-                top_p: args.top_p,
-                min_p: args.min_p,
-                repetition_penalty: args.repetition_penalty,
-                seed: args.seed,
-            },
-            text: u64::from(text),
-            stop: args.stop.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
+    let request = |text: u32, answers: bool| Request {
+        prompt: tokens.clone(),
+        max_tokens: args.max_tokens as usize,
+        sampling: Sampling {
+            temperature: args.temperature.unwrap_or(if answers { 0.0 } else { 1.0 }),
+            top_k: args.top_k.map(|k| k as usize),
+            top_p: args.top_p,
+            min_p: args.min_p,
+            repetition_penalty: args.repetition_penalty,
+            seed: args.seed,
+        },
+        text: u64::from(text),
+        stop: args.stop.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
+    };
+    if beams.is_some() {
+        let request = request(0, generator.has_answers());
+        let Some(found) = generator.search(&request, &|| !stopped.load(Ordering::Relaxed))? else {
+            return Ok(ExitCode::from(130));
         };
+        let found = &found[..found.len().min(args.samples as usize)];
+        for (number, found) in found.iter().enumerate() {
+            if number > 0 && !args.output.json {
+                printed(terminal::print_piece(&format!("{BETWEEN}\n")))?;
+            }
+            write_found(&generator, found, &request.stop, &prompt, args.output.json)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for text in 0..args.samples {
+        let request = request(text, generator.has_answers());
         if text > 0 && !args.output.json {
             printed(terminal::print_piece(&format!("{BETWEEN}\n")))?;
         }
@@ -113,17 +140,31 @@ fn one(
         printed(Err(error))?;
     }
     if json {
-        let finish = match finish {
-            Finish::Length => "length",
-            Finish::Stop => "stop",
-            Finish::End => "end",
-            Finish::Cancelled => "cancelled",
-        };
-        print_json(&json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish }))?;
+        print_json(&json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish.name() }))?;
     } else if !ends {
         printed(terminal::print_piece("\n"))?;
     }
     Ok((finish, tokens.len()))
+}
+
+/// Writes a text that beam search has found.
+fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &str, json: bool) -> Result<(), Failure> {
+    let mut text = generator.tokenizer().decode(&found.tokens)?;
+    if let Some(at) = stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
+        text.truncate(at);
+    }
+    let Found { tokens, finish, score } = found;
+    if json {
+        let finish = finish.name();
+        return print_json(
+            &json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish, "score": score }),
+        )
+        .map_err(Failure::from);
+    }
+    // An answer stands by itself.
+    let whole = if generator.has_answers() { text } else { format!("{prompt}{text}") };
+    let end = if whole.ends_with('\n') { "" } else { "\n" };
+    Ok(printed(terminal::print_piece(&format!("{whole}{end}")))?)
 }
 
 /// The text to go on with; empty, if none is given.

@@ -298,7 +298,9 @@ impl Builder<'_> {
         let [keys, values] = ["keys", "values"].map(cache);
         let [keys, values] = [keys, values].map(|variable| {
             let id = self.vars.get_or_add(variable);
-            self.graph.variable(self.vars, id)
+            let kept = self.graph.variable(self.vars, id);
+            self.come_from_parents(kept, length);
+            kept
         });
         let op = CachedAttention { heads, kv_heads, window, alibi };
         let Some((starts, _)) = starts else {

@@ -1,21 +1,21 @@
 //! Tokens as vectors, and the numbers that tell their positions.
 
 use super::params::Param;
-use super::{AT, Builder, Mode, POSITIONS, Tensor};
+use super::{AT, Builder, Mode, PARENTS, POSITIONS, Tensor};
 use crate::config::declare::part::with_suggestion;
 use crate::config::language::layers::{self as cfg, Layer, PoolMode, PositionKind};
 use crate::config::text::spelling::shorten;
 use crate::config::{Diagnostic, LayerNode};
 use crate::data::{ANSWERS, Field, FieldKind, Lengths};
 use crate::graph::op::{
-    Activation, ActivationOp, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, NewFull, Reshape,
-    Slice, SumTo,
+    Activation, ActivationOp, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Binary, BinaryKind, Embedding, KeepState, NewFull,
+    Reshape, Slice, SumTo,
 };
 use crate::graph::{Counting, DType, Fill, Input, MAX_ELEMENTS, Node, Role, Shape, ValueId, VarKind};
 use std::collections::{HashMap, HashSet};
 
-const ADD: Binary = Binary { kind: BinaryKind::Add };
-const MUL: Binary = Binary { kind: BinaryKind::Mul };
+pub(super) const ADD: Binary = Binary { kind: BinaryKind::Add };
+pub(super) const MUL: Binary = Binary { kind: BinaryKind::Mul };
 
 /// A normal distribution around 0, or 0.
 pub(super) fn normal(std: f64) -> Fill {
@@ -141,9 +141,7 @@ impl Builder<'_> {
         let Some(starts) = starts else { return self.plain(ADD, &[x.value, first]) };
         // 1 at the positions of the first text, and 0 at those of the second; and the other way round. So the sum has one of both vectors as it is.
         let inside = self.inside(starts, [n, length], 0.0);
-        let minus = self.plain(NewFull { shape: Shape::from([1, 1]), value: -1.0 }, &[inside]);
-        let outside = self.plain(ADD, &[inside, minus]);
-        let outside = self.times(outside, -1.0);
+        let outside = self.less_one(inside);
         let second = vector(self, 1);
         let [first, second] = [(first, inside), (second, outside)].map(|(vector, at)| {
             let at = self.plain(Reshape { shape: Shape::from([n, length, 1]) }, &[at]);
@@ -190,6 +188,18 @@ impl Builder<'_> {
         self.prepared.iter().find(|(known, _)| known == name).map(|(_, x)| x.value)
     }
 
+    /// Where rows go on from those of others: what is kept of each row becomes what is kept of its parent. The prompt, of which several tokens are computed at a
+    /// time, is that of all rows.
+    pub(super) fn come_from_parents(&mut self, kept: ValueId, length: usize) {
+        let Some(parents) = self.found(PARENTS).filter(|_| length == 1) else { return };
+        let shape = self.graph.shape(kept).clone();
+        let rows = shape.dims()[0];
+        let table = self.plain(Reshape { shape: Shape::from([rows, shape.len() / rows.max(1)]) }, &[kept]);
+        let taken = self.plain(Embedding::default(), &[table, parents]);
+        let taken = self.plain(Reshape { shape }, &[taken]);
+        self.graph.add(KeepState { once: false }, &[taken, kept]).expect("a copy has the shape of what it is kept in");
+    }
+
     /// The output at one position of each sample, `[N, V]` of `[N, T, V]`, if the batch says at which.
     pub(super) fn at_position(&mut self, y: ValueId) -> ValueId {
         let (Some(at), &[n, length, v]) = (self.found(AT), self.graph.shape(y).dims()) else { return y };
@@ -226,19 +236,16 @@ impl Builder<'_> {
             Layer::ScaledDotProductAttention(attention) => attention.is_causal,
             Layer::Glu(glu) => last(glu.dim, rank),
             Layer::Concat(concat) => last(concat.dim, rank),
-            _ => false,
-        };
-        let recurrent = match layer {
+            // The state is kept.
             Layer::Lstm(l) => !l.bidirectional,
             Layer::Gru(l) => !l.bidirectional,
             Layer::Rnn(l) => !l.bidirectional,
             _ => false,
         };
         if !each {
-            let why = match (recurrent, two) {
-                (true, _) => "keeps no state from one token to the next",
-                (_, true) => "looks at another text, of which nothing is kept from one token to the next",
-                _ => "sees all positions at once, so that no token can be added to those before",
+            let why = match two {
+                true => "looks at another text, of which nothing is kept from one token to the next",
+                false => "sees all positions at once, so that no token can be added to those before",
             };
             let message = format!("`{}` {why}", node.kind_name());
             self.refuse(node, &message, "needs the whole text", &[x], "");
@@ -349,8 +356,22 @@ impl Builder<'_> {
         self.plain(Reshape { shape: Shape::from([n, 1]) }, &[rows])
     }
 
+    /// 1 where some tokens come before, and 0 at the first one, `[N, 1]`.
+    pub(super) fn begun(&mut self, start: ValueId, n: usize) -> ValueId {
+        let capacity = self.capacity();
+        let before = self.by_length(start, [n, capacity], Counting::Up);
+        self.plain(ActivationOp { act: Activation::Hardtanh { low: 0.0, high: 1.0 } }, &[before])
+    }
+
+    /// 1 less these numbers, of which each is 0 or 1.
+    pub(super) fn less_one(&mut self, x: ValueId) -> ValueId {
+        let minus = self.plain(NewFull { shape: Shape::from([1, 1]), value: -1.0 }, &[x]);
+        let less = self.plain(ADD, &[x, minus]);
+        self.times(less, -1.0)
+    }
+
     /// 1 for each position of a sample, and 0 behind it, `[N, L]`; as if samples were so much longer.
-    fn inside(&mut self, lengths: ValueId, [n, length]: [usize; 2], longer: f32) -> ValueId {
+    pub(super) fn inside(&mut self, lengths: ValueId, [n, length]: [usize; 2], longer: f32) -> ValueId {
         let mut ends = self.by_length(lengths, [n, length], Counting::Up);
         if longer != 0.0 {
             let more = self.plain(NewFull { shape: Shape::from([1, 1]), value: longer }, &[ends]);

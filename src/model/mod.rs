@@ -47,7 +47,7 @@ use crate::config::text::diagnostics::Span;
 use crate::config::{Diagnostic, Experiment, LayerNode};
 use crate::data::{DataSpec, Field, Lengths};
 use crate::graph::op::Op;
-use crate::graph::{DType, Graph, Input, MAX_ELEMENTS, Role, Shape, ValueId, Variables};
+use crate::graph::{DType, Graph, Input, MAX_ELEMENTS, Role, Shape, ValueId, VarKind, Variables};
 use order::Order;
 use std::collections::{HashMap, HashSet};
 
@@ -88,6 +88,8 @@ pub const START: &str = "start";
 pub const STARTS: &str = "starts";
 /// Beside [`STARTS`]: the text whose turn it is, `[1]`.
 pub const TURN: &str = "turn";
+/// The input of [`Mode::Generate`] and [`Mode::Answer`], of beam search, with the row of the run before that each row goes on from, `[N]`.
+pub const PARENTS: &str = "parents";
 
 /// The input of [`Mode::Predict`], of models that write token by token, with the row of all positions of the batch at which each sample's output is wanted, `[N]`.
 pub const AT: &str = "at";
@@ -95,6 +97,19 @@ pub const AT: &str = "at";
 /// Name of the running metric sums of a mode.
 pub fn metrics_variable(mode: Mode) -> &'static str {
     if mode == Mode::Train { "metrics.train" } else { "metrics.eval" }
+}
+
+/// What the names of variables begin with that recurrent layers carry on from batch to batch in a mode.
+pub fn carried_variables(mode: Mode) -> &'static str {
+    if mode == Mode::Train { "optimizer.carried." } else { "carried." }
+}
+
+/// What the names of variables end with in which recurrent layers keep their states from token to token.
+const STATE: &str = ".state_l";
+
+/// Whether states of recurrent layers are kept from token to token.
+pub fn keeps_states(variables: &Variables) -> bool {
+    variables.iter().any(|(_, var)| var.kind == VarKind::Kept && var.name.contains(STATE))
 }
 
 /// Name of the counts of what evaluation took for what.

@@ -110,6 +110,8 @@ impl Writer {
                 without_cache: false,
                 texts: how.texts,
                 batch: 1,
+                beams: None,
+                longest: None,
                 copies: how.executables - opened,
                 held: how.memory,
             };

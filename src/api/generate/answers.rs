@@ -9,7 +9,7 @@ use crate::api::model::{Model, build, device};
 use crate::data::text::{Passage, Samples, TextCodec, Tokenizer, tokens_of_passage};
 use crate::data::{ANSWERS, DataSpec, Field, INPUTS, LENGTHS, Lengths};
 use crate::graph::DType;
-use crate::model::{AT, BatchShape, POSITIONS, START};
+use crate::model::{AT, BatchShape, PARENTS, POSITIONS, START};
 use crate::passes::PassOptions;
 use crate::train::setup::kind::Kind;
 use crate::train::setup::programs::{self, Sizes};
@@ -25,7 +25,7 @@ pub(super) struct Answers {
     longest_text: usize,
     /// Tokens of answers in batches, ascending.
     lengths: Vec<usize>,
-    /// Texts that are answered together.
+    /// Rows of a batch: texts that are answered together, with all of their beams.
     pub batch: usize,
     /// The fields of a batch by their numbers: texts, their lengths, and answers.
     fields: [u32; 3],
@@ -44,6 +44,8 @@ enum Written {
     Kept {
         /// The fields with the positions of tokens, and with how many there are already.
         fields: [u32; 2],
+        /// The field with the row that each row goes on from, of beam search.
+        parents: Option<u32>,
         /// How many tokens of each answer are kept.
         kept: Vec<usize>,
     },
@@ -66,10 +68,11 @@ impl Generator {
         of_answers.dedup();
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
-        let mut batch = options.batch.max(1);
+        let (rows, beams) = (options.rows(), options.beams);
+        let mut batch = options.batch.max(1) * rows;
         let (mut keeps, mut note) = (!options.without_cache, None);
         loop {
-            let spec = if keeps { going_on(sample, capacity) } else { with_places(sample) };
+            let spec = if keeps { going_on(sample, capacity, beams.is_some()) } else { with_places(sample) };
             let number = |name: &str| spec.fields.iter().position(|field| field.name == name).unwrap_or_default();
             let number = |name: &str| number(name) as u32;
             let of = |length: &usize| BatchShape { samples: batch, lengths: Lengths::both(longest_text, *length) };
@@ -85,19 +88,22 @@ impl Generator {
                 }
                 Err(_) => build(&model.loaded, &spec, &sizes, backend.as_ref(), &passes)?,
             };
-            if !fits(model, (&programs, &spec), backend.as_ref(), options, batch == 1)? {
-                batch = batch.div_ceil(2);
+            if !fits(model, (&programs, &spec), backend.as_ref(), options, batch == rows)? {
+                batch = (batch / rows).div_ceil(2) * rows;
                 continue;
             }
             let written = match keeps {
-                true => Written::Kept { fields: [POSITIONS, START].map(number), kept: vec![0; batch] },
+                true => {
+                    let parents = beams.map(|_| number(PARENTS));
+                    Written::Kept { fields: [POSITIONS, START].map(number), parents, kept: vec![0; batch] }
+                }
                 false => Written::Anew { at: number(AT) },
             };
             let fields = [INPUTS, LENGTHS, ANSWERS].map(number);
             let answers = Answers { start, end, longest_text, lengths: of_answers, batch, fields, written };
             let vocabulary = codec.vocabulary;
             let how = How::Answers(answers);
-            let parts = Parts { tokenizer, chat: None, vocabulary, capacity, texts: 1, how, note };
+            let parts = Parts { tokenizer, chat: None, vocabulary, capacity, texts: 1, beams, how, note };
             let generator = Generator::with(model, programs, &spec, backend, parts)?;
             return Ok(Generator { ends: vec![end], ..generator });
         }
@@ -109,9 +115,17 @@ impl Generator {
     /// The device failed; the model's outputs are no numbers; it does not answer texts.
     pub fn answers(&mut self, texts: &[Vec<u32>], max_tokens: usize) -> Result<Vec<Vec<u32>>> {
         let How::Answers(own) = &self.how else { anyhow::bail!("the model does not answer texts") };
-        let (start, batch, most) = (own.start, own.batch, max_tokens.min(self.capacity));
+        let (start, together, most) = (own.start, self.together(), max_tokens.min(self.capacity));
         let mut all = Vec::with_capacity(texts.len());
-        for some in texts.chunks(batch) {
+        for some in texts.chunks(together) {
+            if self.beams.is_some() {
+                let some: Vec<&[u32]> = some.iter().map(Vec::as_slice).collect();
+                let found = self.search_all(&some, max_tokens, 1.0, &|_| Ok(false), &|| true)?.unwrap_or_default();
+                all.extend(
+                    found.into_iter().map(|found| found.into_iter().next().map_or(Vec::new(), |best| best.tokens)),
+                );
+                continue;
+            }
             self.read(&some.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
             let mut answers = vec![vec![start]; some.len()];
             let mut done = vec![false; some.len()];
@@ -141,7 +155,7 @@ impl Generator {
     /// Texts that are answered together.
     pub fn together(&self) -> usize {
         match &self.how {
-            How::Answers(own) => own.batch,
+            How::Answers(own) => own.batch / self.rows,
             How::Anew | How::Cached { .. } => 1,
         }
     }
@@ -209,12 +223,14 @@ impl Generator {
     /// Computes the tokens of answers that are not kept, one position of all answers at a time. An answer that has no more is given its last token again.
     fn going_on(&mut self, answers: &[&[u32]]) -> Result<()> {
         let How::Answers(Answers {
-            fields: [_, _, field], written: Written::Kept { fields: [at, before], kept }, ..
+            fields: [_, _, field],
+            written: Written::Kept { fields: [at, before], parents, kept },
+            ..
         }) = &self.how
         else {
             return Ok(());
         };
-        let (field, at, before, mut kept) = (*field, *at, *before, kept.clone());
+        let (field, at, before, parents, mut kept) = (*field, *at, *before, *parents, kept.clone());
         let own_shape = BatchShape { samples: kept.len(), lengths: Lengths::both(self.longest_text().unwrap_or(1), 1) };
         loop {
             let place = |row: usize| kept[row].min(answers.get(row).map_or(1, |answer| answer.len()) - 1);
@@ -224,6 +240,10 @@ impl Generator {
             let numbers: Vec<u32> = places.iter().map(|place| *place as u32).collect();
             for (field, numbers) in [(field, &tokens), (at, &numbers), (before, &numbers)] {
                 self.put(field, numbers);
+            }
+            if let Some(field) = parents {
+                let rows = self.take_parents();
+                self.put(field, &rows);
             }
             self.session.run_again(Kind::Decode, own_shape, &self.buffer, &mut self.bytes)?;
             kept.iter_mut().zip(&places).for_each(|(kept, place)| *kept = place + 1);
@@ -277,12 +297,14 @@ fn largest(row: &[f32]) -> Option<u32> {
     (!row.iter().any(|logit| logit.is_nan())).then_some(best as u32)
 }
 
-/// The samples with one token of an answer at a time, its position, and how many there are already.
-fn going_on(sample: &DataSpec, capacity: usize) -> DataSpec {
+/// The samples with one token of an answer at a time, its position, and how many there are already; of `beams` with the row that each goes on from.
+fn going_on(sample: &DataSpec, capacity: usize, beams: bool) -> DataSpec {
     let mut fields = sample.fields.clone();
     let targets = fields.iter().position(Field::is_target).unwrap_or(fields.len());
     let positions = Field::numbers(POSITIONS, DType::I32, [capacity]).of_any_length(0, 1);
-    fields.splice(targets..targets, [positions, Field::numbers(START, DType::I32, [])]);
+    let number = |name: &str| Field::numbers(name, DType::I32, []);
+    let parents = beams.then(|| number(PARENTS));
+    fields.splice(targets..targets, [positions, number(START)].into_iter().chain(parents));
     DataSpec { fields, ..sample.clone() }
 }
 

@@ -1,11 +1,13 @@
 //! A language model that goes on with a text, token by token.
 
 mod answers;
+mod beams;
 mod sampler;
 mod written;
 
 use answers::Answers;
 pub use answers::text;
+pub use beams::{Beams, Found};
 pub use sampler::{Sampler, Sampling};
 pub use written::{Finish, Request, Step, Text};
 
@@ -17,7 +19,7 @@ use crate::backend::{Backend, DeviceError, HostBuffer};
 use crate::data::text::{Chat, Samples, TextCodec, Tokenizer};
 use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, Lengths};
 use crate::graph::{DType, Input};
-use crate::model::{BatchShape, POSITIONS, START, STARTS, TURN};
+use crate::model::{BatchShape, PARENTS, POSITIONS, START, STARTS, TURN, keeps_states};
 use crate::passes::PassOptions;
 use crate::plan::SlotLayout;
 use crate::train::setup::input::text_without_reading;
@@ -47,6 +49,10 @@ pub struct Options {
     pub texts: usize,
     /// Texts that are answered together, by a model that answers texts. Where there is no room for them they are fewer.
     pub batch: usize,
+    /// Texts are looked for by beam search; `None`: they are written token by token.
+    pub beams: Option<Beams>,
+    /// Tokens that a text has at most, with its prompt, where that is known. It keeps no more.
+    pub longest: Option<usize>,
     /// How many times the model is opened like this: there has to be room for all.
     pub copies: usize,
     /// Bytes that are needed besides.
@@ -56,7 +62,15 @@ pub struct Options {
 impl Default for Options {
     /// One text at a time on all cores.
     fn default() -> Self {
-        Options { threads: None, without_cache: false, texts: 1, batch: 1, copies: 1, held: 0 }
+        let (threads, beams, longest) = (None, None, None);
+        Options { threads, without_cache: false, texts: 1, batch: 1, beams, longest, copies: 1, held: 0 }
+    }
+}
+
+impl Options {
+    /// Rows of a batch for each text.
+    fn rows(&self) -> usize {
+        self.beams.map_or(1, |beams| beams.count.max(1))
     }
 }
 
@@ -72,8 +86,15 @@ pub struct Generator {
     outputs: usize,
     /// The most tokens that attention sees at a position, with the position's own.
     capacity: usize,
+    /// Tokens of a sample, of a model that computes all of them anew.
+    context: usize,
     /// Texts that may be written in turn.
     texts: usize,
+    beams: Option<Beams>,
+    /// Rows of a batch of a language model.
+    rows: usize,
+    /// Of beam search: the row that each row of the next run goes on from.
+    parents: Vec<u32>,
     how: How,
     ends: Vec<u32>,
     bytes: Vec<u8>,
@@ -92,6 +113,8 @@ enum How {
     Cached {
         /// Tokens of a prompt that are computed at a time.
         chunk: usize,
+        /// A piece of a prompt has so many, and what is left is computed token by token: a state that is kept has seen all of a piece.
+        whole: bool,
     },
     /// As that of an answer to a text.
     Answers(Answers),
@@ -105,6 +128,7 @@ struct Parts {
     vocabulary: usize,
     capacity: usize,
     texts: usize,
+    beams: Option<Beams>,
     how: How,
     note: Option<String>,
 }
@@ -155,21 +179,23 @@ impl Generator {
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
         let vocabulary = tokenizer.vocabulary();
-        let (mut note, mut texts) = (None, options.texts.max(1));
+        let (mut note, mut texts, rows) = (None, options.texts.max(1), options.rows());
+        let (beams, capacity) =
+            (options.beams, options.longest.map_or(capacity, |longest| capacity.min(longest.max(1))));
         loop {
             if options.without_cache {
                 break;
             }
             let chunk = CHUNK.min(capacity);
             let lengths = if chunk > 1 { vec![chunk, 1] } else { vec![1] };
-            let of = |length| BatchShape { samples: 1, lengths: Lengths::first(length) };
+            let of = |length| BatchShape { samples: rows, lengths: Lengths::first(length) };
             let sizes = Sizes { generate: lengths.into_iter().map(of).collect(), ..Sizes::default() };
-            let spec = going_on(&sample, capacity, texts);
+            let spec = going_on(&sample, capacity, texts, beams.is_some());
             match programs::build(&model.loaded.experiment, &spec, &sizes, backend.as_ref(), &passes) {
                 Ok(programs) => {
                     if fits(model, (&programs, &spec), backend.as_ref(), options, texts == 1)? {
-                        let how = How::Cached { chunk };
-                        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, how, note };
+                        let how = How::Cached { chunk, whole: keeps_states(&programs.plan.variables) };
+                        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how, note };
                         return Generator::with(model, programs, &spec, backend, parts);
                     }
                     texts /= 2;
@@ -181,10 +207,10 @@ impl Generator {
                 }
             }
         }
-        let sizes = Sizes { predict: vec![1.into()], ..Sizes::default() };
+        let sizes = Sizes { predict: vec![rows.into()], ..Sizes::default() };
         let programs = build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?;
         fits(model, (&programs, &sample), backend.as_ref(), options, true)?;
-        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, how: How::Anew, note };
+        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how: How::Anew, note };
         Generator::with(model, programs, &sample, backend, parts)
     }
 
@@ -195,8 +221,12 @@ impl Generator {
         backend: Box<dyn Backend>,
         parts: Parts,
     ) -> Result<Generator, Failure> {
-        let Parts { tokenizer, chat, vocabulary, capacity, texts, how, note } = parts;
+        let Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how, note } = parts;
+        let rows = beams.map_or(1, |beams| beams.count.max(1));
+        let in_batch = if let How::Answers(own) = &how { own.batch } else { rows };
+        let parents = beams.map_or_else(Vec::new, |_| (0..in_batch as u32).collect());
         let layout = programs.plan.slot.clone();
+        let context = spec.inputs().next().map_or(1, |(_, field)| field.shape.len());
         let predicted = programs.plan.programs.iter().find_map(|p| Some(p.graph.shape(p.prediction?).last()));
         // A model may have places for more tokens than the tokenizer has: they mean nothing.
         let outputs = predicted.context("the program predicts nothing")?;
@@ -216,7 +246,11 @@ impl Generator {
             vocabulary,
             outputs,
             capacity,
+            context,
             texts,
+            beams,
+            rows,
+            parents,
             how,
             ends,
             bytes,
@@ -293,31 +327,56 @@ impl Generator {
         }
     }
 
-    /// The logits of the token behind these, of the text `turn`, of which `filled` are computed; `None`: another piece of the prompt is computed, and there
-    /// is more of it.
-    fn logits(&mut self, tokens: &[u32], filled: &mut usize, turn: usize) -> Result<Option<Vec<f32>>> {
-        let How::Cached { chunk } = self.how else {
-            self.put(0, tokens);
-            return self.run(Kind::Predict, 1.into(), tokens.len() - 1).map(Some);
+    /// The logits of the token behind each of some texts of one length, of which `filled` tokens are computed; they are the text `turn`. `None`: another piece of
+    /// the prompt is computed, and there is more of it.
+    fn logits(&mut self, texts: &[&[u32]], filled: &mut usize, turn: usize) -> Result<Option<Vec<Vec<f32>>>> {
+        let (rows, all) = (self.rows, texts[0].len());
+        let text = |row: usize| texts.get(row).unwrap_or(&texts[0]);
+        let How::Cached { chunk, whole } = self.how else {
+            let width = self.context;
+            let mut tokens = vec![0; rows * width];
+            for (row, tokens) in tokens.chunks_mut(width).enumerate() {
+                tokens.iter_mut().zip(*text(row)).for_each(|(to, token)| *to = *token);
+            }
+            self.put(0, &tokens);
+            return self.run(Kind::Predict, rows.into(), (width, all - 1)).map(Some);
         };
-        let left = tokens.len() - *filled;
+        let left = all - *filled;
         // What lies behind the last token is written over later.
-        let length = if left > 1 && *filled + chunk <= self.capacity { chunk } else { 1 };
+        let piece = left > 1 && *filled + chunk <= self.capacity && (!whole || left >= chunk);
+        let length = if piece { chunk } else { 1 };
         let count = left.min(length);
-        let mut some = tokens[*filled..*filled + count].to_vec();
-        some.resize(length, 0);
-        let positions: Vec<u32> = (*filled..*filled + length).map(|at| at as u32).collect();
-        let mut starts = vec![NOWHERE; self.texts];
-        starts[turn] = *filled as u32;
-        for (field, numbers) in
-            [&some, &positions, &vec![*filled as u32], &starts, &vec![turn as u32]].iter().enumerate()
-        {
-            self.put(field as u32, numbers);
+        let (mut some, mut positions) = (Vec::new(), Vec::new());
+        for row in 0..rows {
+            some.extend_from_slice(&text(row)[*filled..*filled + count]);
+            some.resize((row + 1) * length, 0);
+            positions.extend((*filled..*filled + length).map(|at| at as u32));
         }
-        let shape = BatchShape { samples: 1, lengths: Lengths::first(length) };
+        let mut fields = vec![some, positions, vec![*filled as u32; rows]];
+        if self.texts > 1 {
+            let mut starts = vec![NOWHERE; self.texts];
+            starts[turn] = *filled as u32;
+            fields.extend([starts, vec![turn as u32]]);
+        }
+        if self.beams.is_some() {
+            fields.push(self.take_parents());
+        }
+        (0..).zip(&fields).for_each(|(field, numbers)| self.put(field, numbers));
+        let shape = BatchShape { samples: rows, lengths: Lengths::first(length) };
         *filled += count;
-        let logits = self.run(Kind::Generate, shape, count - 1)?;
-        Ok((*filled == tokens.len()).then_some(logits))
+        let logits = self.run(Kind::Generate, shape, (length, count - 1))?;
+        Ok((*filled == all).then_some(logits))
+    }
+
+    /// Says which row each row of the next run goes on from.
+    fn come_from(&mut self, parents: &[u32]) {
+        self.parents.iter_mut().zip(parents).for_each(|(own, parent)| *own = *parent);
+    }
+
+    /// The rows that the next run goes on from; each goes on from itself after that.
+    fn take_parents(&mut self) -> Vec<u32> {
+        let itself = (0..self.parents.len() as u32).collect();
+        std::mem::replace(&mut self.parents, itself)
     }
 
     /// Writes the beginning of a field of the batch.
@@ -328,11 +387,15 @@ impl Generator {
         bytes.iter_mut().zip(numbers).for_each(|(bytes, number)| *bytes = (*number as i32).to_ne_bytes());
     }
 
-    /// Runs a program; the logits of the row `row`.
-    fn run(&mut self, kind: Kind, shape: BatchShape, row: usize) -> Result<Vec<f32>> {
+    /// Runs a program; the logits at the position `at` of each of its rows, which have `width` positions.
+    fn run(&mut self, kind: Kind, shape: BatchShape, (width, at): (usize, usize)) -> Result<Vec<Vec<f32>>> {
         self.session.run_again(kind, shape, &self.buffer, &mut self.bytes)?;
-        let row = &self.bytes.as_chunks().0[row * self.outputs..][..self.vocabulary];
-        Ok(row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect())
+        let all = self.bytes.as_chunks().0;
+        let row = |row: usize| {
+            let row = &all[(row * width + at) * self.outputs..][..self.vocabulary];
+            row.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect()
+        };
+        Ok((0..shape.samples).map(row).collect())
     }
 }
 
@@ -374,8 +437,18 @@ pub fn prompt(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
 }
 
-/// Batches of tokens that follow others, with room for `capacity` of them in all, of one of `texts` texts at a time.
-fn going_on(sample: &DataSpec, capacity: usize, texts: usize) -> DataSpec {
+/// Tokens that a text has at most which goes on with a prompt; `None`, if the model answers texts, or if nothing says how many tokens the prompt has.
+///
+/// # Errors
+/// The prompt has a character that has no token; a file that the configuration names cannot be read.
+pub fn longest(model: &Model, text: &str, max_tokens: usize) -> Result<Option<usize>, Failure> {
+    let Some((_, codec, _)) = language_of(model)?.filter(|(_, codec, _)| !codec.has_answers()) else { return Ok(None) };
+    let tokens = codec.tokenizer.map(|tokenizer| prompt(&tokenizer, text)).transpose()?;
+    Ok(tokens.map(|tokens| tokens.len() + max_tokens))
+}
+
+/// Batches of tokens that follow others, with room for `capacity` of them in all, of one of `texts` texts at a time, or of `beams`.
+fn going_on(sample: &DataSpec, capacity: usize, texts: usize, beams: bool) -> DataSpec {
     let tokens = sample.inputs().next().map(|(_, field)| field.kind.clone()).unwrap_or(FieldKind::Number);
     let number = |name: &str, shape: &[usize]| Field::numbers(name, DType::I32, shape);
     let mut fields = vec![
@@ -386,6 +459,7 @@ fn going_on(sample: &DataSpec, capacity: usize, texts: usize) -> DataSpec {
     if texts > 1 {
         fields.extend([number(STARTS, &[texts]), number(TURN, &[])]);
     }
+    fields.extend(beams.then(|| number(PARENTS, &[])));
     let targets = sample.target().map(|(_, field)| field.clone().of_any_length(0, 0));
     DataSpec { fields: fields.into_iter().chain(targets).collect(), ..sample.clone() }
 }

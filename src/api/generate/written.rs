@@ -32,6 +32,18 @@ pub enum Finish {
     Cancelled,
 }
 
+impl Finish {
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Finish::Length => "length",
+            Finish::Stop => "stop",
+            Finish::End => "end",
+            Finish::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// What one more turn has made of a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
@@ -81,11 +93,8 @@ impl Generator {
     pub fn begin(&self, request: Request, turn: usize) -> Result<Text> {
         let Request { prompt: tokens, max_tokens, sampling, text: number, stop } = request;
         ensure!(turn < self.texts, "there is room for {} texts", self.texts);
-        ensure!(!tokens.is_empty(), "a text has to begin with something");
-        let unknown = tokens.iter().find(|token| **token as usize >= self.vocabulary);
-        if let Some(token) = unknown {
-            anyhow::bail!("token {token} is none of the {} of the model", self.vocabulary);
-        }
+        ensure!(self.beams.is_none(), "the model was opened for beam search");
+        self.expect_tokens(&tokens)?;
         // An answer goes on from the token that begins all of them.
         let (question, tokens) = match &self.how {
             How::Answers(own) => (Some(tokens), vec![own.start]),
@@ -103,6 +112,15 @@ impl Generator {
             turn,
             decoder: Decoder::new(self.tokenizer.clone()),
             pending: Pending { text: String::new(), stop },
+        })
+    }
+
+    /// Refuses a prompt without tokens, or with some that the model does not have.
+    pub(super) fn expect_tokens(&self, prompt: &[u32]) -> Result<()> {
+        ensure!(!prompt.is_empty(), "a text has to begin with something");
+        let unknown = prompt.iter().find(|token| **token as usize >= self.vocabulary);
+        unknown.map_or(Ok(()), |token| {
+            Err(anyhow::anyhow!("token {token} is none of the {} of the model", self.vocabulary))
         })
     }
 
@@ -130,7 +148,7 @@ impl Generator {
                 }
                 self.next(&[seen])?.pop()
             }
-            false => self.logits(seen, &mut text.filled, text.turn)?,
+            false => self.logits(&[seen], &mut text.filled, text.turn)?.and_then(|mut rows| rows.pop()),
         };
         let Some(logits) = logits else { return Ok(Step::default()) };
         let number = (text.tokens.len() - text.known) as u64;

@@ -1,6 +1,7 @@
 //! `runner generate`.
 
 use super::{OutputArgs, Overrides, threads};
+use crate::api::generate::Beams;
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
@@ -22,29 +23,32 @@ pub struct GenerateArgs {
     /// How many tokens to generate at most
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: u32,
-    /// How many texts to generate, each with draws of its own
+    /// How many texts to generate, each with draws of its own; with `--beams`, which has no draws, the N best
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub samples: u32,
     /// What logits are divided by: below 1 probable tokens become more probable; 0 takes the most probable one each time [default: 1; of answers to texts 0]
-    #[arg(long, value_name = "T", value_parser = temperature)]
+    #[arg(long, conflicts_with = "beams", value_name = "T", value_parser = temperature)]
     pub temperature: Option<f32>,
     /// Draw one of the K most probable tokens [default: of all]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, conflicts_with = "beams", value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub top_k: Option<u32>,
     /// Draw one of the most probable tokens whose probabilities come to P
-    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share)]
+    #[arg(long, conflicts_with = "beams", value_name = "P", default_value_t = 1.0, value_parser = share)]
     pub top_p: f32,
     /// Leave out tokens whose probability is less than P of that of the most probable one
-    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = share)]
+    #[arg(long, conflicts_with = "beams", value_name = "P", default_value_t = 0.0, value_parser = share)]
     pub min_p: f32,
     /// Make tokens that are there already less probable: positive logits are divided by this, negative ones multiplied
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = penalty)]
     pub repetition_penalty: f32,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub search: BeamArgs,
     /// A text that ends the generated one, and is not written; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
     /// Keys the draws: the same seed gives the same text
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, conflicts_with = "beams", value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Compute every token from the whole text before it, and keep nothing: slow, the same tokens
     #[arg(long)]
@@ -55,6 +59,28 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,
+}
+
+/// How the most probable text is looked for.
+#[derive(Debug, Clone, Args)]
+pub struct BeamArgs {
+    /// Look for the most probable text by going on with N at a time (beam search), in place of a draw or of the most probable token each time; it is written when it is found
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub beams: Option<u32>,
+    /// With `--beams`: the score of a text is its log-probability divided by its number of tokens to the power of X; above 0 prefers longer texts, below 0 shorter ones
+    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "beams", allow_negative_numbers = true, value_parser = power)]
+    pub length_penalty: f32,
+    /// With `--beams`: end as soon as N texts have ended [default: when none that goes on has a better score than the worst of them]
+    #[arg(long, requires = "beams")]
+    pub early_stopping: bool,
+}
+
+impl BeamArgs {
+    /// What the search needs, if one is asked for.
+    pub fn beams(&self) -> Option<Beams> {
+        let (length_penalty, early_stopping) = (f64::from(self.length_penalty), self.early_stopping);
+        self.beams.map(|count| Beams { count: count as usize, length_penalty, early_stopping })
+    }
 }
 
 /// `runner import`
@@ -108,6 +134,10 @@ fn temperature(text: &str) -> Result<f32, String> {
 
 fn share(text: &str) -> Result<f32, String> {
     within(text, |p| (0.0..=1.0).contains(&p), "a number from 0 to 1")
+}
+
+fn power(text: &str) -> Result<f32, String> {
+    within(text, |x| x.abs() <= 100.0, "a number from -100 to 100")
 }
 
 fn penalty(text: &str) -> Result<f32, String> {

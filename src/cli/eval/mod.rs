@@ -137,7 +137,11 @@ pub fn evaluated(
     // Mistakes in the model come before the data is read.
     let spec = describe_data(&model.loaded)?;
     let passes = &asked.passes;
-    let batch = experiment.data.loading.eval_batch_size();
+    // Samples of a text that states go on in are in batches of that size.
+    let batch = match asked.split {
+        SplitName::Train if experiment.data.source.carries_state() => experiment.micro_batch(),
+        _ => experiment.data.loading.eval_batch_size(),
+    };
     let whole = Sizes { eval: vec![batch.into()], ..Sizes::default() };
     let programs = build(&model.loaded, &spec, &whole, backend.as_ref(), passes)?;
     let photos = PhotoPlan::new(experiment, &spec, false);
@@ -188,7 +192,8 @@ pub fn evaluated(
     let mut session = model.session(programs, &samples.spec, backend.as_ref())?;
     let never = AtomicBool::new(false);
     let mut unread = Unread::default();
-    let options = eval_options(experiment);
+    let mut options = eval_options(experiment);
+    options.batch_size = batch;
     let Evaluation { figures, notes: of_figures, not_finite } = evaluate_batches(
         &mut session,
         backend.as_ref(),
@@ -229,16 +234,28 @@ pub fn evaluated(
 }
 
 /// Evaluates a model, and writes what it says of every sample to `path`, which is there when all is done.
-fn with_predictions(asked: &Asked, path: &Path, guard_formulas: bool) -> Result<Evaluated, Failure> {
+fn with_predictions(
+    asked: &Asked,
+    path: &Path,
+    guard_formulas: bool,
+    beams: Option<generate::Beams>,
+) -> Result<Evaluated, Failure> {
     written(path, guard_formulas, &mut |out, rows| {
         let asked = &Asked { out: Some(out), ..asked.clone() };
         let mut asks = true;
         evaluated(asked, &mut |session, batch, split| {
             let answers = session.programs.fields.iter().any(|field| field.name == ANSWERS);
+            if beams.is_some() && !answers {
+                return Err(Failure::Usage(
+                    "`--beams` is for models that answer texts, and this one writes none\nhelp: leave it out".into(),
+                )
+                .into());
+            }
             if std::mem::take(&mut asks) && answers {
                 let model = load_model(asked.model, &asked.overrides.sets())?;
                 let batch = batch.shape.samples;
-                let options = generate::Options { threads: asked.threads, batch, ..generate::Options::default() };
+                let options =
+                    generate::Options { threads: asked.threads, batch, beams, ..generate::Options::default() };
                 rows.written_by(Generator::new(&model, &options)?);
             }
             rows.see(session, batch, split)
@@ -292,6 +309,11 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(all) = Members::of(&args.model)? {
         return members::run(args, all);
     }
+    if args.search.beams.is_some() && args.predictions.is_none() {
+        return Err(Failure::Usage(
+            "`--beams` is for answers that are written, and figures come from the tokens of the data\nhelp: name a file for them with `--predictions`".into(),
+        ));
+    }
     let asked = Asked {
         model: &args.model,
         overrides: &args.overrides,
@@ -303,7 +325,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     let Evaluated { loaded, samples, split: name, count, figures, report, errors, notes, unread, not_finite, chosen } =
         match &args.predictions {
-            Some(path) => with_predictions(&asked, path, args.guard_formulas)?,
+            Some(path) => with_predictions(&asked, path, args.guard_formulas, args.search.beams())?,
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
         };
     let experiment = &loaded.experiment;

@@ -73,7 +73,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         }
         let loading = &experiment.data.loading;
         let (threads, batch) = (args.threads, loading.eval_batch_size());
-        let options = generate::Options { threads, batch, held: held(&files).held, ..generate::Options::default() };
+        let (beams, held) = (args.search.beams(), held(&files).held);
+        let options = generate::Options { threads, batch, beams, held, ..generate::Options::default() };
         let mut generator = Generator::new(&model, &options)?;
         problems.iter().for_each(|problem| say(&format!("error: {problem}")));
         let mut failed = problems.len();
@@ -92,6 +93,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         };
         results(out.as_ref(), (form, &meaning, true), &mut fill)?;
         return Ok(ended(failed, files.len() + problems.len(), files.len() > 1));
+    }
+    if args.search.beams.is_some() {
+        return Err(Failure::Usage(
+            "`--beams` is for models that answer texts, and this one writes none\nhelp: leave it out; `runner generate` goes on with a text".into(),
+        ));
     }
     if matches!(form, Form::Csv | Form::Parquet) && meaning.has_positions() {
         return Err(Failure::Usage(

@@ -2,6 +2,7 @@
 
 mod trainings;
 
+use super::carried;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::{
@@ -19,6 +20,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     let rules = Rules { experiment, reporter };
     rules.targets();
     rules.two_sequences();
+    carried::check(experiment, &rules.reporter);
     rules.validation_is_said_once();
     rules.a_trial_is_one_training();
     rules.several_trainings_differ_in_one_thing();

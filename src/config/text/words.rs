@@ -23,6 +23,8 @@ const MODULES: &[&str] = &[
 
 /// Other words for ours, in small letters without `_` and `-`. Only a word that may stand in a place is offered there.
 const SYNONYMS: &[(&str, &[&str])] = &[
+    // Data.
+    ("carry_state", &["stateful"]),
     // Layers.
     ("linear", &["dense", "fc", "fullyconnected", "mlp"]),
     ("conv2d", &["conv", "convolution", "convolution2d"]),

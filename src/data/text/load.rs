@@ -5,7 +5,7 @@ use super::super::{HoldOut, Split};
 use super::options::{Choice, Content, TextOptions};
 use super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
-use super::windows::{Windows, fields};
+use super::windows::{Order, Windows, fields};
 use super::{Chat, Samples, TextCodec};
 use crate::files::host_memory::{HostMemory, host_memory};
 use crate::files::{self, pattern};
@@ -53,8 +53,12 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
         }
         None => (whole, None),
     };
-    let windows = |tokens: &Arc<Tokens>, range, moved, path: &Path, what: &str| -> Result<Split> {
-        let windows = Windows::new(tokens, range, options.context, codec.vocabulary, moved);
+    let windows = |tokens: &Arc<Tokens>, range, train: bool, path: &Path, what: &str| -> Result<Split> {
+        let order = match options.streams {
+            Some([of_training, of_evaluation]) => Order::Streams(if train { of_training } else { of_evaluation }),
+            None => Order::Windows { moved: train },
+        };
+        let windows = Windows::new(tokens, range, options.context, codec.vocabulary, order);
         Split::new(Arc::new(windows.with_context(|| format!("`{}`{what}", path.display()))?))
     };
     let mut held = tokens.held_bytes();

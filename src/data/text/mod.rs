@@ -37,6 +37,7 @@ use super::found::Found;
 use super::progress::Event;
 use super::store::{Column, Key, Rows};
 use super::{Describes, Footprint, Split};
+use crate::files;
 use anyhow::{Context, Result, bail, ensure};
 use load::{Loaded, load};
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,12 @@ static FOUND: Found<TextOptions, Loaded> = Found::new();
 
 impl Describes for &TextOptions {
     fn describe(&self) -> Result<DataSpec> {
+        if let Content::Tokens { vocabulary: Some(vocabulary), .. } = self.content
+            && !files::is_there(&self.path)
+        {
+            // What the model depends on is known without the file.
+            return Ok(DataSpec::new(windows::fields(self.context, vocabulary)));
+        }
         FOUND.look(self, || load(self), |loaded| loaded.spec.clone())
     }
 

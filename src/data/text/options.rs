@@ -17,6 +17,8 @@ pub struct TextOptions {
     pub chat: Option<PathBuf>,
     /// Tokens of a sample.
     pub context: usize,
+    /// Samples of a batch of training and of evaluation, where a batch goes on where the one before it ended.
+    pub streams: Option<[usize; 2]>,
     /// What is held out at the end to validate on: a part of the tokens, or a number of them.
     pub hold_out: Option<HoldOut>,
     /// What was found in training, if the model is trained already.

@@ -1,6 +1,7 @@
 //! Text as tokens, windows and labelled samples.
 
 mod answered;
+mod streams;
 
 use super::super::loader::{LoaderOptions, Position};
 use super::super::{HoldOut, Lengths, Loader, Source, Split, open};
@@ -18,6 +19,7 @@ fn buffer(bytes: usize) -> HostBuffer {
 
 fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
     TextOptions {
+        streams: None,
         path,
         val_path: None,
         content: Content::Text(choice),

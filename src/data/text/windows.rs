@@ -17,9 +17,21 @@ pub struct Windows {
     /// Tokens that a sample has.
     context: usize,
     vocabulary: usize,
-    /// Every window begins up to a window's length later, as the draws for the sample say.
-    moved: bool,
+    order: Order,
     fields: Vec<Field>,
+}
+
+/// Where windows begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Each where the one before it ends. What is left at the end is left out.
+    Windows {
+        /// Up to a window's length later, as the draws for the sample say.
+        moved: bool,
+    },
+    /// The part is cut into so many streams of one length, and windows are the first one of each of them, the second one of each, and so on: in batches of so many, a
+    /// sample goes on where that at the same place of the batch before ended. As `batchify` in PyTorch's `word_language_model`.
+    Streams(usize),
 }
 
 /// The fields of samples: `context` tokens, and of each the one behind it.
@@ -30,8 +42,7 @@ pub fn fields(context: usize, vocabulary: usize) -> Vec<Field> {
 }
 
 impl Windows {
-    /// Those of `range`. Each but the last one begins where the one before it ends; what is left at the end is left out. `moved`: they
-    /// begin elsewhere in every epoch.
+    /// Those of `range`.
     ///
     /// # Errors
     /// There are not enough tokens for one.
@@ -40,27 +51,41 @@ impl Windows {
         range: Range<usize>,
         context: usize,
         vocabulary: usize,
-        moved: bool,
+        order: Order,
     ) -> Result<Windows> {
         ensure!(
             range.len() > context,
             "{} tokens are too few for a sample of {context} and the one behind it: make `context` smaller, or the text longer",
             range.len()
         );
+        if let Order::Streams(streams) = order {
+            ensure!(
+                range.len() / streams.max(1) > context,
+                "{} tokens are too few for `carry_state` with {streams} streams, one for each sample of a batch, of a sample of {context} and the one behind it: \
+                 make `context` or the batch smaller, or the text longer",
+                range.len()
+            );
+        }
         Ok(Windows {
             tokens: Arc::clone(tokens),
             range,
             context,
             vocabulary,
-            moved,
+            order,
             fields: fields(context, vocabulary),
         })
     }
 
     /// Where a window begins.
     fn start(&self, sample: usize, rows: &mut Rows) -> usize {
-        let usual = self.range.start + sample * self.context;
-        if !self.moved {
+        let usual = match self.order {
+            Order::Windows { .. } => self.range.start + sample * self.context,
+            Order::Streams(streams) => {
+                let (stream, piece) = (sample % streams, sample / streams);
+                self.range.start + stream * (self.range.len() / streams) + piece * self.context
+            }
+        };
+        if self.order != (Order::Windows { moved: true }) {
             return usual;
         }
         // The last windows cannot go as far as the others.
@@ -71,7 +96,10 @@ impl Windows {
 
 impl Store for Windows {
     fn len(&self) -> usize {
-        (self.range.len() - 1) / self.context
+        match self.order {
+            Order::Windows { .. } => (self.range.len() - 1) / self.context,
+            Order::Streams(streams) => (self.range.len() / streams - 1) / self.context * streams,
+        }
     }
 
     fn fields(&self) -> &[Field] {

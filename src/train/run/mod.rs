@@ -85,7 +85,7 @@ pub fn train_options(experiment: &Experiment, end_epoch: Option<u64>) -> LoaderO
         batch_size: experiment.micro_batch(),
         batches_together: experiment.shards(),
         own: None,
-        shuffle: loading.shuffle,
+        shuffle: loading.shuffle && !experiment.data.source.carries_state(),
         drop_last: loading.drop_last,
         seed: experiment.seed,
         workers: loading.workers,

@@ -6,6 +6,7 @@ use crate::graph::{Graph, Role, ValueId, VarId};
 use crate::model::Forward;
 use crate::passes::Trained;
 use crate::passes::update_spec::UpdateSpec;
+use std::collections::HashMap;
 
 /// Where a program leaves the gradient of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,14 @@ pub struct GradientOf {
 /// The forward pass of training without all that it changes: sums of figures, and running statistics, of which batch norm in training reads none.
 pub fn without_effects(forward: &Forward) -> Graph {
     let mut graph = forward.graph.clone();
+    // A copy of a variable that is not made is read where it would come from.
+    let kept = graph.nodes.iter().filter(|node| matches!(node.op, Op::KeepState(_)));
+    let pairs = kept.flat_map(|node| node.inputs.as_chunks().0);
+    let of_variables = pairs.filter(|[from, _]| matches!(graph.value(*from).role, Role::State(_)));
+    let copies: HashMap<ValueId, ValueId> = of_variables.map(|[from, to]| (*to, *from)).collect();
+    for input in graph.nodes.iter_mut().flat_map(|node| &mut node.inputs) {
+        *input = copies.get(input).copied().unwrap_or(*input);
+    }
     graph.nodes.retain_mut(|node| {
         if let Op::BatchNorm(norm) = &mut node.op
             && norm.track

@@ -44,13 +44,13 @@ fn kept(graph: &Graph, on: &[On], vars: &mut Variables) -> Vec<(ValueId, crate::
     kept.enumerate().map(variable).collect()
 }
 
-/// Leaves out the nodes that nothing of `wanted` is made from.
-fn without_dead(graph: &mut Graph, wanted: impl IntoIterator<Item = ValueId>) {
+/// Leaves out the nodes that nothing of `wanted` is made from, and that keep nothing which `keeps` says is to be kept.
+fn without_dead(graph: &mut Graph, wanted: impl IntoIterator<Item = ValueId>, keeps: impl Fn(&Node) -> bool) {
     let mut needed = vec![false; graph.values.len()];
     wanted.into_iter().for_each(|value| needed[value.index()] = true);
     let mut left = Vec::with_capacity(graph.nodes.len());
     for node in std::mem::take(&mut graph.nodes).into_iter().rev() {
-        if node.outputs.iter().any(|value| needed[value.index()]) {
+        if keeps(&node) || node.outputs.iter().any(|value| needed[value.index()]) {
             node.inputs.iter().for_each(|value| needed[value.index()] = true);
             left.push(node);
         }
@@ -66,7 +66,7 @@ fn without_dead(graph: &mut Graph, wanted: impl IntoIterator<Item = ValueId>) {
 pub fn first(mut graph: Graph, vars: &mut Variables, second: &[Input]) -> Result<Graph, ShapeError> {
     let on = dependence(&graph, second);
     let kept = kept(&graph, &on, vars);
-    without_dead(&mut graph, kept.iter().map(|(value, _)| *value));
+    without_dead(&mut graph, kept.iter().map(|(value, _)| *value), |_| false);
     // The first program only fills variables: it has no output.
     for value in graph.values.iter_mut().filter(|value| value.role == Role::Output) {
         value.role = Role::Temporary;
@@ -89,7 +89,12 @@ pub fn second(mut graph: Graph, vars: &mut Variables, second: &[Input], output: 
             node.inputs.iter_mut().filter(|input| **input == value).for_each(|input| *input = copy);
         }
     }
-    without_dead(&mut graph, [output]);
+    // States and rows of caches are kept by nodes that make nothing.
+    let keeps = |node: &Node| {
+        let mutates = !node.op.rules().mutates(node.inputs.len()).is_empty();
+        mutates && node.inputs.iter().any(|value| on.get(value.index()) == Some(&On::Second))
+    };
+    without_dead(&mut graph, [output], keeps);
     graph
 }
 

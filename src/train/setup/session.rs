@@ -21,7 +21,7 @@ use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryU
 use crate::collective::Collective;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{Input, Shape, ValueId, VarId, Variable};
-use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, init, metrics_variable};
+use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metrics_variable};
 use anyhow::{Context, Result, anyhow};
 use gather::Gathered;
 use std::sync::Arc;
@@ -372,7 +372,7 @@ impl Session {
         Ok(sums)
     }
 
-    /// Resets the figures of `mode`.
+    /// Resets the figures of `mode`, and what recurrent layers carry on from batch to batch in it.
     ///
     /// # Errors
     /// The device failed.
@@ -380,10 +380,8 @@ impl Session {
         if let Some(id) = self.programs.plan.variables.find(metrics_variable(mode)) {
             self.executable.upload(id, &[0; 8 * METRIC_SLOTS])?;
         }
-        match mode {
-            Mode::Eval => self.initialize(0, |var| [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&var.name.as_str())),
-            Mode::Train | Mode::Predict | Mode::Generate | Mode::Answer => Ok(()),
-        }
+        let counted = |name: &str| mode == Mode::Eval && [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&name);
+        self.initialize(0, |var| counted(&var.name) || var.name.starts_with(carried_variables(mode)))
     }
 
     /// Runs the program of `kind` on `batch`, which is of that shape, `steps` times; in training with the update that there

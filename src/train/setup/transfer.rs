@@ -5,10 +5,10 @@ use crate::graph::{DType, Piece, ValueId, VarId, VarKind, Variable, Variables};
 use anyhow::Result;
 use std::io::Read;
 
-/// Variables that a checkpoint holds: the state dict and the optimizer's state. Sums of gradients are empty whenever a
+/// Variables that a checkpoint holds: the state dict, the optimizer's state, and what recurrent layers carry on. Sums of gradients are empty whenever a
 /// checkpoint is written, no copies of buffers are needed then, and metric sums are part of the metadata.
 pub fn in_checkpoint(var: &Variable) -> bool {
-    matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer)
+    matches!(var.kind, VarKind::Parameter | VarKind::Buffer | VarKind::Optimizer | VarKind::Carried)
 }
 
 /// Variables that a state dict holds.

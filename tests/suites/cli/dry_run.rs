@@ -171,6 +171,14 @@ fn every_configuration_has_a_dry_run() {
             "cifar10" => made_up("[3,32,32]"),
             "image_folder" => "--set data.root=photos".into(),
             "text" => "--set data.path=input.txt".into(),
+            // Small: a step of the whole model takes a minute.
+            "tokens" => {
+                place.write("tokens.bin", [7; 4000]);
+                let with = "--set model.with.width=24 --set model.with.heads=2 --set model.with.layers=1 --set train.accumulate=1";
+                format!(
+                    "--set data.path=tokens.bin --set data.val_path=tokens.bin --set data.context=16 --set data.eval_batch_size=2 {with}"
+                )
+            }
             _ => String::new(),
         };
         let few = "--set data.batch_size=2 --device cpu";

@@ -3,8 +3,10 @@
 mod about;
 mod adapters;
 mod bags;
+mod beams;
 mod bench;
 mod bf16;
+mod carried_state;
 mod checks;
 mod class_names;
 mod classes;

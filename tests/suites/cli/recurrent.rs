@@ -51,8 +51,7 @@ fn an_lstm_learns_a_text_and_writes_it() {
     assert!(loss < 0.7, "{loss}");
     let written = place.ok("generate r --prompt abc --max-tokens 12 --temperature 0");
     assert_eq!(written.out, "abcdefghijklmno\n");
-    let why = "`lstm` keeps no state from one token to the next: every token is computed from the whole text before it";
-    assert!(written.err.contains(why), "{}", written.err);
+    assert!(!written.err.contains("computed from the whole text"), "{}", written.err);
     // Longer than a sample.
     let written = place.ok("generate r --prompt abc --max-tokens 40 --temperature 0");
     assert!("abcdefghijklmnopqrstuvwxyz.\n".repeat(3).starts_with(written.out.trim_end()), "{}", written.out);

@@ -146,14 +146,28 @@ fn answers_are_the_same_with_a_cache_and_without() {
         let alone = place.ok(&format!("generate r --prompt {text} --json --without-cache")).json();
         assert_eq!(alone["text"], row["prediction"], "{text}");
     }
-    // A recurrent decoder keeps nothing, and says so.
+    // A recurrent decoder keeps its state.
     let place = self::place();
-    place.ok("train c.toml --out r --set train.epochs=1");
-    let told = place.ok("generate r --prompt abc").err;
-    assert!(
-        told.contains("keeps no state from one token to the next: every token is computed from the whole answer"),
-        "{told}"
+    place.ok("train c.toml --out r --set train.epochs=3");
+    for prompt in ["abc", "de", "eda"] {
+        for how in ["", "--temperature 1.5 --seed 3", "--beams 3"] {
+            let [kept, anew] = ["", "--without-cache"].map(|cache| {
+                let done = place.ok(&format!("generate r --json --prompt {prompt} {how} {cache}"));
+                assert!(!done.err.contains("computed from the whole answer"), "{}", done.err);
+                done.json()["tokens"].clone()
+            });
+            assert_eq!(kept, anew, "{prompt} {how}");
+        }
+    }
+    // One that sees its whole answer at once keeps nothing, and says so.
+    let text = config("").replace(
+        "{ name = \"head\"",
+        "{ name = \"turned\", type = \"permute\", dims = [0, 2, 1] }, { name = \"back\", type = \"permute\", dims = [0, 2, 1] }, { name = \"head\"",
     );
+    place.write("d.toml", text);
+    place.ok("train d.toml --out s --set train.epochs=1");
+    let told = place.ok("generate s --prompt abc").err;
+    assert!(told.contains("sees all positions at once") && told.contains("computed from the whole answer"), "{told}");
 }
 
 #[test]

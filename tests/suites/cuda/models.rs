@@ -9,13 +9,15 @@ use runner::config;
 use std::path::PathBuf;
 
 /// The configurations of the repository, but for that of photos: its net is among the others, and a step at the size of photos
-/// takes the emulated driver a minute; and but for that of a text, which is not in the repository.
+/// takes the emulated driver a minute; and but for those of texts, which are not in the repository.
 fn configs() -> Vec<PathBuf> {
     let folder = root().join("configs");
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|path| {
         path.file_stem().is_some_and(|name| {
-            !["ants_bees", "cifar10_hour", "shakespeare_char", "shakespeare_lstm"].iter().any(|other| name == *other)
+            let others =
+                ["ants_bees", "cifar10_hour", "gpt2_124m", "shakespeare_bpe", "shakespeare_char", "shakespeare_lstm"];
+            !others.iter().any(|other| name == *other)
         })
     });
     found.sort();

@@ -14,6 +14,7 @@ mod steps;
 #[allow(dead_code)]
 #[path = "../../support/command.rs"]
 mod support;
+mod text;
 
 use std::path::Path;
 use std::process::Output;

@@ -373,7 +373,7 @@ fn recurrent_layers_are_pytorchs() {
                     id
                 });
                 let given = net.add(Linear { bias: true }, &[x, w_input, b_input]);
-                let op = Recurrent { cell, reverse, bias: true, lengths: true, saves: true };
+                let op = Recurrent { cell, reverse, bias: true, lengths: true, saves: true, carries: false };
                 net.add(op, &[given, w_state, b_state, lengths])
             });
             x = net.add(Concat { axis: 2 }, &both);

@@ -25,6 +25,8 @@ pub enum VarKind {
     Metric,
     /// Numbers that never change and that no state dict has.
     Constant,
+    /// What recurrent layers carry on from batch to batch: saved as the optimizer's state is, and no part of a state dict.
+    Carried,
     /// A copy of a buffer, made before the current update.
     Kept,
 }

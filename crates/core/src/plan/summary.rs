@@ -95,7 +95,7 @@ impl Plan {
         let batches = slots * self.slot.bytes + gathered;
         MemorySummary {
             parameters: sum(&[VarKind::Parameter]),
-            buffers: sum(&[VarKind::Buffer, VarKind::Metric, VarKind::Kept, VarKind::Constant]),
+            buffers: sum(&[VarKind::Buffer, VarKind::Metric, VarKind::Carried, VarKind::Kept, VarKind::Constant]),
             optimizer: sum(&[VarKind::Optimizer]),
             gradients: sum(&[VarKind::Gradient]) + peak.gradients,
             activations: peak.activations,

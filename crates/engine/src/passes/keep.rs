@@ -1,5 +1,5 @@
-//! The running statistics, too, stay as they were if the loss of an update is not finite. The forward pass changes them before
-//! the loss is known, so they are copied first, and restored if need be.
+//! The running statistics, too, stay as they were if the loss of an update is not finite, and so does what recurrent layers carry on. The forward pass changes
+//! them before the loss is known, so they are copied first, and restored if need be.
 
 use crate::graph::op::{KeepState, RestoreState};
 use crate::graph::{DType, Graph, Role, ShapeError, ValueId, VarId, VarKind, Variable, Variables};
@@ -24,7 +24,7 @@ pub fn keep(graph: &mut Graph, vars: &mut Variables, once: bool) -> Result<Kept,
     for node in &graph.nodes {
         for m in node.op.rules().mutates(node.inputs.len()) {
             if let Role::State(id) = graph.value(node.inputs[m]).role
-                && vars[id].kind == VarKind::Buffer
+                && matches!(vars[id].kind, VarKind::Buffer | VarKind::Carried)
             {
                 changed.push(id);
             }

@@ -172,6 +172,15 @@ impl Source {
         matches!(self, Source::Text(_) | Source::Tokens(_) | Source::TextToText(_))
     }
 
+    /// Whether recurrent layers go on from batch to batch.
+    pub fn carries_state(&self) -> bool {
+        match self {
+            Source::Text(text) => text.carry_state,
+            Source::Tokens(tokens) => tokens.carry_state,
+            _ => false,
+        }
+    }
+
     /// Whether its samples are tokens.
     pub fn has_tokens(&self) -> bool {
         self.is_text() || matches!(self, Source::TextClasses(_) | Source::TextTags(_))

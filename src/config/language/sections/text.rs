@@ -40,6 +40,11 @@ options! {
         /// Tokens of a sample: how far the model looks back.
         #[option(range = 1..=MAX_SIZE, unit = "tokens", example = "128")]
         pub context: usize,
+        /// Recurrent layers begin a batch with the states in which they ended the batch before, across which no gradient goes (truncated backpropagation through time).
+        /// The text is cut into as many streams as a batch has samples, and a batch has the next `context` tokens of each, in order, whatever `shuffle` says. An epoch and an evaluation begin
+        /// with zeros. What does not fill the last batch of all streams is not looked at.
+        #[option(default = false)]
+        pub carry_state: bool,
     }
 
     /// Text that is tokens already: bare numbers of 16 bits, as nanoGPT writes them, or files with the header of llm.c. A file is mapped into memory, not read.
@@ -64,6 +69,9 @@ options! {
         /// Tokens of a sample: how far the model looks back.
         #[option(range = 1..=MAX_SIZE, unit = "tokens", example = "1024")]
         pub context: usize,
+        /// As of `text`.
+        #[option(default = false)]
+        pub carry_state: bool,
     }
 }
 

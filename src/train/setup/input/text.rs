@@ -105,6 +105,11 @@ fn options(
         content,
         chat: chat.map(shown),
         context,
+        streams: experiment
+            .data
+            .source
+            .carries_state()
+            .then(|| [experiment.micro_batch(), experiment.data.loading.eval_batch_size()]),
         hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
         fitted: fitted(experiment),
     }

@@ -9,7 +9,7 @@ use super::making::{Kinds, Making, internal, source};
 use crate::config::Diagnostic;
 use crate::data::{ANSWERS, Field};
 use crate::graph::Input;
-use crate::model::{BatchShape, Forward, Mode, POSITIONS, START};
+use crate::model::{BatchShape, Forward, Mode, PARENTS, POSITIONS, START};
 
 /// Loss and figures, of averages where there are some.
 pub const EVAL: Kinds = &[(Kind::Eval, "eval")];
@@ -109,7 +109,7 @@ pub fn decode(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Result<()
 
 /// A model of two sequences, with averages where there are some; and the second sequence with what batches say of it.
 fn whole(making: &mut Making, batch: BatchShape) -> Result<(Forward, Vec<Input>), Vec<Diagnostic>> {
-    let of_answers = |field: &Field| [ANSWERS, POSITIONS, START].contains(&field.name.as_str());
+    let of_answers = |field: &Field| [ANSWERS, POSITIONS, START, PARENTS].contains(&field.name.as_str());
     let second: Vec<Input> =
         making.data.inputs().filter(|(_, field)| of_answers(field)).map(|(place, _)| place).collect();
     if second.is_empty() {

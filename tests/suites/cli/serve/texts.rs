@@ -309,6 +309,41 @@ fn what_is_wrong_is_said_as_openai_does() {
     assert_eq!(server.ask("POST", PATH, headers, b"{}").status, 200);
 }
 
+/// Each text has a state of its own.
+#[test]
+fn texts_of_recurrent_layers_are_written_in_turn() {
+    for layer in ["lstm", "gru"] {
+        let place = text::place();
+        let config = place.read("c.toml");
+        let (model, loss) = (config.find("[blocks.layer]").unwrap(), config.find("[loss]").unwrap());
+        let own = format!(
+            "[model]\nlayers = [\n  {{ name = \"wte\", type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 16 }},\n  \
+             {{ name = \"states\", type = \"{layer}\", hidden_size = 20, num_layers = 2 }},\n  \
+             {{ name = \"head\", type = \"linear\", out_features = \"$vocabulary\" }},\n]\n"
+        );
+        place.write("c.toml", format!("{}{own}{}", &config[..model], &config[loss..]));
+        place.ok("train c.toml --out r --quiet --set train.steps=20 --set train.eval_every_steps=20");
+        let server = Server::start(&place, "r --texts 3");
+        let prompts = ["ab", "xyz.", "abcdefghi", "e"];
+        std::thread::scope(|scope| {
+            for (seed, prompt) in prompts.iter().enumerate() {
+                let (server, place) = (&server, &place);
+                scope.spawn(move || {
+                    let asked =
+                        json!({ "model": "r", "prompt": prompt, "max_tokens": 40, "temperature": 1.2, "seed": seed });
+                    let mut command = place.command(&format!(
+                        "generate r --max-tokens 40 --temperature 1.2 --seed {seed} --json --prompt"
+                    ));
+                    let alone = crate::support::Done::of(command.arg(prompt).output().unwrap()).json();
+                    for _ in 0..3 {
+                        assert_eq!(server.text(&asked), alone["text"].as_str().unwrap(), "{layer}: {prompt}");
+                    }
+                });
+            }
+        });
+    }
+}
+
 #[test]
 fn conversations_are_answered_by_the_template() {
     let place = Place::new();

@@ -95,7 +95,8 @@ impl Op {
             }
             Op::Recurrent(op) => {
                 let last = of_batch.len() - 1;
-                of_batch.iter().enumerate().all(|(i, batch)| *batch == (i == 0 || op.lengths && i == last))
+                let of_samples = |i: usize| i == 0 || op.lengths && i == last;
+                !op.carries && of_batch.iter().enumerate().all(|(i, batch)| *batch == of_samples(i))
             }
             // What is no batch must be stretched over it.
             Op::Binary(_) => inputs.iter().zip(of_batch).all(|(x, batch)| *batch || x.shape.dims().first() == Some(&1)),

@@ -42,6 +42,11 @@ impl Cell {
         }
     }
 
+    /// How many times H numbers go from one position to the next: the state and, of an LSTM, the cell.
+    pub fn carried(self) -> usize {
+        1 + usize::from(self == Cell::Lstm)
+    }
+
     fn name(self, backward: bool) -> &'static str {
         match (self, backward) {
             (Cell::Lstm, false) => "lstm",
@@ -55,7 +60,8 @@ impl Cell {
 }
 
 /// States of all positions of sequences, from zeros on. Operands: the input's part of the gates, `x [N, L, G·H]`; the weight `w [G·H, H]`; its bias
-/// `b [G·H]` if `bias`; and the `lengths [N]` (`I32`), if samples have such. Outputs: the states `h [N, L, H]`, and, if `saves` and the cell has
+/// `b [G·H]` if `bias`; the `lengths [N]` (`I32`), if samples have such; and, with `carries`, what the sequences go on from in the place of zeros,
+/// `[N, C·H]` for [`Cell::carried`] C, the state and then the cell, which gets no gradient. Outputs: the states `h [N, L, H]`, and, if `saves` and the cell has
 /// some, what the gradient needs, `[N, L, S·H]` for [`Cell::saved`] S. All but the lengths are `F32`.
 ///
 /// Of a sample with a length the positions from there on are padding: their results are 0, and with `reverse` the first state is that of the last
@@ -72,10 +78,12 @@ pub struct Recurrent {
     pub lengths: bool,
     /// It leaves what the gradient needs.
     pub saves: bool,
+    /// Sequences go on from states that are given. Not with `reverse`.
+    pub carries: bool,
 }
 
-/// The gradient of [`Recurrent`]. Operands: `dh [N, L, H]`, `h [N, L, H]`, what was saved `[N, L, S·H]` if the cell has some, `w [G·H, H]`, and the
-/// `lengths [N]` (`I32`), if samples have such. Outputs: the gradient by `x`, `dx [N, L, G·H]`; the state before each position, `[N, L, H]`; and of
+/// The gradient of [`Recurrent`]. Operands: `dh [N, L, H]`, `h [N, L, H]`, what was saved `[N, L, S·H]` if the cell has some, `w [G·H, H]`, the
+/// `lengths [N]` (`I32`), if samples have such, and what the sequences went on from, if they did. Outputs: the gradient by `x`, `dx [N, L, G·H]`; the state before each position, `[N, L, H]`; and of
 /// a GRU the gradient by the products of the state and their bias, `[N, L, G·H]`, which is `dx` for the others. That by the weight is the product
 /// of the two last ones, that by the bias the sum over all positions. All but the lengths are `F32`. In padding all of it is 0.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,6 +113,29 @@ impl Recurrent {
         [n, l, self.cell.gates(), h, h].into_iter().fold(2, |product, by| product.saturating_mul(by as u64))
     }
 
+    /// Checks operand `at`, what the sequences go on from.
+    fn expect_carried(
+        &self,
+        name: &str,
+        inputs: &[&Value],
+        at: usize,
+        [n, _, h]: [usize; 3],
+    ) -> Result<(), ShapeError> {
+        if !self.carries {
+            return Ok(());
+        }
+        singles(name, inputs, [at])?;
+        if self.reverse {
+            return Err(ShapeError::of(at, format!("`{name}` from the end of a sequence goes on from no other one")));
+        }
+        let wanted = Shape::from([n, self.cell.carried() * h]);
+        if inputs[at].shape != wanted {
+            let message = format!("`{name}` goes on from states of shape {wanted}, not {}", inputs[at].shape);
+            return Err(ShapeError::of(at, message));
+        }
+        Ok(())
+    }
+
     /// Whether there is a second result.
     fn leaves(&self) -> bool {
         self.saves && self.cell.saved() > 0
@@ -118,7 +149,7 @@ impl OpRules for Recurrent {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let others = usize::from(self.bias) + usize::from(self.lengths);
-        arity(self.name(), inputs, 2 + others)?;
+        arity(self.name(), inputs, 2 + others + usize::from(self.carries))?;
         singles(self.name(), inputs, 0..2 + usize::from(self.bias))?;
         let [n, l, h] = self.sizes(self.name(), inputs, &inputs[0].shape, 1)?;
         if self.bias && inputs[2].shape.dims() != [self.cell.gates() * h] {
@@ -127,6 +158,7 @@ impl OpRules for Recurrent {
         if self.lengths {
             one_each(self.name(), inputs, 1 + others, n)?;
         }
+        self.expect_carried(self.name(), inputs, 2 + others, [n, l, h])?;
         let mut outputs = vec![(DType::F32, Shape::from([n, l, h]))];
         if self.leaves() {
             outputs.push((DType::F32, Shape::from([n, l, self.cell.saved() * h])));
@@ -141,7 +173,9 @@ impl OpRules for Recurrent {
         let mut operands = vec![cx.dy()];
         operands.extend(cx.outputs);
         operands.push(cx.inputs[1]);
-        operands.extend(cx.inputs.last().filter(|_| self.lengths));
+        // The lengths, and what the sequences went on from, are the last operands.
+        let others = usize::from(self.lengths) + usize::from(self.carries);
+        operands.extend_from_slice(&cx.inputs[cx.inputs.len() - others..]);
         let made = cx.graph.add(RecurrentGrad { of: self.clone() }, &operands)?;
         let (dx, before) = (made[0], made[1]);
         let by_product = made.get(2).copied().unwrap_or(dx);
@@ -170,7 +204,8 @@ impl OpRules for RecurrentGrad {
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let (of, saved) = (&self.of, self.of.cell.saved());
         let w = 2 + usize::from(saved > 0);
-        arity(self.name(), inputs, w + 1 + usize::from(of.lengths))?;
+        let lengths = usize::from(of.lengths);
+        arity(self.name(), inputs, w + 1 + lengths + usize::from(of.carries))?;
         singles(self.name(), inputs, 0..=w)?;
         let dims = inputs[0].shape.dims();
         let [n, l, _] = *dims else {
@@ -187,6 +222,7 @@ impl OpRules for RecurrentGrad {
         if of.lengths {
             one_each(self.name(), inputs, w + 1, n)?;
         }
+        of.expect_carried(self.name(), inputs, w + 1 + lengths, [n, l, h])?;
         let mut outputs = vec![(DType::F32, gates.clone()), (DType::F32, Shape::from([n, l, h]))];
         if of.cell == Cell::Gru {
             outputs.push((DType::F32, gates));

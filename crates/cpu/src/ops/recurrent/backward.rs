@@ -43,6 +43,7 @@ impl NodeKernel for RecurrentGradKernel {
         let saved = if width > 0 { frame.input::<f32>(2) } else { &[] };
         let at = 2 + usize::from(width > 0);
         let (w, positions) = (frame.input::<f32>(at), layout.positions(frame, at + 1));
+        let carried_on = layout.carried(frame, at + 1);
         let (dx, before) = (Parts::new(frame.output::<f32>(0)), Parts::new(frame.output::<f32>(1)));
         // Of a GRU the gradient by products is another one than that by the input.
         let apart = if layout.cell == Cell::Gru { gates } else { 0 };
@@ -79,14 +80,17 @@ impl NodeKernel for RecurrentGradKernel {
                     }
                     let last = layout.before(t, length);
                     let before = &mut before[layout.at(sample, t, h)];
+                    let [first_state, first_cell] = layout.carried_by(carried_on, samples.start + sample);
                     match last {
                         Some(last) => before.copy_from_slice(&y[layout.at(sample, last, h)]),
-                        None => before.fill(0.0),
+                        None if first_state.is_empty() => before.fill(0.0),
+                        None => before.copy_from_slice(first_state),
                     }
                     // An LSTM's cell is the last of what is saved.
-                    let cell = match last.filter(|_| layout.cell == Cell::Lstm) {
-                        Some(last) => &saved[layout.at(sample, last, width)][width - h..],
-                        None => &[],
+                    let cell = match last {
+                        Some(last) if layout.cell == Cell::Lstm => &saved[layout.at(sample, last, width)][width - h..],
+                        Some(_) => &[],
+                        None => first_cell,
                     };
                     let product = &mut products[sample * odd_lines(gates)..][..gates];
                     let dx = &mut dx[layout.at(sample, t, gates)];

@@ -53,6 +53,7 @@ impl NodeKernel for RecurrentKernel {
         let (x, w) = (frame.input::<f32>(0), frame.input::<f32>(1));
         let bias = self.bias.then(|| frame.input::<f32>(2));
         let positions = layout.positions(frame, 2 + usize::from(self.bias));
+        let carried = layout.carried(frame, 2 + usize::from(self.bias));
         let y = Parts::new(frame.output::<f32>(0));
         let saved = Parts::new(if self.saves { frame.output::<f32>(1) } else { &mut [] });
         let width = if self.saves { layout.saved() } else { 0 };
@@ -72,13 +73,18 @@ impl NodeKernel for RecurrentKernel {
             rows.fill(0.0);
             let (states, rest) = rows.split_at_mut(sizes[0]);
             let (products, cells) = rest.split_at_mut(sizes[1]);
+            for sample in (0..samples.len()).filter(|_| !carried.is_empty()) {
+                let [state, cell] = layout.carried_by(carried, samples.start + sample);
+                states[sample * odd_lines(h)..][..h].copy_from_slice(state);
+                cells[sample * h..][..cell.len()].copy_from_slice(cell);
+            }
             let of = Rows { states, products, cells };
             let most = positions.most(samples.clone());
             let x = &x[layout.part(&samples, gates)];
             for step in 0..most {
                 let t = layout.position(step, most);
-                // Before the first step all states are 0.
-                if step > 0 {
+                // Before the first step all states are 0, unless they are carried on.
+                if step > 0 || !carried.is_empty() {
                     self.product.run(samples.len(), of.states, packed, bias, of.products);
                 } else if let Some(bias) = bias {
                     of.products.chunks_mut(odd_lines(gates)).for_each(|row| row[..gates].copy_from_slice(bias));

@@ -33,6 +33,7 @@ struct Layout {
     cell: Cell,
     reverse: bool,
     lengths: bool,
+    carries: bool,
     samples: usize,
     length: usize,
     hidden: usize,
@@ -44,8 +45,8 @@ impl Layout {
     /// Of the states `[N, L, H]`.
     fn new(op: &Recurrent, states: &Shape, level: SimdLevel, threads: usize) -> Self {
         let [samples, length, hidden] = states.dims().try_into().expect("the shape rule asks for three dimensions");
-        let Recurrent { cell, reverse, lengths, .. } = *op;
-        Layout { cell, reverse, lengths, samples, length, hidden, threads: threads.max(1), level }
+        let Recurrent { cell, reverse, lengths, carries, .. } = *op;
+        Layout { cell, reverse, lengths, carries, samples, length, hidden, threads: threads.max(1), level }
     }
 
     /// Numbers of all gates.
@@ -72,6 +73,21 @@ impl Layout {
     /// Positions of each sample, operand `i` of the frame.
     fn positions<'a>(&self, frame: &Frame<'a>, i: usize) -> Positions<'a> {
         Positions { lengths: if self.lengths { frame.input::<i32>(i) } else { &[] }, most: self.length }
+    }
+
+    /// What samples go on from, operand `i` of the frame behind the lengths; empty if they begin with zeros.
+    fn carried<'a>(&self, frame: &Frame<'a>, i: usize) -> &'a [f32] {
+        if self.carries { frame.input::<f32>(i + usize::from(self.lengths)) } else { &[] }
+    }
+
+    /// The state and the cell that a sample goes on from, each empty if there is none.
+    fn carried_by<'a>(&self, carried: &'a [f32], sample: usize) -> [&'a [f32]; 2] {
+        if carried.is_empty() {
+            return [&[], &[]];
+        }
+        let width = self.cell.carried() * self.hidden;
+        let (state, cell) = carried[sample * width..(sample + 1) * width].split_at(self.hidden);
+        [state, cell]
     }
 
     /// The position that comes at that step, of as many, from the first one that there is to the last.

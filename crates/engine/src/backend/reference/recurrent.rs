@@ -11,6 +11,8 @@ fn sigmoid(x: f64) -> f64 {
 struct Layout<'a> {
     op: &'a Recurrent,
     lengths: Option<Tensor<'a>>,
+    /// What sequences go on from.
+    carried: Option<Tensor<'a>>,
     samples: usize,
     length: usize,
     hidden: usize,
@@ -18,8 +20,9 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(op: &'a Recurrent, x: &[Tensor<'a>], hidden: usize) -> Self {
-        let lengths = x.last().copied().filter(|_| op.lengths);
-        Layout { op, lengths, samples: x[0].dims[0], length: x[0].dims[1], hidden }
+        let carried = x.last().copied().filter(|_| op.carries);
+        let lengths = x.iter().rev().nth(usize::from(op.carries)).copied().filter(|_| op.lengths);
+        Layout { op, lengths, carried, samples: x[0].dims[0], length: x[0].dims[1], hidden }
     }
 
     /// The rows of the positions of sample `n`, in order.
@@ -28,6 +31,12 @@ impl<'a> Layout<'a> {
         let length = self.lengths.map_or(most, |lengths| lengths.data[n].clamp(0.0, most)) as usize;
         let rows = (0..length).map(|t| n * self.length + t);
         if self.op.reverse { rows.rev().collect() } else { rows.collect() }
+    }
+
+    /// Number `j` of the state, or of the cell, that sample `n` goes on from.
+    fn carried(&self, n: usize, cell: bool, j: usize) -> f64 {
+        let at = if cell { self.hidden + j } else { j };
+        self.carried.map_or(0.0, |carried| carried.data[n * carried.last() + at])
     }
 
     fn gates(&self) -> usize {
@@ -41,7 +50,9 @@ pub(super) fn forward(op: &Recurrent, x: &[Tensor]) -> Vec<Vec<f64>> {
     let rows = layout.samples * layout.length;
     let (mut states, mut kept) = (vec![0.0; rows * h], vec![0.0; rows * saved * h]);
     for n in 0..layout.samples {
-        let (mut state, mut cell) = (vec![0.0; h], vec![0.0; h]);
+        let mut state: Vec<f64> = (0..h).map(|j| layout.carried(n, false, j)).collect();
+        let is_lstm = op.cell == Cell::Lstm;
+        let mut cell: Vec<f64> = (0..h).map(|j| if is_lstm { layout.carried(n, true, j) } else { 0.0 }).collect();
         for row in layout.rows(n) {
             let given = &x[0].data[row * gates..(row + 1) * gates];
             let product = |g: usize| -> f64 {
@@ -96,14 +107,14 @@ pub(super) fn grad(op: &Recurrent, x: &[Tensor]) -> Vec<Vec<f64>> {
             let by_product = &mut by_product[row * gates..(row + 1) * gates];
             for j in 0..h {
                 let d = dh.data[row * h + j] + state[j];
-                let earlier = last.map_or(0.0, |last| states.data[last * h + j]);
+                let earlier = last.map_or_else(|| layout.carried(n, false, j), |last| states.data[last * h + j]);
                 before[row * h + j] = earlier;
                 state[j] = 0.0;
                 let of = |i: usize| kept_at(row, i, j);
                 match op.cell {
                     Cell::Lstm => {
                         let [i, f, g, o, c] = [of(0), of(1), of(2), of(3), of(4)];
-                        let earlier = last.map_or(0.0, |last| kept_at(last, 4, j));
+                        let earlier = last.map_or_else(|| layout.carried(n, true, j), |last| kept_at(last, 4, j));
                         let by_cell = cell[j] + d * o * (1.0 - c.tanh().powi(2));
                         cell[j] = by_cell * f;
                         let parts = [

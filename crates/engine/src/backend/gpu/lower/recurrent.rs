@@ -63,6 +63,7 @@ pub fn recurrent(cx: &Context, op: &Recurrent) -> Lowered {
     let step = |(t, before, _)| {
         let kernel = sizes.kernel(format!("{}_f32", name(op.cell))).arg(Memory::Input(0)).arg(Memory::Input(1));
         let kernel = kernel.arg(operand(op.bias, 2)).arg(operand(op.lengths, 2 + usize::from(op.bias)));
+        let kernel = kernel.arg(operand(op.carries, 2 + usize::from(op.bias) + usize::from(op.lengths)));
         let kernel = kernel.arg(Memory::Output(0)).arg(if saves { Memory::Output(1).into() } else { Arg::Null });
         let kernel = kernel.arg(if cells { Memory::Scratch(0).into() } else { Arg::Null });
         sizes.args(kernel, &[Some(t), before]).into()
@@ -79,7 +80,8 @@ pub fn grad(cx: &Context, op: &Recurrent) -> Lowered {
     let step = |(t, before, behind)| {
         let kernel = sizes.kernel(format!("{}_grad_f32", name(op.cell))).arg(Memory::Input(0)).arg(Memory::Input(1));
         let kernel = kernel.arg(if saved { Memory::Input(2).into() } else { Arg::Null }).arg(Memory::Input(w));
-        let kernel = kernel.arg(if op.lengths { Memory::Input(w + 1).into() } else { Arg::Null });
+        let operand = |there: bool, at: usize| if there { Memory::Input(at).into() } else { Arg::Null };
+        let kernel = kernel.arg(operand(op.lengths, w + 1)).arg(operand(op.carries, w + 1 + usize::from(op.lengths)));
         let product = Memory::Output(if op.cell == Cell::Gru { 2 } else { 0 });
         let kernel = kernel.arg(Memory::Output(0)).arg(Memory::Output(1)).arg(product);
         let kernel = kernel.arg(if carried { Memory::Scratch(0).into() } else { Arg::Null });
