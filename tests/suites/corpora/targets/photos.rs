@@ -26,6 +26,7 @@ pub fn list(data: &[u8]) -> bool {
             classes: None,
             trained: false,
             strict: false,
+            sample_weight: None,
         };
         opens(&Source::ImageList(options))
     })

@@ -1,7 +1,7 @@
 //! Tables, texts, and tokenizers.
 
 use super::scratch::{with_file, with_folder};
-use runner::data::table::{Division, Format, TableCodec, TableOptions, Unseen, read_rows};
+use runner::data::table::{Division, Format, Room, TableCodec, TableOptions, Unseen, read_rows};
 use runner::data::text::{
     Choice, Content, LabelledOptions, Passage, TextCodec, TextOptions, Tokenizer, read_passages, tokens_of,
 };
@@ -40,6 +40,7 @@ pub fn table(data: &[u8]) -> bool {
                 group_column: None,
                 time_column: None,
             },
+            room: Room::default(),
             fitted: None,
         };
         let path = options.path.clone();
@@ -64,6 +65,7 @@ pub fn text(data: &[u8]) -> bool {
             content: Content::Text(choice(*how)),
             chat: None,
             context: 1 + usize::from(how >> 2 & 7),
+            streams: None,
             hold_out: None,
             fitted: None,
         };
@@ -92,6 +94,7 @@ pub fn labelled(data: &[u8]) -> bool {
             classes: None,
             choice: choice(*how),
             lengths: vec![2, 5],
+            sample_weight: None,
             fitted: None,
         };
         let path = options.path.clone();
