@@ -45,7 +45,10 @@ pub fn some_text(path: &Path) -> Vec<String> {
     }
     let text = Path::new(env!("CARGO_TARGET_TMPDIR")).join("some_text.txt");
     std::fs::write(&text, "To be, or not to be: that is the question.\n".repeat(1000)).unwrap();
-    vec![format!("data.path={:?}", text.display().to_string())]
+    let path = format!("data.path={:?}", text.display().to_string());
+    // What is loaded without its data does not know how many byte pairs there are: 256 bytes, and what this text has of them.
+    let vocabulary = (name == "shakespeare_bpe").then(|| "model.with.vocabulary=280".to_owned());
+    [path].into_iter().chain(vocabulary).collect()
 }
 
 /// `None` if the configuration layer refuses the text.
