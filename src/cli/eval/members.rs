@@ -218,8 +218,8 @@ fn answers(
         match other {
             true => each.push(found),
             false => {
-                all.outputs.extend(found.outputs.drain(..));
-                all.targets.extend(found.targets.drain(..));
+                all.outputs.append(&mut found.outputs);
+                all.targets.append(&mut found.targets);
                 all = Answers { outputs: all.outputs, targets: all.targets, ..found };
             }
         }

@@ -172,8 +172,11 @@ mod tests {
 
     const LIMITS: Limits = Limits { file: 1 << 20, row: 1000 };
 
-    /// The names of the columns, and all rows with their lines, or what is told.
-    fn read(sheet: Result<Written>) -> Result<(Vec<String>, Vec<(u64, Vec<String>)>), String> {
+    /// The names of the columns, and all rows with their lines.
+    type Whole = (Vec<String>, Vec<(u64, Vec<String>)>);
+
+    /// All of a sheet, or what is told.
+    fn read(sheet: Result<Written>) -> Result<Whole, String> {
         let told = |error: anyhow::Error| format!("{error:#}");
         let sheet = sheet.map_err(told)?;
         let mut all = Vec::new();
