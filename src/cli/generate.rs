@@ -158,13 +158,12 @@ fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &s
         let finish = finish.name();
         return print_json(
             &json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish, "score": score }),
-        )
-        .map_err(Failure::from);
+        );
     }
     // An answer stands by itself.
     let whole = if generator.has_answers() { text } else { format!("{prompt}{text}") };
     let end = if whole.ends_with('\n') { "" } else { "\n" };
-    Ok(printed(terminal::print_piece(&format!("{whole}{end}")))?)
+    printed(terminal::print_piece(&format!("{whole}{end}")))
 }
 
 /// The text to go on with; empty, if none is given.
