@@ -334,7 +334,9 @@ pub(super) fn each_of<T: Send>(
             text.each_cells_of(piece, &[at], |place, row| take(&mut own, place, row[at]))?;
             Ok::<T, anyhow::Error>(own)
         });
-        read.into_iter().try_for_each(|own| Ok::<(), anyhow::Error>(join(own?)))?;
+        for own in read {
+            join(own?);
+        }
     }
     Ok(())
 }

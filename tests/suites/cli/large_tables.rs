@@ -56,7 +56,7 @@ fn a_table_in_a_file_is_the_table_in_memory() {
         same(&place, more);
     }
     // Names, answers and figures are those of the rows.
-    place.ok(&format!("train c.toml --quiet --force --out memory --set data.drop=[\"part\"] --set data.cache=memory"));
+    place.ok("train c.toml --quiet --force --out memory --set data.drop=[\"part\"] --set data.cache=memory");
     let answers = |more: &str| {
         let figures = place.ok(&format!("eval memory --json --predictions answers.csv {more}")).json();
         (figures["metrics"].clone(), place.read("answers.csv"))
