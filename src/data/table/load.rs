@@ -369,7 +369,8 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
     // All values of a column are in memory while its codec is fitted.
     for some in inputs.chunks((FITTED / (CELL * raw.rows().max(1))).max(1)) {
         let fitted = parallel(some.to_vec(), |(name, encoding)| {
-            Ok(ColumnCodec::fit(name, encoding, &*raw.column(name)?, train, options.bins))
+            let cells = raw.column(name)?;
+            Ok(ColumnCodec::fit(name, encoding, &cells, train, options.bins))
         });
         codecs.extend(fitted.into_iter().collect::<Result<Vec<_>>>()?);
     }
