@@ -3,6 +3,9 @@
 
 use memchr::memchr3;
 
+/// Bytes of a piece of a text: enough work for a thread. Tests have many pieces.
+pub const PIECE: usize = if cfg!(test) { 64 } else { 4 << 20 };
+
 /// What is wrong in a text, and where: lines and columns are counted from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {

@@ -1,8 +1,7 @@
 //! The text of a sheet: in memory, or left in its file, of which a piece is read when it is asked for.
 
 use super::bytes;
-use super::quotes::Begin;
-use super::written::PIECE;
+use super::quotes::{Begin, PIECE};
 use crate::files;
 use anyhow::{Context, Result, anyhow, ensure};
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Rows in a text file: CSV and its relatives, or a JSON object a line. It is looked at as a whole before any row is read, and every fault has its place.
 
 use super::object::{Object, scalar};
-use super::quotes::{self, Begin, Lines, Scan};
+use super::quotes::{self, Begin, Lines, PIECE, Scan};
 use super::text::Text;
 use super::{Form, Limits, Row, bytes};
 use anyhow::{Context, Result, anyhow, ensure};
@@ -13,9 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// What may stand between columns, the likeliest first.
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
-
-/// Bytes of a piece of a text: enough work for a thread. Tests have many pieces.
-pub const PIECE: usize = if cfg!(test) { 64 } else { 4 << 20 };
 
 /// The rows of a text file.
 pub struct Written {

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What is larger than this part of the memory that there is lies in a file.
 const PART_OF_MEMORY: u64 = 4;
+/// Bytes of cells that are read before they go to a file. Tests have many times as much.
+pub const AT_ONCE: usize = if cfg!(test) { 256 } else { 64 << 20 };
 /// What is in a file begins where numbers may lie.
 const ALIGNED: u64 = 8;
 

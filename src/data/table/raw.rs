@@ -4,7 +4,7 @@ use super::super::classes::value;
 use super::super::parallel::{parallel, rounds};
 use super::super::row_names::{Lines, RowNames, Texts};
 use super::super::sheet::{Place, Sheet};
-use super::aside::Aside;
+use super::aside::{AT_ONCE, Aside};
 use super::cell;
 use super::codec::{Cells, Read};
 use super::names::no_column;
@@ -16,9 +16,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Bytes of cells that are read before they go to a file. Tests have many times as much.
-pub const AT_ONCE: usize = if cfg!(test) { 256 } else { 64 << 20 };
 
 /// The cells of the columns that are used.
 pub struct Raw {
