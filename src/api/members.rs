@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that make a folder one of folds or one of seeds.
+/// The files that make a folder one of folds or one of seeds, as [`Members::file`] names them.
 pub const FILES: [&str; 2] = ["folds.json", "seeds.json"];
 
 /// The runs of such a folder, and how many there are. In its file they are `{"folds": 5}` or `{"seeds": 5}`.
@@ -48,9 +48,13 @@ impl Members {
     /// # Errors
     /// It cannot be written.
     pub fn write(self, folder: &Path) -> Result<()> {
-        let path = folder.join(FILES[usize::from(matches!(self, Members::Seeds(_)))]);
+        let path = folder.join(self.file());
         let text = serde_json::to_string(&self)? + "\n";
         durable::write(&path, text.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))
+    }
+
+    fn file(self) -> String {
+        format!("{}s.json", self.one())
     }
 
     /// How many there are.

@@ -5,7 +5,7 @@ use super::dataset::Dataset;
 use super::field::{DataSpec, Field, FieldKind, Lengths};
 use super::row_names::RowName;
 use super::split::Split;
-use super::store::{Rows, Store, Unreadable};
+use super::store::{Rows, Store, Unreadable, as_inner};
 use crate::graph::DType;
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
@@ -159,6 +159,8 @@ impl Renumbered {
 }
 
 impl Store for Renumbered {
+    as_inner!();
+
     fn len(&self) -> usize {
         self.inner.len()
     }
@@ -181,44 +183,8 @@ impl Store for Renumbered {
         if field == self.target { Some(&self.labels) } else { self.inner.stored(field) }
     }
 
-    fn lengths(&self) -> &[Lengths] {
-        self.inner.lengths()
-    }
-
-    fn length_of(&self, sample: usize) -> usize {
-        self.inner.length_of(sample)
-    }
-
-    fn skips_unreadable(&self) -> bool {
-        self.inner.skips_unreadable()
-    }
-
-    fn sides(&self, sample: usize) -> Option<[usize; 2]> {
-        self.inner.sides(sample)
-    }
-
-    fn name(&self, sample: usize) -> Option<String> {
-        self.inner.name(sample)
-    }
-
-    fn row(&self, sample: usize) -> Option<RowName<'_>> {
-        self.inner.row(sample)
-    }
-
-    fn folder(&self) -> Option<String> {
-        self.inner.folder()
-    }
-
-    fn locate(&self, sample: usize, take: &mut dyn FnMut(&[u8])) {
-        self.inner.locate(sample, take);
-    }
-
     fn held_bytes(&self) -> usize {
         self.inner.held_bytes() + self.labels.len()
-    }
-
-    fn filed_bytes(&self) -> usize {
-        self.inner.filed_bytes()
     }
 }
 

@@ -95,6 +95,48 @@ pub trait Store: Send + Sync {
     }
 }
 
+/// In the implementation of [`Store`] for samples of another store, `self.inner`: what is the same as there.
+macro_rules! as_inner {
+    () => {
+        fn lengths(&self) -> &[Lengths] {
+            self.inner.lengths()
+        }
+
+        fn length_of(&self, sample: usize) -> usize {
+            self.inner.length_of(sample)
+        }
+
+        fn skips_unreadable(&self) -> bool {
+            self.inner.skips_unreadable()
+        }
+
+        fn sides(&self, sample: usize) -> Option<[usize; 2]> {
+            self.inner.sides(sample)
+        }
+
+        fn name(&self, sample: usize) -> Option<String> {
+            self.inner.name(sample)
+        }
+
+        fn row(&self, sample: usize) -> Option<RowName<'_>> {
+            self.inner.row(sample)
+        }
+
+        fn folder(&self) -> Option<String> {
+            self.inner.folder()
+        }
+
+        fn locate(&self, sample: usize, take: &mut dyn FnMut(&[u8])) {
+            self.inner.locate(sample, take);
+        }
+
+        fn filed_bytes(&self) -> usize {
+            self.inner.filed_bytes()
+        }
+    };
+}
+pub(super) use as_inner;
+
 /// A sample that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unreadable {

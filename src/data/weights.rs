@@ -3,7 +3,7 @@
 use super::Split;
 use super::field::{Field, Lengths};
 use super::row_names::RowName;
-use super::store::{Rows, Store, Unreadable};
+use super::store::{Rows, Store, Unreadable, as_inner};
 use anyhow::{Result, ensure};
 use std::sync::Arc;
 
@@ -57,20 +57,14 @@ impl Weighted {
 }
 
 impl Store for Weighted {
+    as_inner!();
+
     fn len(&self) -> usize {
         self.weights.len()
     }
 
     fn fields(&self) -> &[Field] {
         &self.fields
-    }
-
-    fn lengths(&self) -> &[Lengths] {
-        self.inner.lengths()
-    }
-
-    fn length_of(&self, sample: usize) -> usize {
-        self.inner.length_of(sample)
     }
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
@@ -97,36 +91,8 @@ impl Store for Weighted {
         self.inner.classes_in_file(sample, take)
     }
 
-    fn skips_unreadable(&self) -> bool {
-        self.inner.skips_unreadable()
-    }
-
-    fn sides(&self, sample: usize) -> Option<[usize; 2]> {
-        self.inner.sides(sample)
-    }
-
-    fn name(&self, sample: usize) -> Option<String> {
-        self.inner.name(sample)
-    }
-
-    fn row(&self, sample: usize) -> Option<RowName<'_>> {
-        self.inner.row(sample)
-    }
-
-    fn folder(&self) -> Option<String> {
-        self.inner.folder()
-    }
-
-    fn locate(&self, sample: usize, take: &mut dyn FnMut(&[u8])) {
-        self.inner.locate(sample, take);
-    }
-
     fn held_bytes(&self) -> usize {
         self.inner.held_bytes() + size_of_val(&self.weights[..])
-    }
-
-    fn filed_bytes(&self) -> usize {
-        self.inner.filed_bytes()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Where the layers allow it, keys and values of the answer so far are kept, and one token is computed at a time. Else each is computed from all before it, by the
 //! program for the first of the lengths of batches that they fit into.
 
-use super::{Generator, How, Options, Parts, fits};
+use super::{Generator, How, Options, Parts, fits, rows};
 use crate::api::failure::Failure;
 use crate::api::model::{Model, build, device};
 use crate::data::text::{Passage, Samples, TextCodec, Tokenizer, tokens_of_passage};
@@ -68,7 +68,7 @@ impl Generator {
         of_answers.dedup();
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
-        let (rows, beams) = (options.rows(), options.beams);
+        let (rows, beams) = (rows(options.beams), options.beams);
         let mut batch = options.batch.max(1) * rows;
         let (mut keeps, mut note) = (!options.without_cache, None);
         loop {
@@ -155,7 +155,7 @@ impl Generator {
     /// Texts that are answered together.
     pub fn together(&self) -> usize {
         match &self.how {
-            How::Answers(own) => own.batch / self.rows,
+            How::Answers(own) => own.batch / rows(self.beams),
             How::Anew | How::Cached { .. } => 1,
         }
     }

@@ -67,11 +67,9 @@ impl Default for Options {
     }
 }
 
-impl Options {
-    /// Rows of a batch for each text.
-    fn rows(&self) -> usize {
-        self.beams.map_or(1, |beams| beams.count.max(1))
-    }
+/// Rows of a batch for each text.
+fn rows(beams: Option<Beams>) -> usize {
+    beams.map_or(1, |beams| beams.count.max(1))
 }
 
 /// A language model on a device.
@@ -91,8 +89,6 @@ pub struct Generator {
     /// Texts that may be written in turn.
     texts: usize,
     beams: Option<Beams>,
-    /// Rows of a batch of a language model.
-    rows: usize,
     /// Of beam search: the row that each row of the next run goes on from.
     parents: Vec<u32>,
     how: How,
@@ -179,7 +175,7 @@ impl Generator {
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
         let vocabulary = tokenizer.vocabulary();
-        let (mut note, mut texts, rows) = (None, options.texts.max(1), options.rows());
+        let (mut note, mut texts, rows) = (None, options.texts.max(1), rows(options.beams));
         let (beams, capacity) =
             (options.beams, options.longest.map_or(capacity, |longest| capacity.min(longest.max(1))));
         loop {
@@ -222,8 +218,7 @@ impl Generator {
         parts: Parts,
     ) -> Result<Generator, Failure> {
         let Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how, note } = parts;
-        let rows = beams.map_or(1, |beams| beams.count.max(1));
-        let in_batch = if let How::Answers(own) = &how { own.batch } else { rows };
+        let in_batch = if let How::Answers(own) = &how { own.batch } else { rows(beams) };
         let parents = beams.map_or_else(Vec::new, |_| (0..in_batch as u32).collect());
         let layout = programs.plan.slot.clone();
         let context = spec.inputs().next().map_or(1, |(_, field)| field.shape.len());
@@ -249,7 +244,6 @@ impl Generator {
             context,
             texts,
             beams,
-            rows,
             parents,
             how,
             ends,
@@ -330,7 +324,7 @@ impl Generator {
     /// The logits of the token behind each of some texts of one length, of which `filled` tokens are computed; they are the text `turn`. `None`: another piece of
     /// the prompt is computed, and there is more of it.
     fn logits(&mut self, texts: &[&[u32]], filled: &mut usize, turn: usize) -> Result<Option<Vec<Vec<f32>>>> {
-        let (rows, all) = (self.rows, texts[0].len());
+        let (rows, all) = (rows(self.beams), texts[0].len());
         let text = |row: usize| texts.get(row).unwrap_or(&texts[0]);
         let How::Cached { chunk, whole } = self.how else {
             let width = self.context;

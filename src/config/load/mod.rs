@@ -5,7 +5,6 @@
 //! 4. `model` unrolls the layers: blocks, repeats, parameters (`expr`), names and who takes whose output;
 //! 5. `rules` holds sections against each other.
 
-mod carried;
 mod classes;
 mod expr;
 mod files;

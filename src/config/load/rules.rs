@@ -1,8 +1,8 @@
 //! What sections must agree on among themselves.
 
+mod carried;
 mod trainings;
 
-use super::carried;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::{

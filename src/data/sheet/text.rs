@@ -101,7 +101,7 @@ impl FileText {
             return None;
         }
         let mark = if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        // What is behind the first byte that is no text is told of when it is come to.
+        // Bytes that are no UTF-8 end the head. The scan reports them when it reaches them.
         let head = head[mark..].utf8_chunks().next().map_or("", |chunk| chunk.valid()).to_owned();
         let stamp = (opened.size, opened.metadata.modified().ok());
         (!head.trim().is_empty()).then(|| FileText { path: path.to_owned(), stamp, mark: mark as u64, head })
@@ -142,7 +142,7 @@ impl FileText {
                 .with_context(|| format!("cannot read `{}`", self.path.display()))?;
             at += more;
             let last = at == self.len();
-            // What is no text is told with its line.
+            // The error names the line.
             let no_text = || bytes::no_text(&self.path, &buffer, lines);
             ensure!(memchr::memchr(0, &buffer[kept..]).is_none(), no_text());
             let whole = match std::str::from_utf8(&buffer) {
@@ -174,7 +174,7 @@ mod tests {
     /// The names of the columns, and all rows with their lines.
     type Whole = (Vec<String>, Vec<(u64, Vec<String>)>);
 
-    /// All of a sheet, or what is told.
+    /// The whole sheet, or the text of the error.
     fn read(sheet: Result<Written>) -> Result<Whole, String> {
         let told = |error: anyhow::Error| format!("{error:#}");
         let sheet = sheet.map_err(told)?;

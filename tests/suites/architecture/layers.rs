@@ -72,9 +72,10 @@ const IMPORTS: [(&str, &[&str]); 21] = [
 ];
 
 /// Modules in layers: each may name only those before it.
-const LAYERS: [(&str, &[&str]); 4] = [
+const LAYERS: [(&str, &[&str]); 5] = [
     ("config", &["text", "declare", "language", "experiment", "load", "print", "schema"]),
     ("train", &["setup", "files", "run"]),
+    ("backend", &["trace", "cpu", "reference", "gpu", "cuda"]),
     ("backend::gpu", &["formulas", "launch", "target", "fusions", "lower"]),
     ("backend::cuda", &["settings", "driver", "modules", "ready", "extents", "nvidia", "failure", "executable"]),
 ];

@@ -105,7 +105,7 @@ fn check_says_what_memory_and_what_disk_a_table_takes() {
         "{told}"
     );
     assert!(!place.ok("check c.toml").out.contains("on a disk"));
-    // What has no effect is told, and a folder that cannot be used.
+    // Warnings name keys that have no effect. A folder that cannot be used is an error.
     assert!(place.ok("check c.toml --set data.cache_size=1GB").err.contains("`cache_size` in `[data]` has no effect"));
     let told = place.ok("check c.toml --set data.cache=memory --set data.cache_dir=kept").err;
     assert!(told.contains("`cache_dir` in `[data]` has no effect"), "{told}");
@@ -115,7 +115,7 @@ fn check_says_what_memory_and_what_disk_a_table_takes() {
     assert!(error.contains("cannot make a file in `taken/kept`") && error.contains("`cache_dir`"), "{error}");
 }
 
-/// The file has no name, so that nothing is left however a run ends; and a limit on files is told as a full disk is.
+/// The file has no name, so nothing is left of it however a run ends. A limit on the size of files gives the same error as a full disk.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_told_and_nothing_is_left() {

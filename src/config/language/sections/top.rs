@@ -10,7 +10,7 @@ options! {
     /// The keys that are in no section.
     #[rules(Excludes("device", "devices", "both say where to run"))]
     pub struct TopKeys {
-        /// Determines everything random: initial values, order of samples, augmentation, dropout, the held-out split. It does not reproduce
+        /// Determines everything random: initial values, order of samples, augmentation, dropout and, unless `[data]` has a `seed`, the held-out split. It does not reproduce
         /// PyTorch's draws.
         #[option(default = 0)]
         pub seed: u64,
