@@ -60,13 +60,18 @@ pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
         }
     }
     let Some(config) = config else { return Ok(None) };
-    // Neither the data nor the number of its classes is looked at for that. What is wrong is told when it is loaded to be trained.
-    let ask = |_: &config::Experiment| Ok(Counts { classes: Some(2), vocabulary: Some(2) });
-    let Ok(loaded) = config::load_asking(config, &args.overrides.sets(), &ask) else { return Ok(None) };
-    let table = loaded.experiment.data.source.table();
+    let Some(experiment) = glance(config, &args.overrides.sets()) else { return Ok(None) };
+    let table = experiment.data.source.table();
     let folds = table.filter(|table| table.fold.is_none()).and_then(|table| table.folds).map(Members::Folds);
-    let seeds = loaded.experiment.train.seeds.map(Members::Seeds);
+    let seeds = experiment.train.seeds.map(Members::Seeds);
     Ok(folds.or(seeds).map(|members| Wish::New(config.to_owned(), members)))
+}
+
+/// A configuration without a word about it: neither the data nor the number of its classes is looked at. What is wrong is reported when it is loaded to be
+/// trained.
+fn glance(config: &Path, sets: &[String]) -> Option<Experiment> {
+    let ask = |_: &Experiment| Ok(Counts { classes: Some(2), vocabulary: Some(2) });
+    config::load_asking(config, sets, &ask).ok().map(|loaded| loaded.experiment)
 }
 
 /// Trains them, one after the other, and shows what came of them.
@@ -90,8 +95,9 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
         Wish::New(config, _) => (begin(args, &config, members)?, false),
     };
     let top = folder.path.clone();
-    // What the first has, of the configuration that all share.
-    let shared = load_config(&top.join(file::CONFIG), &[])?.experiment;
+    // The seeds are those of the configuration that all share.
+    let path = top.join(file::CONFIG);
+    let shared = glance(&path, &[]).with_context(|| format!("`{}` is no configuration any more", path.display()))?;
     let all = members.number();
     let mut runs = Vec::with_capacity(all);
     for (number, path) in (1usize..).zip(members.folders(&top)) {
