@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that make a folder one of folds or one of seeds, as [`Members::file`] names them.
+/// The files that make a folder one of folds or one of seeds, whose runs they list.
 pub const FILES: [&str; 2] = ["folds.json", "seeds.json"];
 
 /// The runs of such a folder, and how many there are. In its file they are `{"folds": 5}` or `{"seeds": 5}`.
