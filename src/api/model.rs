@@ -326,19 +326,15 @@ impl Model {
     /// The device has not enough memory; the weights do not fit.
     pub fn session(&self, programs: Programs, data: &DataSpec, backend: &dyn Backend) -> Result<Session, Failure> {
         let experiment = &self.loaded.experiment;
-        let task = crate::model::task(experiment);
         if let Some((path, meta)) = &self.checkpoint {
-            let mut session = Session::unset(programs, backend, task)?;
+            let mut session = Session::unset(programs, backend, crate::model::task(experiment))?;
             say_notes(backend);
             state::load_checkpoint(&mut session, meta, path, in_state_dict)?;
             return Ok(session);
         }
         let weights = read_weights(&self.loaded, &programs.plan.variables, data)?;
-        let mut session = Session::new(programs, backend, task, experiment.seed)?;
+        let session = weights::session(weights, programs, backend, experiment)?;
         say_notes(backend);
-        if let Some(weights) = weights {
-            weights.put(&mut session)?;
-        }
         Ok(session)
     }
 }

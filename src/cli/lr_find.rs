@@ -8,12 +8,12 @@ use crate::api::samples;
 use crate::data::{DataSpec, Footprint};
 use crate::plan::Plan;
 use crate::terminal::{Bar, say};
+use crate::train::files::weights;
 use crate::train::run::sweep::{Sweep, Tried, steepest, sweep};
 use crate::train::setup::balance::balance;
 use crate::train::setup::input;
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::photos::{Keeping, PhotoPlan};
-use crate::train::setup::session::Session;
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -59,10 +59,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
     let programs = build_run(&balanced, &samples.spec, backend.as_ref(), &passes, &programs.warnings)?;
     require(&samples.spec, &programs.plan, photos.with(samples.footprint()))?;
     let experiment = &balanced.experiment;
-    let mut session = Session::new(programs, backend.as_ref(), crate::model::task(experiment), experiment.seed)?;
-    if let Some(weights) = weights {
-        weights.put(&mut session)?;
-    }
+    let mut session = weights::session(weights, programs, backend.as_ref(), experiment)?;
     say_notes(backend.as_ref());
 
     let range = Sweep { from: args.from, to: args.to, steps: args.tries as usize };

@@ -182,8 +182,8 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         }
         Op::CachedAttention(op) => Box::new(CachedAttentionKernel::new(op, x(0), x(1), level, threads)),
         Op::Rotary(op) => Box::new(RotaryKernel::new(op, x(0), level)),
-        Op::Recurrent(op) => Box::new(RecurrentKernel::new(op, y(0), level, threads)),
-        Op::RecurrentGrad(op) => Box::new(RecurrentGradKernel::new(op, y(1), level, threads)),
+        Op::Recurrent(op) => Box::new(RecurrentKernel::new(op, y(0), how, threads)),
+        Op::RecurrentGrad(op) => Box::new(RecurrentGradKernel::new(op, y(1), how, threads)),
         Op::Embedding(_) => Box::new(EmbeddingKernel { rows: x(0).rows(), width: x(0).last() }),
         Op::EmbeddingGrad(op) => Box::new(EmbeddingGradKernel::new(op, x(1).len(), x(0).last(), level)),
         Op::Loss(op) => loss::kernel(op, x(0), graph.value(node.inputs[1]).dtype, level),

@@ -23,7 +23,7 @@ use crate::train::files::provenance;
 use crate::train::files::sample::Sample;
 use crate::train::files::state::{RunState, Started, device_choices, restore};
 use crate::train::files::tensorboard::EventFile;
-use crate::train::files::weights::Weights;
+use crate::train::files::weights::{self, Weights};
 use crate::train::run::Run;
 use crate::train::run::events::begin as begin_events;
 use crate::train::run::pending::Pending;
@@ -271,17 +271,12 @@ fn session(
     from: Option<&(PathBuf, Meta)>,
     weights: Option<Weights>,
 ) -> Result<(Session, RunState), Failure> {
-    let task = crate::model::task(experiment);
     if let Some((path, meta)) = from {
-        let mut session = Session::unset(programs, backend, task)?;
+        let mut session = Session::unset(programs, backend, crate::model::task(experiment))?;
         let state = restore(&mut session, meta, path)?;
         return Ok((session, state));
     }
-    let mut session = Session::new(programs, backend, task, experiment.seed)?;
-    if let Some(weights) = weights {
-        weights.put(&mut session)?;
-    }
-    Ok((session, RunState::default()))
+    Ok((weights::session(weights, programs, backend, experiment)?, RunState::default()))
 }
 
 /// The effective configuration, which checkpoints carry.

@@ -3,12 +3,14 @@
 
 use super::folder::file;
 use super::state::Extra;
+use crate::backend::Backend;
 use crate::checkpoint::{self, Choose, Mismatch, Tensor};
 use crate::config::language::sections::{Fitted, Lora};
 use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::{DataSpec, listed};
 use crate::graph::{VarId, VarKind, Variable, Variables};
+use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
 use anyhow::Result;
@@ -274,11 +276,29 @@ impl Weights {
     }
 
     /// Puts them into a session of the same model. Each goes from memory when the device has it.
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn put(self, session: &mut Session) -> Result<()> {
+    fn put(self, session: &mut Session) -> Result<()> {
         self.tensors.into_iter().try_for_each(|(id, tensor)| session.restore(id, &tensor.data))?;
         session.begin_averages(|_| true)
     }
+}
+
+/// Compiles `programs` on `backend`. Variables have the values of `weights`, and all others their initial ones.
+///
+/// # Errors
+/// The device has not enough memory, or failed.
+pub fn session(
+    weights: Option<Weights>,
+    programs: Programs,
+    backend: &dyn Backend,
+    experiment: &Experiment,
+) -> Result<Session> {
+    let task = crate::model::task(experiment);
+    let Some(weights) = weights else { return Session::new(programs, backend, task, experiment.seed) };
+    let variables = &programs.plan.clone().variables;
+    let taken: HashSet<&str> = weights.tensors.iter().map(|(id, _)| variables[*id].name.as_str()).collect();
+    let mut session = Session::unset(programs, backend, task)?;
+    // Drawing numbers for a large model takes seconds.
+    session.initialize(experiment.seed, |var| !taken.contains(var.name.as_str()))?;
+    weights.put(&mut session)?;
+    Ok(session)
 }

@@ -419,15 +419,16 @@ fn the_cpu_agrees_with_the_reference() {
 }
 
 /// Products in bf16, of operands that it has, so that nothing is lost where factors are rounded: but for attention, whose weights and
-/// whose gradients by the scores are factors, too. All units and numbers of threads give the same bits.
+/// whose gradients by the scores are factors, too, and for recurrent layers, whose states and whose gradients by the gates are. All units and numbers of threads give the same bits.
 #[test]
 fn the_cpu_agrees_in_bf16() {
     let product = |case: &Case| {
         let linear = matches!(case.op, Op::Linear(_) | Op::LinearGradInput(_) | Op::LinearGradWeight(_));
         let conv = matches!(case.op, Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Conv2dGradWeight(_));
-        linear || conv || matches!(case.op, Op::Attention(_))
+        linear || conv || matches!(case.op, Op::Attention(_) | Op::Recurrent(_))
     };
-    let factor = |op: &Op| if matches!(op, Op::Attention(_)) { tolerance(DType::BF16) / TOLERANCE } else { 1.0 };
+    let inner = |op: &Op| matches!(op, Op::Attention(_) | Op::Recurrent(_));
+    let factor = |op: &Op| if inner(op) { tolerance(DType::BF16) / TOLERANCE } else { 1.0 };
     for level in SimdLevel::supported() {
         let with = |unit: Bf16Unit, threads: usize| -> Box<dyn Backend> {
             Box::new(CpuBackend::with_level(Some(threads), level).with_unit(Some(unit)).in_bf16(true))

@@ -1,12 +1,13 @@
 //! The gradients by the gates, from the last state to the first.
 
+use super::Layout;
 use super::cells::{Earlier, backward};
-use super::{Layout, StepProduct, odd_lines};
+use super::product::{StepProduct, odd_lines};
 use crate::graph::Shape;
 use crate::graph::op::{Cell, RecurrentGrad};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::Parts;
-use crate::simd::SimdLevel;
+use crate::simd::bf16::Instructions;
 
 /// [`RecurrentGrad`].
 pub struct RecurrentGradKernel {
@@ -16,17 +17,17 @@ pub struct RecurrentGradKernel {
 
 impl RecurrentGradKernel {
     /// For the states' shape.
-    pub fn new(op: &RecurrentGrad, states: &Shape, level: SimdLevel, threads: usize) -> Self {
-        let layout = Layout::new(&op.of, states, level, threads);
-        let product = StepProduct::new(layout.rows(), layout.gates(), layout.hidden, level);
+    pub fn new(op: &RecurrentGrad, states: &Shape, how: Instructions, threads: usize) -> Self {
+        let layout = Layout::new(&op.of, states, how.level, threads);
+        let product = StepProduct::new(layout.samples, layout.rows(), [layout.gates(), layout.hidden], how);
         RecurrentGradKernel { layout, product }
     }
 
     /// Floats that a task has: gradients by products, as rows of the product with the weight; by states, which are its result; and what goes from
-    /// position to position beside them.
-    fn sizes(&self) -> [usize; 3] {
-        let Layout { hidden, .. } = self.layout;
-        [odd_lines(self.layout.gates()), odd_lines(hidden), hidden].map(|row| self.layout.rows() * row)
+    /// position to position beside them; and what the products need.
+    fn sizes(&self) -> [usize; 4] {
+        let [products, states, space] = self.product.task_floats();
+        [products, states, self.layout.rows() * self.layout.hidden, space]
     }
 }
 
@@ -69,7 +70,9 @@ impl NodeKernel for RecurrentGradKernel {
             };
             rows.fill(0.0);
             let (products, rest) = rows.split_at_mut(sizes[0]);
-            let (states, carried) = rest.split_at_mut(sizes[1]);
+            let (states, rest) = rest.split_at_mut(sizes[1]);
+            let (carried, space) = rest.split_at_mut(sizes[2]);
+            let mut steps = self.product.begin(packed, space);
             let most = positions.most(samples.clone());
             for step in (0..most).rev() {
                 let t = layout.position(step, most);
@@ -111,7 +114,7 @@ impl NodeKernel for RecurrentGradKernel {
                     }
                 }
                 if step > 0 {
-                    self.product.run(samples.len(), products, packed, None, states);
+                    steps.run(samples.len(), products, states);
                 }
             }
             for sample in 0..samples.len() {

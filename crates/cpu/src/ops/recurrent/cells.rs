@@ -13,23 +13,34 @@ pub(super) struct Earlier<'a> {
     pub cell: &'a [f32],
 }
 
-/// The state, and the cell of an LSTM, at a position: `x` is the input's part of the gates, `r` that of the state before. What the gradient needs goes to
-/// `saved`, unless that is empty.
+/// The parts of the gates at a position.
+#[derive(Clone, Copy)]
+pub(super) struct Gates<'a> {
+    /// The input's.
+    pub x: &'a [f32],
+    /// The product of the state before with the weight.
+    pub r: &'a [f32],
+    /// What is added to that product; empty if nothing is.
+    pub bias: &'a [f32],
+}
+
+/// The state, and the cell of an LSTM, at a position. What the gradient needs goes to `saved`, unless that is empty.
 pub(super) fn forward(
     level: SimdLevel,
     of: Cell,
-    x: &[f32],
-    r: &[f32],
+    gates: Gates,
     state: &mut [f32],
     cell: &mut [f32],
     saved: &mut [f32],
 ) {
+    let Gates { x, r, bias } = gates;
     assert!(x.len() == of.gates() * state.len() && r.len() == x.len() && cell.len() == state.len());
+    assert!(bias.is_empty() || bias.len() == x.len());
     match of {
-        Cell::Lstm => lstm(level, x, r, state, cell, saved),
-        Cell::Gru => gru(level, x, r, state, saved),
-        Cell::Tanh => plain(level, x, r, state, true),
-        Cell::Relu => plain(level, x, r, state, false),
+        Cell::Lstm => lstm(level, gates, state, cell, saved),
+        Cell::Gru => gru(level, gates, state, saved),
+        Cell::Tanh => plain(level, gates, state, true),
+        Cell::Relu => plain(level, gates, state, false),
     }
 }
 
@@ -58,7 +69,20 @@ pub(super) fn backward(
     dx.copy_from_slice(product);
 }
 
-/// The sum of both parts.
+/// The state's part.
+#[inline(always)]
+fn part<S: Simd>(s: S, of: &Gates, at: usize, n: usize) -> S::V {
+    let r = get(s, of.r, at, n);
+    if of.bias.is_empty() { r } else { s.add(r, get(s, of.bias, at, n)) }
+}
+
+/// The sum of all parts.
+#[inline(always)]
+fn gate<S: Simd>(s: S, of: &Gates, at: usize, n: usize) -> S::V {
+    s.add(get(s, of.x, at, n), part(s, of, at, n))
+}
+
+/// The sum of two.
 #[inline(always)]
 fn sum<S: Simd>(s: S, x: &[f32], r: &[f32], at: usize, n: usize) -> S::V {
     s.add(get(s, x, at, n), get(s, r, at, n))
@@ -77,16 +101,14 @@ fn tanh_slope<S: Simd>(s: S, y: S::V) -> S::V {
 }
 
 vectorised! {
-    fn lstm<'a, S>(
-        s, x: &'a [f32], r: &'a [f32], state: &'a mut [f32], cell: &'a mut [f32], saved: &'a mut [f32],
-    ) {
+    fn lstm<'a, S>(s, of: Gates<'a>, state: &'a mut [f32], cell: &'a mut [f32], saved: &'a mut [f32]) {
         let h = state.len();
         for j in (0..h).step_by(S::LANES) {
             let n = (h - j).min(S::LANES);
-            let i = sigmoid(s, sum(s, x, r, j, n));
-            let f = sigmoid(s, sum(s, x, r, h + j, n));
-            let g = tanh(s, sum(s, x, r, 2 * h + j, n));
-            let o = sigmoid(s, sum(s, x, r, 3 * h + j, n));
+            let i = sigmoid(s, gate(s, &of, j, n));
+            let f = sigmoid(s, gate(s, &of, h + j, n));
+            let g = tanh(s, gate(s, &of, 2 * h + j, n));
+            let o = sigmoid(s, gate(s, &of, 3 * h + j, n));
             let c = s.fma(f, get(s, cell, j, n), s.mul(i, g));
             put(s, cell, j, n, c);
             put(s, state, j, n, s.mul(o, tanh(s, c)));
@@ -100,14 +122,14 @@ vectorised! {
         }
     }
 
-    fn gru<'a, S>(s, x: &'a [f32], r: &'a [f32], state: &'a mut [f32], saved: &'a mut [f32]) {
+    fn gru<'a, S>(s, of: Gates<'a>, state: &'a mut [f32], saved: &'a mut [f32]) {
         let h = state.len();
         for j in (0..h).step_by(S::LANES) {
             let n = (h - j).min(S::LANES);
-            let reset = sigmoid(s, sum(s, x, r, j, n));
-            let z = sigmoid(s, sum(s, x, r, h + j, n));
-            let product = get(s, r, 2 * h + j, n);
-            let new = tanh(s, s.fma(reset, product, get(s, x, 2 * h + j, n)));
+            let reset = sigmoid(s, gate(s, &of, j, n));
+            let z = sigmoid(s, gate(s, &of, h + j, n));
+            let product = part(s, &of, 2 * h + j, n);
+            let new = tanh(s, s.fma(reset, product, get(s, of.x, 2 * h + j, n)));
             put(s, state, j, n, s.fma(z, s.sub(get(s, state, j, n), new), new));
             if !saved.is_empty() {
                 put(s, saved, j, n, reset);
@@ -118,13 +140,13 @@ vectorised! {
         }
     }
 
-    fn plain<'a, S>(s, x: &'a [f32], r: &'a [f32], state: &'a mut [f32], bends: bool) {
+    fn plain<'a, S>(s, of: Gates<'a>, state: &'a mut [f32], bends: bool) {
         let h = state.len();
         for j in (0..h).step_by(S::LANES) {
             let n = (h - j).min(S::LANES);
-            let of = sum(s, x, r, j, n);
+            let sum = gate(s, &of, j, n);
             // The second operand wins where one is NaN.
-            put(s, state, j, n, if bends { tanh(s, of) } else { s.max(s.zero(), of) });
+            put(s, state, j, n, if bends { tanh(s, sum) } else { s.max(s.zero(), sum) });
         }
     }
 

@@ -1,12 +1,13 @@
 //! The states.
 
-use super::cells::forward;
-use super::{Layout, StepProduct, odd_lines};
+use super::Layout;
+use super::cells::{Gates, forward};
+use super::product::{StepProduct, odd_lines};
 use crate::graph::Shape;
 use crate::graph::op::Recurrent;
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::Parts;
-use crate::simd::SimdLevel;
+use crate::simd::bf16::Instructions;
 
 /// [`Recurrent`].
 pub struct RecurrentKernel {
@@ -28,17 +29,17 @@ struct Rows<'a> {
 
 impl RecurrentKernel {
     /// For the result's shape `states`.
-    pub fn new(op: &Recurrent, states: &Shape, level: SimdLevel, threads: usize) -> Self {
-        let layout = Layout::new(op, states, level, threads);
-        let product = StepProduct::new(layout.rows(), layout.hidden, layout.gates(), level);
+    pub fn new(op: &Recurrent, states: &Shape, how: Instructions, threads: usize) -> Self {
+        let layout = Layout::new(op, states, how.level, threads);
+        let product = StepProduct::new(layout.samples, layout.rows(), [layout.hidden, layout.gates()], how);
         let saves = op.saves && layout.saved() > 0;
         RecurrentKernel { layout, bias: op.bias, saves, product }
     }
 
-    /// Floats of states, products and cells of a task.
-    fn sizes(&self) -> [usize; 3] {
-        let Layout { hidden, .. } = self.layout;
-        [odd_lines(hidden), odd_lines(self.layout.gates()), hidden].map(|row| self.layout.rows() * row)
+    /// Floats of states, products and cells of a task, and of what the products need.
+    fn sizes(&self) -> [usize; 4] {
+        let [states, products, space] = self.product.task_floats();
+        [states, products, self.layout.rows() * self.layout.hidden, space]
     }
 }
 
@@ -51,7 +52,7 @@ impl NodeKernel for RecurrentKernel {
     fn run(&self, frame: &Frame<'_>) {
         let (layout, h, gates) = (&self.layout, self.layout.hidden, self.layout.gates());
         let (x, w) = (frame.input::<f32>(0), frame.input::<f32>(1));
-        let bias = self.bias.then(|| frame.input::<f32>(2));
+        let bias = if self.bias { frame.input::<f32>(2) } else { &[] };
         let positions = layout.positions(frame, 2 + usize::from(self.bias));
         let carried = layout.carried(frame, 2 + usize::from(self.bias));
         let y = Parts::new(frame.output::<f32>(0));
@@ -72,7 +73,9 @@ impl NodeKernel for RecurrentKernel {
             };
             rows.fill(0.0);
             let (states, rest) = rows.split_at_mut(sizes[0]);
-            let (products, cells) = rest.split_at_mut(sizes[1]);
+            let (products, rest) = rest.split_at_mut(sizes[1]);
+            let (cells, space) = rest.split_at_mut(sizes[2]);
+            let mut steps = self.product.begin(packed, space);
             for sample in (0..samples.len()).filter(|_| !carried.is_empty()) {
                 let [state, cell] = layout.carried_by(carried, samples.start + sample);
                 states[sample * odd_lines(h)..][..h].copy_from_slice(state);
@@ -83,18 +86,16 @@ impl NodeKernel for RecurrentKernel {
             let x = &x[layout.part(&samples, gates)];
             for step in 0..most {
                 let t = layout.position(step, most);
-                // Before the first step all states are 0, unless they are carried on.
+                // Before the first step all states are 0, and so are their products, unless they are carried on.
                 if step > 0 || !carried.is_empty() {
-                    self.product.run(samples.len(), of.states, packed, bias, of.products);
-                } else if let Some(bias) = bias {
-                    of.products.chunks_mut(odd_lines(gates)).for_each(|row| row[..gates].copy_from_slice(bias));
+                    steps.run(samples.len(), of.states, of.products);
                 }
                 for sample in (0..samples.len()).filter(|sample| t < positions.of(samples.start + sample)) {
                     let state = &mut of.states[sample * odd_lines(h)..][..h];
                     let product = &of.products[sample * odd_lines(gates)..][..gates];
                     let cell = &mut of.cells[sample * h..(sample + 1) * h];
                     let (x, saved) = (&x[layout.at(sample, t, gates)], &mut saved[layout.at(sample, t, width)]);
-                    forward(layout.level, layout.cell, x, product, state, cell, saved);
+                    forward(layout.level, layout.cell, Gates { x, r: product, bias }, state, cell, saved);
                     y[layout.at(sample, t, h)].copy_from_slice(state);
                 }
             }

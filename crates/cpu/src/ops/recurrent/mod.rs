@@ -8,25 +8,20 @@
 mod backward;
 mod cells;
 mod forward;
+mod product;
 
 pub use backward::RecurrentGradKernel;
 pub use forward::RecurrentKernel;
 
-use crate::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
-use crate::gemm::round_up;
-use crate::gemm::tile::{Epilogue, ONE_RUN, Tile, Tiles, for_each_tile};
 use crate::graph::Shape;
 use crate::graph::op::{Cell, Recurrent};
 use crate::run::frame::Frame;
-use crate::run::threads::{Chunks, Parts, Pool, chunks};
+use crate::run::threads::{Chunks, chunks};
 use crate::simd::SimdLevel;
 use std::ops::Range;
 
 /// Most samples of a task: what a step makes of them stays in the second-level cache beside the weight.
 const SAMPLES: usize = 32;
-
-/// Most rows of the weight in a block of the sum: a panel of 32 KiB at 512 bits.
-const K_BLOCK: usize = 256;
 
 /// Sizes of a layer, and how its samples are shared out.
 struct Layout {
@@ -128,100 +123,5 @@ impl Positions<'_> {
     /// The most of some samples.
     fn most(self, samples: Range<usize>) -> usize {
         samples.map(|sample| self.of(sample)).max().unwrap_or(0)
-    }
-}
-
-/// Floats from row to row of a table whose rows have `width` floats: whole cache lines, an odd number of them, so that rows lie in different sets
-/// of the cache.
-fn odd_lines(width: usize) -> usize {
-    let step = round_up(width);
-    if (step / 16).is_multiple_of(2) { step + 16 } else { step }
-}
-
-/// The product of a task's rows with a weight that has been packed.
-struct StepProduct {
-    tiles: Tiles,
-    /// Length of the sums, and columns.
-    k: usize,
-    n: usize,
-    a_rows: Vec<u32>,
-    c_rows: Vec<u32>,
-}
-
-impl StepProduct {
-    /// Of at most `rows` rows of `k` numbers, and `n` columns; rows lie [`odd_lines`] apart.
-    fn new(rows: usize, k: usize, n: usize, level: SimdLevel) -> Self {
-        let table = |width: usize| (0..rows).map(|row| (row * odd_lines(width)) as u32).collect();
-        StepProduct { tiles: Tiles::new(level), k, n, a_rows: table(k), c_rows: table(n) }
-    }
-
-    fn panels(&self) -> usize {
-        self.n.div_ceil(self.tiles.columns())
-    }
-
-    /// Floats of the packed weight.
-    fn packed_floats(&self) -> usize {
-        self.panels() * self.tiles.columns() * self.k
-    }
-
-    /// Packs a weight whose rows or columns, as `transposed` says, are those of the product.
-    fn pack(&self, pool: &Pool, w: &[f32], transposed: bool, packed: &mut [f32]) {
-        let (width, level) = (self.tiles.columns(), self.tiles.level);
-        assert!(w.len() == self.k * self.n && packed.len() == self.packed_floats());
-        let packed = Parts::new(packed);
-        pool.run(self.panels(), |panel, _| {
-            let (first, len) = (panel * width, self.k * width);
-            // SAFETY: a panel belongs to one task.
-            let to = unsafe { packed.part(panel * len..(panel + 1) * len) }.as_mut_ptr();
-            let columns = (self.n - first).min(width);
-            // SAFETY: the panel is inside the weight, and `to` has room for it.
-            unsafe {
-                if transposed {
-                    let (from, strides) = (w.as_ptr().add(first * self.k), [1, self.k]);
-                    level.routine::<PackTransposed>()(Panel { from, strides, rows: self.k, columns, to, width });
-                } else {
-                    let (from, from_step) = (w.as_ptr().add(first), self.n);
-                    let copy = Copy2d { from, from_step, to, to_step: width, rows: self.k, columns, padded: width };
-                    level.routine::<CopyRows>()(copy);
-                }
-            }
-        });
-    }
-
-    /// `c = a · packed + bias`, of the first `rows` rows.
-    fn run(&self, rows: usize, a: &[f32], packed: &[f32], bias: Option<&[f32]>, c: &mut [f32]) {
-        let (width, blocks) = (self.tiles.columns(), chunks(self.k, K_BLOCK));
-        assert!(rows <= self.a_rows.len() && packed.len() == self.packed_floats());
-        assert!(a.len() >= rows * odd_lines(self.k) && c.len() >= rows * odd_lines(self.n));
-        assert!(bias.is_none_or(|bias| bias.len() == self.n));
-        for panel in 0..self.panels() {
-            let first = panel * width;
-            for block in 0..blocks.count() {
-                let of = blocks.range(block);
-                let mut epilogue = Epilogue::NONE;
-                if let Some(bias) = bias.filter(|_| block + 1 == blocks.count()) {
-                    epilogue.bias = bias[first..].as_ptr();
-                }
-                for_each_tile(rows, self.tiles.rows, |start, rows| {
-                    let tile = Tile {
-                        a: a.as_ptr().wrapping_add(of.start),
-                        a_rows: &self.a_rows[start..],
-                        a_step: 1,
-                        b: packed[(panel * self.k + of.start) * width..].as_ptr(),
-                        b_step: width,
-                        b_far: false,
-                        runs: ONE_RUN,
-                        run_len: of.len(),
-                        c: c.as_mut_ptr().wrapping_add(first),
-                        c_rows: &self.c_rows[start..],
-                        n: (self.n - first).min(width),
-                        accumulate: block > 0,
-                        epilogue,
-                    };
-                    // SAFETY: the rows, the panel's columns and the bias are inside what has been checked, and no other task writes to `c`.
-                    unsafe { self.tiles.run(rows, &tile) };
-                });
-            }
-        }
     }
 }
