@@ -45,6 +45,22 @@ pub struct Storage {
     pub perm: Vec<usize>,
 }
 
+/// An axis of a tensor: its length, and how far apart its elements lie inside and outside.
+#[derive(Clone, Copy)]
+struct Axis {
+    length: usize,
+    inside: usize,
+    outside: usize,
+}
+
+impl Axis {
+    /// No axis: a single element.
+    const NONE: Axis = Axis { length: 1, inside: 0, outside: 0 };
+}
+
+/// Elements of a side of a square that is gone through at once: single-precision numbers of a cache line.
+const SQUARE: usize = 16;
+
 impl Storage {
     /// Inside and outside are the same.
     pub fn plain(shape: impl Into<Shape>) -> Self {
@@ -103,28 +119,42 @@ impl Storage {
         Some(inside.filter(|(_, length)| *length != 1).collect())
     }
 
-    /// Calls `f(inside, outside)` with the linear index of every element in both layouts, in the inside order.
+    /// Calls `f(inside, outside)` with the linear index of every element in both layouts, in squares of [`SQUARE`] elements a side: what
+    /// lies beside an element in either layout is then near.
     fn for_each(&self, mut f: impl FnMut(usize, usize)) {
+        let distances =
+            |dims: &[usize]| -> Vec<usize> { (1..=dims.len()).map(|axis| dims[axis..].iter().product()).collect() };
         let view = self.view.dims();
-        let rank = view.len();
-        let mut strides = vec![1usize; rank];
-        for i in (0..rank.saturating_sub(1)).rev() {
-            strides[i] = strides[i + 1] * view[i + 1];
+        let dims: Vec<usize> = self.perm.iter().map(|axis| view[*axis]).collect();
+        let (inside, outside) = (distances(&dims), distances(view));
+        let axes = self.perm.iter().enumerate().map(|(i, axis)| Axis {
+            length: dims[i],
+            inside: inside[i],
+            outside: outside[*axis],
+        });
+        let mut axes: Vec<Axis> = axes.filter(|axis| axis.length != 1).collect();
+        if axes.iter().any(|axis| axis.length == 0) {
+            return;
         }
-        let dims: Vec<usize> = self.perm.iter().map(|p| view[*p]).collect();
-        let step: Vec<usize> = self.perm.iter().map(|p| strides[*p]).collect();
-        let mut at = vec![0usize; rank];
-        let mut outside = 0usize;
-        for inside in 0..self.view.len() {
-            f(inside, outside);
-            for d in (0..rank).rev() {
-                at[d] += 1;
-                outside += step[d];
-                if at[d] < dims[d] {
-                    break;
+        let mut take = |lies: fn(&Axis) -> bool| axes.iter().position(lies).map_or(Axis::NONE, |at| axes.remove(at));
+        let (column, row) = (take(|axis| axis.inside == 1), take(|axis| axis.outside == 1));
+        // The axes that are left, element by element.
+        let others: usize = axes.iter().map(|axis| axis.length).product();
+        for number in 0..others {
+            let (mut left, mut i, mut o) = (number, 0, 0);
+            for axis in axes.iter().rev() {
+                i += left % axis.length * axis.inside;
+                o += left % axis.length * axis.outside;
+                left /= axis.length;
+            }
+            for first_row in (0..row.length).step_by(SQUARE) {
+                for first in (0..column.length).step_by(SQUARE) {
+                    for r in first_row..(first_row + SQUARE).min(row.length) {
+                        for c in first..(first + SQUARE).min(column.length) {
+                            f(i + r * row.inside + c, o + r + c * column.outside);
+                        }
+                    }
                 }
-                outside -= step[d] * dims[d];
-                at[d] = 0;
             }
         }
     }
@@ -360,6 +390,33 @@ mod tests {
             }
         }
         assert_eq!(s.to_outside(&inside), outside);
+    }
+
+    #[test]
+    fn every_permutation_moves_each_element_to_its_place() {
+        let perms = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        for perm in perms {
+            // More than a square has, one that is not full, and axes of a single element.
+            for dims in [[2, 3, 5], [17, 2, 33], [1, 40, 16], [19, 1, 1], [1, 1, 1], [3, 0, 2]] {
+                let view = Shape::from(dims);
+                let storage = Storage { outside: view.clone(), view, perm: perm.to_vec() };
+                let outside: Vec<usize> = (0..dims.iter().product()).collect();
+                let inside = storage.to_inside(&outside);
+                let [a, b, c] = perm.map(|axis| dims[axis]);
+                for (i, x) in inside.iter().enumerate() {
+                    let mut at = [0; 3];
+                    for (axis, place) in perm.into_iter().zip([i / (b * c), i / c % b, i % c]) {
+                        at[axis] = place;
+                    }
+                    assert_eq!(
+                        *x,
+                        (at[0] * dims[1] + at[1]) * dims[2] + at[2],
+                        "{dims:?} {perm:?} of {a}, {b}, {c}: {i}"
+                    );
+                }
+                assert_eq!(storage.to_outside(&inside), outside, "{dims:?} {perm:?}");
+            }
+        }
     }
 
     #[test]
