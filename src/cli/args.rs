@@ -448,6 +448,34 @@ pub enum DataCommand {
     },
     /// Draw images as the model gets them, and measure them all: sizes, classes, mean, deviation; of a table, its columns
     Show(ShowArgs),
+    /// Make files of tokens from texts, of any size, for `source = "tokens"`; and learn the tokenizer, if none is given
+    Tokenize(TokenizeArgs),
+}
+
+/// `runner data tokenize`
+#[derive(Debug, Args)]
+pub struct TokenizeArgs {
+    /// Text files in UTF-8, patterns, or folders of .txt, .md and .text
+    #[arg(required = true, value_name = "TEXT", value_hint = ValueHint::AnyPath)]
+    pub texts: Vec<PathBuf>,
+    /// Folder for `train.bin`, `val.bin` and, if it is learnt, `tokenizer.json`
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: PathBuf,
+    /// A `tokenizer.json` of Hugging Face, `bytes`, or `bpe`: byte pairs that are learnt from what is trained on [default: bpe]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tokenizer: Option<String>,
+    /// How many tokens `bpe` has at most, 256 of which are the bytes [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(257..))]
+    pub vocab_size: Option<u32>,
+    /// The part of the text, at its end, whose tokens go to `val.bin`, such as 0.1
+    #[arg(long, value_name = "PART")]
+    pub validation_split: Option<f64>,
+    /// A token to put behind each file, such as `<|endoftext|>`; `bpe` learns it
+    #[arg(long, value_name = "TOKEN")]
+    pub end_of_text: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub output: OutputArgs,
 }
 
 /// `runner data show`

@@ -34,6 +34,7 @@ mod signals;
 mod suggest;
 mod sweep;
 mod time;
+mod tokenize;
 mod train;
 mod usage;
 mod verify;
@@ -118,6 +119,7 @@ pub fn run(cli: Cli) -> ExitCode {
             data::fetch(&source, root.as_deref(), &mirrors, output)
         }
         Command::Data(DataCommand::Show(a)) => show::run(&a),
+        Command::Data(DataCommand::Tokenize(a)) => tokenize::run(&a),
         Command::Completions { shell } => completions::completions(shell),
     };
     match result {
@@ -154,6 +156,7 @@ fn wants_json(command: &Command) -> bool {
         Command::Export(a) => a.output.json,
         Command::Data(DataCommand::Fetch { output, .. }) => output.json,
         Command::Data(DataCommand::Show(a)) => a.output.json,
+        Command::Data(DataCommand::Tokenize(a)) => a.output.json,
         Command::Schema | Command::Completions { .. } => false,
     }
 }

@@ -18,7 +18,10 @@ use std::sync::Arc;
 const ENDINGS: [&str; 3] = ["txt", "md", "text"];
 
 /// A mark of the order of bytes: it is no part of the text.
-const MARK: &str = "\u{FEFF}";
+pub(super) const MARK: &str = "\u{FEFF}";
+
+/// What there is for texts that memory has no room for.
+const INSTEAD: &str = "`runner data tokenize` makes a file of its tokens, for `source = \"tokens\"`";
 
 /// A text, read.
 #[derive(Debug, Clone)]
@@ -143,7 +146,7 @@ fn read(
                 Read::Text(text) => {
                     let working = tokenizer.working_memory(text);
                     if let Some(host) = host_memory() {
-                        expect_room(text.len(), working, &host, &called)?;
+                        expect_room(text.len(), working, &host, &called, INSTEAD)?;
                     }
                     tokenizer.encode_each(text, &called, &mut |some| tokens.extend(some))?;
                     text.len().saturating_add(working)
@@ -169,11 +172,11 @@ fn read(
 }
 
 /// Refuses a text that there is no memory to make tokens of, which takes `working` bytes.
-fn expect_room(bytes: usize, working: usize, host: &HostMemory, called: &str) -> Result<()> {
+/// `help`: what to do.
+pub(super) fn expect_room(bytes: usize, working: usize, host: &HostMemory, called: &str, help: &str) -> Result<()> {
     ensure!(
         working <= host.available,
-        "{called} has {} of text, which takes about {} while tokens are made of it, and {} can be had ({}): \
-         make a file of its tokens, piece by piece, for `source = \"tokens\"`",
+        "{called} has {} of text, which takes about {} while tokens are made of it, and {} can be had ({}): {help}",
         human_bytes(bytes),
         human_bytes(working),
         human_bytes(host.available),
@@ -208,12 +211,7 @@ impl Read {
 
 /// What a file holds, several, or those in a folder by their names, one after the other; and how many files that are.
 fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
-    let is_pattern = path.to_string_lossy().contains(['{', '*', '?']) && !files::is_there(path);
-    let paths = match path {
-        folder if folder.is_dir() => below(folder)?,
-        pattern if is_pattern => pattern::paths(pattern)?,
-        file => vec![file.to_owned()],
-    };
+    let paths = text_files(path)?;
     if any_bytes {
         let mut all = Vec::new();
         for path in &paths {
@@ -240,6 +238,16 @@ fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
     }
     ensure!(!all.is_empty(), "`{}` has no text", path.display());
     Ok((Read::Text(all), paths.len()))
+}
+
+/// The files that a path stands for: a file, several by a pattern, or those of a folder.
+pub(super) fn text_files(path: &Path) -> Result<Vec<PathBuf>> {
+    let is_pattern = path.to_string_lossy().contains(['{', '*', '?']) && !files::is_there(path);
+    match path {
+        folder if folder.is_dir() => below(folder),
+        pattern if is_pattern => pattern::paths(pattern),
+        file => Ok(vec![file.to_owned()]),
+    }
 }
 
 /// The text files of a folder and of those below it, by their names.
@@ -277,8 +285,8 @@ mod tests {
     #[test]
     fn a_text_without_room_for_its_tokens_is_refused() {
         let host = HostMemory { available: 1 << 30, because: "a limit".into() };
-        expect_room(5 << 20, 1000 << 20, &host, "`a.txt`").unwrap();
-        let told = expect_room(10 << 20, 2000 << 20, &host, "`a.txt`").unwrap_err().to_string();
+        expect_room(5 << 20, 1000 << 20, &host, "`a.txt`", INSTEAD).unwrap();
+        let told = expect_room(10 << 20, 2000 << 20, &host, "`a.txt`", INSTEAD).unwrap_err().to_string();
         assert!(
             told.contains("`a.txt` has 10.0 MiB of text") && told.contains("1.0 GiB can be had (a limit)"),
             "{told}"

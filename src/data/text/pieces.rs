@@ -30,14 +30,26 @@ fn of_size(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
         let text = rest.take()?;
-        let is_place =
-            |three: &[u8]| three[0].is_ascii_alphanumeric() && three[1] == b' ' && three[2].is_ascii_alphanumeric();
         let from = text.as_bytes().get(size..).unwrap_or_default();
-        let Some(at) = from.windows(3).position(is_place) else { return Some(text) };
-        let (piece, more) = text.split_at(size + at + 1);
+        let Some(at) = first_place(from) else { return Some(text) };
+        let (piece, more) = text.split_at(size + at);
         rest = Some(more);
         Some(piece)
     })
+}
+
+/// Where the first piece of a text may end: before a space between letters or digits of ASCII.
+pub fn first_place(text: &[u8]) -> Option<usize> {
+    text.windows(3).position(is_place).map(|at| at + 1)
+}
+
+/// The last such place.
+pub fn last_place(text: &[u8]) -> Option<usize> {
+    text.windows(3).rposition(is_place).map(|at| at + 1)
+}
+
+fn is_place(three: &[u8]) -> bool {
+    three[0].is_ascii_alphanumeric() && three[1] == b' ' && three[2].is_ascii_alphanumeric()
 }
 
 /// Whether a `tokenizer.json` parts words at such spaces, so that the tokens of [`pieces`] are those of the whole text. `false` where that is not known.

@@ -81,7 +81,11 @@ impl Tokenizer {
                 Tokenizer::Characters(Arc::new(Characters::new(all)))
             }
             Choice::Words(most) => Tokenizer::Words(Arc::new(Words::in_texts(texts.iter().copied(), *most))),
-            Choice::Bpe(most) => return Tokenizer::of_json(trained(texts, *most)?),
+            Choice::Bpe(most) => {
+                // Its rule for words allows to cut texts. Words are counted piece by piece.
+                let texts = texts.iter().flat_map(|text| pieces(text));
+                return Tokenizer::of_json(trained(texts, *most, None)?);
+            }
             Choice::Json(path) => return Tokenizer::read(path),
         })
     }
@@ -100,7 +104,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// It is none.
-    fn of_json(text: String) -> Result<Tokenizer> {
+    pub(super) fn of_json(text: String) -> Result<Tokenizer> {
         let tokenizer = contained(|| text.parse::<tokenizers::Tokenizer>().map_err(|e| anyhow!("{e}")))?;
         let mut tokenizer = tokenizer;
         // They are for batches of sentences. Texts are cut here.
@@ -237,9 +241,19 @@ impl Tokenizer {
     /// The pieces of a text that tokens are made of one after the other: all of it, unless that makes no difference.
     fn pieces<'a>(&self, text: &'a str) -> Box<dyn Iterator<Item = &'a str> + 'a> {
         match self {
-            Tokenizer::Json(json) if !json.parts_words => Box::new(std::iter::once(text)),
+            Tokenizer::Json(_) if !self.parts_words() => Box::new(std::iter::once(text)),
             _ => Box::new(pieces(text)),
         }
+    }
+
+    /// Whether a text may be cut at a space between letters or digits.
+    pub(super) fn parts_words(&self) -> bool {
+        !matches!(self, Tokenizer::Json(json) if !json.parts_words)
+    }
+
+    /// The file of it, `tokenizer.json`, if it has one.
+    pub fn json(&self) -> Option<&str> {
+        if let Tokenizer::Json(json) = self { Some(&json.text) } else { None }
     }
 
     /// Bytes of memory that making tokens of a text takes, besides the text and the tokens.
@@ -285,7 +299,13 @@ impl Tokenizer {
 }
 
 /// A tokenizer of byte pairs that is trained on texts, as a `tokenizer.json`: GPT-2's way to cut texts into words and to write bytes.
-fn trained(texts: &[&str], most: usize) -> Result<String> {
+/// `special`: a token that no text becomes.
+pub(super) fn trained(
+    texts: impl Iterator<Item = impl AsRef<str> + Send> + Send,
+    most: usize,
+    special: Option<&str>,
+) -> Result<String> {
+    use tokenizers::AddedToken;
     use tokenizers::models::bpe::{BPE, BpeTrainer};
     use tokenizers::pre_tokenizers::byte_level::ByteLevel;
     contained(|| {
@@ -294,10 +314,9 @@ fn trained(texts: &[&str], most: usize) -> Result<String> {
         tokenizer.with_pre_tokenizer(Some(bytes));
         tokenizer.with_decoder(Some(bytes));
         let alphabet = ByteLevel::alphabet().into_iter().collect();
-        let trainer = BpeTrainer::builder().vocab_size(most).show_progress(false).initial_alphabet(alphabet).build();
-        let mut trainer = tokenizers::models::TrainerWrapper::from(trainer);
-        // Its rule for words allows to cut texts. Words are counted piece by piece.
-        let texts = texts.iter().flat_map(|text| pieces(text));
+        let special = special.map(|name| AddedToken::from(name, true)).into_iter().collect();
+        let trainer = BpeTrainer::builder().vocab_size(most).show_progress(false).initial_alphabet(alphabet);
+        let mut trainer = tokenizers::models::TrainerWrapper::from(trainer.special_tokens(special).build());
         tokenizer.train(&mut trainer, texts).map_err(|e| anyhow!("{e}"))?;
         tokenizer.to_string(false).map_err(|e| anyhow!("{e}"))
     })

@@ -6,9 +6,9 @@ use memmap2::Mmap;
 use std::path::{Path, PathBuf};
 
 /// Bytes of the header of a token file of llm.c: 256 whole numbers.
-const HEADER: usize = 256 * 4;
+pub(super) const HEADER: usize = 256 * 4;
 /// Its first number, and the bytes of a token, of which the second number tells more.
-const MAGIC: [(i32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
+pub(super) const MAGIC: [(i32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 
 /// Tokens whose bytes are looked at together.
 const PIECE: usize = 1 << 14;

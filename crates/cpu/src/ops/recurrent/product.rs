@@ -176,6 +176,7 @@ impl Steps<'_> {
                         a_step: 1,
                         b: self.packed[(panel * k + of.start) * width..].as_ptr(),
                         b_step: width,
+                        b_far: false,
                         runs: ONE_RUN,
                         run_len: of.len(),
                         c: c.as_mut_ptr().wrapping_add(first),

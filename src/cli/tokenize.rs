@@ -1,0 +1,123 @@
+//! `runner data tokenize`: texts as files of tokens.
+
+use super::args::TokenizeArgs;
+use crate::api::failure::Failure;
+use crate::api::what::{expect_no_input, output};
+use crate::data::text::{Choice, Stretch, Tokenizing};
+use crate::files::output::Output;
+use crate::terminal::{Bar, human_bytes, thousands};
+use anyhow::Context;
+use serde_json::json;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A file that was written.
+struct Written {
+    path: PathBuf,
+    /// Bytes of text.
+    bytes: u64,
+    tokens: u64,
+}
+
+/// Learns a tokenizer from texts, if none is given, and writes their tokens.
+pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
+    let choice = choice(args)?;
+    if let Some(part) = args.validation_split
+        && !(part > 0.0 && part < 1.0)
+    {
+        let message = format!("`--validation-split {part}`: a part of the text, between 0 and 1, is held out");
+        return Err(Failure::Usage(message));
+    }
+    let mut bar = None;
+    let end = args.end_of_text.as_deref();
+    let mut seen = |bytes, all| {
+        let bar = bar.get_or_insert_with(|| Bar::of_bytes("learning byte pairs", all, 0));
+        bar.iter().for_each(|bar| bar.set(bytes));
+    };
+    let work = Tokenizing::new(&args.texts, &choice, args.validation_split, end, &mut seen)?;
+    drop(bar);
+    let [train, val] = &work.stretches;
+    let inputs = || train.iter().chain(val).map(|stretch| stretch.path.as_path());
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make the folder `{}`", args.out.display()))?;
+    // Whether all can be written is known before hours of work.
+    let place = |name: &str| -> Result<Output, Failure> {
+        let out = output(&args.out.join(name))?;
+        expect_no_input(&out, inputs().chain(args.tokenizer.as_deref().map(Path::new)))?;
+        Ok(out)
+    };
+    let learnt = work.tokenizer().json().filter(|_| matches!(choice, Choice::Bpe(_)));
+    let learnt = learnt.map(|json| Ok::<_, Failure>((place("tokenizer.json")?, json))).transpose()?;
+    let mut outs = vec![(place("train.bin")?, train)];
+    if !val.is_empty() {
+        outs.push((place("val.bin")?, val));
+    }
+    if let Some((out, json)) = &learnt {
+        out.put(json.as_bytes()).with_context(|| format!("cannot write `{}`", out.path().display()))?;
+    }
+    let bytes = |stretches: &[Stretch]| stretches.iter().map(Stretch::bytes).sum::<u64>();
+    let bar = Bar::of_bytes("making tokens", bytes(train) + bytes(val), 0);
+    let mut written = Vec::new();
+    for (out, stretches) in &outs {
+        let before: u64 = written.iter().map(|written: &Written| written.bytes).sum();
+        let tokens = work.write(stretches, out, &mut |done| bar.iter().for_each(|bar| bar.set(before + done)))?;
+        written.push(Written { path: out.path().to_owned(), bytes: bytes(stretches), tokens });
+    }
+    drop(bar);
+    let tokenizer = match (&learnt, &choice) {
+        (Some((out, _)), _) => out.path().display().to_string(),
+        (None, Choice::Json(path)) => path.display().to_string(),
+        (None, _) => "bytes".to_owned(),
+    };
+    let vocabulary = work.tokenizer().vocabulary();
+    if args.output.json {
+        super::print_json(&json!({
+            "tokenizer": tokenizer,
+            "vocab_size": vocabulary,
+            "files": written.iter().map(|w| json!({ "path": w.path, "bytes": w.bytes, "tokens": w.tokens })).collect::<Vec<_>>(),
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    super::print(&told(&written, &tokenizer, vocabulary, learnt.is_some()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How text becomes tokens.
+fn choice(args: &TokenizeArgs) -> Result<Choice, Failure> {
+    let choice = match args.tokenizer.as_deref() {
+        None | Some("bpe") => return Ok(Choice::Bpe(args.vocab_size.map_or(4096, |most| most as usize))),
+        Some("bytes") => Choice::Bytes,
+        Some(other @ ("characters" | "words")) => {
+            return Err(Failure::Usage(format!(
+                "a tokenizer of {other} has no file that a token file could go with\n\
+                 help: train on the text itself, by `source = \"text\"` and `tokenizer = \"{other}\"`; or leave out `--tokenizer` for byte pairs"
+            )));
+        }
+        Some(path) => Choice::Json(path.into()),
+    };
+    if args.vocab_size.is_some() {
+        let message =
+            "`--vocab-size` is of byte pairs that are learnt here: leave it out where `--tokenizer` names others";
+        return Err(Failure::Usage(message.into()));
+    }
+    Ok(choice)
+}
+
+/// What was written, and the section of a configuration that reads it.
+fn told(written: &[Written], tokenizer: &str, vocabulary: usize, learnt: bool) -> String {
+    let mut text = String::new();
+    if learnt {
+        let _ = writeln!(text, "{tokenizer}: {} tokens, learnt from the text", thousands(vocabulary as u64));
+    }
+    for Written { path, bytes, tokens } in written {
+        let (size, count) = (human_bytes(usize::try_from(*bytes).unwrap_or(usize::MAX)), thousands(*tokens));
+        let _ = writeln!(text, "{}: {count} tokens of {size} of text", path.display());
+    }
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let _ = writeln!(text, "\n[data]\nsource = \"tokens\"");
+    for (key, Written { path, .. }) in ["path", "val_path"].iter().zip(written) {
+        let _ = writeln!(text, "{key} = {}", quoted(&path.display().to_string()));
+    }
+    let _ = writeln!(text, "tokenizer = {}\ncontext = 256", quoted(tokenizer));
+    text
+}

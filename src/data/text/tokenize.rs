@@ -1,0 +1,221 @@
+//! Text files as files of tokens, which training maps into memory: block by block, so that memory does not depend on how long a text is.
+
+use super::super::parallel::parallel;
+use super::load::expect_room;
+use super::options::Choice;
+use super::pieces::pieces;
+use super::stretches::{Cut, Stretch, line_of, stretches};
+use super::tokenizer::{Tokenizer, trained};
+use super::tokens::{HEADER, MAGIC};
+use crate::files::host_memory::host_memory;
+use crate::files::output::{Out, Output};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::borrow::Cow;
+use std::io::{Seek, Write};
+use std::path::{Path, PathBuf};
+
+/// Most tokens that numbers of 16 bits tell apart.
+const NARROW: usize = 1 << 16;
+
+/// What the header of a file of 32 bits says besides its kind and its length: the version of llm.c for Llama 3.
+const VERSION: i32 = 7;
+
+/// Texts, and how they become tokens.
+pub struct Tokenizing {
+    tokenizer: Tokenizer,
+    /// The token that stands behind each file.
+    end: Option<u32>,
+    cut: Cut,
+    /// What is trained on, and what is held out.
+    pub stretches: [Vec<Stretch>; 2],
+}
+
+impl Tokenizing {
+    /// Of the texts at `paths`, the last part of which is `held_out`. A tokenizer of byte pairs is trained on what is not, and has the token `end`.
+    /// `seen` hears how many bytes have been read for that, and of how many.
+    ///
+    /// # Errors
+    /// Files cannot be read, are no text, or are empty; the tokenizer has no such token.
+    pub fn new(
+        paths: &[PathBuf],
+        choice: &Choice,
+        held_out: Option<f64>,
+        end: Option<&str>,
+        seen: &mut (dyn FnMut(u64, u64) + Send),
+    ) -> Result<Self> {
+        let known = match choice {
+            Choice::Bpe(_) => None,
+            choice => Some(Tokenizer::choose(choice, &[])?),
+        };
+        let cut = match &known {
+            Some(Tokenizer::Bytes) => Cut::Bytes,
+            Some(tokenizer) if !tokenizer.parts_words() => Cut::Nowhere,
+            Some(_) | None => Cut::Words,
+        };
+        let stretches = stretches(paths, held_out, cut)?;
+        let tokenizer = match (known, choice) {
+            (None, Choice::Bpe(most)) => train(&stretches[0], *most, end, seen)?,
+            (Some(tokenizer), _) => tokenizer,
+            (None, _) => bail!("only byte pairs are learnt from texts here"),
+        };
+        let number = |name: &str| {
+            let number = tokenizer.token(name);
+            number.with_context(|| format!("the tokenizer has no token `{name}` to stand behind each file"))
+        };
+        let end = end.map(number).transpose()?;
+        Ok(Tokenizing { tokenizer, end, cut, stretches })
+    }
+
+    /// How text becomes tokens.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Writes the tokens of some stretches, and gives back how many they are: bare numbers of 16 bits, as nanoGPT has them, where those suffice; else
+    /// numbers of 32 bits behind the header of llm.c. `seen` hears how many bytes of text have become tokens.
+    ///
+    /// # Errors
+    /// A text cannot be read, or is not UTF-8; the file cannot be written.
+    pub fn write(&self, stretches: &[Stretch], out: &Output, seen: &mut dyn FnMut(u64)) -> Result<u64> {
+        let cannot = || format!("cannot write `{}`", out.path().display());
+        let mut count = 0;
+        if self.tokenizer.vocabulary() <= NARROW {
+            let mut bytes = Vec::new();
+            out.write(|to: &mut Out| {
+                self.each(stretches, seen, &mut |tokens| {
+                    count += tokens.len() as u64;
+                    bytes.clear();
+                    bytes.extend(tokens.iter().flat_map(|token| (*token as u16).to_le_bytes()));
+                    to.write_all(&bytes).with_context(cannot)
+                })
+            })?;
+            return Ok(count);
+        }
+        // The header says how many tokens there are, which is known at the end.
+        let folder = out.path().parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut aside = tempfile::tempfile_in(folder).with_context(cannot)?;
+        let mut bytes = Vec::new();
+        self.each(stretches, seen, &mut |tokens| {
+            count += tokens.len() as u64;
+            bytes.clear();
+            bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
+            aside.write_all(&bytes).with_context(cannot)
+        })?;
+        let told = i32::try_from(count).map_err(|_| {
+            anyhow!(
+                "{count} tokens are more than the header of llm.c can tell, 2,147,483,647: give fewer files at a time"
+            )
+        })?;
+        let mut header = vec![0; HEADER];
+        for (number, place) in [MAGIC[1].0, VERSION, told].iter().zip(header.chunks_exact_mut(4)) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        aside.rewind().with_context(cannot)?;
+        out.write(|to: &mut Out| -> Result<()> {
+            to.write_all(&header).with_context(cannot)?;
+            std::io::copy(&mut aside, to).with_context(cannot)?;
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    /// Hands on the tokens of stretches, some at a time.
+    fn each(
+        &self,
+        stretches: &[Stretch],
+        seen: &mut dyn FnMut(u64),
+        take: &mut dyn FnMut(&[u32]) -> Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        for stretch in stretches {
+            for block in stretch.blocks(self.cut)? {
+                let (at, block) = block?;
+                if self.cut == Cut::Bytes {
+                    take(&block.iter().copied().map(u32::from).collect::<Vec<u32>>())?;
+                } else {
+                    self.block(stretch, at, &block, take)?;
+                }
+                done += block.len() as u64;
+                seen(done);
+            }
+            if let Some(end) = self.end.filter(|_| stretch.ends) {
+                take(&[end])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block(
+        &self,
+        stretch: &Stretch,
+        at: u64,
+        block: &[u8],
+        take: &mut dyn FnMut(&[u32]) -> Result<()>,
+    ) -> Result<()> {
+        let text = utf8(&stretch.path, at, block)?;
+        let called = format!("`{}`", stretch.path.display());
+        let parts: Vec<&str> = if self.cut == Cut::Words { pieces(&text).collect() } else { vec![&text] };
+        if let Some(host) = host_memory() {
+            let working = self.tokenizer.working_memory(&text);
+            expect_room(text.len(), working, &host, &called, "put spaces or ends of files into it")?;
+        }
+        for tokens in parallel(parts, |piece| self.tokenizer.encode(piece, &called)) {
+            take(&tokens?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The text of a block that begins at byte `at` of a file.
+fn utf8<'a>(path: &Path, at: u64, block: &'a [u8]) -> Result<Cow<'a, str>> {
+    std::str::from_utf8(block).map(Cow::Borrowed).map_err(|error| {
+        let at = at + error.valid_up_to() as u64;
+        let line = line_of(path, at).map_or_else(|_| String::new(), |line| format!(", line {line}"));
+        anyhow!(
+            "`{}`{line}: byte {at} is no UTF-8; convert the file, for example with `iconv -t UTF-8`",
+            path.display()
+        )
+    })
+}
+
+/// A tokenizer of at most `most` byte pairs, trained on stretches of text.
+fn train(
+    stretches: &[Stretch],
+    most: usize,
+    end: Option<&str>,
+    seen: &mut (dyn FnMut(u64, u64) + Send),
+) -> Result<Tokenizer> {
+    let mut failed = None;
+    let (mut done, all) = (0, stretches.iter().map(Stretch::bytes).sum());
+    let texts = stretches.iter().flat_map(|stretch| {
+        let blocks = stretch.blocks(Cut::Words);
+        let (blocks, error) = match blocks {
+            Ok(blocks) => (Some(blocks), None),
+            Err(error) => (None, Some(Err(error))),
+        };
+        let read = blocks.into_iter().flatten().map(move |block| {
+            let (at, block) = block?;
+            utf8(&stretch.path, at, &block).map(|text| pieces(&text).map(str::to_owned).collect::<Vec<String>>())
+        });
+        read.chain(error)
+    });
+    // What cannot be read ends the texts; its error is told in the place of the tokenizer.
+    let texts = texts.map_while(|pieces| match pieces {
+        Ok(pieces) => {
+            done += pieces.iter().map(String::len).sum::<usize>() as u64;
+            seen(done, all);
+            Some(pieces)
+        }
+        Err(error) => {
+            failed = Some(error);
+            None
+        }
+    });
+    let json = trained(texts.flatten(), most, end);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let tokenizer = Tokenizer::of_json(json?)?;
+    ensure!(tokenizer.vocabulary() > 0, "the text has no tokens");
+    Ok(tokenizer)
+}
