@@ -219,3 +219,135 @@ fn train(
     ensure!(tokenizer.vocabulary() > 0, "the text has no tokens");
     Ok(tokenizer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tokens::Tokens;
+    use super::*;
+    use std::fs;
+
+    struct Place(tempfile::TempDir);
+
+    impl Place {
+        fn new() -> Self {
+            Place(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+            fs::write(self.path(name), bytes).unwrap();
+            self.path(name)
+        }
+
+        /// The tokens of a part of the work, as training reads them.
+        fn written(&self, work: &Tokenizing, part: usize) -> Vec<u32> {
+            let (path, mut seen) = (self.path("tokens.bin"), 0);
+            let count =
+                work.write(&work.stretches[part], &Output::at(&path).unwrap(), &mut |done| seen = done).unwrap();
+            assert_eq!(seen, work.stretches[part].iter().map(Stretch::bytes).sum::<u64>());
+            let tokens = Tokens::mapped(&path).unwrap();
+            assert_eq!(tokens.len() as u64, count);
+            (0..tokens.len()).map(|at| tokens.get(at)).collect()
+        }
+    }
+
+    fn of(paths: &[PathBuf], choice: &Choice, held_out: Option<f64>, end: Option<&str>) -> Result<Tokenizing> {
+        Tokenizing::new(paths, choice, held_out, end, &mut |_, _| ())
+    }
+
+    /// A tokenizer of so many words, `w0` and so on, and of an unknown one.
+    fn of_words(words: usize, pre_tokenizer: &str) -> String {
+        let vocabulary: serde_json::Map<_, _> = (0..words).map(|n| (format!("w{n}"), n.into())).collect();
+        serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": { "type": pre_tokenizer }, "post_processor": null, "decoder": null,
+            "model": { "type": "WordLevel", "vocab": vocabulary, "unk_token": "w0" },
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn tokens_of_blocks_are_those_of_the_whole_text() {
+        let place = Place::new();
+        let text = "The cat's 12 lives, naïve as ever;\n\n and 名前 of   it. ".repeat(20_000);
+        let paths = [place.put("a.txt", &text), place.put("b.txt", "The end")];
+        let work = of(&paths, &Choice::Bpe(400), None, Some("<|end|>")).unwrap();
+        let end = work.tokenizer().token("<|end|>").unwrap();
+        let whole = [
+            work.tokenizer().encode(&text, "").unwrap(),
+            vec![end],
+            work.tokenizer().encode("The end", "").unwrap(),
+            vec![end],
+        ];
+        assert!(place.written(&work, 0) == whole.concat());
+        assert!((257..=400).contains(&work.tokenizer().vocabulary()));
+        // Learnt from the files at once, as `source = "text"` does, but for the token at the end.
+        let joined = Tokenizer::choose(&Choice::Bpe(399), &[&text, "The end"]).unwrap();
+        assert!(joined.encode(&text, "").unwrap().len() == work.tokenizer().encode(&text, "").unwrap().len());
+        // As a file, it makes the same tokens.
+        let json = Choice::Json(place.put("tokenizer.json", work.tokenizer().json().unwrap()));
+        let again = of(&paths, &json, None, Some("<|end|>")).unwrap();
+        assert!(place.written(&again, 0) == whole.concat());
+    }
+
+    #[test]
+    fn what_is_held_out_is_not_learnt_from() {
+        let place = Place::new();
+        let path = place.put("a.txt", ["abab ".repeat(900), "xyxy ".repeat(100)].concat());
+        let work = of(&[path], &Choice::Bpe(300), Some(0.11), None).unwrap();
+        let has = |name: &str| work.tokenizer().token(name).is_some();
+        assert!(has("abab") && !has("xyxy"));
+        let parts = [0, 1].map(|part| work.tokenizer().decode(&place.written(&work, part)).unwrap());
+        assert_eq!(parts.concat(), ["abab ".repeat(900), "xyxy ".repeat(100)].concat());
+        assert!(!parts[0].contains('x') && parts[1].starts_with(" abab"));
+    }
+
+    #[test]
+    fn a_large_vocabulary_takes_numbers_of_32_bits() {
+        let place = Place::new();
+        let json = Choice::Json(place.put("tokenizer.json", of_words(70_000, "Whitespace")));
+        let path = place.put("a.txt", "w69999 w5 w66000 other");
+        let work = of(&[path], &json, None, None).unwrap();
+        assert_eq!(place.written(&work, 0), [69_999, 5, 66_000, 0]);
+        assert_eq!(fs::metadata(place.path("tokens.bin")).unwrap().len(), 1024 + 4 * 4);
+    }
+
+    #[test]
+    fn bytes_are_tokens_in_any_encoding() {
+        let place = Place::new();
+        let path = place.put("a.txt", [0xff, 0x00, b'a']);
+        let work = of(&[path], &Choice::Bytes, None, None).unwrap();
+        assert_eq!(place.written(&work, 0), [0xff, 0, 0x61]);
+    }
+
+    #[test]
+    fn a_text_that_may_not_be_cut_is_one_block() {
+        let place = Place::new();
+        // A rule that is not known: a word may take the spaces beside it.
+        let json = Choice::Json(place.put("tokenizer.json", of_words(10, "Punctuation")));
+        let work = of(&[place.put("a.txt", "w1")], &json, None, None).unwrap();
+        assert_eq!((work.cut, place.written(&work, 0)), (Cut::Nowhere, vec![1]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        let place = Place::new();
+        let told = |work: Result<Tokenizing>| format!("{:#}", work.err().unwrap());
+        let bad = place.put("bad.txt", b"one\ntwo \xff three");
+        let error = told(of(std::slice::from_ref(&bad), &Choice::Bpe(300), None, None));
+        assert!(error.contains("bad.txt`, line 2: byte 8 is no UTF-8"), "{error}");
+        let json = Choice::Json(place.put("tokenizer.json", of_words(10, "Whitespace")));
+        let work = of(&[bad], &json, None, None).unwrap();
+        let out = Output::at(&place.path("t.bin")).unwrap();
+        let error = format!("{:#}", work.write(&work.stretches[0], &out, &mut |_| ()).unwrap_err());
+        assert!(error.contains("line 2: byte 8") && !place.path("t.bin").exists(), "{error}");
+        let good = place.put("good.txt", "w1 w2");
+        let error = told(of(std::slice::from_ref(&good), &json, None, Some("<|end|>")));
+        assert!(error.contains("has no token `<|end|>`"), "{error}");
+        let error = told(of(&[good, place.path("none.txt")], &json, None, None));
+        assert!(error.contains("none.txt"), "{error}");
+    }
+}

@@ -70,6 +70,8 @@ fn arguments() {
         (vec!["export", "w.safetensors", &with("", ".txt")], 2),
         (vec!["export", &with("", ".safetensors"), "w.onnx"], 1),
         (vec!["data", "show", &with("", ".toml")], 2),
+        (vec!["data", "tokenize", &with("", ".txt"), "--out", "t"], 1),
+        (vec!["data", "tokenize", "c.toml", "--out", "t", "--end-of-text", BAD, "--tokenizer", "bytes"], 1),
         (vec!["data", "show", "c.toml", "--out", &with("", ".jpg")], 2),
         (vec!["bench", &with("", ".toml")], 2),
         (vec!["lr-find", &with("", ".toml")], 2),

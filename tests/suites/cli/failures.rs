@@ -82,6 +82,7 @@ fn a_full_standard_output_is_an_error() {
         "check c.toml",
         "eval r/last.safetensors --json",
         "data show c.toml",
+        "data tokenize c.toml --tokenizer bytes --out tokens",
         "lr-find c.toml --tries 20",
         "sweep c.toml --sweep optimizer.lr=0.1,0.2",
         "schema",

@@ -81,6 +81,7 @@ mod text;
 mod text_pairs;
 mod text_tags;
 mod text_to_text;
+mod tokenize;
 mod two_at_once;
 mod weighted_samples;
 mod wrong_data;

@@ -1,0 +1,59 @@
+//! `data tokenize`, and training on what it writes.
+
+use super::support::Place;
+use std::fs;
+
+fn text() -> String {
+    let lines = ["the cat sat on the mat", "a dog ran to the cat", "the mat is on the dog"];
+    (0..600).map(|n| format!("{} {}\n", lines[n % 3], lines[n * 7 % 3])).collect()
+}
+
+#[test]
+fn a_text_becomes_tokens_that_are_trained_on_and_written_again() {
+    let place = Place::new();
+    place.write("texts/a.txt", &text());
+    place.write("texts/b.md", "the dog sat");
+    let args = "data tokenize texts --out tokens --vocab-size 300 --validation-split 0.1 --end-of-text <|end|>";
+    let out = place.ok(args).out;
+    for part in ["tokenizer.json: ", "train.bin: ", "val.bin: ", "source = \"tokens\"\npath = \"tokens/train.bin\""] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    // The section that is printed is one of a configuration.
+    let section = out.split_once("\n\n").unwrap().1.replace("context = 256", "context = 16\nbatch_size = 8");
+    let rest = "[model]\nuse = \"gpt\"\nwith = { width = 16, heads = 2, layers = 1 }\n[loss]\ntype = \"cross_entropy\"\n\
+                [optimizer]\ntype = \"adamw\"\nlr = 1e-2\n[train]\nsteps = 60\neval_every_steps = 60\n";
+    place.write("c.toml", &format!("{section}{rest}"));
+    place.ok("train c.toml --out run");
+    let written = place.ok("generate run --prompt the --max-tokens 5 --seed 1").out;
+    assert!(written.starts_with("the"), "{written}");
+    let json = place.ok(&args.replace("<|end|>", "<|end|> --json")).json();
+    assert!((258..=300).contains(&json["vocab_size"].as_u64().unwrap()), "{json}");
+    let tokens: u64 = json["files"].as_array().unwrap().iter().map(|file| file["tokens"].as_u64().unwrap()).sum();
+    let sizes = ["train", "val"].map(|name| fs::metadata(place.path(&format!("tokens/{name}.bin"))).unwrap().len());
+    assert_eq!(2 * tokens, sizes.iter().sum::<u64>());
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_loses_nothing() {
+    let place = Place::new();
+    place.write("a.txt", &text());
+    for (args, code, part) in [
+        ("data tokenize none.txt --out t", 1, "none.txt"),
+        ("data tokenize a.txt --out t --tokenizer characters", 2, "source = \"text\""),
+        ("data tokenize a.txt --out t --tokenizer bytes --vocab-size 300", 2, "--vocab-size"),
+        ("data tokenize a.txt --out t --validation-split 1.5", 2, "between 0 and 1"),
+        ("data tokenize a.txt --out t --tokenizer a.txt", 1, "is no tokenizer that can be read"),
+        ("data tokenize a.txt --out t --tokenizer bytes --end-of-text <|end|>", 1, "has no token `<|end|>`"),
+        ("data tokenize a.txt --out a.txt", 1, "a.txt"),
+        ("data tokenize a.txt", 2, "--out"),
+    ] {
+        let err = place.fails(args, code);
+        assert!(err.contains(part), "{args}: {err}");
+        assert!(!place.path("t/train.bin").exists(), "{args}");
+    }
+    // An output that is an input.
+    place.write("t/train.bin", "kept as it is");
+    let err = place.fails("data tokenize t/train.bin --out t --tokenizer bytes", 2);
+    assert!(err.contains("this command reads that file"), "{err}");
+    assert_eq!(fs::read_to_string(place.path("t/train.bin")).unwrap(), "kept as it is");
+}
