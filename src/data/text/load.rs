@@ -275,6 +275,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn parts_are_rounded_to_the_nearest_token() {
+        for (how, all, held) in [
+            (HoldOut::Fraction(0.3), 9, 3),
+            (HoldOut::Fraction(0.3), 11, 3),
+            (HoldOut::Fraction(0.25), 10, 3),
+            (HoldOut::Count(4), 9, 4),
+        ] {
+            assert_eq!(held_out(how, all).unwrap(), held, "{how:?} of {all}");
+        }
+        assert!(held_out(HoldOut::Fraction(0.04), 9).is_err() && held_out(HoldOut::Count(9), 9).is_err());
+    }
+
+    #[test]
     fn a_text_without_room_for_its_tokens_is_refused() {
         let host = HostMemory { available: 1 << 30, because: "a limit".into() };
         expect_room(5 << 20, 1000 << 20, &host, "`a.txt`").unwrap();
