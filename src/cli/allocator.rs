@@ -2,7 +2,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Blocks from this size on go back to the system when they are freed.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -55,12 +56,27 @@ fn given(block: *mut u8, bytes: usize) -> *mut u8 {
     block
 }
 
+/// How long a thread waits for the end that another one is at.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+thread_local! {
+    /// Its address tells threads apart, without an allocation.
+    static HERE: u8 = const { 0 };
+}
+
 #[cold]
 fn out_of_memory(bytes: usize) {
-    static ENDING: AtomicBool = AtomicBool::new(false);
-    if ENDING.swap(true, Ordering::Relaxed) {
-        // Not even the end can be had: the caller aborts.
-        return;
+    static ENDED_BY: AtomicUsize = AtomicUsize::new(0);
+    let here = HERE.try_with(|here| std::ptr::from_ref(here).addr()).unwrap_or(usize::MAX);
+    match ENDED_BY.compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => {}
+        // Not even the end can be had.
+        Err(by) if by == here => at_once(),
+        // Several threads lack memory at a time. This one may hold a lock that the end waits for, so it does not wait for ever.
+        Err(_) => {
+            std::thread::sleep(PATIENCE);
+            at_once();
+        }
     }
     // Without an allocation.
     let mut text = [0; 200];
@@ -74,4 +90,15 @@ fn out_of_memory(bytes: usize) {
     let left = rest.len();
     crate::terminal::last_words(&text[..text.len() - left]);
     std::process::exit(i32::from(super::failure::DEVICE));
+}
+
+/// Ends the process without asking for memory.
+fn at_once() -> ! {
+    #[cfg(unix)]
+    // SAFETY: ends the process, and nothing of it is run any more.
+    unsafe {
+        libc::_exit(i32::from(super::failure::DEVICE))
+    }
+    #[cfg(not(unix))]
+    std::process::abort()
 }

@@ -48,6 +48,10 @@ impl Split {
     /// Brings samples to the front of `order` so that the first `held` are the same part of each class, the others behind them.
     /// Within a class the order stays. What is left by rounding goes to the classes that rounding took most from.
     fn take_turns(&self, order: &mut [u32], held: usize) {
+        // Without labels there is one class of all, and no need of memory for lists of it.
+        if order.first().is_none_or(|at| self.label(*at as usize).is_none()) {
+            return;
+        }
         let mut classes: BTreeMap<Option<i32>, Vec<u32>> = BTreeMap::new();
         for at in order.iter() {
             classes.entry(self.label(*at as usize)).or_default().push(*at);

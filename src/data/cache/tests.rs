@@ -194,6 +194,11 @@ fn what_is_left_of_the_files_is_never_wrong() {
         row.pixels = index::hash(&whole[0][row.offset as usize..row.end() as usize]);
         assert!(damaged([&whole[0], &[&whole[1][..header], &row.to_bytes(), rest].concat()]) > 0, "{shape:?}");
     }
+    // Rows in another order than their pixels, as threads may write them: what is added later comes behind all of these.
+    let (header_bytes, rows) = whole[1].split_at(header);
+    let size = rows.len() / 4;
+    let turned: Vec<u8> = rows.chunks_exact(size).skip(1).rev().flatten().copied().collect();
+    assert_eq!(damaged([&whole[0], &[header_bytes, &turned].concat()]), 1);
     // Pixels without a row are given up.
     assert_eq!(damaged([&[&whole[0][..], &[7; 1000]].concat(), &whole[1]]), 0);
     assert_eq!(fs::read(&pixels).unwrap(), whole[0]);

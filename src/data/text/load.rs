@@ -109,7 +109,7 @@ fn read(
     let chat = || options.chat.as_deref().map(Chat::read).transpose();
     match &options.content {
         Content::Tokens { vocabulary, tokenizer } => {
-            let tokens = Tokens::mapped(path)?;
+            let tokens = Tokens::in_file(path)?;
             if codec.is_none() {
                 let tokenizer = tokenizer.as_ref().map(|choice| Tokenizer::choose(choice, &[])).transpose()?;
                 let own = tokenizer.as_ref().map(Tokenizer::vocabulary);
@@ -281,6 +281,19 @@ fn below(folder: &Path) -> Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_are_rounded_to_the_nearest_token() {
+        for (how, all, held) in [
+            (HoldOut::Fraction(0.3), 9, 3),
+            (HoldOut::Fraction(0.3), 11, 3),
+            (HoldOut::Fraction(0.25), 10, 3),
+            (HoldOut::Count(4), 9, 4),
+        ] {
+            assert_eq!(held_out(how, all).unwrap(), held, "{how:?} of {all}");
+        }
+        assert!(held_out(HoldOut::Fraction(0.04), 9).is_err() && held_out(HoldOut::Count(9), 9).is_err());
+    }
 
     #[test]
     fn a_text_without_room_for_its_tokens_is_refused() {

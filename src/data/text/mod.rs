@@ -1,6 +1,6 @@
 //! Text: one long row of tokens, of which a model learns to tell each from those before it.
 //!
-//! `tokenizer` makes tokens of text, `tokens` keeps them in memory or maps a file of them, and `windows` cuts samples out of them. `labelled` has texts that
+//! `tokenizer` makes tokens of text, `tokens` keeps them in memory or reads them from a file as they are asked for, and `windows` cuts samples out of them. `labelled` has texts that
 //! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
 
 mod answered;

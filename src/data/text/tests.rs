@@ -172,7 +172,7 @@ fn what_is_no_text_is_refused_with_its_place() {
 }
 
 #[test]
-fn token_files_are_mapped() {
+fn token_files_are_read_where_samples_ask() {
     let folder = tempfile::tempdir().unwrap();
     let tokens = |all: &[u16]| all.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>();
     let of = |path: &Path, vocabulary| TextOptions {
@@ -204,6 +204,16 @@ fn token_files_are_mapped() {
     let odd = text(folder.path(), "odd.bin", [1, 2, 3]);
     assert!(refused(of(&odd, Some(10))).contains("an odd number"));
     assert!(refused(of(&text(folder.path(), "none.bin", []), Some(10))).contains("is empty"));
+    // More than is read at once: every sample is what the file has there, and both of its fields.
+    let list: Vec<u16> = (0..10_000).collect();
+    let long = text(folder.path(), "long.bin", tokens(&list));
+    let set = open(&Source::Text(Box::new(TextOptions { context: 3000, ..of(&long, Some(10_000)) }))).unwrap();
+    let [(_, _, fields)] = &batches(&set.train, 3, false)[..] else { panic!("three samples") };
+    for (inputs, targets) in fields[0].chunks(3000).zip(fields[1].chunks(3000)) {
+        let begin = inputs[0];
+        assert!(inputs.iter().zip(begin..).all(|(token, expected)| *token == expected), "{begin}");
+        assert!(targets.iter().zip(begin + 1..).all(|(token, expected)| *token == expected), "{begin}");
+    }
     // A token that there is none of is found when a batch asks for it.
     let set = open(&Source::Text(Box::new(of(&bare, Some(9))))).unwrap();
     let mut layout = SlotLayout { inputs: Vec::new(), bytes: 16 };

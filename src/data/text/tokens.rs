@@ -1,8 +1,10 @@
-//! A long row of tokens, in memory or in a file that is mapped into it.
+//! A long row of tokens, in memory or in a file that is read where samples ask for it.
 
 use crate::files;
-use anyhow::{Context, Result, bail, ensure};
-use memmap2::Mmap;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Bytes of the header of a token file of llm.c: 256 whole numbers.
@@ -13,6 +15,9 @@ pub(super) const MAGIC: [(i32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 /// Tokens whose bytes are looked at together.
 const PIECE: usize = 1 << 14;
 
+/// Bytes of a file that are read at once: most samples have fewer.
+const READ: usize = 4096;
+
 /// Tokens one after the other.
 #[derive(Debug)]
 pub enum Tokens {
@@ -21,16 +26,18 @@ pub enum Tokens {
     /// In memory.
     Wide(Vec<u32>),
     /// In a file.
-    Mapped {
-        /// The file's content.
-        map: Mmap,
+    InFile {
+        /// The file. It is not mapped into memory: there, a file that another program cuts short ends the process.
+        file: File,
         /// Where tokens begin.
         offset: usize,
         /// Bytes of each: 2 or 4, the lowest first.
         width: usize,
+        /// How many there were when it was opened.
+        len: usize,
         /// What tells it from other files: its name, size and time.
         stamp: String,
-        /// The file.
+        /// Its name.
         path: PathBuf,
     },
 }
@@ -46,7 +53,7 @@ impl Tokens {
         match self {
             Tokens::Narrow(tokens) => tokens.extend(more.iter().map(|token| *token as u16)),
             Tokens::Wide(tokens) => tokens.extend_from_slice(more),
-            Tokens::Mapped { .. } => unreachable!("a file's tokens are all there"),
+            Tokens::InFile { .. } => unreachable!("a file's tokens are all there"),
         }
     }
 
@@ -55,7 +62,7 @@ impl Tokens {
         match &mut self {
             Tokens::Narrow(tokens) => tokens.shrink_to_fit(),
             Tokens::Wide(tokens) => tokens.shrink_to_fit(),
-            Tokens::Mapped { .. } => {}
+            Tokens::InFile { .. } => {}
         }
         self
     }
@@ -64,14 +71,13 @@ impl Tokens {
     ///
     /// # Errors
     /// It cannot be read, or holds something else.
-    pub fn mapped(path: &Path) -> Result<Tokens> {
+    pub fn in_file(path: &Path) -> Result<Tokens> {
         let opened = files::open(path)?;
         let size = usize::try_from(opened.size).context("the file is too large for this machine")?;
         ensure!(size > 0, "`{}` is empty", path.display());
-        // SAFETY: the map is only read. If another program changes the file meanwhile, tokens change, which are checked when they
-        // are used; if it is cut short, the process ends as with every mapped file, which the guide says.
-        let map = unsafe { Mmap::map(&opened.file) }.with_context(|| format!("cannot read `{}`", path.display()))?;
-        let number = |at: usize| i32::from_le_bytes(map[at * 4..][..4].try_into().expect("four bytes"));
+        let mut head = vec![0; size.min(HEADER)];
+        files::read_at(&opened.file, &mut head, 0).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let number = |at: usize| i32::from_le_bytes(head[at * 4..][..4].try_into().expect("four bytes"));
         if (4..HEADER).contains(&size) && MAGIC.iter().any(|(magic, _)| number(0) == *magic) {
             bail!(
                 "`{}` begins with the header of llm.c, which has {HEADER} bytes, and the file has {size}: it is cut short",
@@ -102,7 +108,8 @@ impl Tokens {
         let modified = opened.metadata.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stamp = format!("{name} {size} {}", modified.map_or(0, |time| time.as_nanos()));
-        Ok(Tokens::Mapped { map, offset, width, stamp, path: path.to_owned() })
+        let len = (size - offset) / width;
+        Ok(Tokens::InFile { file: opened.file, offset, width, len, stamp, path: path.to_owned() })
     }
 
     /// How many there are.
@@ -110,22 +117,13 @@ impl Tokens {
         match self {
             Tokens::Narrow(tokens) => tokens.len(),
             Tokens::Wide(tokens) => tokens.len(),
-            Tokens::Mapped { map, offset, width, .. } => (map.len() - offset) / width,
+            Tokens::InFile { len, .. } => *len,
         }
     }
 
-    /// Number `at`.
-    pub fn get(&self, at: usize) -> u32 {
-        match self {
-            Tokens::Narrow(tokens) => u32::from(tokens[at]),
-            Tokens::Wide(tokens) => tokens[at],
-            Tokens::Mapped { map, offset, width: 2, .. } => {
-                u32::from(u16::from_le_bytes(map[offset + 2 * at..][..2].try_into().expect("two bytes")))
-            }
-            Tokens::Mapped { map, offset, .. } => {
-                u32::from_le_bytes(map[offset + 4 * at..][..4].try_into().expect("four bytes"))
-            }
-        }
+    /// Reads some of them, of which those before `end` will be asked for.
+    pub fn reader(&self, end: usize) -> Reader<'_> {
+        Reader { tokens: self, end, piece: [0; READ], has: 0..0 }
     }
 
     /// The bytes of memory that they take: those of a file are the system's.
@@ -133,14 +131,14 @@ impl Tokens {
         match self {
             Tokens::Narrow(tokens) => tokens.len() * 2,
             Tokens::Wide(tokens) => tokens.len() * 4,
-            Tokens::Mapped { .. } => 0,
+            Tokens::InFile { .. } => 0,
         }
     }
 
     /// The file that they are read from as they are needed.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Tokens::Mapped { path, .. } => Some(path),
+            Tokens::InFile { path, .. } => Some(path),
             Tokens::Narrow(_) | Tokens::Wide(_) => None,
         }
     }
@@ -158,7 +156,43 @@ impl Tokens {
                     take(&some.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>());
                 }
             }
-            Tokens::Mapped { stamp, .. } => take(stamp.as_bytes()),
+            Tokens::InFile { stamp, .. } => take(stamp.as_bytes()),
         }
+    }
+}
+
+/// Reads tokens one after the other.
+pub struct Reader<'a> {
+    tokens: &'a Tokens,
+    end: usize,
+    piece: [u8; READ],
+    /// The tokens that `piece` has.
+    has: Range<usize>,
+}
+
+impl Reader<'_> {
+    /// Number `at`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or was cut short.
+    pub fn get(&mut self, at: usize) -> Result<u32> {
+        let (file, offset, width) = match self.tokens {
+            Tokens::Narrow(tokens) => return Ok(u32::from(tokens[at])),
+            Tokens::Wide(tokens) => return Ok(tokens[at]),
+            Tokens::InFile { file, offset, width, .. } => (file, *offset, *width),
+        };
+        if !self.has.contains(&at) {
+            let has = at..self.end.min(at + READ / width).max(at + 1);
+            let bytes = &mut self.piece[..has.len() * width];
+            files::read_at(file, bytes, (offset + at * width) as u64).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => {
+                    anyhow!("the file ends before token {}: it was cut short after it was opened", has.end)
+                }
+                _ => anyhow!("tokens {at} to {} cannot be read: {error}", has.end - 1),
+            })?;
+            self.has = has;
+        }
+        let bytes = &self.piece[(at - self.has.start) * width..][..width];
+        Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }
 }

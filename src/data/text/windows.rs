@@ -108,22 +108,28 @@ impl Store for Windows {
 
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
         let start = self.start(sample, rows);
+        let mut reader = self.tokens.reader(start + self.context + 1);
+        let mut token = |at: usize| {
+            let token = reader.get(at).map_err(|error| error.to_string())?;
+            match (token as usize) < self.vocabulary {
+                true => Ok(token as i32),
+                false => {
+                    let last = self.vocabulary - 1;
+                    Err(format!("token {at} is {token}, and the vocabulary has {}, 0 .. {last}", self.vocabulary))
+                }
+            }
+        };
         for (field, first) in [(0, start), (1, start + 1)] {
             let mut wrong = None;
-            rows.fill(field, |at, out| {
-                let token = self.tokens.get(first + at);
-                if token as usize >= self.vocabulary {
-                    wrong.get_or_insert((first + at, token));
-                }
-                out.copy_from_slice(&(token as i32).to_ne_bytes());
+            rows.fill(field, |at, out| match wrong {
+                Some(_) => {}
+                None => match token(first + at) {
+                    Ok(token) => *out = token.to_ne_bytes(),
+                    Err(why) => wrong = Some(why),
+                },
             });
-            if let Some((at, token)) = wrong {
+            if let Some(why) = wrong {
                 let name = self.tokens.path().map_or("the text".into(), |path| path.display().to_string());
-                let why = format!(
-                    "token {at} is {token}, and the vocabulary has {}, 0 .. {}",
-                    self.vocabulary,
-                    self.vocabulary - 1
-                );
                 return Err(Unreadable { name, why });
             }
         }

@@ -17,9 +17,11 @@ use anyhow::Result;
 const MOST: usize = 1 << 16;
 
 /// The program itself: code, threads, buffers of files, the configuration. Code that is not optimised is larger.
-const PROCESS: usize = if cfg!(debug_assertions) { 41 << 20 } else { 22 << 20 };
+const PROCESS: usize = if cfg!(debug_assertions) { 49 << 20 } else { 25 << 20 };
 /// A node of a program, with its values, places and kernel.
 const NODE: usize = 3 << 10;
+/// The number of a sample in a list.
+const NUMBER: usize = size_of::<u32>();
 /// A file that is being written.
 const WRITING: usize = 1 << 20;
 
@@ -30,6 +32,8 @@ pub struct Needs {
     pub slots: usize,
     /// The samples.
     pub data: Footprint,
+    /// Bytes of the lists that say which samples are taken, and in which order.
+    pub lists: usize,
     /// Whether the state is saved, or comes out of a checkpoint.
     pub saves: bool,
     /// Whether weights of another file are in memory until the state begins with them.
@@ -49,20 +53,29 @@ impl Needs {
             false => slots::evaluation(experiment),
         };
         let slots = slots::training(experiment) + later;
-        let scored = scored(experiment, spec.val);
-        Needs { slots, data, saves: true, weights: new && experiment.model.weights.is_some(), scored }
+        let (scored, lists) = (scored(experiment, spec.val), lists(experiment, spec));
+        Needs { slots, data, lists, saves: true, weights: new && experiment.model.weights.is_some(), scored }
     }
 
     /// Those of an evaluation alone, of so many samples, where that is known.
     pub fn of_evaluation(experiment: &Experiment, samples: Option<usize>, data: Footprint) -> Self {
         let (slots, scored) = (slots::evaluation(experiment), scored(experiment, samples));
-        Needs { slots, data, saves: true, weights: false, scored }
+        Needs { slots, data, lists: samples.unwrap_or(0).saturating_mul(NUMBER), saves: true, weights: false, scored }
     }
 
     /// Those of predictions, with so many batch slots.
     pub fn of_prediction(slots: usize, data: Footprint) -> Self {
-        Needs { slots, data, saves: true, weights: false, scored: None }
+        Needs { slots, data, lists: 0, saves: true, weights: false, scored: None }
     }
+}
+
+/// The lists of a run: the order of an epoch, for training and for evaluation; which samples each of both has, where the source's are divided; and what
+/// brings samples of one length together.
+fn lists(experiment: &Experiment, spec: &DataSpec) -> usize {
+    let divided = if experiment.data.loading.validation_split.is_some() { NUMBER } else { 0 };
+    let lengths = if spec.lengths.is_empty() { 0 } else { NUMBER + 1 };
+    let samples = spec.train.unwrap_or(0).saturating_add(spec.val.unwrap_or(0));
+    samples.saturating_mul(NUMBER + divided + lengths)
 }
 
 /// How many samples are kept the scores of, if a figure needs them.
@@ -209,7 +222,8 @@ impl HostPlan {
         let start = weights.saturating_add(needs.data.reading.max(plan.persistent_bytes));
         let steady = planned.saturating_add(saving);
         let reading = start.saturating_sub(steady);
-        let Footprint { held: data, cache, decoding, .. } = needs.data;
+        let Footprint { held, cache, decoding, .. } = needs.data;
+        let data = held.saturating_add(needs.lists);
         let total =
             [data, cache, decoding, reading, steady, scores, process].into_iter().fold(0, usize::saturating_add);
         HostPlan { data, cache, decoding, reading, saving, scores, process, total, memory: None }

@@ -3,7 +3,7 @@
 
 use super::hostile_files::{run, run_within};
 use super::photos;
-use super::support::{LAYERS, Place, digits};
+use super::support::{LAYERS, Place, digits, repository};
 use std::fs::{self, File};
 use std::io::Write;
 
@@ -101,4 +101,81 @@ fn lines_of_a_run_are_read_one_by_one() {
     let done = run_within(&place, "runs --json", 512 << 20);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(done.json()[0]["run"], "runs/a/1", "{done:?}");
+}
+
+/// Rows of numbers with a word each, as text.
+fn rows() -> String {
+    let row = |i: usize| format!("{},{},{}\n", i % 97, i * i % 1009, ["one", "two", "three"][i % 3]);
+    "a,b,c\n".chars().chain((0..60_000).flat_map(|i| row(i).chars().collect::<Vec<_>>())).collect()
+}
+
+/// Tables, packed ones, weights and tokenizers, read with less memory than that takes: an error of what is lacking, whatever thread lacks it, and a
+/// run that can be had once there is enough.
+#[test]
+fn what_there_is_no_memory_to_read_is_an_error() {
+    let head = "device = \"cpu\"\nseed = 1\n";
+    let train = "[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 1\nmax_steps = 2\n";
+    let linear = "{ name = \"l\", type = \"linear\", out_features = 3 }";
+    let table = |path: &str, target: &str| {
+        format!(
+            "{head}[data]\nsource = \"csv\"\npath = \"{path}\"\ntarget = \"{target}\"\nvalidation_split = 0.1\n[model]\nlayers = [{linear}]\n{train}"
+        )
+    };
+    let place = Place::with(&table("a.csv", "c"));
+    let text = rows();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    place.write("a.csv.gz", gzip.finish().unwrap());
+    place.write("a.csv", text);
+    let golden = |name: &str| repository("tests/golden").join(name);
+    let houses = |name: &str| {
+        let path = golden(&format!("parquet/{name}.parquet"));
+        table(&path.display().to_string(), "price")
+            .replace("cross_entropy", "mse")
+            .replace("out_features = 3", "out_features = 1")
+    };
+    let weights = |file: &str| {
+        format!(
+            "{head}[data]\nsource = \"synthetic\"\nshape = [3000]\nclasses = 3\nsamples = 16\nval_samples = 4\nbatch_size = 4\n[model]\n{file}\
+             layers = [{{ name = \"w\", type = \"linear\", out_features = 900 }}, {linear}]\n{train}"
+        )
+    };
+    place.write("w.toml", weights(""));
+    place.ok("train w.toml --quiet --out w");
+    let tokenizer = golden("language_models/gpt2/tokenizer.json");
+    let tokenizer = if tokenizer.exists() { tokenizer } else { golden("text_classifiers/bert/tokenizer.json") };
+    place.write("t.txt", "some words of a text, ".repeat(30_000));
+    let language = format!(
+        "{head}[data]\nsource = \"text\"\npath = \"t.txt\"\ntokenizer = \"{}\"\ncontext = 8\nvalidation_split = 0.1\n[model]\nlayers = [{{ type = \"embedding\", \
+         num_embeddings = \"$vocabulary\", embedding_dim = 4 }}, {{ type = \"linear\", out_features = \"$vocabulary\" }}]\n{train}",
+        tokenizer.display()
+    );
+    let cases = [
+        ("csv", table("a.csv", "c")),
+        ("gz", table("a.csv.gz", "c")),
+        ("snappy", houses("snappy")),
+        ("zstd", houses("zstd")),
+        ("weights", weights("weights = \"w/last.safetensors\"\n")),
+        ("tokenizer", language),
+    ];
+    let starts = |memory: libc::rlim_t| run_within(&place, "--version", memory).code == Some(0);
+    let least = (8..).step_by(8).map(|n| n << 20).find(|memory| starts(*memory)).unwrap();
+    for (name, config) in cases {
+        place.write("c.toml", config);
+        let mut told = [0; 2];
+        for more in [0, 4, 10, 16, 24, 32, 40, 64, 1024] {
+            let done = run_within(&place, "train c.toml --quiet --force --out r --threads 2", least + (more << 20));
+            let at = format!("{name} with {} MiB: {done:?}", (least >> 20) + more);
+            match done.code {
+                Some(0) => told[0] += 1,
+                Some(1..=3) if ["memory", "cannot start", "ulimit -v"].iter().any(|words| done.err.contains(words)) => {
+                    told[1] += 1
+                }
+                _ => panic!("{at}"),
+            }
+            assert!(!done.err.contains("panicked") && !done.err.contains("internal error"), "{at}");
+            assert!(more < 1024 || done.code == Some(0), "{at}");
+        }
+        assert!(told.iter().all(|times| *times > 0), "{name}: {told:?}");
+    }
 }

@@ -34,6 +34,14 @@ fn state_heavy() -> String {
     )
 }
 
+/// So many samples that lists of them take room, too.
+fn many_samples() -> String {
+    config(
+        "source = \"synthetic\"\nshape = [4]\nclasses = 4\nsamples = 3_000_000\nbatch_size = 64\nvalidation_split = 0.1\nlimit_val = 500",
+        "{ type = \"linear\", out_features = 4 }",
+    )
+}
+
 /// Bytes that `check` tells.
 fn told(place: &Place) -> u64 {
     place.ok("check c.toml --json").json()["memory"]["total"].as_u64().unwrap()
@@ -86,24 +94,27 @@ fn black_cifar(place: &Place) {
     }
 }
 
-/// `check` counts the text, and what a `tokenizer.json` takes while it makes tokens of a piece of it.
+/// `check` counts the text, the tokens, the order of an epoch, and what a `tokenizer.json` takes while it makes tokens of a piece of it.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_told_of_a_text_is_what_is_used() {
     let config = |tokenizer: &str| {
         config(
-            &format!(
-                "source = \"text\"\npath = \"a.txt\"\ntokenizer = {tokenizer}\ncontext = 8\nbatch_size = 4\nlimit = 64"
-            ),
+            &format!("source = \"text\"\npath = \"a.txt\"\ntokenizer = {tokenizer}\ncontext = 8\nbatch_size = 4"),
             "{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 4 }, { type = \"linear\", out_features = \"$vocabulary\" }",
         )
     };
     let one_piece = r#"{"version":"1.0","model":{"type":"WordLevel","vocab":{"a":0,"[UNK]":1},"unk_token":"[UNK]"},
         "pre_tokenizer":{"type":"Punctuation","behavior":"Isolated"}}"#;
     let (words, signs) = ("some words of a text, ".repeat(1 << 19), "名,".repeat(1 << 16));
-    for (name, tokenizer, text) in
-        [("words", "\"words\"\nvocab_size = 100", &words), ("no place to cut", "\"tokenizer.json\"", &signs)]
-    {
+    let whole = "\"characters\"\nvalidation_split = 0.1\nlimit_val = 64";
+    for (name, tokenizer, text) in [
+        ("words", "\"words\"\nvocab_size = 100\nlimit = 64", &words),
+        ("characters", whole, &words),
+        ("characters, of which few are taken", "\"characters\"\nlimit = 64", &words),
+        ("bytes", "\"bytes\"", &words),
+        ("no place to cut", "\"tokenizer.json\"\nlimit = 64", &signs),
+    ] {
         let place = Place::with(&config(tokenizer));
         place.write("a.txt", text.as_bytes());
         place.write("tokenizer.json", one_piece.as_bytes());
@@ -122,6 +133,7 @@ fn what_is_told_is_what_is_used() {
         ("as many samples as MNIST", mnist_sized()),
         ("files of CIFAR-10", cifar_sized()),
         ("much state", state_heavy()),
+        ("many small samples", many_samples()),
     ];
     for (name, config) in cases {
         let place = Place::with(&config);

@@ -217,6 +217,27 @@ fn a_language_model_reads_token_files() {
     assert!(place.fails("check c.toml --set data.path=bad.bin", 2).contains("an odd number"));
 }
 
+/// Another program cuts the file short while a training reads it.
+#[test]
+fn a_token_file_that_is_cut_short_ends_the_run_with_an_error() {
+    let data = "source = \"tokens\"\npath = \"train.bin\"\nvocab_size = 256\ncontext = 16\nbatch_size = 8";
+    let place = Place::with(&format!(
+        "device = \"cpu\"\n[data]\n{data}\nlimit_val = 1\n[model]\nlayers = [{{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 4 }}, \
+         {{ type = \"linear\", out_features = \"$vocabulary\" }}]\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.01\n\
+         [train]\nsteps = 100_000_000\neval_every_steps = 5\n"
+    ));
+    let path = place.write("train.bin", vec![0; 1 << 20]);
+    let mut running = place.start("train c.toml --out r");
+    assert!(running.until(|| place.path("r/last.safetensors").exists()));
+    fs::File::options().write(true).open(&path).unwrap().set_len(1000).unwrap();
+    let (_, done) = running.wait();
+    assert_eq!(done.code, Some(1), "{done:?}");
+    for part in ["train.bin", "the file ends before token", "it was cut short"] {
+        assert!(done.err.contains(part), "{part}: {done:?}");
+    }
+    assert!(place.checkpoint("r/last.safetensors").meta.step >= 5, "what was saved before stays");
+}
+
 /// Sentences that are good or bad by one of their words.
 pub fn reviews(rows: usize) -> String {
     let mut text = String::from("label,review\n");

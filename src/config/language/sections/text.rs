@@ -47,7 +47,7 @@ options! {
         pub carry_state: bool,
     }
 
-    /// Text that is tokens already: bare numbers of 16 bits, as nanoGPT writes them, or files with the header of llm.c. A file is mapped into memory, not read.
+    /// Text that is tokens already: bare numbers of 16 bits, as nanoGPT writes them, or files with the header of llm.c. A file is not read into memory, but where a batch asks for it.
     /// Samples are those of `text`.
     #[rules(OneOf("vocab_size", "tokenizer"))]
     pub struct TokenFile {

@@ -41,6 +41,12 @@ fn an_answer_is_told_token_by_token() {
     assert_eq!((of(1).0, &of(1).2), (Lengths::both(2, 3), &wanted));
     // One that is cut does not end there.
     assert_eq!(of(2).2[1..], [vec![2, 0, 0, 0], vec![1], vec![0, 0, 0, 0]]);
+    // One that leaves no room for its end is cut, too.
+    let path = text(folder.path(), "e.csv", "answer,text\nabab,a\naba,b\n");
+    let full = open(&Source::AnsweredTexts(Box::new(answered(path, Choice::Characters, &[[4, 4]])))).unwrap();
+    assert!(full.told.iter().any(|told| told.contains("1 of 2 answers are cut to 4 tokens")), "{:?}", full.told);
+    assert_eq!(answer_of(&full.train, 0).unwrap(), [0, 1, 0, 1]);
+    assert_eq!(answer_of(&full.train, 1).unwrap(), [0, 1, 0, 3]);
     assert_eq!(answer_of(&set.train, 0).unwrap(), [1, 0, 3]);
     assert_eq!(tokens_of(&set.train, 1).unwrap(), [1, 0]);
     // Other rows are read as the model was trained.
