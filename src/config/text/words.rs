@@ -25,6 +25,7 @@ const MODULES: &[&str] = &[
 const SYNONYMS: &[(&str, &[&str])] = &[
     // Data.
     ("carry_state", &["stateful"]),
+    ("hash_buckets", &["hashbucketsize", "nfeatures", "numbins"]),
     // Layers.
     ("linear", &["dense", "fc", "fullyconnected", "mlp"]),
     ("conv2d", &["conv", "convolution", "convolution2d"]),

@@ -27,6 +27,7 @@ mod finetune;
 mod folds;
 mod force;
 mod given;
+mod hashed_columns;
 mod hostile_data;
 mod hostile_files;
 mod imported;

@@ -90,7 +90,7 @@ options! {
     }
 }
 
-values!(Decimal, Scaling, Fill);
+values!(Decimal, Scaling, Fill, Norm);
 
 /// What stands before the fraction of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -130,6 +130,16 @@ pub enum Fill {
     Zero,
 }
 
+/// What the counts of a text's words are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Norm {
+    /// The root of the sum of their squares: long texts count as much as short ones.
+    L2,
+    /// Nothing.
+    None,
+}
+
 options! {
     /// A number, and another that says whether it is missing, if it is in some training rows.
     pub struct NumberColumn {
@@ -153,6 +163,24 @@ options! {
         /// Training rows that a text must stand in to have a place of its own.
         #[option(default = 1, range = 1..=MAX_SIZE)]
         pub min_count: usize,
+        /// Places that all texts share, in place of places of their own: a text has the place that its hash says, whether training has seen it or not, and texts are not
+        /// kept. For columns of many texts. `sklearn.feature_extraction.FeatureHasher` with `alternate_sign=False`.
+        #[option(otherwise = "texts have places of their own", range = 1..=1_048_576, example = "1000")]
+        pub hash_buckets: Option<usize>,
+    }
+
+    /// The words of a text, in lower case, each counted in the place that its hash says: a bag of words, of which nothing is fitted. A word is two or more letters, digits
+    /// or `_`. `sklearn.feature_extraction.text.HashingVectorizer`.
+    pub struct TextColumn {
+        /// How many numbers a text becomes. The fewer, the more words share one.
+        #[option(default = 1024, range = 1..=1_048_576)]
+        pub hash_buckets: usize,
+        /// What the counts are divided by.
+        #[option(default = Norm::L2)]
+        pub norm: Norm,
+        /// Half of the words count −1 in place of 1, by their hash, so that words that share a place cancel out on the average.
+        #[option(default = true)]
+        pub alternate_sign: bool,
     }
 
     /// True or false, yes or no: 1 or 0.
@@ -170,6 +198,7 @@ tagged! {
     ColumnType by "type", resume Breaks:
     "number" => Number(NumberColumn),
     "category" => Category(CategoryColumn),
+    "text" => Text(TextColumn),
     "boolean" => Boolean(BooleanColumn),
     "date" => Date(DateColumn),
     "ignore" => Ignore(IgnoredColumn),
@@ -220,7 +249,17 @@ impl AboutSource for Csv {
 }
 
 impl Check for NumberColumn {}
-impl Check for CategoryColumn {}
+impl Check for CategoryColumn {
+    fn check(&self, part: &Part) {
+        // Written out, a configuration has the defaults as well.
+        for (key, usual) in [("max_categories", self.max_categories == 64), ("min_count", self.min_count == 1)] {
+            if !usual {
+                part.conflict("hash_buckets", key, "no text has a place of its own where all are hashed");
+            }
+        }
+    }
+}
+impl Check for TextColumn {}
 impl Check for BooleanColumn {}
 impl Check for DateColumn {}
 impl Check for IgnoredColumn {}

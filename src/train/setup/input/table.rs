@@ -7,7 +7,8 @@ use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
-    Choice, Division, Encoding, Fill, Fold, Format, Lies, Positive, Room, Rule, Scaling, TableCodec, TableOptions,
+    Choice, Division, Encoding, Fill, Fold, Format, Lies, Norm, Positive, Room, Rule, Scaling, TableCodec,
+    TableOptions, Words,
 };
 use crate::graph::op::ElementwiseLoss;
 
@@ -94,9 +95,18 @@ fn choice(column: &ColumnType) -> Choice {
             },
             bins: number.bins,
         },
-        ColumnType::Category(category) => {
-            Encoding::Category { most: category.max_categories, least: category.min_count }
-        }
+        ColumnType::Category(category) => match category.hash_buckets {
+            Some(buckets) => Encoding::Hashed { buckets },
+            None => Encoding::Category { most: category.max_categories, least: category.min_count },
+        },
+        ColumnType::Text(text) => Encoding::Text(Words {
+            buckets: text.hash_buckets,
+            norm: match text.norm {
+                written::Norm::L2 => Norm::L2,
+                written::Norm::None => Norm::None,
+            },
+            alternate_sign: text.alternate_sign,
+        }),
         ColumnType::Boolean(_) => Encoding::Boolean,
         ColumnType::Date(_) => Encoding::Date,
         ColumnType::Ignore(_) => return Choice::Ignore,
