@@ -102,7 +102,7 @@ impl Lints<'_> {
 
     fn nll_without_log_softmax(&self) -> Option<Diagnostic> {
         let loss = self.experiment.loss.describe();
-        if !loss.takes_log_probabilities() {
+        if !loss.takes_log_probabilities() || self.experiment.loss.is_ordinal() {
             return None;
         }
         let last =

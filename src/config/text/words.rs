@@ -26,6 +26,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     // Data.
     ("carry_state", &["stateful"]),
     ("hash_buckets", &["hashbucketsize", "nfeatures", "numbins"]),
+    ("ordinal", &["corn", "coral", "cornloss", "coralloss", "ordinalregression"]),
     // Layers.
     ("linear", &["dense", "fc", "fullyconnected", "mlp"]),
     ("conv2d", &["conv", "convolution", "convolution2d"]),

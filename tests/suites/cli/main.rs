@@ -43,6 +43,7 @@ mod mpi;
 mod network;
 mod not_finite;
 mod optimizers;
+mod ordinal;
 #[cfg(unix)]
 mod outputs;
 mod parquet;

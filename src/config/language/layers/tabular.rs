@@ -85,7 +85,7 @@ options! {
     }
 
     /// The end of a model of several members: in training each has a loss of its own, and theirs is the mean of them. Else what the
-    /// model says is the mean of what members predict: of probabilities for `cross_entropy`, `bce_with_logits` and their relatives, of numbers for all
+    /// model says is the mean of what members predict: of probabilities for `cross_entropy`, `bce_with_logits` and their relatives, of each step's for `ordinal`, of numbers for all
     /// other losses.
     pub struct EnsembleMean {}
 }

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::photos::Columns;
+use super::photos::{Columns, each_once};
 use super::public::AboutSource;
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -14,7 +14,7 @@ use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::{Tagged, tagged};
 use crate::config::declare::value::{Value, values};
 use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::tree::{Node, Table};
+use crate::config::text::tree::{Node, Table, Value as Written};
 
 options! {
     /// The rows of a table: CSV and its relatives or JSON Lines, also packed (`.csv.gz`, `.jsonl.zst`), or Parquet. A row is a vector of numbers, `[features]`: what stands in a
@@ -40,9 +40,10 @@ options! {
         /// `mse` and its relatives. Rows in which it is missing are left out.
         #[option(example = r#""median_house_value""#)]
         pub target: Columns,
-        /// The target is one of some classes, also where all of its cells are numbers.
-        #[option(default = false)]
-        pub classes: bool,
+        /// The target is one of some classes, also where all of its cells are numbers. A list names the classes in their order, the least first, for the loss `ordinal`;
+        /// without, they are in the order of their numbers or names.
+        #[option(default = TableClasses::AsFound(false), example = r#"["low", "middle", "high"]"#)]
+        pub classes: TableClasses,
         /// Learn numbers less their mean, by their standard deviation. Figures and predictions are in the target's own unit all the same;
         /// the loss is not.
         #[option(default = true)]
@@ -87,6 +88,46 @@ options! {
         /// The first line names the columns. `false`: their names are their numbers, from `"1"`.
         #[option(default = true)]
         pub header: bool,
+    }
+}
+
+/// Whether the target of a table is one of some classes, and which.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum TableClasses {
+    /// If they are texts or, with `true`, in any case: those that are found.
+    AsFound(bool),
+    /// These.
+    Names(Vec<String>),
+}
+
+impl TableClasses {
+    /// Their names, if they are told.
+    pub fn names(&self) -> Option<&[String]> {
+        match self {
+            TableClasses::AsFound(_) => None,
+            TableClasses::Names(names) => Some(names),
+        }
+    }
+}
+
+impl Value for TableClasses {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        if node.as_array().is_some_and(|names| names.len() > 1) {
+            return Vec::read(part, key, node).map(TableClasses::Names);
+        }
+        match node.value {
+            Written::Boolean(classes) => Some(TableClasses::AsFound(classes)),
+            _ => {
+                part.wrong_value(key, node, "expected true, false, or a list of names");
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let names = json_schema!({ "type": "array", "items": { "type": "string" }, "minItems": 2 });
+        json_schema!({ "anyOf": [{ "type": "boolean" }, names] })
     }
 }
 
@@ -213,6 +254,7 @@ impl Check for Csv {
         let mut targets: Vec<&String> = self.target.names().iter().collect();
         targets.sort_unstable();
         part.require("target", !targets.windows(2).any(|pair| pair[0] == pair[1]), "has a column twice");
+        each_once(part, self.classes.names().unwrap_or_default());
         let fold = self.fold.is_none_or(|fold| self.folds.is_some_and(|folds| fold <= folds));
         part.require("fold", fold, "is one of the `folds`");
         let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
@@ -243,8 +285,12 @@ impl AboutSource for Csv {
         self.folds
     }
 
+    fn named_classes(&self) -> Option<usize> {
+        self.classes.names().map(<[String]>::len)
+    }
+
     fn has_classes(&self) -> Option<bool> {
-        self.classes.then_some(true)
+        (self.classes != TableClasses::AsFound(false)).then_some(true)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::held_out;
 use crate::config::language::layers::Layer;
-use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal};
+use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal, TableClasses};
 use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
@@ -25,7 +25,8 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
             Decimal::Comma => ',',
         },
         target: csv.target.names().to_vec(),
-        classes: csv.classes,
+        classes: csv.classes != TableClasses::AsFound(false),
+        class_names: csv.classes.names().map(<[String]>::to_vec),
         // The mean of a distribution is learnt as it is.
         standardize_target: csv.standardize_target && !experiment.loss.describe().takes_positive_mean(),
         positive: positive(experiment),

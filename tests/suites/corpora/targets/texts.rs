@@ -27,6 +27,7 @@ pub fn table(data: &[u8]) -> bool {
             decimal: if how & 8 != 0 { ',' } else { '.' },
             target: vec![TARGET.into()],
             classes: how & 16 != 0,
+            class_names: None,
             standardize_target: how & 32 != 0,
             positive: None,
             bins: (how & 64 != 0).then_some(4),
