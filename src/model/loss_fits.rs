@@ -244,7 +244,7 @@ impl Builder<'_> {
     fn not_the_steps(out: usize, classes: &Classes, each: &str) -> String {
         let (number, least) = (classes.number, if classes.exact { "" } else { " or more" });
         format!(
-            "the model puts out {} numbers for each {each}, but `ordinal` takes {}{least} of {number} classes: one for each step from a class to the next",
+            "the model puts out {} numbers for each {each}, but `ordinal` takes {}{least} for {number} classes: one for each step from a class to the next",
             out - 1,
             number - 1
         )

@@ -18,7 +18,7 @@ impl Builder<'_> {
         if !self.experiment.loss.is_ordinal() || before.is_empty() || self.guesses.contains(&y.value) {
             return y;
         }
-        self.graph.set_origin("ordinal");
+        self.graph.set_origin("loss");
         let (axis, classes) = (before.len(), steps + 1);
         // The softmax over a logit and 0 has its sigmoid and that of its opposite.
         let tall = Shape(before.iter().copied().chain([*steps, 1]).collect());

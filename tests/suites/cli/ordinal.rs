@@ -71,7 +71,7 @@ fn an_order_must_be_told() {
     let fault = |set: &str| place.fails(&format!("check c.toml {set}"), 2);
     let order = "--set data.classes=[\"green\",\"ripe\",\"soft\",\"rotten\"]";
     let text = fault(&format!("{order} --set model.layers.2.out_features=4"));
-    assert!(text.contains("puts out 4 numbers for each sample, but `ordinal` takes 3 of 4 classes"), "{text}");
+    assert!(text.contains("puts out 4 numbers for each sample, but `ordinal` takes 3 for 4 classes"), "{text}");
     assert!(text.contains("set `out_features = 3`"), "{text}");
     let text = fault("--set data.classes=[\"green\",\"ripe\",\"soft\"]");
     assert!(
