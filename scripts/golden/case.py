@@ -123,6 +123,7 @@ POSITIVE = {"poisson_nll": 0.0, "tweedie": 0.0, "gamma_nll": 0.25}
 
 LOSSES = {
     "nll": nn.NLLLoss,
+    "ordinal": nn.NLLLoss,
     "focal": Focal,
     "sigmoid_focal": SigmoidFocal,
     "cross_entropy": nn.CrossEntropyLoss,

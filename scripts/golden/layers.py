@@ -6,6 +6,7 @@ from collections.abc import Callable
 import rtdl_num_embeddings
 import tabm
 import torch
+from coral_pytorch.losses import corn_loss
 from rtdl_revisiting_models import CategoricalEmbeddings, FTTransformer, LinearEmbeddings, ResNet
 from torch import nn
 from torchvision.models.swin_transformer import ShiftedWindowAttention, _patch_merging_pad
@@ -671,6 +672,30 @@ def sequence() -> list[Case]:
     ]  # fmt: skip
 
 
+def ordered(x: torch.Tensor) -> torch.Tensor:
+    """Logits of being above a class for what is not below it, as logarithms of the probabilities of all classes. Their negative log-likelihood is the sum over a
+    sample's steps of `corn_loss` (Shi, Cao, Raschka 2021), which divides by the number of all steps that are asked."""
+    yes, no, classes = nn.functional.logsigmoid(x), nn.functional.logsigmoid(-x), x.shape[-1] + 1
+    out = torch.stack([yes[..., :k].sum(-1) + (no[..., k] if k + 1 < classes else 0) for k in range(classes)], -1)
+    if x.dim() == 2:
+        y = torch.arange(len(x)) % classes
+        asked = torch.minimum(y + 1, torch.tensor(classes - 1)).sum()
+        torch.testing.assert_close(nn.functional.nll_loss(out, y, reduction="sum"), corn_loss(x, y, classes) * asked)
+        above = torch.stack([out.exp()[:, k:].sum(-1) for k in range(1, classes)], -1)
+        torch.testing.assert_close(above, torch.sigmoid(x).cumprod(-1))
+    return out
+
+
+class Ordinal(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ordered(x)
+
+
+class OrdinalMembers(Members):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ordered(super().forward(x))
+
+
 def loss() -> list[Case]:
     lines = ['{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "linear", out_features = 4 }']
     net = lambda: nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 4))  # noqa: E731
@@ -716,6 +741,13 @@ def loss() -> list[Case]:
              classes=4, ignored=0.3, loss={"type": "nll", "weight": [0.5, 2.0, 1.0, 3.5]}, train={"accumulate": 2}, optimizer=sgd),
         Case("losses/nll_log_softmax", [*lines, '"log_softmax"'], lambda: nn.Sequential(*net(), nn.LogSoftmax(-1)), (5,), samples=7, val_samples=4,
              classes=4, loss={"type": "nll"}, optimizer=sgd),
+        Case("losses/ordinal", lines, lambda: nn.Sequential(*net(), Ordinal()), (5,), samples=11, batch_size=4, val_samples=7, classes=5, ignored=0.2,
+             loss={"type": "ordinal"}, train={"accumulate": 2}, optimizer=sgd),
+        Case("losses/ordinal_sequence", lines, lambda: nn.Sequential(*net(), Ordinal()), (3, 5), samples=7, batch_size=2, val_samples=5, classes=5,
+             loss={"type": "ordinal"}, optimizer=sgd),
+        Case("layers/tabm_mini_ordinal", ['{ type = "ensemble_affine", members = 3 }', '{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "ensemble_linear", out_features = 3 }', '"ensemble_mean"'],
+             lambda: OrdinalMembers(MEANS["bce_with_logits"], affine(3, 5), nn.Linear(5, 6), nn.Tanh(), tabm.LinearEnsemble(6, 3, k=3)),
+             (5,), samples=7, val_samples=5, batch_size=4, members=3, classes=4, loss={"type": "ordinal"}, optimizer={"type": "sgd", "lr": 0.3}, extra_init=moved),
         Case("losses/mse", lines, net, (5,), samples=7, optimizer=sgd),
         Case("losses/mse_one_output", ['{ type = "linear", out_features = 1 }'], lambda: nn.Sequential(nn.Linear(10, 1)), (10,), samples=9, optimizer=sgd),
     ]  # fmt: skip

@@ -7,8 +7,33 @@ import json
 from pathlib import Path
 
 import numpy as np
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardScaler
+
+
+# Words of two letters and of one, digits, `_`, other alphabets, marks, letters that get longer in lower case, a sigma at the end of a word,
+# letters in circles, Roman numbers; of 0 to 8 bytes, so that hashes have every kind of tail.
+TEXTS = [
+    "",
+    "a b c",
+    "The quick brown fox jumps over the lazy dog: the dog sleeps.",
+    "snake_case x1 __ _ 42 7 3.14 don't",
+    "Größe ÉCOLE naïve İstanbul ΟΔΟΣ ΣΑΣ ẞ",
+    "русский текст 日本語のテキスト 한국어 हिन्दी العربية",
+    "e\u0301cole ⒶⒷ ⓐⓑ Ⅷ ⅷⅸ ½¾ ²³ 🙂🙂 🅰🅱",
+    "ab abc abcd abcde abcdef abcdefg abcdefgh",
+    "ab\u00a0cd\u200bef\u2009gh-ij/kl\tmn\nop",
+]
+
+
+def hashed(texts, **options):
+    """The places and the numbers of each text."""
+    rows = HashingVectorizer(**options).transform(texts)
+    rows.sort_indices()
+    cut = lambda numbers, row: numbers[rows.indptr[row] : rows.indptr[row + 1]].tolist()
+    return [{"places": cut(rows.indices, row), "numbers": cut(rows.data, row)} for row in range(len(texts))]
 
 
 def piecewise_linear(train, values, bins):
@@ -55,6 +80,15 @@ def main():
         "one_hot": seen.transform([["a"], ["b"], ["c"], ["d"]]).tolist(),
         # Its places: the most frequent one, and that of all others.
         "infrequent": frequent.transform([["a"], ["b"], ["c"], ["d"]]).tolist(),
+    }
+    words = sorted({word for text in TEXTS for word in text.split()})
+    buckets = FeatureHasher(n_features=1000, input_type="string", alternate_sign=False).transform([[word] for word in words])
+    result["hashed"] = {"words": words, "places": buckets.indices.tolist()}
+    result["texts"] = {
+        "texts": TEXTS,
+        "l2": hashed(TEXTS, n_features=64),
+        "counts": hashed(TEXTS, n_features=64, norm=None, alternate_sign=False),
+        "signs": hashed(TEXTS, n_features=1 << 20, norm=None),
     }
     path = Path(__file__).resolve().parents[2] / "tests" / "golden" / "table_codecs.json"
     path.write_text(json.dumps(result, indent=1) + "\n")

@@ -112,6 +112,13 @@ fn asked(args: &ExplainArgs, path: &Path, most: usize) -> Result<Asked, Failure>
         ));
     };
     for column in &args.column {
+        if codec.columns.iter().any(|known| known.name == *column && known.is_text()) {
+            return Err(Failure::Usage(format!(
+                "`{}` has texts, of which the model takes the words: there is no value that all rows could have\nhelp: without `--column`, `explain` says how \
+                 much the model depends on it",
+                one_line(&visible(column))
+            )));
+        }
         if !codec.columns.iter().any(|known| known.name == *column) {
             let near = nearest(column, codec.columns.iter().map(|known| known.name.as_str()));
             let help = near.map_or_else(

@@ -119,7 +119,9 @@ impl Builder<'_> {
         }
         let loss = self.experiment.loss.describe();
         let whole = Shape::from([n, f]);
-        let value = match (loss.task(), &loss) {
+        // An output for an order is a logit, too.
+        let task = if self.experiment.loss.is_ordinal() { Task::BinaryClassification } else { loss.task() };
+        let value = match (task, &loss) {
             (Task::Classification, loss) => {
                 let logits = !matches!(loss, Loss::CrossEntropy(l) if l.form == RowLoss::Nll);
                 let logs = if logits { self.plain(LogSoftmax {}, &[x.value]) } else { x.value };

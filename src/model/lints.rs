@@ -1,6 +1,7 @@
 //! Warnings about a whole model that is probably not as meant, from its forward graph for training.
 
 use super::{Forward, LayerRow};
+use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections::Transform;
 use crate::config::{Diagnostic, Experiment, Lint, Span};
 use crate::data::{DataSpec, transformed};
@@ -74,18 +75,21 @@ impl Lints<'_> {
     }
 
     fn activation_before_cross_entropy(&self) -> Option<Diagnostic> {
-        let loss = self.experiment.loss.describe();
-        if !loss.takes_logits() {
+        let (loss, graph) = (self.experiment.loss.describe(), &self.forward.graph);
+        let ordinal = self.experiment.loss.is_ordinal();
+        if !loss.takes_logits() && !ordinal {
             return None;
         }
-        let last =
-            self.behind(self.forward.prediction, |op| matches!(op, Op::Reshape(_) | Op::Permute(_) | Op::Dropout(_)));
+        // What is put out for an order is made probabilities of classes before anything else.
+        let first = graph.nodes.iter().find(|node| ordinal && graph.origin(node) == "loss");
+        let end = first.map_or(self.forward.prediction, |node| node.inputs[0]);
+        let last = self.behind(end, |op| matches!(op, Op::Reshape(_) | Op::Permute(_) | Op::Dropout(_)));
         let row = self.layer(last)?;
         let (label, help) = match &self.makers.get(&last)?.op {
             Op::Softmax(_) | Op::LogSoftmax(_) => (
                 match loss.targets() {
-                    TargetKind::Classes => "the loss applies softmax itself".to_owned(),
-                    TargetKind::Numbers => "the loss applies a sigmoid itself".to_owned(),
+                    TargetKind::Classes if !ordinal => "the loss applies softmax itself".to_owned(),
+                    TargetKind::Classes | TargetKind::Numbers => "the loss applies a sigmoid itself".to_owned(),
                 },
                 "leave it out; `predict` turns logits into probabilities".to_owned(),
             ),
@@ -95,14 +99,15 @@ impl Lints<'_> {
             }
             _ => return None,
         };
-        let message = format!("`{}` before `{}`, which takes logits", row.kind, loss.name());
+        let loss = self.experiment.loss.type_name();
+        let message = format!("`{}` before `{loss}`, which takes logits", row.kind);
         let warning = Diagnostic::warning(Lint::ActivationBeforeCrossEntropy, message).at(row.span, label);
         Some(self.at_loss(warning).help(help))
     }
 
     fn nll_without_log_softmax(&self) -> Option<Diagnostic> {
         let loss = self.experiment.loss.describe();
-        if !loss.takes_log_probabilities() {
+        if !loss.takes_log_probabilities() || self.experiment.loss.is_ordinal() {
             return None;
         }
         let last =

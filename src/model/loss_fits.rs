@@ -7,6 +7,7 @@ use crate::config::Diagnostic;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections as cfg;
 use crate::config::text::spelling::{list, shorten};
+use crate::data::Classes;
 use crate::data::text::Spans;
 use crate::graph::Shape;
 use crate::graph::op::{self, TargetKind};
@@ -93,7 +94,9 @@ impl Builder<'_> {
         if let Some(name) = experiment.loss.target() {
             return self.output_is_like(name, y, loss);
         }
-        let name = loss.name();
+        let name = experiment.loss.type_name();
+        // What the model itself puts out of so many classes.
+        let less = usize::from(experiment.loss.is_ordinal());
         let target = &self.target.as_ref().map_or(Shape::default(), |(_, field)| field.shape_of(self.lengths));
         let labels = data.labels();
         let (message, help) = match (loss.targets(), labels) {
@@ -119,15 +122,18 @@ impl Builder<'_> {
             _ if guessed => return false,
             (TargetKind::Classes, Some(classes)) if target.rank() == 0 => match *sample.dims() {
                 [out] if classes.fit(out) => {
-                    return self.weights_fit(loss, out, y) && self.figures_fit(out);
+                    return self.weights_fit(loss, out, y) && self.figures_fit(out) && self.order_is_known(y);
                 }
                 [out] => {
-                    let (classes, least) = (classes.number, if classes.exact { "" } else { " or more" });
-                    let message = format!(
-                        "the model puts out {out} numbers for each sample, but there are {classes}{least} classes"
-                    );
+                    let (number, more) = (classes.number, if classes.exact { "" } else { " or more" });
+                    let message = match less {
+                        0 => format!("the model puts out {out} numbers for each sample, but there are {number}{more} classes"),
+                        _ => Self::not_the_steps(out, classes, "sample"),
+                    };
+                    let (out, classes) = (out - less, classes.number - less);
                     let last = y.made_by.map(|row| self.rows[row].kind.as_str());
                     let help = match last {
+                        Some("linear") if less > 0 => format!("set `out_features = {classes}`"),
                         Some("linear") => format!("set `out_features = {classes}`: one for each class"),
                         _ => format!("end the model with a `linear` with `out_features = {classes}`"),
                     };
@@ -142,33 +148,29 @@ impl Builder<'_> {
                     let message = format!(
                         "`{name}` takes one row of numbers for each sample, but the model puts out more dimensions"
                     );
-                    let classes = classes.number;
+                    let classes = classes.number - less;
                     let help = format!("end the model with \"flatten\" and a `linear` with `out_features = {classes}`");
                     (message, help)
                 }
             },
             (TargetKind::Classes, Some(classes)) => match sample.dims() {
                 [at @ .., out] if at == target.dims() && classes.fit(*out) => {
-                    return self.weights_fit(loss, *out, y) && self.figures_fit(*out);
+                    return self.weights_fit(loss, *out, y) && self.figures_fit(*out) && self.order_is_known(y);
                 }
                 [at @ .., out] if at == target.dims() => {
-                    let (classes, least) = (classes.number, if classes.exact { "" } else { " or more" });
-                    let message = format!(
-                        "the model puts out {out} numbers for each position, but there are {classes}{least} classes"
-                    );
-                    let help = match at.len() {
-                        2 => {
-                            format!("end the model with a `conv2d` with `out_channels = {classes}`: one for each class")
-                        }
-                        _ => {
-                            format!("end the model with a `linear` with `out_features = {classes}`: one for each class")
-                        }
+                    let (number, more) = (classes.number, if classes.exact { "" } else { " or more" });
+                    let message = match less {
+                        0 => format!("the model puts out {out} numbers for each position, but there are {number}{more} classes"),
+                        _ => Self::not_the_steps(*out, classes, "position"),
                     };
-                    (message, self.head_help(*out, classes, help))
+                    let (out, classes) = (out - less, classes.number - less);
+                    let layer = if at.len() == 2 { "`conv2d` with `out_channels" } else { "`linear` with `out_features" };
+                    let each = if less > 0 { "" } else { ": one for each class" };
+                    (message, self.head_help(out, classes, format!("end the model with a {layer} = {classes}`{each}")))
                 }
                 _ => {
                     let mut wanted = target.dims().to_vec();
-                    wanted.push(classes.number);
+                    wanted.push(classes.number - less);
                     let (a, b) = (sample_to_pytorch(&sample), sample_to_pytorch(&Shape(wanted)));
                     let message = format!(
                         "the model puts out {a} for each sample, but the targets are one class for each position of \
@@ -202,8 +204,12 @@ impl Builder<'_> {
             }
         };
         let mut error = Diagnostic::error(message).help(help);
-        let shape = self.shape(y).to_pytorch();
-        let number = experiment.model.num_classes.filter(|(number, _)| *number == self.shape(y).last());
+        let mut shape = self.shape(y).clone();
+        if let Some(last) = shape.0.last_mut().filter(|last| **last > less) {
+            *last -= less;
+        }
+        let number = experiment.model.num_classes.filter(|(number, _)| *number == shape.last());
+        let shape = shape.to_pytorch();
         let asked = labels.is_some() && target.rank() == 0;
         if let Some(found) = self.classes_found() {
             error = error.note(found);
@@ -229,6 +235,38 @@ impl Builder<'_> {
         }
         if let Some(span) = experiment.nearest_span("loss.type") {
             error = error.context(span, "the loss");
+        }
+        self.report(error);
+        false
+    }
+
+    /// What is put out for each sample or position is not what `ordinal` takes of so many classes; `out` is one more than that.
+    fn not_the_steps(out: usize, classes: &Classes, each: &str) -> String {
+        let (number, least) = (classes.number, if classes.exact { "" } else { " or more" });
+        format!(
+            "the model puts out {} numbers for each {each}, but `ordinal` takes {}{least} for {number} classes: one for each step from a class to the next",
+            out - 1,
+            number - 1
+        )
+    }
+
+    /// Whether the classes of a loss for an order are in it: numbers, or named in the configuration; else reports it.
+    fn order_is_known(&mut self, y: Tensor) -> bool {
+        let (experiment, data) = (self.experiment, self.data);
+        let named = experiment.data.fitted.is_some() || experiment.data.source.named_classes().is_some();
+        let Some(names) = data.class_names().filter(|_| experiment.loss.is_ordinal() && !named) else { return true };
+        if names.iter().all(|name| name.parse::<f64>().is_ok()) {
+            return true;
+        }
+        let shown: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{}`", shorten(name))).collect();
+        let message = format!("nothing says in which order the classes are: {}", shown.join(", "));
+        let mut error = Diagnostic::error(message)
+            .help("name them in their order, the least first, with `classes = [\"…\", …]` in `[data]`");
+        if let Some(span) = experiment.nearest_span("loss.type") {
+            error = error.at(span, "is for classes that have an order");
+        }
+        if let Some(row) = y.made_by {
+            error = error.context(self.rows[row].span, "the model ends here");
         }
         self.report(error);
         false

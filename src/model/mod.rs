@@ -19,6 +19,7 @@ mod loss;
 mod loss_fits;
 mod norms;
 mod order;
+mod ordinal;
 mod params;
 mod quantiles;
 mod rearrange;
@@ -153,6 +154,7 @@ pub fn forward(
     let y = b.sequence(&experiment.model.layers, x);
     b.members_end_it(y);
     let y = b.in_pytorch_order(y);
+    let y = b.ordered_classes(y);
     // The loss is that of standardised numbers; what is measured and put out is in the target's own unit.
     let prediction = b.in_own_unit(y);
     let loss = b.loss(y, prediction);

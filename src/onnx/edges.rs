@@ -146,6 +146,30 @@ impl Translator<'_> {
         y
     }
 
+    /// The logarithms of the probabilities of classes, where what the model puts out is of the steps between them.
+    pub(super) fn ordered_classes(&mut self, mut y: Value) -> Value {
+        if !self.source.experiment.loss.is_ordinal() {
+            return y;
+        }
+        let axis = if y.shape.len() == 4 { 1 } else { y.shape.len() - 1 };
+        self.graph.scope = "ordinal".into();
+        let minus = self.graph.op("Neg", &[&y.name], []);
+        let [above, not] = [&minus, &y.name].map(|logits| {
+            // ln(sigmoid(x)) is −softplus(−x). The last class has no step of its own.
+            let soft = self.graph.op("Softplus", &[logits], []);
+            let log = self.graph.op("Neg", &[&soft], []);
+            let mut pads = vec![0; 2 * y.shape.len()];
+            pads[y.shape.len() + axis] = 1;
+            let pads = self.graph.list(&pads);
+            self.graph.op("Pad", &[&log, &pads], [])
+        });
+        let along = self.graph.index(axis);
+        let above = self.graph.op("CumSum", &[&above, &along], [int("exclusive", 1)]);
+        y.name = self.graph.op("Add", &[&above, &not], []);
+        y.shape[axis] += 1;
+        y
+    }
+
     /// The output in the target's own unit, where the model learnt standardised numbers.
     fn in_own_unit(&mut self, y: &Value) -> String {
         let experiment = self.source.experiment;

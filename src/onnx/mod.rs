@@ -137,6 +137,7 @@ fn translate(
     }
     let x = t.input()?;
     let y = t.sequence(&source.experiment.model.layers, x)?;
+    let y = t.ordered_classes(y);
     let output = t.output(y)?;
     let metadata_props = t.metadata();
     let mut initializer = t.parameters(tensors)?;

@@ -97,7 +97,8 @@ pub type Ask<'a> = &'a dyn Fn(&Experiment) -> Result<Counts, Diagnostic>;
 pub fn of_configuration(experiment: &Experiment) -> Result<Counts, Diagnostic> {
     let (source, unknown) = (&experiment.data.source, || Diagnostic::error("the data is not looked at here"));
     let number = source.named_classes().map(Some).ok_or_else(unknown)?;
-    Ok(Counts { classes: number, vocabulary: number.filter(|_| source.is_text()) })
+    let outputs = number.map(|number| experiment.loss.outputs(number));
+    Ok(Counts { classes: outputs, vocabulary: number.filter(|_| source.is_text()) })
 }
 
 /// Reads a configuration that may ask what is counted in the data: `read` with what is known of it.

@@ -25,6 +25,8 @@ const MODULES: &[&str] = &[
 const SYNONYMS: &[(&str, &[&str])] = &[
     // Data.
     ("carry_state", &["stateful"]),
+    ("hash_buckets", &["hashbucketsize", "nfeatures", "numbins"]),
+    ("ordinal", &["corn", "coral", "cornloss", "coralloss", "ordinalregression"]),
     // Layers.
     ("linear", &["dense", "fc", "fullyconnected", "mlp"]),
     ("conv2d", &["conv", "convolution", "convolution2d"]),

@@ -5,6 +5,7 @@ mod decode;
 pub use decode::{Decoded, rounded};
 
 use super::cell;
+use super::hashed::{MOST_BUCKETS, Words, bucket};
 use super::quantiles::{Quantiles, percentiles};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,6 +64,13 @@ pub enum Encoding {
         /// Rows that a text must stand in to have one.
         least: usize,
     },
+    /// One of any texts: 1 in the place that its hash says, and 0 in the others.
+    Hashed {
+        /// How many places there are.
+        buckets: usize,
+    },
+    /// The words of a text.
+    Text(Words),
     /// 1, 0.
     Boolean,
     /// Days, and the part of the year and the week as points on a circle.
@@ -108,6 +116,10 @@ enum Codec {
         values: Vec<String>,
         other: bool,
     },
+    Hashed {
+        buckets: usize,
+    },
+    Text(Words),
     Boolean,
     Date {
         fill: f64,
@@ -119,7 +131,7 @@ enum Codec {
 /// The cells of a column, read once.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cells {
-    /// Numbers, dates in days, truths as 1 and 0; NaN where one is missing.
+    /// Numbers, dates in days, truths as 1 and 0, hashes of texts; NaN where one is missing.
     Numbers(Vec<f64>),
     /// Numbers of texts in a list; `None` where one is missing.
     Texts(Vec<Option<u32>>, Arc<Vec<String>>),
@@ -146,9 +158,16 @@ pub enum Read {
     Date,
     /// As a text.
     Text,
+    /// As a text, of which the hash is kept.
+    Hash,
 }
 
 impl Read {
+    /// Whether any text will do.
+    pub fn is_text(self) -> bool {
+        matches!(self, Read::Text | Read::Hash)
+    }
+
     /// The value of a cell that is not missing. `Err`: what it should have been.
     pub fn value(self, text: &str, decimal: char) -> Result<f64, &'static str> {
         match self {
@@ -158,7 +177,7 @@ impl Read {
                 cell::truth(text).or_else(number).map(f64::from).ok_or("true or false")
             }
             Read::Date => cell::date(text).ok_or("a date, as 2026-11-26"),
-            Read::Text => Ok(0.0),
+            Read::Text | Read::Hash => Ok(0.0),
         }
     }
 }
@@ -168,7 +187,8 @@ impl Encoding {
     pub fn read(&self) -> Read {
         match self {
             Encoding::Number { .. } => Read::Number,
-            Encoding::Category { .. } => Read::Text,
+            Encoding::Category { .. } | Encoding::Text(_) => Read::Text,
+            Encoding::Hashed { .. } => Read::Hash,
             Encoding::Boolean => Read::Truth,
             Encoding::Date => Read::Date,
         }
@@ -197,6 +217,8 @@ impl ColumnCodec {
             (Encoding::Category { most, least }, Cells::Texts(numbers, texts)) => {
                 category(rows.iter().filter_map(|row| numbers[*row as usize]), texts, *most, *least)
             }
+            (Encoding::Hashed { buckets }, _) => Codec::Hashed { buckets: *buckets },
+            (Encoding::Text(words), _) => Codec::Text(*words),
             (_, Cells::Texts(..)) => Codec::Boolean,
             (encoding, Cells::Numbers(values)) => {
                 let there = rows.iter().map(|row| values[*row as usize]).filter(|value| !value.is_nan());
@@ -218,7 +240,12 @@ impl ColumnCodec {
 
     /// Whether its cells become a 1 in one of several places.
     pub fn is_category(&self) -> bool {
-        matches!(self.codec, Codec::Category { .. })
+        matches!(self.codec, Codec::Category { .. } | Codec::Hashed { .. })
+    }
+
+    /// Whether its cells become the words of a text.
+    pub fn is_text(&self) -> bool {
+        matches!(self.codec, Codec::Text(_))
     }
 
     /// The quantiles of encoded cells that bound so many bins, each once: `compute_bins` of `rtdl_num_embeddings`.
@@ -256,6 +283,7 @@ impl ColumnCodec {
             Codec::Quantile { fill, quantiles } => fill.is_finite() && quantiles.is_sane(),
             Codec::PiecewiseLinear { fill, edges } => fill.is_finite() && increasing(edges),
             Codec::Category { values, .. } => values.windows(2).all(|pair| pair[0] < pair[1]),
+            Codec::Hashed { buckets } | Codec::Text(Words { buckets, .. }) => (1..=MOST_BUCKETS).contains(buckets),
             Codec::Boolean => true,
         };
         codec && (edges.is_empty() || self.is_one_number() && increasing(&edges) && edges.len() <= MOST_EDGES)
@@ -266,7 +294,8 @@ impl ColumnCodec {
         match self.codec {
             Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. } => Read::Number,
             Codec::PiecewiseLinear { .. } => Read::Number,
-            Codec::Category { .. } => Read::Text,
+            Codec::Category { .. } | Codec::Text(_) => Read::Text,
+            Codec::Hashed { .. } => Read::Hash,
             Codec::Boolean => Read::Truth,
             Codec::Date { .. } => Read::Date,
         }
@@ -288,6 +317,7 @@ impl ColumnCodec {
             Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. } | Codec::Boolean => 1,
             Codec::PiecewiseLinear { edges, .. } => edges.len().saturating_sub(1).max(1),
             Codec::Category { values, other } => values.len() + usize::from(*other),
+            Codec::Hashed { buckets } | Codec::Text(Words { buckets, .. }) => *buckets,
             Codec::Date { .. } => 5,
         };
         own + usize::from(self.indicator)
@@ -325,20 +355,31 @@ impl ColumnCodec {
                 let all = [(days - mean) / deviation, year.sin(), year.cos(), week.sin(), week.cos()];
                 row.iter_mut().zip(all).for_each(|(to, from)| *to = from as f32);
             }
-            Codec::Category { .. } => row.fill(0.0),
+            Codec::Hashed { buckets } => {
+                row.fill(0.0);
+                if !value.is_nan() {
+                    row[bucket(value as i32, *buckets)] = 1.0;
+                }
+            }
+            Codec::Category { .. } | Codec::Text(_) => row.fill(0.0),
         }
     }
 
-    /// Writes a text; `None` where it is missing. A text that the training rows do not have, or too seldom, has the place of all others, if
+    /// Writes a text; `None` where it is missing. A text of a category that the training rows do not have, or too seldom, has the place of all others, if
     /// there is one, and else zeros alone: it is not taken for a missing one.
     fn encode_text(&self, text: Option<&str>, row: &mut [f32]) {
         let row = self.indicate(text.is_none(), row);
         row.fill(0.0);
-        let (Codec::Category { values, other }, Some(text)) = (&self.codec, text) else { return };
-        match values.binary_search_by(|value| value.as_str().cmp(text)) {
-            Ok(at) => row[at] = 1.0,
-            Err(_) if *other => row[values.len()] = 1.0,
-            Err(_) => {}
+        match (&self.codec, text) {
+            (Codec::Category { values, other }, Some(text)) => {
+                match values.binary_search_by(|value| value.as_str().cmp(text)) {
+                    Ok(at) => row[at] = 1.0,
+                    Err(_) if *other => row[values.len()] = 1.0,
+                    Err(_) => {}
+                }
+            }
+            (Codec::Text(words), Some(text)) => words.write(text, row),
+            _ => {}
         }
     }
 
@@ -383,7 +424,7 @@ fn number(encoding: &Encoding, mut there: Vec<f64>) -> Codec {
             }
         }
         Encoding::Date => Codec::Date { fill: median(&mut there), mean, deviation },
-        Encoding::Boolean | Encoding::Category { .. } => Codec::Boolean,
+        Encoding::Boolean | Encoding::Category { .. } | Encoding::Hashed { .. } | Encoding::Text(_) => Codec::Boolean,
     }
 }
 

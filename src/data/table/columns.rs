@@ -144,7 +144,8 @@ fn fits(encoding: Encoding, cells: CellType, named: bool) -> bool {
     let numbers = cells == CellType::Numbers || cells == CellType::Codes && named;
     match encoding {
         Encoding::Number { .. } => numbers || cells == CellType::Nothing,
-        Encoding::Category { .. } => true,
+        Encoding::Category { .. } | Encoding::Hashed { .. } => true,
+        Encoding::Text(_) => named || cells == CellType::Texts,
         Encoding::Boolean => numbers || matches!(cells, CellType::Truths | CellType::Nothing),
         Encoding::Date => matches!(cells, CellType::Dates | CellType::Nothing),
     }
@@ -161,6 +162,8 @@ pub fn name_of(encoding: Encoding) -> &'static str {
             Scaling::None => "a number, as it is",
         },
         Encoding::Category { .. } => "a category",
+        Encoding::Hashed { .. } => "a category, hashed",
+        Encoding::Text(_) => "a text, its words hashed",
         Encoding::Boolean => "true or false",
         Encoding::Date => "a date",
     }

@@ -144,9 +144,10 @@ impl TableCodec {
         all.map(|(places, _)| places.start).collect()
     }
 
-    /// The places of each category, with that of a missing cell.
+    /// The places of each category and of the words of each text, with that of a missing cell.
     pub fn categories(&self) -> Vec<Range<usize>> {
-        let all = self.placed().filter(|(places, column)| column.is_category() && !places.is_empty());
+        let vectors = |column: &ColumnCodec| column.is_category() || column.is_text();
+        let all = self.placed().filter(|(places, column)| vectors(column) && !places.is_empty());
         all.map(|(places, _)| places).collect()
     }
 

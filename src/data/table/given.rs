@@ -90,20 +90,20 @@ fn take(column: &mut Reading, cell: &Cell, decimal: char) -> Result<()> {
     };
     let missing = *cell == Cell::Missing || text.is_some_and(cell::is_missing);
     let value = match (column.read, cell, text) {
-        (Read::Text, _, _) if missing => {
+        (read, _, _) if read.is_text() && missing => {
             column.text(None);
             return Ok(());
         }
-        (Read::Text, _, Some(text)) => {
+        (read, _, Some(text)) if read.is_text() => {
             column.text(Some(text));
             return Ok(());
         }
-        (Read::Text, Cell::Whole(number), _) => {
+        (read, Cell::Whole(number), _) if read.is_text() => {
             column.text(Some(&number.to_string()));
             return Ok(());
         }
         // There are several ways to write such a number, and the training has seen one of them.
-        (Read::Text, _, _) => Err("a text in quotes"),
+        (Read::Text | Read::Hash, _, _) => Err("a text in quotes"),
         _ if missing => Ok(f64::NAN),
         (read, _, Some(text)) => read.value(text, decimal),
         (Read::Number, Cell::Whole(number), _) => Ok(*number as f64),

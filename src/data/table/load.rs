@@ -2,6 +2,7 @@
 
 use super::super::Split;
 use super::super::field::{DataSpec, Standard};
+use super::super::held::listed;
 use super::super::parallel::parallel;
 use super::super::sheet::{Place, Sheet};
 use super::aside::Lies;
@@ -381,6 +382,16 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
             seen.dedup();
             let mut names: Vec<String> = seen.iter().map(|number| texts[*number as usize].clone()).collect();
             sort_names(&mut names);
+            if let Some(order) = &options.class_names {
+                if let Some(other) = texts.iter().find(|text| !order.contains(text)) {
+                    bail!(
+                        "`{}` has the class `{other}`, which `classes` does not name: {}",
+                        options.target[0],
+                        listed(order)
+                    );
+                }
+                names.clone_from(order);
+            }
             // A class that only rows held out have is one that the model never sees.
             let unseen = (0..texts.len() as u32).find(|number| seen.binary_search(number).is_err());
             if let Some(number) = unseen {

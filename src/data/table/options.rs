@@ -27,6 +27,8 @@ pub struct TableOptions {
     pub target: Vec<String>,
     /// The target is one of some classes, also where all are numbers.
     pub classes: bool,
+    /// These, in this order, if it is said.
+    pub class_names: Option<Vec<String>>,
     /// Numbers that are learnt are standardised for the loss.
     pub standardize_target: bool,
     /// Numbers that are learnt have bounds.

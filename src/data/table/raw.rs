@@ -7,6 +7,7 @@ use super::super::sheet::{Place, Sheet};
 use super::aside::{AT_ONCE, Aside};
 use super::cell;
 use super::codec::{Cells, Read};
+use super::hashed::murmur3;
 use super::names::no_column;
 use super::stored::{Piece, Runs, Stored};
 use super::survey::Known;
@@ -59,7 +60,12 @@ impl<'a> Reading<'a> {
 
     /// Takes a cell that is a text, or missing.
     pub fn text(&mut self, text: Option<&str>) {
-        let number = text.map(|text| self.number(value(text)));
+        let text = text.map(value);
+        if self.read == Read::Hash {
+            self.values.push(text.map_or(f64::NAN, |text| f64::from(murmur3(text.as_bytes()))));
+            return;
+        }
+        let number = text.map(|text| self.number(text));
         self.numbers.push(number);
     }
 
@@ -76,7 +82,7 @@ impl<'a> Reading<'a> {
 
     fn take(&mut self, place: Place, text: &str, decimal: char) -> Result<()> {
         let missing = cell::is_missing(text);
-        if self.read == Read::Text {
+        if self.read.is_text() {
             self.text((!missing).then_some(text));
             return Ok(());
         }

@@ -371,7 +371,12 @@ impl Column {
                     && self.distinct + self.missing == rows
                     && self.distinct < MOST_DISTINCT =>
             {
-                Some("its text is another one in every row, as an identifier is")
+                Some(match self.examples.iter().any(|text| text.contains(' ')) {
+                    true => {
+                        "its text is another one in every row: with `type = \"text\"` in `columns` the model takes its words"
+                    }
+                    false => "its text is another one in every row, as an identifier is",
+                })
             }
             _ => None,
         }

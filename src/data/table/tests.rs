@@ -155,6 +155,7 @@ impl Place {
             decimal: '.',
             target: vec![target.to_owned()],
             classes: false,
+            class_names: None,
             standardize_target: true,
             positive: None,
             bins: None,

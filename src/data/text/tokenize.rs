@@ -1,4 +1,4 @@
-//! Text files as files of tokens, which training maps into memory: block by block, so that memory does not depend on how long a text is.
+//! Text files as files of tokens: block by block, so that memory does not depend on how long a text is.
 
 use super::super::parallel::parallel;
 use super::load::expect_room;
@@ -248,9 +248,10 @@ mod tests {
             let count =
                 work.write(&work.stretches[part], &Output::at(&path).unwrap(), &mut |done| seen = done).unwrap();
             assert_eq!(seen, work.stretches[part].iter().map(Stretch::bytes).sum::<u64>());
-            let tokens = Tokens::mapped(&path).unwrap();
+            let tokens = Tokens::in_file(&path).unwrap();
             assert_eq!(tokens.len() as u64, count);
-            (0..tokens.len()).map(|at| tokens.get(at)).collect()
+            let mut reader = tokens.reader(tokens.len());
+            (0..tokens.len()).map(|at| reader.get(at).unwrap()).collect()
         }
     }
 

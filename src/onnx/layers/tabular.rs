@@ -181,7 +181,8 @@ impl Translator<'_> {
     pub(super) fn ensemble_mean(&mut self, x: &Value) -> String {
         let loss = self.source.experiment.loss.describe();
         let mean = |t: &mut Self, of: &str| t.graph.reduce("ReduceMean", of, &[1], false);
-        match (loss.task(), &loss) {
+        let ordinal = self.source.experiment.loss.is_ordinal();
+        match (if ordinal { Task::BinaryClassification } else { loss.task() }, &loss) {
             (Task::Regression, _) => mean(self, &x.name),
             (Task::Classification, loss) => {
                 let nll = matches!(loss, Loss::CrossEntropy(l) if l.form == RowLoss::Nll);

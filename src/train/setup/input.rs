@@ -255,7 +255,8 @@ pub fn table_columns(experiment: &Experiment) -> Option<Result<Vec<data::table::
     Some(data::table::columns(&options))
 }
 
-/// What is counted in the data: classes, or names of labels, or numbers that are learnt of a table, each once for every quantile; the tokens of a text.
+/// What is counted in the data: the numbers that are put out for its classes, or names of labels, or numbers that are learnt of a table, each once for every quantile; the
+/// tokens of a text.
 ///
 /// # Errors
 /// The data cannot be described, with the place in the configuration.
@@ -267,14 +268,18 @@ pub fn counts(experiment: &Experiment) -> Result<Counts, Diagnostic> {
         FieldKind::Tokens(tokens) => Some(tokens.number),
         _ => None,
     });
-    Ok(Counts { classes: spec.classes().map(|classes| classes.number).or(numbers), vocabulary: tokens })
+    let classes = spec.classes().map(|classes| experiment.loss.outputs(classes.number));
+    Ok(Counts { classes: classes.or(numbers), vocabulary: tokens })
 }
 
 /// The same of what a training of this experiment has found.
 pub fn counts_of(fitted: &Fitted, experiment: &Experiment) -> Counts {
     let each = experiment.loss.quantiles().len().max(1);
     let text = fitted.source.as_ref().and_then(|written| data::text::TextCodec::read(written).ok());
-    Counts { classes: Some(fitted.classes * each), vocabulary: text.map(|text| text.vocabulary) }
+    Counts {
+        classes: Some(experiment.loss.outputs(fitted.classes * each)),
+        vocabulary: text.map(|text| text.vocabulary),
+    }
 }
 
 /// The memory that the samples of an experiment take, without reading them.

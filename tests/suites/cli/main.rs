@@ -27,6 +27,7 @@ mod finetune;
 mod folds;
 mod force;
 mod given;
+mod hashed_columns;
 mod hostile_data;
 mod hostile_files;
 mod imported;
@@ -42,6 +43,7 @@ mod mpi;
 mod network;
 mod not_finite;
 mod optimizers;
+mod ordinal;
 #[cfg(unix)]
 mod outputs;
 mod parquet;

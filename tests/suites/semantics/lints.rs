@@ -101,6 +101,10 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 last("{ name = \"head\", layers = [\"sigmoid\", \"identity\"] }"),
                 last("\"tanh\",\n  { type = \"dropout\", p = 0.0 }"),
                 changed(&[(FC, "{ type = \"linear\", out_features = 10 }, { type = \"residual\", layers = [\"identity\"] }, \"hardswish\",")]),
+                changed(&[
+                    ("cross_entropy", "ordinal"),
+                    (FC, "{ name = \"fc\", type = \"linear\", out_features = 9 }, \"softmax\","),
+                ]),
                 // An image's channels are the classes.
                 changed(&[(
                     "\"flatten\",\n  { name = \"fc\", type = \"linear\", out_features = 10 },",

@@ -47,7 +47,7 @@ options! {
 
     /// The columns of a table as a sequence of vectors, `[N, F]` to `[N, tokens, embedding_dim]`: first one for each number, a weight times the number and
     /// a bias, then one for each category, its text's own and a bias. Booleans, the parts of dates and of `scaling = "piecewise_linear"`, and
-    /// what says that a cell is missing are numbers; of a category a missing cell is one more text. It is the first layer of a model. `LinearEmbeddings` and
+    /// what says that a cell is missing are numbers; of a category a missing cell is one more text. The words of a text are one token: the sum of their vectors. It is the first layer of a model. `LinearEmbeddings` and
     /// `CategoricalEmbeddings` of `rtdl_revisiting_models` (Gorishniy et al. 2021, "Revisiting Deep Learning Models for Tabular Data", section 3.3).
     pub struct FeatureTokenizer {
         /// Numbers of each vector.
@@ -85,7 +85,7 @@ options! {
     }
 
     /// The end of a model of several members: in training each has a loss of its own, and theirs is the mean of them. Else what the
-    /// model says is the mean of what members predict: of probabilities for `cross_entropy`, `bce_with_logits` and their relatives, of numbers for all
+    /// model says is the mean of what members predict: of probabilities for `cross_entropy`, `bce_with_logits` and their relatives, of each step's for `ordinal`, of numbers for all
     /// other losses.
     pub struct EnsembleMean {}
 }

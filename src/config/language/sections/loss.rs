@@ -18,6 +18,7 @@ tagged! {
     "cross_entropy" => CrossEntropy(CrossEntropy),
     "nll" => Nll(Nll),
     "focal" => Focal(Focal),
+    "ordinal" => Ordinal(Ordinal),
     "bce_with_logits" => BceWithLogits(BceWithLogits),
     "sigmoid_focal" => SigmoidFocal(SigmoidFocal),
     "mse" => Mse(Mse),
@@ -100,7 +101,7 @@ impl Loss {
             | Loss::Huber(Huber { target, .. })
             | Loss::Quantile(Quantile { target, .. }) => target.as_deref(),
             Loss::PoissonNll(_) | Loss::GammaNll(_) | Loss::Tweedie(_) => None,
-            Loss::CrossEntropy(_) | Loss::Nll(_) | Loss::Focal(_) | Loss::SigmoidFocal(_) => None,
+            Loss::CrossEntropy(_) | Loss::Nll(_) | Loss::Focal(_) | Loss::Ordinal(_) | Loss::SigmoidFocal(_) => None,
         }
     }
 
@@ -118,6 +119,13 @@ impl Loss {
                 label_smoothing: 0.0,
                 ignore_index: l.ignore_index,
                 weight: ClassWeights::numbers(l.weight.as_ref()),
+            }),
+            // The model's outputs are made logarithms of probabilities first (`src/model/ordinal.rs`).
+            Loss::Ordinal(l) => op::Loss::CrossEntropy(op::CrossEntropy {
+                form: RowLoss::Nll,
+                label_smoothing: 0.0,
+                ignore_index: l.ignore_index,
+                weight: Vec::new(),
             }),
             Loss::Focal(l) => op::Loss::CrossEntropy(op::CrossEntropy {
                 form: RowLoss::Focal { gamma: l.gamma as f32 },
@@ -152,13 +160,23 @@ impl Loss {
         }
     }
 
+    /// True if its classes have an order, and the model puts out a number for each step from one to the next.
+    pub fn is_ordinal(&self) -> bool {
+        matches!(self, Loss::Ordinal(_))
+    }
+
+    /// How many numbers a model puts out for so many classes.
+    pub fn outputs(&self, classes: usize) -> usize {
+        if self.is_ordinal() { classes.saturating_sub(1).max(1) } else { classes }
+    }
+
     /// What its classes weigh, if they can weigh differently.
     pub fn class_weights(&mut self) -> Option<&mut Option<ClassWeights>> {
         match self {
             Loss::CrossEntropy(l) => Some(&mut l.weight),
             Loss::Nll(l) => Some(&mut l.weight),
             Loss::Focal(l) => Some(&mut l.weight),
-            Loss::BceWithLogits(_) | Loss::SigmoidFocal(_) => None,
+            Loss::Ordinal(_) | Loss::BceWithLogits(_) | Loss::SigmoidFocal(_) => None,
             Loss::Mse(_) | Loss::L1(_) | Loss::SmoothL1(_) | Loss::Huber(_) => None,
             Loss::Quantile(_) | Loss::PoissonNll(_) | Loss::GammaNll(_) | Loss::Tweedie(_) => None,
         }
@@ -209,6 +227,15 @@ options! {
         /// As of `cross_entropy`.
         #[option(otherwise = "all weigh the same", example = "[0.5, 1.0, 2.0]", resume = Differs)]
         pub weight: Option<ClassWeights>,
+    }
+
+    /// Classes that have an order, as grades or stages: the classes are in it, the least first, and the model puts out a number for each step from a class to the next, one
+    /// fewer than there are classes: the logit of being above the class, for what is not below it. The loss is the negative log-likelihood, the sum over the steps that
+    /// are asked of a sample of binary cross-entropies: CORN ([Shi, Cao and Raschka 2021](https://arxiv.org/abs/2111.08851)).
+    pub struct Ordinal {
+        /// Targets of this class do not count.
+        #[option(default = IGNORE_INDEX, resume = Differs)]
+        pub ignore_index: i32,
     }
 
     /// Binary cross-entropy of numbers from 0 to 1, from logits of the targets' shape: any number of questions of yes or no,
@@ -327,6 +354,8 @@ impl Check for Nll {
         ClassWeights::check(self.weight.as_ref(), part);
     }
 }
+
+impl Check for Ordinal {}
 
 impl Check for Focal {
     fn check(&self, part: &Part) {

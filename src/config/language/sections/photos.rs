@@ -194,7 +194,7 @@ impl Value for Classes {
 }
 
 /// Reports a class that is in `classes` twice.
-fn each_once(part: &Part, classes: &[String]) {
+pub(super) fn each_once(part: &Part, classes: &[String]) {
     let mut sorted: Vec<&String> = classes.iter().collect();
     sorted.sort_unstable();
     part.require("classes", !sorted.windows(2).any(|pair| pair[0] == pair[1]), "has a class twice");

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::photos::Columns;
+use super::photos::{Columns, each_once};
 use super::public::AboutSource;
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -14,7 +14,7 @@ use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::{Tagged, tagged};
 use crate::config::declare::value::{Value, values};
 use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::tree::{Node, Table};
+use crate::config::text::tree::{Node, Table, Value as Written};
 
 options! {
     /// The rows of a table: CSV and its relatives or JSON Lines, also packed (`.csv.gz`, `.jsonl.zst`), or Parquet. A row is a vector of numbers, `[features]`: what stands in a
@@ -40,9 +40,10 @@ options! {
         /// `mse` and its relatives. Rows in which it is missing are left out.
         #[option(example = r#""median_house_value""#)]
         pub target: Columns,
-        /// The target is one of some classes, also where all of its cells are numbers.
-        #[option(default = false)]
-        pub classes: bool,
+        /// The target is one of some classes, also where all of its cells are numbers. A list names the classes in their order, the least first, for the loss `ordinal`;
+        /// without, they are in the order of their numbers or names.
+        #[option(default = TableClasses::AsFound(false), example = r#"["low", "middle", "high"]"#)]
+        pub classes: TableClasses,
         /// Learn numbers less their mean, by their standard deviation. Figures and predictions are in the target's own unit all the same;
         /// the loss is not.
         #[option(default = true)]
@@ -90,7 +91,47 @@ options! {
     }
 }
 
-values!(Decimal, Scaling, Fill);
+/// Whether the target of a table is one of some classes, and which.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum TableClasses {
+    /// If they are texts or, with `true`, in any case: those that are found.
+    AsFound(bool),
+    /// These.
+    Names(Vec<String>),
+}
+
+impl TableClasses {
+    /// Their names, if they are told.
+    pub fn names(&self) -> Option<&[String]> {
+        match self {
+            TableClasses::AsFound(_) => None,
+            TableClasses::Names(names) => Some(names),
+        }
+    }
+}
+
+impl Value for TableClasses {
+    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
+        if node.as_array().is_some_and(|names| names.len() > 1) {
+            return Vec::read(part, key, node).map(TableClasses::Names);
+        }
+        match node.value {
+            Written::Boolean(classes) => Some(TableClasses::AsFound(classes)),
+            _ => {
+                part.wrong_value(key, node, "expected true, false, or a list of names");
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut SchemaGenerator) -> Schema {
+        let names = json_schema!({ "type": "array", "items": { "type": "string" }, "minItems": 2 });
+        json_schema!({ "anyOf": [{ "type": "boolean" }, names] })
+    }
+}
+
+values!(Decimal, Scaling, Fill, Norm);
 
 /// What stands before the fraction of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -130,6 +171,16 @@ pub enum Fill {
     Zero,
 }
 
+/// What the counts of a text's words are divided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Norm {
+    /// The root of the sum of their squares: long texts count as much as short ones.
+    L2,
+    /// Nothing.
+    None,
+}
+
 options! {
     /// A number, and another that says whether it is missing, if it is in some training rows.
     pub struct NumberColumn {
@@ -153,6 +204,24 @@ options! {
         /// Training rows that a text must stand in to have a place of its own.
         #[option(default = 1, range = 1..=MAX_SIZE)]
         pub min_count: usize,
+        /// Places that all texts share, in place of places of their own: a text has the place that its hash says, whether training has seen it or not, and texts are not
+        /// kept. For columns of many texts. `sklearn.feature_extraction.FeatureHasher` with `alternate_sign=False`.
+        #[option(otherwise = "texts have places of their own", range = 1..=1_048_576, example = "1000")]
+        pub hash_buckets: Option<usize>,
+    }
+
+    /// The words of a text, in lower case, each counted in the place that its hash says: a bag of words, of which nothing is fitted. A word is two or more letters, digits
+    /// or `_`. `sklearn.feature_extraction.text.HashingVectorizer`.
+    pub struct TextColumn {
+        /// How many numbers a text becomes. The fewer, the more words share one.
+        #[option(default = 1024, range = 1..=1_048_576)]
+        pub hash_buckets: usize,
+        /// What the counts are divided by.
+        #[option(default = Norm::L2)]
+        pub norm: Norm,
+        /// Half of the words count −1 in place of 1, by their hash, so that words that share a place cancel out on the average.
+        #[option(default = true)]
+        pub alternate_sign: bool,
     }
 
     /// True or false, yes or no: 1 or 0.
@@ -170,6 +239,7 @@ tagged! {
     ColumnType by "type", resume Breaks:
     "number" => Number(NumberColumn),
     "category" => Category(CategoryColumn),
+    "text" => Text(TextColumn),
     "boolean" => Boolean(BooleanColumn),
     "date" => Date(DateColumn),
     "ignore" => Ignore(IgnoredColumn),
@@ -184,6 +254,7 @@ impl Check for Csv {
         let mut targets: Vec<&String> = self.target.names().iter().collect();
         targets.sort_unstable();
         part.require("target", !targets.windows(2).any(|pair| pair[0] == pair[1]), "has a column twice");
+        each_once(part, self.classes.names().unwrap_or_default());
         let fold = self.fold.is_none_or(|fold| self.folds.is_some_and(|folds| fold <= folds));
         part.require("fold", fold, "is one of the `folds`");
         let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
@@ -214,13 +285,27 @@ impl AboutSource for Csv {
         self.folds
     }
 
+    fn named_classes(&self) -> Option<usize> {
+        self.classes.names().map(<[String]>::len)
+    }
+
     fn has_classes(&self) -> Option<bool> {
-        self.classes.then_some(true)
+        (self.classes != TableClasses::AsFound(false)).then_some(true)
     }
 }
 
 impl Check for NumberColumn {}
-impl Check for CategoryColumn {}
+impl Check for CategoryColumn {
+    fn check(&self, part: &Part) {
+        // Written out, a configuration has the defaults as well.
+        for (key, usual) in [("max_categories", self.max_categories == 64), ("min_count", self.min_count == 1)] {
+            if !usual {
+                part.conflict("hash_buckets", key, "no text has a place of its own where all are hashed");
+            }
+        }
+    }
+}
+impl Check for TextColumn {}
 impl Check for BooleanColumn {}
 impl Check for DateColumn {}
 impl Check for IgnoredColumn {}

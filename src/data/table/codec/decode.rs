@@ -17,6 +17,8 @@ pub enum Decoded {
     Truth(bool),
     /// One of the texts with a place of their own.
     Text(String),
+    /// One of the texts whose hash says this place.
+    Bucket(usize),
     /// Another text.
     Other,
 }
@@ -29,6 +31,7 @@ impl fmt::Display for Decoded {
             Decoded::Date(days) => write!(f, "{}", cell::date_text(*days)),
             Decoded::Truth(truth) => write!(f, "{truth}"),
             Decoded::Text(text) => write!(f, "{text}"),
+            Decoded::Bucket(place) => write!(f, "(bucket {place})"),
             Decoded::Other => write!(f, "(other)"),
         }
     }
@@ -44,7 +47,7 @@ impl Decoded {
     /// The order in which they are shown: numbers and dates by value, texts by name, what is missing last.
     pub fn order(&self, other: &Decoded) -> Ordering {
         let rank = |value: &Decoded| match value {
-            Decoded::Number(_) | Decoded::Date(_) | Decoded::Truth(_) | Decoded::Text(_) => 0,
+            Decoded::Number(_) | Decoded::Date(_) | Decoded::Truth(_) | Decoded::Text(_) | Decoded::Bucket(_) => 0,
             Decoded::Other => 1,
             Decoded::Missing => 2,
         };
@@ -52,6 +55,7 @@ impl Decoded {
             (Decoded::Number(a), Decoded::Number(b)) | (Decoded::Date(a), Decoded::Date(b)) => a.total_cmp(b),
             (Decoded::Truth(a), Decoded::Truth(b)) => a.cmp(b),
             (Decoded::Text(a), Decoded::Text(b)) => a.cmp(b),
+            (Decoded::Bucket(a), Decoded::Bucket(b)) => a.cmp(b),
             _ => Ordering::Equal,
         })
     }
@@ -80,6 +84,9 @@ impl ColumnCodec {
                 Some(at) if at < values.len() => Decoded::Text(values[at].clone()),
                 _ => Decoded::Other,
             },
+            Codec::Hashed { .. } => row.iter().position(|one| *one == 1.0).map_or(Decoded::Other, Decoded::Bucket),
+            // What its words were is lost.
+            Codec::Text(_) => Decoded::Other,
         }
     }
 }

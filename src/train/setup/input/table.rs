@@ -2,12 +2,13 @@
 
 use super::held_out;
 use crate::config::language::layers::Layer;
-use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal};
+use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal, TableClasses};
 use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
-    Choice, Division, Encoding, Fill, Fold, Format, Lies, Positive, Room, Rule, Scaling, TableCodec, TableOptions,
+    Choice, Division, Encoding, Fill, Fold, Format, Lies, Norm, Positive, Room, Rule, Scaling, TableCodec,
+    TableOptions, Words,
 };
 use crate::graph::op::ElementwiseLoss;
 
@@ -24,7 +25,8 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
             Decimal::Comma => ',',
         },
         target: csv.target.names().to_vec(),
-        classes: csv.classes,
+        classes: csv.classes != TableClasses::AsFound(false),
+        class_names: csv.classes.names().map(<[String]>::to_vec),
         // The mean of a distribution is learnt as it is.
         standardize_target: csv.standardize_target && !experiment.loss.describe().takes_positive_mean(),
         positive: positive(experiment),
@@ -94,9 +96,18 @@ fn choice(column: &ColumnType) -> Choice {
             },
             bins: number.bins,
         },
-        ColumnType::Category(category) => {
-            Encoding::Category { most: category.max_categories, least: category.min_count }
-        }
+        ColumnType::Category(category) => match category.hash_buckets {
+            Some(buckets) => Encoding::Hashed { buckets },
+            None => Encoding::Category { most: category.max_categories, least: category.min_count },
+        },
+        ColumnType::Text(text) => Encoding::Text(Words {
+            buckets: text.hash_buckets,
+            norm: match text.norm {
+                written::Norm::L2 => Norm::L2,
+                written::Norm::None => Norm::None,
+            },
+            alternate_sign: text.alternate_sign,
+        }),
         ColumnType::Boolean(_) => Encoding::Boolean,
         ColumnType::Date(_) => Encoding::Date,
         ColumnType::Ignore(_) => return Choice::Ignore,

@@ -1,6 +1,6 @@
 //! Answers are those of `predict`, whoever else asks.
 
-use super::super::{fields, masks, tables, text, text_pairs, text_tags};
+use super::super::{fields, hashed_columns, masks, tables, text, text_pairs, text_tags};
 use super::{Server, drawing, instances, trained};
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -149,6 +149,21 @@ fn rows_are_answered_in_their_own_unit() {
     }
     assert_eq!(server.image("/predict", &drawing(1).0).status, 415);
     assert_eq!(server.json("/predict", r#"{"instances": []}"#).predictions(), Vec::<Value>::new());
+}
+
+#[test]
+fn hashed_texts_are_those_of_a_file() {
+    let place = hashed_columns::place();
+    place.ok("train c.toml --quiet --out r --set train.epochs=2");
+    let server = Server::start(&place, "r");
+    let batch = server.get("/models").json()["models"][0]["batch"].as_u64().unwrap();
+    place.write("new.csv", "agent,comment\nnew,\"URGENT, is broken\"\n7,\n");
+    let expected = predicted(&place, "new.csv", batch, "");
+    let objects =
+        json!({ "instances": [{ "agent": "new", "comment": " URGENT, is broken" }, { "comment": null, "agent": 7 }] });
+    assert_eq!(server.json("/predict", &objects.to_string()).predictions(), expected);
+    let answer = server.json("/predict", r#"{"instances": [{"agent": 0.5, "comment": ""}]}"#);
+    assert!(answer.error().contains("the column `agent` has `0.5`, and a text in quotes is expected"), "{answer:?}");
 }
 
 #[test]

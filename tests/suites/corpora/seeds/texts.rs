@@ -24,6 +24,7 @@ fn tables(list: &mut List) {
     seed(list, "ok-classes", 16, "a,y\n1,7\n2,8\n3,7\n");
     seed(list, "ok-words", 33, "a\ty\n1\tcat\n2\tdog\n");
     seed(list, "ok-json", 34, "{\"a\":1,\"b\":\"x\",\"y\":2}\n{\"a\":null,\"b\":true,\"y\":3.5}\n");
+    seed(list, "ok-hashed", 128, "a,text,y\nsea,one two \u{e9}\u{301} TWO,3\n,,4\nhill,\u{1f600},5\n");
     seed(list, "bad-no-column", 0, "a,b\n1,2\n");
     seed(list, "bad-target", 0, "a,y\n1,\n2,\n");
     seed(list, "bad-twice", 0, "a,a,y\n1,2,3\n");

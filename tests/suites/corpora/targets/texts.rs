@@ -1,7 +1,9 @@
 //! Tables, texts, and tokenizers.
 
 use super::scratch::{with_file, with_folder};
-use runner::data::table::{Division, Format, Room, TableCodec, TableOptions, Unseen, read_rows};
+use runner::data::table::{
+    self, Division, Encoding, Format, Norm, Room, Rule, TableCodec, TableOptions, Unseen, Words, read_rows,
+};
 use runner::data::text::{
     Choice, Content, LabelledOptions, Passage, TextCodec, TextOptions, Tokenizer, read_passages, tokens_of,
 };
@@ -25,10 +27,11 @@ pub fn table(data: &[u8]) -> bool {
             decimal: if how & 8 != 0 { ',' } else { '.' },
             target: vec![TARGET.into()],
             classes: how & 16 != 0,
+            class_names: None,
             standardize_target: how & 32 != 0,
             positive: None,
             bins: (how & 64 != 0).then_some(4),
-            rules: Vec::new(),
+            rules: if how & 128 != 0 { hashed() } else { Vec::new() },
             drop: Vec::new(),
             id: None,
             sample_weight: None,
@@ -53,6 +56,16 @@ pub fn table(data: &[u8]) -> bool {
         assert!(rows.len() >= set.train.len(), "{} rows, {} of them trained on", rows.len(), set.train.len());
         true
     })
+}
+
+/// All columns of texts are taken for what is hashed.
+fn hashed() -> Vec<Rule> {
+    let words = Words { buckets: 3, norm: Norm::L2, alternate_sign: true };
+    let rule = |(pattern, encoding): (&str, Encoding)| Rule {
+        pattern: pattern.into(),
+        choice: table::Choice::Encode(encoding),
+    };
+    [("?", Encoding::Hashed { buckets: 3 }), ("*", Encoding::Text(words))].map(rule).into()
 }
 
 /// One long text; the first byte tells how it becomes tokens.
