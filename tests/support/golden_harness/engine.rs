@@ -118,14 +118,10 @@ impl Setup {
     /// A session that starts from the configuration's weights.
     fn session(&self, programs: Programs) -> Session {
         let experiment = self.experiment();
-        let task = runner::model::task(experiment);
-        let mut session = Session::new(programs, self.backend.as_ref(), task, experiment.seed).unwrap();
-        let variables = session.programs.plan.variables.clone();
-        let start =
-            weights::read(experiment, &variables, &self.samples.spec).unwrap().expect("cases start from weights");
+        let start = weights::read(experiment, &programs.plan.variables, &self.samples.spec).unwrap();
+        let start = start.expect("cases start from weights");
         assert_eq!(start.left_out, None);
-        start.put(&mut session).unwrap();
-        session
+        weights::session(Some(start), programs, self.backend.as_ref(), experiment).unwrap()
     }
 
     /// The first `n` training batches.
