@@ -69,7 +69,7 @@ pub fn stretches(paths: &[PathBuf], held_out: Option<f64>, cut: Cut) -> Result<[
             let (before, behind) = (stretch.range.start..at, at..stretch.range.end);
             let ends = behind.is_empty();
             kept.push(Stretch { range: before, ends, ..stretch.clone() });
-            held.extend((!ends).then(|| Stretch { range: behind, ..stretch }));
+            held.extend((!ends).then_some(Stretch { range: behind, ..stretch }));
             left = 0;
         } else {
             held.push(stretch);

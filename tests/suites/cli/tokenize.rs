@@ -11,7 +11,7 @@ fn text() -> String {
 #[test]
 fn a_text_becomes_tokens_that_are_trained_on_and_written_again() {
     let place = Place::new();
-    place.write("texts/a.txt", &text());
+    place.write("texts/a.txt", text());
     place.write("texts/b.md", "the dog sat");
     let args = "data tokenize texts --out tokens --vocab-size 300 --validation-split 0.1 --end-of-text <|end|>";
     let out = place.ok(args).out;
@@ -22,7 +22,7 @@ fn a_text_becomes_tokens_that_are_trained_on_and_written_again() {
     let section = out.split_once("\n\n").unwrap().1.replace("context = 256", "context = 16\nbatch_size = 8");
     let rest = "[model]\nuse = \"gpt\"\nwith = { width = 16, heads = 2, layers = 1 }\n[loss]\ntype = \"cross_entropy\"\n\
                 [optimizer]\ntype = \"adamw\"\nlr = 1e-2\n[train]\nsteps = 60\neval_every_steps = 60\n";
-    place.write("c.toml", &format!("{section}{rest}"));
+    place.write("c.toml", format!("{section}{rest}"));
     place.ok("train c.toml --out run");
     let written = place.ok("generate run --prompt the --max-tokens 5 --seed 1").out;
     assert!(written.starts_with("the"), "{written}");
@@ -36,7 +36,7 @@ fn a_text_becomes_tokens_that_are_trained_on_and_written_again() {
 #[test]
 fn what_cannot_be_is_refused_and_loses_nothing() {
     let place = Place::new();
-    place.write("a.txt", &text());
+    place.write("a.txt", text());
     for (args, code, part) in [
         ("data tokenize none.txt --out t", 1, "none.txt"),
         ("data tokenize a.txt --out t --tokenizer characters", 2, "source = \"text\""),

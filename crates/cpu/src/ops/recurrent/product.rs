@@ -36,7 +36,7 @@ pub(super) struct StepProduct {
 /// What its factors are.
 enum Form {
     /// In single precision.
-    Single { tiles: Tiles, a_rows: Vec<u32>, c_rows: Vec<u32> },
+    Single { tiles: Box<Tiles>, a_rows: Vec<u32>, c_rows: Vec<u32> },
     /// Rounded to bf16.
     Bf16 { unit: Bf16Unit, level: SimdLevel, packer: Packer },
 }
@@ -49,7 +49,7 @@ impl StepProduct {
         let table = |width: usize| (0..rows).map(|row| (row * odd_lines(width)) as u32).collect();
         let form = match how.bf16.filter(|_| is_worthwhile(&spec, false)) {
             Some(unit) => Form::Bf16 { unit, level: how.level, packer: Packer::new(how.level) },
-            None => Form::Single { tiles: Tiles::new(how.level), a_rows: table(k), c_rows: table(n) },
+            None => Form::Single { tiles: Box::new(Tiles::new(how.level)), a_rows: table(k), c_rows: table(n) },
         };
         StepProduct { rows, k, n, form }
     }
