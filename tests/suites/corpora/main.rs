@@ -13,7 +13,7 @@ use targets::{TARGETS, Target};
 
 /// What a file may take at most, whatever it claims. Beside the sizes that the program itself sets, this is what a
 /// debug build needs to say no.
-const MOST_MIB: [(&str, usize); 21] = [
+const MOST_MIB: [(&str, usize); 23] = [
     // As many layers as a model may have, 100,000, take 75.
     ("config", 96),
     ("check", 96),
@@ -41,6 +41,8 @@ const MOST_MIB: [(&str, usize); 21] = [
     ("table", 64),
     ("text", 64),
     ("labelled", 64),
+    ("tags", 64),
+    ("tokens", 16),
     ("tokenizer", 64),
     // What requests may have together, and the training of the models.
     ("body", 96),

@@ -6,8 +6,47 @@ use super::data::prefixed;
 pub fn add(list: &mut List) {
     tables(list);
     texts(list);
+    tags(list);
+    tokens(list);
     tokenizers(list);
     bodies(list);
+}
+
+fn tags(list: &mut List) {
+    let seed =
+        |list: &mut List, name: &str, how: u8, text: &str| list.seed("tags", name, prefixed(how, text.as_bytes()));
+    seed(list, "ok-columns", 0, "Anna N B-PER\nin P O\nOslo N B-LOC\n\n\nA N O\r\nB N I-X\r\n");
+    seed(list, "ok-chosen", 17, "Anna B-PER x\nB O y\n");
+    seed(list, "ok-words", 10, "1 Anna B-PER\n2 is O\n");
+    seed(
+        list,
+        "ok-json",
+        4,
+        "{\"words\":[\"a\",\"b\"],\"tags\":[\"O\",\"B-X\"]}\n{\"words\":[\"c\"],\"tags\":[\"I-X\"]}\n",
+    );
+    seed(list, "ok-pairs", 7, "{\"words\":[\"good good\",\"b\"],\"tags\":[\"O\",\"B-X\"]}\n");
+    seed(list, "bad-columns", 24, "Anna\n");
+    seed(list, "bad-lengths", 4, "{\"words\":[\"a\"],\"tags\":[\"O\",\"O\"]}\n");
+    seed(list, "bad-none", 0, "\n\n");
+}
+
+fn tokens(list: &mut List) {
+    let numbers = |all: &[u16]| all.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>();
+    let llm_c = |magic: i32, told: i32, body: &[u8]| {
+        let mut file: Vec<u8> = [magic, 1, told].iter().flat_map(|number| number.to_le_bytes()).collect();
+        file.resize(1024, 0);
+        file.extend_from_slice(body);
+        file
+    };
+    let bare = numbers(&[1, 5, 2, 0, 700, 9]);
+    list.seed("tokens", "ok-bare", prefixed(9, &bare));
+    list.seed("tokens", "ok-16-bits", prefixed(9, &llm_c(20_240_520, 6, &bare)));
+    list.seed("tokens", "ok-32-bits", prefixed(9, &llm_c(20_240_801, 3, &bare)));
+    list.seed("tokens", "bad-count", prefixed(9, &llm_c(20_240_520, 7, &bare)));
+    list.seed("tokens", "bad-negative", prefixed(9, &llm_c(20_240_801, -3, &bare)));
+    list.seed("tokens", "bad-header", prefixed(9, &llm_c(20_240_520, 6, &bare)[..100]));
+    list.seed("tokens", "bad-odd", prefixed(9, &bare[1..]));
+    list.seed("tokens", "bad-short", prefixed(15, &bare[..4]));
 }
 
 fn tables(list: &mut List) {

@@ -25,7 +25,7 @@ pub type Target = fn(&[u8]) -> bool;
 
 /// All targets by name; each has a file of its own in `fuzz/fuzz_targets`.
 #[allow(dead_code, reason = "each binary of `fuzz/` runs one of them")]
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("config", config::config),
     ("check", config::check),
     ("pickle", weights::pickle),
@@ -45,6 +45,8 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("table", texts::table),
     ("text", texts::text),
     ("labelled", texts::labelled),
+    ("tags", texts::tags),
+    ("tokens", texts::tokens),
     ("tokenizer", texts::tokenizer),
     ("body", bodies::body),
 ];

@@ -5,7 +5,8 @@ use runner::data::table::{
     self, Division, Encoding, Format, Norm, Room, Rule, TableCodec, TableOptions, Unseen, Words, read_rows,
 };
 use runner::data::text::{
-    Choice, Content, LabelledOptions, Passage, TextCodec, TextOptions, Tokenizer, read_passages, tokens_of,
+    Choice, Content, LabelledOptions, Layout, Passage, TaggedOptions, TextCodec, TextOptions, Tokenizer, read_passages,
+    read_sentences, tokens_of,
 };
 use runner::data::{self, Dataset, Source};
 
@@ -122,6 +123,70 @@ pub fn labelled(data: &[u8]) -> bool {
     })
 }
 
+/// Sentences whose words have a tag each; the first byte tells of which format, where words and tags stand, and how words become tokens. What was
+/// learnt of them reads them again.
+pub fn tags(data: &[u8]) -> bool {
+    let Some((how, file)) = data.split_first() else { return false };
+    let name = if how & 4 == 0 { "input.conll" } else { "input.jsonl" };
+    with_folder(name, &file[..file.len().min(MOST_TEXT)], |folder| {
+        let options = TaggedOptions {
+            path: folder.join(name),
+            val_path: None,
+            layout: Layout {
+                words: "words".into(),
+                tags: "tags".into(),
+                word_column: 1 + usize::from(how >> 3 & 1),
+                tag_column: (how & 16 != 0).then_some(2),
+            },
+            tags: None,
+            choice: choice(*how),
+            lengths: vec![2, 5],
+            ignore_index: -100,
+            fitted: None,
+        };
+        let path = options.path.clone();
+        let Some(set) = opened(&Source::TaggedTexts(Box::new(options))) else { return false };
+        let codec = codec_of(&set);
+        assert!(codec.has_tags());
+        for sample in 0..set.train.len() {
+            let tokens = tokens_of(&set.train, sample).expect("its own tokens");
+            assert!(tokens.iter().all(|token| (*token as usize) < codec.vocabulary));
+        }
+        let (again, placed) = read_sentences(&path, &codec).unwrap_or_else(|e| panic!("{e:#}"));
+        assert_eq!((again.len(), placed.len()), (set.train.len(), set.train.len()));
+        true
+    })
+}
+
+/// A file of tokens; the first byte tells how many there may be, and how many a sample has.
+pub fn tokens(data: &[u8]) -> bool {
+    let Some((how, file)) = data.split_first() else { return false };
+    with_folder("input.bin", &file[..file.len().min(MOST_TEXT)], |folder| {
+        let vocabulary = 2 + 100 * usize::from(how >> 3);
+        let options = TextOptions {
+            path: folder.join("input.bin"),
+            val_path: None,
+            content: Content::Tokens { vocabulary: Some(vocabulary), tokenizer: None },
+            chat: None,
+            context: 1 + usize::from(how & 7),
+            streams: None,
+            hold_out: None,
+            fitted: None,
+        };
+        let Some(set) = opened(&Source::Text(Box::new(options))) else { return false };
+        for sample in 0..set.train.len() {
+            match tokens_of(&set.train, sample) {
+                Ok(tokens) => assert!(tokens.iter().all(|token| (*token as usize) < vocabulary)),
+                Err(e) => assert!(
+                    format!("{e:#}").contains("input.bin") && format!("{e:#}").contains("the vocabulary has"),
+                    "{e:#}"
+                ),
+            }
+        }
+        true
+    })
+}
+
 /// A `tokenizer.json`, and behind a zero byte a text.
 pub fn tokenizer(data: &[u8]) -> bool {
     let mut parts = data.splitn(2, |byte| *byte == 0);
@@ -134,10 +199,15 @@ pub fn tokenizer(data: &[u8]) -> bool {
             if let Ok(tokens) = tokenizer.encode(&text, "the text") {
                 assert!(tokens.iter().all(|token| (*token as usize) < tokenizer.vocabulary()), "{tokens:?}");
                 let passage = Passage::from(text.into_owned());
-                let whole = tokenizer.encode_whole(&passage, 3, "the text").expect("it has tokens");
-                // With those that the model expects before and behind a text.
-                let enough = whole.cut || whole.tokens.len() >= tokens.len().min(3);
-                assert!(whole.tokens.len() <= 3 && enough, "{tokens:?} {whole:?}");
+                match tokenizer.encode_whole(&passage, 3, "the text") {
+                    Ok(whole) => {
+                        // With those that the model expects before and behind a text.
+                        let enough = whole.cut || whole.tokens.len() >= tokens.len().min(3);
+                        assert!(whole.tokens.len() <= 3 && enough, "{tokens:?} {whole:?}");
+                    }
+                    // What is put around a text may be a token that there is none of.
+                    Err(e) => assert!(format!("{e:#}").contains("the text cannot be tokenized"), "{e:#}"),
+                }
                 let _ = tokenizer.decode(&tokens);
             }
             true
