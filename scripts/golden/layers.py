@@ -745,7 +745,7 @@ def loss() -> list[Case]:
              loss={"type": "ordinal"}, train={"accumulate": 2}, optimizer=sgd),
         Case("losses/ordinal_sequence", lines, lambda: nn.Sequential(*net(), Ordinal()), (3, 5), samples=7, batch_size=2, val_samples=5, classes=5,
              loss={"type": "ordinal"}, optimizer=sgd),
-        Case("layers/tabm_mini_ordinal", ['{ type = "ensemble_affine", members = 3 }', '{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "ensemble_linear", out_features = 3 }', '"ensemble_mean"'],
+        Case("losses/ordinal_members", ['{ type = "ensemble_affine", members = 3 }', '{ type = "linear", out_features = 6 }', '"tanh"', '{ type = "ensemble_linear", out_features = 3 }', '"ensemble_mean"'],
              lambda: OrdinalMembers(MEANS["bce_with_logits"], affine(3, 5), nn.Linear(5, 6), nn.Tanh(), tabm.LinearEnsemble(6, 3, k=3)),
              (5,), samples=7, val_samples=5, batch_size=4, members=3, classes=4, loss={"type": "ordinal"}, optimizer={"type": "sgd", "lr": 0.3}, extra_init=moved),
         Case("losses/mse", lines, net, (5,), samples=7, optimizer=sgd),
