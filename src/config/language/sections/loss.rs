@@ -229,9 +229,9 @@ options! {
         pub weight: Option<ClassWeights>,
     }
 
-    /// Classes that have an order, as grades or stages: the classes are in it, the least first, and the model puts out a number for each step from a class to the next, one
-    /// fewer than there are classes: the logit of being above the class, for what is not below it. The loss is the negative log-likelihood, the sum over the steps that
-    /// are asked of a sample of binary cross-entropies: CORN ([Shi, Cao and Raschka 2021](https://arxiv.org/abs/2111.08851)).
+    /// Classes that have an order, such as grades or stages, the least first. The model puts out one number for each step from a class to the next, so one fewer than there
+    /// are classes: the logit of being above that class, given that a sample is not below it. The loss is the negative log-likelihood of the class, a sum of binary
+    /// cross-entropies over the steps up to it: CORN ([Shi, Cao and Raschka 2021](https://arxiv.org/abs/2111.08851)).
     pub struct Ordinal {
         /// Targets of this class do not count.
         #[option(default = IGNORE_INDEX, resume = Differs)]
