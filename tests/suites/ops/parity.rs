@@ -433,8 +433,13 @@ fn the_cpu_agrees_in_bf16() {
         let with = |unit: Bf16Unit, threads: usize| -> Box<dyn Backend> {
             Box::new(CpuBackend::with_level(Some(threads), level).with_unit(Some(unit)).in_bf16(true))
         };
-        let backends: Vec<_> =
-            Bf16Unit::supported().flat_map(|unit| [1, 2, 5].map(|threads| with(unit, threads))).collect();
+        // What threads share does not depend on the unit, and plain code is slow: where there is another unit, it is one thread's.
+        let best = Bf16Unit::supported().last();
+        let threads = |unit| if Some(unit) == best { &[1, 2, 5][..] } else { &[1] };
+        let backends: Vec<_> = Bf16Unit::supported()
+            .flat_map(|unit| threads(unit).iter().map(move |threads| (unit, *threads)))
+            .map(|(unit, threads)| with(unit, threads))
+            .collect();
         let (mut compared, single) = (0, CpuBackend::with_level(Some(1), level));
         let mut others = 0;
         for case in all().into_iter().filter(|case| product(case)) {
