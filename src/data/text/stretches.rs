@@ -46,10 +46,11 @@ pub fn stretches(paths: &[PathBuf], held_out: Option<f64>, cut: Cut) -> Result<[
     let mut all = Vec::new();
     for path in paths {
         for path in text_files(path)? {
-            let mut opened = files::open(&path)?;
-            let mut first = [0; MARK.len()];
-            let begins = opened.file.read(&mut first).with_context(|| format!("cannot read `{}`", path.display()))?;
-            let mark = if first[..begins] == *MARK.as_bytes() { MARK.len() as u64 } else { 0 };
+            let opened = files::open(&path)?;
+            let mut first = Vec::new();
+            let read = opened.file.take(MARK.len() as u64).read_to_end(&mut first);
+            read.with_context(|| format!("cannot read `{}`", path.display()))?;
+            let mark = if first == MARK.as_bytes() { MARK.len() as u64 } else { 0 };
             all.push(Stretch { path, range: mark..opened.size, ends: true });
         }
     }

@@ -81,7 +81,7 @@ impl Tokenizing {
         let mut count = 0;
         if self.tokenizer.vocabulary() <= NARROW {
             let mut bytes = Vec::new();
-            out.write(|to: &mut Out| {
+            written(out, |to| {
                 self.each(stretches, seen, &mut |tokens| {
                     count += tokens.len() as u64;
                     bytes.clear();
@@ -111,7 +111,7 @@ impl Tokenizing {
             place.copy_from_slice(&number.to_le_bytes());
         }
         aside.rewind().with_context(cannot)?;
-        out.write(|to: &mut Out| -> Result<()> {
+        written(out, |to| {
             to.write_all(&header).with_context(cannot)?;
             std::io::copy(&mut aside, to).with_context(cannot)?;
             Ok(())
@@ -166,6 +166,29 @@ impl Tokenizing {
     }
 }
 
+/// Why nothing was written.
+enum Failed {
+    /// The file cannot be written.
+    Write(std::io::Error),
+    /// What was to be written could not be made. The error says all.
+    Other(anyhow::Error),
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(error: std::io::Error) -> Self {
+        Failed::Write(error)
+    }
+}
+
+/// Writes what `fill` writes. Errors of the file itself name it, and those of `fill` stay as they are: they may be of another file.
+fn written(out: &Output, fill: impl FnOnce(&mut Out) -> Result<()>) -> Result<()> {
+    match out.write(|to| fill(to).map_err(Failed::Other)) {
+        Ok(_) => Ok(()),
+        Err(Failed::Write(error)) => Err(error).with_context(|| format!("cannot write `{}`", out.path().display())),
+        Err(Failed::Other(error)) => Err(error),
+    }
+}
+
 /// The text of a block that begins at byte `at` of a file.
 fn utf8<'a>(path: &Path, at: u64, block: &'a [u8]) -> Result<Cow<'a, str>> {
     std::str::from_utf8(block).map(Cow::Borrowed).map_err(|error| {
@@ -199,7 +222,7 @@ fn train(
         });
         read.chain(error)
     });
-    // What cannot be read ends the texts; its error is told in the place of the tokenizer.
+    // The first error ends the texts. It is returned below, and the tokenizer of the texts before it is thrown away.
     let texts = texts.map_while(|pieces| match pieces {
         Ok(pieces) => {
             done += pieces.iter().map(String::len).sum::<usize>() as u64;

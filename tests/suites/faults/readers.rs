@@ -103,6 +103,11 @@ fn a_look_at_the_data() {
     replaces("data show --write-normalize", "data show c.toml --write-normalize", ".c.toml.tmp-", 9);
 }
 
+#[test]
+fn files_of_tokens() {
+    replaces("data tokenize", "data tokenize c.toml --tokenizer bytes --out .", ".train.bin.tmp-", 4);
+}
+
 /// The command puts one file in the place of another, whole or not at all; `temporary` is how the name of the unfinished one begins.
 fn replaces(name: &'static str, args: &str, temporary: &str, every: usize) {
     let start = place();

@@ -102,7 +102,7 @@ pub enum TableClasses {
 }
 
 impl TableClasses {
-    /// Their names, if they are told.
+    /// The names that the configuration lists, if it lists some.
     pub fn names(&self) -> Option<&[String]> {
         match self {
             TableClasses::AsFound(_) => None,
