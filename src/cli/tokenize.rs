@@ -3,7 +3,7 @@
 use super::args::TokenizeArgs;
 use crate::api::failure::Failure;
 use crate::api::what::{expect_no_input, output};
-use crate::data::text::{Choice, Stretch, Tokenizing};
+use crate::data::text::{Choice, Texts, Tokenizing};
 use crate::files::output::Output;
 use crate::terminal::{Bar, human_bytes, thousands};
 use anyhow::Context;
@@ -17,6 +17,8 @@ struct Written {
     path: PathBuf,
     /// Bytes of text.
     bytes: u64,
+    /// Rows of tables that have no text.
+    empty: u64,
     tokens: u64,
 }
 
@@ -35,10 +37,11 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         let bar = bar.get_or_insert_with(|| Bar::of_bytes("learning byte pairs", all, 0));
         bar.iter().for_each(|bar| bar.set(bytes));
     };
-    let work = Tokenizing::new(&args.texts, &choice, args.validation_split, end, &mut seen)?;
+    let column = args.column.as_deref();
+    let work = Tokenizing::new(&args.texts, column, &choice, args.validation_split, end, &mut seen)?;
     drop(bar);
-    let [train, val] = &work.stretches;
-    let inputs = || train.iter().chain(val).map(|stretch| stretch.path.as_path());
+    let [train, val] = &work.parts;
+    let inputs = || train.iter().chain(val).flat_map(Texts::paths);
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make the folder `{}`", args.out.display()))?;
     // Whether all can be written is known before hours of work.
     let place = |name: &str| -> Result<Output, Failure> {
@@ -55,13 +58,18 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
     if let Some((out, json)) = &learnt {
         out.put(json.as_bytes()).with_context(|| format!("cannot write `{}`", out.path().display()))?;
     }
-    let bytes = |stretches: &[Stretch]| stretches.iter().map(Stretch::bytes).sum::<u64>();
+    let bytes = |texts: &[Texts]| texts.iter().map(Texts::bytes).sum::<u64>();
     let bar = Bar::of_bytes("making tokens", bytes(train) + bytes(val), 0);
     let mut written = Vec::new();
-    for (out, stretches) in &outs {
+    for (out, texts) in &outs {
         let before: u64 = written.iter().map(|written: &Written| written.bytes).sum();
-        let tokens = work.write(stretches, out, &mut |done| bar.iter().for_each(|bar| bar.set(before + done)))?;
-        written.push(Written { path: out.path().to_owned(), bytes: bytes(stretches), tokens });
+        let tokens = work.write(texts, out, &mut |done| bar.iter().for_each(|bar| bar.set(before + done)))?;
+        written.push(Written {
+            path: out.path().to_owned(),
+            bytes: bytes(texts),
+            empty: texts.iter().map(Texts::empty).sum(),
+            tokens,
+        });
     }
     drop(bar);
     let tokenizer = match (&learnt, &choice) {
@@ -74,7 +82,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         super::print_json(&json!({
             "tokenizer": tokenizer,
             "vocab_size": vocabulary,
-            "files": written.iter().map(|w| json!({ "path": w.path, "bytes": w.bytes, "tokens": w.tokens })).collect::<Vec<_>>(),
+            "files": written.iter().map(|w| json!({ "path": w.path, "bytes": w.bytes, "tokens": w.tokens, "empty_rows": w.empty })).collect::<Vec<_>>(),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -109,9 +117,14 @@ fn told(written: &[Written], tokenizer: &str, vocabulary: usize, learnt: bool) -
     if learnt {
         let _ = writeln!(text, "{tokenizer}: {} tokens, learnt from the text", thousands(vocabulary as u64));
     }
-    for Written { path, bytes, tokens } in written {
+    for Written { path, bytes, tokens, empty } in written {
         let (size, count) = (human_bytes(usize::try_from(*bytes).unwrap_or(usize::MAX)), thousands(*tokens));
-        let _ = writeln!(text, "{}: {count} tokens of {size} of text", path.display());
+        let left_out = match empty {
+            0 => String::new(),
+            1 => "; 1 row has none".to_owned(),
+            _ => format!("; {} rows have none", thousands(*empty)),
+        };
+        let _ = writeln!(text, "{}: {count} tokens of {size} of text{left_out}", path.display());
     }
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let _ = writeln!(text, "\n[data]\nsource = \"tokens\"");

@@ -31,9 +31,12 @@ pub enum DataCommand {
 /// `runner data tokenize`
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
-    /// Text files in UTF-8, patterns, or folders of .txt, .md and .text
+    /// Text files in UTF-8, patterns, or folders of .txt, .md and .text; with `--column`, tables
     #[arg(required = true, value_name = "TEXT", value_hint = ValueHint::AnyPath)]
     pub texts: Vec<PathBuf>,
+    /// The column of tables (.csv, .tsv, .jsonl, .parquet, also as .gz and .zst) that has the texts, one in each row
+    #[arg(long, value_name = "COLUMN")]
+    pub column: Option<String>,
     /// Folder for `train.bin`, `val.bin` and, if it is learnt, `tokenizer.json`
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
@@ -46,7 +49,7 @@ pub struct TokenizeArgs {
     /// The part of the text, at its end, whose tokens go to `val.bin`, such as 0.1
     #[arg(long, value_name = "PART")]
     pub validation_split: Option<f64>,
-    /// A token to put behind each file, such as `<|endoftext|>`; `bpe` learns it
+    /// A token to put behind each file or row, such as `<|endoftext|>`; `bpe` learns it
     #[arg(long, value_name = "TOKEN")]
     pub end_of_text: Option<String>,
     #[command(flatten)]

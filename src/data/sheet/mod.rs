@@ -15,7 +15,7 @@ pub use kinds::Kind;
 pub use object::scalar;
 
 use crate::files::pattern;
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use columns::Columns;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -316,6 +316,40 @@ impl Sheet {
         self.pieces().into_iter().try_for_each(|piece| self.each_cells_of(piece, wanted, &mut take))
     }
 
+    /// Hands the place of each row of a piece and the text in one of its columns to `take`: an empty one, if it has none. Texts of JSON and Parquet are as
+    /// they are, and a cell is without the white space around it.
+    ///
+    /// # Errors
+    /// A row has more or fewer cells than there are columns; what an object has there is no text; `take` fails.
+    pub fn each_text_of(
+        &self,
+        piece: Piece,
+        column: usize,
+        mut take: impl FnMut(Place, &str) -> Result<()>,
+    ) -> Result<()> {
+        let part = &self.files[piece.file];
+        let Rows::Written(rows) = &part.rows else {
+            return self.each_row_of(piece, &[column], true, |place, row| take(place, row[column]));
+        };
+        let own = part.order.as_ref().map_or(Some(column), |order| order[column]);
+        rows.each(piece.number, |line, row| {
+            let place = Place { path: &part.path, line, is_row: false };
+            let object = match row {
+                Row::Cells(cells) => return take(place, own.map_or("", |at| cells[at])),
+                Row::Object(object) => object,
+            };
+            let what = match object.get(&self.names[column]) {
+                None | Some(Value::Null) => return take(place, ""),
+                Some(Value::String(text)) => return take(place, text),
+                Some(Value::Array(_)) => "a list",
+                Some(Value::Object(_)) => "an object",
+                Some(Value::Number(_)) => "a number",
+                Some(Value::Bool(_)) => "a truth",
+            };
+            bail!("{place}: `{}` is {what}, and no text", self.names[column])
+        })
+    }
+
     /// What several threads may read apart from each other, in the order of the rows: some megabytes of a text, some groups of rows of a Parquet file.
     pub fn pieces(&self) -> Vec<Piece> {
         let of = |rows: &Rows| match rows {
@@ -334,6 +368,16 @@ impl Sheet {
         &self,
         piece: Piece,
         wanted: &[usize],
+        take: impl FnMut(Place, &[&str]) -> Result<()>,
+    ) -> Result<()> {
+        self.each_row_of(piece, wanted, false, take)
+    }
+
+    fn each_row_of(
+        &self,
+        piece: Piece,
+        wanted: &[usize],
+        as_they_are: bool,
         mut take: impl FnMut(Place, &[&str]) -> Result<()>,
     ) -> Result<()> {
         let part = &self.files[piece.file];
@@ -349,7 +393,7 @@ impl Sheet {
             Rows::Columns(rows) => {
                 let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
                 let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();
-                rows.each(piece.number, &wanted, &mut take)
+                rows.each(piece.number, &wanted, as_they_are, &mut take)
             }
         }
     }

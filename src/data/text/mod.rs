@@ -5,6 +5,7 @@
 
 mod answered;
 mod chat;
+mod documents;
 mod given;
 mod labelled;
 mod load;
@@ -29,9 +30,8 @@ pub use labelled::{LabelledOptions, tokens_of as tokens_of_passage};
 pub use options::{Choice, Content, TextOptions};
 pub use sentences::{Layout, Sentence};
 pub use spans::{Span, Spans};
-pub use stretches::Stretch;
 pub use tagged::{Placed, TaggedOptions, read_sentences, sentence_bytes};
-pub use tokenize::Tokenizing;
+pub use tokenize::{Texts, Tokenizing};
 pub use tokenizer::{Decoder, Tokenizer};
 pub use whole::Passage;
 

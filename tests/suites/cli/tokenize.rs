@@ -34,6 +34,27 @@ fn a_text_becomes_tokens_that_are_trained_on_and_written_again() {
 }
 
 #[test]
+fn a_column_of_a_table_becomes_tokens() {
+    let place = Place::new();
+    let rows =
+        text().lines().map(|line| format!("{{\"id\": 1, \"story\": \"{line}\", \"tags\": []}}\n")).collect::<String>();
+    place.write("a.jsonl", format!("{rows}{{\"story\": null}}\n"));
+    let args = "data tokenize a.jsonl --column story --out tokens --vocab-size 300 --end-of-text <|end|>";
+    let out = place.ok(args).out;
+    assert!(out.contains("of text; 1 row has none") && out.contains("path = \"tokens/train.bin\""), "{out}");
+    let json = place.ok(&format!("{args} --json")).json();
+    assert_eq!(json["files"][0]["empty_rows"], 1);
+    assert_eq!(json["files"][0]["bytes"].as_u64(), Some(text().replace('\n', "").len() as u64));
+    let err = place.fails("data tokenize a.jsonl --out t", 1);
+    assert!(err.contains("`--column NAME`"), "{err}");
+    // The table is no place for what is made of it.
+    place.write("t/train.bin", "story\nthe cat\n");
+    let err = place.fails("data tokenize t/train.bin --column story --out t --tokenizer bytes", 2);
+    assert!(err.contains("this command reads that file"), "{err}");
+    assert_eq!(fs::read_to_string(place.path("t/train.bin")).unwrap(), "story\nthe cat\n");
+}
+
+#[test]
 fn what_cannot_be_is_refused_and_loses_nothing() {
     let place = Place::new();
     place.write("a.txt", text());

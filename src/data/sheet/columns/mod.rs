@@ -180,11 +180,18 @@ impl Columns {
         usize::try_from(self.metadata.file_metadata().num_rows()).unwrap_or_default()
     }
 
-    /// Hands the number of each row of a piece, from 1, and its cells to `take`: all columns in their order, those empty that are not `wanted`.
+    /// Hands the number of each row of a piece, from 1, and its cells to `take`: all columns in their order, those empty that are not `wanted`. Cells are without
+    /// the white space around them, unless texts are wanted `as_they_are`.
     ///
     /// # Errors
     /// The file is damaged, a value is no cell, or `take` fails.
-    pub fn each(&self, piece: usize, wanted: &[usize], mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+    pub fn each(
+        &self,
+        piece: usize,
+        wanted: &[usize],
+        as_they_are: bool,
+        mut take: impl FnMut(u64, &[&str]) -> Result<()>,
+    ) -> Result<()> {
         let mut wanted: Vec<usize> = wanted.to_vec();
         wanted.sort_unstable();
         wanted.dedup();
@@ -205,7 +212,10 @@ impl Columns {
                 }
                 for row in 0..count {
                     let mut record = vec![""; self.names.len()];
-                    wanted.iter().zip(&cells).for_each(|(column, cells)| record[*column] = cells.at(row));
+                    for (column, cells) in wanted.iter().zip(&cells) {
+                        let cell = cells.at(row);
+                        record[*column] = if as_they_are { cell } else { cell.trim() };
+                    }
                     take(before + (done + row) as u64 + 1, &record)?;
                 }
                 done += count;

@@ -245,9 +245,9 @@ fn a_file_is_open_only_while_it_is_read() {
     let open =
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     assert_eq!(open.filter(|file| *file == path).count(), 0);
-    columns.each(0, &[0], |_, _| Ok(())).unwrap();
+    columns.each(0, &[0], false, |_, _| Ok(())).unwrap();
     std::fs::write(&path, [whole, vec![0]].concat()).unwrap();
-    let error = columns.each(0, &[0], |_, _| Ok(())).unwrap_err().to_string();
+    let error = columns.each(0, &[0], false, |_, _| Ok(())).unwrap_err().to_string();
     assert!(error.contains("one.parquet` has changed since"), "{error}");
 }
 

@@ -121,7 +121,7 @@ impl Meaning {
         let written = match (self, value) {
             (Meaning::Nothing, _) => Ok(()),
             (Meaning::Text, Stored::Bytes(bytes)) => {
-                out.push_str(std::str::from_utf8(bytes).map_err(|_| "bytes that are not UTF-8")?.trim());
+                out.push_str(std::str::from_utf8(bytes).map_err(|_| "bytes that are not UTF-8")?);
                 Ok(())
             }
             (Meaning::Uuid, Stored::Bytes(bytes)) => bytes.iter().enumerate().try_for_each(|(at, byte)| {
