@@ -109,7 +109,7 @@ fn read(
     let chat = || options.chat.as_deref().map(Chat::read).transpose();
     match &options.content {
         Content::Tokens { vocabulary, tokenizer } => {
-            let tokens = Tokens::in_file(path)?;
+            let tokens = Tokens::in_files(path)?;
             if codec.is_none() {
                 let tokenizer = tokenizer.as_ref().map(|choice| Tokenizer::choose(choice, &[])).transpose()?;
                 let own = tokenizer.as_ref().map(Tokenizer::vocabulary);

@@ -214,6 +214,20 @@ fn token_files_are_read_where_samples_ask() {
         assert!(inputs.iter().zip(begin..).all(|(token, expected)| *token == expected), "{begin}");
         assert!(targets.iter().zip(begin + 1..).all(|(token, expected)| *token == expected), "{begin}");
     }
+    // Several files are one row of tokens, whatever the width of each.
+    let [a, b] = [&list[..4099], &list[4099..4100]];
+    text(folder.path(), "part-0.bin", tokens(a));
+    text(folder.path(), "part-1.bin", tokens(b));
+    let mut wide: Vec<u8> = [20_240_801i32, 1, 5900].iter().flat_map(|number| number.to_le_bytes()).collect();
+    wide.resize(1024, 0);
+    wide.extend(list[4100..].iter().flat_map(|token| u32::from(*token).to_le_bytes()));
+    text(folder.path(), "part-2.bin", &wide);
+    let parts = |vocabulary| TextOptions { context: 3000, ..of(&folder.path().join("part-*.bin"), Some(vocabulary)) };
+    let several = open(&Source::Text(Box::new(parts(10_000)))).unwrap();
+    assert_eq!(batches(&several.train, 3, false), batches(&set.train, 3, false));
+    text(folder.path(), "part-2.bin", &wide[..wide.len() - 4]);
+    let told = refused(parts(10_001));
+    assert!(told.contains("part-2.bin") && told.contains("cut short"), "{told}");
     // A token that there is none of is found when a batch asks for it.
     let set = open(&Source::Text(Box::new(of(&bare, Some(9))))).unwrap();
     let mut layout = SlotLayout { inputs: Vec::new(), bytes: 16 };

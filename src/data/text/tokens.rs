@@ -1,6 +1,6 @@
-//! A long row of tokens, in memory or in a file that is read where samples ask for it.
+//! A long row of tokens, in memory or in files that are read where samples ask for them.
 
-use crate::files;
+use crate::files::{self, pattern};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -25,21 +25,23 @@ pub enum Tokens {
     Narrow(Vec<u16>),
     /// In memory.
     Wide(Vec<u32>),
-    /// In a file.
-    InFile {
-        /// The file. It is not mapped into memory: there, a file that another program cuts short ends the process.
-        file: File,
-        /// Where tokens begin.
-        offset: usize,
-        /// Bytes of each: 2 or 4, the lowest first.
-        width: usize,
-        /// How many there were when it was opened.
-        len: usize,
-        /// What tells it from other files: its name, size and time.
-        stamp: String,
-        /// Its name.
-        path: PathBuf,
-    },
+    /// In files.
+    InFiles(Vec<TokenFile>),
+}
+
+/// A file of tokens. It is not mapped into memory: there, a file that another program cuts short ends the process.
+#[derive(Debug)]
+pub struct TokenFile {
+    file: File,
+    /// Where tokens begin.
+    offset: usize,
+    /// Bytes of each: 2 or 4, the lowest first.
+    width: usize,
+    /// Which of all tokens it has; as many as there were when it was opened.
+    has: Range<usize>,
+    /// What tells it from other files: its name, size and time.
+    stamp: String,
+    path: PathBuf,
 }
 
 impl Tokens {
@@ -53,7 +55,7 @@ impl Tokens {
         match self {
             Tokens::Narrow(tokens) => tokens.extend(more.iter().map(|token| *token as u16)),
             Tokens::Wide(tokens) => tokens.extend_from_slice(more),
-            Tokens::InFile { .. } => unreachable!("a file's tokens are all there"),
+            Tokens::InFiles(_) => unreachable!("a file's tokens are all there"),
         }
     }
 
@@ -62,16 +64,81 @@ impl Tokens {
         match &mut self {
             Tokens::Narrow(tokens) => tokens.shrink_to_fit(),
             Tokens::Wide(tokens) => tokens.shrink_to_fit(),
-            Tokens::InFile { .. } => {}
+            Tokens::InFiles(_) => {}
         }
         self
     }
 
-    /// Those of a file: bare numbers of 16 bits, as nanoGPT writes them, or with the header of llm.c.
+    /// Those of a file, or of all that `path` stands for, one behind the other: bare numbers of 16 bits, as nanoGPT writes them, or with the header of
+    /// llm.c.
     ///
     /// # Errors
-    /// It cannot be read, or holds something else.
-    pub fn in_file(path: &Path) -> Result<Tokens> {
+    /// A file cannot be read, or holds something else.
+    pub fn in_files(path: &Path) -> Result<Tokens> {
+        let paths = if files::is_there(path) { vec![path.to_owned()] } else { pattern::paths(path)? };
+        let mut all: Vec<TokenFile> = Vec::new();
+        for path in paths {
+            let first = all.last().map_or(0, |file| file.has.end);
+            all.push(TokenFile::open(&path, first)?);
+        }
+        Ok(Tokens::InFiles(all))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Tokens::Narrow(tokens) => tokens.len(),
+            Tokens::Wide(tokens) => tokens.len(),
+            Tokens::InFiles(files) => files.last().map_or(0, |file| file.has.end),
+        }
+    }
+
+    /// Reads some of them, of which those before `end` will be asked for.
+    pub fn reader(&self, end: usize) -> Reader<'_> {
+        Reader { tokens: self, end, piece: [0; READ], has: 0..0, file: 0 }
+    }
+
+    /// The bytes of memory that they take: those of a file are the system's.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Tokens::Narrow(tokens) => tokens.len() * 2,
+            Tokens::Wide(tokens) => tokens.len() * 4,
+            Tokens::InFiles(_) => 0,
+        }
+    }
+
+    /// The file that token `at` is read from when it is needed, and its number there.
+    pub fn place(&self, at: usize) -> Option<(&Path, usize)> {
+        match self {
+            Tokens::InFiles(files) => {
+                let file = &files[TokenFile::of(files, at)];
+                Some((&file.path, at - file.has.start))
+            }
+            Tokens::Narrow(_) | Tokens::Wide(_) => None,
+        }
+    }
+
+    /// What tells them from others: themselves, or the stamps of their files.
+    pub fn identify(&self, take: &mut dyn FnMut(&[u8])) {
+        match self {
+            Tokens::Narrow(tokens) => {
+                for some in tokens.chunks(PIECE) {
+                    take(&some.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>());
+                }
+            }
+            Tokens::Wide(tokens) => {
+                for some in tokens.chunks(PIECE) {
+                    take(&some.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>());
+                }
+            }
+            Tokens::InFiles(files) => files.iter().for_each(|file| take(file.stamp.as_bytes())),
+        }
+    }
+}
+
+impl TokenFile {
+    /// A file whose first token is number `first` of all.
+    fn open(path: &Path, first: usize) -> Result<TokenFile> {
         let opened = files::open(path)?;
         let size = usize::try_from(opened.size).context("the file is too large for this machine")?;
         ensure!(size > 0, "`{}` is empty", path.display());
@@ -109,55 +176,13 @@ impl Tokens {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stamp = format!("{name} {size} {}", modified.map_or(0, |time| time.as_nanos()));
         let len = (size - offset) / width;
-        Ok(Tokens::InFile { file: opened.file, offset, width, len, stamp, path: path.to_owned() })
+        let end = first.checked_add(len).context("these are more tokens than can be counted")?;
+        Ok(TokenFile { file: opened.file, offset, width, has: first..end, stamp, path: path.to_owned() })
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Tokens::Narrow(tokens) => tokens.len(),
-            Tokens::Wide(tokens) => tokens.len(),
-            Tokens::InFile { len, .. } => *len,
-        }
-    }
-
-    /// Reads some of them, of which those before `end` will be asked for.
-    pub fn reader(&self, end: usize) -> Reader<'_> {
-        Reader { tokens: self, end, piece: [0; READ], has: 0..0 }
-    }
-
-    /// The bytes of memory that they take: those of a file are the system's.
-    pub fn held_bytes(&self) -> usize {
-        match self {
-            Tokens::Narrow(tokens) => tokens.len() * 2,
-            Tokens::Wide(tokens) => tokens.len() * 4,
-            Tokens::InFile { .. } => 0,
-        }
-    }
-
-    /// The file that they are read from as they are needed.
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Tokens::InFile { path, .. } => Some(path),
-            Tokens::Narrow(_) | Tokens::Wide(_) => None,
-        }
-    }
-
-    /// What tells them from others: themselves, or the stamp of their file.
-    pub fn identify(&self, take: &mut dyn FnMut(&[u8])) {
-        match self {
-            Tokens::Narrow(tokens) => {
-                for some in tokens.chunks(PIECE) {
-                    take(&some.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>());
-                }
-            }
-            Tokens::Wide(tokens) => {
-                for some in tokens.chunks(PIECE) {
-                    take(&some.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>());
-                }
-            }
-            Tokens::InFile { stamp, .. } => take(stamp.as_bytes()),
-        }
+    /// Which of the files has token `at`.
+    fn of(files: &[TokenFile], at: usize) -> usize {
+        files.partition_point(|file| file.has.end <= at).min(files.len() - 1)
     }
 }
 
@@ -168,6 +193,8 @@ pub struct Reader<'a> {
     piece: [u8; READ],
     /// The tokens that `piece` has.
     has: Range<usize>,
+    /// The file that they are from.
+    file: usize,
 }
 
 impl Reader<'_> {
@@ -176,22 +203,26 @@ impl Reader<'_> {
     /// # Errors
     /// The file cannot be read, or was cut short.
     pub fn get(&mut self, at: usize) -> Result<u32> {
-        let (file, offset, width) = match self.tokens {
+        let files = match self.tokens {
             Tokens::Narrow(tokens) => return Ok(u32::from(tokens[at])),
             Tokens::Wide(tokens) => return Ok(tokens[at]),
-            Tokens::InFile { file, offset, width, .. } => (file, *offset, *width),
+            Tokens::InFiles(files) => files,
         };
         if !self.has.contains(&at) {
-            let has = at..self.end.min(at + READ / width).max(at + 1);
+            self.file = TokenFile::of(files, at);
+            let TokenFile { file, offset, width, has: own, .. } = &files[self.file];
+            let has = at..self.end.min(at + READ / width).min(own.end).max(at + 1);
             let bytes = &mut self.piece[..has.len() * width];
+            let (at, end) = (at - own.start, has.end - own.start);
             files::read_at(file, bytes, (offset + at * width) as u64).map_err(|error| match error.kind() {
                 ErrorKind::UnexpectedEof => {
-                    anyhow!("the file ends before token {}: it was cut short after it was opened", has.end)
+                    anyhow!("the file ends before token {end}: it was cut short after it was opened")
                 }
-                _ => anyhow!("tokens {at} to {} cannot be read: {error}", has.end - 1),
+                _ => anyhow!("tokens {at} to {} cannot be read: {error}", end - 1),
             })?;
             self.has = has;
         }
+        let width = files[self.file].width;
         let bytes = &self.piece[(at - self.has.start) * width..][..width];
         Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
     }

@@ -109,13 +109,15 @@ impl Store for Windows {
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
         let start = self.start(sample, rows);
         let mut reader = self.tokens.reader(start + self.context + 1);
+        let tokens = &self.tokens;
         let mut token = |at: usize| {
-            let token = reader.get(at).map_err(|error| error.to_string())?;
+            let token = reader.get(at).map_err(|error| (at, error.to_string()))?;
             match (token as usize) < self.vocabulary {
                 true => Ok(token as i32),
                 false => {
-                    let last = self.vocabulary - 1;
-                    Err(format!("token {at} is {token}, and the vocabulary has {}, 0 .. {last}", self.vocabulary))
+                    let (vocabulary, last) = (self.vocabulary, self.vocabulary - 1);
+                    let number = tokens.place(at).map_or(at, |(_, number)| number);
+                    Err((at, format!("token {number} is {token}, and the vocabulary has {vocabulary}, 0 .. {last}")))
                 }
             }
         };
@@ -128,8 +130,8 @@ impl Store for Windows {
                     Err(why) => wrong = Some(why),
                 },
             });
-            if let Some(why) = wrong {
-                let name = self.tokens.path().map_or("the text".into(), |path| path.display().to_string());
+            if let Some((at, why)) = wrong {
+                let name = tokens.place(at).map_or("the text".into(), |(path, _)| path.display().to_string());
                 return Err(Unreadable { name, why });
             }
         }

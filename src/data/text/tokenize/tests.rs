@@ -26,7 +26,7 @@ impl Place {
         let (path, mut seen) = (self.path("tokens.bin"), 0);
         let count = work.write(&work.parts[part], &Output::at(&path).unwrap(), &mut |done| seen = done).unwrap();
         assert_eq!(seen, work.parts[part].iter().map(Texts::bytes).sum::<u64>());
-        let tokens = Tokens::in_file(&path).unwrap();
+        let tokens = Tokens::in_files(&path).unwrap();
         assert_eq!(tokens.len() as u64, count);
         let mut reader = tokens.reader(tokens.len());
         (0..tokens.len()).map(|at| reader.get(at).unwrap()).collect()
