@@ -283,12 +283,13 @@ impl Builder<'_> {
 
     /// Attention to all positions before, whose keys and values are kept from run to run.
     ///
-    /// Of several texts in turn each has caches of its own, side by side. All are handed to the operation, and those whose turn it is not start so far
-    /// before the first position that nothing is kept or seen: they cost next to nothing. So one program serves all of them.
+    /// Of several texts each has caches of its own, side by side. All are handed to the operation, and those whose turn it is not start so far before the first
+    /// position that nothing is kept or seen: they cost next to nothing. So one program serves each of them in turn; and another one, of as many samples as
+    /// there are texts, serves those together that add a token.
     fn cached_attention(&mut self, node: &LayerNode, how: Heads, qkv: ValueId) -> ValueId {
         let Heads { heads, kv_heads, window, alibi, .. } = how;
         let &[samples, length, packed] = self.graph.shape(qkv).dims() else { return qkv };
-        let starts = self.found(STARTS).map(|starts| (starts, self.graph.shape(starts).len()));
+        let starts = self.found(STARTS).map(|starts| (starts, self.graph.shape(starts).last()));
         let width = packed / (heads + 2 * kv_heads);
         let texts = starts.map_or(samples, |(_, texts)| texts);
         let cache = |of: &str| {
@@ -307,10 +308,15 @@ impl Builder<'_> {
             let start = self.given(START);
             return self.plain(op, &[qkv, keys, values, start]);
         };
+        // Of all samples the first says it.
+        let starts = self.plain(Slice { axis: 0, start: 0, len: 1 }, &[starts]);
+        let starts = self.plain(Reshape { shape: Shape::from([texts]) }, &[starts]);
+        if samples == texts {
+            return self.plain(op, &[qkv, keys, values, starts]);
+        }
         let zeros = self.plain(NewFull { shape: Shape::from([texts, 1, 1]), value: 0.0 }, &[qkv]);
         // A sum with zeros stretches it.
         let all = self.plain(Binary { kind: BinaryKind::Add }, &[qkv, zeros]);
-        let starts = self.plain(Reshape { shape: Shape::from([texts]) }, &[starts]);
         let all = self.plain(op, &[all, keys, values, starts]);
         let e = heads * width;
         let all = self.plain(Reshape { shape: Shape::from([texts, length * e]) }, &[all]);

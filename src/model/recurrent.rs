@@ -111,7 +111,7 @@ impl Builder<'_> {
             return None;
         }
         let &[samples, length, _] = self.shape(x).dims() else { return None };
-        let starts = self.found(STARTS).map(|starts| self.graph.shape(starts).len());
+        let starts = self.found(STARTS).map(|starts| self.graph.shape(starts).last());
         let shape = Shape::from([starts.unwrap_or(samples), of.cell.carried() * of.hidden]);
         let (kind, name) = match self.mode {
             Mode::Train => (VarKind::Carried, format!("{}{}.l{layer}", carried_variables(self.mode), node.path)),

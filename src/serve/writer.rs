@@ -1,4 +1,4 @@
-//! A language model that answers requests: texts are written in turn, a token of each after the other, so that a short one does not wait for a long one.
+//! A language model that answers requests: texts are written at a time, a token of each in every round, so that a short one does not wait for a long one.
 
 use super::metrics::ModelMetrics;
 use super::refusal::Refusal;
@@ -60,6 +60,8 @@ struct Active {
     number: usize,
     /// The place of its keys and values.
     place: usize,
+    /// Nothing is left to be done.
+    ended: bool,
 }
 
 #[derive(Default)]
@@ -241,63 +243,94 @@ impl Shared {
         loop {
             while let Some(&place) = free.last() {
                 match self.next(all.is_empty()) {
-                    Next::Begin(job) => all.push(Active { job, text: None, number: 0, place }),
+                    Next::Begin(job) => all.push(Active { job, text: None, number: 0, place, ended: false }),
                     Next::GoOn => break,
                     Next::End => return,
                 }
                 free.pop();
             }
-            all.retain_mut(|active| {
-                let goes_on = self.turn(&mut generator, active);
-                if !goes_on {
+            self.round(&mut generator, &mut all);
+            all.retain(|active| {
+                if active.ended {
                     free.push(active.place);
                 }
-                goes_on
+                !active.ended
             });
         }
     }
 
-    /// Gives a request its turn; whether it goes on.
-    fn turn(&self, generator: &mut Generator, active: &mut Active) -> bool {
-        if active.job.events.is_closed() {
-            return false;
-        }
-        let turned = catch_unwind(AssertUnwindSafe(|| self.step(generator, active)));
+    /// Gives each request a turn. After a failure of the device none of them goes on.
+    fn round(&self, generator: &mut Generator, all: &mut [Active]) {
+        let turned = catch_unwind(AssertUnwindSafe(|| self.turns(generator, all)));
         let failure = match turned {
-            Ok(Ok(goes_on)) => {
-                self.failed.store(false, Ordering::Relaxed);
-                return goes_on;
-            }
-            Ok(Err(error)) => format!("the text cannot be written: {error:#}"),
+            Ok(Ok(well)) => return self.failed.store(!well, Ordering::Relaxed),
+            Ok(Err(error)) => cannot(&error),
             Err(_) => "a fault of the program: its standard error has more".to_owned(),
         };
         self.failed.store(true, Ordering::Relaxed);
-        // Who has gone away needs no answer.
-        let _ = active.job.events.send(Event::Failed(failure));
-        false
+        all.iter_mut().filter(|active| !active.ended).for_each(|active| active.fail(failure.clone()));
     }
 
-    fn step(&self, generator: &mut Generator, active: &mut Active) -> anyhow::Result<bool> {
-        let Active { job, text: slot, number, place } = active;
-        let text = match slot {
-            Some(text) => text,
-            None => {
-                let Some(request) = job.texts.pop_front() else { return Ok(false) };
+    /// Whether all could be written.
+    fn turns(&self, generator: &mut Generator, all: &mut [Active]) -> anyhow::Result<bool> {
+        let mut well = true;
+        for active in all.iter_mut() {
+            if active.job.events.is_closed() {
+                active.ended = true;
+            } else if active.text.is_none() {
+                let Some(request) = active.job.texts.pop_front() else {
+                    active.ended = true;
+                    continue;
+                };
                 self.metrics.read(request.prompt.len());
-                slot.insert(generator.begin(request, *place)?)
+                match generator.begin(request, active.place) {
+                    Ok(text) => active.text = Some(text),
+                    Err(error) => {
+                        well = false;
+                        active.fail(cannot(&error));
+                    }
+                }
             }
-        };
-        let before = text.generated();
-        let step = generator.step(text)?;
-        let tokens = text.generated();
-        self.metrics.wrote(tokens - before);
-        if !step.piece.is_empty() {
-            let _ = job.events.send(Event::Piece { text: *number, piece: step.piece });
         }
-        let Some(finish) = step.finish else { return Ok(true) };
-        let _ = job.events.send(Event::End { text: *number, finish, tokens });
-        *slot = None;
-        *number += 1;
-        Ok(!job.texts.is_empty())
+        let mut active: Vec<&mut Active> = all.iter_mut().filter(|active| !active.ended).collect();
+        let mut texts: Vec<&mut Text> = active.iter_mut().filter_map(|active| active.text.as_mut()).collect();
+        let before: Vec<usize> = texts.iter().map(|text| text.generated()).collect();
+        let steps = generator.steps(&mut texts)?;
+        for ((active, step), before) in active.into_iter().zip(steps).zip(before) {
+            let step = match step {
+                Ok(step) => step,
+                Err(error) => {
+                    well = false;
+                    active.fail(cannot(&error));
+                    continue;
+                }
+            };
+            let tokens = active.text.as_ref().map_or(before, Text::generated);
+            self.metrics.wrote(tokens - before);
+            let text = active.number;
+            if !step.piece.is_empty() {
+                let _ = active.job.events.send(Event::Piece { text, piece: step.piece });
+            }
+            if let Some(finish) = step.finish {
+                let _ = active.job.events.send(Event::End { text, finish, tokens });
+                active.text = None;
+                active.number += 1;
+                active.ended = active.job.texts.is_empty();
+            }
+        }
+        Ok(well)
     }
+}
+
+impl Active {
+    /// Says that the request cannot go on.
+    fn fail(&mut self, why: String) {
+        // Who has gone away needs no answer.
+        let _ = self.job.events.send(Event::Failed(why));
+        self.ended = true;
+    }
+}
+
+fn cannot(error: &anyhow::Error) -> String {
+    format!("the text cannot be written: {error:#}")
 }

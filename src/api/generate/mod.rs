@@ -3,6 +3,7 @@
 mod answers;
 mod beams;
 mod sampler;
+mod together;
 mod written;
 
 use answers::Answers;
@@ -45,7 +46,7 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Every token is computed from the whole text before it, not from what is kept of that.
     pub without_cache: bool,
-    /// Texts that are written in turn, each with keys and values of its own. Where there is no room for them they are fewer.
+    /// Texts that are written at a time, each with keys and values of its own. Where there is no room for them they are fewer.
     pub texts: usize,
     /// Texts that are answered together, by a model that answers texts. Where there is no room for them they are fewer.
     pub batch: usize,
@@ -86,7 +87,7 @@ pub struct Generator {
     capacity: usize,
     /// Tokens of a sample, of a model that computes all of them anew.
     context: usize,
-    /// Texts that may be written in turn.
+    /// Texts that may be written at a time.
     texts: usize,
     beams: Option<Beams>,
     /// Of beam search: the row that each row of the next run goes on from.
@@ -111,6 +112,8 @@ enum How {
         chunk: usize,
         /// A piece of a prompt has so many, and what is left is computed token by token: a state that is kept has seen all of a piece.
         whole: bool,
+        /// A program adds a token to each of several texts.
+        together: bool,
     },
     /// As that of an answer to a text.
     Answers(Answers),
@@ -184,13 +187,25 @@ impl Generator {
             }
             let chunk = CHUNK.min(capacity);
             let lengths = if chunk > 1 { vec![chunk, 1] } else { vec![1] };
-            let of = |length| BatchShape { samples: rows, lengths: Lengths::first(length) };
-            let sizes = Sizes { generate: lengths.into_iter().map(of).collect(), ..Sizes::default() };
+            let of = |samples, length| BatchShape { samples, lengths: Lengths::first(length) };
+            let shapes = lengths.into_iter().map(|length| of(rows, length));
+            let mut sizes = Sizes { generate: shapes.collect(), ..Sizes::default() };
             let spec = going_on(&sample, capacity, texts, beams.is_some());
-            match programs::build(&model.loaded.experiment, &spec, &sizes, backend.as_ref(), &passes) {
+            let built =
+                |sizes: &Sizes| programs::build(&model.loaded.experiment, &spec, sizes, backend.as_ref(), &passes);
+            let mut whole = false;
+            let programs = built(&sizes).and_then(|programs| {
+                whole = keeps_states(&programs.plan.variables);
+                if texts == 1 || whole {
+                    return Ok(programs);
+                }
+                sizes.generate.push(of(texts, 1));
+                built(&sizes)
+            });
+            match programs {
                 Ok(programs) => {
                     if fits(model, (&programs, &spec), backend.as_ref(), options, texts == 1)? {
-                        let how = How::Cached { chunk, whole: keeps_states(&programs.plan.variables) };
+                        let how = How::Cached { chunk, whole, together: texts > 1 && !whole };
                         let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how, note };
                         return Generator::with(model, programs, &spec, backend, parts);
                     }
@@ -263,7 +278,7 @@ impl Generator {
         self.chat.as_ref()
     }
 
-    /// Texts that may be written in turn.
+    /// Texts that may be written at a time.
     pub fn texts(&self) -> usize {
         self.texts
     }
@@ -326,7 +341,7 @@ impl Generator {
     fn logits(&mut self, texts: &[&[u32]], filled: &mut usize, turn: usize) -> Result<Option<Vec<Vec<f32>>>> {
         let (rows, all) = (rows(self.beams), texts[0].len());
         let text = |row: usize| texts.get(row).unwrap_or(&texts[0]);
-        let How::Cached { chunk, whole } = self.how else {
+        let How::Cached { chunk, whole, .. } = self.how else {
             let width = self.context;
             let mut tokens = vec![0; rows * width];
             for (row, tokens) in tokens.chunks_mut(width).enumerate() {

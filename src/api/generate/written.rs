@@ -60,15 +60,15 @@ pub struct Text {
     sampler: Sampler,
     /// The text that is answered, until it is read.
     question: Option<Vec<u32>>,
-    tokens: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
     /// How many of them are the prompt.
     known: usize,
     /// Where the part of the text begins that the model sees.
-    first: usize,
+    pub(super) first: usize,
     /// Tokens of that part whose keys and values are kept.
-    filled: usize,
-    /// Which of the texts it is that are written in turn.
-    turn: usize,
+    pub(super) filled: usize,
+    /// Which of the texts it is that are written at a time.
+    pub(super) turn: usize,
     decoder: Decoder,
     pending: Pending,
 }
@@ -129,16 +129,8 @@ impl Generator {
     /// # Errors
     /// The device failed; the model's outputs are no numbers.
     pub fn step(&mut self, text: &mut Text) -> Result<Step> {
-        if text.generated() >= text.max_tokens {
-            return text.ended(Finish::Length);
-        }
-        let is_full = text.tokens.len() - text.first > self.capacity;
-        if is_full && self.has_answers() {
-            return text.ended(Finish::Length);
-        }
-        if is_full {
-            text.first = text.tokens.len() - self.capacity.div_ceil(2);
-            text.filled = 0;
+        if let Some(ended) = self.prepare(text)? {
+            return Ok(ended);
         }
         let seen = &text.tokens[text.first..];
         let logits = match self.has_answers() {
@@ -150,9 +142,26 @@ impl Generator {
             }
             false => self.logits(&[seen], &mut text.filled, text.turn)?.and_then(|mut rows| rows.pop()),
         };
-        let Some(logits) = logits else { return Ok(Step::default()) };
+        logits.map_or_else(|| Ok(Step::default()), |logits| self.add(text, &logits))
+    }
+
+    /// Makes room for another token. The last step of a text that is as long as it may be.
+    pub(super) fn prepare(&self, text: &mut Text) -> Result<Option<Step>> {
+        let is_full = text.tokens.len() - text.first > self.capacity;
+        if text.generated() >= text.max_tokens || is_full && self.has_answers() {
+            return text.ended(Finish::Length).map(Some);
+        }
+        if is_full {
+            text.first = text.tokens.len() - self.capacity.div_ceil(2);
+            text.filled = 0;
+        }
+        Ok(None)
+    }
+
+    /// Draws a token by its logits, and adds it.
+    pub(super) fn add(&self, text: &mut Text, logits: &[f32]) -> Result<Step> {
         let number = (text.tokens.len() - text.known) as u64;
-        let next = text.sampler.next(&logits, seen, (text.number, number));
+        let next = text.sampler.next(logits, &text.tokens[text.first..], (text.number, number));
         let next = next.context("the model's outputs are no numbers: its weights are broken")?;
         if self.ends.contains(&next) {
             return text.ended(Finish::End);

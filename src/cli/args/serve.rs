@@ -45,7 +45,7 @@ pub struct ServeArgs {
     /// Batches of a model that are computed at a time, each with weights and compute threads of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub executables: u32,
-    /// Texts that a language model writes at a time, a token of each in turn, with keys and values of its own; further requests wait
+    /// Texts that a language model writes at a time, a token of each in one run, with keys and values of its own; further requests wait
     ///
     /// Where there is no memory for so many, there are fewer. With several executables each of them writes so many.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]

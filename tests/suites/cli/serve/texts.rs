@@ -309,19 +309,22 @@ fn what_is_wrong_is_said_as_openai_does() {
     assert_eq!(server.ask("POST", PATH, headers, b"{}").status, 200);
 }
 
-/// Each text has a state of its own.
+/// Each text has a state, or keys and values, of its own, and its tokens are those that it has alone.
 #[test]
-fn texts_of_recurrent_layers_are_written_in_turn() {
-    for layer in ["lstm", "gru"] {
-        let place = text::place();
-        let config = place.read("c.toml");
-        let (model, loss) = (config.find("[blocks.layer]").unwrap(), config.find("[loss]").unwrap());
-        let own = format!(
-            "[model]\nlayers = [\n  {{ name = \"wte\", type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 16 }},\n  \
+fn texts_of_other_models_are_written_at_a_time() {
+    let recurrent = |layer: &str| {
+        format!(
+            "layers = [\n  {{ name = \"wte\", type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 16 }},\n  \
              {{ name = \"states\", type = \"{layer}\", hidden_size = 20, num_layers = 2 }},\n  \
              {{ name = \"head\", type = \"linear\", out_features = \"$vocabulary\" }},\n]\n"
-        );
-        place.write("c.toml", format!("{}{own}{}", &config[..model], &config[loss..]));
+        )
+    };
+    let llama = "use = \"llama\"\nwith = { vocabulary = 28, width = 24, heads = 4, kv_heads = 2, head_width = 6, layers = 2, hidden = 40 }\n";
+    for (layer, model) in [("lstm", recurrent("lstm")), ("gru", recurrent("gru")), ("llama", llama.to_owned())] {
+        let place = text::place();
+        let config = place.read("c.toml");
+        let (begin, end) = (config.find("[blocks.layer]").unwrap(), config.find("[loss]").unwrap());
+        place.write("c.toml", format!("{}[model]\n{model}{}", &config[..begin], &config[end..]));
         place.ok("train c.toml --out r --quiet --set train.steps=20 --set train.eval_every_steps=20");
         let server = Server::start(&place, "r --texts 3");
         let prompts = ["ab", "xyz.", "abcdefghi", "e"];
