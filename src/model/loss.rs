@@ -1,9 +1,10 @@
 //! The end of the graph: loss and metrics, and whether the model's output fits them and the data.
 
+use super::heads::HeadOutput;
 use super::transforms::mixing;
 use super::{Builder, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, Tensor, metrics_variable};
 use crate::config::Experiment;
-use crate::data::Standard;
+use crate::data::{Field, Standard};
 use crate::graph::op::{
     self, Binary, BinaryKind, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics,
     NewFull, Normalize, Reshape, TargetKind, Task,
@@ -31,8 +32,8 @@ pub struct BatchLoss {
 
 impl Builder<'_> {
     /// Adds loss and metrics on the model's output (nothing where there are no targets).
-    /// `prediction` is that output in the target's own unit.
-    pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId) -> Option<BatchLoss> {
+    /// `prediction` is that output in the target's own unit. With `heads` the loss is the sum of all.
+    pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId, heads: &[HeadOutput]) -> Option<BatchLoss> {
         let experiment = self.experiment;
         let loss = experiment.loss.describe();
         if !self.output_fits(y, &loss) || !self.mixing_fits() || !matches!(self.mode, Mode::Train | Mode::Eval) {
@@ -78,7 +79,8 @@ impl Builder<'_> {
         let weights = self.sample_weights(by.weights(self.graph.shape(said)));
         let operands: Vec<ValueId> = [said, compared].into_iter().chain(weights).collect();
         let made = self.graph.add(LossOp { loss: by, weighted: weights.is_some() }, &operands).expect(sound);
-        let (value, weight) = (made[0], made[1]);
+        let (value, weight) = (self.with_heads(made[0], heads), made[1]);
+        self.graph.set_origin("loss");
         self.graph.values[value.index()].role = Role::Output;
         let prediction = self.middle_quantile(prediction);
         let sums = self.graph.variable(self.vars, sums);
@@ -99,7 +101,7 @@ impl Builder<'_> {
     }
 
     /// What samples weigh, if they have weights: for each of so many rows or numbers, all those of a sample alike.
-    fn sample_weights(&mut self, number: usize) -> Option<ValueId> {
+    pub(super) fn sample_weights(&mut self, number: usize) -> Option<ValueId> {
         let (place, field) = self.data.sample_weight()?;
         let weights = self.graph.input(place, field.dtype, Shape::from([self.batch]));
         let each = number / self.batch.max(1);
@@ -126,6 +128,14 @@ impl Builder<'_> {
         match standard.filter(|standard| standard.mean.len() == self.shape(y).last()) {
             Some(standard) => self.plain(undo(&standard), &[y.value]),
             None => y.value,
+        }
+    }
+
+    /// What a head puts out, in the unit of the field that it learns.
+    pub(super) fn in_unit_of(&mut self, field: &Field, y: ValueId) -> ValueId {
+        match &field.standard {
+            Some(standard) => self.plain(undo(standard), &[y]),
+            None => y,
         }
     }
 
@@ -173,7 +183,7 @@ impl Builder<'_> {
 }
 
 /// `(x - mean) / deviation`
-fn standardize(standard: &Standard) -> Normalize {
+pub(super) fn standardize(standard: &Standard) -> Normalize {
     Normalize { scale: 1.0, mean: standard.mean.clone(), std: standard.deviation.clone(), to: DType::F32 }
 }
 

@@ -15,13 +15,16 @@ pub use variables::Saved;
 use super::class_report::ClassReport;
 use super::error_report::ErrorReport;
 use super::figures::Figures;
-use super::programs::{Kind, Programs};
+use super::programs::{HeadOf, Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::collective::Collective;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{Input, Shape, ValueId, VarId, Variable};
-use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metrics_variable};
+use crate::model::{
+    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, head_metrics, init, metric_sums,
+    metrics_variable,
+};
 use anyhow::{Context, Result, anyhow};
 use gather::Gathered;
 use std::sync::Arc;
@@ -267,6 +270,28 @@ impl Session {
         Ok(())
     }
 
+    /// What the model put out for a head of that number for the last batch of that shape that was predicted: rows of floats. `bytes` as for
+    /// [`Session::predict_into`].
+    ///
+    /// # Errors
+    /// The device failed.
+    pub fn head_into(
+        &mut self,
+        head: usize,
+        shape: impl Into<BatchShape>,
+        bytes: &mut Vec<u8>,
+        into: &mut [f32],
+    ) -> Result<()> {
+        let program = self.program(Kind::Predict, shape)?;
+        let of = &self.programs.plan.programs[program];
+        let outputs = self.programs.head_outputs.get(&program).context("the program has no heads")?;
+        let value = outputs[head];
+        bytes.resize(of.graph.value(value).bytes(), 0);
+        self.executable.output(program, value, bytes)?;
+        into.iter_mut().zip(bytes.as_chunks().0).for_each(|(into, float)| *into = f32::from_ne_bytes(*float));
+        Ok(())
+    }
+
     /// As [`Session::last_prediction`], but in `into` as native-endian bytes, in the order of the device: its shape.
     ///
     /// # Errors
@@ -308,8 +333,13 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn figures(&mut self, mode: Mode) -> Result<(Option<Figures>, u64)> {
-        let sums = self.metric_sums(mode)?;
+        let sums = self.metric_sums(metrics_variable(mode))?;
         let mut figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
+        for HeadOf { name, task, .. } in self.programs.heads.clone() {
+            let sums = self.metric_sums(&head_metrics(mode, &name))?;
+            let of_head = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(task, &sums));
+            figures = figures.map(|figures| figures.and_of_head(name, of_head));
+        }
         if mode == Mode::Eval && !self.programs.asked.is_empty() {
             let (classes, errors) = (self.class_report()?, self.error_report()?);
             let value = |figure: Figure| {
@@ -346,7 +376,7 @@ impl Session {
     /// The device failed.
     pub fn error_report(&mut self) -> Result<Option<ErrorReport>> {
         let Some(id) = self.programs.plan.variables.find(ERROR_SUMS_VARIABLE) else { return Ok(None) };
-        let (sums, items) = (self.doubles(id)?, self.metric_sums(Mode::Eval)?[metric_slot::ITEMS]);
+        let (sums, items) = (self.doubles(id)?, self.metric_sums(metrics_variable(Mode::Eval))?[metric_slot::ITEMS]);
         Ok(Some(ErrorReport::new(&sums, items)))
     }
 
@@ -360,10 +390,10 @@ impl Session {
         Ok(out)
     }
 
-    fn metric_sums(&mut self, mode: Mode) -> Result<[f64; METRIC_SLOTS]> {
+    fn metric_sums(&mut self, variable: &str) -> Result<[f64; METRIC_SLOTS]> {
         let mut bytes = [0; 8 * METRIC_SLOTS];
         let mut sums = [0.0; METRIC_SLOTS];
-        if let Some(id) = self.programs.plan.variables.find(metrics_variable(mode)) {
+        if let Some(id) = self.programs.plan.variables.find(variable) {
             self.executable.download(id, &mut bytes)?;
             for (s, b) in sums.iter_mut().zip(bytes.as_chunks().0) {
                 *s = f64::from_ne_bytes(*b);
@@ -377,7 +407,7 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn reset_figures(&mut self, mode: Mode) -> Result<()> {
-        if let Some(id) = self.programs.plan.variables.find(metrics_variable(mode)) {
+        for id in metric_sums(&self.programs.plan.variables, mode) {
             self.executable.upload(id, &[0; 8 * METRIC_SLOTS])?;
         }
         let counted = |name: &str| mode == Mode::Eval && [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&name);
