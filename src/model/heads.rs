@@ -47,13 +47,15 @@ impl<'a> Builder<'a> {
         let mut made = Vec::new();
         for (at, head) in experiment.heads.iter().enumerate() {
             let Some((place, field)) = data.heads().nth(at) else {
-                let error = Diagnostic::error(format!("the samples have nothing that the head `{}` could learn", head.name()));
+                let error =
+                    Diagnostic::error(format!("the samples have nothing that the head `{}` could learn", head.name()));
                 self.report_at_head(at, "target", error, "is not among the targets");
                 continue;
             };
             // The configuration layer has seen that there is such a layer.
             let Some(y) = self.named.get(head.output()).copied() else {
-                let error = Diagnostic::error(format!("the layer `{}` puts out nothing that a head could take", head.output()));
+                let error =
+                    Diagnostic::error(format!("the layer `{}` puts out nothing that a head could take", head.output()));
                 self.report_at_head(at, "output", error, "is not there: it belongs to a projection that is not needed");
                 continue;
             };
@@ -98,7 +100,8 @@ impl<'a> Builder<'a> {
             }
             (TargetKind::Numbers, FieldKind::Number) => (sample.len() == 1 && sample.rank() <= 1, 1, ""),
             _ => {
-                let error = Diagnostic::error(format!("the loss `{name}` does not fit what the head `{}` learns", head.name()));
+                let error =
+                    Diagnostic::error(format!("the loss `{name}` does not fit what the head `{}` learns", head.name()));
                 self.report_at_head(at, "loss", error, "the model was trained with another loss");
                 return false;
             }
@@ -132,7 +135,8 @@ impl<'a> Builder<'a> {
         if [0, most].contains(&weights) {
             return true;
         }
-        let message = format!("`{key}` of the head `{}` has {weights} numbers, and its layer puts out {most}", head.name());
+        let message =
+            format!("`{key}` of the head `{}` has {weights} numbers, and its layer puts out {most}", head.name());
         let error = Diagnostic::error(message).help("write one number for each");
         self.report_at_head(at, &format!("loss.{key}"), error, &format!("{weights} numbers"));
         false

@@ -140,7 +140,8 @@ fn translate(
     let x = t.input()?;
     let y = t.sequence(&source.experiment.model.layers, x)?;
     let y = t.ordered_classes(y);
-    let heads = of_heads.into_iter().enumerate().map(|(at, name)| t.output_of_head(at, name)).collect::<Result<Vec<_>, _>>()?;
+    let heads =
+        of_heads.into_iter().enumerate().map(|(at, name)| t.output_of_head(at, name)).collect::<Result<Vec<_>, _>>()?;
     let output = [vec![t.output(y)?], heads].concat();
     let metadata_props = t.metadata();
     let mut initializer = t.parameters(tensors)?;

@@ -240,9 +240,7 @@ impl Served {
             "batch": self.batch(),
         });
         if !self.seen.heads.is_empty() {
-            let head = |head: &HeadSeen| {
-                json!({ "name": head.name, "task": task_name(head.task), "classes": head.data.class_names() })
-            };
+            let head = |head: &HeadSeen| json!({ "name": head.name, "task": task_name(head.task), "classes": head.data.class_names() });
             model["heads"] = self.seen.heads.iter().map(head).collect();
         }
         if let Some(table) = &self.table {

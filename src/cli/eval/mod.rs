@@ -330,11 +330,14 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         };
     let experiment = &loaded.experiment;
     if !experiment.heads.is_empty() && args.predictions.is_some() {
-        say("note: the rows have what the model says of its main target; `predict` also says what it says of its heads");
+        say(
+            "note: the rows have what the model says of its main target; `predict` also says what it says of its heads",
+        );
     }
     let names = samples.spec.class_names();
     if args.output.json {
-        let mut metrics: Map<String, Value> = figures.named().map(|(name, _, v)| (name.into_owned(), json!(v))).collect();
+        let mut metrics: Map<String, Value> =
+            figures.named().map(|(name, _, v)| (name.into_owned(), json!(v))).collect();
         if let Some(report) = &report {
             let all =
                 task(experiment).asked_figures().iter().filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));

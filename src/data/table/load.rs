@@ -332,10 +332,12 @@ fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
                 Target::Classes { .. } => "the target, a class".to_owned(),
                 Target::Numbers { .. } => "the target, a number".to_owned(),
             },
-            Some(Use::Head(name)) => match codec.heads.iter().find(|head| head.name == *name).map(|head| &head.target) {
-                Some(Target::Classes { .. }) => format!("the target of the head `{name}`, a class"),
-                Some(Target::Numbers { .. }) | None => format!("the target of the head `{name}`, a number"),
-            },
+            Some(Use::Head(name)) => {
+                match codec.heads.iter().find(|head| head.name == *name).map(|head| &head.target) {
+                    Some(Target::Classes { .. }) => format!("the target of the head `{name}`, a class"),
+                    Some(Target::Numbers { .. }) | None => format!("the target of the head `{name}`, a number"),
+                }
+            }
             Some(Use::Id) => "names the row".to_owned(),
             Some(Use::Weight) => "what the row weighs".to_owned(),
             Some(Use::Left(why)) => format!("left out: {why}"),

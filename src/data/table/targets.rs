@@ -26,11 +26,7 @@ pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -
     let missing = raw.rows() - rows.len();
     if missing > 0 {
         let s = if missing == 1 { "" } else { "s" };
-        told.push(format!(
-            "`{}`: {missing} row{s} without {} left out",
-            options.path.display(),
-            quoted(&learnt)
-        ));
+        told.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), quoted(&learnt)));
     }
     Ok(rows)
 }
@@ -175,7 +171,7 @@ impl HeadOptions {
         Ok(Read::Number)
     }
 
-    /// What is fitted on it, as [`fit_target`] fits the main target.
+    /// What is fitted on it, as on the main target.
     ///
     /// # Errors
     /// As of the main target.

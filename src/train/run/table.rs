@@ -60,37 +60,54 @@ impl Table {
         width: usize,
     ) -> Self {
         let names: Vec<String> = heads.iter().map(|head| head.name.clone()).collect();
-        let of_heads = || {
-            // The first is the loss.
-            let figure = |(at, head): (usize, &HeadOf)| Some(Content::Head(at, *head.task.figures().get(1)?, !validation.is_empty()));
-            heads.iter().enumerate().filter_map(figure)
+        let of_heads = |val: bool| {
+            // The first is the loss. Of a run that validates it is that of the validation.
+            let figure = |(at, head): (usize, &HeadOf)| Some(Content::Head(at, *head.task.figures().get(1)?, val));
+            let there = val != validation.is_empty();
+            heads.iter().enumerate().filter_map(figure).filter(move |_| there).collect::<Vec<_>>()
         };
         let place = (2 * counted.1.to_string().len() + 1).max(counted.0.len());
-        let all = |extra: bool, times: usize, most: usize| {
+        let all = |with_heads: bool, extra: bool, times: usize, most: usize| {
             let train = task.figures().iter().filter(|f| extra || **f == Figure::Loss).map(|f| Content::Train(*f));
             let val = validation.iter().take(most).map(|f| Content::Val(*f));
             let times = [Content::Seconds, Content::Rate].into_iter().take(times);
-            let [of_training, of_validation] = [false, true].map(|val| of_heads().filter(move |c| extra && c.is_val() == val));
-            let figures = train.chain(of_training).chain(val).chain(of_validation);
+            let [of_train, of_val] = [false, true].map(|val| if with_heads { of_heads(val) } else { Vec::new() });
+            let figures = train.chain(of_train).chain(val).chain(of_val);
             [Content::Place].into_iter().chain(figures).chain(times).collect::<Vec<_>>()
         };
-        let whole = all(true, 2, usize::MAX);
-        let layouts = [(9, 2), (8, 2), (8, 1), (7, 1)].map(|(cell, gap)| (whole.clone(), cell, gap));
-        let less = [(true, 1), (true, 0), (false, 0)].map(|(extra, times)| (all(extra, times, usize::MAX), 7, 1));
+        let layouts = |with_heads: bool| {
+            let whole = all(with_heads, true, 2, usize::MAX);
+            let layouts = [(9, 2), (8, 2), (8, 1), (7, 1)].map(|(cell, gap)| (whole.clone(), cell, gap));
+            let less = [1, 0].map(|times| (all(with_heads, true, times, usize::MAX), 7, 1));
+            [layouts.to_vec(), less.to_vec()].concat()
+        };
+        let with_heads = if heads.is_empty() { Vec::new() } else { layouts(true) };
+        let least = (all(false, false, 0, usize::MAX), 7, 1);
         // Of many figures the last are left to `metrics.jsonl`.
-        let fewer = (task.figures().len()..validation.len()).rev().map(|most| (all(false, 0, most), 7, 1));
-        let mut tables = layouts.into_iter().chain(less).chain(fewer).map(|(contents, cell, gap)| {
+        let fewer = (task.figures().len()..validation.len()).rev().map(|most| (all(false, false, 0, most), 7, 1));
+        let layouts = with_heads.into_iter().chain(layouts(false)).chain([least]).chain(fewer);
+        let mut tables = layouts.map(|(contents, cell, gap)| {
             let wide = |content: Content| match content {
                 Content::Place => place,
                 Content::Train(_) | Content::Val(_) => cell,
-                Content::Head(at, figure, _) => cell.max(columns(&of_head(&names[at], figure))),
+                Content::Head(at, figure, _) => cell.max(columns(&of_head(&names[at], figure, cell))),
                 Content::Seconds => 7,
                 Content::Rate => "samples/s".len(),
             };
-            Table { columns: contents.into_iter().map(|content| (content, wide(content))).collect(), gap, counted, heads: names.clone() }
+            Table {
+                columns: contents.into_iter().map(|content| (content, wide(content))).collect(),
+                gap,
+                counted,
+                heads: names.clone(),
+            }
         });
         let last = tables.next_back();
-        tables.find(|table| table.width() <= width).or(last).unwrap_or(Table { columns: Vec::new(), gap: 1, counted, heads: Vec::new() })
+        tables.find(|table| table.width() <= width).or(last).unwrap_or(Table {
+            columns: Vec::new(),
+            gap: 1,
+            counted,
+            heads: Vec::new(),
+        })
     }
 
     /// Characters of the longest row.
@@ -112,7 +129,7 @@ impl Table {
             Content::Place => self.counted.0.to_owned(),
             Content::Train(f) | Content::Val(f) if *width < f.name().len() => f.short_name().to_owned(),
             Content::Train(f) | Content::Val(f) => f.name().to_owned(),
-            Content::Head(at, f, _) => of_head(&self.heads[*at], *f),
+            Content::Head(at, f, _) => of_head(&self.heads[*at], *f, *width),
             Content::Seconds => "seconds".to_owned(),
             Content::Rate => "samples/s".to_owned(),
         });
@@ -150,9 +167,10 @@ impl Table {
     }
 }
 
-/// What the figure of a head is called.
-fn of_head(head: &str, figure: Figure) -> String {
-    format!("{head}_{}", figure.name())
+/// What the figure of a head is called, in a cell that is so wide if it can be.
+fn of_head(head: &str, figure: Figure, width: usize) -> String {
+    let long = format!("{head}_{}", figure.name());
+    if columns(&long) <= width.max(9) { long } else { format!("{head}_{}", figure.short_name()) }
 }
 
 impl Content {
@@ -266,5 +284,24 @@ mod tests {
         let all = [Task::Classification.figures(), Task::Classification.asked_figures()].concat();
         let table = Table::new(Task::Classification, &all, &[], ("epoch", 3), 80);
         assert!(table.width() <= 80, "{:?}", table.header());
+    }
+    #[test]
+    fn heads_have_a_figure_each_where_there_is_room() {
+        let head = |name: &str, task| HeadOf { name: name.into(), task };
+        let heads = [head("sold", Task::Classification), head("rent", Task::Regression)];
+        let table = |width| Table::new(Task::Regression, Task::Regression.figures(), &heads, ("epoch", 3), width);
+        let of = |task, value| figures(task, value);
+        let all = of(Task::Regression, 0.5).and_of_head("sold".into(), Some(of(Task::Classification, 0.5)));
+        let row = Row { at: 1, train: None, val: Some(all), seconds: 3.0, samples_per_s: 5.0, best: true };
+        let [wide, narrow] = [120, 70].map(table);
+        let names = wide.header()[1].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(names[7..9], ["sold_acc", "rent_mae"]);
+        let line = wide.line(&row);
+        // Nothing is known of the training, nor of the other head.
+        assert!(
+            line.contains(" 100.00 % ") && line.split_whitespace().filter(|cell| *cell == "-").count() == 4,
+            "{line}"
+        );
+        assert!(!narrow.header()[1].contains("sold") && narrow.width() <= 70, "{:?}", narrow.header());
     }
 }

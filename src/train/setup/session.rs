@@ -5,6 +5,7 @@ mod averaging;
 mod explain;
 mod gather;
 mod gradients;
+mod heads;
 mod sums;
 mod variables;
 
@@ -15,14 +16,14 @@ pub use variables::Saved;
 use super::class_report::ClassReport;
 use super::error_report::ErrorReport;
 use super::figures::Figures;
-use super::programs::{HeadOf, Kind, Programs};
+use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::collective::Collective;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{Input, Shape, ValueId, VarId, Variable};
 use crate::model::{
-    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, head_metrics, init, metric_sums,
+    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metric_sums,
     metrics_variable,
 };
 use anyhow::{Context, Result, anyhow};
@@ -270,28 +271,6 @@ impl Session {
         Ok(())
     }
 
-    /// What the model put out for a head of that number for the last batch of that shape that was predicted: rows of floats. `bytes` as for
-    /// [`Session::predict_into`].
-    ///
-    /// # Errors
-    /// The device failed.
-    pub fn head_into(
-        &mut self,
-        head: usize,
-        shape: impl Into<BatchShape>,
-        bytes: &mut Vec<u8>,
-        into: &mut [f32],
-    ) -> Result<()> {
-        let program = self.program(Kind::Predict, shape)?;
-        let of = &self.programs.plan.programs[program];
-        let outputs = self.programs.head_outputs.get(&program).context("the program has no heads")?;
-        let value = outputs[head];
-        bytes.resize(of.graph.value(value).bytes(), 0);
-        self.executable.output(program, value, bytes)?;
-        into.iter_mut().zip(bytes.as_chunks().0).for_each(|(into, float)| *into = f32::from_ne_bytes(*float));
-        Ok(())
-    }
-
     /// As [`Session::last_prediction`], but in `into` as native-endian bytes, in the order of the device: its shape.
     ///
     /// # Errors
@@ -335,11 +314,7 @@ impl Session {
     pub fn figures(&mut self, mode: Mode) -> Result<(Option<Figures>, u64)> {
         let sums = self.metric_sums(metrics_variable(mode))?;
         let mut figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
-        for HeadOf { name, task, .. } in self.programs.heads.clone() {
-            let sums = self.metric_sums(&head_metrics(mode, &name))?;
-            let of_head = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(task, &sums));
-            figures = figures.map(|figures| figures.and_of_head(name, of_head));
-        }
+        figures = figures.map(|figures| self.with_heads(figures, mode)).transpose()?;
         if mode == Mode::Eval && !self.programs.asked.is_empty() {
             let (classes, errors) = (self.class_report()?, self.error_report()?);
             let value = |figure: Figure| {

@@ -32,7 +32,9 @@ impl Rules<'_> {
             let path = head.output();
             if several.contains(&path) {
                 let error = Diagnostic::error(format!("`{}` could be more than one layer", shorten(path)));
-                self.reporter.sink.push(error.at(span, "several are called so").help("give the layer a `name` of its own"));
+                self.reporter
+                    .sink
+                    .push(error.at(span, "several are called so").help("give the layer a `name` of its own"));
             } else if !paths.contains(&path) {
                 let error = Diagnostic::error(format!("there is no layer `{}` for a head", shorten(path)));
                 let error = match head.output {
@@ -84,7 +86,8 @@ impl Rules<'_> {
         let own = |figure: &Figure| format!("{name}_{}", figure.name());
         let clash = figures.iter().map(own).find(|own| Figure::ALL.iter().any(|figure| figure.name() == own));
         if let Some(figure) = clash {
-            let error = Diagnostic::error(format!("a figure of the head `{}` would be called `{figure}`", shorten(name)));
+            let error =
+                Diagnostic::error(format!("a figure of the head `{}` would be called `{figure}`", shorten(name)));
             self.reporter.at_key(error.help("give the head another `name`"), key, "another figure is called so");
         } else if TAKEN.contains(&name) {
             let error = Diagnostic::error(format!("a head cannot be called `{name}`"));
