@@ -23,8 +23,7 @@ use crate::collective::Collective;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{Input, Shape, ValueId, VarId, Variable};
 use crate::model::{
-    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metric_sums,
-    metrics_variable,
+    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metric_sums, metrics_variable,
 };
 use anyhow::{Context, Result, anyhow};
 use gather::Gathered;
