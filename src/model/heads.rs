@@ -1,6 +1,6 @@
 //! Heads: further targets that a model learns beside the main one, each compared with the output of a layer by a loss of its own.
 
-use super::loss::standardize;
+use super::units::standardize;
 use super::{Builder, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, Tensor, metrics_variable};
 use crate::config::Diagnostic;
 use crate::config::declare::tagged::Tagged as _;

@@ -2,12 +2,13 @@
 
 use super::heads::HeadOutput;
 use super::transforms::mixing;
+use super::units::{standardize, undo};
 use super::{Builder, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, Tensor, metrics_variable};
 use crate::config::Experiment;
-use crate::data::{Field, Standard};
+use crate::data::Standard;
 use crate::graph::op::{
     self, Binary, BinaryKind, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics,
-    NewFull, Normalize, Reshape, TargetKind, Task,
+    NewFull, Reshape, TargetKind, Task,
 };
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
@@ -131,14 +132,6 @@ impl Builder<'_> {
         }
     }
 
-    /// What a head puts out, in the unit of the field that it learns.
-    pub(super) fn in_unit_of(&mut self, field: &Field, y: ValueId) -> ValueId {
-        match &field.standard {
-            Some(standard) => self.plain(undo(standard), &[y]),
-            None => y,
-        }
-    }
-
     /// A field that the model takes, as the layers see it.
     pub(super) fn field(&self, name: &str) -> Option<Tensor> {
         self.prepared.iter().find(|(known, _)| known == name).map(|(_, x)| *x)
@@ -180,16 +173,4 @@ impl Builder<'_> {
         let reported = self.experiment.class_counts && outputs > 1;
         (reported || self.is_asked_for(Gathered::ErrorSums)).then_some(ErrorSums { outputs })
     }
-}
-
-/// `(x - mean) / deviation`
-pub(super) fn standardize(standard: &Standard) -> Normalize {
-    Normalize { scale: 1.0, mean: standard.mean.clone(), std: standard.deviation.clone(), to: DType::F32 }
-}
-
-/// `x · deviation + mean`, as the same operation has it: `(x - (-mean / deviation)) / (1 / deviation)`.
-fn undo(standard: &Standard) -> Normalize {
-    let mean = standard.mean.iter().zip(&standard.deviation).map(|(mean, deviation)| -mean / deviation).collect();
-    let std = standard.deviation.iter().map(|deviation| 1.0 / deviation).collect();
-    Normalize { scale: 1.0, mean, std, to: DType::F32 }
 }

@@ -33,6 +33,7 @@ mod tables;
 mod tokens;
 mod transforms;
 mod transposed;
+mod units;
 mod windows;
 
 pub use crate::data::BatchShape;

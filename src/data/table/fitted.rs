@@ -9,9 +9,8 @@ use super::super::store::Memory;
 use super::super::values::{Values, bytes_of};
 use super::aside::{Aside, Room};
 use super::codec::{Cells, ColumnCodec, Read};
-use super::options::HeadOptions;
+use super::names::quoted;
 use super::raw::Raw;
-use super::targets::quoted;
 use super::text::{Format, of_bytes, of_input, open};
 use super::unseen::Unseen;
 use crate::graph::DType;
@@ -166,20 +165,20 @@ impl TableCodec {
         std::iter::once(&self.target).chain(self.heads.iter().map(|head| &head.target))
     }
 
-    /// Refuses other heads than those that were trained.
+    /// Refuses other heads than those that were trained: names, each with its column.
     ///
     /// # Errors
     /// There are others, or they learn other columns.
-    pub fn expect_heads(&self, asked: &[HeadOptions]) -> Result<()> {
+    pub fn expect_heads(&self, asked: &[(&String, &String)]) -> Result<()> {
         let own = self.heads.iter().map(|head| (&head.name, &head.target.columns()[0]));
-        if own.eq(asked.iter().map(|head| (&head.name, &head.column))) {
+        if own.eq(asked.iter().copied()) {
             return Ok(());
         }
         let listed = |names: Vec<String>| if names.is_empty() { "none".to_owned() } else { quoted(&names) };
         bail!(
             "the model has other heads than the configuration: it was trained with {}, and `heads` asks for {}",
             listed(self.heads.iter().map(|head| head.name.clone()).collect()),
-            listed(asked.iter().map(|head| head.name.clone()).collect())
+            listed(asked.iter().map(|(name, _)| (*name).clone()).collect())
         )
     }
 

@@ -10,11 +10,11 @@ use super::codec::{Cells, ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups};
 use super::fitted::{TableCodec, Target};
-use super::names::no_column;
+use super::names::{no_column, quoted};
 use super::options::TableOptions;
 use super::raw::{Raw, Reading, each_of};
 use super::survey::{CellType, Column, Surveyed, survey};
-use super::targets::{expect_positive, fit_target, quoted, targets, with_targets};
+use super::targets::{expect_positive, fit_target, targets, with_targets};
 use super::text::open;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
@@ -91,7 +91,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             quoted(&learnt),
             quoted(&options.target)
         );
-        codec.expect_heads(&options.heads).with_context(at)?;
+        let heads: Vec<_> = options.heads.iter().map(|head| (&head.name, &head.column)).collect();
+        codec.expect_heads(&heads).with_context(at)?;
     }
     // The table is written as the configuration says, whatever that of the training was.
     let own = fitted.map(|codec| {

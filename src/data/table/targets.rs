@@ -4,16 +4,11 @@ use super::super::field::Standard;
 use super::super::held::listed;
 use super::codec::{Cells, Read, mean_and_deviation};
 use super::fitted::{Head, Target};
+use super::names::quoted;
 use super::options::{HeadOptions, Positive, TableOptions};
 use super::raw::Raw;
 use super::survey::{CellType, Column};
 use anyhow::{Context, Result, bail, ensure};
-
-/// Names for people.
-pub fn quoted(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
-}
 
 /// The rows in which nothing is missing that is learnt; that some are left out is told.
 pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Result<Vec<u32>> {
