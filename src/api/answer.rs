@@ -1,6 +1,7 @@
 //! What a model says of a sample, as text, as JSON and as a row of a table.
 
 use super::scores::{Places, sigmoid, softmax};
+use super::seen::HeadSeen;
 use super::tagging::TaggedWords;
 use crate::data::DataSpec;
 use crate::data::table::ColumnValue;
@@ -25,6 +26,8 @@ pub struct Meaning<'a> {
     pub guard_formulas: bool,
     /// The column that names the rows of tables, if there is one.
     pub id: Option<String>,
+    /// What the outputs of heads mean, which stand behind those of the target: of each its name and how many numbers they are.
+    pub heads: Vec<(String, usize, Meaning<'a>)>,
 }
 
 /// What a model says of one sample.
@@ -41,6 +44,8 @@ pub enum Answer {
     Words(TaggedWords),
     /// A text.
     Text(String),
+    /// What the model says of its target, and of each of its heads.
+    WithHeads(Box<Answer>, Vec<Answer>),
 }
 
 /// The sample that an answer is about.
@@ -54,9 +59,34 @@ pub struct Of<'a> {
     pub row: Option<String>,
 }
 
-impl Meaning<'_> {
+impl<'a> Meaning<'a> {
+    /// The same of a model that has these heads besides.
+    pub fn and_of_heads(self, heads: &'a [HeadSeen]) -> Self {
+        let of = |head: &'a HeadSeen| {
+            let (task, data, top, guard_formulas) = (head.task, &head.data, self.top, self.guard_formulas);
+            let alone = Meaning { task, data, quantiles: &[], top, guard_formulas, id: None, heads: Vec::new() };
+            (head.name.clone(), head.outputs(), alone)
+        };
+        Meaning { heads: heads.iter().map(of).collect(), ..self }
+    }
+
     /// What the output for one sample means.
     pub fn answer(&self, output: &[f32]) -> Answer {
+        if self.heads.is_empty() {
+            return self.answer_alone(output);
+        }
+        let of_heads: usize = self.heads.iter().map(|(_, outputs, _)| outputs).sum();
+        let (own, mut rest) = output.split_at(output.len() - of_heads);
+        let mut heads = Vec::with_capacity(self.heads.len());
+        for (_, outputs, meaning) in &self.heads {
+            let (of_head, others) = rest.split_at(*outputs);
+            heads.push(meaning.answer(of_head));
+            rest = others;
+        }
+        Answer::WithHeads(Box::new(self.answer_alone(own)), heads)
+    }
+
+    fn answer_alone(&self, output: &[f32]) -> Answer {
         let positions = self.positions();
         match self.task {
             Task::Classification if positions.rank() > 0 => {
@@ -102,13 +132,25 @@ impl Meaning<'_> {
                 let share = |class: usize| (class, counts[class] as f64 / positions.len() as f64);
                 most.into_iter().take(self.top).map(share).map(with_label).collect()
             }
-            Answer::Values(_) | Answer::Words(_) | Answer::Text(_) => Vec::new(),
+            Answer::Values(_) | Answer::Words(_) | Answer::Text(_) | Answer::WithHeads(..) => Vec::new(),
         }
     }
 
     /// A paragraph: the sample, then a line for each class.
     pub fn paragraph(&self, of: Of, answer: &Answer) -> String {
-        let mut text = format!("{}\n", of.name());
+        format!("{}\n{}", of.name(), self.lines(answer))
+    }
+
+    /// What is said of a sample, a line for each class, indented.
+    fn lines(&self, answer: &Answer) -> String {
+        let mut text = String::new();
+        if let Answer::WithHeads(own, heads) = answer {
+            text.push_str(&self.lines(own));
+            for ((name, _, meaning), answer) in self.heads.iter().zip(heads) {
+                text.push_str(&format!("  {}:\n", one_line(name)));
+                meaning.lines(answer).lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+            }
+        }
         if let Answer::Positions(_, positions) = answer {
             text.push_str(&format!("  {} positions\n", positions.len()));
         }
@@ -135,7 +177,17 @@ impl Meaning<'_> {
 
     /// A line, for a list of many samples.
     pub fn line(&self, of: Of, answer: &Answer) -> String {
-        let told = match answer {
+        format!("{}: {}\n", of.name(), self.in_a_line(answer))
+    }
+
+    fn in_a_line(&self, answer: &Answer) -> String {
+        match answer {
+            Answer::WithHeads(own, heads) => {
+                let of_head = |((name, _, meaning), answer): (&(String, usize, Meaning), &Answer)| {
+                    format!("; {}: {}", one_line(name), meaning.in_a_line(answer))
+                };
+                self.in_a_line(own) + &self.heads.iter().zip(heads).map(of_head).collect::<String>()
+            }
             Answer::Values(values) => format!("{values:?}"),
             Answer::Words(words) => words.line(),
             Answer::Text(answer) => one_line(answer),
@@ -147,8 +199,7 @@ impl Meaning<'_> {
                     .collect::<Vec<_>>()
                     .join(", ")
             }
-        };
-        format!("{}: {told}\n", of.name())
+        }
     }
 
     /// A JSON object.
@@ -187,6 +238,15 @@ impl Meaning<'_> {
             }
             Answer::Words(words) => words.tell(result),
             Answer::Text(answer) => result["answer"] = json!(answer),
+            Answer::WithHeads(own, heads) => {
+                self.tell(own, result);
+                let of_head = |((name, _, meaning), answer): (&(String, usize, Meaning), &Answer)| {
+                    let mut told = json!({});
+                    meaning.tell(answer, &mut told);
+                    (name.clone(), told)
+                };
+                result["heads"] = Value::Object(self.heads.iter().zip(heads).map(of_head).collect());
+            }
         }
     }
 
@@ -200,7 +260,18 @@ impl Meaning<'_> {
         if self.id.is_some() {
             cells.push(self.guarded(of.row.unwrap_or_default()));
         }
+        cells.extend(self.said(answer));
+        cells
+    }
+
+    /// The cells of what is said of a sample.
+    fn said(&self, answer: &Answer) -> Vec<ColumnValue> {
+        let mut cells = Vec::new();
         match answer {
+            Answer::WithHeads(own, heads) => {
+                cells.extend(self.said(own));
+                self.heads.iter().zip(heads).for_each(|((_, _, meaning), answer)| cells.extend(meaning.said(answer)));
+            }
             Answer::Classes(list) => list
                 .iter()
                 .for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), ColumnValue::Double(*p)])),
@@ -229,8 +300,22 @@ impl Meaning<'_> {
 
     /// The names of a table's columns: what is in rows for answers like this one.
     pub fn columns(&self, answer: &Answer, with_sample: bool) -> Vec<String> {
+        let cells = self.columns_of(answer);
+        let id = self.id.as_ref().map(|id| id_column(id, cells.iter().map(String::as_str)));
+        let first = [Some("file".to_owned()), with_sample.then(|| "sample".to_owned()), id];
+        first.into_iter().flatten().chain(cells).collect()
+    }
+
+    /// The names of the columns of what is said of a sample.
+    fn columns_of(&self, answer: &Answer) -> Vec<String> {
         let mut cells = Vec::new();
         match answer {
+            Answer::WithHeads(own, heads) => {
+                cells.extend(self.columns_of(own));
+                for ((name, _, meaning), answer) in self.heads.iter().zip(heads) {
+                    cells.extend(meaning.columns_of(answer).into_iter().map(|column| format!("{name}_{column}")));
+                }
+            }
             Answer::Classes(list) => (1..=list.len()).for_each(|n| {
                 let number = if n == 1 { String::new() } else { format!("_{n}") };
                 cells.extend([format!("class{number}"), format!("probability{number}")]);
@@ -242,9 +327,7 @@ impl Meaning<'_> {
             Answer::Text(_) => cells.push("answer".into()),
             Answer::Positions(..) | Answer::Words(_) => {}
         }
-        let id = self.id.as_ref().map(|id| id_column(id, cells.iter().map(String::as_str)));
-        let first = [Some("file".to_owned()), with_sample.then(|| "sample".to_owned()), id];
-        first.into_iter().flatten().chain(cells).collect()
+        cells
     }
 }
 
@@ -265,12 +348,13 @@ pub fn guarded(name: String) -> String {
 }
 
 /// What `predict` and `eval --predictions` call columns of their own, and keys of objects.
-const OWN_COLUMNS: [&str; 22] = [
+const OWN_COLUMNS: [&str; 23] = [
     "answer",
     "class",
     "classes",
     "file",
     "fold",
+    "heads",
     "label",
     "line",
     "loss",

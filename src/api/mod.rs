@@ -19,6 +19,7 @@ pub mod progress;
 mod reading;
 pub mod samples;
 pub mod scores;
+pub mod seen;
 mod tagging;
 pub mod train;
 pub mod what;

@@ -4,17 +4,16 @@ use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device, load_model};
 use super::scores::scores;
+pub use super::seen::{HeadSeen, Seen};
 use crate::backend::{Backend, DeviceError, HostBuffer};
 use crate::config::language::values::Device;
-use crate::data::table::TableCodec;
-use crate::data::{DataSpec, Field, Footprint, Transform, check_tokens, image_bytes};
+use crate::data::{DataSpec, Field, Footprint, check_tokens, image_bytes};
 use crate::graph::op::Task;
 use crate::graph::{Input, Shape};
-use crate::model::{input_fields, target_field, task};
+use crate::model::task;
 use crate::passes::PassOptions;
 use crate::plan::SlotLayout;
 use crate::terminal::{Listener, heard_by, human_bytes};
-use crate::train::setup::input::transforms;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use, available};
 use crate::train::setup::programs::{Programs, Sizes};
 use crate::train::setup::session::Session;
@@ -79,50 +78,6 @@ impl Default for Options {
     }
 }
 
-/// A sample as a model sees it, after its transforms.
-#[derive(Debug, Clone)]
-pub struct Seen {
-    /// What a batch consists of: what the model takes, then what it learns.
-    pub data: DataSpec,
-    /// What the model takes.
-    pub fields: Vec<Field>,
-    /// What images go through; `None`: they are brought to the size of the samples.
-    pub transforms: Option<Vec<Transform>>,
-    /// The quantiles of each target that it puts out, if there are several.
-    pub quantiles: Vec<f64>,
-}
-
-impl Seen {
-    /// By that model.
-    ///
-    /// # Errors
-    /// Its checkpoint does not say what a sample looks like, and the data's file cannot be read.
-    pub fn by(model: &Model) -> Result<Seen, Failure> {
-        let experiment = &model.loaded.experiment;
-        let data = model.sample()?;
-        // Photos go through the transforms that those of validation went through.
-        let photos = data.only_input().is_some_and(Field::is_of_any_size);
-        let transforms = photos.then(|| transforms(experiment, false));
-        let fields = input_fields(experiment, &data, false);
-        let targets = target_field(experiment, &data, false).map(|(_, field)| field);
-        let data = DataSpec { fields: fields.iter().cloned().chain(targets).collect(), ..data };
-        Ok(Seen { data, fields, transforms, quantiles: experiment.loss.quantiles().to_vec() })
-    }
-
-    /// What the numbers are called that it puts out, if there are several quantiles of each target: `price_q0.05`; else none.
-    pub fn quantile_names(&self) -> Vec<String> {
-        let own = TableCodec::of(&self.data).map(|table| table.targets_named()).unwrap_or_default();
-        let targets = self.data.target().map_or(1, |(_, field)| field.shape.len().max(1));
-        let target = |i: usize| match (own.get(i), targets) {
-            (Some(name), _) => name.clone(),
-            (None, 1) => "value".to_owned(),
-            (None, _) => format!("value_{}", i + 1),
-        };
-        let of_target = |i: usize| self.quantiles.iter().map(move |q| format!("{}_q{q}", target(i)));
-        (0..targets).flat_map(of_target).collect()
-    }
-}
-
 /// A model on a device, which answers from several threads at once.
 pub struct Predictor {
     seen: Seen,
@@ -149,6 +104,10 @@ struct Worker {
     bytes: Vec<u8>,
     /// As PyTorch has them.
     outputs: Vec<f32>,
+    /// Of each sample with those of heads behind them; empty if there are no heads.
+    wide: Vec<f32>,
+    /// Those of a head.
+    of_head: Vec<f32>,
 }
 
 impl Predictor {
@@ -178,7 +137,11 @@ impl Predictor {
         let outputs = predicted.context("the program predicts nothing")?.shape.len() / batch;
         let worker = |_| -> Result<Worker, Failure> {
             let session = model.session(programs.clone(), &seen.data, backend.as_ref())?;
-            Ok(Worker { session, buffer: None, bytes: Vec::new(), outputs: vec![0.0; outputs * batch] })
+            let width = outputs + seen.heads.iter().map(HeadSeen::outputs).sum::<usize>();
+            let most = seen.heads.iter().map(HeadSeen::outputs).max().unwrap_or(0);
+            let wide = vec![0.0; if most > 0 { width * batch } else { 0 }];
+            let of_head = vec![0.0; most * batch];
+            Ok(Worker { session, buffer: None, bytes: Vec::new(), outputs: vec![0.0; outputs * batch], wide, of_head })
         };
         let free = (0..options.executables.max(1)).map(worker).collect::<Result<_, _>>()?;
         Ok(Predictor {
@@ -234,9 +197,19 @@ impl Predictor {
         self.batch
     }
 
-    /// How many numbers there are in an answer.
+    /// How many numbers there are in an answer, without those of heads.
     pub fn outputs(&self) -> usize {
         self.outputs
+    }
+
+    /// How many there are with those of heads.
+    pub fn width(&self) -> usize {
+        self.outputs + self.seen.heads.iter().map(HeadSeen::outputs).sum::<usize>()
+    }
+
+    /// What the model learnt beside its target, in the order in which it answers.
+    pub fn heads(&self) -> &[HeadSeen] {
+        &self.seen.heads
     }
 
     /// Writes what the model says of samples to `out`, [`Predictor::outputs`] numbers for each: probabilities of classes or labels, or numbers. Where a sample
@@ -248,7 +221,25 @@ impl Predictor {
     /// # Errors
     /// The bytes are not those of whole samples, or `out` is not for so many; the device failed.
     pub fn predict(&self, rows: &[&[u8]], out: &mut [f32]) -> Result<()> {
-        self.each(rows, out, &|raw, out| scores(self.task, &self.positions, raw, out))
+        self.each(rows, out, self.outputs, &|raw, out| {
+            scores(self.task, &self.positions, &raw[..self.outputs], out);
+        })
+    }
+
+    /// The same with what the model says of its heads, in their order, behind that: [`Predictor::width`] numbers for each sample.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn predict_with_heads(&self, rows: &[&[u8]], out: &mut [f32]) -> Result<()> {
+        self.each(rows, out, self.width(), &|raw, out| {
+            let mut first = self.outputs;
+            scores(self.task, &self.positions, &raw[..first], &mut out[..first]);
+            for head in &self.seen.heads {
+                let own = first..first + head.outputs();
+                scores(head.task, &Shape::default(), &raw[own.clone()], &mut out[own.clone()]);
+                first = own.end;
+            }
+        })
     }
 
     /// The same before anything is made of it: the logits of classes and labels, in the place of their probabilities.
@@ -256,27 +247,34 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn raw(&self, rows: &[&[u8]], out: &mut [f32]) -> Result<()> {
-        self.each(rows, out, &|raw, out| out.copy_from_slice(raw))
+        self.each(rows, out, self.outputs, &|raw, out| out.copy_from_slice(&raw[..self.outputs]))
     }
 
-    /// Hands what the model puts out for each sample to `put`, with its place in `out`.
-    fn each(&self, rows: &[&[u8]], out: &mut [f32], put: &dyn Fn(&[f32], &mut [f32])) -> Result<()> {
+    /// The same with those of heads, as [`Predictor::predict_with_heads`] has them.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn raw_with_heads(&self, rows: &[&[u8]], out: &mut [f32]) -> Result<()> {
+        self.each(rows, out, self.width(), &|raw, out| out.copy_from_slice(raw))
+    }
+
+    /// Hands what the model puts out for each sample to `put`, with its place of `width` numbers in `out`.
+    fn each(&self, rows: &[&[u8]], out: &mut [f32], width: usize, put: &dyn Fn(&[f32], &mut [f32])) -> Result<()> {
         let samples = self.samples(rows)?;
         check_tokens(self.fields(), rows)?;
         ensure!(
-            out.len() == samples * self.outputs,
+            out.len() == samples * width,
             "an answer for {samples} samples has {} numbers, and there is room for {}",
-            samples * self.outputs,
+            samples * width,
             out.len()
         );
         let mut worker = self.worker();
-        let Worker { session, buffer, bytes, outputs } = &mut *worker;
-        let buffer = match buffer {
+        let mut buffer = match worker.buffer.take() {
             Some(buffer) => buffer,
-            none => none.insert(self.host_buffer()?),
+            None => self.host_buffer()?,
         };
-        for (at, out) in out.chunks_mut(self.batch * self.outputs).enumerate() {
-            let (first, count) = (at * self.batch, out.len() / self.outputs);
+        for (at, out) in out.chunks_mut(self.batch * width).enumerate() {
+            let (first, count) = (at * self.batch, out.len() / width);
             for (number, (field, row)) in self.seen.fields.iter().zip(rows).enumerate() {
                 // One that the model does not look at has no place.
                 let Some(place) = self.layout.find(Input::Field(number as u32)) else { continue };
@@ -284,12 +282,37 @@ impl Predictor {
                 buffer.bytes_mut()[place.offset..][..count * each]
                     .copy_from_slice(&row[first * each..][..count * each]);
             }
-            session.predict_into((0, buffer), self.batch, bytes, outputs)?;
-            for (raw, out) in outputs.chunks_exact(self.outputs).zip(out.chunks_exact_mut(self.outputs)) {
+            let raw = self.computed(&mut worker, (0, &buffer))?;
+            for (raw, out) in raw.chunks_exact(self.width()).zip(out.chunks_exact_mut(width)) {
                 put(raw, out);
             }
         }
+        worker.buffer = Some(buffer);
         Ok(())
+    }
+
+    /// What the model puts out for a batch that lies in a slot, with that of heads: [`Predictor::width`] numbers for each sample.
+    fn computed<'w>(&self, worker: &'w mut Worker, (slot, batch): (usize, &HostBuffer)) -> Result<&'w [f32]> {
+        let Worker { session, bytes, outputs, wide, of_head, .. } = worker;
+        session.predict_into((slot, batch), self.batch, bytes, outputs)?;
+        if wide.is_empty() {
+            return Ok(outputs);
+        }
+        let width = self.width();
+        let mut put = |from: &[f32], first: usize, each: usize| {
+            for (row, into) in from.chunks_exact(each).zip(wide.chunks_exact_mut(width)) {
+                into[first..first + each].copy_from_slice(row);
+            }
+        };
+        put(outputs, 0, self.outputs);
+        let mut first = self.outputs;
+        for (number, head) in self.seen.heads.iter().enumerate() {
+            let own = &mut of_head[..head.outputs() * self.batch];
+            session.head_into(number, self.batch, bytes, own)?;
+            put(own, first, head.outputs());
+            first += head.outputs();
+        }
+        Ok(wide)
     }
 
     /// The same for the content of an image file, which goes the way that the images of validation went.
@@ -318,16 +341,14 @@ impl Predictor {
         self.backend.host_buffer(self.layout.bytes)
     }
 
-    /// Hands what the model puts out for a batch that lies in a slot of a ring to `see`, before anything is made of it: [`Predictor::outputs`] numbers for each of
+    /// Hands what the model puts out for a batch that lies in a slot of a ring to `see`, before anything is made of it: [`Predictor::width`] numbers for each of
     /// [`Predictor::batch`] samples.
     ///
     /// # Errors
     /// The device failed; `see` fails.
     pub fn outputs_of<T>(&self, slot: usize, batch: &HostBuffer, see: impl FnOnce(&[f32]) -> Result<T>) -> Result<T> {
         let mut worker = self.worker();
-        let Worker { session, bytes, outputs, .. } = &mut *worker;
-        session.predict_into((slot, batch), self.batch, bytes, outputs)?;
-        see(outputs)
+        see(self.computed(&mut worker, (slot, batch))?)
     }
 
     /// The number of samples in `rows`.

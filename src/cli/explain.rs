@@ -104,6 +104,9 @@ fn asked(args: &ExplainArgs, path: &Path, most: usize) -> Result<Asked, Failure>
     let model = load_model(path, &args.overrides.sets())?;
     let experiment = &model.loaded.experiment;
     let seen = Seen::by(&model)?;
+    if !seen.heads.is_empty() {
+        say("note: this is of what the model says of its main target, and not of its heads");
+    }
     let Some(codec) = TableCodec::of(&seen.data) else {
         return Err(Failure::Usage(
             "`explain` is for models of tables: it shuffles columns, which other samples do not have\nhelp: `runner eval --predictions FILE` lists what \

@@ -10,8 +10,8 @@ use super::language::devices::Devices;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
-    Checkpoint, Data, Distributed, InitRule, Lints, Log, Lora, Loss, Metric, Metrics, Optimizer, Rename, Schedule,
-    Sweep, Train,
+    Checkpoint, Data, Distributed, Head, InitRule, Lints, Log, Lora, Loss, Metric, Metrics, Optimizer, Rename,
+    Schedule, Sweep, Train,
 };
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
@@ -40,6 +40,9 @@ pub struct Experiment {
     pub model: Model,
     /// `[loss]`.
     pub loss: Loss,
+    /// `[[heads]]`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<Head>,
     /// `[optimizer]`.
     pub optimizer: Optimizer,
     /// `[schedule]`.

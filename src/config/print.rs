@@ -70,6 +70,9 @@ impl Printer<'_> {
         }
         self.line("", "precision", &json(&experiment.precision));
         self.line("", "graph", &json(&experiment.graph));
+        if !experiment.heads.is_empty() {
+            self.line("", "heads", &json(&experiment.heads));
+        }
 
         let mut keys = vec!["source"];
         keys.extend(Source::fields(data.source.type_name()));

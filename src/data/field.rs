@@ -338,6 +338,11 @@ impl DataSpec {
         self.numbered().find(|(_, field)| field.is_target())
     }
 
+    /// The fields that are learnt beside that, with their places in a batch: those of heads, in their order.
+    pub fn heads(&self) -> impl Iterator<Item = (Input, &Field)> {
+        self.numbered().filter(|(_, field)| field.is_target()).skip(1)
+    }
+
     /// The field with what samples weigh, with its place in a batch; `None` if all weigh the same.
     pub fn sample_weight(&self) -> Option<(Input, &Field)> {
         self.numbered().find(|(_, field)| field.role == Role::Weight)

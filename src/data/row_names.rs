@@ -1,6 +1,7 @@
 //! What the rows of a table are called.
 
 use super::sheet::Place;
+use std::fmt;
 
 /// Which row of a table a sample is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +10,16 @@ pub enum RowName<'a> {
     Id(&'a str, &'a str),
     /// The file, if there are several, and the line in it, from 1; of a file without lines the row.
     Line(Option<&'a str>, u32),
+}
+
+impl fmt::Display for RowName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            RowName::Id(column, id) => write!(f, "the row whose `{column}` is `{id}`"),
+            RowName::Line(None, line) => write!(f, "row at line {line}"),
+            RowName::Line(Some(file), line) => write!(f, "`{file}`, row at line {line}"),
+        }
+    }
 }
 
 /// What the rows of a table are called.

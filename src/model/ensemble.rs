@@ -157,7 +157,8 @@ impl Builder<'_> {
         self.guesses.insert(y.value);
     }
 
-    fn scaled(&mut self, x: ValueId, factor: f32) -> ValueId {
+    /// A value times a number.
+    pub(super) fn scaled(&mut self, x: ValueId, factor: f32) -> ValueId {
         let ones = vec![1; self.graph.shape(x).rank()];
         let factor = self.plain(NewFull { shape: Shape(ones), value: factor }, &[x]);
         self.plain(MUL, &[x, factor])

@@ -1,12 +1,14 @@
 //! The end of the graph: loss and metrics, and whether the model's output fits them and the data.
 
+use super::heads::HeadOutput;
 use super::transforms::mixing;
+use super::units::{standardize, undo};
 use super::{Builder, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, Tensor, metrics_variable};
 use crate::config::Experiment;
 use crate::data::Standard;
 use crate::graph::op::{
     self, Binary, BinaryKind, ClassCounts, Counted, ERROR_SUMS, ErrorSums, Gathered, LossOp, METRIC_SLOTS, Metrics,
-    NewFull, Normalize, Reshape, TargetKind, Task,
+    NewFull, Reshape, TargetKind, Task,
 };
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
@@ -31,8 +33,8 @@ pub struct BatchLoss {
 
 impl Builder<'_> {
     /// Adds loss and metrics on the model's output (nothing where there are no targets).
-    /// `prediction` is that output in the target's own unit.
-    pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId) -> Option<BatchLoss> {
+    /// `prediction` is that output in the target's own unit. With `heads` the loss is the sum of all.
+    pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId, heads: &[HeadOutput]) -> Option<BatchLoss> {
         let experiment = self.experiment;
         let loss = experiment.loss.describe();
         if !self.output_fits(y, &loss) || !self.mixing_fits() || !matches!(self.mode, Mode::Train | Mode::Eval) {
@@ -78,7 +80,8 @@ impl Builder<'_> {
         let weights = self.sample_weights(by.weights(self.graph.shape(said)));
         let operands: Vec<ValueId> = [said, compared].into_iter().chain(weights).collect();
         let made = self.graph.add(LossOp { loss: by, weighted: weights.is_some() }, &operands).expect(sound);
-        let (value, weight) = (made[0], made[1]);
+        let (value, weight) = (self.with_heads(made[0], heads), made[1]);
+        self.graph.set_origin("loss");
         self.graph.values[value.index()].role = Role::Output;
         let prediction = self.middle_quantile(prediction);
         let sums = self.graph.variable(self.vars, sums);
@@ -99,7 +102,7 @@ impl Builder<'_> {
     }
 
     /// What samples weigh, if they have weights: for each of so many rows or numbers, all those of a sample alike.
-    fn sample_weights(&mut self, number: usize) -> Option<ValueId> {
+    pub(super) fn sample_weights(&mut self, number: usize) -> Option<ValueId> {
         let (place, field) = self.data.sample_weight()?;
         let weights = self.graph.input(place, field.dtype, Shape::from([self.batch]));
         let each = number / self.batch.max(1);
@@ -170,16 +173,4 @@ impl Builder<'_> {
         let reported = self.experiment.class_counts && outputs > 1;
         (reported || self.is_asked_for(Gathered::ErrorSums)).then_some(ErrorSums { outputs })
     }
-}
-
-/// `(x - mean) / deviation`
-fn standardize(standard: &Standard) -> Normalize {
-    Normalize { scale: 1.0, mean: standard.mean.clone(), std: standard.deviation.clone(), to: DType::F32 }
-}
-
-/// `x · deviation + mean`, as the same operation has it: `(x - (-mean / deviation)) / (1 / deviation)`.
-fn undo(standard: &Standard) -> Normalize {
-    let mean = standard.mean.iter().zip(&standard.deviation).map(|(mean, deviation)| -mean / deviation).collect();
-    let std = standard.deviation.iter().map(|deviation| 1.0 / deviation).collect();
-    Normalize { scale: 1.0, mean, std, to: DType::F32 }
 }

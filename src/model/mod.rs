@@ -9,6 +9,7 @@ mod containers;
 mod cut;
 mod embeddings;
 mod ensemble;
+mod heads;
 mod images;
 pub mod init;
 mod input;
@@ -32,11 +33,13 @@ mod tables;
 mod tokens;
 mod transforms;
 mod transposed;
+mod units;
 mod windows;
 
 pub use crate::data::BatchShape;
 pub use attention::rope;
 pub use columns::{Columns, Tokens, category_name};
+pub use heads::{eval_sums, head_metrics, metric_sums};
 pub use input::{input_fields, target_field};
 pub use lints::lints;
 pub use loss::{BatchLoss, task};
@@ -74,6 +77,8 @@ pub struct Forward {
     pub graph: Graph,
     /// The model's output: in PyTorch's order, but for images, which are channels-last like all images inside.
     pub prediction: ValueId,
+    /// The same of the heads, in their order.
+    pub heads: Vec<ValueId>,
     /// The loss, if the mode is [`Mode::Train`] or [`Mode::Eval`].
     pub loss: Option<BatchLoss>,
     /// The layers, for listings.
@@ -157,12 +162,14 @@ pub fn forward(
     let y = b.ordered_classes(y);
     // The loss is that of standardised numbers; what is measured and put out is in the target's own unit.
     let prediction = b.in_own_unit(y);
-    let loss = b.loss(y, prediction);
+    let heads = b.heads();
+    let loss = b.loss(y, prediction, &heads);
     let prediction = b.at_position(prediction);
     b.finish_rows();
     if b.errors.is_empty() {
         b.graph.values[prediction.index()].role = Role::Output;
-        Ok(Forward { graph: b.graph, prediction, loss, rows: b.rows })
+        let heads = heads.iter().map(|head| head.prediction).collect();
+        Ok(Forward { graph: b.graph, prediction, heads, loss, rows: b.rows })
     } else {
         Err(b.errors)
     }

@@ -7,7 +7,7 @@ use super::{Translator, Value};
 use crate::config::Diagnostic;
 use crate::config::language::sections;
 use crate::data::text::TextCodec;
-use crate::data::{Field, FieldKind, Transform, transformed};
+use crate::data::{Field, FieldKind, Standard, Transform, transformed};
 use crate::graph::op::Task;
 use crate::graph::{DType, Shape};
 use crate::model::{input_fields, task, transforms};
@@ -177,6 +177,11 @@ impl Translator<'_> {
         let target = self.source.data.target().filter(|_| learns_it);
         let Some(standard) = target.and_then(|(_, field)| field.standard.as_ref()) else { return y.name.clone() };
         let standard = standard.repeated(experiment.loss.quantiles().len().max(1));
+        self.unstandardized(y, &standard)
+    }
+
+    /// Standardised numbers in their own unit.
+    pub(super) fn unstandardized(&mut self, y: &Value, standard: &Standard) -> String {
         let deviation = self.graph.floats(&[standard.deviation.len()], &standard.deviation);
         let mean = self.graph.floats(&[standard.mean.len()], &standard.mean);
         let scaled = self.graph.op("Mul", &[&y.name, &deviation], []);
@@ -208,6 +213,11 @@ impl Translator<'_> {
             };
         }
         let name = self.graph.fresh(wanted);
+        Ok(self.put_out(y, name))
+    }
+
+    /// Declares an output of that name.
+    pub(super) fn put_out(&mut self, mut y: Value, name: String) -> proto::ValueInfo {
         // The last node puts it out under its name. What is an input, or read elsewhere, too, keeps its own.
         let made = self.graph.nodes.iter().any(|node| node.output.contains(&y.name));
         if !made {
@@ -218,7 +228,7 @@ impl Translator<'_> {
             node.input.iter_mut().chain(&mut node.output).filter(|n| **n == old).for_each(|n| n.clone_from(&y.name));
         }
         self.results.retain(|info| info.name() != old);
-        Ok(value_info(&y.name, DataType::Float, &y.shape))
+        value_info(&y.name, DataType::Float, &y.shape)
     }
 
     /// What the file says of itself besides the graph.
@@ -235,7 +245,14 @@ impl Translator<'_> {
             if let Some(numbers) = columns.pointer_mut("/target/numbers").and_then(serde_json::Value::as_object_mut) {
                 numbers.remove("standard");
             }
+            for head in columns.get_mut("heads").and_then(serde_json::Value::as_array_mut).into_iter().flatten() {
+                let numbers = head.pointer_mut("/target/numbers").and_then(serde_json::Value::as_object_mut);
+                numbers.map(|numbers| numbers.remove("standard"));
+            }
             entries.push((if TextCodec::is(fitted) { "text" } else { "columns" }, columns));
+        }
+        if !experiment.heads.is_empty() {
+            entries.push(("heads", self.heads_in_words()));
         }
         if !experiment.loss.quantiles().is_empty() {
             entries.push(("quantiles", json!(experiment.loss.quantiles())));

@@ -8,6 +8,7 @@
 
 mod edges;
 mod graph;
+mod heads;
 mod images;
 mod layers;
 mod proto;
@@ -135,10 +136,13 @@ fn translate(
     for (_, variable) in source.variables.iter() {
         t.graph.fresh(&variable.name);
     }
+    let of_heads: Vec<String> = source.experiment.heads.iter().map(|head| t.graph.fresh(head.name())).collect();
     let x = t.input()?;
     let y = t.sequence(&source.experiment.model.layers, x)?;
     let y = t.ordered_classes(y);
-    let output = t.output(y)?;
+    let heads =
+        of_heads.into_iter().enumerate().map(|(at, name)| t.output_of_head(at, name)).collect::<Result<Vec<_>, _>>()?;
+    let output = [vec![t.output(y)?], heads].concat();
     let metadata_props = t.metadata();
     let mut initializer = t.parameters(tensors)?;
     initializer.append(&mut t.graph.constants);
@@ -147,7 +151,7 @@ fn translate(
         name: Some("main_graph".into()),
         initializer,
         input: t.inputs,
-        output: vec![output],
+        output,
         value_info: t.results,
     };
     check(&graph)?;

@@ -2,10 +2,12 @@
 
 use crate::graph::op::Figure;
 
-/// The figure that is called so: `val_accuracy`, `accuracy`.
+/// The figure that is called so: `val_accuracy`, `accuracy`, or of a head `val_sold_accuracy`.
 fn figure(name: &str) -> Option<&'static Figure> {
     let name = ["val_", "train_"].iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
-    Figure::ALL.iter().find(|known| known.name() == name)
+    let of_head = |known: &&Figure| name.strip_suffix(known.name()).is_some_and(|head| head.ends_with('_'));
+    let exact = Figure::ALL.iter().find(|known| known.name() == name);
+    exact.or_else(|| Figure::ALL.iter().filter(of_head).max_by_key(|known| known.name().len()))
 }
 
 /// Whether more is better of it.
@@ -16,4 +18,17 @@ pub fn higher_is_better(name: &str) -> bool {
 /// Whether it is a share of one.
 pub fn is_share(name: &str) -> bool {
     figure(name).is_some_and(|figure| figure.is_share())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_heads_are_what_their_names_end_with() {
+        let all = ["val_accuracy", "sold_accuracy", "train_sold_loss", "val_price_rmse", "val_top5_accuracy"];
+        assert_eq!(all.map(higher_is_better), [true, true, false, false, true]);
+        assert_eq!(all.map(is_share), [true, true, false, false, true]);
+        assert!(figure("samples_per_s").is_none() && figure("xloss").is_none());
+    }
 }

@@ -7,7 +7,7 @@ use super::samples::{Samples, outside};
 use crate::api::answer::{Answer, Meaning};
 use crate::api::failure::Failure;
 use crate::api::model::{Model, device};
-use crate::api::predictor::{Options, Predictor, Room, Seen};
+use crate::api::predictor::{HeadSeen, Options, Predictor, Room, Seen};
 use crate::api::scores::scores;
 use crate::data::table::TableCodec;
 use crate::data::text::TextCodec;
@@ -102,10 +102,10 @@ impl Served {
             delay: how.delay,
             queue: how.queue,
             threads: how.executables,
-            outputs: predictor.outputs(),
+            outputs: predictor.width(),
         };
         let computes = Arc::clone(&predictor);
-        let compute = move |rows: &[&[u8]], out: &mut [f32]| computes.raw(rows, out);
+        let compute = move |rows: &[&[u8]], out: &mut [f32]| computes.raw_with_heads(rows, out);
         let batcher = Batcher::start(together, Arc::new(compute), metrics)?;
         let table = TableCodec::of(&seen.data);
         let texts = TextCodec::of(&seen.data)?.filter(|codec| codec.tokenizer.is_some());
@@ -123,7 +123,7 @@ impl Served {
         }
     }
 
-    /// Numbers for each sample.
+    /// Numbers for each sample, without those of heads.
     pub fn outputs(&self) -> usize {
         self.predictor.outputs()
     }
@@ -149,10 +149,11 @@ impl Served {
             Task::BinaryClassification | Task::Regression => TEXT * self.outputs(),
         };
         // Beside those of other requests in a batch once more.
-        2 * sample + 2 * size_of::<f32>() * self.outputs() + told + OBJECT
+        let of_heads: usize = self.seen.heads.iter().map(|head| OBJECT * (1 + top.min(head.outputs()))).sum();
+        2 * sample + 2 * size_of::<f32>() * self.predictor.width() + told + of_heads + OBJECT
     }
 
-    /// What it puts out for samples: logits of classes and labels, or numbers, for each.
+    /// What it puts out for samples: logits of classes and labels, or numbers, for each; those of heads are behind them.
     ///
     /// # Errors
     /// The queue is full; the device failed.
@@ -180,13 +181,13 @@ impl Served {
         }
     }
 
-    /// Probabilities of what was put out as logits; numbers stay as they are.
+    /// Probabilities of what was put out as logits; numbers stay as they are. What was put out for heads is left out.
     pub fn scores(&self, outputs: &[f32]) -> Vec<f32> {
         let positions = self.meaning(0).positions();
-        let mut all = vec![0.0; outputs.len()];
-        let each = self.outputs().max(1);
-        for (raw, into) in outputs.chunks_exact(each).zip(all.chunks_exact_mut(each)) {
-            scores(self.task, &positions, raw, into);
+        let (each, width) = (self.outputs().max(1), self.predictor.width().max(1));
+        let mut all = vec![0.0; outputs.len() / width * each];
+        for (raw, into) in outputs.chunks_exact(width).zip(all.chunks_exact_mut(each)) {
+            scores(self.task, &positions, &raw[..each], into);
         }
         all
     }
@@ -194,7 +195,9 @@ impl Served {
     /// What outputs mean, `top` classes told.
     pub fn meaning(&self, top: usize) -> Meaning<'_> {
         let id = self.table.as_ref().and_then(|table| table.id.clone());
-        Meaning { task: self.task, data: &self.seen.data, quantiles: &self.quantiles, top, guard_formulas: false, id }
+        let (task, data, quantiles, guard_formulas) = (self.task, &self.seen.data, &self.quantiles, false);
+        let meaning = Meaning { task, data, quantiles, top, guard_formulas, id, heads: Vec::new() };
+        meaning.and_of_heads(&self.seen.heads)
     }
 
     /// Its answer, an object for each sample.
@@ -212,7 +215,7 @@ impl Served {
             meaning.tell(&answer, &mut result);
             result
         };
-        outputs.chunks_exact(self.outputs().max(1)).enumerate().map(of).collect()
+        outputs.chunks_exact(self.predictor.width().max(1)).enumerate().map(of).collect()
     }
 
     /// What it is, for people and for the page.
@@ -223,11 +226,6 @@ impl Served {
             Takes::Texts => "texts",
             Takes::Tensors => "tensors",
         };
-        let task = match self.task {
-            Task::Classification => "classification",
-            Task::BinaryClassification => "labels",
-            Task::Regression => "regression",
-        };
         let inputs = self
             .seen
             .fields
@@ -235,12 +233,16 @@ impl Served {
             .map(|field| json!({ "name": field.name, "datatype": datatype(field.dtype), "shape": outside(field) }));
         let mut model = json!({
             "name": name,
-            "task": task,
+            "task": task_name(self.task),
             "takes": takes,
             "inputs": inputs.collect::<Vec<_>>(),
             "classes": self.seen.data.class_names(),
             "batch": self.batch(),
         });
+        if !self.seen.heads.is_empty() {
+            let head = |head: &HeadSeen| json!({ "name": head.name, "task": task_name(head.task), "classes": head.data.class_names() });
+            model["heads"] = self.seen.heads.iter().map(head).collect();
+        }
         if let Some(table) = &self.table {
             model["columns"] = table.columns.iter().map(|column| column.name.as_str()).collect();
             // A name for each number of an answer.
@@ -248,6 +250,15 @@ impl Served {
             model["targets"] = targets.into();
         }
         model
+    }
+}
+
+/// What a model was trained for, in a word.
+fn task_name(task: Task) -> &'static str {
+    match task {
+        Task::Classification => "classification",
+        Task::BinaryClassification => "labels",
+        Task::Regression => "regression",
     }
 }
 

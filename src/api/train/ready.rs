@@ -34,7 +34,7 @@ use crate::train::setup::input::{self, Take};
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::photos::{Keeping, PhotoPlan};
 use crate::train::setup::precision;
-use crate::train::setup::programs::Programs;
+use crate::train::setup::programs::{HeadOf, Programs};
 use crate::train::setup::schedule::Schedule;
 use crate::train::setup::session::Session;
 use std::path::PathBuf;
@@ -304,5 +304,10 @@ fn note_down(run: &mut Run, note: &str) -> Result<(), Failure> {
 fn figures(loaded: &Loaded, asked: &[Figure]) -> Vec<String> {
     let own = crate::model::task(&loaded.experiment).figures();
     let train = own.iter().map(|figure| format!("train_{}", figure.name()));
-    train.chain(own.iter().chain(asked).map(|figure| format!("val_{}", figure.name()))).collect()
+    let val = own.iter().chain(asked).map(|figure| format!("val_{}", figure.name()));
+    let of_heads = HeadOf::all(&loaded.experiment).into_iter().flat_map(|head| {
+        let figures = head.task.figures().iter().map(move |figure| format!("{}_{}", head.name, figure.name()));
+        figures.flat_map(|figure| ["train", "val"].map(|of| format!("{of}_{figure}")))
+    });
+    train.chain(val).chain(of_heads).collect()
 }

@@ -329,9 +329,15 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
         };
     let experiment = &loaded.experiment;
+    if !experiment.heads.is_empty() && args.predictions.is_some() {
+        say(
+            "note: the rows have what the model says of its main target; `predict` also says what it says of its heads",
+        );
+    }
     let names = samples.spec.class_names();
     if args.output.json {
-        let mut metrics: Map<String, Value> = figures.list().map(|(f, v)| (f.name().to_string(), json!(v))).collect();
+        let mut metrics: Map<String, Value> =
+            figures.named().map(|(name, _, v)| (name.into_owned(), json!(v))).collect();
         if let Some(report) = &report {
             let all =
                 task(experiment).asked_figures().iter().filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
@@ -365,10 +371,10 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             .and_then(|report| report.figure(Figure::Top5Accuracy));
         let figures = top5
             .filter(|_| task(experiment) == Task::Classification)
-            .map_or(figures, |top5| figures.with(Figure::Top5Accuracy, top5));
+            .map_or(figures.clone(), |top5| figures.with(Figure::Top5Accuracy, top5));
         let list: Vec<String> = figures
-            .list()
-            .map(|(f, v)| format!("{} {}", f.name(), if f.is_share() { percent(v) } else { figure(v, 6, 12) }))
+            .named()
+            .map(|(name, f, v)| format!("{name} {}", if f.is_share() { percent(v) } else { figure(v, 6, 12) }))
             .collect();
         let source = experiment.data.source.type_name();
         let instead = match samples.name == source {

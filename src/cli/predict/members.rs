@@ -63,7 +63,7 @@ impl Other {
 
     fn outputs_of(&self, split: &Split, slots: usize, workers: usize) -> Result<Vec<f32>> {
         let predictor = &self.predictor;
-        let width = predictor.outputs();
+        let width = predictor.width();
         let mut all = vec![0f32; split.len() * width];
         let buffers = (0..slots).map(|_| predictor.host_buffer()).collect::<Result<Vec<_>>>()?;
         let options = LoaderOptions {

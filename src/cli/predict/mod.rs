@@ -58,8 +58,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     }
     let id = table.as_ref().and_then(Rows::id);
     let quantiles = seen.quantile_names();
-    let meaning =
-        Meaning { task: task(experiment), data, quantiles: &quantiles, top, guard_formulas: args.guard_formulas, id };
+    let (task, guard_formulas) = (task(experiment), args.guard_formulas);
+    let meaning = Meaning { task, data, quantiles: &quantiles, top, guard_formulas, id, heads: Vec::new() };
+    let meaning = meaning.and_of_heads(&seen.heads);
     if args.guard_formulas && form != Form::Csv {
         return Err(Failure::Usage(
             "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),
@@ -333,7 +334,7 @@ impl Batches<'_> {
         while let Some(batch) = loader.next()? {
             // Rows behind the batch's own hold what they held before, and nobody looks at what comes of them.
             predictor.outputs_of(batch.slot, &batch.buffer, |outputs| {
-                let rows = outputs.chunks_exact(predictor.outputs());
+                let rows = outputs.chunks_exact(predictor.width());
                 for (row, sample) in rows.zip(batch.samples()) {
                     let sample = *sample as usize;
                     match (given.failure)(sample) {

@@ -162,9 +162,9 @@ fn tell_update(report: &mut Report, stage: &str, began: Instant, made: Made) -> 
 }
 
 fn in_words(figures: &Figures) -> String {
-    let told = figures.list().map(|(f, value)| {
+    let told = figures.named().map(|(name, f, value)| {
         let value = if f.is_share() { percent(value) } else { figure(value, 4, 8) };
-        format!("{} {value}", f.name())
+        format!("{name} {value}")
     });
     told.collect::<Vec<_>>().join(", ")
 }

@@ -71,6 +71,7 @@ pub(super) fn resolve(
         data: data?,
         model: model?,
         loss: loss?,
+        heads: top_keys.heads,
         optimizer: optimizer?,
         schedule: schedule?,
         train: train?,

@@ -1,6 +1,7 @@
 //! What sections must agree on among themselves.
 
 mod carried;
+mod heads;
 mod trainings;
 
 use crate::config::declare::tagged::Tagged;
@@ -24,6 +25,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.validation_is_said_once();
     rules.a_trial_is_one_training();
     rules.several_trainings_differ_in_one_thing();
+    rules.heads();
     rules.monitors();
     rules.figures_of_outputs();
     rules.transforms();

@@ -142,6 +142,10 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
         .into_iter()
         .map(|(word, declaration)| Table::from_declaration(declaration).tagged(ColumnType::TAG, word).whole())
         .collect();
+    let losses: Vec<Value> = Loss::declarations(generator)
+        .into_iter()
+        .map(|(word, declaration)| Table::from_declaration(declaration).tagged(Loss::TAG, word).whole())
+        .collect();
     let tables: Vec<Value> = transforms.iter().map(Table::whole).collect();
     let starts: Vec<Value> = Init::declarations(generator)
         .into_iter()
@@ -174,6 +178,7 @@ fn definitions(generator: &mut SchemaGenerator) -> Map<String, Value> {
         json!({ "description": "One of several schedules.", "anyOf": [layers::bare(&courses, Course::TAG), { "oneOf": courses_in_full }] }),
     );
     defs.insert("Layer".into(), layer);
+    defs.insert("Loss".into(), json!({ "description": "A loss.", "oneOf": losses }));
     defs.insert("ColumnType".into(), json!({ "description": "What becomes of a column.", "oneOf": columns }));
     defs.insert("Init".into(), json!({ "description": "How some parameters start.", "oneOf": starts }));
     defs.insert(

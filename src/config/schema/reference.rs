@@ -12,7 +12,7 @@ use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys;
 use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, RopeScaling, container};
 use crate::config::language::sections::{
-    EarlyStopping, Ema, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
+    EarlyStopping, Ema, Head, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
 };
 use crate::config::text::lints::Lint;
 
@@ -84,6 +84,7 @@ pub fn tables() -> Vec<Table> {
     made.plain("model weights_rename", &[Rename::declaration], false, generator);
     made.plain("model init", &[InitKeys::declaration], false, generator);
     made.kinds("model init types", "start of parameters", &Init::declarations(generator), None);
+    made.plain("heads", &[Head::declaration], false, generator);
     made.plain("optimizer groups", &[ParamGroup::declaration], false, generator);
     made.kinds("transforms", "transform", &Transform::declarations(generator), None);
     for kind in Layer::declarations(generator) {
@@ -121,6 +122,7 @@ pub fn page(table: &str) -> &'static str {
         "containers" => "containers.md",
         "block" => "blocks.md",
         "loss types" => "loss.md",
+        "heads" => "heads.md",
         "schedule" | "schedule types" => "schedule.md",
         "train" | "train early_stopping" => "train.md",
         "checkpoint" | "log" => "output.md",

@@ -15,7 +15,9 @@ impl Values<'_> {
             return match path {
                 "#/$defs/Layer" => "layer".into(),
                 "#/$defs/Transform" => "transform".into(),
-                "#/$defs/EarlyStopping" | "#/$defs/Ema" | "#/$defs/Init" | "#/$defs/Lora" => "table".into(),
+                "#/$defs/EarlyStopping" | "#/$defs/Ema" | "#/$defs/Init" | "#/$defs/Lora" | "#/$defs/Loss" => {
+                    "table".into()
+                }
                 "#/$defs/Course" => "schedule".into(),
                 _ => self.told(self.defined(path)),
             };

@@ -14,6 +14,8 @@ pub enum Use {
     Input(Encoding),
     /// It is learnt.
     Target,
+    /// It is learnt by the head of this name.
+    Head(String),
     /// It names the rows.
     Id,
     /// It says what rows weigh.
@@ -48,6 +50,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         Ok(())
     };
     options.target.iter().try_for_each(|name| named(name, "target"))?;
+    options.heads.iter().try_for_each(|head| named(&head.column, "the target of a head"))?;
     options.drop.iter().filter(|name| !name.contains(['*', '?'])).try_for_each(|name| named(name, "drop"))?;
     options.id.iter().try_for_each(|name| named(name, "id"))?;
     options.sample_weight.iter().try_for_each(|name| named(name, "sample_weight"))?;
@@ -71,7 +74,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         if let Some(what) = column.unread {
             let taken = [&division.split_column, &division.group_column, &division.time_column];
             let taken = taken.into_iter().chain([&options.id, &options.sample_weight]);
-            let taken = options.target.contains(name) || taken.flatten().any(|other| other == name);
+            let taken = options.learnt().any(|learnt| learnt == name) || taken.flatten().any(|other| other == name);
             ensure!(
                 ignored && !taken,
                 "the column `{name}` has {what}, which are no cells of a table: leave it out{}",
@@ -80,6 +83,9 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         }
         if options.target.contains(name) {
             return Ok(Use::Target);
+        }
+        if let Some(head) = options.heads.iter().find(|head| head.column == *name) {
+            return Ok(Use::Head(head.name.clone()));
         }
         if options.id.as_ref() == Some(name) {
             return Ok(Use::Id);
@@ -128,10 +134,10 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
 fn reasons(columns: &[Column], uses: &[Use]) -> String {
     let reason = |(column, used): (&Column, &Use)| match used {
         Use::Left(why) => Some(format!("`{}`: {why}", column.name)),
-        Use::Input(_) | Use::Target | Use::Id | Use::Weight => None,
+        Use::Input(_) | Use::Target | Use::Head(_) | Use::Id | Use::Weight => None,
     };
     let all: Vec<String> = columns.iter().zip(uses).filter_map(reason).take(10).collect();
-    if all.is_empty() { "the table has the target alone".to_owned() } else { all.join("; ") }
+    if all.is_empty() { "the table has nothing but what is learnt".to_owned() } else { all.join("; ") }
 }
 
 fn examples(column: &Column) -> String {

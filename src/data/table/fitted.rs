@@ -9,6 +9,7 @@ use super::super::store::Memory;
 use super::super::values::{Values, bytes_of};
 use super::aside::{Aside, Room};
 use super::codec::{Cells, ColumnCodec, Read};
+use super::names::quoted;
 use super::raw::Raw;
 use super::text::{Format, of_bytes, of_input, open};
 use super::unseen::Unseen;
@@ -28,6 +29,9 @@ pub struct TableCodec {
     pub columns: Vec<ColumnCodec>,
     /// What is learnt.
     pub target: Target,
+    /// What else is learnt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heads: Vec<Head>,
     /// What stands before the fraction of a number.
     pub decimal: char,
     /// The column that names a row.
@@ -68,6 +72,67 @@ pub enum Target {
     },
 }
 
+/// What a head learns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// What it is called.
+    pub name: String,
+    /// Its target, of one column.
+    pub target: Target,
+}
+
+impl Target {
+    /// Whether a training can have fitted it.
+    fn is_sane(&self) -> bool {
+        match self {
+            Target::Classes { names, .. } => each_once(names.iter()),
+            Target::Numbers { columns, standard } => {
+                let fits = |standard: &Standard| {
+                    let sizes = [standard.mean.len(), standard.deviation.len()] == [columns.len(); 2];
+                    sizes && standard.deviation.iter().all(|deviation| deviation.is_finite() && *deviation > 0.0)
+                };
+                !columns.is_empty() && standard.as_ref().is_none_or(fits)
+            }
+        }
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> &[String] {
+        match self {
+            Target::Classes { column, .. } => std::slice::from_ref(column),
+            Target::Numbers { columns, .. } => columns,
+        }
+    }
+
+    /// How its cells are read.
+    fn read(&self) -> Read {
+        match self {
+            Target::Classes { .. } => Read::Text,
+            Target::Numbers { .. } => Read::Number,
+        }
+    }
+
+    /// It as a field of samples.
+    fn field(&self, name: impl Into<String>) -> Field {
+        match self {
+            Target::Classes { names, .. } => {
+                Field::target(name, FieldKind::Category(Classes::named(names.clone())), [])
+            }
+            Target::Numbers { columns, standard } => {
+                let field = Field::target(name, FieldKind::Number, [columns.len()]);
+                Field { standard: standard.clone(), ..field }
+            }
+        }
+    }
+}
+
+/// Whether there are some names, and none twice.
+fn each_once<'a>(names: impl Iterator<Item = &'a String>) -> bool {
+    let mut sorted: Vec<&String> = names.collect();
+    sorted.sort_unstable();
+    !sorted.is_empty() && sorted.windows(2).all(|pair| pair[0] != pair[1])
+}
+
 impl TableCodec {
     /// That of a data set, if it is a table.
     pub fn of(spec: &DataSpec) -> Option<TableCodec> {
@@ -77,24 +142,12 @@ impl TableCodec {
     /// That of a checkpoint, which may come from anybody; `None` if it is none that a training has fitted.
     pub fn read(written: &Value) -> Option<TableCodec> {
         let codec: TableCodec = serde_json::from_value(written.clone()).ok()?;
-        let mut names: Vec<&String> = codec.columns.iter().map(|column| &column.name).collect();
-        names.sort_unstable();
-        let columns = !names.is_empty() && names.windows(2).all(|pair| pair[0] != pair[1]);
-        let target = match &codec.target {
-            Target::Classes { names, .. } => {
-                let mut sorted: Vec<&String> = names.iter().collect();
-                sorted.sort_unstable();
-                !names.is_empty() && sorted.windows(2).all(|pair| pair[0] != pair[1])
-            }
-            Target::Numbers { columns, standard } => {
-                let fits = |standard: &Standard| {
-                    let sizes = [standard.mean.len(), standard.deviation.len()] == [columns.len(); 2];
-                    sizes && standard.deviation.iter().all(|deviation| deviation.is_finite() && *deviation > 0.0)
-                };
-                !columns.is_empty() && standard.as_ref().is_none_or(fits)
-            }
-        };
-        (columns && target && codec.columns.iter().all(ColumnCodec::is_sane)).then_some(codec)
+        let columns = each_once(codec.columns.iter().map(|column| &column.name));
+        let columns = columns && codec.columns.iter().all(ColumnCodec::is_sane);
+        let of_one_column = |head: &Head| head.target.is_sane() && head.target.columns().len() == 1;
+        let heads = codec.heads.is_empty() || each_once(codec.heads.iter().map(|head| &head.name));
+        let heads = heads && codec.heads.iter().all(of_one_column);
+        (columns && codec.target.is_sane() && heads).then_some(codec)
     }
 
     /// How its tables are written.
@@ -102,12 +155,31 @@ impl TableCodec {
         Format { separator: self.separator, header: self.header }
     }
 
-    /// The columns that are learnt.
+    /// The columns of the target.
     pub fn targets_named(&self) -> Vec<String> {
-        match &self.target {
-            Target::Classes { column, .. } => vec![column.clone()],
-            Target::Numbers { columns, .. } => columns.clone(),
+        self.target.columns().to_vec()
+    }
+
+    /// All targets: the main one, then those of heads.
+    fn learnt(&self) -> impl Iterator<Item = &Target> {
+        std::iter::once(&self.target).chain(self.heads.iter().map(|head| &head.target))
+    }
+
+    /// Refuses other heads than those that were trained: names, each with its column.
+    ///
+    /// # Errors
+    /// There are others, or they learn other columns.
+    pub fn expect_heads(&self, asked: &[(&String, &String)]) -> Result<()> {
+        let own = self.heads.iter().map(|head| (&head.name, &head.target.columns()[0]));
+        if own.eq(asked.iter().copied()) {
+            return Ok(());
         }
+        let listed = |names: Vec<String>| if names.is_empty() { "none".to_owned() } else { quoted(&names) };
+        bail!(
+            "the model has other heads than the configuration: it was trained with {}, and `heads` asks for {}",
+            listed(self.heads.iter().map(|head| head.name.clone()).collect()),
+            listed(asked.iter().map(|(name, _)| (*name).clone()).collect())
+        )
     }
 
     /// As it is kept.
@@ -153,17 +225,11 @@ impl TableCodec {
 
     /// The fields of its samples.
     pub fn fields(&self) -> Vec<Field> {
-        let target = match &self.target {
-            Target::Classes { names, .. } => {
-                Field::target(TARGETS, FieldKind::Category(Classes::named(names.clone())), [])
-            }
-            Target::Numbers { columns, standard } => {
-                let field = Field::target(TARGETS, FieldKind::Number, [columns.len()]);
-                Field { standard: standard.clone(), ..field }
-            }
-        };
+        let target = self.target.field(TARGETS);
+        let heads = self.heads.iter().map(|head| head.target.field(format!("{TARGETS}_{}", head.name)));
         let weight = self.sample_weight.iter().map(|_| Field::sample_weight());
-        [Field::numbers(INPUTS, DType::F32, [self.width()]), target].into_iter().chain(weight).collect()
+        let inputs = Field::numbers(INPUTS, DType::F32, [self.width()]);
+        [inputs, target].into_iter().chain(heads).chain(weight).collect()
     }
 
     /// The numbers that the model takes of all rows, one row behind the other.
@@ -219,7 +285,9 @@ impl TableCodec {
         let aside = room.aside((rows as u64).saturating_mul(each as u64))?;
         let mut others = Vec::new();
         if targets {
-            others.push(self.targets(raw)?);
+            for target in self.learnt() {
+                others.push(self.values(target, raw)?);
+            }
             others.extend(self.weights(raw)?);
         }
         let values = match aside {
@@ -245,23 +313,45 @@ impl TableCodec {
         })
     }
 
-    fn targets(&self, raw: &Raw) -> Result<Values> {
-        match &self.target {
+    /// The first row with a text that is none of the known ones, and the text; rows are left out in which anything is missing that is learnt.
+    fn first_unknown<'a>(
+        &self,
+        raw: &Raw,
+        (numbers, texts): (&[Option<u32>], &'a [String]),
+        known: &HashMap<&str, i32>,
+    ) -> Result<Option<(usize, &'a str)>> {
+        if texts.iter().all(|text| known.contains_key(text.as_str())) {
+            return Ok(None);
+        }
+        let columns = self.learnt().flat_map(Target::columns).map(|name| raw.column(name));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let unknown = |row: usize| {
+            let text = texts[numbers[row]? as usize].as_str();
+            let whole = columns.iter().all(|cells| !cells.is_missing(row as u32));
+            (whole && !known.contains_key(text)).then_some((row, text))
+        };
+        Ok((0..raw.rows()).find_map(unknown))
+    }
+
+    /// What all rows have of a target.
+    fn values(&self, target: &Target, raw: &Raw) -> Result<Values> {
+        match target {
             Target::Classes { column, names } => {
                 let cells = raw.column(column)?;
                 let Cells::Texts(numbers, texts) = &*cells else {
                     bail!("the target `{column}` was not read as a text")
                 };
                 let known: HashMap<&str, i32> = names.iter().map(String::as_str).zip(0..).collect();
-                let unknown = texts.iter().find(|text| !known.contains_key(text.as_str()));
-                if let Some(text) = unknown {
+                if let Some((row, text)) = self.first_unknown(raw, (numbers, texts), &known)? {
                     let names: Vec<String> = names.iter().take(12).map(|name| format!("`{name}`")).collect();
                     bail!(
-                        "the target `{column}` has `{text}`, which the model does not know: it was trained on {}",
+                        "{}: the target `{column}` has `{text}`, which the model does not know: it was trained on {}",
+                        raw.names().at(row),
                         names.join(", ")
                     );
                 }
-                let of = |number: &Option<u32>| number.map_or(-1, |number| known[texts[number as usize].as_str()]);
+                let number = |number: u32| known.get(texts[number as usize].as_str()).copied().unwrap_or(-1);
+                let of = |cell: &Option<u32>| cell.map_or(-1, number);
                 Ok(Values::Ints(numbers.iter().map(of).collect()))
             }
             Target::Numbers { columns, .. } => {
@@ -281,9 +371,8 @@ impl TableCodec {
     pub fn reads(&self, targets: bool) -> Vec<(&str, Read)> {
         let mut all: Vec<(&str, Read)> = self.columns.iter().map(|codec| (codec.name.as_str(), codec.read())).collect();
         if targets {
-            match &self.target {
-                Target::Classes { column, .. } => all.push((column, Read::Text)),
-                Target::Numbers { columns, .. } => all.extend(columns.iter().map(|name| (name.as_str(), Read::Number))),
+            for target in self.learnt() {
+                all.extend(target.columns().iter().map(|name| (name.as_str(), target.read())));
             }
             all.extend(self.sample_weight.iter().map(|name| (name.as_str(), Read::Number)));
         }

@@ -1,20 +1,20 @@
 //! From the text of a table to samples: codecs fitted on the rows of training, and all rows as they write them.
 
 use super::super::Split;
-use super::super::field::{DataSpec, Standard};
-use super::super::held::listed;
+use super::super::field::DataSpec;
 use super::super::parallel::parallel;
 use super::super::sheet::{Place, Sheet};
 use super::aside::Lies;
 use super::cell;
-use super::codec::{Cells, ColumnCodec, Encoding, Read, mean_and_deviation};
+use super::codec::{Cells, ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups};
 use super::fitted::{TableCodec, Target};
-use super::names::no_column;
-use super::options::{Positive, TableOptions};
+use super::names::{no_column, quoted};
+use super::options::TableOptions;
 use super::raw::{Raw, Reading, each_of};
 use super::survey::{CellType, Column, Surveyed, survey};
+use super::targets::{expect_positive, fit_target, targets, with_targets};
 use super::text::open;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
@@ -91,6 +91,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             quoted(&learnt),
             quoted(&options.target)
         );
+        let heads: Vec<_> = options.heads.iter().map(|head| (&head.name, &head.column)).collect();
+        codec.expect_heads(&heads).with_context(at)?;
     }
     // The table is written as the configuration says, whatever that of the training was.
     let own = fitted.map(|codec| {
@@ -122,7 +124,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             told.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
             codec
         }
-        None => fit(options, (&columns, &uses), &raw, &parts.train).with_context(at)?,
+        None => fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)?,
     };
     let all = codec.samples(&raw, true, &options.room).with_context(at)?;
     // What its cells took is for others now.
@@ -196,44 +198,6 @@ fn validation(
     Ok((all, rows))
 }
 
-fn quoted(names: &[String]) -> String {
-    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    names.join(", ")
-}
-
-/// The rows in which nothing is missing that is learnt; that some are left out is told.
-fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Result<Vec<u32>> {
-    let mut rows: Vec<u32> = (0..raw.rows() as u32).collect();
-    for name in &options.target {
-        let cells = raw.column(name)?;
-        rows.retain(|row| !cells.is_missing(*row));
-    }
-    let missing = raw.rows() - rows.len();
-    if missing > 0 {
-        let s = if missing == 1 { "" } else { "s" };
-        told.push(format!(
-            "`{}`: {missing} row{s} without {} left out",
-            options.path.display(),
-            quoted(&options.target)
-        ));
-    }
-    Ok(rows)
-}
-
-/// Refuses a number that the loss cannot learn.
-fn expect_positive(options: &TableOptions, raw: &Raw) -> Result<()> {
-    let Some(Positive { loss, zero }) = options.positive else { return Ok(()) };
-    for name in &options.target {
-        let cells = raw.column(name)?;
-        let Cells::Numbers(values) = &*cells else { continue };
-        if let Some(value) = values.iter().find(|value| **value < 0.0 || !zero && **value == 0.0) {
-            let least = if zero { "of at least 0" } else { "above 0" };
-            bail!("the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}");
-        }
-    }
-    Ok(())
-}
-
 /// The columns that the model takes, and how their cells are read.
 fn inputs<'a>(columns: &'a [Column], uses: &[Use]) -> Vec<(&'a str, Read)> {
     let used = columns.iter().zip(uses).filter_map(|(column, used)| match used {
@@ -241,43 +205,6 @@ fn inputs<'a>(columns: &'a [Column], uses: &[Use]) -> Vec<(&'a str, Read)> {
         _ => None,
     });
     used.collect()
-}
-
-/// The columns that are learnt, and how their cells are read.
-fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<(&'a str, Read)>> {
-    let find = |name: &String| columns.iter().find(|column| column.name == *name).context("looked for before");
-    let all: Vec<&Column> = options.target.iter().map(find).collect::<Result<_>>()?;
-    for column in &all {
-        ensure!(column.cells != CellType::Nothing, "the target `{}` is missing in every row", column.name);
-        ensure!(
-            column.distinct > 1,
-            "the target `{}` is {} in every row: there is nothing to learn",
-            column.name,
-            column.examples.first().map_or(String::new(), |text| format!("`{text}`"))
-        );
-    }
-    let numbers = |column: &&Column| column.cells == CellType::Numbers;
-    if let Some((column, odd)) =
-        all.iter().find_map(|column| Some((column, column.odd.as_ref().filter(|_| !options.classes)?)))
-    {
-        bail!(
-            "the target `{}` has {}: mend them, or set `classes = true` if each text is a class",
-            column.name,
-            odd.in_words()
-        );
-    }
-    let classes = options.classes || !all.iter().all(numbers);
-    if classes && all.len() > 1 {
-        bail!(
-            "of several targets each is a number, and {}: learn that alone, or leave it out",
-            match all.iter().find(|column| !numbers(column)) {
-                Some(column) => format!("`{}` has {} cells", column.name, column.cells.name()),
-                None => "`classes = true` asks for one of some classes".to_owned(),
-            }
-        );
-    }
-    let read = if classes { Read::Text } else { Read::Number };
-    Ok(options.target.iter().map(|name| (name.as_str(), read)).collect())
 }
 
 /// The rows of each part.
@@ -359,8 +286,13 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     }
 }
 
-/// Fits the codecs on the rows of training.
-fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, train: &[u32]) -> Result<TableCodec> {
+/// Fits the codecs on the rows of training, `train`; in all of `rows` nothing is missing that is learnt.
+fn fit(
+    options: &TableOptions,
+    (columns, uses): (&[Column], &[Use]),
+    raw: &Raw,
+    (rows, train): (&[u32], &[u32]),
+) -> Result<TableCodec> {
     let inputs = columns.iter().zip(uses).filter_map(|(column, used)| match used {
         Use::Input(encoding) => Some((&column.name, encoding)),
         _ => None,
@@ -375,51 +307,12 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
         });
         codecs.extend(fitted.into_iter().collect::<Result<Vec<_>>>()?);
     }
-    let target = match &*raw.column(&options.target[0])? {
-        Cells::Texts(numbers, texts) => {
-            let mut seen: Vec<u32> = train.iter().filter_map(|row| numbers[*row as usize]).collect();
-            seen.sort_unstable();
-            seen.dedup();
-            let mut names: Vec<String> = seen.iter().map(|number| texts[*number as usize].clone()).collect();
-            sort_names(&mut names);
-            if let Some(order) = &options.class_names {
-                if let Some(other) = texts.iter().find(|text| !order.contains(text)) {
-                    bail!(
-                        "`{}` has the class `{other}`, which `classes` does not name: {}",
-                        options.target[0],
-                        listed(order)
-                    );
-                }
-                names.clone_from(order);
-            }
-            // A class that only rows held out have is one that the model never sees.
-            let unseen = (0..texts.len() as u32).find(|number| seen.binary_search(number).is_err());
-            if let Some(number) = unseen {
-                let text = &texts[number as usize];
-                bail!(
-                    "the class `{text}` of `{}` has no row in the training part: hold out fewer rows, or leave the class out",
-                    options.target[0]
-                );
-            }
-            Target::Classes { column: options.target[0].clone(), names }
-        }
-        Cells::Numbers(_) => {
-            let (mut mean, mut deviation) = (Vec::new(), Vec::new());
-            for name in &options.target {
-                let (m, d) = match &*raw.column(name)? {
-                    Cells::Numbers(values) => mean_and_deviation(train.iter().map(|row| values[*row as usize])),
-                    Cells::Texts(..) => (0.0, 1.0),
-                };
-                mean.push(m as f32);
-                deviation.push(d as f32);
-            }
-            let standard = options.standardize_target.then_some(Standard { mean, deviation });
-            Target::Numbers { columns: options.target.clone(), standard }
-        }
-    };
+    let target = fit_target(options, raw, (rows, train))?;
+    let heads = options.heads.iter().map(|head| head.fit(raw, (rows, train))).collect::<Result<_>>()?;
     Ok(TableCodec {
         columns: codecs,
         target,
+        heads,
         decimal: options.decimal,
         id: options.id.clone(),
         sample_weight: options.sample_weight.clone(),
@@ -427,16 +320,6 @@ fn fit(options: &TableOptions, (columns, uses): (&[Column], &[Use]), raw: &Raw, 
         header: options.format.header,
         bins: options.bins,
     })
-}
-
-/// In the order of their numbers, if all are numbers, else by name.
-fn sort_names(names: &mut [String]) {
-    let number = |name: &String| name.parse::<f64>().ok();
-    if names.iter().all(|name| number(name).is_some()) {
-        names.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
-    } else {
-        names.sort_unstable();
-    }
 }
 
 /// What becomes of each column, for people.
@@ -450,6 +333,12 @@ fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
                 Target::Classes { .. } => "the target, a class".to_owned(),
                 Target::Numbers { .. } => "the target, a number".to_owned(),
             },
+            Some(Use::Head(name)) => {
+                match codec.heads.iter().find(|head| head.name == *name).map(|head| &head.target) {
+                    Some(Target::Classes { .. }) => format!("the target of the head `{name}`, a class"),
+                    Some(Target::Numbers { .. }) | None => format!("the target of the head `{name}`, a number"),
+                }
+            }
             Some(Use::Id) => "names the row".to_owned(),
             Some(Use::Weight) => "what the row weighs".to_owned(),
             Some(Use::Left(why)) => format!("left out: {why}"),

@@ -1,4 +1,4 @@
-//! A column that is asked for and not there.
+//! Names of columns in messages: of one that is asked for and not there, and of several.
 
 use super::super::held::nearest;
 
@@ -15,4 +15,10 @@ pub fn no_column<'a>(name: &str, key: &str, columns: impl Iterator<Item = &'a st
     };
     let end = if near.is_empty() { "." } else { "" };
     format!("{what}, which the table does not have{near}{end} Its columns are {}{more}", names.join(", "))
+}
+
+/// Names for people.
+pub fn quoted(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }

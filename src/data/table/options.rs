@@ -33,6 +33,8 @@ pub struct TableOptions {
     pub standardize_target: bool,
     /// Numbers that are learnt have bounds.
     pub positive: Option<Positive>,
+    /// What else is learnt.
+    pub heads: Vec<HeadOptions>,
     /// How many bins the model cuts each number into, if it does.
     pub bins: Option<usize>,
     /// How columns are encoded: the first rule that a name fits.
@@ -76,4 +78,28 @@ pub struct Rule {
     pub pattern: String,
     /// What becomes of them.
     pub choice: Choice,
+}
+
+/// A column that is learnt beside the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadOptions {
+    /// What it is called.
+    pub name: String,
+    /// The column.
+    pub column: String,
+    /// What its loss is called.
+    pub loss: &'static str,
+    /// Whether that is of classes.
+    pub classes: bool,
+    /// Its numbers are standardised for the loss.
+    pub standardize: bool,
+    /// Its numbers have bounds.
+    pub positive: Option<Positive>,
+}
+
+impl TableOptions {
+    /// All columns that are learnt: the target's, then those of heads.
+    pub fn learnt(&self) -> impl Iterator<Item = &String> {
+        self.target.iter().chain(self.heads.iter().map(|head| &head.column))
+    }
 }

@@ -195,8 +195,8 @@ pub fn row_line(
     line.insert("epoch".into(), epoch.into());
     line.insert("step".into(), step.into());
     for (prefix, figures) in [("train", train), ("val", val)] {
-        for (figure, value) in figures.iter().flat_map(|f| f.list()) {
-            line.insert(format!("{prefix}_{}", figure.name()), number(value));
+        for (name, _, value) in figures.iter().flat_map(|f| f.named()) {
+            line.insert(format!("{prefix}_{name}"), number(value));
         }
     }
     line.insert("seconds".into(), number((seconds * 1e3).round() / 1e3));

@@ -6,7 +6,7 @@ use crate::config::language::sections::Fitted;
 use crate::data::{Classes, Unread};
 use crate::graph::op::{METRIC_SLOTS, metric_slot};
 use crate::graph::{DType, VarKind, Variable};
-use crate::model::{Mode, metrics_variable};
+use crate::model::{Mode, metric_sums};
 use crate::train::setup::schedule::PlateauState;
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_checkpoint;
@@ -164,10 +164,13 @@ fn is_sound(kind: &VarKind, dtype: DType, piece: &[u8]) -> bool {
 /// # Errors
 /// The disk is full, or the like; [`NotFinite`]. The old files are whole then.
 pub fn save(session: &mut Session, state: &mut RunState, config: &str, seed: u64, paths: &[&Path]) -> Result<()> {
-    let sums = session.save(|v| v.name == metrics_variable(Mode::Train))?;
-    state.extra.train_sums =
-        sums.iter().flat_map(|s| s.bytes.as_chunks().0).map(|b| f64::from_ne_bytes(*b).to_bits()).collect();
     let plan = session.programs.plan.clone();
+    state.extra.train_sums.clear();
+    for id in metric_sums(&plan.variables, Mode::Train) {
+        let sums = session.save(|v| v.name == plan.variables[id].name)?;
+        let sums = sums.iter().flat_map(|s| s.bytes.as_chunks().0).map(|b| f64::from_ne_bytes(*b).to_bits());
+        state.extra.train_sums.extend(sums);
+    }
     let (ids, tensors): (Vec<_>, Vec<TensorInfo>) = plan
         .variables
         .iter()
@@ -206,10 +209,11 @@ pub fn restore(session: &mut Session, meta: &Meta, path: &Path) -> Result<RunSta
     let waits = session.waits_for_average();
     load_checkpoint(session, meta, path, |v| in_checkpoint(v) && !(waits && is_average(v)))?;
     let plan = session.programs.plan.clone();
-    if let Some(id) = plan.variables.find(metrics_variable(Mode::Train)) {
-        let n = extra.train_sums.len();
-        ensure!(n == METRIC_SLOTS, "`{}` holds {n} metric sums, not {METRIC_SLOTS}", path.display());
-        let mut sums: Vec<f64> = extra.train_sums.iter().map(|b| f64::from_bits(*b)).collect();
+    let of_training = metric_sums(&plan.variables, Mode::Train);
+    let (n, wanted) = (extra.train_sums.len(), METRIC_SLOTS * of_training.len());
+    ensure!(n == wanted || wanted == 0, "`{}` holds {n} metric sums, not {wanted}", path.display());
+    for (id, sums) in of_training.into_iter().zip(extra.train_sums.chunks_exact(METRIC_SLOTS)) {
+        let mut sums: Vec<f64> = sums.iter().map(|b| f64::from_bits(*b)).collect();
         // Files from before items were counted by themselves: all samples counted, and weighed the same.
         if sums[metric_slot::ITEMS] == 0.0 {
             sums[metric_slot::ITEMS] = sums[metric_slot::WEIGHT];

@@ -122,7 +122,10 @@ pub fn evaluate_batches(
     let figures = if not_finite.samples > 0 { figures.with(Figure::Loss, f64::NAN) } else { figures };
     let figures = with_perplexity(figures, &session.programs);
     let names = session.programs.class_names.as_slice();
-    let (figures, mut notes) = scores.map_or((figures, Vec::new()), |scores| scores.finish(figures, names));
+    let (figures, mut notes) = match scores {
+        Some(scores) => scores.finish(figures, names),
+        None => (figures, Vec::new()),
+    };
     notes.extend(not_finite.in_words(split));
     Ok(Some(Evaluation { figures, notes, not_finite: not_finite.samples }))
 }

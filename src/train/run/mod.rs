@@ -161,7 +161,8 @@ impl Run<'_> {
             .collect::<Result<_>>()?;
         let options = LoaderOptions { own: self.own_batches(), ..self.loader_options() };
         let horizon = self.horizon();
-        self.reporter.plan(model::task(self.experiment), &self.session.programs.asked, horizon);
+        let programs = &self.session.programs;
+        self.reporter.plan(model::task(self.experiment), &programs.asked, &programs.heads, horizon);
         let start = Position { epoch: self.state.epoch, batch: self.state.batch as usize };
         let mut loader = Loader::start(&self.samples.train, options, &layout, buffers, start)?;
         let mut in_flight = VecDeque::with_capacity(slots::IN_FLIGHT + 1);

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use std::sync::atomic::AtomicBool;
 
 /// The figures of a moment.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Measured {
     /// Over the epoch so far, unless nothing of it is done.
     train: Option<Figures>,
@@ -185,7 +185,7 @@ impl Run<'_> {
             if reporter.due() {
                 // What has been measured so far; to ask a device that is still at work would wait for it.
                 let so_far = if asynchronous { None } else { session.figures(Mode::Eval)?.0 };
-                let of = |figure| so_far.and_then(|figures| figures.get(figure));
+                let of = |figure| so_far.as_ref().and_then(|figures: &Figures| figures.get(figure));
                 reporter.note_accuracy(of(Figure::Accuracy));
                 reporter.progress(done, place.step, of(Figure::Loss).map(|loss| loss as f32));
             }
@@ -200,7 +200,7 @@ impl Run<'_> {
         })?;
         let Some(Evaluation { figures, notes, .. }) = found else { return Ok(None) };
         notes.iter().for_each(|note| self.reporter.warn_once(note));
-        self.evaluated = Some((self.state.step, figures));
+        self.evaluated = Some((self.state.step, figures.clone()));
         if let Some(mut worst) = worst {
             self.backend.team().map_or(Ok(()), |team| worst.join(team.as_ref()))?;
             self.write_mistakes(&worst.list())?;
@@ -216,7 +216,7 @@ impl Run<'_> {
         self.reporter.end(None);
         self.state.extra.epoch_seconds = clock.seconds();
         self.save(&[self.folder.file(file::LAST)])?;
-        let just_now = self.evaluated.filter(|(step, _)| *step == self.state.step);
+        let just_now = self.evaluated.clone().filter(|(step, _)| *step == self.state.step);
         let val = match (self.samples.val.is_empty(), just_now) {
             (true, _) => None,
             (false, Some((_, figures))) => Some(figures),

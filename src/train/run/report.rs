@@ -7,6 +7,7 @@ use crate::config::language::sections::Metric;
 use crate::data::Unread;
 use crate::graph::op::{Figure, Task};
 use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, panel, percent};
+use crate::train::setup::programs::HeadOf;
 use serde_json::Value;
 use std::io;
 use std::time::{Duration, Instant};
@@ -105,9 +106,9 @@ impl Reporter {
     }
 
     /// Says what the run is made of, before it begins: `asked` are the figures of validation besides those of the task.
-    pub fn plan(&mut self, task: Task, asked: &[Figure], horizon: Horizon) {
+    pub fn plan(&mut self, task: Task, asked: &[Figure], heads: &[HeadOf], horizon: Horizon) {
         let validation = if horizon.val_samples > 0 { [task.figures(), asked].concat() } else { Vec::new() };
-        let table = Table::new(task, &validation, horizon.counted, terminal::width(Stream::Out));
+        let table = Table::new(task, &validation, heads, horizon.counted, terminal::width(Stream::Out));
         self.table = Some((table, false));
         self.horizon = Some(horizon);
     }
@@ -394,7 +395,7 @@ mod tests {
             may_stop_early: false,
         };
         let mut reporter = Reporter::new(Verbosity::Quiet);
-        reporter.plan(Task::Classification, &[], horizon);
+        reporter.plan(Task::Classification, &[], &[], horizon);
         reporter.begin("epoch 1/2", 10, 2, Place { epoch: 0, done: 2, step: 2, evaluated: None });
         assert!(!reporter.due(), "nothing is shown");
         reporter.measure(5, 5);

@@ -2,19 +2,22 @@
 
 use crate::graph::op::{Figure, METRIC_SLOTS, Task};
 use serde::{Serialize, Serializer};
+use std::borrow::Cow;
 
 /// Figures over a number of samples.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Figures {
     /// By the order of [`Figure::ALL`]; those that there are.
     values: [Option<f64>; Figure::ALL.len()],
+    /// Those of heads, in their order.
+    heads: Vec<(String, Figures)>,
 }
 
 impl Figures {
     /// The figures that `sums` (laid out by [`crate::graph::op::metric_slot`]) stand for.
     pub fn new(task: Task, sums: &[f64; METRIC_SLOTS]) -> Self {
         let measured = |figure: Figure| figure.value(sums).filter(|_| task.figures().contains(&figure));
-        Figures { values: Figure::ALL.map(measured) }
+        Figures { values: Figure::ALL.map(measured), heads: Vec::new() }
     }
 
     /// The figure, if it is one of them.
@@ -30,7 +33,27 @@ impl Figures {
         self
     }
 
-    /// Each figure that there is with its value, the loss first.
+    /// The same with those of a head, if something has been measured of it.
+    pub fn and_of_head(mut self, name: String, figures: Option<Figures>) -> Self {
+        self.heads.extend(figures.map(|figures| (name, figures)));
+        self
+    }
+
+    /// Those of a head.
+    pub fn of_head(&self, name: &str) -> Option<&Figures> {
+        self.heads.iter().find(|(head, _)| head == name).map(|(_, figures)| figures)
+    }
+
+    /// Each figure with its name and its value: those of the main target, then those of heads, whose names begin with that of the head.
+    pub fn named(&self) -> impl Iterator<Item = (Cow<'static, str>, Figure, f64)> + '_ {
+        let own = self.list().map(|(figure, value)| (Cow::Borrowed(figure.name()), figure, value));
+        let of_heads = self.heads.iter().flat_map(|(head, figures)| {
+            figures.list().map(move |(figure, value)| (format!("{head}_{}", figure.name()).into(), figure, value))
+        });
+        own.chain(of_heads)
+    }
+
+    /// Each figure of the main target that there is with its value, the loss first.
     pub fn list(&self) -> impl Iterator<Item = (Figure, f64)> {
         Figure::ALL.iter().zip(&self.values).filter_map(|(figure, value)| Some((*figure, (*value)?)))
     }
@@ -38,7 +61,7 @@ impl Figures {
 
 impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.list().map(|(figure, value)| (figure.name(), value)))
+        serializer.collect_map(self.named().map(|(name, _, value)| (name, value)))
     }
 }
 

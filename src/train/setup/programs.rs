@@ -13,12 +13,13 @@ use super::muon::Split;
 use super::trained::{self, LayerRate};
 use super::{precision, recompute};
 use crate::backend::{Backend, HostBuffer, pattern_names};
+use crate::config::language::sections::Head;
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::text::Spans;
 use crate::data::{DataSpec, Field, Lengths};
-use crate::graph::op::{Figure, Loss};
-use crate::graph::{Graph, Input, VarKind};
+use crate::graph::op::{Figure, Loss, Task};
+use crate::graph::{Graph, Input, ValueId, VarKind};
 use crate::model::{BatchShape, LayerRow, Mode};
 use crate::passes::{self, PassOptions};
 use crate::plan::{Plan, SlotInput};
@@ -92,6 +93,10 @@ pub struct Programs {
     pub class_names: Vec<String>,
     /// What the model learns by.
     pub loss: Loss,
+    /// What it learns beside its main target.
+    pub heads: Vec<HeadOf>,
+    /// What programs put out for those, by their numbers in the plan.
+    pub head_outputs: HashMap<usize, Vec<ValueId>>,
     /// The quantiles of each target that it puts out, if there are several.
     pub quantiles: Vec<f64>,
     /// Whether it learns what it is given, so that the data's targets do not matter.
@@ -114,7 +119,29 @@ pub struct Programs {
     pub together: bool,
 }
 
+/// A head of a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadOf {
+    /// What it is called.
+    pub name: String,
+    /// What it is measured by.
+    pub task: Task,
+}
+
+impl HeadOf {
+    /// Those of an experiment.
+    pub fn all(experiment: &Experiment) -> Vec<HeadOf> {
+        let of = |head: &Head| HeadOf { name: head.name().to_owned(), task: head.loss.0.describe().task() };
+        experiment.heads.iter().map(of).collect()
+    }
+}
+
 impl Programs {
+    /// Whether the figure of the loss is the mean negative log-likelihood of the targets.
+    pub fn loss_is_likelihood(&self) -> bool {
+        self.loss.is_likelihood() && self.heads.is_empty()
+    }
+
     /// The program of that kind for batches of that shape.
     pub fn find(&self, kind: Kind, batch: impl Into<BatchShape>) -> Option<usize> {
         let wanted = (kind, batch.into());
@@ -135,10 +162,9 @@ impl Programs {
 
     /// The bytes of what is learnt of the samples of a batch; empty where that is not in the batch, because the model learns what it is given.
     pub fn targets<'a>(&self, batch: &'a HostBuffer, shape: BatchShape) -> &'a [u8] {
-        let is = |at: &&SlotInput| match at.input {
-            Input::Field(n) => self.fields.get(n as usize).is_some_and(Field::is_target),
-            _ => false,
-        };
+        // Those of heads stand behind it.
+        let target = self.fields.iter().position(Field::is_target).map(|number| Input::Field(number as u32));
+        let is = |at: &&SlotInput| Some(at.input) == target;
         let Some(at) = self.plan.slot.inputs.iter().find(is).filter(|_| !self.learns_inputs) else { return &[] };
         let each = self.elements(at, shape.lengths) * at.dtype.bytes();
         &batch.bytes()[at.offset..][..shape.samples * each]
@@ -196,7 +222,7 @@ pub fn build(
             (recipe.make)(&mut making, recipe.kinds, batch)?;
         }
     }
-    let Making { mut vars, sources, kinds, rows, warnings, gradients, phases, precision, shards, .. } = making;
+    let Making { mut vars, sources, kinds, rows, warnings, gradients, heads, phases, precision, shards, .. } = making;
     if sizes.train.is_empty() {
         let errors = trained::freeze(experiment, &mut vars);
         if !errors.is_empty() {
@@ -214,6 +240,8 @@ pub fn build(
         fields: data.fields.clone(),
         class_names: data.class_names().map(<[String]>::to_vec).unwrap_or_default(),
         loss: experiment.loss.describe(),
+        heads: HeadOf::all(experiment),
+        head_outputs: heads,
         quantiles: experiment.loss.quantiles().to_vec(),
         learns_inputs: experiment.loss.target().is_some(),
         asked: asked_figures(experiment, data),

@@ -5,6 +5,7 @@ mod averaging;
 mod explain;
 mod gather;
 mod gradients;
+mod heads;
 mod sums;
 mod variables;
 
@@ -21,7 +22,9 @@ use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryU
 use crate::collective::Collective;
 use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
 use crate::graph::{Input, Shape, ValueId, VarId, Variable};
-use crate::model::{BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metrics_variable};
+use crate::model::{
+    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metric_sums, metrics_variable,
+};
 use anyhow::{Context, Result, anyhow};
 use gather::Gathered;
 use std::sync::Arc;
@@ -308,8 +311,9 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn figures(&mut self, mode: Mode) -> Result<(Option<Figures>, u64)> {
-        let sums = self.metric_sums(mode)?;
+        let sums = self.metric_sums(metrics_variable(mode))?;
         let mut figures = (sums[metric_slot::WEIGHT] > 0.0).then(|| Figures::new(self.task, &sums));
+        figures = figures.map(|figures| self.with_heads(figures, mode)).transpose()?;
         if mode == Mode::Eval && !self.programs.asked.is_empty() {
             let (classes, errors) = (self.class_report()?, self.error_report()?);
             let value = |figure: Figure| {
@@ -346,7 +350,7 @@ impl Session {
     /// The device failed.
     pub fn error_report(&mut self) -> Result<Option<ErrorReport>> {
         let Some(id) = self.programs.plan.variables.find(ERROR_SUMS_VARIABLE) else { return Ok(None) };
-        let (sums, items) = (self.doubles(id)?, self.metric_sums(Mode::Eval)?[metric_slot::ITEMS]);
+        let (sums, items) = (self.doubles(id)?, self.metric_sums(metrics_variable(Mode::Eval))?[metric_slot::ITEMS]);
         Ok(Some(ErrorReport::new(&sums, items)))
     }
 
@@ -360,10 +364,10 @@ impl Session {
         Ok(out)
     }
 
-    fn metric_sums(&mut self, mode: Mode) -> Result<[f64; METRIC_SLOTS]> {
+    fn metric_sums(&mut self, variable: &str) -> Result<[f64; METRIC_SLOTS]> {
         let mut bytes = [0; 8 * METRIC_SLOTS];
         let mut sums = [0.0; METRIC_SLOTS];
-        if let Some(id) = self.programs.plan.variables.find(metrics_variable(mode)) {
+        if let Some(id) = self.programs.plan.variables.find(variable) {
             self.executable.download(id, &mut bytes)?;
             for (s, b) in sums.iter_mut().zip(bytes.as_chunks().0) {
                 *s = f64::from_ne_bytes(*b);
@@ -377,7 +381,7 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn reset_figures(&mut self, mode: Mode) -> Result<()> {
-        if let Some(id) = self.programs.plan.variables.find(metrics_variable(mode)) {
+        for id in metric_sums(&self.programs.plan.variables, mode) {
             self.executable.upload(id, &[0; 8 * METRIC_SLOTS])?;
         }
         let counted = |name: &str| mode == Mode::Eval && [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&name);

@@ -2,7 +2,7 @@
 
 use crate::graph::op::{KeepState, Receivers, SHARD_INPUTS, ShardReduce, ShardSum, ZeroGrad};
 use crate::graph::{DType, Graph, Input, Shape, ShapeError, VarId, Variables};
-use crate::model::{CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, metrics_variable};
+use crate::model::eval_sums;
 use crate::passes::shards::sums;
 use crate::shards::Shards;
 use std::ops::Range;
@@ -13,8 +13,7 @@ use std::ops::Range;
 /// None, unless there is a bug.
 pub fn evaluation_graphs(vars: &mut Variables, shards: Shards) -> Result<[Graph; 2], ShapeError> {
     let slots = shards.slots();
-    let names = [metrics_variable(Mode::Eval), CLASS_COUNTS, ERROR_SUMS_VARIABLE];
-    let gathered: Vec<VarId> = names.iter().filter_map(|name| vars.find(name)).collect();
+    let gathered: Vec<VarId> = eval_sums(vars);
     let totals: Vec<Vec<VarId>> = gathered.iter().map(|of| sums(vars, *of, slots)).collect();
 
     let mut shard = Graph::new();

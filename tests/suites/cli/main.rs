@@ -28,6 +28,7 @@ mod folds;
 mod force;
 mod given;
 mod hashed_columns;
+mod heads;
 mod hostile_data;
 mod hostile_files;
 mod imported;

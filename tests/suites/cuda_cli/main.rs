@@ -4,6 +4,7 @@ mod bench;
 #[path = "../../support/emulator/mod.rs"]
 mod emulator;
 mod faults;
+mod heads;
 mod kernels;
 mod libraries;
 mod memory;

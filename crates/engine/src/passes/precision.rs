@@ -54,6 +54,8 @@ fn list(op: &Op) -> List {
         Op::Linear(_) | Op::Conv2d(_) | Op::Conv2dGradInput(_) | Op::Attention(_) => List::Lower,
         Op::LayerNorm(_) | Op::GroupNorm(_) | Op::Softmax(_) | Op::LogSoftmax(_) => List::Single,
         Op::LocalResponseNorm(_) | Op::CachedAttention(_) | Op::Recurrent(_) => List::Single,
+        // What a model puts out is brought to its own unit so.
+        Op::Normalize(_) => List::Single,
         Op::Loss(_) | Op::Metrics(_) | Op::ClassCounts(_) | Op::ErrorSums(_) => List::Single,
         Op::Binary(_) | Op::Concat(_) => List::Widest,
         _ => List::AsGiven,

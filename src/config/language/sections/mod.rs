@@ -3,6 +3,7 @@
 mod cache;
 mod data;
 mod distributed;
+mod heads;
 mod init;
 mod length;
 mod lint;
@@ -28,6 +29,7 @@ mod transforms;
 pub use cache::*;
 pub use data::*;
 pub use distributed::*;
+pub use heads::*;
 pub use init::*;
 pub use length::*;
 pub use lint::*;

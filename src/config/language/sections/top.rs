@@ -1,5 +1,6 @@
 //! The keys that are in no section.
 
+use super::heads::Head;
 use super::model::file;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::value::Elsewhere;
@@ -29,6 +30,9 @@ options! {
         /// without.
         #[option(default = true, resume = Harmless)]
         pub graph: bool,
+        /// Further targets of a table that the same model learns beside the main one, each with an output, a loss and a weight of its own.
+        #[option(default = Vec::new(), example = r#"[{ target = "sold", loss = "cross_entropy", weight = 0.5 }]"#)]
+        pub heads: Vec<Head>,
     }
 
     /// The key that is gone when all files have been read.

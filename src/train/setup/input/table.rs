@@ -1,16 +1,17 @@
 //! The options of a table, from the `[data]` section.
 
 use super::held_out;
+use crate::config::declare::tagged::Tagged;
 use crate::config::language::layers::Layer;
-use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal, TableClasses};
+use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal, Head, TableClasses};
 use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
-    Choice, Division, Encoding, Fill, Fold, Format, Lies, Norm, Positive, Room, Rule, Scaling, TableCodec,
+    Choice, Division, Encoding, Fill, Fold, Format, HeadOptions, Lies, Norm, Positive, Room, Rule, Scaling, TableCodec,
     TableOptions, Words,
 };
-use crate::graph::op::ElementwiseLoss;
+use crate::graph::op::{ElementwiseLoss, Loss, TargetKind, Task};
 
 /// What the data layer reads.
 pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
@@ -29,7 +30,8 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         class_names: csv.classes.names().map(<[String]>::to_vec),
         // The mean of a distribution is learnt as it is.
         standardize_target: csv.standardize_target && !experiment.loss.describe().takes_positive_mean(),
-        positive: positive(experiment),
+        positive: positive(&experiment.loss.describe()),
+        heads: experiment.heads.iter().map(|head| of_head(head, csv)).collect(),
         bins: bins(&experiment.model.layers),
         rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
         drop: csv.drop.clone().unwrap_or_default(),
@@ -72,10 +74,22 @@ fn bins(layers: &[LayerNode]) -> Option<usize> {
     layers.iter().find_map(of)
 }
 
+/// What a head learns. Questions of yes or no have numbers that are learnt as they are, as the mean of a distribution has.
+fn of_head(head: &Head, csv: &Csv) -> HeadOptions {
+    let loss = head.loss.0.describe();
+    HeadOptions {
+        name: head.name().to_owned(),
+        column: head.target.clone(),
+        loss: head.loss.0.type_name(),
+        classes: loss.targets() == TargetKind::Classes,
+        standardize: csv.standardize_target && loss.task() == Task::Regression && !loss.takes_positive_mean(),
+        positive: positive(&loss),
+    }
+}
+
 /// The bounds of the numbers that the loss is for, if it has some.
-fn positive(experiment: &Experiment) -> Option<Positive> {
-    let loss = experiment.loss.describe();
-    let zero = loss != ElementwiseLoss::GammaNll.into();
+fn positive(loss: &Loss) -> Option<Positive> {
+    let zero = *loss != ElementwiseLoss::GammaNll.into();
     loss.takes_positive_mean().then(|| Positive { loss: loss.name(), zero })
 }
 

@@ -82,6 +82,7 @@ fn evaluate(making: &mut Making, kinds: Kinds, batch: BatchShape, averages: bool
         take_averages(&mut graph, &making.vars);
     }
     making.passes.run(&mut graph)?;
+    making.heads.insert(making.sources.len(), forward.heads.clone());
     making.add(kind, batch, source(name, batch, graph, &forward));
     Ok(())
 }

@@ -71,6 +71,8 @@ pub struct Making<'a> {
     pub warnings: Vec<Diagnostic>,
     /// What programs of [`Kind::Gradients`] put out, by their numbers.
     pub gradients: HashMap<usize, Vec<GradientOf>>,
+    /// What programs put out for heads, by their numbers.
+    pub heads: HashMap<usize, Vec<ValueId>>,
     /// The passes, which can be run while something is borrowed.
     pub passes: Passes<'a>,
 }
@@ -110,6 +112,7 @@ impl<'a> Making<'a> {
             of_shards: Vec::new(),
             warnings: Vec::new(),
             gradients: HashMap::new(),
+            heads: HashMap::new(),
             passes: Passes::new(backend, precision::half(precision, backend), options),
         }
     }

@@ -7,7 +7,7 @@ mod spans;
 
 use super::figures::Figures;
 use super::programs::Programs;
-use crate::graph::op::{Figure, Gathered, Loss, Task};
+use crate::graph::op::{Figure, Gathered, Task};
 use crate::plan::Plan;
 use calibration::Calibration;
 use ranking::{Ranking, Truth};
@@ -37,9 +37,9 @@ pub struct Scores {
     row: Vec<f64>,
 }
 
-/// Of these figures, those for which outputs must be read.
-fn read_for(figures: &[Figure], loss: &Loss) -> Vec<Figure> {
-    let of_loss = |figure: &Figure| matches!(figure, Figure::LogLoss | Figure::Perplexity) && loss.is_likelihood();
+/// Of these figures, those for which outputs must be read; `is_likelihood`: some come from the loss.
+fn read_for(figures: &[Figure], is_likelihood: bool) -> Vec<Figure> {
+    let of_loss = |figure: &Figure| matches!(figure, Figure::LogLoss | Figure::Perplexity) && is_likelihood;
     figures.iter().copied().filter(|f| f.gathered() == Gathered::Outputs && !of_loss(f)).collect()
 }
 
@@ -50,7 +50,7 @@ pub fn ranks(figure: &Figure) -> bool {
 
 /// Adds to figures those that are the loss under another name, or its exponential.
 pub fn with_perplexity(figures: Figures, programs: &Programs) -> Figures {
-    let Some(loss) = figures.get(Figure::Loss).filter(|_| programs.loss.is_likelihood()) else { return figures };
+    let Some(loss) = figures.get(Figure::Loss).filter(|_| programs.loss_is_likelihood()) else { return figures };
     let own = [(Figure::LogLoss, loss), (Figure::Perplexity, loss.exp())];
     let asked = own.into_iter().filter(|(figure, _)| programs.asked.contains(figure));
     asked.fold(figures, |figures, (figure, value)| figures.with(figure, value))
@@ -79,7 +79,7 @@ impl Scores {
         let labelled = programs.fields.iter().any(|field| field.is_target() && field.shape.rank() > 0);
         let width = if task == Task::Classification || labelled { shape.last() } else { 1 };
         let rows = shape.len() / width.max(1) / shape.dims().first().copied().unwrap_or(1).max(1);
-        let wanted = read_for(&programs.asked, &programs.loss);
+        let wanted = read_for(&programs.asked, programs.loss_is_likelihood());
         let spans = wanted.iter().any(|figure| figure.is_of_spans()).then(|| SpanCounts::of(&programs.class_names));
         let scores = Scores::of(wanted, task, width, programs.loss.ignore_index(), samples * rows)?;
         Some(Scores { spans: spans.flatten(), each: programs.quantiles.len().max(1), ..scores })

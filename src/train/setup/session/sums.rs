@@ -3,7 +3,7 @@
 use super::Session;
 use crate::graph::VarId;
 use crate::graph::op::metric_slot;
-use crate::model::{CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, metrics_variable};
+use crate::model::eval_sums;
 use anyhow::Result;
 
 /// All sums of an evaluation: of what is always measured, of classes, of errors.
@@ -43,9 +43,8 @@ impl Session {
     /// The device failed.
     pub fn eval_sums(&mut self) -> Result<EvalSums> {
         let plan = self.programs.plan.clone();
-        let names = [metrics_variable(Mode::Eval), CLASS_COUNTS, ERROR_SUMS_VARIABLE];
-        let ids = names.into_iter().filter_map(|name| plan.variables.find(name));
-        Ok(EvalSums(ids.map(|id| Ok((id, self.doubles(id)?))).collect::<Result<_>>()?))
+        let ids = eval_sums(&plan.variables);
+        Ok(EvalSums(ids.into_iter().map(|id| Ok((id, self.doubles(id)?))).collect::<Result<_>>()?))
     }
 
     /// Puts these sums in the place of those that there are.

@@ -1,6 +1,6 @@
 //! Answers are those of `predict`, whoever else asks.
 
-use super::super::{fields, hashed_columns, masks, tables, text, text_pairs, text_tags};
+use super::super::{fields, hashed_columns, heads, masks, tables, text, text_pairs, text_tags};
 use super::{Server, drawing, instances, trained};
 use crate::support::Place;
 use serde_json::{Value, json};
@@ -313,4 +313,37 @@ fn every_pixel_has_its_class() {
     let model = server.get("/v2/models/r").json();
     assert_eq!(model["inputs"][0]["shape"], json!([-1, 3, 32, 32]));
     assert_eq!(model["outputs"][0]["shape"], json!([-1, 2, 32, 32]));
+}
+
+/// Of several targets: those of `predict`, in company as alone. The Open Inference Protocol has the main one.
+#[test]
+fn heads_are_answered_too() {
+    let place = heads::place(heads::HEADS, "");
+    place.ok("train c.toml --quiet --out r --set train.epochs=2");
+    let server = Server::start(&place, "r --batch 3");
+    let model = server.get("/models").json()["models"][0].clone();
+    assert_eq!(
+        model["heads"][0],
+        json!({ "name": "sold", "task": "classification", "classes": ["fast", "slow", "soon"] })
+    );
+    assert_eq!((&model["heads"][1]["name"], &model["heads"][1]["task"]), (&json!("kids"), &json!("labels")));
+    let csv = "area,rooms,city\n40,2,A\n90,5,C\n150,1,B\n60,3,\n";
+    place.write("new.csv", csv);
+    let expected = predicted(&place, "new.csv", 3, "--top 2");
+    assert!(expected.iter().all(|one| one["heads"]["kids"]["probabilities"].is_array()), "{expected:?}");
+    let ask = || server.ask("POST", "/predict?top=2", "Content-Type: text/csv\r\n", csv.as_bytes()).predictions();
+    assert_eq!(ask(), expected);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..5).for_each(|_| assert_eq!(ask(), expected)));
+        }
+    });
+    let metadata = server.get("/v2/models/r").json();
+    assert_eq!(metadata["outputs"], json!([{ "name": "outputs", "datatype": "FP32", "shape": [-1, 1] }]));
+    let width = metadata["inputs"][0]["shape"][1].as_u64().unwrap() as usize;
+    let body = json!({ "inputs": [{ "name": "inputs", "datatype": "FP32", "shape": [2, width], "data": vec![0.5; 2 * width] }] });
+    let told = server.json("/v2/models/r/infer", &body.to_string()).json();
+    assert_eq!(told["outputs"][0]["shape"], json!([2, 1]), "{told}");
+    let both = told["outputs"][0]["data"].as_array().unwrap();
+    assert!(both.len() == 2 && both[0] == both[1] && both[0].is_f64(), "{told}");
 }

@@ -1,0 +1,197 @@
+//! What is learnt of a table: which rows have it, how its cells are read, and what is fitted on it.
+
+use super::super::field::Standard;
+use super::super::held::listed;
+use super::codec::{Cells, Read, mean_and_deviation};
+use super::fitted::{Head, Target};
+use super::names::quoted;
+use super::options::{HeadOptions, Positive, TableOptions};
+use super::raw::Raw;
+use super::survey::{CellType, Column};
+use anyhow::{Context, Result, bail, ensure};
+
+/// The rows in which nothing is missing that is learnt; that some are left out is told.
+pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Result<Vec<u32>> {
+    let mut rows: Vec<u32> = (0..raw.rows() as u32).collect();
+    let learnt: Vec<String> = options.learnt().cloned().collect();
+    for name in &learnt {
+        let cells = raw.column(name)?;
+        rows.retain(|row| !cells.is_missing(*row));
+    }
+    let missing = raw.rows() - rows.len();
+    if missing > 0 {
+        let s = if missing == 1 { "" } else { "s" };
+        told.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), quoted(&learnt)));
+    }
+    Ok(rows)
+}
+
+/// Refuses a number that a loss cannot learn.
+pub fn expect_positive(options: &TableOptions, raw: &Raw) -> Result<()> {
+    let own = options.target.iter().map(|name| (name, options.positive));
+    for (name, positive) in own.chain(options.heads.iter().map(|head| (&head.column, head.positive))) {
+        let Some(Positive { loss, zero }) = positive else { continue };
+        let cells = raw.column(name)?;
+        let Cells::Numbers(values) = &*cells else { continue };
+        if let Some(value) = values.iter().find(|value| **value < 0.0 || !zero && **value == 0.0) {
+            let least = if zero { "of at least 0" } else { "above 0" };
+            bail!("the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}");
+        }
+    }
+    Ok(())
+}
+
+/// The columns that are learnt, and how their cells are read.
+pub fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<(&'a str, Read)>> {
+    let find = |name: &String| columns.iter().find(|column| column.name == *name).context("looked for before");
+    let all: Vec<&Column> = options.target.iter().map(find).collect::<Result<_>>()?;
+    let of_heads: Vec<&Column> = options.heads.iter().map(|head| find(&head.column)).collect::<Result<_>>()?;
+    for column in all.iter().chain(&of_heads) {
+        ensure!(column.cells != CellType::Nothing, "the target `{}` is missing in every row", column.name);
+        ensure!(
+            column.distinct > 1,
+            "the target `{}` is {} in every row: there is nothing to learn",
+            column.name,
+            column.examples.first().map_or(String::new(), |text| format!("`{text}`"))
+        );
+    }
+    let numbers = |column: &&Column| column.cells == CellType::Numbers;
+    if let Some((column, odd)) =
+        all.iter().find_map(|column| Some((column, column.odd.as_ref().filter(|_| !options.classes)?)))
+    {
+        bail!(
+            "the target `{}` has {}: mend them, or set `classes = true` if each text is a class",
+            column.name,
+            odd.in_words()
+        );
+    }
+    let classes = options.classes || !all.iter().all(numbers);
+    if classes && all.len() > 1 {
+        bail!(
+            "of several targets each is a number, and {}: learn that alone, or leave it out",
+            match all.iter().find(|column| !numbers(column)) {
+                Some(column) => format!("`{}` has {} cells", column.name, column.cells.name()),
+                None => "`classes = true` asks for one of some classes".to_owned(),
+            }
+        );
+    }
+    let read = if classes { Read::Text } else { Read::Number };
+    let mut reads: Vec<(&str, Read)> = options.target.iter().map(|name| (name.as_str(), read)).collect();
+    for (head, column) in options.heads.iter().zip(of_heads) {
+        reads.push((&head.column, head.read(column)?));
+    }
+    Ok(reads)
+}
+
+/// The classes of a column, in their order: those of `order`, if it is said. `rows` are those in which nothing is missing, `train` those of them that are
+/// trained on.
+fn classes_of(
+    column: &str,
+    (numbers, texts): (&[Option<u32>], &[String]),
+    order: Option<&Vec<String>>,
+    (rows, train): (&[u32], &[u32]),
+) -> Result<Vec<String>> {
+    let numbers_of = |rows: &[u32]| {
+        let mut seen: Vec<u32> = rows.iter().filter_map(|row| numbers[*row as usize]).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen
+    };
+    let seen = numbers_of(train);
+    let mut names: Vec<String> = seen.iter().map(|number| texts[*number as usize].clone()).collect();
+    sort_names(&mut names);
+    if let Some(order) = order {
+        if let Some(other) = texts.iter().find(|text| !order.contains(text)) {
+            bail!("`{column}` has the class `{other}`, which `classes` does not name: {}", listed(order));
+        }
+        names.clone_from(order);
+    }
+    // A class that only rows held out have is one that the model never sees.
+    let unseen = numbers_of(rows).into_iter().find(|number| seen.binary_search(number).is_err());
+    if let Some(number) = unseen {
+        let text = &texts[number as usize];
+        bail!(
+            "the class `{text}` of `{column}` has no row in the training part: hold out fewer rows, or leave the class out"
+        );
+    }
+    Ok(names)
+}
+
+/// The mean and the standard deviation of columns in the rows of training.
+fn standard_of(columns: &[String], raw: &Raw, train: &[u32]) -> Result<Standard> {
+    let (mut mean, mut deviation) = (Vec::new(), Vec::new());
+    for name in columns {
+        let (m, d) = match &*raw.column(name)? {
+            Cells::Numbers(values) => mean_and_deviation(train.iter().map(|row| values[*row as usize])),
+            Cells::Texts(..) => (0.0, 1.0),
+        };
+        mean.push(m as f32);
+        deviation.push(d as f32);
+    }
+    Ok(Standard { mean, deviation })
+}
+
+/// What is fitted on the target in the rows of training, `train`; in all of `rows` it is there.
+pub fn fit_target(options: &TableOptions, raw: &Raw, (rows, train): (&[u32], &[u32])) -> Result<Target> {
+    let columns = &options.target;
+    Ok(match &*raw.column(&columns[0])? {
+        Cells::Texts(numbers, texts) => {
+            let names = classes_of(&columns[0], (numbers, texts), options.class_names.as_ref(), (rows, train))?;
+            Target::Classes { column: columns[0].clone(), names }
+        }
+        Cells::Numbers(_) => {
+            let standard = options.standardize_target.then(|| standard_of(columns, raw, train)).transpose()?;
+            Target::Numbers { columns: columns.clone(), standard }
+        }
+    })
+}
+
+impl HeadOptions {
+    /// How the cells of its column are read.
+    fn read(&self, column: &Column) -> Result<Read> {
+        if self.classes {
+            return Ok(Read::Text);
+        }
+        ensure!(
+            column.cells == CellType::Numbers,
+            "the head `{}` has the loss `{}`, which is for numbers, and `{}` has {}: mend them, or take a loss of classes, such as `cross_entropy`",
+            self.name,
+            self.loss,
+            column.name,
+            match &column.odd {
+                Some(odd) => odd.in_words(),
+                None => format!("{} cells", column.cells.name()),
+            }
+        );
+        Ok(Read::Number)
+    }
+
+    /// What is fitted on it, as on the main target.
+    ///
+    /// # Errors
+    /// As of the main target.
+    pub fn fit(&self, raw: &Raw, rows: (&[u32], &[u32])) -> Result<Head> {
+        let target = match &*raw.column(&self.column)? {
+            Cells::Texts(numbers, texts) => {
+                let names = classes_of(&self.column, (numbers, texts), None, rows)?;
+                Target::Classes { column: self.column.clone(), names }
+            }
+            Cells::Numbers(_) => {
+                let columns = vec![self.column.clone()];
+                let standard = self.standardize.then(|| standard_of(&columns, raw, rows.1)).transpose()?;
+                Target::Numbers { columns, standard }
+            }
+        };
+        Ok(Head { name: self.name.clone(), target })
+    }
+}
+
+/// In the order of their numbers, if all are numbers, else by name.
+fn sort_names(names: &mut [String]) {
+    let number = |name: &String| name.parse::<f64>().ok();
+    if names.iter().all(|name| number(name).is_some()) {
+        names.sort_by(|a, b| number(a).unwrap_or(0.0).total_cmp(&number(b).unwrap_or(0.0)));
+    } else {
+        names.sort_unstable();
+    }
+}
