@@ -123,7 +123,8 @@ impl Writer {
         if let Some(note) = first.note() {
             say(&format!("note: {note}"));
         }
-        if first.texts() < how.texts {
+        // Answers are written one after the other in any case.
+        if !first.has_answers() && first.texts() < how.texts {
             say(&format!("note: there is memory for {} texts at a time, not {}", first.texts(), how.texts));
         }
         let chat = first.chat().cloned();

@@ -44,7 +44,7 @@ pub struct TokenizeArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub tokenizer: Option<String>,
     /// How many tokens `bpe` has at most, 256 of which are the bytes [default: 4096]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(257..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(257..=16_777_216))]
     pub vocab_size: Option<u32>,
     /// The part of the text, at its end, whose tokens go to `val.bin`, such as 0.1
     #[arg(long, value_name = "PART")]

@@ -200,6 +200,10 @@ fn of_member(args: &TrainArgs, top: &Path, path: &Path, own: Vec<String>, begun:
     let mut made = request(args, asked, Team::Threads(1));
     made.out = Some(path.to_owned());
     if !saved {
+        // The configuration of all has what the command line asked for when they began.
+        if !begun {
+            made.sets.clear();
+        }
         made.sets.extend(own);
         // What is there has saved nothing, or is to be replaced.
         made.replace = begun || args.force;

@@ -5,8 +5,8 @@ use crate::files::host_memory::host_memory;
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result, anyhow, bail};
 use flate2::read::MultiGzDecoder;
-use ruzstd::decoding::StreamingDecoder;
-use std::io::Read;
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use std::io::{self, Read};
 use std::path::Path;
 
 /// What is unpacked of a file may take so much of the memory that there is: its cells as numbers take as much again, and more.
@@ -81,9 +81,7 @@ fn read_in(path: &Path, most: u64, room: u64, because: &str) -> Result<Vec<u8>> 
 fn unpack(bytes: &[u8], packing: Packing, most: u64, because: &str) -> Result<Vec<u8>> {
     let mut reader: Box<dyn Read> = match packing {
         Packing::Gzip => Box::new(MultiGzDecoder::new(bytes)),
-        Packing::Zstandard => {
-            Box::new(StreamingDecoder::new(bytes).map_err(|error| anyhow!("cannot be unpacked: {error}"))?)
-        }
+        Packing::Zstandard => Box::new(Frames { rest: bytes, frame: None }),
     };
     let mut unpacked = Vec::new();
     reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut unpacked).context("cannot be unpacked")?;
@@ -95,6 +93,50 @@ fn unpack(bytes: &[u8], packing: Packing, most: u64, because: &str) -> Result<Ve
         );
     }
     Ok(unpacked)
+}
+
+/// The frames of a Zstandard file, one behind the other (RFC 8878): tools that work in parallel and joined files have several. What stands in skippable ones is
+/// for others.
+struct Frames<'a> {
+    /// What has not been looked at.
+    rest: &'a [u8],
+    frame: Option<StreamingDecoder<&'a [u8], FrameDecoder>>,
+}
+
+impl<'a> Frames<'a> {
+    /// The rest behind a skippable frame, if it begins with one.
+    fn skipped(rest: &'a [u8]) -> Option<io::Result<&'a [u8]>> {
+        let number = |at: usize| Some(u32::from_le_bytes(*rest.get(at..at + 4)?.as_array()?));
+        let length = number(0).filter(|magic| magic & !0xf == 0x184d_2a50).and_then(|_| number(4))?;
+        let behind = usize::try_from(length).ok().and_then(|length| rest.get(8..)?.get(length..));
+        Some(behind.ok_or_else(|| io::Error::other("the file is cut short")))
+    }
+}
+
+impl Read for Frames<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(mut frame) = self.frame.take() else {
+                match (self.rest, Frames::skipped(self.rest)) {
+                    ([], _) => return Ok(0),
+                    (_, Some(behind)) => self.rest = behind?,
+                    (rest, None) => self.frame = Some(StreamingDecoder::new(rest).map_err(io::Error::other)?),
+                }
+                continue;
+            };
+            let read = frame.read(into)?;
+            if read > 0 || into.is_empty() {
+                self.frame = Some(frame);
+                return Ok(read);
+            }
+            let (rest, decoder) = frame.into_parts();
+            let told = decoder.get_checksum_from_data();
+            if told.is_some() && told != decoder.get_calculated_checksum() {
+                return Err(io::Error::other("the checksum of a frame is wrong: the file is damaged"));
+            }
+            self.rest = rest;
+        }
+    }
 }
 
 /// The text of a file of at most `most` bytes, unpacked.
@@ -176,6 +218,37 @@ mod tests {
             // What is cut off or no such file is an error as well.
             assert!(unpack(&bytes[..bytes.len() / 2], packing, 1 << 20, "").is_err());
             assert!(unpack(b"a,b\n1,2\n", packing, 1 << 20, "").is_err());
+        }
+    }
+
+    #[test]
+    fn all_frames_of_zstandard_are_unpacked() {
+        // What `zstd` makes of three lines: a frame with a checksum.
+        const FRAME: [u8; 42] = [
+            0x28, 0xb5, 0x2f, 0xfd, 0x24, 0x30, 0xed, 0x00, 0x00, 0xa8, 0x7b, 0x22, 0x74, 0x65, 0x78, 0x74, 0x22, 0x3a,
+            0x22, 0x72, 0x6f, 0x77, 0x30, 0x22, 0x7d, 0x0a, 0x31, 0x32, 0x22, 0x7d, 0x0a, 0x02, 0x00, 0xa0, 0x13, 0x86,
+            0x9b, 0x4b, 0x5c, 0x1c, 0x61, 0xa6,
+        ];
+        let lines = "{\"text\":\"row0\"}\n{\"text\":\"row1\"}\n{\"text\":\"row2\"}\n";
+        let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"size"].concat();
+        let unpack = |parts: &[&[u8]]| unpack(&parts.concat(), Packing::Zstandard, 1 << 20, "");
+        for (parts, times) in [
+            (&[&FRAME[..]][..], 1),
+            (&[&FRAME, &FRAME], 2),
+            (&[&skippable, &FRAME, &skippable, &FRAME, &FRAME, &skippable], 3),
+        ] {
+            assert_eq!(String::from_utf8(unpack(parts).unwrap()).unwrap(), lines.repeat(times));
+        }
+        let mut damaged = FRAME;
+        damaged[41] ^= 1;
+        for (parts, why) in [
+            (&[&FRAME[..], b"no frame"][..], "cannot be unpacked"),
+            (&[&FRAME, &skippable[..11]], "cut short"),
+            (&[&FRAME, &FRAME[..30]], "cannot be unpacked"),
+            (&[&damaged], "checksum"),
+        ] {
+            let error = format!("{:#}", unpack(parts).unwrap_err());
+            assert!(error.contains(why), "{why}: {error}");
         }
     }
 

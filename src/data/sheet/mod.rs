@@ -18,7 +18,6 @@ use crate::files::pattern;
 use anyhow::{Result, bail, ensure};
 use columns::Columns;
 use serde_json::{Map, Value};
-use std::collections::HashSet;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -175,12 +174,6 @@ impl Sheet {
         // What is called like no pattern is opened, and that tells why it cannot be.
         let single = crate::files::is_there(path) || !pattern::is_any_there(path);
         let paths = if single { vec![path.to_owned()] } else { pattern::paths(path)? };
-        // Rows that are there twice would be trained on, and validated on as well.
-        let mut seen = HashSet::new();
-        for one in paths.iter().filter(|_| !single) {
-            let same = one.canonicalize().unwrap_or_else(|_| one.clone());
-            ensure!(seen.insert(same), "`{}` stands for the file `{}` twice", path.display(), one.display());
-        }
         let mut sheets = paths.iter().map(|path| Sheet::open(path, kind(path), limits)).collect::<Result<Vec<_>>>()?;
         let mut whole = sheets.remove(0);
         for sheet in &sheets {
@@ -300,7 +293,7 @@ impl Sheet {
         for part in &self.files {
             if let Rows::Written(rows) = &part.rows {
                 for piece in 0..rows.pieces() {
-                    rows.each(piece, |line, row| take(Place { path: &part.path, line, is_row: false }, row))?;
+                    rows.each(piece, false, |line, row| take(Place { path: &part.path, line, is_row: false }, row))?;
                 }
             }
         }
@@ -316,8 +309,8 @@ impl Sheet {
         self.pieces().into_iter().try_for_each(|piece| self.each_cells_of(piece, wanted, &mut take))
     }
 
-    /// Hands the place of each row of a piece and the text in one of its columns to `take`: an empty one, if it has none. Texts of JSON and Parquet are as
-    /// they are, and a cell is without the white space around it.
+    /// Hands the place of each row of a piece and the text in one of its columns to `take`: as it is, with the white space
+    /// around it; an empty one, if it has none.
     ///
     /// # Errors
     /// A row has more or fewer cells than there are columns; what an object has there is no text; `take` fails.
@@ -332,7 +325,7 @@ impl Sheet {
             return self.each_row_of(piece, &[column], true, |place, row| take(place, row[column]));
         };
         let own = part.order.as_ref().map_or(Some(column), |order| order[column]);
-        rows.each(piece.number, |line, row| {
+        rows.each(piece.number, true, |line, row| {
             let place = Place { path: &part.path, line, is_row: false };
             let object = match row {
                 Row::Cells(cells) => return take(place, own.map_or("", |at| cells[at])),

@@ -63,7 +63,7 @@ impl Written {
             Form::Cells { header, .. } => {
                 sheet.begins = sheet.of_records()?;
                 let mut record = csv::StringRecord::new();
-                reader(&sheet.piece(0)?.0, separator)
+                reader(&sheet.piece(0)?.0, (separator, false))
                     .read_record(&mut record)
                     .with_context(|| format!("cannot read `{place}`"))?;
                 match header {
@@ -100,11 +100,11 @@ impl Written {
         self.begins.len()
     }
 
-    /// Hands the line of each row of a piece and the row to `take`.
+    /// Hands the line of each row of a piece and the row to `take`. Cells are without the white space around them, unless they are wanted `as_they_are`.
     ///
     /// # Errors
     /// A row has more or fewer cells than there are columns, or `take` fails.
-    pub fn each(&self, piece: usize, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
+    pub fn each(&self, piece: usize, as_they_are: bool, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
         let (text, line) = self.piece(piece)?;
         let text: &str = &text;
         let Form::Cells { header, .. } = self.form else {
@@ -127,8 +127,8 @@ impl Written {
             take(line, Row::Cells(cells))
         };
         match memchr(b'"', text.as_bytes()) {
-            Some(_) => quoted(text, self.separator, line, take),
-            None => plain(text, self.separator, line, take),
+            Some(_) => quoted(text, (self.separator, as_they_are), line, take),
+            None => plain(text, (self.separator, as_they_are), line, take),
         }
     }
 
@@ -137,7 +137,7 @@ impl Written {
     /// # Errors
     /// As [`Written::each`]; an object has a list or an object in it.
     pub fn each_cells(&self, piece: usize, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
-        self.each(piece, |line, row| match row {
+        self.each(piece, false, |line, row| match row {
             Row::Cells(cells) => take(line, cells),
             Row::Object(object) => {
                 let mut record = Vec::with_capacity(self.names.len());
@@ -231,7 +231,7 @@ impl Written {
         let what = match kind {
             quotes::Kind::TooLong => return self.too_long(line),
             quotes::Kind::Unclosed => {
-                "a quote opens here that is not closed: the lines behind it would be a part of this cell"
+                "a quote opens here that is not closed, or is closed only behind more than a row may have: the lines behind it would be a part of this cell"
             }
             quotes::Kind::Behind => {
                 "a cell goes on behind the quote that closes it: is a quote before this one not closed? Within quotes, one is written twice"
@@ -244,16 +244,18 @@ impl Written {
     }
 }
 
-fn reader(text: &str, separator: u8) -> csv::Reader<&[u8]> {
+/// Reads cells between which a byte stands, as they are or without the white space around them.
+fn reader(text: &str, (separator, as_they_are): (u8, bool)) -> csv::Reader<&[u8]> {
     // Rows of another number of cells are reported by the caller, with their line.
     let mut builder = csv::ReaderBuilder::new();
-    let builder = builder.delimiter(separator).trim(csv::Trim::All).flexible(true).has_headers(false);
+    let trim = if as_they_are { csv::Trim::None } else { csv::Trim::All };
+    let builder = builder.delimiter(separator).trim(trim).flexible(true).has_headers(false);
     builder.from_reader(text.as_bytes())
 }
 
 /// Hands the line of each record and its cells to `take`; `line`: the number of the first line.
-fn quoted(text: &str, separator: u8, line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
-    let (mut reader, mut record) = (reader(text, separator), csv::StringRecord::new());
+fn quoted(text: &str, how: (u8, bool), line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+    let (mut reader, mut record) = (reader(text, how), csv::StringRecord::new());
     // The reader counts an end of two bytes where it ends.
     let mut lines = Lines::new(text, line);
     while reader.read_record(&mut record)? {
@@ -264,7 +266,12 @@ fn quoted(text: &str, separator: u8, line: u64, mut take: impl FnMut(u64, &[&str
 }
 
 /// The same where there are no quotes: a line is a record, and what stands between separators is a cell.
-fn plain<'a>(text: &'a str, separator: u8, line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+fn plain<'a>(
+    text: &'a str,
+    (separator, as_they_are): (u8, bool),
+    line: u64,
+    mut take: impl FnMut(u64, &[&str]) -> Result<()>,
+) -> Result<()> {
     let (bytes, mut cells) = (text.as_bytes(), Vec::new());
     let (mut begin, mut number) = (0, line);
     while begin < bytes.len() {
@@ -274,7 +281,8 @@ fn plain<'a>(text: &'a str, separator: u8, line: u64, mut take: impl FnMut(u64, 
             let mut from = 0;
             cells.clear();
             for at in memchr_iter(separator, line.as_bytes()).chain([line.len()]) {
-                cells.push(trimmed(&line[from..at]));
+                let cell = &line[from..at];
+                cells.push(if as_they_are { cell } else { trimmed(cell) });
                 from = at + 1;
             }
             take(number, &cells)?;
@@ -329,14 +337,14 @@ mod tests {
     /// All records, with their lines.
     fn all(
         text: &str,
-        how: impl Fn(&str, u8, u64, &mut dyn FnMut(u64, &[&str]) -> Result<()>) -> Result<()>,
+        how: impl Fn(&str, u64, &mut dyn FnMut(u64, &[&str]) -> Result<()>) -> Result<()>,
     ) -> Vec<(u64, Vec<String>)> {
         let mut all = Vec::new();
         let mut take = |line: u64, cells: &[&str]| {
             all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
             Ok(())
         };
-        how(text, b',', 1, &mut take).unwrap();
+        how(text, 1, &mut take).unwrap();
         all
     }
 
@@ -349,13 +357,10 @@ mod tests {
             let parts: &[&str] = if round % 2 == 0 { &plain_parts } else { &quoted_parts };
             let text: String =
                 (0..1 + draw.below(60)).map(|_| parts[draw.below(parts.len() as u32) as usize]).collect();
-            let whole = all(&text, |text, separator, line, take| quoted(text, separator, line, take));
+            let how = (b',', round % 4 > 1);
+            let whole = all(&text, |text, line, take| quoted(text, how, line, take));
             if round % 2 == 0 {
-                assert_eq!(
-                    all(&text, |text, separator, line, take| plain(text, separator, line, take)),
-                    whole,
-                    "{text:?}"
-                );
+                assert_eq!(all(&text, |text, line, take| plain(text, how, line, take)), whole, "{text:?}");
             }
             let mut scan = Scan::new(b',', 1 << 20, 8);
             if scan.look(&text, true).is_err() {
@@ -365,9 +370,7 @@ mod tests {
             let mut pieces = Vec::new();
             for (at, begin) in begins.iter().enumerate() {
                 let end = begins.get(at + 1).map_or(text.len(), |next| next.byte);
-                pieces.extend(all(&text[begin.byte..end], |text, separator, _, take| {
-                    quoted(text, separator, begin.line, take)
-                }));
+                pieces.extend(all(&text[begin.byte..end], |text, _, take| quoted(text, how, begin.line, take)));
             }
             assert_eq!(pieces, whole, "{text:?} {begins:?}");
         }

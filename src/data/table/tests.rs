@@ -158,6 +158,7 @@ impl Place {
             class_names: None,
             standardize_target: true,
             positive: None,
+            heads: Vec::new(),
             bins: None,
             rules: Vec::new(),
             drop: Vec::new(),

@@ -154,6 +154,10 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
                 let encoding = text.len().saturating_mul(writer.tokenizer.memory_of_a_byte());
                 charge.add(encoding)?;
                 let tokens = writer.prompt(text).map_err(|error| unfit(error, about))?;
+                if tokens.is_empty() {
+                    let why = "the prompt has no tokens: the tokenizer leaves out all of its characters";
+                    return Err(Refusal::bad(why.to_owned()).about(about));
+                }
                 charge.give_back(encoding.saturating_sub(text.len().saturating_mul(TOKEN)));
                 tokens
             }

@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why there are no figures although all losses are finite.
-pub const NOTHING_COUNTS: &str =
-    "no target counts: all of them are the loss's `ignore_index`, or of classes whose `weight` is 0";
+pub const NOTHING_COUNTS: &str = "no target counts: all of them are the loss's `ignore_index`, of classes whose `weight` is 0, or of samples whose \
+     `sample_weight` is 0";
 
 /// How to evaluate.
 #[derive(Debug, Clone)]

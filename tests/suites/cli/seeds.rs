@@ -84,6 +84,18 @@ fn seeds_answer_with_their_mean() {
     }
 }
 
+/// What the command line takes away is gone before the first of them begins.
+#[test]
+fn overrides_are_of_all_seeds() {
+    let place = place();
+    place.write("c.toml", (config(PRICE) + SEEDS).replace("lr = 0.02", "lr = 0.02\nbetas = [0.8, 0.9]"));
+    place.ok("train c.toml --out r --set train.epochs=1 --set optimizer.type=sgd --unset optimizer.betas");
+    for seed in 1..=3 {
+        let config = place.read(&format!("r/seed-{seed}/config.toml"));
+        assert!(config.contains("type = \"sgd\"") && !config.contains("betas"), "{config}");
+    }
+}
+
 #[test]
 fn seeds_that_were_cut_off_go_on() {
     let place = place();

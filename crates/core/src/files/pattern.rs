@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use glob::Pattern;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Most files that a path may stand for.
@@ -11,10 +12,10 @@ const LONGEST: usize = 1 << 14;
 /// Most bytes that the names of all files may have together.
 const MAX_BYTES: usize = 1 << 26;
 
-/// The files that a path stands for: those of its braces in their order, those of `*` and `?` in its last part by name.
+/// The files that a path stands for: those of its braces in their order, those of `*` and `?` in its last part by name, each once.
 ///
 /// # Errors
-/// There are none, or a brace is none.
+/// There are none, one is there twice, or a brace is none.
 pub fn paths(pattern: &Path) -> Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for path in expanded(pattern)? {
@@ -36,6 +37,12 @@ pub fn paths(pattern: &Path) -> Result<Vec<PathBuf>> {
             pattern.display(),
             first.display()
         );
+    }
+    // Samples that are there twice would be trained on, and validated on as well.
+    let mut seen = HashSet::new();
+    for one in &all {
+        let same = one.canonicalize().unwrap_or_else(|_| one.clone());
+        ensure!(seen.insert(same), "`{}` stands for the file `{}` twice", pattern.display(), one.display());
     }
     Ok(all)
 }
@@ -70,8 +77,10 @@ fn called_like(path: &Path) -> Result<Option<Vec<PathBuf>>> {
     let (pattern, mut found) = (like(name)?, Vec::new());
     for entry in std::fs::read_dir(folder).with_context(context)? {
         let entry = entry.with_context(context)?.file_name();
-        if entry.to_str().is_some_and(|entry| pattern.matches(entry)) {
-            found.push(path.with_file_name(entry));
+        // As a shell has it: a file that is hidden is meant only where its point is written. A name that is not UTF-8 has a letter of its own for each such byte.
+        let shown = entry.to_string_lossy();
+        if pattern.matches(&shown) && (name.starts_with('.') || !shown.starts_with('.')) {
+            found.push(path.with_file_name(&entry));
         }
     }
     found.sort_unstable();
@@ -169,6 +178,28 @@ mod tests {
             [("b-{0..5}.tar", true), ("b-*.tar", true), ("c*.tar", false), ("{c,d}/*.tar", false), ("b-{0", false)]
         {
             assert_eq!(is_any_there(&at(name)), there, "{name}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_as_a_shell_finds_them_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["b.bin", "a.bin", ".hidden.bin", "c.txt"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        let found = |pattern: &str| paths(&at(pattern)).map_err(|error| error.to_string());
+        assert_eq!(found("*.bin").unwrap(), [at("a.bin"), at("b.bin")]);
+        assert_eq!(found(".*.bin").unwrap(), [at(".hidden.bin")]);
+        assert_eq!(found("{b,a}.bin").unwrap(), [at("b.bin"), at("a.bin")], "as they stand there");
+        assert!(found("{b,*}.bin").unwrap_err().contains("b.bin` twice"));
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::unix::ffi::OsStrExt as _;
+            let odd = folder.path().join(std::ffi::OsStr::from_bytes(b"z\xe9.bin"));
+            std::fs::write(&odd, "odd").unwrap();
+            assert_eq!(found("*.bin").unwrap(), [at("a.bin"), at("b.bin"), odd.clone()]);
+            assert_eq!(found("z?.bin").unwrap(), [odd]);
         }
     }
 }

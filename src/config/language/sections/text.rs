@@ -51,7 +51,7 @@ options! {
     /// Samples are those of `text`.
     #[rules(OneOf("vocab_size", "tokenizer"))]
     pub struct TokenFile {
-        /// The file, or several by a pattern, as `fineweb_train_*.bin` or `{a,b}.bin`: they are one row of tokens, in the order of their names.
+        /// The file, or several by a pattern, as `fineweb_train_*.bin` or `{a,b}.bin`: they are one row of tokens.
         #[option(example = r#""train.bin""#, resume = Differs)]
         pub path: PathBuf,
         /// A file to validate on, instead of the end that `validation_split` holds out.

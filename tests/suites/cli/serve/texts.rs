@@ -347,6 +347,22 @@ fn texts_of_other_models_are_written_at_a_time() {
     }
 }
 
+/// Words leave out spaces, so that a prompt of spaces has no tokens.
+#[test]
+fn a_prompt_without_tokens_is_the_clients_mistake() {
+    let place = text::place();
+    place.ok(
+        "train c.toml --out r --quiet --set data.tokenizer=words --set train.steps=2 --set train.eval_every_steps=2",
+    );
+    let server = Server::start(&place, "r");
+    for prompt in [json!(" "), json!(["a", "  "])] {
+        let refused = server.write(&json!({ "prompt": prompt, "model": "r" }));
+        let error = &refused.json()["error"];
+        assert_eq!((refused.status, &error["param"]), (400, &json!("prompt")), "{error}");
+        assert!(error["message"].as_str().unwrap().contains("has no tokens"), "{error}");
+    }
+}
+
 #[test]
 fn conversations_are_answered_by_the_template() {
     let place = Place::new();

@@ -31,6 +31,7 @@ pub fn table(data: &[u8]) -> bool {
             class_names: None,
             standardize_target: how & 32 != 0,
             positive: None,
+            heads: Vec::new(),
             bins: (how & 64 != 0).then_some(4),
             rules: if how & 128 != 0 { hashed() } else { Vec::new() },
             drop: Vec::new(),
