@@ -89,8 +89,8 @@ pub struct Forward {
 pub const POSITIONS: &str = "positions";
 /// The input of [`Mode::Generate`] and [`Mode::Answer`] with how many tokens a sample's caches have already, `[N]`.
 pub const START: &str = "start";
-/// The input of [`Mode::Generate`], for one sample of several texts in turn, with the same of each text, `[1, texts]`: a number far below 0 for those whose
-/// turn it is not.
+/// The input of [`Mode::Generate`], where several texts are written at a time, with the same of each text, `[N, texts]`, of which the first row
+/// is read: a number far below 0 for those whose turn it is not.
 pub const STARTS: &str = "starts";
 /// Beside [`STARTS`]: the text whose turn it is, `[1]`.
 pub const TURN: &str = "turn";

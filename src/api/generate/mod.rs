@@ -112,8 +112,6 @@ enum How {
         chunk: usize,
         /// A piece of a prompt has so many, and what is left is computed token by token: a state that is kept has seen all of a piece.
         whole: bool,
-        /// A program adds a token to each of several texts.
-        together: bool,
     },
     /// As that of an answer to a text.
     Answers(Answers),
@@ -205,7 +203,7 @@ impl Generator {
             match programs {
                 Ok(programs) => {
                     if fits(model, (&programs, &spec), backend.as_ref(), options, texts == 1)? {
-                        let how = How::Cached { chunk, whole, together: texts > 1 && !whole };
+                        let how = How::Cached { chunk, whole };
                         let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how, note };
                         return Generator::with(model, programs, &spec, backend, parts);
                     }
@@ -341,7 +339,7 @@ impl Generator {
     fn logits(&mut self, texts: &[&[u32]], filled: &mut usize, turn: usize) -> Result<Option<Vec<Vec<f32>>>> {
         let (rows, all) = (rows(self.beams), texts[0].len());
         let text = |row: usize| texts.get(row).unwrap_or(&texts[0]);
-        let How::Cached { chunk, whole, .. } = self.how else {
+        let How::Cached { chunk, whole } = self.how else {
             let width = self.context;
             let mut tokens = vec![0; rows * width];
             for (row, tokens) in tokens.chunks_mut(width).enumerate() {

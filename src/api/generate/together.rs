@@ -52,7 +52,7 @@ impl Generator {
 
     /// Whether all of a text is kept but its last token, and that goes with those of others.
     fn adds_one(&self, text: &Text) -> bool {
-        let together = matches!(self.how, How::Cached { together: true, .. });
-        together && text.tokens.len() - text.first == text.filled + 1
+        let has_program = self.texts > 1 && matches!(self.how, How::Cached { whole: false, .. });
+        has_program && text.tokens.len() - text.first == text.filled + 1
     }
 }

@@ -32,6 +32,7 @@ pub use fitted::{Head, TableCodec, Target, read_input, read_rows, read_text};
 pub use given::{Cell, Given};
 pub use hashed::{MOST_BUCKETS, Norm, Words};
 pub use load::Shown;
+pub use names::no_column;
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use raw::{Raw, TooManyRows};
 pub use survey::{CellType, Column, MOST_DISTINCT};

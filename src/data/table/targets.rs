@@ -10,7 +10,7 @@ use super::raw::Raw;
 use super::survey::{CellType, Column};
 use anyhow::{Context, Result, bail, ensure};
 
-/// The rows in which nothing is missing that is learnt; that some are left out is told.
+/// The rows that have every target. `told` gets a line if others are left out.
 pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Result<Vec<u32>> {
     let mut rows: Vec<u32> = (0..raw.rows() as u32).collect();
     let learnt: Vec<String> = options.learnt().cloned().collect();

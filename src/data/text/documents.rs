@@ -1,7 +1,7 @@
 //! Texts that stand in a column of a table, a document in each row, read piece by piece.
 
 use super::super::sheet::{Kind, Piece, Place, Sheet};
-use super::super::table::{Format, open_sheet};
+use super::super::table::{Format, no_column, open_sheet};
 use anyhow::{Context, Result, ensure};
 use std::ops::Range;
 use std::path::Path;
@@ -41,10 +41,10 @@ impl Documents {
     /// A file cannot be read, is no table, or lacks the column; what it has there is no text.
     pub fn open(path: &Path, name: &str) -> Result<Self> {
         let sheet = open_sheet(path, Format { separator: None, header: true })?;
-        let column = sheet.column(name).with_context(|| {
-            let known: Vec<String> = sheet.names().iter().map(|name| format!("`{name}`")).collect();
-            format!("`{}` has no column `{name}`; its columns are {}", path.display(), known.join(", "))
-        })?;
+        let known = || sheet.names().iter().map(String::as_str);
+        let column = sheet.column(name);
+        let column =
+            column.with_context(|| format!("`{}`: {}", path.display(), no_column(name, "--column", known())))?;
         if let Some(kind) = sheet.kinds().map(|kinds| &kinds[column]) {
             let texts = matches!(kind, Kind::Text | Kind::Nothing);
             ensure!(texts, "`{}`: the column `{name}` has {}, and no texts", path.display(), kind.in_words());

@@ -200,7 +200,12 @@ fn what_is_no_table_of_texts_is_told() {
     let bad = place.put("bad.jsonl", "{\"text\": \"x\"}\n{\"text\": [\"y\"]}\n");
     for (path, column, held_out, part) in [
         (&bad, "text", None, "bad.jsonl`, line 2: `text` is a list, and no text"),
-        (&bad, "txt", None, "has no column `txt`; its columns are `text`"),
+        (
+            &bad,
+            "txt",
+            None,
+            "bad.jsonl`: `--column` names a column `txt`, which the table does not have; did you mean `text`?",
+        ),
         (&place.put("none.csv", "n,text\n1,\n"), "text", None, "no row has one in the column `text`"),
         (&place.put("one.csv", "text\nx\n"), "text", Some(0.5), "leaves no row"),
         (&place.path("away.csv"), "text", None, "away.csv"),
