@@ -69,10 +69,18 @@ pub fn verify(folder: &Path) -> Result<Verified> {
     if lines.is_some() {
         table(folder, !at_work && !killed, &mut done);
     }
-    if let Some(last) = last {
-        for other in checkpoints.iter().filter(|sound| sound.kind != FileKind::Last) {
+    let Some(last) = last else { return Ok(done) };
+    // A run writes `last` after the others. One that was killed in between goes on from `last`, and writes the others again.
+    let ahead = |other: &Sound| (at_work || killed) && other.meta.step > last.meta.step;
+    for other in checkpoints.iter().filter(|sound| sound.kind != FileKind::Last) {
+        if ahead(other) {
+            let (name, step) = (other.path.file_name().unwrap_or_default().display(), other.meta.step);
+            done.notes.push(format!("`{name}` is of step {step}, and `{}` of step {}", file::LAST, last.meta.step));
+        } else {
             of_one_run(other, last, &mut done);
         }
+    }
+    if !checkpoints.iter().any(|other| other.kind == FileKind::Best && ahead(other)) {
         best(folder, &checkpoints, last, lines.as_ref(), &mut done);
     }
     Ok(done)

@@ -123,16 +123,21 @@ fn after(run: &Run) -> String {
     }
 }
 
-/// Adds to an error of a disk how to go on, if the folder has something to go on from.
+/// Adds to an error of a disk how to go on.
 fn with_way_on(error: anyhow::Error, request: &Request, folder: &Path) -> anyhow::Error {
     let saved = [file::LAST, file::BEST].iter().any(|name| folder.join(name).is_file());
-    let Some(kind) = io_kind(&error).filter(|_| saved) else { return error };
-    let first = match kind {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room there",
-        _ => "see to that",
-    };
-    let command = resume_command(request, folder);
-    anyhow::anyhow!("{error:#}; what was saved before is whole: {first}, and go on with: {command}")
+    let full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    match io_kind(&error) {
+        Some(kind) if saved => {
+            let first = if full(kind) { "make room there" } else { "see to that" };
+            let command = resume_command(request, folder);
+            anyhow::anyhow!("{error:#}; what was saved before is whole: {first}, and go on with: {command}")
+        }
+        Some(kind) if full(kind) => {
+            anyhow::anyhow!("{error:#}; nothing was saved before: make room there, and train again")
+        }
+        _ => error,
+    }
 }
 
 /// What the operating system answered, if that is what went wrong.
@@ -166,7 +171,7 @@ mod tests {
         let full =
             || CheckpointError { path: "r/last.safetensors".into(), reason: Reason::Io(ErrorKind::StorageFull.into()) };
         let told = |e: anyhow::Error| with_way_on(e, &request(None), folder.path()).to_string();
-        assert!(!told(full().into()).contains("--resume"));
+        assert!(told(full().into()).ends_with("; nothing was saved before: make room there, and train again"));
         std::fs::write(folder.path().join(file::BEST), "").unwrap();
         for error in
             [anyhow::Error::new(full()), anyhow::Error::new(std::io::Error::from(ErrorKind::StorageFull)).context("r")]

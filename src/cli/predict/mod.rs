@@ -1,7 +1,6 @@
 //! `runner predict`.
 
 mod answers;
-mod glob;
 mod masks;
 mod members;
 mod names;

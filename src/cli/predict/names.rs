@@ -1,9 +1,9 @@
 //! Which files `predict` is given: names, folders, patterns, names on standard input.
 
-use super::glob;
 use crate::api::failure::Failure;
 use crate::data::images_below;
 use crate::data::text::STANDARD_INPUT;
+use crate::files::glob;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub fn files(words: &[PathBuf], rows: bool, input: impl Read) -> Result<Given, F
         if is_standard_input(word) && rows {
             given.files.push(word.clone());
         } else if !is_standard_input(word) {
-            given.add(word, true);
+            given.add(word, true, rows);
         } else if let Some(mut input) = input.take() {
             let mut text = Vec::new();
             input
@@ -48,7 +48,7 @@ pub fn files(words: &[PathBuf], rows: bool, input: impl Read) -> Result<Given, F
                 return Err(Failure::Other(anyhow::anyhow!(message)));
             }
             // Names are taken as they are: one with a `*` in it is no pattern.
-            names(&text).for_each(|name| given.add(&name, false));
+            names(&text).for_each(|name| given.add(&name, false, rows));
         }
     }
     Ok(given)
@@ -72,8 +72,13 @@ fn path(name: &[u8]) -> PathBuf {
 }
 
 impl Given {
-    fn add(&mut self, word: &Path, may_be_pattern: bool) {
-        let found = if word.is_dir() {
+    fn add(&mut self, word: &Path, may_be_pattern: bool, rows: bool) {
+        let found = if word.is_dir() && rows {
+            Err(format!(
+                "`{0}` is a folder, and the model takes files of rows: name them, as in `{0}/*`",
+                word.display()
+            ))
+        } else if word.is_dir() {
             let images = images_below(word).map_err(|e| format!("{e:#}"));
             images.and_then(|images| match images.is_empty() {
                 true => Err(format!("the folder `{}` has no images in it", word.display())),
@@ -81,8 +86,8 @@ impl Given {
             })
         } else if may_be_pattern && glob::is_pattern(word) && !word.exists() {
             match glob::matches(word) {
-                found if found.is_empty() => Err(format!("no file fits the pattern `{}`", word.display())),
-                found => Ok(found),
+                Ok(found) if found.is_empty() => Err(format!("no file fits the pattern `{}`", word.display())),
+                found => found.map_err(|e| format!("{e:#}")),
             }
         } else {
             // One that is not there is told of when its turn comes to be read.
@@ -126,6 +131,10 @@ mod tests {
         assert_eq!(told(&["-", "a.png", "-"], b"x y.png\r\n\nq*.png").0, "x y.png q*.png a.png");
         let rows = files(&["-".into(), at("a.png")], true, &b"x\n"[..]).unwrap().files;
         assert_eq!(rows, [PathBuf::from("-"), at("a.png")]);
+        let folder = files(&[at("d")], true, &b""[..]).unwrap();
+        assert!(
+            folder.files.is_empty() && folder.problems[0].contains("is a folder, and the model takes files of rows")
+        );
     }
 
     #[cfg(unix)]

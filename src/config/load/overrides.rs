@@ -83,8 +83,10 @@ impl Override {
             }
             (Ok(node), _) => node,
             (Err(_), Some(value)) => Node { value, span: at },
-            // Brackets and quotes are meant as TOML.
-            (Err(problems), _) if value.starts_with(['[', '{', '"', '\'']) => {
+            // Brackets and quotes are meant as TOML, but for those of a path such as `{a,b}.bin`.
+            (Err(problems), _)
+                if value.starts_with(['"', '\'']) || value.starts_with(['[', '{']) && !keys::is_text(&dotted) =>
+            {
                 problems.into_iter().for_each(|problem| sink.push(problem));
                 return None;
             }

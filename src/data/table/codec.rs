@@ -162,6 +162,9 @@ pub enum Read {
     Hash,
 }
 
+/// What a number should have been that no input can be.
+pub const TOO_LARGE: &str = "a number of at most 3.4e38, the largest in single precision,";
+
 impl Read {
     /// Whether any text will do.
     pub fn is_text(self) -> bool {
@@ -171,7 +174,10 @@ impl Read {
     /// The value of a cell that is not missing. `Err`: what it should have been.
     pub fn value(self, text: &str, decimal: char) -> Result<f64, &'static str> {
         match self {
-            Read::Number => cell::number(text, decimal).ok_or("a number"),
+            Read::Number => cell::number(text, decimal).ok_or_else(|| match text.parse::<f64>() {
+                Ok(large) if large.abs() > f64::from(f32::MAX) => TOO_LARGE,
+                _ => "a number",
+            }),
             Read::Truth => {
                 let number = || cell::number(text, decimal).map(|number| number != 0.0);
                 cell::truth(text).or_else(number).map(f64::from).ok_or("true or false")

@@ -11,7 +11,7 @@ use super::aside::{Aside, Room};
 use super::codec::{Cells, ColumnCodec, Read};
 use super::names::quoted;
 use super::raw::Raw;
-use super::text::{Format, of_bytes, of_input, open};
+use super::text::{Format, expect_rows, of_bytes, of_input, open};
 use super::unseen::Unseen;
 use crate::graph::DType;
 use anyhow::{Context, Result, bail};
@@ -410,6 +410,7 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     let room = Room::default();
     let aside = room.aside(text.bytes_as_numbers())?;
     let raw = Raw::read(text, &codec.reads(false), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
+    expect_rows(text, text.path(), raw.rows())?;
     unseen.look(&codec.columns, &raw)?;
     codec.samples(&raw, false, &room).with_context(|| format!("`{}`", text.path().display()))
 }

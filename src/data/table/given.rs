@@ -2,7 +2,7 @@
 
 use super::super::row_names::{Lines, RowNames, Texts};
 use super::cell;
-use super::codec::Read;
+use super::codec::{Read, TOO_LARGE};
 use super::fitted::TableCodec;
 use super::raw::{Raw, Reading};
 use anyhow::{Result, bail, ensure};
@@ -111,6 +111,7 @@ fn take(column: &mut Reading, cell: &Cell, decimal: char) -> Result<()> {
         (Read::Truth, Cell::Truth(truth), _) => Ok(f64::from(*truth)),
         (Read::Truth, Cell::Whole(number), _) => Ok(f64::from(*number != 0)),
         (Read::Truth, Cell::Number(number), _) => Ok(f64::from(*number != 0.0)),
+        (Read::Number, Cell::Number(_), _) => Err(TOO_LARGE),
         (Read::Number, _, _) => Err("a number"),
         (Read::Truth, _, _) => Err("true or false"),
         (Read::Date, _, _) => Err("a date in quotes, as \"2026-11-26\""),

@@ -15,7 +15,7 @@ use super::options::TableOptions;
 use super::raw::{Raw, Reading, each_of};
 use super::survey::{CellType, Column, Surveyed, survey};
 use super::targets::{expect_positive, fit_target, targets, with_targets};
-use super::text::open;
+use super::text::{expect_rows, open};
 use super::unseen::Unseen;
 use super::weights::expect_weights;
 use crate::terminal::human_bytes;
@@ -66,12 +66,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let at = || format!("`{}`", options.path.display());
     let aside = options.room.aside(text.bytes_as_numbers())?;
     let Surveyed { columns, rows, known } = survey(&text, options.decimal, aside.as_ref())?;
-    ensure!(
-        rows > 0,
-        "`{}` has no rows{}",
-        options.path.display(),
-        if text.has_cells() { " below the line that names its columns" } else { "" }
-    );
+    expect_rows(&text, &options.path, rows)?;
     ensure!(u32::try_from(rows).is_ok(), "{} has {rows} rows, and at most {} are read", at(), u32::MAX);
     let fitted = options.fitted.as_deref();
     let uses = match fitted {

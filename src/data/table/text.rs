@@ -44,6 +44,13 @@ pub fn open(path: &Path, format: Format) -> Result<Sheet> {
     checked(Sheet::open_all(path, |path| kind_of(path, Form::Cells { separator, header }), LIMITS)?)
 }
 
+/// An error if `table`, which messages call `path`, has no rows.
+pub fn expect_rows(table: &Sheet, path: &Path, rows: usize) -> Result<()> {
+    let place = if table.has_cells() { " below the line that names its columns" } else { "" };
+    ensure!(rows > 0, "`{}` has no rows{place}", path.display());
+    Ok(())
+}
+
 /// Reads the table in bytes that are CSV, which messages call `path`.
 ///
 /// # Errors

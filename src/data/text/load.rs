@@ -242,10 +242,9 @@ fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
 
 /// The files that a path stands for: a file, several by a pattern, or those of a folder.
 pub(super) fn text_files(path: &Path) -> Result<Vec<PathBuf>> {
-    let is_pattern = path.to_string_lossy().contains(['{', '*', '?']) && !files::is_there(path);
     match path {
         folder if folder.is_dir() => below(folder),
-        pattern if is_pattern => pattern::paths(pattern),
+        several if pattern::is_pattern(several) && !files::is_there(several) => pattern::paths(several),
         file => Ok(vec![file.to_owned()]),
     }
 }

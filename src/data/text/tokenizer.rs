@@ -111,6 +111,9 @@ impl Tokenizer {
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|e| anyhow!("{e}"))?;
         ensure!(tokenizer.get_vocab_size(true) > 0, "it has no tokens");
+        // What it puts around a text may name tokens that it lacks, which shows only when it does so.
+        contained(|| tokenizer.encode_fast("", true).map_err(|e| anyhow!("{e}")))
+            .context("it fails on an empty text")?;
         let parts_words = parts_words(&text);
         Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer, parts_words })))
     }

@@ -159,9 +159,11 @@ impl TokenFile {
             Some((_, width)) => {
                 let (told, found) = (number(2), (size - HEADER) / width);
                 if usize::try_from(told) != Ok(found) || !(size - HEADER).is_multiple_of(*width) {
+                    let why =
+                        if usize::try_from(told).is_ok_and(|told| told > found) { "cut short" } else { "damaged" };
                     bail!(
                         "`{}` has the header of llm.c, which says {told} tokens, and {} bytes behind it, which are not so many of {width} \
-                         bytes each: the file is cut short",
+                         bytes each: the file is {why}",
                         path.display(),
                         size - HEADER
                     );

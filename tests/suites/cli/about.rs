@@ -83,8 +83,15 @@ fn files_of_a_run_agree_however_it_went_on() {
     place.ok("verify r");
     place.ok("train c.toml --quiet --out part --pause-after 1");
     place.ok("verify part");
+    let last = fs::read(place.path("part/last.safetensors")).unwrap();
     place.ok("train --resume part --quiet");
     place.ok("verify part/last.safetensors");
+    // A run that is killed between the two checkpoints of an epoch has the newer `best`, and the file that says that it is at work.
+    place.write("part/last.safetensors", last);
+    assert!(place.run("verify part").out.contains("wrong: `best.safetensors`"));
+    place.write("part/.lock", "");
+    let killed = place.ok("verify part").out;
+    assert!(killed.contains("note: `best.safetensors` is of step 20, and `last.safetensors` of step 10"), "{killed}");
     // Lengths in steps, evaluations within epochs, an end within one.
     place.ok(
         "train c.toml --quiet --out steps --unset train.epochs --set train.steps=13 --set train.eval_every_steps=4",

@@ -150,6 +150,19 @@ fn rows_of_results_have_names() {
 fn what_is_for_images_is_refused() {
     let place = place("");
     place.ok("train c.toml --quiet --out r");
+    place.write("empty.csv", "id,rooms,town\n");
+    place.write("large.csv", "id,rooms,town\na,1e400,sea\n");
+    place.write("homes.parquet.gz", "PAR1");
+    fs::create_dir(place.path("folder")).unwrap();
+    for (file, told) in [
+        ("empty.csv", "`empty.csv` has no rows below the line that names its columns"),
+        ("large.csv", "has `1e400`, and a number of at most 3.4e38, the largest in single precision, is expected"),
+        ("homes.parquet.gz", "`homes.parquet.gz` is packed, and Parquet files are packed inside: unpack it"),
+        ("folder", "`folder` is a folder, and the model takes files of rows: name them, as in `folder/*`"),
+    ] {
+        let error = place.fails(&format!("predict r {file}"), 1);
+        assert!(error.contains(told), "{file}: {error}");
+    }
     let error = place.fails("predict r homes.csv --invert", 2);
     assert!(error.contains("`--invert` is for images"), "{error}");
     for help in ["--help", "predict --help"] {

@@ -213,6 +213,9 @@ fn a_language_model_reads_token_files() {
     );
     place.ok("train d.toml --out s --set train.steps=2 --set train.eval_every_steps=2");
     assert!(place.fails("generate s", 2).contains("the checkpoint has no tokenizer"));
+    // Braces in a path need no quotes within it.
+    place.write("more.bin", tokens(&counting(20)));
+    place.ok("check c.toml --set data.path={train,more}.bin");
     place.write("bad.bin", [1, 2, 3]);
     assert!(place.fails("check c.toml --set data.path=bad.bin", 2).contains("an odd number"));
 }

@@ -8,6 +8,7 @@
 pub mod caches;
 mod contained;
 pub mod durable;
+pub mod glob;
 pub mod host_memory;
 pub mod kind;
 mod lines;

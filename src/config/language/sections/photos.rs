@@ -75,7 +75,7 @@ options! {
 
     /// Photos with their labels in tar archives, as `webdataset` writes them.
     pub struct WebDataset {
-        /// The archives: a path with `{000000..000009}` or `{a,b}` for several, and `*` and `?` in the file's name.
+        /// The archives: a path with `{000000..000009}` or `{a,b}` for several, or a pattern as a shell has them: `*`, `?`, `[0-9]`, and `**` for any folders.
         #[option(example = r#""data/train-{000000..000009}.tar""#, resume = Differs)]
         pub shards: PathBuf,
         /// The archives to validate on.

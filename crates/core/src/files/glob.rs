@@ -1,8 +1,10 @@
 //! Patterns of paths: `*` any characters, `?` one, `[a-z]` one of a range (`[!a-z]` one outside), `**` any folders.
 
+use anyhow::{Context, Result};
 use glob::Pattern;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
 /// The most folders within one another that `**` goes into: links may lead around in circles.
@@ -13,45 +15,52 @@ pub fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[".contains(b))
 }
 
-/// The files that a pattern fits, in the order of their names. Names that begin with a dot are fitted by patterns that do, too.
-pub fn matches(pattern: &Path) -> Vec<PathBuf> {
+/// The files that a pattern fits, in the order of their names. Names that begin with a dot are fitted by patterns that do, too. What is
+/// there as a pattern writes it is meant as it is. A link to nothing is a file like others: who reads it says that it is not there.
+///
+/// # Errors
+/// A folder cannot be read.
+pub fn matches(pattern: &Path) -> Result<Vec<PathBuf>> {
     let parts: Vec<Component> = pattern.components().collect();
     let mut found = Vec::new();
-    below(PathBuf::new(), &parts, DEEPEST, &mut found);
+    below(PathBuf::new(), &parts, DEEPEST, &mut found)?;
     // `**/**` comes to the same file by several ways.
     found.sort();
     found.dedup();
-    found
+    Ok(found)
 }
 
-fn below(path: PathBuf, parts: &[Component], depth: usize, found: &mut Vec<PathBuf>) {
+fn below(path: PathBuf, parts: &[Component], depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     let Some((part, rest)) = parts.split_first() else {
-        if path.is_file() {
+        if path.symlink_metadata().is_ok() && !path.is_dir() {
             found.push(path);
         }
-        return;
+        return Ok(());
     };
     match part {
         // Several in a row stand for what one stands for.
         Component::Normal(name) if *name == "**" && rest.first() == Some(part) => below(path, rest, depth, found),
         Component::Normal(name) if *name == "**" => {
-            below(path.clone(), rest, depth, found);
-            for name in names(&path).into_iter().filter(|_| depth > 0) {
+            below(path.clone(), rest, depth, found)?;
+            for name in if depth > 0 { names(&path)? } else { Vec::new() } {
                 let next = path.join(&name);
                 // Links to folders are not gone into, as in a shell.
                 if !is_hidden(&name) && next.symlink_metadata().is_ok_and(|m| m.is_dir()) {
-                    below(next, parts, depth - 1, found);
+                    below(next, parts, depth - 1, found)?;
                 }
             }
+            Ok(())
         }
-        Component::Normal(pattern) if is_pattern(Path::new(pattern)) => {
-            let hidden_too = is_hidden(pattern);
-            let Some(pattern) = pattern_of(&pattern.to_string_lossy()) else { return };
-            for name in names(&path).into_iter().filter(|name| !is_hidden(name) || hidden_too) {
+        Component::Normal(name) if is_pattern(Path::new(name)) && !path.join(name).exists() => {
+            let hidden_too = is_hidden(name);
+            let Some(pattern) = pattern_of(&name.to_string_lossy()) else { return Ok(()) };
+            for name in names(&path)?.into_iter().filter(|name| !is_hidden(name) || hidden_too) {
+                // A name that is not UTF-8 has a character of its own for each byte that is none.
                 if pattern.matches(&name.to_string_lossy()) {
-                    below(path.join(name), rest, depth, found);
+                    below(path.join(name), rest, depth, found)?;
                 }
             }
+            Ok(())
         }
         other => below(path.join(other), rest, depth, found),
     }
@@ -61,10 +70,14 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// What is in a folder. One that cannot be read has nothing that fits.
-fn names(folder: &Path) -> Vec<std::ffi::OsString> {
+/// What is in a folder; nothing where there is none.
+fn names(folder: &Path) -> Result<Vec<OsString>> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
+    let entries = match fs::read_dir(folder) {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
+        entries => entries.and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect()),
+    };
+    entries.with_context(|| format!("cannot read the folder `{}`", folder.display()))
 }
 
 /// The pattern of a name; `None` for one that is no pattern, and fits itself alone.
