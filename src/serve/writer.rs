@@ -23,7 +23,7 @@ pub const TOKEN: usize = 16;
 /// The same for each that is generated: its piece of text waits until the client takes it, and once more in the answer.
 pub const WRITTEN: usize = 320;
 
-/// What becomes of the texts of a request, one after the other.
+/// What becomes of the texts of a request, of which several may be written at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// More of a text.
@@ -46,28 +46,66 @@ pub enum Event {
     Failed(String),
 }
 
-/// A request that waits, or whose texts are being written.
+/// A request of which texts have not been begun.
 struct Job {
-    texts: VecDeque<Request>,
+    /// Those texts with their numbers; there is one at least.
+    texts: VecDeque<(usize, Request)>,
+    events: UnboundedSender<Event>,
+    /// How many of its texts are being written.
+    begun: usize,
+}
+
+/// A text whose turn comes.
+struct Turn {
+    /// Its number in the request.
+    number: usize,
+    request: Request,
     events: UnboundedSender<Event>,
 }
 
-/// A request whose turn comes.
+/// A text that is being written.
 struct Active {
-    job: Job,
-    text: Option<Text>,
-    /// Number of the text.
     number: usize,
-    /// The place of its keys and values.
-    place: usize,
+    events: UnboundedSender<Event>,
+    text: Text,
     /// Nothing is left to be done.
     ended: bool,
 }
 
 #[derive(Default)]
 struct Waiting {
+    /// In the order in which they came, or in which a text of them has ended.
     jobs: VecDeque<Job>,
     closed: bool,
+}
+
+impl Waiting {
+    /// How many requests wait for their first text to be begun, or for the next.
+    fn count(&self) -> usize {
+        self.jobs.iter().filter(|job| job.begun == 0).count()
+    }
+
+    /// The text that is begun next: of the request of which fewest are being written, so that a request with many texts takes the places that others leave.
+    fn turn(&mut self) -> Option<Turn> {
+        let at = (0..self.jobs.len()).min_by_key(|at| self.jobs[*at].begun)?;
+        let job = &mut self.jobs[at];
+        let (number, request) = job.texts.pop_front()?;
+        job.begun += 1;
+        let events = job.events.clone();
+        if job.texts.is_empty() {
+            self.jobs.remove(at);
+        }
+        Some(Turn { number, request, events })
+    }
+
+    /// A text of a request has ended: others that wait come before its next.
+    fn ended(&mut self, events: &UnboundedSender<Event>) {
+        let at = self.jobs.iter().position(|job| job.events.same_channel(events));
+        if let Some(mut job) = at.and_then(|at| self.jobs.remove(at)) {
+            job.begun -= 1;
+            self.jobs.push_back(job);
+        }
+    }
 }
 
 struct Shared {
@@ -176,15 +214,15 @@ impl Writer {
         let mut waiting = self.shared.lock();
         // Who has gone away does not take the place of others.
         waiting.jobs.retain(|job| !job.events.is_closed());
-        if waiting.jobs.len() >= self.shared.queue {
-            let reason = format!("{} requests wait already (--queue): come again", waiting.jobs.len());
+        if waiting.count() >= self.shared.queue {
+            let reason = format!("{} requests wait already (--queue): come again", waiting.count());
             return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, reason));
         }
         let (events, receiver) = unbounded_channel();
-        waiting.jobs.push_back(Job { texts: texts.into(), events });
-        self.shared.metrics.waiting(waiting.jobs.len());
+        waiting.jobs.push_back(Job { texts: texts.into_iter().enumerate().collect(), events, begun: 0 });
+        self.shared.metrics.waiting(waiting.count());
         drop(waiting);
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
         Ok(receiver)
     }
 
@@ -211,7 +249,7 @@ impl Drop for Writer {
 
 /// What a thread has to do next.
 enum Next {
-    Begin(Job),
+    Begin(Turn),
     GoOn,
     End,
 }
@@ -222,15 +260,15 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request that waits. One that is `idle` waits for it.
+    /// A text that waits. A thread that is `idle` waits for one.
     fn next(&self, idle: bool) -> Next {
         let mut waiting = self.lock();
         loop {
             waiting.jobs.retain(|job| !job.events.is_closed());
-            let job = waiting.jobs.pop_front();
-            self.metrics.waiting(waiting.jobs.len());
-            match job {
-                Some(job) => return Next::Begin(job),
+            let turn = waiting.turn();
+            self.metrics.waiting(waiting.count());
+            match turn {
+                Some(turn) => return Next::Begin(turn),
                 None if !idle => return Next::GoOn,
                 None if waiting.closed => return Next::End,
                 None => waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
@@ -239,62 +277,62 @@ impl Shared {
     }
 
     fn work(&self, mut generator: Generator) {
-        let mut free: Vec<usize> = (0..generator.texts()).rev().collect();
-        let mut all: Vec<Active> = Vec::new();
+        let mut places: Vec<Option<Active>> = (0..generator.texts()).map(|_| None).collect();
         loop {
-            while let Some(&place) = free.last() {
-                match self.next(all.is_empty()) {
-                    Next::Begin(job) => all.push(Active { job, text: None, number: 0, place, ended: false }),
+            while let Some(place) = places.iter().position(Option::is_none) {
+                match self.next(places.iter().all(Option::is_none)) {
+                    Next::Begin(turn) => places[place] = self.begin(&mut generator, turn, place),
                     Next::GoOn => break,
                     Next::End => return,
                 }
-                free.pop();
             }
+            let mut all: Vec<&mut Active> = places.iter_mut().flatten().collect();
             self.round(&mut generator, &mut all);
-            all.retain(|active| {
-                if active.ended {
-                    free.push(active.place);
+            for place in &mut places {
+                if let Some(active) = place.take_if(|active| active.ended) {
+                    self.lock().ended(&active.events);
                 }
-                !active.ended
-            });
+            }
         }
     }
 
-    /// Gives each request a turn. After a failure of the device none of them goes on.
-    fn round(&self, generator: &mut Generator, all: &mut [Active]) {
-        let turned = catch_unwind(AssertUnwindSafe(|| self.turns(generator, all)));
-        let failure = match turned {
-            Ok(Ok(well)) => return self.failed.store(!well, Ordering::Relaxed),
-            Ok(Err(error)) => cannot(&error),
-            Err(_) => "a fault of the program: its standard error has more".to_owned(),
-        };
-        self.failed.store(true, Ordering::Relaxed);
-        all.iter_mut().filter(|active| !active.ended).for_each(|active| active.fail(failure.clone()));
+    /// Reads the prompt of a text.
+    fn begin(&self, generator: &mut Generator, turn: Turn, place: usize) -> Option<Active> {
+        let Turn { number, request, events } = turn;
+        self.metrics.read(request.prompt.len());
+        match guarded(|| generator.begin(request, place)) {
+            Ok(text) => Some(Active { number, events, text, ended: false }),
+            Err(why) => {
+                self.failed.store(true, Ordering::Relaxed);
+                self.fail(&events, why);
+                None
+            }
+        }
+    }
+
+    /// Gives each text a token. After a failure of the device none of them goes on.
+    fn round(&self, generator: &mut Generator, all: &mut [&mut Active]) {
+        match guarded(|| self.turns(generator, all)) {
+            Ok(well) => self.failed.store(!well, Ordering::Relaxed),
+            Err(why) => {
+                self.failed.store(true, Ordering::Relaxed);
+                for active in all.iter_mut().filter(|active| !active.ended) {
+                    self.fail(&active.events, why.clone());
+                    active.ended = true;
+                }
+            }
+        }
     }
 
     /// Whether all could be written.
-    fn turns(&self, generator: &mut Generator, all: &mut [Active]) -> anyhow::Result<bool> {
+    fn turns(&self, generator: &mut Generator, all: &mut [&mut Active]) -> anyhow::Result<bool> {
         let mut well = true;
         for active in all.iter_mut() {
-            if active.job.events.is_closed() {
-                active.ended = true;
-            } else if active.text.is_none() {
-                let Some(request) = active.job.texts.pop_front() else {
-                    active.ended = true;
-                    continue;
-                };
-                self.metrics.read(request.prompt.len());
-                match generator.begin(request, active.place) {
-                    Ok(text) => active.text = Some(text),
-                    Err(error) => {
-                        well = false;
-                        active.fail(cannot(&error));
-                    }
-                }
-            }
+            active.ended = active.events.is_closed();
         }
-        let mut active: Vec<&mut Active> = all.iter_mut().filter(|active| !active.ended).collect();
-        let mut texts: Vec<&mut Text> = active.iter_mut().filter_map(|active| active.text.as_mut()).collect();
+        let mut active: Vec<&mut Active> =
+            all.iter_mut().map(|active| &mut **active).filter(|one| !one.ended).collect();
+        let mut texts: Vec<&mut Text> = active.iter_mut().map(|active| &mut active.text).collect();
         let before: Vec<usize> = texts.iter().map(|text| text.generated()).collect();
         let steps = generator.steps(&mut texts)?;
         for ((active, step), before) in active.into_iter().zip(steps).zip(before) {
@@ -302,36 +340,81 @@ impl Shared {
                 Ok(step) => step,
                 Err(error) => {
                     well = false;
-                    active.fail(cannot(&error));
+                    self.fail(&active.events, cannot(&error));
+                    active.ended = true;
                     continue;
                 }
             };
-            let tokens = active.text.as_ref().map_or(before, Text::generated);
+            let (text, tokens) = (active.number, active.text.generated());
             self.metrics.wrote(tokens - before);
-            let text = active.number;
             if !step.piece.is_empty() {
-                let _ = active.job.events.send(Event::Piece { text, piece: step.piece });
+                let _ = active.events.send(Event::Piece { text, piece: step.piece });
             }
             if let Some(finish) = step.finish {
-                let _ = active.job.events.send(Event::End { text, finish, tokens });
-                active.text = None;
-                active.number += 1;
-                active.ended = active.job.texts.is_empty();
+                let _ = active.events.send(Event::End { text, finish, tokens });
+                active.ended = true;
             }
         }
         Ok(well)
     }
+
+    /// Says that a request cannot go on, and forgets its texts that wait.
+    fn fail(&self, events: &UnboundedSender<Event>, why: String) {
+        self.lock().jobs.retain(|job| !job.events.same_channel(events));
+        // Who has gone away needs no answer.
+        let _ = events.send(Event::Failed(why));
+    }
 }
 
-impl Active {
-    /// Says that the request cannot go on.
-    fn fail(&mut self, why: String) {
-        // Who has gone away needs no answer.
-        let _ = self.job.events.send(Event::Failed(why));
-        self.ended = true;
+/// What `act` gives; or why there is nothing, in words for a client.
+fn guarded<T>(act: impl FnOnce() -> anyhow::Result<T>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(done) => done.map_err(|error| cannot(&error)),
+        Err(_) => Err("a fault of the program: its standard error has more".to_owned()),
     }
 }
 
 fn cannot(error: &anyhow::Error) -> String {
     format!("the text cannot be written: {error:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(texts: usize) -> (Job, UnboundedReceiver<Event>) {
+        let (events, receiver) = unbounded_channel();
+        let request = |text| Request {
+            prompt: vec![0],
+            max_tokens: 1,
+            sampling: Default::default(),
+            text: text as u64,
+            stop: Vec::new(),
+        };
+        (Job { texts: (0..texts).map(|number| (number, request(number))).collect(), events, begun: 0 }, receiver)
+    }
+
+    #[test]
+    fn a_request_with_many_texts_takes_the_places_that_others_leave() {
+        let mut waiting = Waiting::default();
+        let ((many, _many), (one, _one), (two, _two)) = (job(4), job(1), job(2));
+        let channels = [&many, &one, &two].map(|job| job.events.clone());
+        waiting.jobs.extend([many, one, two]);
+        let turn = |waiting: &mut Waiting| {
+            let turn = waiting.turn()?;
+            Some((channels.iter().position(|events| events.same_channel(&turn.events)).unwrap(), turn.number))
+        };
+        assert_eq!(waiting.count(), 3);
+        let begun: Vec<_> = (0..4).map(|_| turn(&mut waiting).unwrap()).collect();
+        assert_eq!(begun, [(0, 0), (1, 0), (2, 0), (0, 1)], "each request has one before any has two");
+        assert_eq!(waiting.count(), 0);
+        // Both texts of the first end: it alone has none. Then each has one, and the other has waited longer.
+        waiting.ended(&channels[0]);
+        waiting.ended(&channels[0]);
+        assert_eq!(waiting.count(), 1);
+        let begun: Vec<_> = (0..3).map(|_| turn(&mut waiting).unwrap()).collect();
+        assert_eq!(begun, [(0, 2), (2, 1), (0, 3)]);
+        assert!(turn(&mut waiting).is_none() && waiting.jobs.is_empty());
+        waiting.ended(&channels[2]);
+    }
 }

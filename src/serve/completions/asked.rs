@@ -34,11 +34,23 @@ pub enum Given {
     Messages(Vec<Message>),
 }
 
+impl Given {
+    /// How many there are.
+    fn len(&self) -> usize {
+        match self {
+            Given::Prompts(prompts) => prompts.len(),
+            Given::Messages(_) => 1,
+        }
+    }
+}
+
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
     /// What to go on with.
     pub given: Given,
+    /// How many answers each gets.
+    pub n: usize,
     /// How many tokens are generated at most; `None`: as many as the model still sees all of.
     pub max_tokens: Option<usize>,
     /// How they are drawn.
@@ -106,7 +118,10 @@ impl Keys {
 
     fn whole(&mut self, key: &str, least: u64) -> Result<Option<usize>, Refusal> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        let number = value.as_u64().filter(|number| *number >= least).and_then(|number| usize::try_from(number).ok());
+        // `1.0` is whole, too. Larger numbers than these are no whole ones any more.
+        let written = || value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64);
+        let number = value.as_u64().or_else(written).filter(|number| *number >= least);
+        let number = number.and_then(|number| usize::try_from(number).ok());
         number.map(Some).ok_or_else(|| wrong(key, &format!("a whole number from {least} up")))
     }
 
@@ -163,17 +178,28 @@ impl Keys {
 
     /// What both kinds of requests have.
     fn common(&mut self, given: Given, limits: &Limits) -> Result<Asked, Refusal> {
+        let n = self.whole("n", 1)?.unwrap_or(1);
+        let (prompts, most_texts) = (given.len(), limits.rows);
+        if prompts.saturating_mul(n) > most_texts {
+            let reason = match n {
+                1 => format!("there are {prompts} prompts, and a request may have {most_texts} (--max-rows)"),
+                _ => format!(
+                    "{n} answers to {prompts} prompts are asked for, and a request may have {most_texts} (--max-rows)"
+                ),
+            };
+            return Err(Refusal::too_large(reason).about(if n == 1 { "prompt" } else { "n" }));
+        }
         let sampling = self.sampling()?;
         let stop = self.stop()?;
         let (stream, usage) = self.stream()?;
         let max_tokens = most(self, limits)?;
-        Ok(Asked { given, max_tokens, sampling, stop, echo: false, stream, usage })
+        Ok(Asked { given, n, max_tokens, sampling, stop, echo: false, stream, usage })
     }
 
-    fn prompts(&mut self, limits: &Limits) -> Result<Vec<Prompt>, Refusal> {
+    fn prompts(&mut self) -> Result<Vec<Prompt>, Refusal> {
         let expected = "a text, a list of texts, a list of tokens, or a list of such lists";
         let refused = || wrong("prompt", expected);
-        let prompts = match self.take("prompt") {
+        Ok(match self.take("prompt") {
             // The beginning of a new text.
             None => vec![Prompt::Text(String::new())],
             Some(Value::String(text)) => vec![Prompt::Text(text)],
@@ -189,13 +215,7 @@ impl Keys {
                 list.into_iter().map(one).collect::<Option<_>>().ok_or_else(refused)?
             }
             Some(_) => return Err(refused()),
-        };
-        let most = limits.rows;
-        if prompts.len() > most {
-            let reason = format!("there are {} prompts, and a request may have {most} (--max-rows)", prompts.len());
-            return Err(Refusal::too_large(reason).about("prompt"));
-        }
-        Ok(prompts)
+        })
     }
 
     fn messages(&mut self) -> Result<Vec<Message>, Refusal> {
@@ -259,7 +279,6 @@ const LABELS: [&str; 4] = ["user", "metadata", "safety_identifier", "prompt_cach
 /// What keys of `/v1/completions` that are not done here may be.
 fn neutral(key: &str) -> Option<Vec<Value>> {
     Some(match key {
-        "n" | "best_of" => vec![json!(1)],
         "frequency_penalty" | "presence_penalty" => vec![json!(0)],
         "logit_bias" => vec![json!({})],
         "suffix" => vec![json!("")],
@@ -271,7 +290,6 @@ fn neutral(key: &str) -> Option<Vec<Value>> {
 /// The same of `/v1/chat/completions`.
 fn neutral_of_chat(key: &str) -> Option<Vec<Value>> {
     Some(match key {
-        "n" => vec![json!(1)],
         "frequency_penalty" | "presence_penalty" | "top_logprobs" => vec![json!(0)],
         "logit_bias" => vec![json!({})],
         "logprobs" | "store" => vec![json!(false)],
@@ -315,10 +333,11 @@ impl Asked {
     /// # Errors
     /// A key has a value that it cannot have, or asks for what is not done here.
     pub fn completions(mut keys: Keys, limits: &Limits) -> Result<Asked, Refusal> {
-        let given = Given::Prompts(keys.prompts(limits)?);
+        let given = Given::Prompts(keys.prompts()?);
         let echo = keys.flag("echo")?;
         let asked = keys.common(given, limits)?;
-        keys.end(&neutral)?;
+        // So many are written, of which the best `n` are wanted.
+        keys.end(&|key| if key == "best_of" { Some(vec![json!(asked.n)]) } else { neutral(key) })?;
         let max_tokens = asked.max_tokens.or(Some(TOKENS.min(limits.tokens)));
         Ok(Asked { echo, max_tokens, ..asked })
     }

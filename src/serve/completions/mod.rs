@@ -148,7 +148,7 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
     };
     let about = if chat { "messages" } else { "prompt" };
     let (mut texts, mut echo, mut prompt_tokens) = (Vec::new(), Vec::new(), 0);
-    for (number, prompt) in prompts.iter().enumerate() {
+    for prompt in prompts {
         let tokens = match prompt {
             Prompt::Text(text) => {
                 let encoding = text.len().saturating_mul(writer.tokenizer.memory_of_a_byte());
@@ -172,26 +172,30 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
             let reason = format!("the conversation has {length} tokens, and the model sees {context} with its answer");
             return Err(Refusal::bad(reason).about(about).coded("context_length_exceeded"));
         }
-        echo.push(match prompt {
+        let before = match prompt {
             _ if !asked.echo => String::new(),
             Prompt::Text(text) => text.clone(),
             Prompt::Tokens(tokens) => writer.tokenizer.decode(tokens).map_err(|error| unfit(error, about))?,
-        });
+        };
         // An answer stands by itself.
         let seen = if writer.answers_texts() { 0 } else { tokens.len() };
         let rest = writer.capacity.saturating_sub(seen).min(app.limits.tokens);
         let max_tokens = asked.max_tokens.unwrap_or(rest);
         let written = tokens.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN));
         // Each text has a copy of those that end it.
-        charge.add(written.saturating_add(asked.stop.iter().map(String::len).sum()))?;
+        let each = written.saturating_add(asked.stop.iter().map(String::len).sum()).saturating_add(before.len());
+        charge.add(each.saturating_mul(asked.n))?;
         prompt_tokens += tokens.len();
-        texts.push(generate::Request {
-            prompt: tokens,
-            max_tokens,
-            sampling: asked.sampling.clone(),
-            text: number as u64,
-            stop: asked.stop.clone(),
-        });
+        for _ in 0..asked.n {
+            echo.push(before.clone());
+            texts.push(generate::Request {
+                prompt: tokens.clone(),
+                max_tokens,
+                sampling: asked.sampling.clone(),
+                text: texts.len() as u64,
+                stop: asked.stop.clone(),
+            });
+        }
     }
     charge.give_back(reading);
     let id = format!("{}-{:016x}", if chat { "chatcmpl" } else { "cmpl" }, RandomState::new().build_hasher().finish());

@@ -114,10 +114,10 @@ impl Texts {
         })
     }
 
-    /// What a conversation's stream begins with.
-    fn opening(&self) -> Bytes {
+    /// What the stream of a conversation's answer begins with.
+    fn opening(&self, index: usize) -> Bytes {
         let delta = json!({ "role": "assistant", "content": "", "refusal": null });
-        self.chunk(json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": null }))
+        self.chunk(json!({ "index": index, "delta": delta, "logprobs": null, "finish_reason": null }))
     }
 
     fn chunk(&self, choice: Value) -> Bytes {
@@ -209,8 +209,8 @@ impl Streamed {
         let mut streamed =
             Streamed { events, texts: Texts::new(form), lines: VecDeque::new(), ended: false, _charge: charge };
         if streamed.texts.form.chat {
-            let opening = streamed.texts.opening();
-            streamed.lines.push_back(opening);
+            let texts = &streamed.texts;
+            streamed.lines = (0..texts.all.len()).map(|index| texts.opening(index)).collect();
         }
         for (index, echo) in streamed.texts.form.echo.clone().iter().enumerate().filter(|(_, echo)| !echo.is_empty()) {
             let line = streamed.texts.line(echo, index, None);

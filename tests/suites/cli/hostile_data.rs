@@ -126,6 +126,8 @@ fn what_there_is_no_memory_to_read_is_an_error() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(text.as_bytes()).unwrap();
     place.write("a.csv.gz", gzip.finish().unwrap());
+    let level = ruzstd::encoding::CompressionLevel::Fastest;
+    place.write("a.csv.zst", ruzstd::encoding::compress_to_vec(text.as_bytes(), level));
     place.write("a.csv", text);
     let golden = |name: &str| repository("tests/golden").join(name);
     let houses = |name: &str| {
@@ -153,6 +155,7 @@ fn what_there_is_no_memory_to_read_is_an_error() {
     let cases = [
         ("csv", table("a.csv", "c")),
         ("gz", table("a.csv.gz", "c")),
+        ("zst", table("a.csv.zst", "c")),
         ("snappy", houses("snappy")),
         ("zstd", houses("zstd")),
         ("weights", weights("weights = \"w/last.safetensors\"\n")),

@@ -24,12 +24,13 @@ fn what_is_said_is_taken() {
     let found = asked(
         r#"{"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 0, "temperature": 0.5, "top_p": 1, "top_k": 3, "min_p": 0.25,
             "repetition_penalty": 1.5, "seed": -1, "stop": ["x", "\n"], "echo": true, "stream": true,
-            "stream_options": {"include_usage": true}, "n": 1.0, "logit_bias": {}, "frequency_penalty": 0, "user": "me"}"#,
+            "stream_options": {"include_usage": true}, "n": 1.0, "best_of": 1, "logit_bias": {}, "frequency_penalty": 0, "user": "me"}"#,
     );
     let sampling =
         Sampling { temperature: 0.5, top_k: Some(3), top_p: 1.0, min_p: 0.25, repetition_penalty: 1.5, seed: u64::MAX };
     let expected = Asked {
         given: Given::Prompts(vec![Prompt::Text("a".into()), Prompt::Tokens(vec![1, 2])]),
+        n: 1,
         max_tokens: Some(0),
         sampling,
         stop: vec!["x".into(), "\n".into()],
@@ -38,6 +39,7 @@ fn what_is_said_is_taken() {
         usage: true,
     };
     assert_eq!(found.unwrap(), expected);
+    assert_eq!(asked(r#"{"n": 3, "best_of": 3}"#).unwrap().n, 3);
     let given = asked(r#"{"prompt": [3]}"#).unwrap().given;
     assert_eq!(given, Given::Prompts(vec![Prompt::Tokens(vec![3])]));
 }
@@ -106,8 +108,12 @@ fn what_cannot_be_is_refused_by_its_key() {
         (r#"{"stream_options": {"include_usage": true}}"#, "stream_options"),
         (r#"{"stream": true, "stream_options": {"other": true}}"#, "stream_options"),
         (r#"{"stream": true, "stream_options": 1}"#, "stream_options"),
-        (r#"{"n": 2}"#, "n"),
+        (r#"{"n": 0}"#, "n"),
+        (r#"{"n": 4}"#, "n"),
+        (r#"{"n": 2, "prompt": ["a", "b"]}"#, "n"),
+        (r#"{"n": 18446744073709551615, "prompt": ["a", "b"]}"#, "n"),
         (r#"{"best_of": 2}"#, "best_of"),
+        (r#"{"n": 2, "best_of": 3}"#, "best_of"),
         (r#"{"logprobs": 0}"#, "logprobs"),
         (r#"{"suffix": "x"}"#, "suffix"),
         (r#"{"logit_bias": {"1": 2}}"#, "logit_bias"),

@@ -196,6 +196,55 @@ fn texts_are_written_in_turn() {
 }
 
 #[test]
+fn texts_of_a_request_are_written_at_a_time() {
+    let place = written();
+    let server = Server::start(&place, "r --texts 3");
+    let choices = |asked: &Value| {
+        let answer = server.write(asked).json();
+        let choices = answer["choices"].as_array().unwrap().clone();
+        choices.iter().enumerate().for_each(|(index, choice)| assert_eq!(choice["index"], index, "{answer}"));
+        (
+            choices.iter().map(|one| one["text"].as_str().unwrap().to_owned()).collect::<Vec<_>>(),
+            answer["usage"].clone(),
+        )
+    };
+    let mut asked = json!({ "prompt": ["a", "bc"], "n": 2, "max_tokens": 300, "temperature": 1.5, "seed": 3 });
+    let (texts, usage) = choices(&asked);
+    assert_eq!(texts.len(), 4);
+    assert!(texts[0] != texts[1] && texts[2] != texts[3], "each is drawn anew");
+    assert_eq!(usage, json!({ "prompt_tokens": 3, "completion_tokens": 1200, "total_tokens": 1203 }));
+    // As if each were asked for by itself.
+    let four = json!({ "prompt": ["a", "a", "bc", "bc"], "max_tokens": 300, "temperature": 1.5, "seed": 3 });
+    assert_eq!(choices(&four).0, texts);
+    assert_eq!(server.text(&json!({ "prompt": "a", "max_tokens": 300, "temperature": 1.5, "seed": 3 })), texts[0]);
+    // Their pieces come in turn.
+    asked["stream"] = true.into();
+    let (events, is_whole) = events(&server.write(&asked));
+    assert!(is_whole);
+    let first = |index: usize, end: bool| {
+        let is = |event: &Value| {
+            event["choices"][0]["index"] == index && event["choices"][0]["finish_reason"].is_string() == end
+        };
+        events.iter().position(is).unwrap()
+    };
+    let begin: Vec<usize> = (0..4).map(|index| first(index, false)).collect();
+    assert!(begin[..3].iter().all(|begin| *begin < first(0, true)) && begin[3] > first(0, true), "{begin:?}");
+    for (index, text) in texts.iter().enumerate() {
+        let pieces = events.iter().filter(|event| event["choices"][0]["index"] == index);
+        let pieces: String = pieces.map(|event| event["choices"][0]["text"].as_str().unwrap()).collect();
+        assert_eq!(&pieces, text, "{index}");
+    }
+    // A request with many texts leaves others their turn.
+    let server = Server::start(&place, "r --texts 1");
+    let (before, many) = (server.generated(), json!({ "prompt": vec!["a"; 50], "max_tokens": 2000, "stream": true }));
+    let begun = server.begin(&many);
+    assert_eq!(server.text(&json!({ "prompt": "a", "max_tokens": 5 })).chars().count(), 5);
+    assert!(server.generated() - before < 100_000.0, "it was answered before all of the others were written");
+    drop(begun);
+    server.until("its memory comes back", || server.metric("runner_request_memory_bytes") == 0.0);
+}
+
+#[test]
 fn who_goes_away_wants_no_more() {
     let place = written();
     let server = Server::start(&place, "r --texts 1 --max-tokens 100000000");
@@ -264,7 +313,9 @@ fn what_is_wrong_is_said_as_openai_does() {
         (r#"{"model": "r", "max_tokens": 5000}"#, 413, json!("max_tokens")),
         (r#"{"model": "r", "max_tokens": "x"}"#, 400, json!("max_tokens")),
         (r#"{"model": "r", "temperature": -1}"#, 400, json!("temperature")),
-        (r#"{"model": "r", "n": 2}"#, 400, json!("n")),
+        (r#"{"model": "r", "n": 0}"#, 400, json!("n")),
+        (r#"{"model": "r", "n": 1025}"#, 413, json!("n")),
+        (r#"{"model": "r", "best_of": 2}"#, 400, json!("best_of")),
         (r#"{"model": "r", "logprobs": 5}"#, 400, json!("logprobs")),
         (r#"{"model": "r", "messages": []}"#, 400, json!("messages")),
         (r#"{"model": "r", "stream": 1}"#, 400, json!("stream")),
@@ -420,6 +471,15 @@ fn conversations_are_answered_by_the_template() {
     let usage = server.json(path, &open.to_string()).json()["usage"].clone();
     let context = server.get("/models").json()["models"][0]["context"].as_u64().unwrap();
     assert!(usage["total_tokens"].as_u64().unwrap() <= context, "{usage}");
+    // Several answers, each with its own beginning and end.
+    let two = json!({ "messages": messages, "n": 2, "max_tokens": 3, "stream": true });
+    let (all, _) = events(&server.json(path, &two.to_string()));
+    for index in 0..2 {
+        let of: Vec<&Value> =
+            all.iter().map(|event| &event["choices"][0]).filter(|one| one["index"] == index).collect();
+        assert_eq!(of[0]["delta"]["role"], "assistant", "{all:?}");
+        assert!(of.last().unwrap()["finish_reason"].is_string(), "{all:?}");
+    }
     // The template travels in the checkpoint.
     place.ok("train llama.toml --device cpu --out r --set data.path=text.txt --set data.batch_size=2 --set train.max_steps=1 --set train.epochs=1");
     std::fs::remove_dir_all(place.path("llama")).unwrap();
