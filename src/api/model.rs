@@ -75,6 +75,11 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
 fn hold_to_weights(experiment: &mut Experiment) {
     let Some(fitted) = weights::fitted(experiment) else { return };
     let source = &experiment.data.source;
+    // A tokenizer that the configuration names is meant: whether the weights are for it is judged when they are read.
+    let named = source.paths().into_iter().find(|(key, _)| *key == "tokenizer");
+    if named.is_some_and(|(_, path)| weights::are_for_another_tokenizer(&fitted, &shown(path))) {
+        return;
+    }
     if fitted.source.is_some() && source.is_counted_by_reading() {
         let path = experiment.model.weights.as_deref().map(shown).unwrap_or_default();
         let path = path.display();

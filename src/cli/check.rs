@@ -7,6 +7,7 @@ use super::recompute::Gain;
 use super::sweep;
 use super::time;
 use crate::api::failure::Failure;
+use crate::api::generate::{Kept, kept};
 use crate::api::memory::{self, Planned, resolve_batch, table};
 use crate::api::model::{build_run, describe_data, device, load_config, read_weights, say_notes};
 use crate::api::pretrained;
@@ -84,6 +85,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             Some(_) if refusal.is_none() => Some(sweep::examine(&args.config, &sets, backend.as_ref(), &passes)?),
             _ => None,
         };
+        let written = kept(experiment, &data, backend.as_ref())?;
         let gain = Gain::of(&loaded, &data, backend.as_ref(), &passes, &programs)?;
         // The programs of the measurement take the place of these.
         let warnings = [&loaded.warnings[..], &programs.warnings].concat();
@@ -97,6 +99,9 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             if let Some(ranks) = ranks {
                 let [threads, processes] = [true, false].map(|threads| memory.of_ranks(ranks, threads));
                 json["memory"]["ranks"] = json!({ "count": ranks, "threads": threads, "processes": processes });
+            }
+            if let Some(Kept { bytes, tokens, total }) = written {
+                json["memory"]["generate"] = json!({ "kept": bytes, "tokens": tokens, "total": total });
             }
             if let Some(kept) = cache::as_json(experiment, &photos) {
                 json["cache"] = kept;
@@ -127,6 +132,13 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             if let Some(ranks) = ranks {
                 let [threads, processes] = [true, false].map(|threads| human_bytes(memory.of_ranks(ranks, threads)));
                 text += &format!("{ranks} ranks on one machine: {threads} as threads, {processes} as processes\n");
+            }
+            if let Some(Kept { bytes, tokens, total }) = written {
+                let of = tokens.map_or("the layers' states".into(), |n| {
+                    format!("keys and values of {} tokens", thousands(n as u64))
+                });
+                let [bytes, total] = [bytes, total].map(human_bytes);
+                text += &format!("`generate` takes {total} for a text, of which {bytes} are {of}\n");
             }
             let trials = trials.map_or(String::new(), |(text, _)| format!("\n{text}"));
             let times = times.map_or(String::new(), |times| format!("\n{}", times.as_text(&backend.describe())));

@@ -2,6 +2,7 @@
 
 mod answers;
 mod beams;
+mod kept;
 mod sampler;
 mod together;
 mod written;
@@ -9,6 +10,7 @@ mod written;
 use answers::Answers;
 pub use answers::text;
 pub use beams::{Beams, Found};
+pub use kept::{Kept, kept};
 pub use sampler::{Sampler, Sampling};
 pub use written::{Finish, Request, Step, Text};
 

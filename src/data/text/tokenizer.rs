@@ -299,6 +299,28 @@ impl Tokenizer {
             Tokenizer::Bytes | Tokenizer::Characters(_) | Tokenizer::Words(_) => None,
         }
     }
+
+    /// The text of a token by itself, if there is one of that number.
+    fn piece(&self, token: u32) -> Option<String> {
+        let at = token as usize;
+        match self {
+            Tokenizer::Bytes => u8::try_from(token).ok().map(|byte| byte.escape_ascii().to_string()),
+            Tokenizer::Characters(characters) => characters.all.get(at).map(char::to_string),
+            Tokenizer::Words(words) => words.all().get(at).cloned(),
+            Tokenizer::Json(json) => json.tokenizer.id_to_token(token),
+        }
+    }
+
+    /// How many tokens of one number are other texts for another tokenizer, and the first of them with both texts; `None` if there is none.
+    pub fn differs_from(&self, other: &Tokenizer) -> Option<(usize, u32, [String; 2])> {
+        let both = 0..self.vocabulary().min(other.vocabulary()) as u32;
+        let mut differing = both.filter_map(|token| {
+            let pieces = [self.piece(token)?, other.piece(token)?];
+            (pieces[0] != pieces[1]).then_some((token, pieces))
+        });
+        let (token, pieces) = differing.next()?;
+        Some((1 + differing.count(), token, pieces))
+    }
 }
 
 /// A tokenizer of byte pairs that is trained on texts, as a `tokenizer.json`: GPT-2's way to cut texts into words and to write bytes.

@@ -8,8 +8,10 @@ use crate::checkpoint::{self, Choose, Mismatch, Tensor};
 use crate::config::language::sections::{Fitted, Lora};
 use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
+use crate::data::text::{TextCodec, Tokenizer};
 use crate::data::{DataSpec, listed};
 use crate::graph::{VarId, VarKind, Variable, Variables};
+use crate::terminal::thousands;
 use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
 use crate::train::setup::transfer::in_state_dict;
@@ -76,6 +78,15 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
         let last = vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).last().map(|(_, v)| layer(&v.name));
         at(misfit(path, &mismatch, last, fitting, model.len()), &label(&mismatch))
     })?;
+    if let Some(what) = other_tokens(experiment, data) {
+        if strict {
+            let error = Diagnostic::error(format!("the weights in `{}` are for other tokens", path.display()));
+            let help =
+                "name the tokenizer that they were trained with; `weights_strict = false` takes them all the same";
+            return Err(at(error.note(what).help(help), "its tokens are others"));
+        }
+        notes.push(format!("they are for other tokens: {what}"));
+    }
     let mut left_out: Vec<String> =
         Vec::from_iter((!matched.left_out.is_empty()).then(|| in_a_line(&matched.left_out)));
     let head = match other_classes(experiment, data) {
@@ -153,6 +164,30 @@ fn rename(
     }
     let all: usize = used.iter().sum();
     Ok(Some(format!("gave {all} tensor{} other names, as `weights_rename` says", if all == 1 { "" } else { "s" })))
+}
+
+/// Whether a checkpoint is of a text, and its tokens are not those of the tokenizer in the file `path`.
+pub fn are_for_another_tokenizer(fitted: &Fitted, path: &Path) -> bool {
+    let known = tokenizer_of(fitted);
+    known.zip(Tokenizer::read(path).ok()).is_some_and(|(known, own)| known.differs_from(&own).is_some())
+}
+
+fn tokenizer_of(fitted: &Fitted) -> Option<Tokenizer> {
+    let source = fitted.source.as_ref().filter(|source| TextCodec::is(source))?;
+    TextCodec::read(source).ok()?.tokenizer
+}
+
+/// What a token is for the weights and what for the data, where both are of a text and one is not the same.
+fn other_tokens(experiment: &Experiment, data: &DataSpec) -> Option<String> {
+    let own = TextCodec::of(data).ok()??.tokenizer?;
+    let known = tokenizer_of(&fitted(experiment)?)?;
+    let (count, token, [theirs, ours]) = known.differs_from(&own)?;
+    let others = match count - 1 {
+        0 => String::new(),
+        1 => ", and another one differs".to_owned(),
+        n => format!(", and {} others differ", thousands(n as u64)),
+    };
+    Some(format!("token {token} is {theirs:?} for the weights and {ours:?} for the data{others}"))
 }
 
 /// The classes that weights tell apart, and those of the data, where these are others.

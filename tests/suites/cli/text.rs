@@ -72,6 +72,54 @@ fn own_text_becomes_generated_text_in_two_commands() {
     assert_eq!(piped.out, "pqrst\n");
 }
 
+/// What a text takes that is written: two layers of 16 keys and as many values at 16 positions; of recurrent layers states.
+#[test]
+fn what_is_kept_of_a_text_is_counted() {
+    let place = place();
+    let kept = &place.ok("check c.toml --json").json()["memory"]["generate"];
+    assert_eq!((&kept["kept"], &kept["tokens"]), (&(2 * 2 * 16 * 16 * 4).into(), &16.into()));
+    assert!(kept["total"].as_u64() > kept["kept"].as_u64());
+    let told = place.ok("check c.toml").out;
+    assert!(told.contains("for a text, of which 4.0 KiB are keys and values of 16 tokens"), "{told}");
+    let layers = "[model]\nlayers = [{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 8 }, { type = \"lstm\", hidden_size = 8 }, \
+                  { type = \"linear\", out_features = \"$vocabulary\" }]\n";
+    let config = place.read("c.toml");
+    let (begin, end) = (config.find("[blocks.layer]").unwrap(), config.find("[loss]").unwrap());
+    place.write("lstm.toml", format!("{}{layers}{}", &config[..begin], &config[end..]));
+    assert!(place.ok("check lstm.toml").out.contains("are the layers' states"));
+    let digits = Place::with(&super::support::plain());
+    assert!(digits.ok("check c.toml --json").json()["memory"]["generate"].is_null());
+}
+
+/// Weights mean nothing for tokens that stand for other texts.
+#[test]
+fn weights_for_other_tokens_are_refused() {
+    let place = place();
+    let json = fs::read_to_string(repository("tests/golden/language_models/gpt2/tokenizer.json")).unwrap();
+    let mut tokenizer: serde_json::Value = serde_json::from_str(&json).unwrap();
+    place.write("a.json", &json);
+    let vocabulary = &mut tokenizer["model"]["vocab"];
+    let [a, b] = ["a", "b"].map(|name| vocabulary[name].clone());
+    vocabulary["a"] = b;
+    vocabulary["b"] = a.clone();
+    place.write("b.json", tokenizer.to_string());
+    place.ok(
+        "train c.toml --out r --quiet --set train.steps=2 --set train.eval_every_steps=2 --set data.tokenizer=a.json",
+    );
+    let weights = "--set model.weights=r/best.safetensors --set data.tokenizer";
+    place.ok(&format!("check c.toml {weights}=a.json"));
+    let told = place.fails(&format!("check c.toml {weights}=b.json"), 2);
+    assert!(told.contains("the weights in `r/best.safetensors` are for other tokens"), "{told}");
+    let what = format!("token {a} is \"a\" for the weights and \"b\" for the data, and another one differs");
+    assert!(told.contains(&what), "{told}");
+    let told = place
+        .ok(&format!(
+            "train c.toml --out s --quiet --set train.max_steps=1 {weights}=b.json --set model.weights_strict=false"
+        ))
+        .err;
+    assert!(told.contains("weights: they are for other tokens"), "{told}");
+}
+
 #[test]
 fn texts_are_drawn_by_the_seed() {
     let place = place();
