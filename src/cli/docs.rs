@@ -1,5 +1,7 @@
 //! `runner docs`.
 
+mod messages;
+
 use std::process::ExitCode;
 
 use serde_json::{Value as Json, json};
@@ -9,6 +11,7 @@ use super::{print, print_json};
 use crate::api::failure::Failure;
 use crate::config::nearest;
 use crate::config::schema::reference::{Described, Entry, Table, page, tables};
+use messages::{Explained, explained};
 
 /// A place where a name is described.
 enum Found<'t> {
@@ -18,9 +21,11 @@ enum Found<'t> {
     Key(&'t Table, &'t Described, Vec<&'static str>),
     /// A section, by its path: what it has.
     Section(String, Vec<&'t Table>),
+    /// What is no name of the language: a message or an exit code.
+    Said(Explained),
 }
 
-/// Says what keys, types and warnings are.
+/// Says what keys, types, warnings, messages and exit codes are.
 pub(super) fn run(args: &DocsArgs) -> Result<ExitCode, Failure> {
     let tables = tables();
     let mut found = Vec::new();
@@ -63,6 +68,9 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
         found.push(Found::Section(name.to_owned(), of_section));
     }
     if found.is_empty() {
+        found.extend(explained(name).into_iter().map(Found::Said));
+    }
+    if found.is_empty() {
         let entries = || tables.iter().flat_map(|table| &table.entries);
         let words = entries().flat_map(|entry| entry.words.iter().copied());
         let keys = entries().flat_map(|entry| entry.options.iter().map(|option| option.key));
@@ -70,7 +78,9 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
         let help = match nearest(last, words.chain(keys)) {
             // The name itself, which is a key of something else.
             Some(near) => format!("`runner docs {near}` describes `{near}`"),
-            None => "`runner docs SECTION` names all keys of a section: data, model, loss, optimizer, train".into(),
+            None => "`runner docs SECTION` names all keys of a section: data, model, loss, optimizer, train; of a message of an error \
+                     give some words in quotes, as in `runner docs \"unknown key\"`"
+                .into(),
         };
         return Err(Failure::Usage(format!("the language has no `{name}`\nhelp: {help}")));
     }
@@ -125,6 +135,7 @@ fn example(table: &Table, entry: &Entry) -> String {
 
 fn as_text(found: &Found) -> String {
     match found {
+        Found::Said(Explained { kind, name, about, page }) => format!("{name}: {kind}\n{about}\n  page       {page}"),
         Found::Kind(table, entry) => {
             let mut text = format!("{}: {}\n{}", entry.words.join(", "), table.kind.unwrap_or("type"), entry.about);
             text += &format!("\n  example    {}", example(table, entry));
@@ -174,6 +185,9 @@ fn as_json(found: &Found) -> Json {
         })
     };
     match found {
+        Found::Said(Explained { kind, name, about, page }) => {
+            json!({ "name": name, "kind": kind, "about": about, "page": page })
+        }
         Found::Kind(table, entry) => json!({
             "name": entry.words[0], "kind": table.kind, "about": entry.about, "example": example(table, entry),
             "page": format!("docs/config/{}", page(&table.name)),

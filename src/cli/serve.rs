@@ -47,6 +47,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
             tokens: args.max_tokens as usize,
         },
         patience: Duration::from_secs(args.receive_timeout),
+        answer_time: Duration::from_secs(args.answer_timeout),
         connections: args.max_connections as usize,
         drain: Duration::from_secs(args.drain_timeout),
         keys,

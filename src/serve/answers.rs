@@ -76,14 +76,18 @@ pub async fn answer(
     *answered = requests.len();
     let mut left = requests.len();
     let mut events = writer.submit(requests)?;
-    while left > 0 {
-        match events.recv().await {
-            Some(Event::Piece { text, piece }) => answers[text].push_str(&piece),
-            Some(Event::End { .. }) => left -= 1,
-            Some(Event::Failed(reason)) => return Err(Refusal::internal(reason)),
-            None => return Err(fault()),
+    let written = async {
+        while left > 0 {
+            match events.recv().await {
+                Some(Event::Piece { text, piece }) => answers[text].push_str(&piece),
+                Some(Event::End { .. }) => left -= 1,
+                Some(Event::Failed(reason)) => return Err(Refusal::internal(reason)),
+                None => return Err(fault()),
+            }
         }
-    }
+        Ok(())
+    };
+    app.in_time(written).await?;
     let one = |(number, answer)| json!({ "sample": number, "answer": answer });
     let answers: Vec<Value> = answers.into_iter().enumerate().map(one).collect();
     let response = as_json(&json!({ "model": name, "predictions": answers }));

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// What all requests have in common.
 pub struct App {
@@ -25,6 +26,8 @@ pub struct App {
     pub limits: Limits,
     /// How long a body may take to arrive.
     pub patience: Duration,
+    /// How long a request may wait for what the device computes of it.
+    pub answer_time: Duration,
     /// The memory of all requests.
     pub budget: Arc<Budget>,
     /// What is counted.
@@ -72,6 +75,19 @@ impl App {
                 .about("model")
                 .coded("model_not_found")
         })
+    }
+
+    /// What `answer` gives, unless that takes too long.
+    ///
+    /// # Errors
+    /// Those of `answer`; there is none in time.
+    pub async fn in_time<T>(&self, answer: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
+        let late = |_| {
+            let seconds = self.answer_time.as_secs();
+            let reason = format!("there was no answer within {seconds} s (--answer-timeout): come again");
+            Err(Refusal::busy(reason))
+        };
+        timeout(self.answer_time, answer).await.unwrap_or_else(late)
     }
 }
 

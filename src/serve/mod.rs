@@ -90,6 +90,8 @@ pub struct Options {
     pub limits: Limits,
     /// How long a head or a body may take to arrive, and an answer to be taken.
     pub patience: Duration,
+    /// How long a request may wait for what the device computes of it.
+    pub answer_time: Duration,
     /// How many connections may be open.
     pub connections: usize,
     /// How long requests have that are under way at the end.
@@ -162,6 +164,7 @@ fn app(options: Options, address: IpAddr) -> Result<Arc<App>, Failure> {
         models,
         limits: options.limits,
         patience: options.patience,
+        answer_time: options.answer_time,
         budget: Budget::new(options.how.memory),
         metrics,
         keys: options.keys,

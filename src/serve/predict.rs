@@ -121,7 +121,7 @@ async fn answer(
         },
     })
     .await?;
-    let outputs = served.outputs_of(&mut samples).await?;
+    let outputs = app.in_time(served.outputs_of(&mut samples)).await?;
     *answered = samples.count;
     let name = place.name.clone();
     let tell = move || {

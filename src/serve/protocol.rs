@@ -84,7 +84,7 @@ async fn inferred(app: &Arc<App>, place: &Place, request: Request, answered: &mu
     let header = header_length(&parts.headers)?.unwrap_or(body.len());
     let ((mut samples, form), charge) =
         read(app, &served, charge, (0, false), move |reader| reader.tensors(&body, header)).await?;
-    let outputs = served.outputs_of(&mut samples).await?;
+    let outputs = app.in_time(served.outputs_of(&mut samples)).await?;
     *answered = samples.count;
     let name = place.name.clone();
     let tell = move || {

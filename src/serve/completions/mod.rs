@@ -100,10 +100,14 @@ async fn answer(app: &Arc<App>, request: Request, chat: bool, told: &mut Option<
     // It goes on with this model, whatever takes its place.
     drop(writer);
     if asked.stream {
-        let first = events.recv().await.unwrap_or_else(|| Event::Failed("a fault of the program".into()));
-        if let Event::Failed(reason) = first {
-            return Err(Refusal::internal(reason));
-        }
+        let first = async {
+            match events.recv().await {
+                Some(Event::Failed(reason)) => Err(Refusal::internal(reason)),
+                Some(event) => Ok(event),
+                None => Err(Refusal::internal("a fault of the program")),
+            }
+        };
+        let first = app.in_time(first).await?;
         let body = Body::new(Streamed::new(form, events, &first, charge));
         return Ok(([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], body).into_response());
     }

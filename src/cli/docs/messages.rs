@@ -1,0 +1,141 @@
+//! What messages of errors and exit codes mean.
+
+use std::path::Path;
+
+/// The guide's page of messages: a heading for each, in which `…` stands for what differs.
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/troubleshooting.md"));
+
+/// The exit codes, as docs/cli.md has them.
+const EXIT_CODES: [(&str, &str); 5] = [
+    (
+        "0",
+        "Done. Also: early stopping, `max_steps`, `--pause-after`, nothing left to do; a sweep some of whose trials have failed.",
+    ),
+    ("1", "Something failed on the way: files, network, a loss that is not finite."),
+    (
+        "2",
+        "The command line, a variable of the environment or the configuration is wrong, the folder of a new run holds another, or another process is at work there.",
+    ),
+    ("3", "The device is not there, or has not enough memory."),
+    (
+        "130",
+        "Interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, or, with `--watch-stdin`, by the end of standard input.",
+    ),
+];
+
+/// What is explained, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explained {
+    /// `message` or `exit code`.
+    pub kind: &'static str,
+    /// The message, with `…` for what differs, or the code.
+    pub name: String,
+    /// What it means, and what to do.
+    pub about: String,
+    /// The page that has it.
+    pub page: &'static str,
+}
+
+/// What explains `name`: an exit code (`3`, `exit code 3`; `exit codes`: all), or a message, a part of it or all, as the program has written it.
+pub fn explained(name: &str) -> Vec<Explained> {
+    let plain = plain(name);
+    let code = plain.strip_prefix("exit").map_or(plain.as_str(), |rest| rest.trim_start_matches([' ', '_', '-']));
+    let code = code.strip_prefix("codes").or_else(|| code.strip_prefix("code")).unwrap_or(code).trim();
+    let all = code.is_empty() && plain.starts_with("exit");
+    let codes = EXIT_CODES.iter().filter(|(known, _)| all || *known == code).map(|(code, about)| Explained {
+        kind: "exit code",
+        name: (*code).to_owned(),
+        about: (*about).to_owned(),
+        page: "docs/cli.md#exit-codes",
+    });
+    let messages = PAGE.split("\n## ").skip(1).filter_map(|section| section.split_once('\n'));
+    let fitting = messages.filter(|(heading, _)| fits(heading, &plain)).map(|(heading, about)| Explained {
+        kind: "message",
+        name: heading.trim_matches('`').to_owned(),
+        about: without_marks(about.trim()),
+        page: "docs/guide/troubleshooting.md",
+    });
+    codes.chain(fitting).collect()
+}
+
+/// A message without what marks names in it, and without what stands before it in a terminal.
+fn plain(text: &str) -> String {
+    let text = text.replace('`', "").to_lowercase();
+    text.trim().trim_start_matches("error:").trim().to_owned()
+}
+
+/// Whether a heading is that of a message, or has all of `said` in one piece.
+fn fits(heading: &str, said: &str) -> bool {
+    let heading = plain(heading);
+    let pieces =
+        || heading.split('…').map(|piece| piece.trim_matches([' ', ',', ':', ';'])).filter(|piece| !piece.is_empty());
+    let mut rest = said;
+    let is_whole = pieces().all(|piece| match rest.find(piece) {
+        Some(at) => {
+            rest = &rest[at + piece.len()..];
+            true
+        }
+        None => false,
+    });
+    // One short word, as `in`, is in every other heading.
+    is_whole || (said.contains(' ') && pieces().any(|piece| piece.contains(said)))
+}
+
+/// Markdown as plain text: links are followed by the file that they lead to, and nothing is bold.
+fn without_marks(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once("](") {
+        let Some((target, after)) = link.split_once(')') else { break };
+        let (before, shown) = before.rsplit_once('[').unwrap_or(("", before));
+        out += before;
+        out += shown;
+        let file = target.split('#').next().unwrap_or_default();
+        if !file.is_empty() && !target.contains("://") {
+            let path = Path::new("docs/guide").join(file);
+            out += &format!(" ({})", path.display().to_string().replace("guide/../", ""));
+        }
+        rest = after;
+    }
+    (out + rest).replace("**", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(said: &str) -> Vec<String> {
+        explained(said).into_iter().map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn messages_are_found_by_a_part_and_as_they_are_printed() {
+        assert_eq!(names("unknown key"), ["unknown key … in …"]);
+        assert_eq!(names("error: unknown key `lrr` in `[optimizer]`"), ["unknown key … in …"]);
+        assert_eq!(names("not enough memory on cuda:0: 9 GiB are needed"), ["not enough memory on …"]);
+        let found = explained("unknown key").remove(0);
+        assert!(
+            found.about.contains("All names (docs/config/keys.md)") && !found.about.contains("**"),
+            "{}",
+            found.about
+        );
+        for nothing in ["in", "the", "no such words at all", ""] {
+            assert!(names(nothing).is_empty(), "{nothing}: {:?}", names(nothing));
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_the_docs() {
+        let docs = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md"))
+            .replace("[environment](#environment)", "environment");
+        let (_, table) = docs.split_once("## Exit codes\n| code | meaning |\n| --- | --- |\n").unwrap();
+        let rows: Vec<String> = table.lines().take_while(|line| line.starts_with('|')).map(str::to_owned).collect();
+        let own: Vec<String> = EXIT_CODES.iter().map(|(code, about)| format!("| {code} | {about} |")).collect();
+        assert_eq!(rows, own);
+        assert_eq!(names("3"), ["3"]);
+        assert_eq!(names("exit code 130"), ["130"]);
+        assert_eq!(names("exit codes"), ["0", "1", "2", "3", "130"]);
+        assert_eq!(names("exit_code").len(), 5);
+        assert!(names("4").is_empty());
+    }
+}
