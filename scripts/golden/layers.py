@@ -441,6 +441,9 @@ def transformer() -> list[Case]:
         vector("rms_norm_not_affine", '{ type = "rms_norm", eps = 0.01, elementwise_affine = false }', lambda c: nn.RMSNorm(c, 0.01, elementwise_affine=False), features=8),
         image("rms_norm_image", '{ type = "rms_norm", normalized_dims = 3 }', lambda c: nn.RMSNorm((c, 7, 6)), head=True, optimizer={"type": "sgd", "lr": 0.01}),
         vector("glu", '"glu"', lambda c: nn.GLU(), features=8, head=False),
+        # `Phi3MLP` of transformers and `GEGLU` of diffusers, without their projections.
+        vector("swiglu", '"swiglu"', lambda c: Do(lambda x: nn.functional.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1]), features=8, head=False),
+        vector("geglu", '"geglu"', lambda c: Do(lambda x: x.chunk(2, -1)[0] * nn.functional.gelu(x.chunk(2, -1)[1])), features=8, head=False),
         vector("prelu", '"prelu"', lambda c: nn.PReLU(), features=8),
         image("prelu_image", '{ type = "prelu", num_parameters = 4, init = 0.1 }', lambda c: nn.PReLU(4, 0.1), head=True),
     ]  # fmt: skip

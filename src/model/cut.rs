@@ -6,7 +6,7 @@ use crate::config::LayerNode;
 use crate::config::language::layers as cfg;
 use crate::config::language::lists::Integers;
 use crate::graph::op::{
-    Activation, ActivationOp, AdaptiveAvgPool2d, Binary, BinaryKind, Concat, Pad, Permute, Reshape, Slice, SumTo,
+    ActivationOp, AdaptiveAvgPool2d, Binary, BinaryKind, Concat, Pad, Permute, Reshape, Slice, SumTo,
 };
 use crate::graph::{Shape, ValueId};
 
@@ -166,19 +166,19 @@ impl Builder<'_> {
         (x.value, x.order)
     }
 
-    pub(super) fn glu(&mut self, node: &LayerNode, l: &cfg::Glu, x: Tensor) -> (ValueId, Order) {
+    pub(super) fn gated(&mut self, node: &LayerNode, l: cfg::Gated, x: Tensor) -> (ValueId, Order) {
         let x = self.whole(x);
         let Some(dim) = self.dimension(node, "dim", l.dim, x) else { return self.as_it_was(x) };
         let size = self.dims(x).dims()[dim];
         if !size.is_multiple_of(2) {
             let at = node.fields.get("dim").copied().unwrap_or(node.span);
-            let message = format!("`glu` cannot halve the {size} of dimension {dim}");
+            let message = format!("`{}` cannot halve the {size} of dimension {dim}", l.word);
             self.refuse_at(node, at, &message, "must be even", &[x], "");
             return self.as_it_was(x);
         }
-        let [a, b] = [0, size / 2].map(|start| self.part(x, dim, start, size / 2));
-        let gate = self.plain(ActivationOp { act: Activation::Sigmoid }, &[b]);
-        (self.plain(Binary { kind: BinaryKind::Mul }, &[a, gate]), x.order)
+        let mut halves = [0, size / 2].map(|start| self.part(x, dim, start, size / 2));
+        halves[l.gate] = self.plain(ActivationOp { act: l.act }, &[halves[l.gate]]);
+        (self.plain(Binary { kind: BinaryKind::Mul }, &halves), x.order)
     }
 
     pub(super) fn channel_shuffle(&mut self, node: &LayerNode, l: &cfg::ChannelShuffle, x: Tensor) -> (ValueId, Order) {

@@ -234,7 +234,9 @@ impl Builder<'_> {
             }
             Layer::MultiheadAttention(attention) => attention.is_causal,
             Layer::ScaledDotProductAttention(attention) => attention.is_causal,
-            Layer::Glu(glu) => last(glu.dim, rank),
+            Layer::Glu(cfg::Glu { dim }) | Layer::Swiglu(cfg::Swiglu { dim }) | Layer::Geglu(cfg::Geglu { dim }) => {
+                last(*dim, rank)
+            }
             Layer::Concat(concat) => last(concat.dim, rank),
             // The state is kept.
             Layer::Lstm(l) => !l.bidirectional,

@@ -2,7 +2,7 @@
 
 use super::dimension;
 use crate::config::LayerNode;
-use crate::config::language::layers::Glu;
+use crate::config::language::layers::Gated;
 use crate::graph::op::{Activation, SELU_ALPHA, SELU_SCALE};
 use crate::onnx::graph::{float, int};
 use crate::onnx::{Translator, Value};
@@ -11,8 +11,7 @@ use crate::onnx::{Translator, Value};
 const STRAIGHT: f32 = 17.0;
 
 impl Translator<'_> {
-    pub(super) fn activation(&mut self, activation: Activation, x: &Value) -> String {
-        let x = x.name.as_str();
+    pub(super) fn activation(&mut self, activation: Activation, x: &str) -> String {
         let g = &mut self.graph;
         match activation {
             Activation::Relu => g.op("Relu", &[x], []),
@@ -94,12 +93,12 @@ impl Translator<'_> {
         self.graph.op("PRelu", &[&x.name, &slope], [])
     }
 
-    pub(super) fn glu(&mut self, l: &Glu, x: &Value) -> String {
+    pub(super) fn gated(&mut self, l: Gated, x: &Value) -> String {
         let axis = dimension(l.dim, x.shape.len());
         let half = (x.shape[axis] / 2) as i64;
         let halves = self.graph.list(&[half, half]);
-        let [a, b] = self.graph.ops("Split", &[&x.name, &halves], [int("axis", axis as i64)]);
-        let gate = self.graph.op("Sigmoid", &[&b], []);
-        self.graph.op("Mul", &[&a, &gate], [])
+        let mut parts: [String; 2] = self.graph.ops("Split", &[&x.name, &halves], [int("axis", axis as i64)]);
+        parts[l.gate] = self.activation(l.act, &parts[l.gate]);
+        self.graph.op("Mul", &[&parts[0], &parts[1]], [])
     }
 }

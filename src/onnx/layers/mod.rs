@@ -29,7 +29,7 @@ impl Translator<'_> {
         Ok(match layer {
             // What acts in training alone.
             Layer::Dropout(_) | Layer::StochasticDepth(_) | Layer::Identity(_) => x.name.clone(),
-            Layer::Activation(l) => self.activation(l.describe(), x),
+            Layer::Activation(l) => self.activation(l.describe(), &x.name),
             Layer::Linear(l) => self.linear(node, l, x),
             Layer::Embedding(_) => self.embedding(node, x),
             Layer::Conv2d(l) => self.conv2d(node, l, x),
@@ -84,7 +84,9 @@ impl Translator<'_> {
             Layer::ReflectionPad2d(l) => self.padded("reflect", l.padding.0, x),
             Layer::ReplicationPad2d(l) => self.padded("edge", l.padding.0, x),
             Layer::Prelu(l) => self.prelu(node, l.num_parameters, x),
-            Layer::Glu(l) => self.glu(l, x),
+            Layer::Glu(l) => self.gated(l.into(), x),
+            Layer::Swiglu(l) => self.gated(l.into(), x),
+            Layer::Geglu(l) => self.gated(l.into(), x),
             Layer::Softmax(l) => self.graph.op("Softmax", &[&x.name], [int("axis", l.dim)]),
             Layer::LogSoftmax(l) => self.graph.op("LogSoftmax", &[&x.name], [int("axis", l.dim)]),
             Layer::Add(_) => self.combine("Add", operands),

@@ -210,6 +210,8 @@ fn everything_occurs() {
         "softmax",
         "prelu",
         "glu",
+        "swiglu",
+        "geglu",
         "rms_norm",
         "instance_norm2d",
         "log_softmax",

@@ -28,7 +28,10 @@ impl Layers {
                 (format!(r#"{{ type = "unflatten", unflattened_size = [{d}, -1] }}"#), Flow::Sequence([d, f / d]))
             }
             1 => (format!(r#"{{ type = "reshape", shape = [{d}, 1, -1] }}"#), Flow::Image([d, 1, f / d])),
-            2 if f.is_multiple_of(2) => (r#""glu""#.into(), Flow::Vector(f / 2)),
+            2 if f.is_multiple_of(2) => {
+                let unit = self.of(&["glu", "swiglu", "geglu"]);
+                (format!("\"{unit}\""), Flow::Vector(f / 2))
+            }
             3 => (r#"{ type = "rms_norm", eps = 1e-3 }"#.into(), Flow::Vector(f)),
             4 => (r#"{ type = "stochastic_depth", p = 0.2 }"#.into(), Flow::Vector(f)),
             _ => (r#"{ type = "prelu" }"#.into(), Flow::Vector(f)),

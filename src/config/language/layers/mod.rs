@@ -94,6 +94,8 @@ tagged! {
     family Activation(ActivationLayer),
     "prelu" => Prelu(Prelu),
     "glu" => Glu(Glu),
+    "swiglu" => Swiglu(Swiglu),
+    "geglu" => Geglu(Geglu),
     "softmax" => Softmax(Softmax),
     "log_softmax" => LogSoftmax(LogSoftmax),
     "add" => Add(Add),

@@ -7,6 +7,7 @@ use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::value::values;
+use crate::graph::op::Activation;
 
 options! {
     /// Puts a learned position before all others of a sequence `[N, L, E]`. It is one parameter, `[1, 1, E]`, which has the layer's name.
@@ -88,6 +89,20 @@ options! {
         pub dim: i64,
     }
 
+    /// The SiLU of the first half times the second half (SwiGLU, Shazeer 2020), as Phi-3 of transformers halves its `gate_up_proj`.
+    pub struct Swiglu {
+        /// The dimension that is halved, in PyTorch's order; negative numbers count from the end.
+        #[option(default = -1, range = -8..=7)]
+        pub dim: i64,
+    }
+
+    /// The first half times the GELU of the second half (GEGLU, Shazeer 2020), as `GEGLU` of diffusers.
+    pub struct Geglu {
+        /// The dimension that is halved, in PyTorch's order; negative numbers count from the end.
+        #[option(default = -1, range = -8..=7)]
+        pub dim: i64,
+    }
+
     /// `x` where positive, else a learned factor times `x`. `torch.nn.PReLU`.
     pub struct Prelu {
         /// Number of factors: 1, or as many as there are channels.
@@ -120,6 +135,41 @@ impl Check for LayerScale {}
 impl Check for StochasticDepth {}
 
 impl Check for Glu {}
+
+impl Check for Swiglu {}
+
+impl Check for Geglu {}
+
+/// What gated linear units have in common: one half of a dimension is multiplied by a function of the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gated {
+    /// The layer's type.
+    pub word: &'static str,
+    /// The dimension that is halved.
+    pub dim: i64,
+    /// The half that goes through the function: 0 or 1.
+    pub gate: usize,
+    /// The function.
+    pub act: Activation,
+}
+
+impl From<&Glu> for Gated {
+    fn from(l: &Glu) -> Self {
+        Gated { word: "glu", dim: l.dim, gate: 1, act: Activation::Sigmoid }
+    }
+}
+
+impl From<&Swiglu> for Gated {
+    fn from(l: &Swiglu) -> Self {
+        Gated { word: "swiglu", dim: l.dim, gate: 0, act: Activation::Silu }
+    }
+}
+
+impl From<&Geglu> for Gated {
+    fn from(l: &Geglu) -> Self {
+        Gated { word: "geglu", dim: l.dim, gate: 1, act: Activation::Gelu }
+    }
+}
 
 impl Check for Prelu {}
 

@@ -296,6 +296,8 @@ fn prefixes(layer: &Layer) -> &'static [&'static str] {
         | Layer::ReplicationPad2d(_)
         | Layer::StochasticDepth(_)
         | Layer::Glu(_)
+        | Layer::Swiglu(_)
+        | Layer::Geglu(_)
         | Layer::Dropout(_)
         | Layer::Activation(_)
         | Layer::LocalResponseNorm(_)

@@ -8,6 +8,7 @@ mod limits;
 mod protocol;
 mod texts;
 mod tls;
+mod turns;
 
 use super::support::{LAYERS, Place, digits};
 use serde_json::Value;

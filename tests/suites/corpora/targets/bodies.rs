@@ -66,6 +66,7 @@ fn server() -> &'static Alone {
             how,
             limits: Limits { body: 1 << 20, pixels: 1 << 16, rows: 16, tokens: 3 },
             patience: Duration::from_secs(20),
+            answer_time: Duration::from_secs(60),
             connections: 1,
             drain: Duration::ZERO,
             keys: None,
