@@ -1,6 +1,8 @@
 //! From files to windows of tokens.
 
 use super::super::field::DataSpec;
+use super::super::sheet::inner_ending;
+use super::super::table::is_table_name;
 use super::super::{HoldOut, Split};
 use super::options::{Choice, Content, TextOptions};
 use super::tokenizer::Tokenizer;
@@ -212,6 +214,13 @@ impl Read {
 /// What a file holds, several, or those in a folder by their names, one after the other; and how many files that are.
 fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
     let paths = text_files(path)?;
+    if let Some(table) = paths.iter().find(|path| is_table_alone(path)) {
+        bail!(
+            "`{0}` is a table, and its rows are no text: `runner data tokenize {0} --column NAME --out DIR` makes files of tokens of one of its columns, which \
+             `source = \"tokens\"` reads",
+            table.display()
+        );
+    }
     if any_bytes {
         let mut all = Vec::new();
         for path in &paths {
@@ -238,6 +247,11 @@ fn text(path: &Path, any_bytes: bool) -> Result<(Read, usize)> {
     }
     ensure!(!all.is_empty(), "`{}` has no text", path.display());
     Ok((Read::Text(all), paths.len()))
+}
+
+/// Whether a file has the name of a table that makes no sense as a text: JSON Lines or Parquet.
+pub(super) fn is_table_alone(path: &Path) -> bool {
+    is_table_name(path) && !["csv", "tsv"].contains(&inner_ending(path).as_str())
 }
 
 /// The files that a path stands for: a file, several by a pattern, or those of a folder.

@@ -1,8 +1,6 @@
 //! Text files that memory need not have room for, read block by block.
 
-use super::super::sheet::inner_ending;
-use super::super::table::is_table_name;
-use super::load::{MARK, text_files};
+use super::load::{MARK, is_table_alone, text_files};
 use super::pieces::{first_place, last_place};
 use crate::files;
 use anyhow::{Context, Result, ensure};
@@ -48,8 +46,11 @@ pub fn stretches(paths: &[PathBuf], held_out: Option<f64>, cut: Cut) -> Result<[
     let mut all = Vec::new();
     for path in paths {
         for path in text_files(path)? {
-            let table = is_table_name(&path) && !["csv", "tsv"].contains(&inner_ending(&path).as_str());
-            ensure!(!table, "`{}` is a table: `--column NAME` says which of its columns has the texts", path.display());
+            ensure!(
+                !is_table_alone(&path),
+                "`{}` is a table: `--column NAME` says which of its columns has the texts",
+                path.display()
+            );
             let opened = files::open(&path)?;
             let mut first = Vec::new();
             let read = opened.file.take(MARK.len() as u64).read_to_end(&mut first);

@@ -38,6 +38,49 @@ fn models_of_hugging_face_are_imported() {
     }
 }
 
+/// Weights in 16 bits, as hubs have most models, are those that single precision rounds to them.
+#[test]
+fn weights_in_bf16_are_imported() {
+    let (place, _) = imported("language_models", "llama");
+    fs::copy(repository("tests/golden/language_models/text.txt"), place.path("text.txt")).unwrap();
+    let file = fs::read(place.path("llama/model.safetensors")).unwrap();
+    let loss = |halves: bool| {
+        place.write("llama/model.safetensors", rounded(&file, halves));
+        place.ok("import llama --force");
+        let sets =
+            "--set data.path=text.txt --set data.val_path=text.txt --unset data.validation_split --set device=cpu";
+        place.ok(&format!("eval llama.toml {sets} --json")).json()["metrics"]["loss"].as_f64().unwrap()
+    };
+    assert_eq!(loss(true), loss(false));
+}
+
+/// A file of tensors of single precision with all numbers rounded to bf16, and written as such if these are `halves`.
+fn rounded(file: &[u8], halves: bool) -> Vec<u8> {
+    let length = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let mut header: serde_json::Map<String, Value> = serde_json::from_slice(&file[8..8 + length]).unwrap();
+    header.remove("__metadata__");
+    let mut all = Vec::new();
+    for tensor in header.values_mut() {
+        assert_eq!(tensor["dtype"], "F32");
+        let [begin, end] = [0, 1].map(|at| tensor["data_offsets"][at].as_u64().unwrap() as usize);
+        let data = &file[8 + length..][begin..end];
+        let start = all.len();
+        for bytes in data.as_chunks().0 {
+            let bits = u32::from_le_bytes(*bytes);
+            // To the nearest, and to the even one of two that are as near.
+            let high = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+            match halves {
+                true => all.extend((high as u16).to_le_bytes()),
+                false => all.extend((high << 16).to_le_bytes()),
+            }
+        }
+        tensor["dtype"] = if halves { "BF16" } else { "F32" }.into();
+        tensor["data_offsets"] = serde_json::json!([start, all.len()]);
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes()[..], &header, &all].concat()
+}
+
 /// A folder with the files of a model, and what it is compared with.
 fn imported(kind: &str, name: &str) -> (Place, Value) {
     let place = Place::new();

@@ -82,6 +82,7 @@ mod tables;
 mod tensorboard;
 mod text;
 mod text_pairs;
+mod text_ranks;
 mod text_tags;
 mod text_to_text;
 mod tokenize;

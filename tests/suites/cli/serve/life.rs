@@ -76,6 +76,31 @@ fn nobody_need_read_what_it_prints() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// What a server that is killed leaves behind hinders no other: its port is free, and the files of the run are as they were.
+#[test]
+fn a_server_that_is_killed_under_load_leaves_nothing_behind() {
+    let place = trained();
+    let files = |place: &super::Place| {
+        let mut names: Vec<_> = std::fs::read_dir(place.path("r")).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.sort();
+        (names, std::fs::read(place.path("r/best.safetensors")).unwrap())
+    };
+    let before = files(&place);
+    let mut server = Server::start(&place, "r");
+    let (address, image) = (server.address, drawing(0).0);
+    let body = server.image("/predict", &image).body;
+    let bytes = request("POST", "/predict", "Content-Type: image/png\r\n", &image);
+    // Some have asked, and wait.
+    let mut open: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    open.iter_mut().for_each(|stream| stream.write_all(&bytes).unwrap());
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    assert_eq!(files(&place), before);
+    let again = Server::start_at(&place, "r", address.port());
+    assert_eq!(again.image("/predict", &image).body, body);
+    assert_eq!(again.stop(), Some(0));
+}
+
 /// Asks again and again from several threads, each request by a connection of its own, until `done`; how many were answered, and how many were not let in.
 fn under_load(server: &Server, done: &AtomicBool, expected: &[&[u8]]) -> (usize, usize) {
     let (answered, sent_away) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -72,8 +72,13 @@ impl Reply {
 impl Server {
     /// Starts it on a free port of the loopback device.
     fn start(place: &Place, args: &str) -> Server {
+        Server::start_at(place, args, 0)
+    }
+
+    /// Starts it on that port of the loopback device; 0: one that is free.
+    fn start_at(place: &Place, args: &str, port: u16) -> Server {
         let told = place.path("told.txt");
-        let mut command = place.command(&format!("serve --port 0 --threads 1 {args}"));
+        let mut command = place.command(&format!("serve --port {port} --threads 1 {args}"));
         command.stdout(Stdio::piped()).stderr(File::create(&told).unwrap());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
