@@ -26,12 +26,14 @@ def language(address, model):
     assert "".join(piece.choices[0].text for piece in pieces if piece.choices) == choice.text, pieces
     assert pieces[-1].usage == usage, pieces[-1]
     assert len(client.completions.create(**{**how, "prompt": ["a", "b"]}).choices) == 2
+    several = client.completions.create(**how, n=3, extra_body={"top_k": 5}).choices
+    assert [one.index for one in several] == [0, 1, 2] and several[0].text == choice.text, several
     # One that wants no more after some pieces.
     with client.completions.create(**{**how, "max_tokens": 4000}, stream=True) as stream:
         for _ in zip(range(3), stream):
             pass
     for error, wrong in [
-        (openai.BadRequestError, dict(n=2)),
+        (openai.BadRequestError, dict(n=0)),
         (openai.BadRequestError, dict(temperature=-1)),
         (openai.NotFoundError, dict(model="nothing")),
     ]:
