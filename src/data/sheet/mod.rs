@@ -18,6 +18,7 @@ use crate::files::pattern;
 use anyhow::{Result, bail, ensure};
 use columns::Columns;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -103,6 +104,8 @@ pub struct Sheet {
     files: Vec<Part>,
     /// The names of the columns, as the first file has them.
     names: Vec<String>,
+    /// Where each of them is: a table may have 100,000.
+    places: HashMap<String, usize>,
     kinds: Option<Vec<Kind>>,
 }
 
@@ -143,6 +146,11 @@ pub fn kind_of(path: &Path, otherwise: Form) -> FileKind {
         _ if begins() => FileKind::Columns,
         _ => FileKind::Written(otherwise),
     }
+}
+
+/// Where each name is; where the first of them is, if some are the same.
+fn places_of(names: &[String]) -> HashMap<String, usize> {
+    names.iter().enumerate().rev().map(|(at, name)| (name.clone(), at)).collect()
 }
 
 impl Sheet {
@@ -198,7 +206,8 @@ impl Sheet {
             Rows::Written(rows) => (rows.names().to_vec(), None),
             Rows::Columns(rows) => (rows.names().to_vec(), Some(rows.kinds().to_vec())),
         };
-        Sheet { files: vec![Part { path: path.to_owned(), rows, order: None }], names, kinds }
+        let places = places_of(&names);
+        Sheet { files: vec![Part { path: path.to_owned(), rows, order: None }], names, places, kinds }
     }
 
     /// Refuses a file that has other columns. Of objects all keys are columns.
@@ -206,8 +215,10 @@ impl Sheet {
         let (first, next) = (self.files[0].path.display(), other.files[0].path.display());
         let objects = [&*self, other].iter().all(|sheet| !sheet.has_cells() && sheet.kinds.is_none());
         if objects {
-            let new: Vec<String> = other.names.iter().filter(|name| !self.names.contains(name)).cloned().collect();
+            let new = other.names.iter().filter(|name| self.column(name).is_none());
+            let new: Vec<String> = new.cloned().collect();
             self.names.extend(new);
+            self.places = places_of(&self.names);
             return Ok(());
         }
         ensure!(
@@ -215,10 +226,10 @@ impl Sheet {
             "`{first}` and `{next}` are one table, and only one of them is Parquet"
         );
         for name in &other.names {
-            ensure!(self.names.contains(name), "`{next}` has a column `{name}`, which `{first}` does not have");
+            ensure!(self.column(name).is_some(), "`{next}` has a column `{name}`, which `{first}` does not have");
         }
         for name in &self.names {
-            ensure!(other.names.contains(name), "`{next}` has no column `{name}`, which `{first}` has");
+            ensure!(other.column(name).is_some(), "`{next}` has no column `{name}`, which `{first}` has");
         }
         for (name, own) in self.names.iter().zip(self.kinds.iter_mut().flatten()) {
             let Some(kind) = other.column(name).and_then(|at| other.kinds.as_ref()?.get(at)) else { continue };
@@ -258,7 +269,7 @@ impl Sheet {
 
     /// The number of the column `name`, if there is one.
     pub fn column(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|known| known == name)
+        self.places.get(name).copied()
     }
 
     /// The file, or the first of them.

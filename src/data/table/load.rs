@@ -20,12 +20,16 @@ use super::unseen::Unseen;
 use super::weights::expect_weights;
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Bytes of the columns whose codecs are fitted at a time, if that are several.
 const FITTED: usize = 1 << 30;
 /// Bytes that a cell takes while its column's codec is fitted: as it was read, and once more to be sorted.
 const CELL: usize = 16;
+
+/// Columns that are left out and named; of more, how many there are.
+const NAMED: usize = 20;
 
 /// A table, read.
 #[derive(Debug, Clone)]
@@ -153,7 +157,10 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         }
     }
     if !left.is_empty() {
-        told.push(format!("{}: columns that are left out: {}", at(), left.join(", ")));
+        let more = left.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named = left[..left.len().min(NAMED)].join(", ");
+        told.push(format!("{}: columns that are left out: {named}{more}", at()));
     }
     let filed = all.filed_bytes();
     if filed > 0 && options.room.lies == Lies::WhereThereIsRoom {
@@ -319,8 +326,9 @@ fn fit(
 
 /// What becomes of each column, for people.
 fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
+    let known: HashMap<&str, &ColumnCodec> = codec.columns.iter().map(|own| (own.name.as_str(), own)).collect();
     let of = |(at, column): (usize, Column)| {
-        let own = codec.columns.iter().find(|own| own.name == column.name);
+        let own = known.get(column.name.as_str()).copied();
         let width = own.map_or(0, ColumnCodec::width);
         let becomes = match uses.get(at) {
             Some(Use::Input(encoding)) => name_of(*encoding).to_owned(),
