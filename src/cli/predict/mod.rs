@@ -274,7 +274,7 @@ impl Batches<'_> {
             let go_on = match run {
                 [file] if has_several(file) => match samples(file, &mut self.unseen) {
                     Ok((samples, sentences)) => {
-                        let of = |n: usize| Of { file, sample: Some(n), row: name_of(samples.row(n)) };
+                        let of = |n: usize| Of { file, sample: Some(samples.at(n)), row: name_of(samples.row(n)) };
                         let others = self.others.iter().map(|other| other.outputs(file, self.slots));
                         let others = others.collect::<Result<Vec<_>>>()?;
                         let given = Given { failure: &|_| None, sentences: sentences.as_deref() };

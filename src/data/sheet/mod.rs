@@ -76,6 +76,8 @@ pub struct Place<'a> {
     pub path: &'a Path,
     /// The line, or the row of a Parquet file, from 1.
     pub line: u64,
+    /// Why the row cannot be read, of a sheet that skips such: its cells are empty.
+    pub fault: Option<&'a str>,
     is_row: bool,
 }
 
@@ -107,6 +109,7 @@ pub struct Sheet {
     /// Where each of them is: a table may have 100,000.
     places: HashMap<String, usize>,
     kinds: Option<Vec<Kind>>,
+    skips: bool,
 }
 
 /// A file of a sheet.
@@ -207,7 +210,18 @@ impl Sheet {
             Rows::Columns(rows) => (rows.names().to_vec(), Some(rows.kinds().to_vec())),
         };
         let places = places_of(&names);
-        Sheet { files: vec![Part { path: path.to_owned(), rows, order: None }], names, places, kinds }
+        Sheet { files: vec![Part { path: path.to_owned(), rows, order: None }], names, places, kinds, skips: false }
+    }
+
+    /// The same where a row with another number of cells, or an object with what is no cell, does not end the reading, if it `skips` those: they come as rows of empty
+    /// cells whose place has the fault.
+    pub fn skipping(self, skips: bool) -> Self {
+        Sheet { skips, ..self }
+    }
+
+    /// Whether it skips rows that cannot be read.
+    pub fn skips(&self) -> bool {
+        self.skips
     }
 
     /// Refuses a file that has other columns. Of objects all keys are columns.
@@ -304,7 +318,9 @@ impl Sheet {
         for part in &self.files {
             if let Rows::Written(rows) = &part.rows {
                 for piece in 0..rows.pieces() {
-                    rows.each(piece, false, |line, row| take(Place { path: &part.path, line, is_row: false }, row))?;
+                    rows.each(piece, false, |line, row| {
+                        take(Place { path: &part.path, line, fault: None, is_row: false }, row)
+                    })?;
                 }
             }
         }
@@ -337,7 +353,7 @@ impl Sheet {
         };
         let own = part.order.as_ref().map_or(Some(column), |order| order[column]);
         rows.each(piece.number, true, |line, row| {
-            let place = Place { path: &part.path, line, is_row: false };
+            let place = Place { path: &part.path, line, fault: None, is_row: false };
             let object = match row {
                 Row::Cells(cells) => return take(place, own.map_or("", |at| cells[at])),
                 Row::Object(object) => object,
@@ -386,18 +402,18 @@ impl Sheet {
     ) -> Result<()> {
         let part = &self.files[piece.file];
         let is_row = matches!(part.rows, Rows::Columns(_));
-        let mut take = |line, row: &[&str]| {
-            let place = Place { path: &part.path, line, is_row };
+        let mut take = |line, fault: Option<&str>, row: &[&str]| {
+            let place = Place { path: &part.path, line, fault, is_row };
             let Some(order) = &part.order else { return take(place, row) };
             let ordered: Vec<&str> = order.iter().map(|at| at.map_or("", |at| row[at])).collect();
             take(place, &ordered)
         };
         match &part.rows {
-            Rows::Written(rows) => rows.each_cells(piece.number, &mut take),
+            Rows::Written(rows) => rows.each_cells(piece.number, self.skips, &mut take),
             Rows::Columns(rows) => {
                 let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
                 let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();
-                rows.each(piece.number, &wanted, as_they_are, &mut take)
+                rows.each(piece.number, &wanted, as_they_are, |line, row| take(line, None, row))
             }
         }
     }

@@ -18,6 +18,7 @@ mod names;
 mod options;
 mod quantiles;
 mod raw;
+mod skipped;
 mod stored;
 mod survey;
 mod targets;

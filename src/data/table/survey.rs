@@ -7,6 +7,7 @@ use super::super::sheet::{Kind, Place, Sheet};
 use super::aside::{AT_ONCE, Aside};
 use super::cell;
 use super::codec::Cells;
+use super::skipped::Skipped;
 use super::stored::{Runs, Stored};
 use anyhow::Result;
 use std::collections::{HashMap, HashSet};
@@ -135,6 +136,8 @@ pub struct Known {
     pub numbers: HashMap<String, Stored>,
     /// Where the rows are.
     pub lines: Lines,
+    /// Rows that cannot be read.
+    pub skipped: Skipped,
 }
 
 /// Takes hashes for their own hashes.
@@ -162,7 +165,7 @@ impl Hasher for AsItIs {
 pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result<Surveyed> {
     let hasher = RandomState::new();
     let mut looks = vec![Look::new(true); text.names().len()];
-    let (mut rows, mut lines) = (0, Lines::default());
+    let (mut rows, mut lines, mut skipped) = (0, Lines::default(), Skipped::default());
     let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
     let readable = text.readable();
     let pieces = text.pieces();
@@ -172,21 +175,27 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
     while !left.is_empty() {
         let (now, later) = left.split_at(count.min(left.len()));
         let fresh: Vec<Look> = looks.iter().map(|look| Look::new(look.seen.len() < MOST_DISTINCT)).collect();
-        let looked: Vec<Result<(Vec<Look>, Lines)>> = parallel(now.to_vec(), |piece| {
-            let (mut own, mut lines) = (fresh.clone(), Lines::default());
+        let looked: Vec<Result<(Vec<Look>, Lines, Skipped)>> = parallel(now.to_vec(), |piece| {
+            let (mut own, mut lines, mut skipped) = (fresh.clone(), Lines::default(), Skipped::default());
             text.each_cells_of(piece, &readable, |place, row| {
                 lines.add(place, lines.lines.len(), several);
+                if let Some(fault) = place.fault {
+                    skipped.add(lines.lines.len() - 1, || fault.to_owned());
+                    own.iter_mut().for_each(Look::pass);
+                    return Ok(());
+                }
                 for (look, cell) in own.iter_mut().zip(row) {
                     look.take(place, several, cell, decimal, &hasher);
                 }
                 Ok(())
             })?;
-            Ok((own, lines))
+            Ok((own, lines, skipped))
         });
         let mut parts: Vec<(Look, Vec<Look>)> = looks.into_iter().map(|look| (look, Vec::new())).collect();
         for piece in looked {
-            let (own, more): (Vec<Look>, Lines) = piece?;
+            let (own, more, more_skipped): (Vec<Look>, Lines, Skipped) = piece?;
             let before = rows;
+            skipped.join(more_skipped, before);
             rows += more.lines.len();
             lines.join(more, before);
             parts.iter_mut().zip(own).for_each(|((_, next), own)| next.push(own));
@@ -220,7 +229,7 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
         numbers.extend(found.map(|cells| (name.clone(), cells)));
         look.column(name, kinds.map(|kinds| &kinds[at]), text.has_cells())
     });
-    Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers, lines } })
+    Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers, lines, skipped } })
 }
 
 impl Look {
@@ -274,10 +283,15 @@ impl Look {
         });
     }
 
+    /// Passes over a row that is left out.
+    fn pass(&mut self) {
+        self.values.iter_mut().for_each(|values| values.push(f64::NAN));
+    }
+
     fn take(&mut self, place: Place, several: bool, cell: &str, decimal: char, hasher: &RandomState) {
         if cell::is_missing(cell) {
             self.missing += 1;
-            self.values.iter_mut().for_each(|values| values.push(f64::NAN));
+            self.pass();
             return;
         }
         let cell = value(cell);
@@ -391,6 +405,13 @@ impl Odd {
 }
 
 impl Column {
+    /// Takes it for numbers if it has those nearly everywhere: rows with other cells are left out.
+    pub fn as_meant(&mut self) {
+        if matches!(self.odd, Some(Odd::NoNumber { .. })) {
+            (self.cells, self.readable_as, self.odd) = (CellType::Numbers, CellType::Numbers, None);
+        }
+    }
+
     /// Why the column is of no use to a model, if it is not.
     pub fn useless(&self, rows: usize) -> Option<&'static str> {
         match self.cells {

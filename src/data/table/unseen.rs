@@ -8,9 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The texts, column by column, and in how many rows they stand.
 #[derive(Debug, Default)]
-pub struct Unseen(BTreeMap<String, (BTreeSet<String>, usize)>);
+pub struct Unseen {
+    texts: BTreeMap<String, (BTreeSet<String>, usize)>,
+    /// What there is to say of rows that cannot be read.
+    skipped: Vec<String>,
+}
 
 impl Unseen {
+    /// Takes what there is to say of rows that cannot be read.
+    pub fn skip(&mut self, told: Option<String>) {
+        self.skipped.extend(told);
+    }
+
     /// Looks at the rows of a table. Of a column in which rare texts share a place nothing is found: an unknown text has that place, too.
     ///
     /// # Errors
@@ -20,9 +29,10 @@ impl Unseen {
             let cells = raw.column(&column.name)?;
             let Cells::Texts(numbers, texts) = &*cells else { continue };
             let unseen: Vec<bool> = texts.iter().map(|text| !column.has_place_for(text)).collect();
-            let rows = numbers.iter().flatten().filter(|number| unseen[**number as usize]).count();
+            let read = (0..).zip(numbers).filter(|(row, _)| !raw.skips(*row));
+            let rows = read.filter(|(_, number)| number.is_some_and(|number| unseen[number as usize])).count();
             if rows > 0 {
-                let found = self.0.entry(column.name.clone()).or_default();
+                let found = self.texts.entry(column.name.clone()).or_default();
                 found.0.extend(texts.iter().zip(unseen).filter(|(_, unseen)| *unseen).map(|(text, _)| text.clone()));
                 found.1 += rows;
             }
@@ -41,6 +51,6 @@ impl Unseen {
                 listed(&texts)
             )
         };
-        self.0.iter().map(words).collect()
+        self.skipped.iter().cloned().chain(self.texts.iter().map(words)).collect()
     }
 }
