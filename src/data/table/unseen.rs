@@ -1,4 +1,4 @@
-//! Texts that no training row has, in columns of categories: the model cannot know what they mean.
+//! What no training row has, and the model cannot know what it means: texts in columns of categories, and cells that are missing where none was.
 
 use super::super::held::listed;
 use super::codec::{Cells, ColumnCodec};
@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub struct Unseen {
     texts: BTreeMap<String, (BTreeSet<String>, usize)>,
+    /// In how many rows a column is missing that was there in all of training, and what the model is given for it.
+    missing: BTreeMap<String, (String, usize)>,
     /// What there is to say of rows that cannot be read.
     skipped: Vec<String>,
 }
@@ -25,8 +27,21 @@ impl Unseen {
     /// # Errors
     /// The rows are in a file that cannot be read.
     pub fn look(&mut self, columns: &[ColumnCodec], raw: &Raw) -> Result<()> {
-        for column in columns.iter().filter(|column| column.is_category()) {
+        for column in columns {
+            let given = column.instead_of_missing();
+            if given.is_none() && !column.is_category() {
+                continue;
+            }
             let cells = raw.column(&column.name)?;
+            if let Some(given) = given {
+                let missing = (0..raw.rows() as u32).filter(|row| cells.is_missing(*row) && !raw.skips(*row)).count();
+                if missing > 0 {
+                    self.missing.entry(column.name.clone()).or_insert((given, 0)).1 += missing;
+                }
+            }
+            if !column.is_category() {
+                continue;
+            }
             let Cells::Texts(numbers, texts) = &*cells else { continue };
             let unseen: Vec<bool> = texts.iter().map(|text| !column.has_place_for(text)).collect();
             let read = (0..).zip(numbers).filter(|(row, _)| !raw.skips(*row));
@@ -42,15 +57,21 @@ impl Unseen {
 
     /// What there is to say of each column.
     pub fn in_words(&self) -> Vec<String> {
+        let plural = |rows: usize| if rows == 1 { "" } else { "s" };
+        let missing = |(column, (given, rows)): (&String, &(String, usize))| {
+            let s = plural(*rows);
+            format!("the column `{column}` is missing in {rows} row{s} and in no training row, and the model takes it for {given}")
+        };
         let words = |(column, (texts, rows)): (&String, &(BTreeSet<String>, usize))| {
             let texts: Vec<String> = texts.iter().map(|text| text.chars().take(40).collect()).collect();
-            let s = if *rows == 1 { "" } else { "s" };
+            let s = plural(*rows);
             format!(
                 "the column `{column}` has in {rows} row{s} what no training row has, and the model takes it for none of the categories \
                  that it knows: {}",
                 listed(&texts)
             )
         };
-        self.skipped.iter().cloned().chain(self.texts.iter().map(words)).collect()
+        let missing = self.missing.iter().map(missing);
+        self.skipped.iter().cloned().chain(self.texts.iter().map(words)).chain(missing).collect()
     }
 }
