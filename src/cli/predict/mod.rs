@@ -149,6 +149,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         Ok(files.len() + problems.len() - batches.failed)
     };
     results(out.as_ref(), (form, &meaning, with_sample), &mut fill)?;
+    batches.unseen.untaken_in_words().iter().for_each(|words| say(&format!("note: {words}")));
     batches.unseen.in_words().iter().for_each(|words| say(&format!("warning: {words}")));
     Ok(ended(batches.failed, files.len() + problems.len(), files.len() > 1))
 }

@@ -17,7 +17,7 @@ use crate::graph::DType;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -421,6 +421,9 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     let aside = room.aside(text.bytes_as_numbers())?;
     let raw = Raw::read(text, &codec.reads(false), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
     expect_rows(text, text.path(), raw.rows())?;
+    let reads = codec.reads(true);
+    let known: HashSet<&str> = reads.iter().map(|(name, _)| *name).chain(codec.id.as_deref()).collect();
+    unseen.look_at_columns(text.names().iter().filter(|name| !known.contains(name.as_str())));
     let skipped = raw.skipped_in_words("have no prediction");
     unseen.skip(skipped.with_context(|| format!("`{}`", text.path().display()))?);
     unseen.look(&codec.columns, &raw)?;

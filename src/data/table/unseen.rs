@@ -12,6 +12,8 @@ pub struct Unseen {
     texts: BTreeMap<String, (BTreeSet<String>, usize)>,
     /// In how many rows a column is missing that was there in all of training, and what the model is given for it.
     missing: BTreeMap<String, (String, usize)>,
+    /// Columns that the model does not take.
+    untaken: BTreeSet<String>,
     /// What there is to say of rows that cannot be read.
     skipped: Vec<String>,
 }
@@ -20,6 +22,21 @@ impl Unseen {
     /// Takes what there is to say of rows that cannot be read.
     pub fn skip(&mut self, told: Option<String>) {
         self.skipped.extend(told);
+    }
+
+    /// Takes the columns of a table that the model does not take, and that neither name rows nor are learnt.
+    pub fn look_at_columns<'a>(&mut self, untaken: impl Iterator<Item = &'a String>) {
+        self.untaken.extend(untaken.cloned());
+    }
+
+    /// Which columns the model does not take, if there are such.
+    pub fn untaken_in_words(&self) -> Option<String> {
+        const SHOWN: usize = 20;
+        let names: Vec<String> = self.untaken.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+        let more = self.untaken.len().saturating_sub(SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let columns = if self.untaken.len() == 1 { "a column" } else { "columns" };
+        (!names.is_empty()).then(|| format!("{columns} that the model does not take: {}{more}", names.join(", ")))
     }
 
     /// Looks at the rows of a table. Of a column in which rare texts share a place nothing is found: an unknown text has that place, too.
@@ -60,7 +77,9 @@ impl Unseen {
         let plural = |rows: usize| if rows == 1 { "" } else { "s" };
         let missing = |(column, (given, rows)): (&String, &(String, usize))| {
             let s = plural(*rows);
-            format!("the column `{column}` is missing in {rows} row{s} and in no training row, and the model takes it for {given}")
+            format!(
+                "the column `{column}` is missing in {rows} row{s} and in no training row, and the model takes it for {given}"
+            )
         };
         let words = |(column, (texts, rows)): (&String, &(BTreeSet<String>, usize))| {
             let texts: Vec<String> = texts.iter().map(|text| text.chars().take(40).collect()).collect();
