@@ -9,7 +9,7 @@ use crate::config::Experiment;
 use crate::config::value_as_toml;
 use crate::data::DataSpec;
 use crate::data::table::{CellType, Column, Format, Odd, Shown, is_parquet, open_sheet};
-use crate::terminal::thousands;
+use crate::terminal::{say, thousands};
 use crate::train::setup::input::table_columns;
 use serde_json::json;
 
@@ -152,6 +152,14 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
         None => format!("learns the number `{}`", named(target)),
     };
     let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
+    let leaks: Vec<String> = spec.leaks.iter().take(FEW).map(|name| format!("`{}`", named(name))).collect();
+    if !leaks.is_empty() {
+        let (say_it, are) = if leaks.len() == 1 { ("says", "is it") } else { ("say", "are they") };
+        say(&format!(
+            "warning: {} {say_it} the target exactly: {are} known when a prediction is asked for? If not, leave it out with `drop`",
+            leaks.join(", ")
+        ));
+    }
     let mut out = Writing::default();
     out.comment(&format!("It {task} from the other columns of {source}: written by `runner init`."));
     let width: usize = columns.iter().map(|shown| shown.width).sum();
@@ -272,7 +280,10 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
         let rule = value_as_toml(&json!({ number.column.name.clone(): { "type": "number", "scaling": "quantile" } }));
         out.maybe("columns", &rule, "for numbers that lie far apart");
     }
-    if let Some(any) = columns.iter().find(input) {
+    if !spec.leaks.is_empty() {
+        let names = &spec.leaks[..spec.leaks.len().min(FEW)];
+        out.maybe("drop", &value_as_toml(&json!(names)), "says the target exactly: is it known when it is asked?");
+    } else if let Some(any) = columns.iter().find(input) {
         out.maybe("drop", &value_as_toml(&json!([any.column.name])), "columns that are not known when it is asked");
     }
     out.key("batch_size", &batch(spec.train.unwrap_or(0)).to_string(), "");

@@ -161,7 +161,7 @@ impl TableCodec {
     }
 
     /// All targets: the main one, then those of heads.
-    fn learnt(&self) -> impl Iterator<Item = &Target> {
+    pub(super) fn learnt(&self) -> impl Iterator<Item = &Target> {
         std::iter::once(&self.target).chain(self.heads.iter().map(|head| &head.target))
     }
 

@@ -10,6 +10,7 @@ use super::codec::{Cells, ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups};
 use super::fitted::{TableCodec, Target};
+use super::leaks::leaks;
 use super::names::{no_column, quoted};
 use super::options::TableOptions;
 use super::raw::{Raw, Reading, each_of};
@@ -128,6 +129,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         }
         None => fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)?,
     };
+    let leaks = if own.is_none() { leaks(&raw, &codec, &parts.train).with_context(at)? } else { Vec::new() };
     let all = codec.samples(&raw, true, &options.room).with_context(at)?;
     // What its cells took is for others now.
     drop(raw);
@@ -179,6 +181,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         train: Some(train.len()),
         val: Some(val.len()),
         fitted: Some(codec.written()?),
+        leaks,
         ..DataSpec::new(codec.fields())
     };
     Ok(Loaded { spec, train, val, test, columns, told, filing })

@@ -13,6 +13,7 @@ mod division;
 mod fitted;
 mod given;
 mod hashed;
+mod leaks;
 mod load;
 mod names;
 mod options;
