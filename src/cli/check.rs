@@ -94,8 +94,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             false => None,
         };
         let largest = if times.is_some() { planned.largest() } else { None };
+        let notes = input::table_notes(experiment)?;
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
+            json["notes"] = notes.into();
             if let Some(ranks) = ranks {
                 let [threads, processes] = [true, false].map(|threads| memory.of_ranks(ranks, threads));
                 json["memory"]["ranks"] = json!({ "count": ranks, "threads": threads, "processes": processes });
@@ -127,6 +129,10 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::from(super::failure::DEVICE));
             }
         } else {
+            // The measurement has opened the table, and told them.
+            if times.is_none() {
+                notes.iter().for_each(|note| say(&format!("note: {note}")));
+            }
             let of_each = ranks.map_or(String::new(), |ranks| format!(", of each of {ranks} ranks"));
             let mut text = as_text(&loaded, &programs, &memory, &format!("{}{of_each}", backend.describe()));
             if let Some(ranks) = ranks {

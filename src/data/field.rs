@@ -279,12 +279,14 @@ impl Field {
 }
 
 /// What a set's samples look like: all that a model needs to know of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataSpec {
     /// The fields of a sample. Their places in this list are their numbers in a batch ([`Input::Field`]).
     pub fields: Vec<Field>,
     /// Folders where each is a class that hold no samples, and so are none.
     pub empty_folders: Vec<String>,
+    /// Columns of a table from each of which a target follows.
+    pub leaks: Vec<String>,
     /// Number of training samples, where it is known.
     pub train: Option<usize>,
     /// Number of test samples (0: the source has none), where it is known.
@@ -298,7 +300,7 @@ pub struct DataSpec {
 impl DataSpec {
     /// A set of an unknown number of samples of these fields.
     pub fn new(fields: Vec<Field>) -> Self {
-        DataSpec { fields, empty_folders: Vec::new(), train: None, val: None, lengths: Vec::new(), fitted: None }
+        DataSpec { fields, ..DataSpec::default() }
     }
 
     /// Images (where `shape` has three dimensions) or numbers, with one label, of `classes`, a sample.
@@ -322,9 +324,7 @@ impl DataSpec {
 
     /// The same with a number of classes that was only seen in the labels, so that it is the least that there can be.
     pub fn seen(mut self) -> Self {
-        if let Some(classes) = self.classes_mut() {
-            classes.exact = false;
-        }
+        self.classes_mut().into_iter().for_each(|classes| classes.exact = false);
         self
     }
 

@@ -8,8 +8,8 @@ use crate::cli::show::table::lines;
 use crate::config::Experiment;
 use crate::config::value_as_toml;
 use crate::data::DataSpec;
-use crate::data::table::{CellType, Column, Format, Shown, is_parquet, open_sheet};
-use crate::terminal::thousands;
+use crate::data::table::{CellType, Column, Format, Odd, Shown, is_parquet, open_sheet};
+use crate::terminal::{say, thousands};
 use crate::train::setup::input::table_columns;
 use serde_json::json;
 
@@ -89,9 +89,7 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     }
     expect(wanted.model, |takes| matches!(takes, Takes::Columns | Takes::Rows), "a table")?;
     let numbers = |columns: &[Shown]| columns.iter().filter(|shown| shown.column.cells == CellType::Numbers).count();
-    let comma = |shown: &Shown| {
-        shown.column.cells == CellType::Texts && shown.column.examples.iter().any(|cell| is_decimal_comma(cell))
-    };
+    let comma = |shown: &Shown| matches!(shown.column.odd, Some(Odd::Comma(_)));
     let mut first = first;
     if first.iter().any(comma) {
         let with = Keys { decimal_comma: true, ..Keys::default() };
@@ -116,12 +114,6 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     let experiment = keys.draft(wanted, target)?;
     let found = Found { columns: columns(&experiment)?, spec: described(&experiment)? };
     Ok(written(wanted, target, &keys, &found))
-}
-
-/// Whether a cell is a number with a comma before its fraction.
-fn is_decimal_comma(cell: &str) -> bool {
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    cell.split_once(',').is_some_and(|(whole, fraction)| digits(whole.trim_start_matches('-')) && digits(fraction))
 }
 
 /// Whether a column names its rows: another word in each, or numbers under such a name.
@@ -160,6 +152,14 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
         None => format!("learns the number `{}`", named(target)),
     };
     let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
+    let leaks: Vec<String> = spec.leaks.iter().take(FEW).map(|name| format!("`{}`", named(name))).collect();
+    if !leaks.is_empty() {
+        let (say_it, are) = if leaks.len() == 1 { ("says", "is it") } else { ("say", "are they") };
+        say(&format!(
+            "warning: {} {say_it} the target exactly: {are} known when a prediction is asked for? If not, leave it out with `drop`",
+            leaks.join(", ")
+        ));
+    }
     let mut out = Writing::default();
     out.comment(&format!("It {task} from the other columns of {source}: written by `runner init`."));
     let width: usize = columns.iter().map(|shown| shown.width).sum();
@@ -280,7 +280,10 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
         let rule = value_as_toml(&json!({ number.column.name.clone(): { "type": "number", "scaling": "quantile" } }));
         out.maybe("columns", &rule, "for numbers that lie far apart");
     }
-    if let Some(any) = columns.iter().find(input) {
+    if !spec.leaks.is_empty() {
+        let names = &spec.leaks[..spec.leaks.len().min(FEW)];
+        out.maybe("drop", &value_as_toml(&json!(names)), "says the target exactly: is it known when it is asked?");
+    } else if let Some(any) = columns.iter().find(input) {
         out.maybe("drop", &value_as_toml(&json!([any.column.name])), "columns that are not known when it is asked");
     }
     out.key("batch_size", &batch(spec.train.unwrap_or(0)).to_string(), "");
@@ -297,18 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimal_commas_are_known_from_lists_and_texts() {
-        for (cell, is) in [
-            ("1,5", true),
-            ("-12,75", true),
-            ("1,5,2", false),
-            ("a,b", false),
-            (",5", false),
-            ("1.5", false),
-            ("3", false),
-        ] {
-            assert_eq!(is_decimal_comma(cell), is, "{cell}");
-        }
+    fn a_batch_is_a_twentieth_of_the_rows() {
         assert_eq!([0, 100, 1000, 1_000_000].map(batch), [8, 8, 32, 256]);
     }
 }

@@ -149,6 +149,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         Ok(files.len() + problems.len() - batches.failed)
     };
     results(out.as_ref(), (form, &meaning, with_sample), &mut fill)?;
+    batches.unseen.untaken_in_words().iter().for_each(|words| say(&format!("note: {words}")));
     batches.unseen.in_words().iter().for_each(|words| say(&format!("warning: {words}")));
     Ok(ended(batches.failed, files.len() + problems.len(), files.len() > 1))
 }
@@ -274,7 +275,7 @@ impl Batches<'_> {
             let go_on = match run {
                 [file] if has_several(file) => match samples(file, &mut self.unseen) {
                     Ok((samples, sentences)) => {
-                        let of = |n: usize| Of { file, sample: Some(n), row: name_of(samples.row(n)) };
+                        let of = |n: usize| Of { file, sample: Some(samples.at(n)), row: name_of(samples.row(n)) };
                         let others = self.others.iter().map(|other| other.outputs(file, self.slots));
                         let others = others.collect::<Result<Vec<_>>>()?;
                         let given = Given { failure: &|_| None, sentences: sentences.as_deref() };

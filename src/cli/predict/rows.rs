@@ -2,6 +2,7 @@
 
 use super::names::is_standard_input;
 use crate::config::Experiment;
+use crate::config::language::sections::OnError;
 use crate::data::table::{TableCodec, Unseen, read_input, read_rows};
 use crate::data::text::{Placed, TextCodec, read_passages, read_sentences};
 use crate::data::{DataSpec, Split};
@@ -16,8 +17,8 @@ const MOST_OF_INPUT: u64 = 1 << 30;
 
 /// How the rows of a file become samples.
 pub enum Rows {
-    /// Columns become numbers.
-    Table(TableCodec),
+    /// Columns become numbers; rows that cannot be read are left out, or are errors.
+    Table(TableCodec, bool),
     /// Texts become tokens.
     Texts(TextCodec),
 }
@@ -30,7 +31,10 @@ impl Rows {
     pub fn of(data: &DataSpec, experiment: &Experiment) -> Result<Option<Rows>> {
         match TextCodec::of(data)? {
             Some(codec) => Ok(Some(Rows::Texts(codec))),
-            None => Ok(table_codec(data, experiment).map(Rows::Table)),
+            None => {
+                let skips = experiment.data.source.table().is_some_and(|csv| csv.on_error == OnError::Skip);
+                Ok(table_codec(data, experiment).map(|codec| Rows::Table(codec, skips)))
+            }
         }
     }
 
@@ -38,14 +42,14 @@ impl Rows {
     pub fn answers(&self) -> Option<&TextCodec> {
         match self {
             Rows::Texts(codec) => Some(codec).filter(|codec| codec.has_answers()),
-            Rows::Table(_) => None,
+            Rows::Table(..) => None,
         }
     }
 
     /// The column that names a row.
     pub fn id(&self) -> Option<String> {
         match self {
-            Rows::Table(table) => table.id.clone(),
+            Rows::Table(table, _) => table.id.clone(),
             Rows::Texts(_) => None,
         }
     }
@@ -56,8 +60,10 @@ impl Rows {
     /// It cannot be read, or does not fit.
     pub fn read(&self, file: &Path, unseen: &mut Unseen) -> Result<(Split, Option<Vec<Placed>>)> {
         match self {
-            Rows::Table(table) if is_standard_input(file) => Ok((read_input(standard_input()?, table, unseen)?, None)),
-            Rows::Table(table) => Ok((read_rows(file, table, unseen)?, None)),
+            Rows::Table(table, skips) if is_standard_input(file) => {
+                Ok((read_input(standard_input()?, table, *skips, unseen)?, None))
+            }
+            Rows::Table(table, skips) => Ok((read_rows(file, table, *skips, unseen)?, None)),
             Rows::Texts(codec) if codec.has_tags() => {
                 let (split, sentences) = read_sentences(file, codec)?;
                 Ok((split, Some(sentences)))

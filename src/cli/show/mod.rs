@@ -18,7 +18,7 @@ use crate::config::Experiment;
 use crate::data::{DataSpec, LoaderOptions, Position, Split, mask, output_shape, transformed};
 use crate::graph::DType;
 use crate::terminal::{one_line, say, thousands};
-use crate::train::setup::input::{mixing, table_columns, transforms};
+use crate::train::setup::input::{mixing, table_columns, table_notes, transforms};
 use anyhow::{Context, anyhow};
 use batches::{Batches, Wanted};
 use image::ImageFormat;
@@ -62,7 +62,8 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
         }
         let columns = columns.map_err(Failure::Other)?;
         let spec = describe_data(&loaded)?;
-        return table::show(&columns, &spec, args.output.json);
+        let notes = table_notes(experiment)?;
+        return table::show(&columns, &spec, &notes, args.output.json);
     }
     if experiment.data.source.has_tokens() {
         if out.is_some() || args.write_normalize {

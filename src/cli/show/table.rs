@@ -4,7 +4,7 @@ use crate::api::failure::Failure;
 use crate::cli::{print, print_json};
 use crate::data::DataSpec;
 use crate::data::table::{CellType, MOST_DISTINCT, Shown};
-use crate::terminal::{one_line, thousands};
+use crate::terminal::{one_line, say, thousands};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -12,15 +12,19 @@ use std::process::ExitCode;
 const WIDEST: usize = 28;
 
 /// Shows the columns of a table and the size of its parts.
-pub fn show(columns: &[Shown], spec: &DataSpec, as_json: bool) -> Result<ExitCode, Failure> {
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn show(columns: &[Shown], spec: &DataSpec, notes: &[String], as_json: bool) -> Result<ExitCode, Failure> {
     let [train, val] = [spec.train, spec.val].map(Option::unwrap_or_default);
     let width: usize = columns.iter().map(|shown| shown.width).sum();
     if as_json {
         let columns: Vec<Value> = columns.iter().map(column_json).collect();
-        let json = json!({ "columns": columns, "features": width, "train": train, "val": val });
+        let json = json!({ "columns": columns, "features": width, "train": train, "val": val, "notes": notes });
         print_json(&json)?;
         return Ok(ExitCode::SUCCESS);
     }
+    notes.iter().for_each(|note| say(&format!("note: {note}")));
     let mut text = format!(
         "{} rows to train on, {} to validate on; a sample is a vector of {width} number{}\n\n",
         thousands(train as u64),

@@ -78,6 +78,8 @@ lints! {
         "Folders where each is a class, and that hold no photos: they are no classes.";
     AlikeClasses "alike_classes":
         "Classes whose names look the same, and differ in spaces or in how a letter is written.";
+    TargetLeak "target_leak":
+        "A column of a table from which the target follows exactly: it may not be known yet when a prediction is asked for.";
     PhotosWithoutNormalize "photos_without_normalize":
         "Photos whose pixels no `normalize` brings to a mean of about 0.";
     FrozenWithoutWeights "frozen_without_weights":

@@ -18,6 +18,7 @@ use crate::files::pattern;
 use anyhow::{Result, bail, ensure};
 use columns::Columns;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -75,6 +76,8 @@ pub struct Place<'a> {
     pub path: &'a Path,
     /// The line, or the row of a Parquet file, from 1.
     pub line: u64,
+    /// Why the row cannot be read, of a sheet that skips such: its cells are empty.
+    pub fault: Option<&'a str>,
     is_row: bool,
 }
 
@@ -103,7 +106,10 @@ pub struct Sheet {
     files: Vec<Part>,
     /// The names of the columns, as the first file has them.
     names: Vec<String>,
+    /// Where each of them is: a table may have 100,000.
+    places: HashMap<String, usize>,
     kinds: Option<Vec<Kind>>,
+    skips: bool,
 }
 
 /// A file of a sheet.
@@ -143,6 +149,11 @@ pub fn kind_of(path: &Path, otherwise: Form) -> FileKind {
         _ if begins() => FileKind::Columns,
         _ => FileKind::Written(otherwise),
     }
+}
+
+/// Where each name is; where the first of them is, if some are the same.
+fn places_of(names: &[String]) -> HashMap<String, usize> {
+    names.iter().enumerate().rev().map(|(at, name)| (name.clone(), at)).collect()
 }
 
 impl Sheet {
@@ -198,7 +209,19 @@ impl Sheet {
             Rows::Written(rows) => (rows.names().to_vec(), None),
             Rows::Columns(rows) => (rows.names().to_vec(), Some(rows.kinds().to_vec())),
         };
-        Sheet { files: vec![Part { path: path.to_owned(), rows, order: None }], names, kinds }
+        let places = places_of(&names);
+        Sheet { files: vec![Part { path: path.to_owned(), rows, order: None }], names, places, kinds, skips: false }
+    }
+
+    /// The same where a row with another number of cells, or an object with what is no cell, does not end the reading, if it `skips` those: they come as rows of empty
+    /// cells whose place has the fault.
+    pub fn skipping(self, skips: bool) -> Self {
+        Sheet { skips, ..self }
+    }
+
+    /// Whether it skips rows that cannot be read.
+    pub fn skips(&self) -> bool {
+        self.skips
     }
 
     /// Refuses a file that has other columns. Of objects all keys are columns.
@@ -206,8 +229,10 @@ impl Sheet {
         let (first, next) = (self.files[0].path.display(), other.files[0].path.display());
         let objects = [&*self, other].iter().all(|sheet| !sheet.has_cells() && sheet.kinds.is_none());
         if objects {
-            let new: Vec<String> = other.names.iter().filter(|name| !self.names.contains(name)).cloned().collect();
+            let new = other.names.iter().filter(|name| self.column(name).is_none());
+            let new: Vec<String> = new.cloned().collect();
             self.names.extend(new);
+            self.places = places_of(&self.names);
             return Ok(());
         }
         ensure!(
@@ -215,10 +240,10 @@ impl Sheet {
             "`{first}` and `{next}` are one table, and only one of them is Parquet"
         );
         for name in &other.names {
-            ensure!(self.names.contains(name), "`{next}` has a column `{name}`, which `{first}` does not have");
+            ensure!(self.column(name).is_some(), "`{next}` has a column `{name}`, which `{first}` does not have");
         }
         for name in &self.names {
-            ensure!(other.names.contains(name), "`{next}` has no column `{name}`, which `{first}` has");
+            ensure!(other.column(name).is_some(), "`{next}` has no column `{name}`, which `{first}` has");
         }
         for (name, own) in self.names.iter().zip(self.kinds.iter_mut().flatten()) {
             let Some(kind) = other.column(name).and_then(|at| other.kinds.as_ref()?.get(at)) else { continue };
@@ -258,7 +283,7 @@ impl Sheet {
 
     /// The number of the column `name`, if there is one.
     pub fn column(&self, name: &str) -> Option<usize> {
-        self.names.iter().position(|known| known == name)
+        self.places.get(name).copied()
     }
 
     /// The file, or the first of them.
@@ -293,7 +318,9 @@ impl Sheet {
         for part in &self.files {
             if let Rows::Written(rows) = &part.rows {
                 for piece in 0..rows.pieces() {
-                    rows.each(piece, false, |line, row| take(Place { path: &part.path, line, is_row: false }, row))?;
+                    rows.each(piece, false, |line, row| {
+                        take(Place { path: &part.path, line, fault: None, is_row: false }, row)
+                    })?;
                 }
             }
         }
@@ -326,7 +353,7 @@ impl Sheet {
         };
         let own = part.order.as_ref().map_or(Some(column), |order| order[column]);
         rows.each(piece.number, true, |line, row| {
-            let place = Place { path: &part.path, line, is_row: false };
+            let place = Place { path: &part.path, line, fault: None, is_row: false };
             let object = match row {
                 Row::Cells(cells) => return take(place, own.map_or("", |at| cells[at])),
                 Row::Object(object) => object,
@@ -375,18 +402,18 @@ impl Sheet {
     ) -> Result<()> {
         let part = &self.files[piece.file];
         let is_row = matches!(part.rows, Rows::Columns(_));
-        let mut take = |line, row: &[&str]| {
-            let place = Place { path: &part.path, line, is_row };
+        let mut take = |line, fault: Option<&str>, row: &[&str]| {
+            let place = Place { path: &part.path, line, fault, is_row };
             let Some(order) = &part.order else { return take(place, row) };
             let ordered: Vec<&str> = order.iter().map(|at| at.map_or("", |at| row[at])).collect();
             take(place, &ordered)
         };
         match &part.rows {
-            Rows::Written(rows) => rows.each_cells(piece.number, &mut take),
+            Rows::Written(rows) => rows.each_cells(piece.number, self.skips, &mut take),
             Rows::Columns(rows) => {
                 let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
                 let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();
-                rows.each(piece.number, &wanted, as_they_are, &mut take)
+                rows.each(piece.number, &wanted, as_they_are, |line, row| take(line, None, row))
             }
         }
     }

@@ -180,11 +180,11 @@ mod tests {
         let sheet = sheet.map_err(told)?;
         let mut all = Vec::new();
         for piece in 0..sheet.pieces() {
-            let take = |line: u64, cells: &[&str]| {
+            let take = |line: u64, _: Option<&str>, cells: &[&str]| {
                 all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
                 Ok(())
             };
-            sheet.each_cells(piece, take).map_err(told)?;
+            sheet.each_cells(piece, false, take).map_err(told)?;
         }
         Ok((sheet.names().to_vec(), all))
     }

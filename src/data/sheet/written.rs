@@ -27,6 +27,24 @@ pub struct Written {
     names: Vec<String>,
 }
 
+/// The cells of a row.
+enum Read<'a> {
+    Cells(&'a [&'a str]),
+    Record(Vec<String>),
+}
+
+/// What is wrong with a row that can be left out.
+struct Fault {
+    what: String,
+    help: String,
+}
+
+impl Fault {
+    fn error(self) -> anyhow::Error {
+        anyhow!("{}: {}", self.what, self.help)
+    }
+}
+
 impl Written {
     /// Reads the file at `path`; one whose name ends in `.gz` or `.zst` is unpacked.
     ///
@@ -105,10 +123,23 @@ impl Written {
     /// # Errors
     /// A row has more or fewer cells than there are columns, or `take` fails.
     pub fn each(&self, piece: usize, as_they_are: bool, mut take: impl FnMut(u64, Row) -> Result<()>) -> Result<()> {
+        self.each_or_fault(piece, as_they_are, |line, row| take(line, row.map_err(Fault::error)?))
+    }
+
+    /// The same, where `take` is also handed what is wrong with a row.
+    fn each_or_fault(
+        &self,
+        piece: usize,
+        as_they_are: bool,
+        mut take: impl FnMut(u64, Result<Row, Fault>) -> Result<()>,
+    ) -> Result<()> {
         let (text, line) = self.piece(piece)?;
         let text: &str = &text;
         let Form::Cells { header, .. } = self.form else {
-            return lines(text, line).try_for_each(|(line, text)| take(line, Row::Object(&self.object(line, text)?)));
+            return lines(text, line).try_for_each(|(line, text)| match self.object(line, text) {
+                Ok(object) => take(line, Ok(Row::Object(&object))),
+                Err(fault) => Err(fault),
+            });
         };
         let place = self.path.display();
         let mut first = header && piece == 0;
@@ -116,15 +147,19 @@ impl Written {
             if std::mem::take(&mut first) {
                 return Ok(());
             }
-            ensure!(
-                cells.len() == self.names.len(),
-                "`{place}`, line {line} has {} cells, and the table has {} columns: a cell that contains {} stands in quotes, and a quote \
-                 that opens is closed",
+            if cells.len() == self.names.len() {
+                return take(line, Ok(Row::Cells(cells)));
+            }
+            let what = format!(
+                "`{place}`, line {line} has {} cells, and the table has {} columns",
                 cells.len(),
-                self.names.len(),
+                self.names.len()
+            );
+            let help = format!(
+                "a cell that contains {} stands in quotes, and a quote that opens is closed",
                 shown(self.separator)
             );
-            take(line, Row::Cells(cells))
+            take(line, Err(Fault { what, help }))
         };
         match memchr(b'"', text.as_bytes()) {
             Some(_) => quoted(text, (self.separator, as_they_are), line, take),
@@ -132,28 +167,46 @@ impl Written {
         }
     }
 
-    /// Hands the line of each row of a piece and its cells to `take`; those that an object lacks, or has nothing in, are empty.
+    /// Hands the line of each row of a piece and its cells to `take`; those that an object lacks, or has nothing in, are empty. If it `skips` rows
+    /// that cannot be read, their cells are empty, and `take` is handed why.
     ///
     /// # Errors
     /// As [`Written::each`]; an object has a list or an object in it.
-    pub fn each_cells(&self, piece: usize, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
-        self.each(piece, false, |line, row| match row {
-            Row::Cells(cells) => take(line, cells),
-            Row::Object(object) => {
-                let mut record = Vec::with_capacity(self.names.len());
-                for name in &self.names {
-                    let value = object.get(name).unwrap_or(&Value::Null);
-                    let nested = value.is_array() || value.is_object();
-                    ensure!(
-                        !nested,
-                        "`{}`, line {line}: `{name}` is a list or an object: a column has a text, a number, a truth or null",
-                        self.path.display()
-                    );
-                    record.push(scalar(value).unwrap_or_default());
+    pub fn each_cells(
+        &self,
+        piece: usize,
+        skips: bool,
+        mut take: impl FnMut(u64, Option<&str>, &[&str]) -> Result<()>,
+    ) -> Result<()> {
+        let mut empty = Vec::new();
+        self.each_or_fault(piece, false, |line, row| {
+            let read = row.and_then(|row| match row {
+                Row::Cells(cells) => Ok(Read::Cells(cells)),
+                Row::Object(object) => self.record(line, object).map(Read::Record),
+            });
+            match read {
+                Ok(Read::Cells(cells)) => take(line, None, cells),
+                Ok(Read::Record(record)) => take(line, None, &record.iter().map(String::as_str).collect::<Vec<&str>>()),
+                Err(fault) if skips => {
+                    empty.resize(self.names.len(), "");
+                    take(line, Some(&fault.what), &empty)
                 }
-                take(line, &record.iter().map(AsRef::as_ref).collect::<Vec<&str>>())
+                Err(fault) => Err(fault.error()),
             }
         })
+    }
+
+    /// The cells of an object.
+    fn record(&self, line: u64, object: &Map<String, Value>) -> Result<Vec<String>, Fault> {
+        let cell = |name: &String| {
+            let value = object.get(name).unwrap_or(&Value::Null);
+            if value.is_array() || value.is_object() {
+                let what = format!("`{}`, line {line}: `{name}` is a list or an object", self.path.display());
+                return Err(Fault { what, help: "a column has a text, a number, a truth or null".to_owned() });
+            }
+            Ok(scalar(value).unwrap_or_default())
+        };
+        self.names.iter().map(cell).collect()
     }
 
     /// A piece of the text, and the number of its first line.

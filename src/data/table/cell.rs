@@ -71,6 +71,13 @@ fn short(cell: &str) -> Option<f64> {
     Some(if negative { -number } else { number })
 }
 
+/// Whether a cell is a number with a comma before its fraction, and no list. Three digits behind a comma may be thousands.
+pub fn is_decimal_comma(cell: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = cell.split_once(',');
+    parts.is_some_and(|(whole, part)| digits(whole.trim_start_matches('-')) && digits(part) && part.len() != 3)
+}
+
 /// Whether a cell is a number that is written as a code is: `00062`, a zip code. Zeros before a number say that it names something.
 pub fn is_code(cell: &str) -> bool {
     cell.len() > 1 && cell.starts_with('0') && cell.bytes().all(|byte| byte.is_ascii_digit())
@@ -188,6 +195,14 @@ mod tests {
             [true, true, false, false, false, false, false]
         );
         assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
+    }
+
+    #[test]
+    fn decimal_commas_are_known_from_lists_and_texts() {
+        let are = ["1,5", "-12,75", "0,1234"];
+        assert!(are.iter().all(|cell| is_decimal_comma(cell)));
+        let others = ["1,5,2", "a,b", ",5", "1.5", "3", "1,500", "12,345,678"];
+        assert!(!others.iter().any(|cell| is_decimal_comma(cell)));
     }
 
     #[test]

@@ -239,6 +239,21 @@ impl ColumnCodec {
         fitted
     }
 
+    /// What the model is given where a cell is missing, if none was in training.
+    pub fn instead_of_missing(&self) -> Option<String> {
+        let given = match &self.codec {
+            Codec::Standardize { fill, .. }
+            | Codec::Plain { fill }
+            | Codec::Quantile { fill, .. }
+            | Codec::PiecewiseLinear { fill, .. } => format!("`{}`", decode::rounded(*fill)),
+            Codec::Date { fill, .. } => format!("`{}`", cell::date_text(*fill)),
+            Codec::Boolean => "something between true and false".to_owned(),
+            Codec::Category { .. } | Codec::Hashed { .. } => "none of the categories".to_owned(),
+            Codec::Text(_) => "a text without words".to_owned(),
+        };
+        (!self.indicator).then_some(given)
+    }
+
     /// Whether its cells become one number, beside the one that says whether they are missing.
     pub fn is_one_number(&self) -> bool {
         matches!(self.codec, Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. })

@@ -105,6 +105,8 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             Some(Choice::Encode(encoding)) if fits(encoding, column.cells, named) => encoding,
             // Texts of a file that says so are other cells where the column is named.
             Some(Choice::Encode(encoding)) if named && fits(encoding, column.readable_as, named) => encoding,
+            // What does not fit is left out with its row.
+            Some(Choice::Encode(encoding)) if named && options.skip => encoding,
             // A pattern is for those columns that it fits.
             Some(Choice::Encode(_)) if !named => usual(column.cells),
             Some(Choice::Encode(encoding)) => bail!(

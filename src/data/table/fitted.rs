@@ -17,7 +17,7 @@ use crate::graph::DType;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -161,8 +161,17 @@ impl TableCodec {
     }
 
     /// All targets: the main one, then those of heads.
-    fn learnt(&self) -> impl Iterator<Item = &Target> {
+    pub(super) fn learnt(&self) -> impl Iterator<Item = &Target> {
         std::iter::once(&self.target).chain(self.heads.iter().map(|head| &head.target))
+    }
+
+    /// The classes of each target that has some, with its column.
+    pub fn classes(&self) -> Vec<(&String, &[String])> {
+        let all = self.learnt().filter_map(|target| match target {
+            Target::Classes { column, names } => Some((column, &names[..])),
+            Target::Numbers { .. } => None,
+        });
+        all.collect()
     }
 
     /// Refuses other heads than those that were trained: names, each with its column.
@@ -327,7 +336,7 @@ impl TableCodec {
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let unknown = |row: usize| {
             let text = texts[numbers[row]? as usize].as_str();
-            let whole = columns.iter().all(|cells| !cells.is_missing(row as u32));
+            let whole = columns.iter().all(|cells| !cells.is_missing(row as u32)) && !raw.skips(row as u32);
             (whole && !known.contains_key(text)).then_some((row, text))
         };
         Ok((0..raw.rows()).find_map(unknown))
@@ -393,17 +402,18 @@ pub fn read_text(name: &str, bytes: Vec<u8>, codec: &TableCodec, most: usize) ->
 ///
 /// # Errors
 /// As [`read_rows`].
-pub fn read_input(bytes: Vec<u8>, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
+pub fn read_input(bytes: Vec<u8>, codec: &TableCodec, skip: bool, unseen: &mut Unseen) -> Result<Split> {
     let text = of_input(bytes, codec.format())?;
-    samples_of(&text, codec, unseen)
+    samples_of(&text.skipping(skip), codec, unseen)
 }
 
-/// Reads the rows of a table for a model that is trained, without what was learnt. Texts that no training row has are added to `unseen`.
+/// Reads the rows of a table for a model that is trained, without what was learnt. What no training row has is added to `unseen`, and so are
+/// rows that cannot be read, if it is to `skip` them.
 ///
 /// # Errors
 /// The file cannot be read; a column that the model takes is not there; a cell is not what it was in training, with its line.
-pub fn read_rows(path: &Path, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
-    samples_of(&open(path, codec.format())?, codec, unseen)
+pub fn read_rows(path: &Path, codec: &TableCodec, skip: bool, unseen: &mut Unseen) -> Result<Split> {
+    samples_of(&open(path, codec.format())?.skipping(skip), codec, unseen)
 }
 
 fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<Split> {
@@ -411,6 +421,13 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     let aside = room.aside(text.bytes_as_numbers())?;
     let raw = Raw::read(text, &codec.reads(false), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
     expect_rows(text, text.path(), raw.rows())?;
+    let reads = codec.reads(true);
+    let known: HashSet<&str> = reads.iter().map(|(name, _)| *name).chain(codec.id.as_deref()).collect();
+    unseen.look_at_columns(text.names().iter().filter(|name| !known.contains(name.as_str())));
+    let skipped = raw.skipped_in_words("have no prediction");
+    unseen.skip(skipped.with_context(|| format!("`{}`", text.path().display()))?);
     unseen.look(&codec.columns, &raw)?;
-    codec.samples(&raw, false, &room).with_context(|| format!("`{}`", text.path().display()))
+    let all = codec.samples(&raw, false, &room).with_context(|| format!("`{}`", text.path().display()))?;
+    let rows: Vec<u32> = (0..raw.rows() as u32).filter(|row| !raw.skips(*row)).collect();
+    Ok(if rows.len() < raw.rows() { all.select(&rows) } else { all })
 }

@@ -10,22 +10,27 @@ use super::codec::{Cells, ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
 use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups};
 use super::fitted::{TableCodec, Target};
+use super::leaks::leaks;
 use super::names::{no_column, quoted};
 use super::options::TableOptions;
 use super::raw::{Raw, Reading, each_of};
 use super::survey::{CellType, Column, Surveyed, survey};
-use super::targets::{expect_positive, fit_target, targets, with_targets};
+use super::targets::{expect_targets, fit_target, targets, with_targets};
 use super::text::{expect_rows, open};
 use super::unseen::Unseen;
 use super::weights::expect_weights;
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Bytes of the columns whose codecs are fitted at a time, if that are several.
 const FITTED: usize = 1 << 30;
 /// Bytes that a cell takes while its column's codec is fitted: as it was read, and once more to be sorted.
 const CELL: usize = 16;
+
+/// Columns that are left out and named; of more, how many there are.
+const NAMED: usize = 20;
 
 /// A table, read.
 #[derive(Debug, Clone)]
@@ -62,11 +67,14 @@ pub struct Shown {
 /// # Errors
 /// See [`TableOptions`].
 pub fn load(options: &TableOptions) -> Result<Loaded> {
-    let text = open(&options.path, options.format)?;
+    let text = open(&options.path, options.format)?.skipping(options.skip);
     let at = || format!("`{}`", options.path.display());
     let aside = options.room.aside(text.bytes_as_numbers())?;
-    let Surveyed { columns, rows, known } = survey(&text, options.decimal, aside.as_ref())?;
+    let Surveyed { mut columns, rows, known } = survey(&text, options.decimal, aside.as_ref())?;
     expect_rows(&text, &options.path, rows)?;
+    if options.skip {
+        columns.iter_mut().for_each(Column::as_meant);
+    }
     ensure!(u32::try_from(rows).is_ok(), "{} has {rows} rows, and at most {} are read", at(), u32::MAX);
     let fitted = options.fitted.as_deref();
     let uses = match fitted {
@@ -103,9 +111,9 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             reads
         }
     };
-    let raw = Raw::read_rest(&text, &reads, options.id.as_deref(), options.decimal, known, aside.as_ref())?;
-    expect_positive(options, &raw).with_context(at)?;
-    expect_weights(options, &text, &raw).with_context(at)?;
+    let mut raw = Raw::read_rest(&text, &reads, options.id.as_deref(), options.decimal, known, aside.as_ref())?;
+    expect_targets(options, &mut raw, fitted).with_context(at)?;
+    expect_weights(options, &text, &mut raw).with_context(at)?;
     let mut told = Vec::new();
     let whole = with_targets(options, &raw, &mut told)?;
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
@@ -121,6 +129,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         }
         None => fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)?,
     };
+    let leaks = if own.is_none() { leaks(&raw, &codec, &parts.train).with_context(at)? } else { Vec::new() };
     let all = codec.samples(&raw, true, &options.room).with_context(at)?;
     // What its cells took is for others now.
     drop(raw);
@@ -153,7 +162,10 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         }
     }
     if !left.is_empty() {
-        told.push(format!("{}: columns that are left out: {}", at(), left.join(", ")));
+        let more = left.len().saturating_sub(NAMED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let named = left[..left.len().min(NAMED)].join(", ");
+        told.push(format!("{}: columns that are left out: {named}{more}", at()));
     }
     let filed = all.filed_bytes();
     if filed > 0 && options.room.lies == Lies::WhereThereIsRoom {
@@ -169,6 +181,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         train: Some(train.len()),
         val: Some(val.len()),
         fitted: Some(codec.written()?),
+        leaks,
         ..DataSpec::new(codec.fields())
     };
     Ok(Loaded { spec, train, val, test, columns, told, filing })
@@ -181,12 +194,12 @@ fn validation(
     codec: &TableCodec,
     told: &mut Vec<String>,
 ) -> Result<(Split, Vec<u32>)> {
-    let text = open(path, codec.format())?;
+    let text = open(path, codec.format())?.skipping(options.skip);
     let aside = options.room.aside(text.bytes_as_numbers())?;
-    let raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
+    let mut raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
     let own = TableOptions { path: path.to_owned(), ..options.clone() };
-    expect_positive(&own, &raw).with_context(|| format!("`{}`", path.display()))?;
-    expect_weights(&own, &text, &raw).with_context(|| format!("`{}`", path.display()))?;
+    expect_targets(&own, &mut raw, Some(codec)).with_context(|| format!("`{}`", path.display()))?;
+    expect_weights(&own, &text, &mut raw).with_context(|| format!("`{}`", path.display()))?;
     let rows = with_targets(&own, &raw, told)?;
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
     let all = codec.samples(&raw, true, &options.room).with_context(|| format!("`{}`", path.display()))?;
@@ -210,7 +223,9 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     if let Some(column) = &division.split_column {
         let (mut parts, mut all) = (Parts::default(), 0);
         let take = |(parts, rows): &mut (Parts, usize), place: Place, word: &str| {
-            parts.add(*rows, column, word).with_context(|| at(place))?;
+            if place.fault.is_none() {
+                parts.add(*rows, column, word).with_context(|| at(place))?;
+            }
             *rows += 1;
             Ok(())
         };
@@ -230,6 +245,10 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
         let decimal = text.decimal(options.decimal);
         let take = |times: &mut Vec<f64>, place: Place, word: &str| {
+            if place.fault.is_some() {
+                times.push(f64::NAN);
+                return Ok(());
+            }
             let value = cell::date(word).or_else(|| cell::number(word, decimal));
             times.push(value.with_context(|| {
                 format!("{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number", at(place))
@@ -319,8 +338,9 @@ fn fit(
 
 /// What becomes of each column, for people.
 fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
+    let known: HashMap<&str, &ColumnCodec> = codec.columns.iter().map(|own| (own.name.as_str(), own)).collect();
     let of = |(at, column): (usize, Column)| {
-        let own = codec.columns.iter().find(|own| own.name == column.name);
+        let own = known.get(column.name.as_str()).copied();
         let width = own.map_or(0, ColumnCodec::width);
         let becomes = match uses.get(at) {
             Some(Use::Input(encoding)) => name_of(*encoding).to_owned(),

@@ -13,11 +13,13 @@ mod division;
 mod fitted;
 mod given;
 mod hashed;
+mod leaks;
 mod load;
 mod names;
 mod options;
 mod quantiles;
 mod raw;
+mod skipped;
 mod stored;
 mod survey;
 mod targets;
@@ -35,7 +37,7 @@ pub use load::Shown;
 pub use names::no_column;
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use raw::{Raw, TooManyRows};
-pub use survey::{CellType, Column, MOST_DISTINCT};
+pub use survey::{CellType, Column, MOST_DISTINCT, Odd};
 pub use text::{Format, is_parquet, is_table, is_table_name, open as open_sheet};
 pub use unseen::Unseen;
 
@@ -81,6 +83,14 @@ impl Describes for &TableOptions {
 /// As for opening it.
 pub fn columns(options: &TableOptions) -> Result<Vec<Shown>> {
     FOUND.look(options, || load(options), |loaded| loaded.columns.clone())
+}
+
+/// What the user should know of a table.
+///
+/// # Errors
+/// As for opening it.
+pub fn notes(options: &TableOptions) -> Result<Vec<String>> {
+    FOUND.look(options, || load(options), |loaded| loaded.told.clone())
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ pub struct TableOptions {
     pub id: Option<String>,
     /// The column with what a row weighs in the loss.
     pub sample_weight: Option<String>,
+    /// Rows that cannot be read are left out; else they are errors.
+    pub skip: bool,
     /// How rows are divided.
     pub division: Division,
     /// Where it lies.

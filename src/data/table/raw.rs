@@ -2,16 +2,17 @@
 
 use super::super::classes::value;
 use super::super::parallel::{parallel, rounds};
-use super::super::row_names::{Lines, RowNames, Texts};
+use super::super::row_names::{Lines, RowName, RowNames, Texts};
 use super::super::sheet::{Place, Sheet};
 use super::aside::{AT_ONCE, Aside};
 use super::cell;
 use super::codec::{Cells, Read};
 use super::hashed::murmur3;
 use super::names::no_column;
+use super::skipped::Skipped;
 use super::stored::{Piece, Runs, Stored};
 use super::survey::Known;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -23,6 +24,8 @@ pub struct Raw {
     columns: HashMap<String, Stored>,
     names: Arc<RowNames>,
     rows: usize,
+    /// Rows that are left out, if such are.
+    skipped: Option<Skipped>,
 }
 
 /// There are more rows than may be.
@@ -80,6 +83,7 @@ impl<'a> Reading<'a> {
         self.values.push(value);
     }
 
+    /// Takes a cell as it is written; one that cannot be read is missing.
     fn take(&mut self, place: Place, text: &str, decimal: char) -> Result<()> {
         let missing = cell::is_missing(text);
         if self.read.is_text() {
@@ -90,6 +94,7 @@ impl<'a> Reading<'a> {
         match value {
             Ok(value) => self.values.push(value),
             Err(expected) => {
+                self.values.push(f64::NAN);
                 let text: String = text.chars().take(40).collect();
                 bail!("{place}: the column `{}` has `{text}`, and {expected} is expected", self.name)
             }
@@ -173,7 +178,8 @@ impl Raw {
         let (read, left): (Vec<_>, Vec<_>) = reads.iter().copied().partition(is_known);
         let mut raw = if left.is_empty() && id.is_none() {
             let rows = known.lines.lines.len();
-            Raw { columns: HashMap::new(), names: Arc::new(RowNames::Lines(known.lines)), rows }
+            let skipped = text.skips().then_some(known.skipped);
+            Raw { columns: HashMap::new(), names: Arc::new(RowNames::Lines(known.lines)), rows, skipped }
         } else {
             Raw::read(text, &left, id, decimal, aside)?
         };
@@ -199,16 +205,23 @@ impl Raw {
         let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
         let mut columns = fresh();
         let wanted: Vec<usize> = columns.iter().map(|column| column.at).chain(id.as_ref().map(|(_, at)| *at)).collect();
-        let (mut ids, mut lines, mut rows) = (Texts::default(), Lines::default(), 0);
-        type Own<'a> = (Vec<Reading<'a>>, Texts, Lines, usize);
+        let (mut ids, mut lines, mut rows, mut skipped) = (Texts::default(), Lines::default(), 0, Skipped::default());
+        type Own<'a> = (Vec<Reading<'a>>, Texts, Lines, usize, Skipped);
         for pieces in rounds(&text.pieces()) {
             let read: Vec<Result<Own>> = parallel(pieces.to_vec(), |piece| {
                 let (mut columns, mut ids, mut lines, mut rows) = (fresh(), Texts::default(), Lines::default(), 0);
+                let mut skipped = Skipped::default();
                 text.each_cells_of(piece, &wanted, |place, row| {
                     rows += 1;
                     ensure!(rows <= most, TooManyRows(most));
+                    if let Some(fault) = place.fault {
+                        skipped.add(rows - 1, || fault.to_owned());
+                    }
                     for column in &mut columns {
-                        column.take(place, row[column.at], decimal)?;
+                        match column.take(place, row[column.at], decimal) {
+                            Err(fault) if text.skips() => skipped.add(rows - 1, || fault.to_string()),
+                            taken => taken?,
+                        }
                     }
                     match &id {
                         Some((_, at)) => ids.push(row[*at]),
@@ -216,14 +229,15 @@ impl Raw {
                     }
                     Ok(())
                 })?;
-                Ok((columns, ids, lines, rows))
+                Ok((columns, ids, lines, rows, skipped))
             });
             let mut parts: Vec<(Reading, Vec<Reading>)> = columns.into_iter().map(|own| (own, Vec::new())).collect();
             for piece in read {
-                let (own, more_ids, more_lines, more) = piece?;
+                let (own, more_ids, more_lines, more, more_skipped) = piece?;
                 parts.iter_mut().zip(own).for_each(|((_, next), own)| next.push(own));
                 ids.join(&more_ids);
                 lines.join(more_lines, rows);
+                skipped.join(more_skipped, rows);
                 rows += more;
                 ensure!(rows <= most, TooManyRows(most));
             }
@@ -244,13 +258,46 @@ impl Raw {
             Some((name, _)) => RowNames::Ids(name, ids),
             None => RowNames::Lines(lines),
         };
-        Ok(Raw::of(columns, names, rows))
+        skipped.sort();
+        Ok(Raw { skipped: text.skips().then_some(skipped), ..Raw::of(columns, names, rows) })
     }
 
     /// The cells that columns have taken.
     pub(super) fn of(columns: Vec<Reading>, names: RowNames, rows: usize) -> Raw {
         let columns = columns.into_iter().map(|column| (column.name.to_owned(), column.stored()));
-        Raw { columns: columns.collect(), names: Arc::new(names), rows }
+        Raw { columns: columns.collect(), names: Arc::new(names), rows, skipped: None }
+    }
+
+    /// Leaves rows out that cannot be learnt from, if such are left out. `why`: by what is wrong and what the row is called.
+    ///
+    /// # Errors
+    /// The first of them, if none are.
+    pub fn leave_out<T>(&mut self, bad: Vec<(usize, T)>, why: impl Fn(RowName, T) -> String) -> Result<()> {
+        let (names, mut bad) = (&self.names, bad.into_iter());
+        let Some(skipped) = &mut self.skipped else {
+            return bad.next().map_or(Ok(()), |(row, what)| Err(anyhow!(why(names.at(row), what))));
+        };
+        bad.for_each(|(row, what)| skipped.add(row, || why(names.at(row), what)));
+        skipped.sort();
+        Ok(())
+    }
+
+    /// Whether rows are left out that cannot be read.
+    pub fn leaves_out(&self) -> bool {
+        self.skipped.is_some()
+    }
+
+    /// Whether a row is left out.
+    pub fn skips(&self, row: u32) -> bool {
+        self.skipped.as_ref().is_some_and(|skipped| skipped.has(row))
+    }
+
+    /// What there is to say of the rows that are left out.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub fn skipped_in_words(&self, done: &str) -> Result<Option<String>> {
+        self.skipped.as_ref().map_or(Ok(None), |skipped| skipped.in_words(self.rows, done))
     }
 
     /// How many rows there are.

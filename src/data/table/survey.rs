@@ -7,6 +7,7 @@ use super::super::sheet::{Kind, Place, Sheet};
 use super::aside::{AT_ONCE, Aside};
 use super::cell;
 use super::codec::Cells;
+use super::skipped::Skipped;
 use super::stored::{Runs, Stored};
 use anyhow::Result;
 use std::collections::{HashMap, HashSet};
@@ -72,21 +73,26 @@ pub struct Column {
     pub range: Option<[f64; 2]>,
     /// The first different values.
     pub examples: Vec<String>,
-    /// Of a column of texts most of which are numbers: the first cell that is none.
+    /// Of a column of texts nearly all of which are meant as numbers: why they are none.
     pub odd: Option<Odd>,
 }
 
-/// A cell that is no number, in a column that has numbers nearly everywhere.
+/// Why a column that has numbers nearly everywhere is one of texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Odd {
-    /// Where it is, behind the first: `line 3`, and the file, if there are several.
-    pub line: String,
-    /// What it has.
-    pub cell: String,
-    /// How many cells of the column are no numbers.
-    pub count: usize,
-    /// How many cells it has, those that are missing left out.
-    pub of: usize,
+pub enum Odd {
+    /// Some cells are no numbers.
+    NoNumber {
+        /// Where the first of them is: `line 3`, and the file, if there are several.
+        line: String,
+        /// What it has.
+        cell: String,
+        /// How many cells of the column are no numbers.
+        count: usize,
+        /// How many cells it has, those that are missing left out.
+        of: usize,
+    },
+    /// There is a comma before the fraction of numbers, and they are read with a point: the first of them.
+    Comma(String),
 }
 
 /// What a column may still be, while its cells are looked at.
@@ -101,6 +107,10 @@ struct Look {
     whole: bool,
     range: [f64; 2],
     odd: Option<(String, String)>,
+    /// Numbers that are the same with a comma before the fraction, cells that are numbers with that alone, and the first that has one.
+    plain: usize,
+    commas: usize,
+    comma: Option<String>,
     /// Hashes of the values; they are not counted any more where there are enough.
     seen: HashSet<u64, BuildHasherDefault<AsItIs>>,
     counts: bool,
@@ -126,6 +136,8 @@ pub struct Known {
     pub numbers: HashMap<String, Stored>,
     /// Where the rows are.
     pub lines: Lines,
+    /// Rows that cannot be read.
+    pub skipped: Skipped,
 }
 
 /// Takes hashes for their own hashes.
@@ -153,7 +165,7 @@ impl Hasher for AsItIs {
 pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result<Surveyed> {
     let hasher = RandomState::new();
     let mut looks = vec![Look::new(true); text.names().len()];
-    let (mut rows, mut lines) = (0, Lines::default());
+    let (mut rows, mut lines, mut skipped) = (0, Lines::default(), Skipped::default());
     let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
     let readable = text.readable();
     let pieces = text.pieces();
@@ -163,21 +175,27 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
     while !left.is_empty() {
         let (now, later) = left.split_at(count.min(left.len()));
         let fresh: Vec<Look> = looks.iter().map(|look| Look::new(look.seen.len() < MOST_DISTINCT)).collect();
-        let looked: Vec<Result<(Vec<Look>, Lines)>> = parallel(now.to_vec(), |piece| {
-            let (mut own, mut lines) = (fresh.clone(), Lines::default());
+        let looked: Vec<Result<(Vec<Look>, Lines, Skipped)>> = parallel(now.to_vec(), |piece| {
+            let (mut own, mut lines, mut skipped) = (fresh.clone(), Lines::default(), Skipped::default());
             text.each_cells_of(piece, &readable, |place, row| {
                 lines.add(place, lines.lines.len(), several);
+                if let Some(fault) = place.fault {
+                    skipped.add(lines.lines.len() - 1, || fault.to_owned());
+                    own.iter_mut().for_each(Look::pass);
+                    return Ok(());
+                }
                 for (look, cell) in own.iter_mut().zip(row) {
                     look.take(place, several, cell, decimal, &hasher);
                 }
                 Ok(())
             })?;
-            Ok((own, lines))
+            Ok((own, lines, skipped))
         });
         let mut parts: Vec<(Look, Vec<Look>)> = looks.into_iter().map(|look| (look, Vec::new())).collect();
         for piece in looked {
-            let (own, more): (Vec<Look>, Lines) = piece?;
+            let (own, more, more_skipped): (Vec<Look>, Lines, Skipped) = piece?;
             let before = rows;
+            skipped.join(more_skipped, before);
             rows += more.lines.len();
             lines.join(more, before);
             parts.iter_mut().zip(own).for_each(|((_, next), own)| next.push(own));
@@ -209,9 +227,9 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
             None => (values.len() == rows && aside.is_none()).then_some(Stored::Here(Cells::Numbers(values))),
         };
         numbers.extend(found.map(|cells| (name.clone(), cells)));
-        look.column(name, kinds.map(|kinds| &kinds[at]))
+        look.column(name, kinds.map(|kinds| &kinds[at]), text.has_cells())
     });
-    Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers, lines } })
+    Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers, lines, skipped } })
 }
 
 impl Look {
@@ -227,6 +245,9 @@ impl Look {
             whole: true,
             range: [f64::INFINITY, f64::NEG_INFINITY],
             odd: None,
+            plain: 0,
+            commas: 0,
+            comma: None,
             seen: HashSet::default(),
             counts,
             examples: Vec::new(),
@@ -245,6 +266,9 @@ impl Look {
         self.whole &= next.whole;
         self.range = [self.range[0].min(next.range[0]), self.range[1].max(next.range[1])];
         self.odd = self.odd.take().or(next.odd);
+        self.plain += next.plain;
+        self.commas += next.commas;
+        self.comma = self.comma.take().or(next.comma);
         if self.seen.is_empty() {
             self.seen = next.seen;
         } else if self.seen.len() < MOST_DISTINCT {
@@ -259,17 +283,24 @@ impl Look {
         });
     }
 
+    /// Passes over a row that is left out.
+    fn pass(&mut self) {
+        self.values.iter_mut().for_each(|values| values.push(f64::NAN));
+    }
+
     fn take(&mut self, place: Place, several: bool, cell: &str, decimal: char, hasher: &RandomState) {
         if cell::is_missing(cell) {
             self.missing += 1;
-            self.values.iter_mut().for_each(|values| values.push(f64::NAN));
+            self.pass();
             return;
         }
         let cell = value(cell);
         // A column is of one kind: what it is not in one row is not asked again. But where it has hardly anything else than numbers,
         // the others may be mistakes.
-        let (numbers, all_truths, all_dates) = (
-            self.numbers >= NEARLY * self.filled / (NEARLY + 1),
+        let nearly_all = |count: usize| count >= NEARLY * self.filled / (NEARLY + 1);
+        let (numbers, commas, all_truths, all_dates) = (
+            nearly_all(self.numbers),
+            nearly_all(self.numbers + self.commas),
             self.truths == self.filled,
             self.dates == self.filled,
         );
@@ -278,6 +309,7 @@ impl Look {
         if numbers && let Some(number) = cell::number(cell, decimal) {
             self.numbers += 1;
             self.codes += usize::from(cell::is_code(cell));
+            self.plain += usize::from(number.fract() == 0.0);
             self.whole = self.whole && number.fract() == 0.0;
             within(number);
             self.values.iter_mut().for_each(|values| values.push(number));
@@ -286,6 +318,11 @@ impl Look {
             within(date);
         } else if all_truths && cell::truth(cell).is_some() {
             self.truths += 1;
+        } else if commas && cell::number(cell, ',').is_some() {
+            self.commas += 1;
+            if self.comma.is_none() && cell::is_decimal_comma(cell) {
+                self.comma = Some(cell.to_owned());
+            }
         }
         if self.numbers < self.filled {
             self.values = None;
@@ -303,8 +340,8 @@ impl Look {
         }
     }
 
-    /// The column; `kind`: what its file says of it.
-    fn column(self, name: &str, kind: Option<&Kind>) -> Column {
+    /// The column; `kind`: what its file says of it; `written`: its cells are as `decimal` says.
+    fn column(self, name: &str, kind: Option<&Kind>, written: bool) -> Column {
         let guessed = match self.filled {
             0 => CellType::Nothing,
             all if all == self.numbers && self.codes > 0 && self.whole => CellType::Codes,
@@ -325,6 +362,17 @@ impl Look {
             Some(Kind::Unread(what)) => Some(*what),
             _ => None,
         };
+        let meant = |numbers: usize| {
+            kind.is_none() && cells == CellType::Texts && self.codes == 0 && numbers >= NEARLY * (self.filled - numbers)
+        };
+        let comma = self.comma.filter(|_| written && meant(self.plain + self.commas)).map(Odd::Comma);
+        let no_number = self.odd.filter(|_| meant(self.numbers));
+        let odd = comma.or(no_number.map(|(line, cell)| Odd::NoNumber {
+            line,
+            cell,
+            count: self.filled - self.numbers,
+            of: self.filled,
+        }));
         let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
         Column {
             name: name.to_owned(),
@@ -336,15 +384,7 @@ impl Look {
             whole: cells == CellType::Numbers && self.whole,
             range: has_range.then_some(self.range),
             examples: self.examples,
-            odd: self
-                .odd
-                .filter(|_| {
-                    kind.is_none()
-                        && cells == CellType::Texts
-                        && self.codes == 0
-                        && self.numbers >= NEARLY * (self.filled - self.numbers)
-                })
-                .map(|(line, cell)| Odd { line, cell, count: self.filled - self.numbers, of: self.filled }),
+            odd,
         }
     }
 }
@@ -352,13 +392,26 @@ impl Look {
 impl Odd {
     /// For a message.
     pub fn in_words(&self) -> String {
-        let Odd { line, cell, count, of } = self;
-        let (cells, are) = if *count == 1 { ("cell", "is") } else { ("cells", "are") };
-        format!("{count} {cells} of {of} that {are} no number, the first of them `{cell}` in {line}")
+        match self {
+            Odd::NoNumber { line, cell, count, of } => {
+                let (cells, are) = if *count == 1 { ("cell", "is") } else { ("cells", "are") };
+                format!("{count} {cells} of {of} that {are} no number, the first of them `{cell}` in {line}")
+            }
+            Odd::Comma(cell) => format!(
+                "numbers with a comma before the fraction, as `{cell}`, which `decimal = \"comma\"` in `[data]` reads"
+            ),
+        }
     }
 }
 
 impl Column {
+    /// Takes it for numbers if it has those nearly everywhere: rows with other cells are left out.
+    pub fn as_meant(&mut self) {
+        if matches!(self.odd, Some(Odd::NoNumber { .. })) {
+            (self.cells, self.readable_as, self.odd) = (CellType::Numbers, CellType::Numbers, None);
+        }
+    }
+
     /// Why the column is of no use to a model, if it is not.
     pub fn useless(&self, rows: usize) -> Option<&'static str> {
         match self.cells {
@@ -415,8 +468,28 @@ mod tests {
         std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
         let text = open(&path, Format { separator: None, header: true }).unwrap();
         let odd = survey(&text, '.', None).unwrap().columns.remove(0).odd.unwrap();
-        assert_eq!(odd, Odd { line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 });
+        assert_eq!(odd, Odd::NoNumber { line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 });
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
         assert_eq!(useless, [false, false, false, false, false, true, true, false]);
+    }
+
+    /// Numbers with a comma before the fraction, if nearly all cells are that.
+    #[test]
+    fn decimal_commas_are_told_from_texts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let rows: String = (0..30).map(|i| format!("{i},5;{i};{i},500;{i},5;{i};{i},{i}\n")).collect();
+        let content = format!("comma;whole;thousands;point;odd;list\n{rows}7;7;7;7.5;7,5;1,2,3\nNA;;;;;4,5,6\n");
+        std::fs::write(&path, &content).unwrap();
+        let odd = |decimal| {
+            let text = open(&path, Format { separator: None, header: true }).unwrap();
+            let columns = survey(&text, decimal, None).unwrap().columns;
+            columns.into_iter().map(|column| column.odd).collect::<Vec<_>>()
+        };
+        let of = |cell: &str| Some(Odd::Comma(cell.to_owned()));
+        assert_eq!(odd('.'), [of("0,5"), None, None, of("0,5"), of("7,5"), of("0,0")]);
+        let others = odd(',');
+        let count = |odd: &Option<Odd>| odd.as_ref().map(|odd| matches!(odd, Odd::NoNumber { .. }));
+        assert_eq!(others.iter().map(count).collect::<Vec<_>>(), [None, None, None, Some(true), None, Some(true)]);
     }
 }

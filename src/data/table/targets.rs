@@ -3,7 +3,7 @@
 use super::super::field::Standard;
 use super::super::held::listed;
 use super::codec::{Cells, Read, mean_and_deviation};
-use super::fitted::{Head, Target};
+use super::fitted::{Head, TableCodec, Target};
 use super::names::quoted;
 use super::options::{HeadOptions, Positive, TableOptions};
 use super::raw::Raw;
@@ -16,27 +16,55 @@ pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -
     let learnt: Vec<String> = options.learnt().cloned().collect();
     for name in &learnt {
         let cells = raw.column(name)?;
-        rows.retain(|row| !cells.is_missing(*row));
+        rows.retain(|row| !cells.is_missing(*row) || raw.skips(*row));
     }
     let missing = raw.rows() - rows.len();
     if missing > 0 {
         let s = if missing == 1 { "" } else { "s" };
         told.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), quoted(&learnt)));
     }
+    let at = || format!("`{}`", options.path.display());
+    told.extend(raw.skipped_in_words("are left out").with_context(at)?.map(|words| format!("{}: {words}", at())));
+    rows.retain(|row| !raw.skips(*row));
     Ok(rows)
 }
 
-/// Refuses a number that a loss cannot learn.
-pub fn expect_positive(options: &TableOptions, raw: &Raw) -> Result<()> {
+/// Refuses what cannot be learnt, or leaves the rows out that have it: a number that a loss is not for and, where rows are left out, a class that is none of the known ones.
+/// `fitted`: what was found in training, if the model is trained already.
+pub fn expect_targets(options: &TableOptions, raw: &mut Raw, fitted: Option<&TableCodec>) -> Result<()> {
     let own = options.target.iter().map(|name| (name, options.positive));
     for (name, positive) in own.chain(options.heads.iter().map(|head| (&head.column, head.positive))) {
         let Some(Positive { loss, zero }) = positive else { continue };
-        let cells = raw.column(name)?;
-        let Cells::Numbers(values) = &*cells else { continue };
-        if let Some(value) = values.iter().find(|value| **value < 0.0 || !zero && **value == 0.0) {
-            let least = if zero { "of at least 0" } else { "above 0" };
-            bail!("the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}");
-        }
+        let bad = {
+            let cells = raw.column(name)?;
+            let Cells::Numbers(values) = &*cells else { continue };
+            let bad = values.iter().enumerate().filter(|(_, value)| **value < 0.0 || !zero && **value == 0.0);
+            bad.map(|(row, value)| (row, *value)).collect::<Vec<_>>()
+        };
+        let least = if zero { "of at least 0" } else { "above 0" };
+        raw.leave_out(bad, |row, value: f64| {
+            format!("{row}: the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}")
+        })?;
+    }
+    if !raw.leaves_out() {
+        return Ok(());
+    }
+    let known = match fitted {
+        Some(codec) => codec.classes(),
+        None => options.class_names.iter().map(|names| (&options.target[0], &names[..])).collect(),
+    };
+    for (column, known) in known {
+        let bad = {
+            let cells = raw.column(column)?;
+            let Cells::Texts(numbers, texts) = &*cells else { continue };
+            let unknown: Vec<bool> = texts.iter().map(|text| !known.contains(text)).collect();
+            let bad = numbers.iter().enumerate().filter_map(|(row, number)| Some((row, (*number)? as usize)));
+            let bad = bad.filter(|(_, number)| unknown[*number]);
+            bad.map(|(row, number)| (row, texts[number].clone())).collect::<Vec<_>>()
+        };
+        raw.leave_out(bad, |row, text: String| {
+            format!("{row}: the target `{column}` has `{text}`, which is none of {}", listed(known))
+        })?;
     }
     Ok(())
 }
@@ -101,7 +129,8 @@ fn classes_of(
     let mut names: Vec<String> = seen.iter().map(|number| texts[*number as usize].clone()).collect();
     sort_names(&mut names);
     if let Some(order) = order {
-        if let Some(other) = texts.iter().find(|text| !order.contains(text)) {
+        let texts = numbers_of(rows).into_iter().map(|number| &texts[number as usize]);
+        if let Some(other) = texts.into_iter().find(|text| !order.contains(text)) {
             bail!("`{column}` has the class `{other}`, which `classes` does not name: {}", listed(order));
         }
         names.clone_from(order);

@@ -164,6 +164,7 @@ impl Place {
             drop: Vec::new(),
             id: None,
             sample_weight: None,
+            skip: false,
             division: Division {
                 hold_out: None,
                 fold: None,
@@ -260,11 +261,11 @@ fn other_tables_are_read_by_what_was_fitted() {
     let codec = TableCodec::of(&set.spec).unwrap();
     // Other columns and another order are none of its business, and the target need not be there.
     let other = place.write("o.csv", "tame;more;born;weight;kind\nyes;1;2020-01-01;4;cat\nno;2;2020-01-01;;ox\n");
-    let rows = inputs(&read_rows(&other, &codec, &mut Unseen::default()).unwrap());
+    let rows = inputs(&read_rows(&other, &codec, false, &mut Unseen::default()).unwrap());
     assert_eq!(rows[0], inputs(&set.train)[0]);
     assert_eq!(rows[1][..3], [0.0; 3]);
     let fault = |content: &str| {
-        format!("{:#}", read_rows(&place.write("f.csv", content), &codec, &mut Unseen::default()).unwrap_err())
+        format!("{:#}", read_rows(&place.write("f.csv", content), &codec, false, &mut Unseen::default()).unwrap_err())
     };
     assert!(
         fault("kind,weight,born,tam\na,1,2020-01-01,yes\n")
@@ -406,7 +407,7 @@ fn a_file_to_validate_on_has_targets_of_its_own() {
     assert_eq!((set.val.len(), set.told.len()), (1, 1), "{:?}", set.told);
     // The separator that was given is kept.
     let codec = TableCodec::of(&set.spec).unwrap();
-    assert_eq!(read_rows(&val, &codec, &mut Unseen::default()).unwrap().len(), 2);
+    assert_eq!(read_rows(&val, &codec, false, &mut Unseen::default()).unwrap().len(), 2);
     place.write("v.csv", "x:y\n9:\n");
     let error = open(&TableOptions { standardize_target: false, ..options.clone() }).unwrap_err();
     assert!(format!("{error:#}").contains("has no row with a target"), "{error:#}");

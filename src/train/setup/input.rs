@@ -255,6 +255,15 @@ pub fn table_columns(experiment: &Experiment) -> Option<Result<Vec<data::table::
     Some(data::table::columns(&options))
 }
 
+/// What the user should know of a table before it is trained on; nothing, if the samples are no rows of one.
+///
+/// # Errors
+/// As for opening it.
+pub fn table_notes(experiment: &Experiment) -> Result<Vec<String>> {
+    let (Source::Table(options), _) = source(experiment) else { return Ok(Vec::new()) };
+    data::table::notes(&options)
+}
+
 /// What is counted in the data: the numbers that are put out for its classes, or names of labels, or numbers that are learnt of a table, each once for every quantile; the
 /// tokens of a text.
 ///

@@ -16,6 +16,7 @@ pub fn of_data(experiment: &Experiment, data: &DataSpec) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     found.extend(empty_classes(experiment, data));
     found.extend(alike_classes(experiment, data));
+    found.extend(target_leak(experiment, data));
     found.extend(photos_without_normalize(experiment));
     found
 }
@@ -80,6 +81,19 @@ fn alike_classes(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic>
         .help("if they are one class, give them one name");
     let key = if experiment.span_of("data.classes").is_some() { "data.classes" } else { "data.source" };
     Some(at(experiment, warning, key, "the classes"))
+}
+
+fn target_leak(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
+    let names = quoted(&data.leaks);
+    let message = match data.leaks.len() {
+        0 => return None,
+        1 => format!("{names} says the target exactly: is it known when a prediction is asked for?"),
+        _ => format!("{names} say the target exactly: are they known when a prediction is asked for?"),
+    };
+    let first = serde_json::Value::from(data.leaks[0].as_str());
+    let warning = Diagnostic::warning(Lint::TargetLeak, message)
+        .help(format!("if not, leave columns out with `drop = [{first}]`: figures are too good with them"));
+    Some(at(experiment, warning, "data.target", "the target"))
 }
 
 fn photos_without_normalize(experiment: &Experiment) -> Option<Diagnostic> {

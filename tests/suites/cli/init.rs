@@ -44,11 +44,14 @@ fn a_table_of_numbers_becomes_a_regression() {
     let error = place.fails("init houses.csv --target town", 2);
     assert!(error.contains("`houses.toml` is there already") && error.contains("--force"), "{error}");
     assert_eq!(place.read("houses.toml"), text);
-    place.ok("init houses.csv --target town --force");
+    let told = place.ok("init houses.csv --target town --force").err;
+    assert!(told.contains("warning: `rooms` says the target exactly"), "{told}");
     let text = place.read("houses.toml");
     assert!(text.contains("which of 3 classes `town` is") && text.contains("Classes: hill, sea, town."), "{text}");
     assert!(text.contains("type = \"cross_entropy\""), "{text}");
     fs::remove_dir_all(place.path("r")).unwrap();
+    assert!(text.contains("\n# drop = [\"rooms\"]"), "{text}");
+    place.write("houses.toml", text.replace("\n# drop =", "\ndrop ="));
     trains(&place, "houses.toml", "--set train.epochs=2");
 }
 

@@ -77,6 +77,8 @@ mod steps;
 mod support;
 mod sweep;
 mod sync_batch_norm;
+mod table_errors;
+mod table_notes;
 mod table_rows;
 mod tables;
 mod tensorboard;

@@ -267,6 +267,7 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
         (Lint::FrozenWithoutWeights, vec![changed(&[("[model]", "[model]\nfreeze = [\"conv.*\"]")])]),
         (Lint::EmptyClass, vec![photos("empty", &["a", "b"], &["c"], NORMALIZE)]),
         (Lint::AlikeClasses, vec![photos("alike", &["caf\u{e9}", "cafe\u{301}"], &[], NORMALIZE)]),
+        (Lint::TargetLeak, vec![leak()]),
         (Lint::PhotosWithoutNormalize, vec![photos("plain", &["a", "b"], &[], "")]),
         (Lint::UnusedParameter, vec![format!("{GOOD}[params]\nwidth = 3\n")]),
         (Lint::UnusedBlock, vec![format!("{GOOD}[blocks.spare]\nlayers = [\"relu\"]\n")]),
@@ -319,6 +320,19 @@ fn photos(name: &str, classes: &[&str], empty: &[&str], more: &str) -> String {
     changed(&[(data, &source), ("batch_size = 10", "batch_size = 3"), ("out_features = 10", "out_features = 2")])
 }
 
+/// A configuration on a table in which one column is twice the target.
+fn leak() -> String {
+    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("lints-leak.csv");
+    let rows = (0..40).map(|i| format!("{},{},{}\n", i % 7, 2 * (i * 7 % 13), i * 7 % 13));
+    std::fs::write(&path, format!("a,b,y\n{}", rows.collect::<String>())).unwrap();
+    format!(
+        "[data]\nsource = \"csv\"\npath = {:?}\ntarget = \"y\"\nbatch_size = 5\nvalidation_split = 10\n[model]\n\
+         layers = [{{ type = \"linear\", out_features = 1 }}]\n[loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\n\
+         lr = 0.1\n[train]\nepochs = 1\n",
+        path.display().to_string()
+    )
+}
+
 /// A configuration on labels in a file, for a model with `out` outputs.
 fn tensors(name: &str, labels: &[i64], out: usize) -> String {
     use runner::checkpoint::{Tensor, write_weights};
@@ -361,7 +375,8 @@ fn every_lint_fires_and_is_silenced_by_its_name() {
             assert_eq!(kept.len(), found.len(), "`{}`", lint.name());
         }
         // Their data has a place of its own on every machine.
-        let of_files = [Lint::OneClass, Lint::EmptyClass, Lint::AlikeClasses, Lint::PhotosWithoutNormalize];
+        use Lint::{AlikeClasses, EmptyClass, OneClass, PhotosWithoutNormalize, TargetLeak};
+        let of_files = [OneClass, EmptyClass, AlikeClasses, PhotosWithoutNormalize, TargetLeak];
         if !of_files.contains(lint) {
             insta::assert_snapshot!(format!("lint_{}", lint.name()), all.join("\n==========\n"));
         }

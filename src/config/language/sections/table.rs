@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::photos::{Columns, each_once};
+use super::photos::{Columns, OnError, each_once};
 use super::public::AboutSource;
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
@@ -79,6 +79,10 @@ options! {
         /// Train that fold alone, from 1.
         #[option(otherwise = "all of them, one after the other", range = 1..=100, example = "1")]
         pub fold: Option<usize>,
+        /// What to do about a row that cannot be read: one with another number of cells, a cell that is not what its column is, a target or a weight that cannot be. Skipped rows are
+        /// reported and counted, and left out; if they are more than a twentieth, that is an error.
+        #[option(default = OnError::Fail, resume = Harmless)]
+        pub on_error: OnError,
         /// What stands between columns: one character.
         #[option(otherwise = "of `,`, `;`, tab and `|` the one of which the first line has most", example = r#"";""#)]
         pub separator: Option<String>,

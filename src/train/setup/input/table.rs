@@ -3,7 +3,9 @@
 use super::held_out;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::layers::Layer;
-use crate::config::language::sections::{self as written, Cache, ColumnType, Csv, Decimal, Head, TableClasses};
+use crate::config::language::sections::{
+    self as written, Cache, ColumnType, Csv, Decimal, Head, OnError, TableClasses,
+};
 use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
@@ -37,6 +39,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         drop: csv.drop.clone().unwrap_or_default(),
         id: csv.id.clone(),
         sample_weight: csv.sample_weight.clone(),
+        skip: csv.on_error == OnError::Skip,
         division: Division {
             hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
             fold: csv.folds.map(|folds| Fold { number: csv.fold.unwrap_or(1) - 1, of: folds }),

@@ -1,0 +1,143 @@
+//! What the program says of a table before it is trained on, or asked about.
+
+use super::support::Place;
+use std::fmt::Write;
+
+fn config(more: &str) -> String {
+    format!(
+        "device = \"cpu\"\nseed = 3\n[data]\nsource = \"csv\"\npath = \"t.csv\"\nbatch_size = 16\ntarget = \"y\"\n{more}\n[model]\n\
+         layers = [{{ type = \"linear\", out_features = \"$classes\" }}]\n[loss]\ntype = \"mse\"\n[optimizer]\ntype = \"adam\"\n\
+         lr = 0.02\n[train]\nepochs = 1\n"
+    )
+}
+
+/// Sixty rows: `a` is a number but for one cell, `b` has commas before fractions, and `y` depends on `c`.
+fn rows() -> String {
+    let mut text = "a;b;c;y\n".to_owned();
+    for i in 0..60 {
+        let a = if i == 11 { "oops".to_owned() } else { (i % 7).to_string() };
+        let _ = writeln!(text, "{a};{},5;{};{}", i % 5, i * 7 % 13, i * 7 % 13 + i % 3);
+    }
+    text
+}
+
+/// `check` and `data show` say what `train` says.
+#[test]
+fn a_table_is_judged_where_it_is_looked_at() {
+    let place = Place::with(&config("validation_split = 0.25"));
+    place.write("t.csv", rows());
+    let odd =
+        "`t.csv`: `a` is taken for texts: it has 1 cell of 60 that is no number, the first of them `oops` in line 13";
+    let comma = "`b` is taken for texts: it has numbers with a comma before the fraction, as `0,5`, which `decimal = \"comma\"` in `[data]` reads";
+    for command in ["check c.toml", "data show c.toml", "train c.toml --quiet --out r", "check c.toml --time"] {
+        let said = place.ok(command).err;
+        for part in [odd, comma] {
+            assert_eq!(
+                said.matches(&format!("note: {part}")).count()
+                    + said.matches(&format!("note: `t.csv`: {part}")).count(),
+                1,
+                "{command}: {said}"
+            );
+        }
+    }
+    for command in ["check c.toml --json", "data show c.toml --json"] {
+        let told = place.ok(command);
+        let notes = told.json()["notes"].clone();
+        assert!(notes.as_array().is_some_and(|notes| notes.len() == 2 && notes[0] == odd), "{notes}");
+    }
+    // What it says to do helps.
+    let notes = place.ok("check c.toml --json --set data.decimal=comma").json()["notes"].clone();
+    assert_eq!(notes, serde_json::json!([odd]));
+    // A target of such numbers is no class.
+    let said = place.fails("check c.toml --set data.target=b", 2);
+    assert!(said.contains("the target `b` has numbers with a comma") && said.contains("decimal = "), "{said}");
+}
+
+/// The most columns that a table may have.
+#[test]
+fn a_hundred_thousand_columns_are_looked_at() {
+    let place = Place::with(&config(""));
+    let row = |cell: &dyn Fn(usize) -> String| (1..100_000).map(cell).collect::<Vec<_>>().join(",");
+    let mut text = format!("{},y\n", row(&|at| format!("c{at}")));
+    for i in 0..3 {
+        let _ = writeln!(
+            text,
+            "{},{i}",
+            row(&|at| (match at % 100 {
+                0 => 7,
+                part => part * (i + 1),
+            })
+            .to_string())
+        );
+    }
+    place.write("t.csv", text);
+    let told = place.ok("check c.toml --json").json();
+    let notes = told["notes"].as_array().unwrap();
+    let note = notes[0].as_str().unwrap();
+    assert_eq!((&told["parameters"], notes.len()), (&99_001.into(), 1), "a hundredth is always the same");
+    assert!(note.contains("`c100` (it has the same value in every row)") && note.ends_with(" and 979 more"), "{note}");
+    assert_eq!(place.ok("data show c.toml --json").json()["features"], 99_000);
+}
+
+/// What a model is asked about may have other columns than it takes, and lack cells that training had.
+#[test]
+fn what_training_did_not_have_is_told() {
+    let place = Place::with(&config("decimal = \"comma\"\ndrop = [\"a\"]\nvalidation_split = 0.25"));
+    place.write("t.csv", rows());
+    place.ok("train c.toml --quiet --out r");
+    place.write("new.csv", "b;c;x;y;a\n1,5;;3;4;5\n2,5;3;;;\n;;;;\n");
+    place.write("more.csv", place.read("new.csv"));
+    let told = place.ok("predict r new.csv more.csv --format csv").err;
+    let lines: Vec<&str> =
+        told.lines().filter(|line| line.starts_with("note:") || line.starts_with("warning:")).collect();
+    assert_eq!(
+        lines,
+        [
+            "note: columns that the model does not take: `a`, `x`",
+            "warning: the column `b` is missing in 2 rows and in no training row, and the model takes it for `2.5`",
+            "warning: the column `c` is missing in 4 rows and in no training row, and the model takes it for `6`",
+        ]
+    );
+    place.write("t.csv", rows().replace(";0,5;", ";;"));
+    let told = place.ok("eval r").err;
+    assert!(told.contains("`t.csv`: the column `b` is missing in 12 rows and in no training row"), "{told}");
+    // Where training had missing cells, the model knows what they are.
+    place.ok("train c.toml --quiet --out gaps");
+    let told = place.ok("predict gaps new.csv").err;
+    assert!(!told.contains("column `b`") && told.contains("column `c` is missing"), "{told}");
+}
+
+/// A column from which the target follows is told by `check`, `train` and `init`.
+#[test]
+fn a_column_that_says_the_target_is_warned_of() {
+    let place = Place::with(&config("decimal = \"comma\"\nvalidation_split = 0.25"));
+    let mut text = "a;leak;kind;code;y\n".to_owned();
+    for i in 0..60 {
+        let y = i * 7 % 13;
+        let _ = writeln!(text, "{};{};{};k{};{y}", i % 5, 3 * y + 1, ["low", "high"][usize::from(y > 6)], y);
+    }
+    place.write("t.csv", text);
+    let warned = "`leak` says the target exactly: is it known when a prediction is asked for?";
+    for command in ["check c.toml", "train c.toml --quiet --out r"] {
+        let told = place.ok(command).err;
+        assert_eq!(told.matches("says the target").count(), 1, "{told}");
+        assert!(
+            told.contains(warned) && told.contains("allow = [\"target_leak\"]") && told.contains("drop = [\"leak\"]"),
+            "{told}"
+        );
+    }
+    let warnings = |set: &str| place.ok(&format!("check c.toml --json {set}")).json()["warnings"].to_string();
+    assert!(warnings("").contains(warned));
+    for set in ["--set data.drop=['leak']", "--set lint.allow=['target_leak']"] {
+        assert!(!warnings(set).contains("target exactly"), "{set}");
+    }
+    // Of classes each value of a column has one.
+    let told = warnings("--set data.target=kind --set loss.type=cross_entropy");
+    assert!(told.contains("`leak`, `code`, `y` say the target exactly: are they known"), "{told}");
+    // The same where the cells lie in a file, and nothing of a model that is trained already.
+    assert!(warnings("--set data.cache=disk --set data.cache_dir=kept").contains(warned));
+    assert!(!place.ok("eval r").err.contains("target exactly"));
+    let told = place.ok("init t.csv --target y --out new.toml").err;
+    assert!(told.contains(&format!("warning: {warned}")), "{told}");
+    assert!(place.read("new.toml").contains("# drop = [\"leak\"]"), "{}", place.read("new.toml"));
+}
