@@ -192,7 +192,7 @@ impl Writer {
     pub fn prompt(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         match self.longest_text {
             Some(longest) => generate::text(&self.tokenizer, longest, text, "the prompt"),
-            None => generate::prompt(&self.tokenizer, text),
+            None => generate::prompt(&self.tokenizer, text, "the prompt"),
         }
     }
 

@@ -12,6 +12,7 @@ pub use answers::text;
 pub use beams::{Beams, Found};
 pub use kept::{Kept, kept};
 pub use sampler::{Sampler, Sampling};
+pub use together::End;
 pub use written::{Finish, Request, Step, Text};
 
 use super::failure::Failure;
@@ -31,7 +32,6 @@ use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::programs::{self, Programs, Sizes};
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result};
-use std::ops::ControlFlow;
 
 /// Tokens of a prompt that are computed at a time, with a cache.
 const CHUNK: usize = 64;
@@ -301,39 +301,17 @@ impl Generator {
     /// The tokens of a prompt; of one without a text, what a text begins with: the token that ends texts, or a new line.
     ///
     /// # Errors
-    /// It has a character that has no token.
-    pub fn prompt(&self, text: &str) -> Result<Vec<u32>> {
+    /// It has a character that has no token, which `called` names.
+    pub fn prompt(&self, text: &str, called: &str) -> Result<Vec<u32>> {
         match self.has_answers() {
-            true => self.text(text, "the prompt"),
-            false => prompt(&self.tokenizer, text),
+            true => self.text(text, called),
+            false => prompt(&self.tokenizer, text, called),
         }
     }
 
     /// Whether it answers texts; else it goes on with them.
     pub fn has_answers(&self) -> bool {
         matches!(self.how, How::Answers(_))
-    }
-
-    /// Generates a text, and hands each piece of it to `take` as soon as it is certain. The tokens, and why there are no more.
-    ///
-    /// A model looks back at `context` tokens at most. When these are full, the first half of them is forgotten.
-    ///
-    /// # Errors
-    /// The device failed; the model's outputs are no numbers.
-    pub fn generate(
-        &mut self,
-        request: Request,
-        take: &mut dyn FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<(Vec<u32>, Finish)> {
-        let mut text = self.begin(request, 0)?;
-        loop {
-            let Step { piece, finish } = self.step(&mut text)?;
-            let wanted = piece.is_empty() || take(&piece).is_continue();
-            let cancelled = (!wanted).then_some(Finish::Cancelled);
-            if let Some(finish) = finish.or(cancelled) {
-                return Ok((text.into_tokens(), finish));
-            }
-        }
     }
 
     /// The logits of the token behind each of some texts of one length, of which `filled` tokens are computed; they are the text `turn`. `None`: another piece of
@@ -437,23 +415,31 @@ fn fits(
 /// The tokens of a prompt, as [`Generator::prompt`].
 ///
 /// # Errors
-/// It has a character that has no token.
-pub fn prompt(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
+/// It has a character that has no token, which `called` names.
+pub fn prompt(tokenizer: &Tokenizer, text: &str, called: &str) -> Result<Vec<u32>> {
     if !text.is_empty() {
-        return tokenizer.encode(text, "the prompt");
+        return tokenizer.encode(text, called);
     }
     let end = ENDS.iter().find_map(|name| tokenizer.token(name)).map(|end| vec![end]);
     Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
 }
 
-/// Tokens that a text has at most which goes on with a prompt; `None`, if the model answers texts, or if nothing says how many tokens the prompt has.
+/// Tokens that a text has at most which goes on with one of some prompts; `None`, if the model answers texts, or if nothing says how many tokens a prompt has.
 ///
 /// # Errors
-/// The prompt has a character that has no token; a file that the configuration names cannot be read.
-pub fn longest(model: &Model, text: &str, max_tokens: usize) -> Result<Option<usize>, Failure> {
+/// A prompt has a character that has no token; a file that the configuration names cannot be read.
+pub fn longest<'a>(
+    model: &Model,
+    prompts: impl Iterator<Item = (&'a str, &'a str)>,
+    max_tokens: usize,
+) -> Result<Option<usize>, Failure> {
     let Some((_, codec, _)) = language_of(model)?.filter(|(_, codec, _)| !codec.has_answers()) else { return Ok(None) };
-    let tokens = codec.tokenizer.map(|tokenizer| prompt(&tokenizer, text)).transpose()?;
-    Ok(tokens.map(|tokens| tokens.len() + max_tokens))
+    let Some(tokenizer) = codec.tokenizer else { return Ok(None) };
+    let mut longest = 0;
+    for (text, called) in prompts {
+        longest = longest.max(prompt(&tokenizer, text, called)?.len());
+    }
+    Ok(Some(longest + max_tokens))
 }
 
 /// Batches of tokens that follow others, with room for `capacity` of them in all, of one of `texts` texts at a time, or of `beams`.

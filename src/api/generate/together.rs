@@ -1,12 +1,66 @@
 //! Several texts that are written at a time: those that add a token do so in one run, which reads the weights once.
 
-use super::{Generator, How, NOWHERE, Step, Text};
+use super::{Finish, Generator, How, NOWHERE, Request, Step, Text};
 use crate::data::Lengths;
 use crate::model::BatchShape;
 use crate::train::setup::kind::Kind;
 use anyhow::Result;
+use std::ops::ControlFlow;
+
+/// Why a text ended, and the tokens that were generated.
+pub type End = (Finish, Vec<u32>);
 
 impl Generator {
+    /// Writes texts, as many at a time as get their tokens in one run. `take` is handed what each turn has made of a text, with the text's number: what is certain of it
+    /// now and was not before, and its end. When it wants no more, it is handed the ends of the texts that are being written, and others are not begun.
+    ///
+    /// A model looks back at `context` tokens at most. When these are full, the first half of them is forgotten.
+    ///
+    /// # Errors
+    /// The device failed; the model's outputs are no numbers; a prompt has no tokens, or some that the model does not have.
+    pub fn write(
+        &mut self,
+        requests: impl IntoIterator<Item = Request>,
+        take: &mut dyn FnMut(usize, &str, Option<End>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut requests = requests.into_iter().enumerate();
+        let mut places: Vec<usize> = (0..if self.has_program() { self.texts } else { 1 }).collect();
+        let mut active: Vec<(usize, Text)> = Vec::new();
+        loop {
+            while let Some(place) = places.pop() {
+                let Some((number, request)) = requests.next() else { break };
+                active.push((number, self.begin(request, place)?));
+            }
+            if active.is_empty() {
+                return Ok(());
+            }
+            let steps = self.steps(&mut active.iter_mut().map(|(_, text)| text).collect::<Vec<_>>())?;
+            let (mut left, mut goes_on) = (Vec::new(), true);
+            for ((number, text), step) in active.into_iter().zip(steps) {
+                let Step { piece, finish } = step?;
+                let place = text.turn;
+                let wanted = match finish {
+                    Some(finish) => {
+                        places.push(place);
+                        take(number, &piece, Some((finish, text.into_tokens())))
+                    }
+                    None => {
+                        left.push((number, text));
+                        take(number, &piece, None)
+                    }
+                };
+                goes_on &= wanted.is_continue();
+            }
+            if !goes_on {
+                for (number, text) in left {
+                    let _ = take(number, "", Some((Finish::Cancelled, text.into_tokens())));
+                }
+                return Ok(());
+            }
+            active = left;
+        }
+    }
+
     /// Gives each text a turn, as [`Generator::step`] does. Texts that add a token to what is kept of them do so together, always by one program of as many rows as
     /// there may be texts: so no token depends on how many others are written.
     ///
@@ -52,7 +106,11 @@ impl Generator {
 
     /// Whether all of a text is kept but its last token, and that goes with those of others.
     fn adds_one(&self, text: &Text) -> bool {
-        let has_program = self.texts > 1 && matches!(self.how, How::Cached { whole: false, .. });
-        has_program && text.tokens.len() - text.first == text.filled + 1
+        self.has_program() && text.tokens.len() - text.first == text.filled + 1
+    }
+
+    /// Whether one run adds a token to several texts; else they have it in turn.
+    fn has_program(&self) -> bool {
+        self.texts > 1 && matches!(self.how, How::Cached { whole: false, .. })
     }
 }

@@ -14,18 +14,24 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts
-    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
-    pub prompt: Option<String>,
+    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts; may be given several times
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["prompt_file", "prompts"])]
+    pub prompt: Vec<String>,
     /// The file with this text; `-`: standard input
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", conflicts_with = "prompts", value_hint = ValueHint::FilePath)]
     pub prompt_file: Option<PathBuf>,
+    /// A file with a prompt on each line, of which empty ones are left out; `-`: standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub prompts: Option<PathBuf>,
     /// How many tokens to generate at most
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: u32,
-    /// How many texts to generate, each with draws of its own; with `--beams`, which has no draws, the N best
+    /// How many texts to generate to each prompt, each with draws of its own; with `--beams`, which has no draws, the N best
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub samples: u32,
+    /// Texts that are written at a time, a token of each in one run, with keys and values of its own; where there is no memory for so many, there are fewer [default: as many as there are to write, 8 at most]
+    #[arg(long, conflicts_with_all = ["beams", "without_cache"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub texts: Option<u32>,
     /// What logits are divided by: below 1 probable tokens become more probable; 0 takes the most probable one each time [default: 1; of answers to texts 0]
     #[arg(long, conflicts_with = "beams", value_name = "T", value_parser = temperature)]
     pub temperature: Option<f32>,

@@ -71,6 +71,7 @@ mod sample_weights;
 mod seeds;
 #[cfg(unix)]
 mod serve;
+mod several_texts;
 mod show;
 mod steps;
 #[path = "../../support/command.rs"]

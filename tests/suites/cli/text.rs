@@ -9,7 +9,7 @@ pub fn counting(times: usize) -> String {
     "abcdefghijklmnopqrstuvwxyz.\n".repeat(times)
 }
 
-fn language_model(more: &str) -> String {
+pub fn language_model(more: &str) -> String {
     format!(
         "device = \"cpu\"\nseed = 5\n[data]\nsource = \"text\"\npath = \"input.txt\"\ncontext = 16\nbatch_size = 8\nvalidation_split = 0.2\n{more}\n\
          [blocks.layer]\nlayers = [\n  {{ type = \"residual\", layers = [{{ name = \"ln_1\", type = \"layer_norm\" }}, \

@@ -74,6 +74,7 @@ fn a_model_learns_to_answer_and_writes() {
     place.write("prompt.txt", "abc\n");
     assert_eq!(place.ok("generate r --prompt-file prompt.txt").out, "cba\n");
     assert_eq!(place.given("generate r --prompt-file -", "de\n").out, "ed\n");
+    assert_eq!(place.given("generate r --prompts -", "abc\nde\n").out, "cba\n---------------\ned\n");
     // Files: of a table the column, of any other file the lines.
     place.write("new.csv", "other,word\n1,abc\n2,de\n");
     place.write("new.txt", "abc\nde\n");

@@ -1,0 +1,149 @@
+//! `runner generate`.
+
+mod prompts;
+mod written;
+
+use super::args::GenerateArgs;
+use super::{print_json, printed, signals};
+use crate::api::failure::Failure;
+use crate::api::generate::{self, Finish, Found, Generator, Options, Request, Sampling};
+use crate::api::model::load_model;
+use crate::terminal::{self, say};
+use anyhow::Result;
+use prompts::Prompt;
+use serde_json::json;
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+use written::{BETWEEN, Written};
+
+/// Texts that are written at a time, if there are so many: with more rows than these the CPU's products are others, but for rounding.
+const AT_A_TIME: u32 = 8;
+
+/// Goes on with texts.
+pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+    let mut prompts = prompts::read(args)?;
+    let model = load_model(&args.model, &args.overrides.sets())?;
+    let beams = args.search.beams();
+    if let Some(beams) = beams.filter(|beams| beams.count < args.samples as usize) {
+        return Err(Failure::Usage(format!(
+            "`--samples {}` asks for more texts than the {} that `--beams` goes on with\nhelp: raise `--beams`, or lower `--samples`",
+            args.samples, beams.count
+        )));
+    }
+    let named = prompts.iter().map(|prompt| (prompt.text.as_str(), prompt.called.as_str()));
+    let longest = match beams {
+        Some(_) => generate::longest(&model, named, args.max_tokens as usize)?,
+        None => None,
+    };
+    let (threads, without_cache) = (args.threads, args.without_cache);
+    let samples = args.samples as usize;
+    let count = prompts.len().saturating_mul(samples);
+    let texts = if beams.is_some() || without_cache { 1 } else { count.min(args.texts.unwrap_or(AT_A_TIME) as usize) };
+    let options = Options { threads, without_cache, texts, beams, longest, ..Options::default() };
+    let mut generator = Generator::new(&model, &options)?;
+    if let Some(note) = generator.note() {
+        say(&format!("note: {note}"));
+    }
+    // Answers are written one after the other in any case.
+    if !generator.has_answers() && generator.texts() < texts {
+        say(&format!("note: there is memory for {} texts at a time, not {texts}", generator.texts()));
+    }
+    let stopped = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stopped);
+    signals::on_stop(move || flag.store(true, Ordering::Relaxed))?;
+    if generator.has_answers() {
+        prompts::as_texts(&mut prompts)?;
+    }
+    let tokens = prompts.iter().map(|prompt| generator.prompt(&prompt.text, &prompt.called));
+    let tokens = tokens.collect::<Result<Vec<_>>>()?;
+    let answers = generator.has_answers();
+    let request = |number: usize| Request {
+        prompt: tokens[number / samples].clone(),
+        max_tokens: args.max_tokens as usize,
+        sampling: Sampling {
+            temperature: args.temperature.unwrap_or(if answers { 0.0 } else { 1.0 }),
+            top_k: args.top_k.map(|k| k as usize),
+            top_p: args.top_p,
+            min_p: args.min_p,
+            repetition_penalty: args.repetition_penalty,
+            seed: args.seed,
+        },
+        text: number as u64,
+        stop: args.stop.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
+    };
+    if beams.is_some() {
+        return search(args, &mut generator, &prompts, &request, &stopped);
+    }
+    let mut written = Written::new(&prompts, samples, answers, args.output.json);
+    let (mut generated, mut whole, mut failed) = (0, 0, written.open().err());
+    let started = Instant::now();
+    generator.write((0..count).map(request), &mut |number, piece, end| {
+        if let Some((finish, tokens)) = &end {
+            generated += tokens.len();
+            whole += usize::from(*finish != Finish::Cancelled);
+        }
+        // What cannot be written once is not tried again.
+        if failed.is_none() {
+            failed = written.take(number, piece, end).err();
+        }
+        let goes_on = failed.is_none() && !stopped.load(Ordering::Relaxed);
+        if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    if let Some(error) = failed {
+        printed(Err(error))?;
+    }
+    if whole < count {
+        return Ok(ExitCode::from(130));
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    if !args.output.json {
+        say(&format!("{generated} tokens, {:.1} a second", generated as f64 / seconds.max(1e-9)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the texts that beam search finds to each prompt.
+fn search(
+    args: &GenerateArgs,
+    generator: &mut Generator,
+    prompts: &[Prompt],
+    request: &dyn Fn(usize) -> Request,
+    stopped: &AtomicBool,
+) -> Result<ExitCode, Failure> {
+    let samples = args.samples as usize;
+    for (at, prompt) in prompts.iter().enumerate() {
+        let request = request(at * samples);
+        let Some(found) = generator.search(&request, &|| !stopped.load(Ordering::Relaxed))? else {
+            return Ok(ExitCode::from(130));
+        };
+        for (number, found) in found.iter().take(samples).enumerate() {
+            if at + number > 0 && !args.output.json {
+                printed(terminal::print_piece(BETWEEN))?;
+            }
+            write_found(generator, found, &request.stop, &prompt.text, args.output.json)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a text that beam search has found.
+fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &str, json: bool) -> Result<(), Failure> {
+    let mut text = generator.tokenizer().decode(&found.tokens)?;
+    if let Some(at) = stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
+        text.truncate(at);
+    }
+    let Found { tokens, finish, score } = found;
+    if json {
+        let finish = finish.name();
+        return print_json(
+            &json!({ "prompt": prompt, "text": text, "tokens": tokens, "finish": finish, "score": score }),
+        );
+    }
+    // An answer stands by itself.
+    let whole = if generator.has_answers() { text } else { format!("{prompt}{text}") };
+    let end = if whole.ends_with('\n') { "" } else { "\n" };
+    printed(terminal::print_piece(&format!("{whole}{end}")))
+}
