@@ -34,7 +34,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let longest = match beams {
-        Some(_) => generate::longest(&model, &prompt, args.max_tokens as usize)?,
+        Some(_) => generate::longest(&model, (&prompt, args.raw), args.max_tokens as usize)?,
         None => None,
     };
     let (threads, without_cache) = (args.threads, args.without_cache);
@@ -46,7 +46,13 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     signals::on_stop(move || flag.store(true, Ordering::Relaxed))?;
-    if generator.has_answers() {
+    if args.raw && generator.prompts().is_none() {
+        return Err(Failure::Usage(
+            "`--raw` leaves out what stands around a text, and of this model nothing does: it was not trained on `text_pairs`\nhelp: leave it out".into(),
+        ));
+    }
+    let answers = generator.answers_texts() && !args.raw;
+    if answers {
         // The end of a file's last line is no part of a text.
         prompt.truncate(prompt.trim_end_matches(['\n', '\r']).len());
         if prompt.is_empty() {
@@ -55,10 +61,10 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
             ));
         }
     }
-    let tokens = generator.prompt(&prompt)?;
+    let tokens = generator.prompt(&prompt, args.raw)?;
     let started = Instant::now();
     let mut generated = 0;
-    let request = |text: u32, answers: bool| Request {
+    let request = |text: u32| Request {
         prompt: tokens.clone(),
         max_tokens: args.max_tokens as usize,
         sampling: Sampling {
@@ -73,7 +79,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         stop: args.stop.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
     };
     if beams.is_some() {
-        let request = request(0, generator.has_answers());
+        let request = request(0);
         let Some(found) = generator.search(&request, &|| !stopped.load(Ordering::Relaxed))? else {
             return Ok(ExitCode::from(130));
         };
@@ -82,16 +88,16 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
             if number > 0 && !args.output.json {
                 printed(terminal::print_piece(&format!("{BETWEEN}\n")))?;
             }
-            write_found(&generator, found, &request.stop, &prompt, args.output.json)?;
+            write_found(&generator, found, &request.stop, (&prompt, answers), args.output.json)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     for text in 0..args.samples {
-        let request = request(text, generator.has_answers());
+        let request = request(text);
         if text > 0 && !args.output.json {
             printed(terminal::print_piece(&format!("{BETWEEN}\n")))?;
         }
-        let (finish, count) = one(&mut generator, request, &prompt, (args.output.json, &stopped))?;
+        let (finish, count) = one(&mut generator, request, (&prompt, answers), (args.output.json, &stopped))?;
         generated += count;
         if finish == Finish::Cancelled {
             return Ok(ExitCode::from(130));
@@ -108,7 +114,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
 fn one(
     generator: &mut Generator,
     request: Request,
-    prompt: &str,
+    (prompt, answers): (&str, bool),
     (json, stopped): (bool, &AtomicBool),
 ) -> Result<(Finish, usize), Failure> {
     let mut text = String::new();
@@ -122,7 +128,7 @@ fn one(
         }
     };
     // An answer stands by itself.
-    if !json && !prompt.is_empty() && !generator.has_answers() {
+    if !json && !prompt.is_empty() && !answers {
         let _ = write(prompt);
         ends = prompt.ends_with('\n');
     }
@@ -148,7 +154,13 @@ fn one(
 }
 
 /// Writes a text that beam search has found.
-fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &str, json: bool) -> Result<(), Failure> {
+fn write_found(
+    generator: &Generator,
+    found: &Found,
+    stop: &[String],
+    (prompt, answers): (&str, bool),
+    json: bool,
+) -> Result<(), Failure> {
     let mut text = generator.tokenizer().decode(&found.tokens)?;
     if let Some(at) = stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
         text.truncate(at);
@@ -161,7 +173,7 @@ fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &s
         );
     }
     // An answer stands by itself.
-    let whole = if generator.has_answers() { text } else { format!("{prompt}{text}") };
+    let whole = if answers { text } else { format!("{prompt}{text}") };
     let end = if whole.ends_with('\n') { "" } else { "\n" };
     printed(terminal::print_piece(&format!("{whole}{end}")))
 }

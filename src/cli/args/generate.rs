@@ -14,12 +14,15 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts
+    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts: it is put into the template that the model was trained with
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
     pub prompt: Option<String>,
     /// The file with this text; `-`: standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub prompt_file: Option<PathBuf>,
+    /// Go on with the text as it is, of a model that was trained on `text_pairs`: without the template that it was trained with
+    #[arg(long)]
+    pub raw: bool,
     /// How many tokens to generate at most
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: u32,
