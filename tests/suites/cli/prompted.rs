@@ -19,7 +19,7 @@ fn rows(count: usize) -> String {
 fn config() -> String {
     "device = \"cpu\"\nseed = 3\n[data]\nsource = \"text_pairs\"\npath = \"words.jsonl\"\ntext = \"word\"\ntarget = \"turned\"\n\
      template = \"turn {text}: \"\nbatch_size = 16\nvalidation_split = 0.2\nmax_length = 16\nbuckets = [12, 16]\n[model]\nuse = \"models/gpt.toml\"\n\
-     with = { width = 32, heads = 4, layers = 2 }\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adamw\"\nlr = 0.003\n[train]\nepochs = 30\n"
+     with = { width = 32, heads = 4, layers = 2 }\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adamw\"\nlr = 0.003\n[train]\nepochs = 60\n"
         .to_owned()
 }
 
