@@ -115,6 +115,8 @@ pub enum Source {
     TaggedTexts(Box<text::TaggedOptions>),
     /// Texts with an answer each.
     AnsweredTexts(Box<text::AnsweredOptions>),
+    /// Texts with an answer each that goes on with a prompt.
+    PromptedTexts(Box<text::PromptedOptions>),
     /// Made-up samples.
     Synthetic(synthetic::SyntheticOptions),
 }
@@ -185,6 +187,7 @@ impl Source {
             Source::LabelledTexts(options) => Box::new(&**options),
             Source::TaggedTexts(options) => Box::new(&**options),
             Source::AnsweredTexts(options) => Box::new(&**options),
+            Source::PromptedTexts(options) => Box::new(&**options),
             Source::Synthetic(options) => Box::new(options),
         }
     }

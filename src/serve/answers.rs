@@ -60,7 +60,12 @@ pub async fn answer(
             }
             let max_tokens = writer.capacity.min(app.limits.tokens);
             let request = |(number, text): (usize, &String)| {
-                charge.add(text.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN)))?;
+                charge.add(
+                    text.len()
+                        .saturating_add(writer.around())
+                        .saturating_mul(TOKEN)
+                        .saturating_add(max_tokens.saturating_mul(WRITTEN)),
+                )?;
                 let unfit = |error: anyhow::Error| Refusal::unfit(format!("text {number}: {error:#}"));
                 let prompt = writer.prompt(text).map_err(unfit)?;
                 let sampling = Sampling { temperature: 0.0, ..Sampling::default() };

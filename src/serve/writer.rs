@@ -6,7 +6,7 @@ use super::served::How;
 use crate::api::failure::Failure;
 use crate::api::generate::{self, Finish, Generator, Request, Text};
 use crate::api::model::Model;
-use crate::data::text::{Chat, Tokenizer};
+use crate::data::text::{Chat, Message, Prompts, Tokenizer};
 use crate::terminal::say;
 use anyhow::Context;
 use axum::http::StatusCode;
@@ -128,8 +128,10 @@ pub struct Writer {
     pub vocabulary: usize,
     /// The most tokens that it looks back.
     pub capacity: usize,
-    /// Most tokens of a text that is answered; `None`: texts are gone on with.
+    /// Most tokens of a text that is answered in a sequence of its own; `None`: texts are gone on with.
     longest_text: Option<usize>,
+    /// What stands around texts that are answered by going on with a prompt, and the token that ends answers.
+    prompts: Option<(Prompts, u32)>,
     /// When it was loaded, in seconds since 1970.
     pub loaded: u64,
     /// Texts that are written at a time.
@@ -162,7 +164,7 @@ impl Writer {
             say(&format!("note: {note}"));
         }
         // Answers are written one after the other in any case.
-        if !first.has_answers() && first.texts() < how.texts {
+        if first.longest_text().is_none() && first.texts() < how.texts {
             say(&format!("note: there is memory for {} texts at a time, not {}", first.texts(), how.texts));
         }
         let chat = first.chat().cloned();
@@ -170,13 +172,13 @@ impl Writer {
             chat.check()?;
         }
         let (tokenizer, vocabulary, capacity) = (first.tokenizer().clone(), first.vocabulary(), first.capacity());
-        let longest_text = first.longest_text();
+        let (longest_text, prompts) = (first.longest_text(), first.prompts().cloned());
         let texts = generators.iter().map(Generator::texts).sum();
         metrics.writes();
         let loaded = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let (waiting, changed, failed) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
         let shared = Arc::new(Shared { waiting, changed, queue: how.queue, failed, metrics });
-        let writer = Writer { tokenizer, chat, vocabulary, capacity, longest_text, loaded, texts, shared };
+        let writer = Writer { tokenizer, chat, vocabulary, capacity, longest_text, prompts, loaded, texts, shared };
         for generator in generators {
             let shared = Arc::clone(&writer.shared);
             let work = move || shared.work(generator);
@@ -190,15 +192,42 @@ impl Writer {
     /// # Errors
     /// It has a character that has no token.
     pub fn prompt(&self, text: &str) -> anyhow::Result<Vec<u32>> {
-        match self.longest_text {
-            Some(longest) => generate::text(&self.tokenizer, longest, text, "the prompt"),
-            None => generate::prompt(&self.tokenizer, text, "the prompt"),
+        match (self.longest_text, &self.prompts) {
+            (Some(longest), _) => generate::text(&self.tokenizer, longest, text, "the prompt"),
+            (None, Some((prompts, end))) => prompts.tokens((&self.tokenizer, *end), text, "the prompt"),
+            (None, None) => self.raw(text),
         }
+    }
+
+    /// The tokens of a text that is gone on with as it is.
+    ///
+    /// # Errors
+    /// It has a character that has no token.
+    pub fn raw(&self, text: &str) -> anyhow::Result<Vec<u32>> {
+        generate::prompt(&self.tokenizer, text, "the prompt")
     }
 
     /// Whether it answers texts; else it goes on with them.
     pub fn answers_texts(&self) -> bool {
+        self.longest_text.is_some() || self.prompts.is_some()
+    }
+
+    /// Bytes of text that stand around a prompt, about.
+    pub fn around(&self) -> usize {
+        self.prompts.as_ref().map_or(0, |(prompts, _)| prompts.bytes())
+    }
+
+    /// Whether answers stand in a sequence of their own, in which texts have no part.
+    pub fn answers_apart(&self) -> bool {
         self.longest_text.is_some()
+    }
+
+    /// A conversation as the model has seen them.
+    pub fn conversation(&self, messages: Vec<Message>) -> Vec<Message> {
+        match &self.prompts {
+            Some((prompts, _)) => prompts.beginning(messages),
+            None => messages,
+        }
     }
 
     /// Whether the last text could be written.

@@ -3,7 +3,7 @@
 //! Where the layers allow it, keys and values of the answer so far are kept, and one token is computed at a time. Else each is computed from all before it, by the
 //! program for the first of the lengths of batches that they fit into.
 
-use super::{Generator, How, Options, Parts, fits, rows};
+use super::{Generator, How, Options, Parts, Request, Sampling, fits, rows};
 use crate::api::failure::Failure;
 use crate::api::model::{Model, build, device};
 use crate::data::text::{Passage, Samples, TextCodec, Tokenizer, tokens_of_passage};
@@ -14,6 +14,7 @@ use crate::passes::PassOptions;
 use crate::train::setup::kind::Kind;
 use crate::train::setup::programs::{self, Sizes};
 use anyhow::{Context, Result};
+use std::ops::ControlFlow;
 
 /// What there is besides programs to answer texts.
 #[derive(Debug, Clone)]
@@ -103,7 +104,8 @@ impl Generator {
             let answers = Answers { start, end, longest_text, lengths: of_answers, batch, fields, written };
             let vocabulary = codec.vocabulary;
             let how = How::Answers(answers);
-            let parts = Parts { tokenizer, chat: None, vocabulary, capacity, texts: 1, beams, how, note };
+            let (chat, prompts) = (None, None);
+            let parts = Parts { tokenizer, chat, prompts, vocabulary, capacity, texts: 1, beams, how, note };
             let generator = Generator::with(model, programs, &spec, backend, parts)?;
             return Ok(Generator { ends: vec![end], ..generator });
         }
@@ -114,7 +116,7 @@ impl Generator {
     /// # Errors
     /// The device failed; the model's outputs are no numbers; it does not answer texts.
     pub fn answers(&mut self, texts: &[Vec<u32>], max_tokens: usize) -> Result<Vec<Vec<u32>>> {
-        let How::Answers(own) = &self.how else { anyhow::bail!("the model does not answer texts") };
+        let How::Answers(own) = &self.how else { return self.each_answer(texts, max_tokens) };
         let (start, together, most) = (own.start, self.together(), max_tokens.min(self.capacity));
         let mut all = Vec::with_capacity(texts.len());
         for some in texts.chunks(together) {
@@ -147,6 +149,29 @@ impl Generator {
         Ok(all)
     }
 
+    /// The same of a model that goes on with prompts.
+    fn each_answer(&mut self, prompts: &[Vec<u32>], max_tokens: usize) -> Result<Vec<Vec<u32>>> {
+        let request = |prompt: &Vec<u32>| {
+            let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
+            Request { prompt: prompt.clone(), max_tokens, sampling, text: 0, stop: Vec::new() }
+        };
+        if self.beams.is_some() {
+            let best = |prompt: &Vec<u32>| {
+                let found = self.search(&request(prompt), &|| true)?.unwrap_or_default();
+                Ok(found.into_iter().next().map_or(Vec::new(), |best| best.tokens))
+            };
+            return prompts.iter().map(best).collect();
+        }
+        let mut answers = vec![Vec::new(); prompts.len()];
+        self.write(prompts.iter().map(request), &mut |number, _, end| {
+            if let Some((_, tokens)) = end {
+                answers[number] = tokens;
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(answers)
+    }
+
     /// The tokens that end a text.
     pub fn ends(&self) -> &[u32] {
         &self.ends
@@ -160,12 +185,15 @@ impl Generator {
         }
     }
 
-    /// The tokens of a text that is to be answered.
+    /// The tokens of a text that is to be answered, or of its prompt.
     ///
     /// # Errors
     /// It has a character that has no token, which `called` names.
     pub fn text(&self, text: &str, called: &str) -> Result<Vec<u32>> {
-        super::text(&self.tokenizer, self.longest_text().unwrap_or(self.capacity), text, called)
+        match &self.prompts {
+            Some((prompts, end)) => prompts.tokens((&self.tokenizer, *end), text, called),
+            None => super::text(&self.tokenizer, self.longest_text().unwrap_or(self.capacity), text, called),
+        }
     }
 
     /// Most tokens of a text that is answered; `None`: texts are gone on with.

@@ -28,7 +28,11 @@ pub struct Kept {
 /// # Errors
 /// The device failed.
 pub fn kept(experiment: &Experiment, sample: &DataSpec, backend: &dyn Backend) -> Result<Option<Kept>> {
-    let Some(TextCodec { samples: Samples::Windows { context }, .. }) = TextCodec::of(sample)? else { return Ok(None) };
+    let context = match TextCodec::of(sample)?.map(|codec| codec.samples) {
+        Some(Samples::Windows { context }) => context,
+        Some(Samples::Prompted { lengths, .. }) => lengths.last().copied().unwrap_or(1),
+        _ => return Ok(None),
+    };
     let spec = going_on(sample, context, 1, false);
     let chunk = CHUNK.min(context);
     let of = |length| BatchShape { samples: 1, lengths: Lengths::first(length) };

@@ -3,6 +3,7 @@
 mod answers;
 mod beams;
 mod kept;
+mod prompting;
 mod sampler;
 mod together;
 mod written;
@@ -11,6 +12,7 @@ use answers::Answers;
 pub use answers::text;
 pub use beams::{Beams, Found};
 pub use kept::{Kept, kept};
+pub use prompting::{longest, prompt};
 pub use sampler::{Sampler, Sampling};
 pub use together::End;
 pub use written::{Finish, Request, Step, Text};
@@ -20,8 +22,8 @@ use super::memory::Planned;
 use super::model::{Model, build, device};
 use super::predictor::lacking;
 use crate::backend::{Backend, DeviceError, HostBuffer};
-use crate::data::text::{Chat, Samples, TextCodec, Tokenizer};
-use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, Lengths};
+use crate::data::text::{Chat, ENDS, Prompts, Samples, TextCodec, Tokenizer};
+use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, LENGTHS, Lengths};
 use crate::graph::{DType, Input};
 use crate::model::{BatchShape, PARENTS, POSITIONS, START, STARTS, TURN, keeps_states};
 use crate::passes::PassOptions;
@@ -35,8 +37,6 @@ use anyhow::{Context, Result};
 
 /// Tokens of a prompt that are computed at a time, with a cache.
 const CHUNK: usize = 64;
-/// Tokens that end a text, where the tokenizer has one of these names.
-const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
 
 /// Where texts start whose turn it is not: so far before the first position that they have none.
 const NOWHERE: u32 = i32::MIN as u32;
@@ -82,6 +82,8 @@ pub struct Generator {
     buffer: HostBuffer,
     tokenizer: Tokenizer,
     chat: Option<Chat>,
+    /// What stands around texts that it answers by going on with a prompt, and the token that ends answers.
+    prompts: Option<(Prompts, u32)>,
     vocabulary: usize,
     /// Logits that it puts out.
     outputs: usize,
@@ -89,6 +91,8 @@ pub struct Generator {
     capacity: usize,
     /// Tokens of a sample, of a model that computes all of them anew.
     context: usize,
+    /// The field with their number, if samples are of several lengths.
+    lengths: Option<u32>,
     /// Texts that may be written at a time.
     texts: usize,
     beams: Option<Beams>,
@@ -123,6 +127,7 @@ enum How {
 struct Parts {
     tokenizer: Tokenizer,
     chat: Option<Chat>,
+    prompts: Option<(Prompts, u32)>,
     /// Tokens that there may be.
     vocabulary: usize,
     capacity: usize,
@@ -149,6 +154,10 @@ pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>
             let longest = lengths.last().map_or(1, |[_, answer]| *answer);
             Some((sample, codec, longest))
         }
+        Samples::Prompted { ref lengths, .. } => {
+            let longest = lengths.last().copied().unwrap_or(1);
+            Some((sample, codec, longest))
+        }
         Samples::Labelled { .. } | Samples::Tagged { .. } => None,
     })
 }
@@ -167,6 +176,7 @@ impl Generator {
         if codec.has_answers() {
             return Generator::of_answers(model, &sample, codec, options);
         }
+        let prompts = codec.prompts_and_end();
         let chat = codec.chat;
         let Some(tokenizer) = codec.tokenizer else {
             return Err(Failure::Usage(
@@ -177,7 +187,9 @@ impl Generator {
         };
         let backend = device(&model.loaded.experiment, options.threads)?;
         let passes = PassOptions::default();
-        let vocabulary = tokenizer.vocabulary();
+        // The token that ends answers may stand behind those of the tokenizer.
+        let ended = prompts.as_ref().map_or(0, |(_, end)| *end as usize + 1);
+        let vocabulary = tokenizer.vocabulary().max(ended);
         let (mut note, mut texts, rows) = (None, options.texts.max(1), rows(options.beams));
         let (beams, capacity) =
             (options.beams, options.longest.map_or(capacity, |longest| capacity.min(longest.max(1))));
@@ -206,7 +218,7 @@ impl Generator {
                 Ok(programs) => {
                     if fits(model, (&programs, &spec), backend.as_ref(), options, texts == 1)? {
                         let how = How::Cached { chunk, whole };
-                        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how, note };
+                        let parts = Parts { tokenizer, chat, prompts, vocabulary, capacity, texts, beams, how, note };
                         return Generator::with(model, programs, &spec, backend, parts);
                     }
                     texts /= 2;
@@ -221,7 +233,8 @@ impl Generator {
         let sizes = Sizes { predict: vec![rows.into()], ..Sizes::default() };
         let programs = build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?;
         fits(model, (&programs, &sample), backend.as_ref(), options, true)?;
-        let parts = Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how: How::Anew, note };
+        let how = How::Anew;
+        let parts = Parts { tokenizer, chat, prompts, vocabulary, capacity, texts, beams, how, note };
         Generator::with(model, programs, &sample, backend, parts)
     }
 
@@ -232,7 +245,7 @@ impl Generator {
         backend: Box<dyn Backend>,
         parts: Parts,
     ) -> Result<Generator, Failure> {
-        let Parts { tokenizer, chat, vocabulary, capacity, texts, beams, how, note } = parts;
+        let Parts { tokenizer, chat, prompts, vocabulary, capacity, texts, beams, how, note } = parts;
         let in_batch = if let How::Answers(own) = &how { own.batch } else { rows(beams) };
         let parents = beams.map_or_else(Vec::new, |_| (0..in_batch as u32).collect());
         let layout = programs.plan.slot.clone();
@@ -244,7 +257,9 @@ impl Generator {
         let buffer = backend.host_buffer(layout.bytes)?;
         let session = model.session(programs, spec, backend.as_ref())?;
         let own = chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
-        let ends = ENDS.into_iter().chain(own).filter_map(|name| tokenizer.token(name)).collect();
+        let mut ends: Vec<u32> = ENDS.into_iter().chain(own).filter_map(|name| tokenizer.token(name)).collect();
+        ends.extend(prompts.iter().map(|(_, end)| *end));
+        let lengths = spec.fields.iter().position(|field| field.name == LENGTHS).map(|number| number as u32);
         let bytes = Vec::new();
         let _backend = backend;
         Ok(Generator {
@@ -253,10 +268,12 @@ impl Generator {
             buffer,
             tokenizer,
             chat,
+            prompts,
             vocabulary,
             outputs,
             capacity,
             context,
+            lengths,
             texts,
             beams,
             parents,
@@ -298,18 +315,29 @@ impl Generator {
         self.note.as_deref()
     }
 
-    /// The tokens of a prompt; of one without a text, what a text begins with: the token that ends texts, or a new line.
+    /// What stands around texts that it answers by going on with a prompt, and the token that ends answers.
+    pub fn prompts(&self) -> Option<&(Prompts, u32)> {
+        self.prompts.as_ref()
+    }
+
+    /// The tokens of a prompt; of one without a text, what a text begins with: the token that ends texts, or a new line. That of a model that was trained on prompts and
+    /// answers is put into one, unless it is `raw`.
     ///
     /// # Errors
     /// It has a character that has no token, which `called` names.
-    pub fn prompt(&self, text: &str, called: &str) -> Result<Vec<u32>> {
-        match self.has_answers() {
+    pub fn prompt(&self, (text, called): (&str, &str), raw: bool) -> Result<Vec<u32>> {
+        match self.answers_texts() && !raw {
             true => self.text(text, called),
             false => prompt(&self.tokenizer, text, called),
         }
     }
 
     /// Whether it answers texts; else it goes on with them.
+    pub fn answers_texts(&self) -> bool {
+        self.has_answers() || self.prompts.is_some()
+    }
+
+    /// Whether it writes answers into a sequence of their own.
     pub fn has_answers(&self) -> bool {
         matches!(self.how, How::Answers(_))
     }
@@ -326,6 +354,9 @@ impl Generator {
                 tokens.iter_mut().zip(*text(row)).for_each(|(to, token)| *to = *token);
             }
             self.put(0, &tokens);
+            if let Some(field) = self.lengths {
+                self.put(field, &vec![all as u32; rows]);
+            }
             return self.run(Kind::Predict, rows.into(), (width, all - 1)).map(Some);
         };
         let left = all - *filled;
@@ -412,36 +443,6 @@ fn fits(
     }
 }
 
-/// The tokens of a prompt, as [`Generator::prompt`].
-///
-/// # Errors
-/// It has a character that has no token, which `called` names.
-pub fn prompt(tokenizer: &Tokenizer, text: &str, called: &str) -> Result<Vec<u32>> {
-    if !text.is_empty() {
-        return tokenizer.encode(text, called);
-    }
-    let end = ENDS.iter().find_map(|name| tokenizer.token(name)).map(|end| vec![end]);
-    Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
-}
-
-/// Tokens that a text has at most which goes on with one of some prompts; `None`, if the model answers texts, or if nothing says how many tokens a prompt has.
-///
-/// # Errors
-/// A prompt has a character that has no token; a file that the configuration names cannot be read.
-pub fn longest<'a>(
-    model: &Model,
-    prompts: impl Iterator<Item = (&'a str, &'a str)>,
-    max_tokens: usize,
-) -> Result<Option<usize>, Failure> {
-    let Some((_, codec, _)) = language_of(model)?.filter(|(_, codec, _)| !codec.has_answers()) else { return Ok(None) };
-    let Some(tokenizer) = codec.tokenizer else { return Ok(None) };
-    let mut longest = 0;
-    for (text, called) in prompts {
-        longest = longest.max(prompt(&tokenizer, text, called)?.len());
-    }
-    Ok(Some(longest + max_tokens))
-}
-
 /// Batches of tokens that follow others, with room for `capacity` of them in all, of one of `texts` texts at a time, or of `beams`.
 fn going_on(sample: &DataSpec, capacity: usize, texts: usize, beams: bool) -> DataSpec {
     let tokens = sample.inputs().next().map(|(_, field)| field.kind.clone()).unwrap_or(FieldKind::Number);
@@ -455,6 +456,6 @@ fn going_on(sample: &DataSpec, capacity: usize, texts: usize, beams: bool) -> Da
         fields.extend([number(STARTS, &[texts]), number(TURN, &[])]);
     }
     fields.extend(beams.then(|| number(PARENTS, &[])));
-    let targets = sample.target().map(|(_, field)| field.clone().of_any_length(0, 0));
+    let targets = sample.target().map(|(_, field)| Field { lengths: Vec::new(), ..field.clone() }.of_any_length(0, 0));
     DataSpec { fields: fields.into_iter().chain(targets).collect(), ..sample.clone() }
 }

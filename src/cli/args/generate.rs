@@ -14,7 +14,7 @@ pub struct GenerateArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts; may be given several times
+    /// The text to go on with [default: the token that ends texts, else a new line]; or that is to be answered, by a model that answers texts: it is put into the template that the model was trained with; may be given several times
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["prompt_file", "prompts"])]
     pub prompt: Vec<String>,
     /// The file with this text; `-`: standard input
@@ -23,6 +23,9 @@ pub struct GenerateArgs {
     /// A file with a prompt on each line, of which empty ones are left out; `-`: standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub prompts: Option<PathBuf>,
+    /// Go on with the text as it is, of a model that was trained on `text_pairs`: without the template that it was trained with
+    #[arg(long)]
+    pub raw: bool,
     /// How many tokens to generate at most
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_tokens: u32,

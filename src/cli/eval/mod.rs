@@ -17,7 +17,7 @@ use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
-use crate::data::{ANSWERS, Batch, Split, Unread};
+use crate::data::{Batch, Field, FieldKind, Split, Unread};
 use crate::files::output::{Out, Output};
 use crate::graph::op::{Figure, Task};
 use crate::model::task;
@@ -244,7 +244,7 @@ fn with_predictions(
         let asked = &Asked { out: Some(out), ..asked.clone() };
         let mut asks = true;
         evaluated(asked, &mut |session, batch, split| {
-            let answers = session.programs.fields.iter().any(|field| field.name == ANSWERS);
+            let answers = writes_answers(&session.programs.fields);
             if beams.is_some() && !answers {
                 return Err(Failure::Usage(
                     "`--beams` is for models that answer texts, and this one writes none\nhelp: leave it out".into(),
@@ -261,6 +261,12 @@ fn with_predictions(
             rows.see(session, batch, split)
         })
     })
+}
+
+/// Whether samples are texts with answers: as many tokens as a text has, and tokens that are to be told.
+fn writes_answers(fields: &[Field]) -> bool {
+    let told = |field: &Field| field.is_target() && matches!(field.kind, FieldKind::Tokens(_));
+    fields.iter().any(|field| field.kind == FieldKind::Length) && fields.iter().any(told)
 }
 
 /// What `evaluate` finds, which hands on what is written to `path`: that is there when all is done.

@@ -4,8 +4,9 @@ use super::losses::{mean_loss, mean_pinball};
 use crate::api::answer::id_column;
 use crate::api::failure::Failure;
 use crate::api::generate::Generator;
+use crate::data::text::parted;
 use crate::data::{Batch, INPUTS, LENGTHS, RowName, Split, TARGETS};
-use crate::graph::op::Task;
+use crate::graph::op::{IGNORE_INDEX, Task};
 use crate::graph::{Input, Shape};
 use crate::terminal::json_line;
 use crate::train::setup::programs::{Kind, Programs};
@@ -320,6 +321,15 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
     let (mut texts, lengths) = (rows(INPUTS)?, rows(LENGTHS)?);
     texts.iter_mut().zip(lengths).for_each(|(text, length)| text.truncate(length[0] as usize));
     let longest = writer.capacity();
+    let mut targets = rows(TARGETS)?;
+    if writer.prompts().is_some() {
+        // A sample has its answer behind the prompt.
+        let ignored = programs.loss.ignore_index().unwrap_or(IGNORE_INDEX) as u32;
+        for (text, target) in texts.iter_mut().zip(&mut targets) {
+            let (prompt, answer) = parted(text, target, ignored)?;
+            (*text, *target) = (prompt.to_vec(), answer.to_vec());
+        }
+    }
     let answers = writer.answers(&texts, longest)?;
     let said = |(target, answer): (Vec<u32>, &Vec<u32>)| {
         // What fills it is no token, either.
@@ -328,7 +338,7 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
         let [target, prediction] = [target, answer].map(|tokens| writer.tokenizer().decode(tokens));
         Ok(Said::Text { target: target?, prediction: prediction? })
     };
-    rows(TARGETS)?.into_iter().zip(&answers).map(said).collect()
+    targets.into_iter().zip(&answers).map(said).collect()
 }
 
 /// The logarithms of the softmax of a row.

@@ -35,7 +35,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     }
     let named = prompts.iter().map(|prompt| (prompt.text.as_str(), prompt.called.as_str()));
     let longest = match beams {
-        Some(_) => generate::longest(&model, named, args.max_tokens as usize)?,
+        Some(_) => generate::longest(&model, (named, args.raw), args.max_tokens as usize)?,
         None => None,
     };
     let (threads, without_cache) = (args.threads, args.without_cache);
@@ -54,12 +54,17 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     signals::on_stop(move || flag.store(true, Ordering::Relaxed))?;
-    if generator.has_answers() {
+    if args.raw && generator.prompts().is_none() {
+        return Err(Failure::Usage(
+            "`--raw` leaves out what stands around a text, and of this model nothing does: it was not trained on `text_pairs`\nhelp: leave it out".into(),
+        ));
+    }
+    let answers = generator.answers_texts() && !args.raw;
+    if answers {
         prompts::as_texts(&mut prompts)?;
     }
-    let tokens = prompts.iter().map(|prompt| generator.prompt(&prompt.text, &prompt.called));
+    let tokens = prompts.iter().map(|prompt| generator.prompt((&prompt.text, &prompt.called), args.raw));
     let tokens = tokens.collect::<Result<Vec<_>>>()?;
-    let answers = generator.has_answers();
     let request = |number: usize| Request {
         prompt: tokens[number / samples].clone(),
         max_tokens: args.max_tokens as usize,
@@ -75,7 +80,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         stop: args.stop.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
     };
     if beams.is_some() {
-        return search(args, &mut generator, &prompts, &request, &stopped);
+        return search(args, &mut generator, (&prompts, answers), &request, &stopped);
     }
     let mut written = Written::new(&prompts, samples, answers, args.output.json);
     let (mut generated, mut whole, mut failed) = (0, 0, written.open().err());
@@ -109,7 +114,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
 fn search(
     args: &GenerateArgs,
     generator: &mut Generator,
-    prompts: &[Prompt],
+    (prompts, answers): (&[Prompt], bool),
     request: &dyn Fn(usize) -> Request,
     stopped: &AtomicBool,
 ) -> Result<ExitCode, Failure> {
@@ -123,14 +128,20 @@ fn search(
             if at + number > 0 && !args.output.json {
                 printed(terminal::print_piece(BETWEEN))?;
             }
-            write_found(generator, found, &request.stop, &prompt.text, args.output.json)?;
+            write_found(generator, found, &request.stop, (&prompt.text, answers), args.output.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes a text that beam search has found.
-fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &str, json: bool) -> Result<(), Failure> {
+fn write_found(
+    generator: &Generator,
+    found: &Found,
+    stop: &[String],
+    (prompt, answers): (&str, bool),
+    json: bool,
+) -> Result<(), Failure> {
     let mut text = generator.tokenizer().decode(&found.tokens)?;
     if let Some(at) = stop.iter().filter_map(|stop| text.find(stop.as_str())).min() {
         text.truncate(at);
@@ -143,7 +154,7 @@ fn write_found(generator: &Generator, found: &Found, stop: &[String], prompt: &s
         );
     }
     // An answer stands by itself.
-    let whole = if generator.has_answers() { text } else { format!("{prompt}{text}") };
+    let whole = if answers { text } else { format!("{prompt}{text}") };
     let end = if whole.ends_with('\n') { "" } else { "\n" };
     printed(terminal::print_piece(&format!("{whole}{end}")))
 }

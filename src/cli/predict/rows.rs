@@ -41,7 +41,7 @@ impl Rows {
     /// How texts become samples, if the model answers them.
     pub fn answers(&self) -> Option<&TextCodec> {
         match self {
-            Rows::Texts(codec) => Some(codec).filter(|codec| codec.has_answers()),
+            Rows::Texts(codec) => Some(codec).filter(|codec| codec.answers_texts()),
             Rows::Table(..) => None,
         }
     }

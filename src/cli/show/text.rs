@@ -4,8 +4,9 @@ use crate::api::failure::Failure;
 use crate::api::samples;
 use crate::cli::{print, print_json};
 use crate::config::Loaded;
-use crate::data::text::{Samples, TextCodec, Tokenizer, answer_of, tokens_of};
+use crate::data::text::{Samples, TextCodec, Tokenizer, answer_of, prompt_and_answer, tokens_of};
 use crate::data::{Field, Split};
+use crate::graph::op::IGNORE_INDEX;
 use crate::terminal::thousands;
 use anyhow::Result;
 use serde_json::json;
@@ -38,13 +39,25 @@ pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
             let lengths: Vec<String> = lengths.iter().map(|[text, answer]| format!("{text} and {answer}")).collect();
             format!("texts with an answer each, in batches of {} tokens", lengths.join(", "))
         }
+        Samples::Prompted { lengths, .. } => {
+            let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
+            format!("prompts with an answer each, in batches of {} tokens", lengths.join(", "))
+        }
         Samples::Tagged { lengths, tags, .. } => {
             let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
             format!("sentences of words with {} tags, in batches of {} tokens", tags.len(), lengths.join(", "))
         }
     };
     let [train, val] = [&samples.train, &samples.val].map(Split::len);
-    let some: Vec<String> = (0..train.min(SHOWN)).map(|i| text_of(&samples.train, i, &codec)).collect::<Result<_>>()?;
+    let ignored = experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX);
+    let text = |i: usize| match (&codec.samples, &codec.tokenizer) {
+        (Samples::Prompted { end, .. }, Some(tokenizer)) => {
+            let (prompt, answer) = prompt_and_answer(&samples.train, i, ignored)?;
+            answered(tokenizer, &prompt, &answer, *end)
+        }
+        _ => text_of(&samples.train, i, &codec),
+    };
+    let some: Vec<String> = (0..train.min(SHOWN)).map(text).collect::<Result<_>>()?;
     if as_json {
         let json = json!({ "vocabulary": codec.vocabulary, "train": train, "val": val, "samples": some });
         print_json(&json)?;
@@ -66,9 +79,7 @@ pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
 fn text_of(split: &Split, sample: usize, codec: &TextCodec) -> Result<String> {
     let tokens = tokens_of(split, sample)?;
     if let (Samples::Answered { end, .. }, Some(tokenizer)) = (&codec.samples, &codec.tokenizer) {
-        let answer = answer_of(split, sample)?;
-        let answer = tokenizer.decode(answer.split(|token| token == end).next().unwrap_or_default())?;
-        return Ok(format!("{} → {}", cut(tokenizer.decode(&tokens)?), cut(answer)));
+        return answered(tokenizer, &tokens, &answer_of(split, sample)?, *end);
     }
     if let (Samples::Tagged { tags, .. }, Some(tokenizer)) = (&codec.samples, &codec.tokenizer) {
         return tagged(split, sample, (&tokens, tokenizer), tags);
@@ -82,6 +93,12 @@ fn text_of(split: &Split, sample: usize, codec: &TextCodec) -> Result<String> {
         None => tokens.iter().map(u32::to_string).collect::<Vec<_>>().join(" "),
     };
     Ok(cut(text))
+}
+
+/// A text and its answer, without the token that ends that.
+fn answered(tokenizer: &Tokenizer, text: &[u32], answer: &[u32], end: u32) -> Result<String> {
+    let answer = answer.split(|token| *token == end).next().unwrap_or_default();
+    Ok(format!("{} → {}", cut(tokenizer.decode(text)?), cut(tokenizer.decode(answer)?)))
 }
 
 /// The beginning of a text, if it is long.

@@ -4,6 +4,7 @@
 use super::expr::{CONTEXT, COUNTED, names_parameter};
 use super::{Failure, Loaded};
 use crate::config::experiment::Experiment;
+use crate::config::language::sections::LONGEST_PAIR;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table, Value};
 
@@ -81,9 +82,15 @@ pub fn written(root: &Table) -> Option<(Span, &'static str)> {
     })
 }
 
-/// The tokens of a sample of text, if the configuration says how many.
-pub fn context(root: &Table) -> Option<&Node> {
-    let node = root.get("data")?.as_table()?.get(CONTEXT)?;
+/// The tokens of a sample of text, if the configuration says how many: those of prompts with their answers, too.
+pub fn context(root: &Table) -> Option<Node> {
+    let data = root.get("data")?.as_table()?;
+    let source = data.get("source")?;
+    let pairs = source.as_str() == Some("text_pairs");
+    let node = match data.get(if pairs { "max_length" } else { CONTEXT }) {
+        None if pairs => Node { value: Value::Integer(LONGEST_PAIR as i64), span: source.span },
+        node => node?.clone(),
+    };
     matches!(node.value, Value::Integer(_)).then_some(node)
 }
 

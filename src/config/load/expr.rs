@@ -130,7 +130,9 @@ impl<'a> Scope<'a> {
                     _ if COUNTED.contains(&name.as_str()) => {
                         error.help("it is counted in the data, which has none or is not known here: write a number")
                     }
-                    _ if name == CONTEXT => error.help("it is `context` of `[data]`, which text alone has"),
+                    _ if name == CONTEXT => {
+                        error.help("it is `context` of `[data]`, or `max_length` of `text_pairs`: text alone has it")
+                    }
                     [] => error.help("no parameters are defined here"),
                     _ => error.help(format!("the parameters here are {}", list(known, "and"))),
                 }

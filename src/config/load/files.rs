@@ -262,7 +262,7 @@ impl Files {
         let with_table = with.as_ref().and_then(Node::as_table);
         let unset = |name: &&&str| with_table.is_none_or(|with| with.get(name).is_none());
         let unset_classes: Vec<&str> = NUM_CLASSES.iter().filter(unset).copied().collect();
-        let context = classes::context(root).filter(|_| unset(&&CONTEXT)).map(|node| node.value.clone());
+        let context = classes::context(root).filter(|_| unset(&&CONTEXT)).map(|node| node.value);
         if let Some(with) = with {
             self.set_parameters(&mut file, &with, used.node.span);
         }

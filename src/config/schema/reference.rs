@@ -112,7 +112,8 @@ pub fn page(table: &str) -> &'static str {
         "data" => "data.md",
         "data image_folder" | "data image_list" | "data webdataset" => "photos.md",
         "data csv" => "tables.md",
-        "data text" | "data tokens" | "data text_classes" | "data text_tags" | "data text_to_text" => "text.md",
+        "data text" | "data tokens" | "data text_classes" | "data text_tags" | "data text_to_text"
+        | "data text_pairs" => "text.md",
         "data tensors" => "tensors.md",
         "transforms" => "transforms.md",
         "model lora" | "model weights_rename" => "weights.md",

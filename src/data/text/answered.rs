@@ -183,27 +183,27 @@ fn split(path: &Path, written: Written, codec: &TextCodec, ignore_index: i32, to
 }
 
 /// Rows of tokens, one behind the other.
-struct Ragged {
+pub(super) struct Ragged {
     tokens: Vec<u32>,
     /// Where each begins, and where the last one ends.
     begins: Vec<usize>,
 }
 
 impl Ragged {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Ragged { tokens: Vec::new(), begins: vec![0] }
     }
 
-    fn push(&mut self, row: impl IntoIterator<Item = u32>) {
+    pub(super) fn push(&mut self, row: impl IntoIterator<Item = u32>) {
         self.tokens.extend(row);
         self.begins.push(self.tokens.len());
     }
 
-    fn row(&self, row: usize) -> &[u32] {
+    pub(super) fn row(&self, row: usize) -> &[u32] {
         &self.tokens[self.begins[row]..self.begins[row + 1]]
     }
 
-    fn held_bytes(&self) -> usize {
+    pub(super) fn held_bytes(&self) -> usize {
         self.tokens.len() * 4 + self.begins.len() * size_of::<usize>()
     }
 }

@@ -90,15 +90,32 @@ impl Chat {
         &self.eos
     }
 
+    /// Bytes of the template.
+    pub fn bytes(&self) -> usize {
+        self.template.len()
+    }
+
     /// A conversation as a text, which ends where the model is to answer.
     ///
     /// # Errors
     /// The template refuses it, or fails.
     pub fn render(&self, messages: &[Message]) -> Result<String> {
+        self.rendered(messages, true)
+    }
+
+    /// A conversation as a text, which ends with its last message.
+    ///
+    /// # Errors
+    /// As [`Chat::render`].
+    pub fn whole(&self, messages: &[Message]) -> Result<String> {
+        self.rendered(messages, false)
+    }
+
+    fn rendered(&self, messages: &[Message], answers: bool) -> Result<String> {
         let Chat { template, bos, eos } = self;
         contained(|| {
             let messages = minijinja::Value::from(Serde(messages));
-            let known = context! { messages, add_generation_prompt => true, bos_token => bos, eos_token => eos };
+            let known = context! { messages, add_generation_prompt => answers, bos_token => bos, eos_token => eos };
             Ok(environment()?.render_str(template, known)?)
         })
         .context("the model's chat template does not take these messages")

@@ -41,7 +41,7 @@ pub fn read_passages(path: &Path, codec: &TextCodec) -> Result<Split> {
 pub fn read_given(path: &Path, codec: &TextCodec) -> Result<Vec<Passage>> {
     let (text, pair) = match &codec.samples {
         Samples::Labelled { text, text_pair, .. } => (text, text_pair.as_ref()),
-        Samples::Answered { text, .. } => (text, None),
+        Samples::Answered { text, .. } | Samples::Prompted { text, .. } => (text, None),
         _ => bail!(
             "a language model is trained on one long text: `runner generate` goes on with a text, and there is nothing to predict"
         ),

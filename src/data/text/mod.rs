@@ -12,6 +12,8 @@ mod load;
 mod loaded;
 mod options;
 mod pieces;
+mod prompted;
+mod prompts;
 mod sentences;
 mod spans;
 mod stretches;
@@ -28,6 +30,8 @@ pub use chat::{BESIDE, Chat, Message};
 pub use given::{STANDARD_INPUT, passage, passage_bytes, read_given, read_passages};
 pub use labelled::{LabelledOptions, tokens_of as tokens_of_passage};
 pub use options::{Choice, Content, TextOptions};
+pub use prompted::PromptedOptions;
+pub use prompts::{ENDS, Prompts, parted};
 pub use sentences::{Layout, Sentence};
 pub use spans::{Span, Spans};
 pub use tagged::{Placed, TaggedOptions, read_sentences, sentence_bytes};
@@ -96,6 +100,18 @@ pub fn answer_of(split: &Split, sample: usize) -> Result<Vec<u32>> {
     let numbers = whole_numbers(split, sample, target)?;
     // What fills it is no token.
     Ok(numbers.into_iter().map_while(|number| u32::try_from(number).ok()).collect())
+}
+
+/// The tokens of a sample's prompt, and those that are to be told behind it, where targets that are `ignored` do not count.
+///
+/// # Errors
+/// It cannot be read, or has no such targets.
+pub fn prompt_and_answer(split: &Split, sample: usize, ignored: i32) -> Result<(Vec<u32>, Vec<u32>)> {
+    let given = tokens_of(split, sample)?;
+    let target = split.fields().iter().position(Field::is_target).context("the samples have no targets")?;
+    let targets: Vec<u32> = whole_numbers(split, sample, target)?.into_iter().map(|number| number as u32).collect();
+    let (prompt, answer) = parted(&given, &targets, ignored as u32)?;
+    Ok((prompt.to_vec(), answer.to_vec()))
 }
 
 /// A field of whole numbers of a sample.
@@ -176,6 +192,23 @@ pub enum Samples {
         /// The token that ends them.
         end: u32,
     },
+    /// Texts with an answer each that goes on with a prompt.
+    Prompted {
+        /// The column of the text.
+        text: String,
+        /// The column of the answer.
+        target: String,
+        /// The lengths of batches, ascending. Longer prompts with answers are cut to the last.
+        lengths: Vec<usize>,
+        /// What a prompt is, with the text at `{text}`, if it is more than the text and no conversation.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        template: Option<String>,
+        /// What a conversation begins with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        system: Option<String>,
+        /// The token that ends answers.
+        end: u32,
+    },
     /// Sentences whose words have a tag each.
     Tagged {
         /// Where words and tags stand in files.
@@ -240,6 +273,7 @@ impl TextCodec {
                 let sane = lengths.first().is_some_and(|[text, answer]| *text > 0 && *answer > 0);
                 pairs && sane && [start, end].into_iter().all(|token| (*token as usize) < vocabulary)
             }
+            Samples::Prompted { lengths, end, .. } => ascending(lengths) && (*end as usize) < vocabulary,
             Samples::Tagged { layout, lengths, tags } => {
                 !tags.is_empty() && ascending(lengths) && layout.word_column > 0 && layout.tag_column != Some(0)
             }
@@ -263,9 +297,27 @@ impl TextCodec {
         matches!(&self.samples, Samples::Tagged { .. })
     }
 
-    /// Whether samples are texts with an answer each.
+    /// Whether samples are texts with an answer each, in a sequence of its own.
     pub fn has_answers(&self) -> bool {
         matches!(&self.samples, Samples::Answered { .. })
+    }
+
+    /// Whether the model answers texts.
+    pub fn answers_texts(&self) -> bool {
+        self.has_answers() || matches!(&self.samples, Samples::Prompted { .. })
+    }
+
+    /// What stands around texts, where answers go on with them.
+    pub fn prompts(&self) -> Option<Prompts> {
+        let Samples::Prompted { template, system, .. } = &self.samples else { return None };
+        let (template, chat, system) = (template.clone(), self.chat.clone(), system.clone());
+        Some(Prompts { template, chat, system })
+    }
+
+    /// The same, and the token that ends answers.
+    pub fn prompts_and_end(&self) -> Option<(Prompts, u32)> {
+        let Samples::Prompted { end, .. } = &self.samples else { return None };
+        self.prompts().map(|prompts| (prompts, *end))
     }
 
     /// Most tokens of a text, where texts are samples of their own.
@@ -273,7 +325,7 @@ impl TextCodec {
         match &self.samples {
             Samples::Labelled { lengths, .. } => lengths.last().copied(),
             Samples::Answered { lengths, .. } => lengths.last().map(|[text, _]| *text),
-            Samples::Windows { .. } | Samples::Tagged { .. } => None,
+            Samples::Windows { .. } | Samples::Prompted { .. } | Samples::Tagged { .. } => None,
         }
     }
 
@@ -290,6 +342,7 @@ impl TextCodec {
                 labelled::fields(lengths, classes, self.vocabulary, text_pair.is_some())
             }
             Samples::Answered { lengths, .. } => answered::fields(lengths, self.vocabulary),
+            Samples::Prompted { lengths, .. } => prompted::fields(lengths, self.vocabulary),
             Samples::Tagged { lengths, tags, .. } => tagged::fields(lengths, tags, self.vocabulary),
         }
     }

@@ -1,6 +1,7 @@
 //! Text as tokens, windows and labelled samples.
 
 mod answered;
+mod prompted;
 mod streams;
 mod token_files;
 

@@ -145,7 +145,8 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
                 return Err(Refusal::bad(reason).about("messages").coded("no_chat_template"));
             };
             charge.add(messages.iter().map(|message| message.content.len()).sum::<usize>().saturating_mul(TEMPLATE))?;
-            let text = template.render(messages).map_err(|error| unfit(error, "messages"))?;
+            let messages = writer.conversation(messages.clone());
+            let text = template.render(&messages).map_err(|error| unfit(error, "messages"))?;
             rendered = vec![Prompt::Text(text)];
             &rendered
         }
@@ -155,14 +156,17 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
     for prompt in prompts {
         let tokens = match prompt {
             Prompt::Text(text) => {
-                let encoding = text.len().saturating_mul(writer.tokenizer.memory_of_a_byte());
+                let bytes = text.len().saturating_add(if chat { 0 } else { writer.around() });
+                let encoding = bytes.saturating_mul(writer.tokenizer.memory_of_a_byte());
                 charge.add(encoding)?;
-                let tokens = writer.prompt(text).map_err(|error| unfit(error, about))?;
+                // A conversation has its template around it.
+                let tokens = if chat { writer.raw(text) } else { writer.prompt(text) };
+                let tokens = tokens.map_err(|error| unfit(error, about))?;
                 if tokens.is_empty() {
                     let why = "the prompt has no tokens: the tokenizer leaves out all of its characters";
                     return Err(Refusal::bad(why.to_owned()).about(about));
                 }
-                charge.give_back(encoding.saturating_sub(text.len().saturating_mul(TOKEN)));
+                charge.give_back(encoding.saturating_sub(bytes.saturating_mul(TOKEN)));
                 tokens
             }
             Prompt::Tokens(tokens) => tokens.clone(),
@@ -182,7 +186,7 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
             Prompt::Tokens(tokens) => writer.tokenizer.decode(tokens).map_err(|error| unfit(error, about))?,
         };
         // An answer stands by itself.
-        let seen = if writer.answers_texts() { 0 } else { tokens.len() };
+        let seen = if writer.answers_apart() { 0 } else { tokens.len() };
         let rest = writer.capacity.saturating_sub(seen).min(app.limits.tokens);
         let max_tokens = asked.max_tokens.unwrap_or(rest);
         let written = tokens.len().saturating_mul(TOKEN).saturating_add(max_tokens.saturating_mul(WRITTEN));

@@ -78,6 +78,9 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
         Written::TextToText(written) => {
             (Source::AnsweredTexts(Box::new(text::of_answers(written, experiment))), Missing::default())
         }
+        Written::TextPairs(written) => {
+            (Source::PromptedTexts(Box::new(text::of_pairs(written, experiment))), Missing::default())
+        }
         Written::Tokens(written) => (Source::Text(Box::new(text::of_tokens(written, experiment))), Missing::default()),
         Written::Csv(csv) | Written::Parquet(csv) => {
             (Source::Table(Box::new(table::options(csv, experiment))), Missing::default())

@@ -54,6 +54,7 @@ mod predict;
 mod pretrained;
 #[cfg(target_os = "linux")]
 mod processes;
+mod prompted;
 #[cfg(target_os = "linux")]
 mod pty;
 mod quantiles;

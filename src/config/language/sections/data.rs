@@ -11,6 +11,7 @@ use super::photos::{ImageFolder, ImageList, WebDataset};
 use super::public::{AboutSource, Cifar100, Digits, Download};
 use super::table::Csv;
 use super::text::{Text, TextClasses, TokenFile};
+use super::text_pairs::TextPairs;
 use super::text_tags::TextTags;
 use super::text_to_text::TextToText;
 use super::transforms::{Transform, for_all, for_evaluation, for_training};
@@ -84,6 +85,7 @@ tagged! {
     "text_classes" => TextClasses(TextClasses),
     "text_tags" => TextTags(TextTags),
     "text_to_text" => TextToText(TextToText),
+    "text_pairs" => TextPairs(TextPairs),
     "synthetic" => Synthetic(Synthetic),
 }
 
@@ -103,6 +105,7 @@ impl Source {
             Source::TextClasses(set) => set,
             Source::TextTags(set) => set,
             Source::TextToText(set) => set,
+            Source::TextPairs(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -122,6 +125,7 @@ impl Source {
             Source::TextClasses(set) => set,
             Source::TextTags(set) => set,
             Source::TextToText(set) => set,
+            Source::TextPairs(set) => set,
             Source::Synthetic(set) => set,
         }
     }
@@ -169,7 +173,7 @@ impl Source {
 
     /// Whether its targets are tokens of a text, and the model predicts each token from those before it.
     pub fn is_text(&self) -> bool {
-        matches!(self, Source::Text(_) | Source::Tokens(_) | Source::TextToText(_))
+        matches!(self, Source::Text(_) | Source::Tokens(_) | Source::TextToText(_) | Source::TextPairs(_))
     }
 
     /// Whether recurrent layers go on from batch to batch.

@@ -61,7 +61,7 @@ pub fn unroll(
         outermost.define(name, place, value, sink);
     }
     if let Some(context) = classes::context(root) {
-        outermost.define(CONTEXT, context.span, context.clone(), sink);
+        outermost.define(CONTEXT, context.span, context, sink);
     }
     let mut scope = outermost.inner(None);
     for entry in &params.entries {

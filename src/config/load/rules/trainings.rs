@@ -58,7 +58,10 @@ impl Rules<'_> {
             let error = error.help("leave one of them out, or choose one fold, as with `fold = 1`");
             self.reporter.at_keys(error, "train.seeds", "one for each seed", "data.folds", "one for each fold");
         }
-        if matches!(source, Source::Text(_) | Source::Tokens(_) | Source::TextToText(_) | Source::TextTags(_)) {
+        if matches!(
+            source,
+            Source::Text(_) | Source::Tokens(_) | Source::TextToText(_) | Source::TextPairs(_) | Source::TextTags(_)
+        ) {
             let error = Diagnostic::error(
                 "models of several seeds answer together, with the mean of what they say of a sample",
             );

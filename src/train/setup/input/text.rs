@@ -2,10 +2,10 @@
 
 use super::held_out;
 use crate::config::Experiment;
-use crate::config::language::sections::{Text, TextClasses, TextTags, TextToText, TokenFile, Tokenizer};
+use crate::config::language::sections::{Text, TextClasses, TextPairs, TextTags, TextToText, TokenFile, Tokenizer};
 use crate::config::load::paths::shown;
 use crate::data::text::{
-    AnsweredOptions, Choice, Content, LabelledOptions, Layout, TaggedOptions, TextCodec, TextOptions,
+    AnsweredOptions, Choice, Content, LabelledOptions, Layout, PromptedOptions, TaggedOptions, TextCodec, TextOptions,
 };
 use crate::graph::op::IGNORE_INDEX;
 use std::path::{Path, PathBuf};
@@ -71,6 +71,24 @@ pub fn of_answers(texts: &TextToText, experiment: &Experiment) -> AnsweredOption
         target: texts.target.clone(),
         choice: choice(&texts.tokenizer, texts.vocab_size),
         start: texts.start_token.clone(),
+        end: texts.end_token.clone(),
+        lengths: texts.lengths(),
+        ignore_index: experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX),
+        fitted: fitted(experiment),
+    }
+}
+
+/// What it reads of texts that have an answer each which goes on with a prompt.
+pub fn of_pairs(texts: &TextPairs, experiment: &Experiment) -> PromptedOptions {
+    PromptedOptions {
+        path: shown(&texts.path),
+        val_path: texts.val_path.as_deref().map(shown),
+        text: texts.text.clone(),
+        target: texts.target.clone(),
+        template: texts.template.clone(),
+        chat: texts.chat_template.as_deref().map(shown),
+        system: texts.system.clone(),
+        choice: choice(&texts.tokenizer, texts.vocab_size),
         end: texts.end_token.clone(),
         lengths: texts.lengths(),
         ignore_index: experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX),

@@ -46,6 +46,7 @@ pub fn table(data: &[u8]) -> bool {
                 time_column: None,
             },
             room: Room::default(),
+            skip: false,
             fitted: None,
         };
         let path = options.path.clone();
@@ -53,7 +54,7 @@ pub fn table(data: &[u8]) -> bool {
         let written = set.spec.fitted.as_ref().expect("a table is learnt");
         let codec = TableCodec::read(written).expect("what was learnt is sane");
         assert_eq!(codec.written().expect("JSON"), *written);
-        let rows = read_rows(&path, &codec, &mut Unseen::default()).unwrap_or_else(|e| panic!("{e:#}"));
+        let rows = read_rows(&path, &codec, false, &mut Unseen::default()).unwrap_or_else(|e| panic!("{e:#}"));
         // Rows without a target are not trained on.
         assert!(rows.len() >= set.train.len(), "{} rows, {} of them trained on", rows.len(), set.train.len());
         true

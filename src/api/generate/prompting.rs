@@ -1,0 +1,43 @@
+//! From a prompt to its tokens, before there is a generator and with it.
+
+use super::language_of;
+use crate::api::failure::Failure;
+use crate::api::model::Model;
+use crate::data::text::{ENDS, Tokenizer};
+use anyhow::Result;
+
+/// The tokens of a prompt, as [`Generator::prompt`](super::Generator::prompt) makes them of one that is raw.
+///
+/// # Errors
+/// It has a character that has no token, which `called` names.
+pub fn prompt(tokenizer: &Tokenizer, text: &str, called: &str) -> Result<Vec<u32>> {
+    if !text.is_empty() {
+        return tokenizer.encode(text, called);
+    }
+    let end = ENDS.iter().find_map(|name| tokenizer.token(name)).map(|end| vec![end]);
+    Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
+}
+
+/// Tokens that a text has at most which goes on with one of some prompts, each with what errors call it. They are put into those that the model was trained on, unless they are
+/// `raw`; `None`, if the model writes answers into a sequence of their own, or if nothing says how many tokens a prompt has.
+///
+/// # Errors
+/// A prompt has a character that has no token; a file that the configuration names cannot be read.
+pub fn longest<'a>(
+    model: &Model,
+    (texts, raw): (impl Iterator<Item = (&'a str, &'a str)>, bool),
+    max_tokens: usize,
+) -> Result<Option<usize>, Failure> {
+    let Some((_, codec, _)) = language_of(model)?.filter(|(_, codec, _)| !codec.has_answers()) else { return Ok(None) };
+    let prompts = codec.prompts_and_end().filter(|_| !raw);
+    let Some(tokenizer) = &codec.tokenizer else { return Ok(None) };
+    let mut longest = 0;
+    for (text, called) in texts {
+        let tokens = match &prompts {
+            Some((prompts, end)) => prompts.tokens((tokenizer, *end), text, called)?,
+            None => prompt(tokenizer, text, called)?,
+        };
+        longest = longest.max(tokens.len());
+    }
+    Ok(Some(longest + max_tokens))
+}

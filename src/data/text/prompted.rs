@@ -1,0 +1,289 @@
+//! Texts of a table with an answer each, which goes on with a prompt: one row of tokens a sample, of which the answer alone is to be told.
+
+use super::super::Split;
+use super::super::classes::Classes;
+use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, TARGETS};
+use super::super::found::Found;
+use super::super::row_names::{Lines, RowName, RowNames};
+use super::super::store::{Rows, Store, Unreadable};
+use super::answered::Ragged;
+use super::labelled::{Filled, filled};
+use super::loaded::{Load, Loaded, working_memory};
+use super::options::Choice;
+use super::prompts::{Prompts, fitted};
+use super::tokenizer::Tokenizer;
+use super::words::UNKNOWN_TOKEN;
+use super::{Chat, Samples, TextCodec};
+use crate::graph::DType;
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A table of texts and answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PromptedOptions {
+    /// The file.
+    pub path: PathBuf,
+    /// The same to validate on.
+    pub val_path: Option<PathBuf>,
+    /// The column of the text.
+    pub text: String,
+    /// The column of the answer.
+    pub target: String,
+    /// What a prompt is, with the text at `{text}`.
+    pub template: Option<String>,
+    /// The file with a template for conversations in its place.
+    pub chat: Option<PathBuf>,
+    /// What these begin with.
+    pub system: Option<String>,
+    /// How text becomes tokens.
+    pub choice: Choice,
+    /// The name of the token that ends answers, if one is named.
+    pub end: Option<String>,
+    /// The lengths of batches, ascending.
+    pub lengths: Vec<usize>,
+    /// The target of positions that do not count.
+    pub ignore_index: i32,
+    /// What was found in training, if the model is trained already.
+    pub fitted: Option<Box<TextCodec>>,
+}
+
+impl Load for PromptedOptions {
+    fn found() -> &'static Found<Self, Loaded> {
+        static FOUND: Found<PromptedOptions, Loaded> = Found::new();
+        &FOUND
+    }
+
+    fn load(&self) -> Result<Loaded> {
+        load(self)
+    }
+}
+
+/// The fields of a sample: its tokens without the last, how many these are, and of each the one behind it, where that is to be told.
+pub fn fields(lengths: &[usize], vocabulary: usize) -> Vec<Field> {
+    let longest = lengths.last().copied().unwrap_or(1);
+    let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));
+    let tokens = Field::numbers(INPUTS, DType::I32, [longest]).of_any_length(0, 0);
+    vec![
+        Field { kind: kind(), ..tokens },
+        Field { kind: FieldKind::Length, ..Field::numbers(LENGTHS, DType::I32, []) },
+        Field::target(TARGETS, kind(), [longest]).of_any_length(0, 0),
+    ]
+}
+
+/// Texts and answers.
+struct Written {
+    /// Both of each.
+    rows: Vec<[String; 2]>,
+    /// The line of each in the file, from 1.
+    lines: Lines,
+    /// Rows that are left out: they have no text, or no answer.
+    empty: usize,
+}
+
+impl Written {
+    fn working_memory(&self, codec: &TextCodec) -> usize {
+        working_memory(self.rows.iter().flatten().map(String::as_str), codec)
+    }
+}
+
+fn read(path: &Path, options: &PromptedOptions) -> Result<Written> {
+    let Filled { rows, lines, empty, .. } = filled(path, &[&options.text, &options.target], None)?;
+    ensure!(!rows.is_empty(), "`{}` has no row with a text and an answer", path.display());
+    let pair = |row: Vec<String>| <[String; 2]>::try_from(row).unwrap_or_default();
+    Ok(Written { rows: rows.into_iter().map(pair).collect(), lines, empty })
+}
+
+/// Why a model takes no such samples.
+const NO_PROMPTS: &str = "the model was not trained on pairs of texts and answers";
+
+fn load(options: &PromptedOptions) -> Result<Loaded> {
+    let written = read(&options.path, options)?;
+    let codec = match options.fitted.as_deref() {
+        Some(codec) => codec.clone(),
+        None => learnt(options, &written)?,
+    };
+    let Samples::Prompted { lengths, .. } = &codec.samples else { bail!("{NO_PROMPTS}") };
+    let ignored = options.ignore_index;
+    ensure!(
+        usize::try_from(ignored).map_or(true, |token| token >= codec.vocabulary),
+        "`ignore_index` of the loss is {ignored}, which is a token, too: leave it out, or write a number below 0"
+    );
+    let mut told = Vec::new();
+    let mut reading = written.working_memory(&codec);
+    let train = split(&options.path, written, &codec, ignored, &mut told)?;
+    let val = match &options.val_path {
+        Some(path) => {
+            let written = read(path, options)?;
+            reading = reading.max(written.working_memory(&codec));
+            split(path, written, &codec, ignored, &mut told)?
+        }
+        None => train.select(&[]),
+    };
+    let spec = DataSpec {
+        train: Some(train.len()),
+        val: Some(val.len()),
+        lengths: Lengths::firsts(lengths),
+        fitted: Some(codec.written()?),
+        ..DataSpec::new(codec.fields())
+    };
+    Ok(Loaded { spec, train, val, told, reading })
+}
+
+/// The tokenizer for these texts and answers, and the token that ends answers.
+fn learnt(options: &PromptedOptions, written: &Written) -> Result<TextCodec> {
+    let chat = options.chat.as_deref().map(Chat::read).transpose()?;
+    let (template, system) = (options.template.clone(), options.system.clone());
+    let prompts = Prompts { template: template.clone(), chat: chat.clone(), system: system.clone() };
+    let called = |row: usize| place(&options.path, &written.lines, row);
+    let tokenizer = match &options.choice {
+        Choice::Bytes | Choice::Json(_) => Tokenizer::choose(&options.choice, &[])?,
+        // What is learnt of texts is learnt of prompts, too.
+        Choice::Characters | Choice::Words(_) | Choice::Bpe(_) => {
+            let pairs = written.rows.iter().enumerate();
+            let pairs = pairs.map(|(row, [text, answer])| prompts.pair(text, answer).with_context(|| called(row)));
+            let pairs = pairs.collect::<Result<Vec<_>>>()?;
+            let texts: Vec<&str> = pairs.iter().flatten().map(String::as_str).collect();
+            Tokenizer::choose(&options.choice, &texts)?
+        }
+    };
+    let [text, answer] = &written.rows[0];
+    let end = prompts.end(&tokenizer, options.end.as_deref(), [text, answer]).with_context(|| called(0))?;
+    let vocabulary = tokenizer.vocabulary().max(end as usize + 1);
+    let samples = Samples::Prompted {
+        text: options.text.clone(),
+        target: options.target.clone(),
+        lengths: options.lengths.clone(),
+        template,
+        system,
+        end,
+    };
+    Ok(TextCodec { vocabulary, tokenizer: Some(tokenizer), chat, samples })
+}
+
+/// Where a row is, for errors.
+fn place(path: &Path, lines: &Lines, row: usize) -> String {
+    match lines.at(row) {
+        RowName::Line(Some(file), line) => format!("`{file}`, row at line {line}"),
+        RowName::Line(None, line) => format!("`{}`, row at line {line}", path.display()),
+        RowName::Id(_, id) => id.to_owned(),
+    }
+}
+
+/// The rows of a table as samples.
+fn split(path: &Path, written: Written, codec: &TextCodec, ignore_index: i32, told: &mut Vec<String>) -> Result<Split> {
+    let prompted = Prompted::new(codec, &written, ignore_index, path)?;
+    let (all, path) = (prompted.len(), path.display());
+    if written.empty > 0 {
+        told.push(format!("`{path}`: {} rows without a text or an answer are left out", written.empty));
+    }
+    let longest = prompted.longest;
+    let [prompts, answers] = prompted.cut;
+    if prompts > 0 {
+        told.push(format!(
+            "`{path}`: {prompts} of {all} prompts are cut at their beginning, so that they have {longest} tokens with their answers"
+        ));
+    }
+    if answers > 0 {
+        told.push(format!("`{path}`: {answers} of {all} answers are cut to {longest} tokens"));
+    }
+    Split::new(Arc::new(Prompted { names: RowNames::Lines(written.lines), ..prompted }))
+}
+
+/// Prompts with answers as tokens.
+struct Prompted {
+    /// Each prompt with its answer and the token that ends it.
+    rows: Ragged,
+    /// How many tokens of each are the prompt.
+    prompts: Vec<u32>,
+    ignore_index: i32,
+    longest: usize,
+    lengths: Vec<Lengths>,
+    /// How many prompts and answers were cut.
+    cut: [usize; 2],
+    fields: Vec<Field>,
+    names: RowNames,
+}
+
+impl Prompted {
+    fn new(codec: &TextCodec, written: &Written, ignore_index: i32, path: &Path) -> Result<Prompted> {
+        let Samples::Prompted { lengths, end, .. } = &codec.samples else { bail!("{NO_PROMPTS}") };
+        let prompts = codec.prompts().context(NO_PROMPTS)?;
+        let tokenizer = codec.tokenizer.as_ref().context("the checkpoint has no tokenizer")?;
+        let longest = lengths.last().copied().unwrap_or(1);
+        let mut all = Prompted {
+            rows: Ragged::new(),
+            prompts: Vec::with_capacity(written.rows.len()),
+            ignore_index,
+            longest,
+            lengths: Lengths::firsts(lengths),
+            cut: [0, 0],
+            fields: codec.fields(),
+            names: RowNames::Lines(Lines::default()),
+        };
+        for (row, [text, answer]) in written.rows.iter().enumerate() {
+            let called = place(path, &written.lines, row);
+            let pair = prompts.pair_of_tokens((tokenizer, *end), [text, answer], &called)?;
+            let (tokens, prompt, cut) = fitted(pair, longest);
+            all.cut.iter_mut().zip(cut).for_each(|(all, cut)| *all += usize::from(cut));
+            all.rows.push(tokens);
+            all.prompts.push(prompt as u32);
+        }
+        Ok(all)
+    }
+
+    /// The tokens that the model is given.
+    fn given(&self, sample: usize) -> &[u32] {
+        let row = self.rows.row(sample);
+        &row[..row.len() - 1]
+    }
+}
+
+impl Store for Prompted {
+    fn len(&self) -> usize {
+        self.prompts.len()
+    }
+
+    fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    fn lengths(&self) -> &[Lengths] {
+        &self.lengths
+    }
+
+    fn length_of(&self, sample: usize) -> usize {
+        Lengths::place(&self.lengths, [self.given(sample).len(), 0])
+    }
+
+    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
+        let (row, given, prompt) = (self.rows.row(sample), self.given(sample), self.prompts[sample] as usize);
+        rows.fill(0, |at, out| *out = (given.get(at).copied().unwrap_or(UNKNOWN_TOKEN) as i32).to_ne_bytes());
+        rows.put(1, &(given.len() as i32).to_ne_bytes());
+        rows.fill(2, |at, out| {
+            let target = row.get(at + 1).filter(|_| at + 1 >= prompt);
+            *out = target.map_or(self.ignore_index, |token| *token as i32).to_ne_bytes();
+        });
+        Ok(())
+    }
+
+    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
+        match field {
+            0 => self.rows.row(sample).iter().for_each(|token| take(&token.to_ne_bytes())),
+            1 => take(&(self.rows.row(sample).len() as u64).to_le_bytes()),
+            _ => take(&self.prompts[sample].to_ne_bytes()),
+        }
+    }
+
+    fn skips_unreadable(&self) -> bool {
+        false
+    }
+
+    fn row(&self, sample: usize) -> Option<RowName<'_>> {
+        Some(self.names.at(sample))
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.rows.held_bytes() + self.prompts.len() * 4 + self.names.held_bytes()
+    }
+}

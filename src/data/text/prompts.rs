@@ -1,0 +1,156 @@
+//! From a text to what a model goes on with, and from that and an answer to the tokens that it learns.
+
+use super::chat::{Chat, Message};
+use super::tokenizer::Tokenizer;
+use anyhow::{Context, Result, ensure};
+
+/// Where the text stands in a template.
+const PLACE: &str = "{text}";
+
+/// Tokens that end what a language model writes, where the tokenizer has one of these names.
+pub const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
+
+/// What stands around texts that a model answers, which it was trained on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompts {
+    /// A text that has the other one at `{text}`.
+    pub template: Option<String>,
+    /// A template for conversations in its place.
+    pub chat: Option<Chat>,
+    /// What these begin with.
+    pub system: Option<String>,
+}
+
+impl Prompts {
+    /// The prompt of a text.
+    ///
+    /// # Errors
+    /// The template for conversations does not take it.
+    pub fn text(&self, text: &str) -> Result<String> {
+        match (&self.template, &self.chat) {
+            (Some(template), _) => Ok(template.replacen(PLACE, text, 1)),
+            (None, Some(chat)) => chat.render(&self.conversation(said("user", text))),
+            (None, None) => Ok(text.to_owned()),
+        }
+    }
+
+    /// The prompt of a text, and what goes on with it where the model gives this answer.
+    ///
+    /// # Errors
+    /// The template for conversations does not take them, or writes a conversation in another way as soon as it is answered.
+    pub fn pair(&self, text: &str, answer: &str) -> Result<[String; 2]> {
+        let prompt = self.text(text)?;
+        let chat = self.chat.as_ref().filter(|_| self.template.is_none());
+        let Some(chat) = chat else { return Ok([prompt, answer.to_owned()]) };
+        let mut messages = self.conversation(said("user", text));
+        messages.push(said("assistant", answer));
+        let whole = chat.whole(&messages)?;
+        let rest = whole.strip_prefix(&prompt).context(
+            "the chat template writes what is before an answer in another way once there is one, so that its prompt cannot be told: \
+             write `template` in its place",
+        )?;
+        let rest = rest.to_owned();
+        Ok([prompt, rest])
+    }
+
+    /// The conversation with what it begins with, unless it has that already.
+    pub fn beginning(&self, messages: Vec<Message>) -> Vec<Message> {
+        let has = messages.first().is_some_and(|first| first.role == "system");
+        let system = self.system.iter().filter(|_| !has).map(|text| said("system", text));
+        system.chain(messages).collect()
+    }
+
+    /// Bytes of text that stand around another one, about: those of the templates.
+    pub fn bytes(&self) -> usize {
+        let chat = self.chat.as_ref().filter(|_| self.template.is_none()).map_or(0, Chat::bytes);
+        self.template.iter().chain(&self.system).map(String::len).sum::<usize>() + chat
+    }
+
+    fn conversation(&self, first: Message) -> Vec<Message> {
+        self.beginning(vec![first])
+    }
+
+    /// The tokens of the prompt of a text. There is one at least, as what goes on has to go on from something: `end`, the token that ends answers.
+    ///
+    /// # Errors
+    /// As [`Prompts::text`]; it has a character without a token, which `called` names.
+    pub fn tokens(&self, (tokenizer, end): (&Tokenizer, u32), text: &str, called: &str) -> Result<Vec<u32>> {
+        let prompt = self.text(text).with_context(|| called.to_owned())?;
+        of_prompt((tokenizer, end), &prompt, called)
+    }
+
+    /// The tokens of a text's prompt, and those of an answer with the one that ends it, `end`.
+    ///
+    /// # Errors
+    /// As [`Prompts::pair`]; one of them has a character without a token.
+    pub fn pair_of_tokens(
+        &self,
+        (tokenizer, end): (&Tokenizer, u32),
+        [text, answer]: [&str; 2],
+        called: &str,
+    ) -> Result<[Vec<u32>; 2]> {
+        let [prompt, rest] = self.pair(text, answer).with_context(|| called.to_owned())?;
+        let prompt = of_prompt((tokenizer, end), &prompt, &format!("{called}, the text"))?;
+        let mut rest = tokenizer.encode(&rest, &format!("{called}, the answer"))?;
+        // A template for conversations may write it itself, and something behind it that is never come to.
+        match rest.iter().rposition(|token| *token == end).filter(|_| self.chat.is_some()) {
+            Some(at) => rest.truncate(at + 1),
+            None => rest.push(end),
+        }
+        Ok([prompt, rest])
+    }
+
+    /// The token that ends answers: `named`, or the one that the template for conversations writes behind `answered`, or the first of [`ENDS`] that the tokenizer has, or one
+    /// of its own behind all others.
+    ///
+    /// # Errors
+    /// The tokenizer does not have the one that is named.
+    pub fn end(&self, tokenizer: &Tokenizer, named: Option<&str>, answered: [&str; 2]) -> Result<u32> {
+        if let Some(name) = named {
+            return tokenizer
+                .token(name)
+                .with_context(|| format!("the tokenizer has no token `{name}`, which `end_token` names"));
+        }
+        let own = self.chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
+        let known: Vec<u32> = own.into_iter().chain(ENDS).filter_map(|name| tokenizer.token(name)).collect();
+        let mut written = None;
+        if self.chat.is_some() && !known.is_empty() {
+            let [_, rest] = self.pair(answered[0], answered[1])?;
+            let tokens = tokenizer.encode(&rest, "the first answer")?;
+            written = tokens.into_iter().rev().find(|token| known.contains(token));
+        }
+        Ok(written.or_else(|| known.first().copied()).unwrap_or(tokenizer.vocabulary() as u32))
+    }
+}
+
+fn of_prompt((tokenizer, end): (&Tokenizer, u32), prompt: &str, called: &str) -> Result<Vec<u32>> {
+    let tokens = tokenizer.encode(prompt, called)?;
+    Ok(if tokens.is_empty() { vec![end] } else { tokens })
+}
+
+fn said(role: &str, content: &str) -> Message {
+    Message { role: role.to_owned(), content: content.to_owned() }
+}
+
+/// The tokens of a prompt with its answer, without the token behind the last that is given: at most `longest` that are given, and one more that is told. The prompt loses its
+/// beginning, so that the answer stays, and an answer that is too long by itself its end. How many of the tokens are the prompt, and what was cut: the prompt, the answer.
+pub fn fitted([prompt, mut answer]: [Vec<u32>; 2], longest: usize) -> (Vec<u32>, usize, [bool; 2]) {
+    let cut_answer = answer.len() > longest;
+    // One that is cut does not end there.
+    answer.truncate(longest);
+    let room = longest + 1 - answer.len();
+    let first = prompt.len().saturating_sub(room);
+    let kept = prompt.len() - first;
+    (prompt.into_iter().skip(first).chain(answer).collect(), kept, [first > 0, cut_answer])
+}
+
+/// The prompt of a sample and what is to be told behind it, by the tokens that are given and the targets, of which `ignored` does not count.
+///
+/// # Errors
+/// Nothing is to be told.
+pub fn parted<'a>(given: &'a [u32], targets: &'a [u32], ignored: u32) -> Result<(&'a [u32], &'a [u32])> {
+    let first = targets.iter().position(|token| *token != ignored).filter(|first| *first < given.len());
+    ensure!(first.is_some(), "a sample has nothing to be told");
+    let first = first.unwrap_or_default();
+    Ok((&given[..=first], &targets[first..given.len().min(targets.len())]))
+}
