@@ -88,6 +88,7 @@ fn bash_completes_words_with_colons_and_equals_signs() {
                 "text_classes",
                 "text_tags",
                 "text_to_text",
+                "text_pairs",
                 "synthetic",
             ],
         ),
