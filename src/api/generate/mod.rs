@@ -10,7 +10,7 @@ use answers::Answers;
 pub use answers::text;
 pub use beams::{Beams, Found};
 pub use sampler::{Sampler, Sampling};
-pub use together::End;
+pub use together::{End, Take};
 pub use written::{Finish, Request, Step, Text};
 
 use super::failure::Failure;
