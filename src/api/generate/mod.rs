@@ -14,7 +14,7 @@ pub use beams::{Beams, Found};
 pub use kept::{Kept, kept};
 pub use prompting::{longest, prompt};
 pub use sampler::{Sampler, Sampling};
-pub use together::End;
+pub use together::{End, Take};
 pub use written::{Finish, Request, Step, Text};
 
 use super::failure::Failure;

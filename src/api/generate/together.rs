@@ -9,20 +9,17 @@ use std::ops::ControlFlow;
 
 /// Why a text ended, and the tokens that were generated.
 pub type End = (Finish, Vec<u32>);
+/// What is handed the number of a text, what is certain of it now and was not before, and its end. It says whether more is wanted.
+pub type Take<'a> = dyn FnMut(usize, &str, Option<End>) -> ControlFlow<()> + 'a;
 
 impl Generator {
-    /// Writes texts, as many at a time as get their tokens in one run. `take` is handed what each turn has made of a text, with the text's number: what is certain of it
-    /// now and was not before, and its end. When it wants no more, it is handed the ends of the texts that are being written, and others are not begun.
+    /// Writes texts, as many at a time as get their tokens in one run. `take` is handed what each turn has made of a text. When it wants no more, it is handed the ends of the texts that are being written, and others are not begun.
     ///
     /// A model looks back at `context` tokens at most. When these are full, the first half of them is forgotten.
     ///
     /// # Errors
     /// The device failed; the model's outputs are no numbers; a prompt has no tokens, or some that the model does not have.
-    pub fn write(
-        &mut self,
-        requests: impl IntoIterator<Item = Request>,
-        take: &mut dyn FnMut(usize, &str, Option<End>) -> ControlFlow<()>,
-    ) -> Result<()> {
+    pub fn write(&mut self, requests: impl IntoIterator<Item = Request>, take: &mut Take<'_>) -> Result<()> {
         let mut requests = requests.into_iter().enumerate();
         let mut places: Vec<usize> = (0..if self.has_program() { self.texts } else { 1 }).collect();
         let mut active: Vec<(usize, Text)> = Vec::new();
