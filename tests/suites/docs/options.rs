@@ -38,7 +38,7 @@ fn text(table: &Table) -> String {
 }
 
 fn row(option: &Described, resumed: bool) -> Vec<String> {
-    let mut cells = vec![format!("`{}`", option.key), option.values.clone(), option.default.clone()];
+    let mut cells = vec![format!("`{}`", option.key), cell(&option.values), cell(&option.default)];
     cells.extend(resumed.then(|| option.resume.to_owned()));
     cells.push(cell(&option.about));
     cells
