@@ -77,30 +77,32 @@ pub fn fields(lengths: &[[usize; 2]], vocabulary: usize) -> Vec<Field> {
 }
 
 /// Texts and answers.
-struct Written {
+pub(super) struct Written {
     /// Both of each.
-    rows: Vec<[String; 2]>,
+    pub(super) rows: Vec<[String; 2]>,
     /// The line of each in the file, from 1.
-    lines: Lines,
+    pub(super) lines: Lines,
     /// Rows that are left out: they have no text, or no answer.
-    empty: usize,
+    pub(super) empty: usize,
 }
 
 impl Written {
-    fn working_memory(&self, codec: &TextCodec) -> usize {
+    pub(super) fn working_memory(&self, codec: &TextCodec) -> usize {
         working_memory(self.rows.iter().flatten().map(String::as_str), codec)
     }
 }
 
-fn read(path: &Path, options: &AnsweredOptions) -> Result<Written> {
-    let Filled { rows, lines, empty, .. } = filled(path, &[&options.text, &options.target], None)?;
+/// Reads a table with these columns of texts and of answers.
+pub(super) fn read(path: &Path, (text, target): (&str, &str)) -> Result<Written> {
+    let Filled { rows, lines, empty, .. } = filled(path, &[text, target], None)?;
     ensure!(!rows.is_empty(), "`{}` has no row with a text and an answer", path.display());
     let pair = |row: Vec<String>| <[String; 2]>::try_from(row).unwrap_or_default();
     Ok(Written { rows: rows.into_iter().map(pair).collect(), lines, empty })
 }
 
 fn load(options: &AnsweredOptions) -> Result<Loaded> {
-    let written = read(&options.path, options)?;
+    let columns = (options.text.as_str(), options.target.as_str());
+    let written = read(&options.path, columns)?;
     let codec = match options.fitted.as_deref() {
         Some(codec) => codec.clone(),
         None => fitted(options, &written)?,
@@ -111,7 +113,7 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
     let train = split(&options.path, written, &codec, options.ignore_index, &mut told)?;
     let val = match &options.val_path {
         Some(path) => {
-            let written = read(path, options)?;
+            let written = read(path, columns)?;
             reading = reading.max(written.working_memory(&codec));
             split(path, written, &codec, options.ignore_index, &mut told)?
         }

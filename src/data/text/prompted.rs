@@ -6,9 +6,8 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, 
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::answered::Ragged;
-use super::labelled::{Filled, filled};
-use super::loaded::{Load, Loaded, working_memory};
+use super::answered::{Ragged, Written, read};
+use super::loaded::{Load, Loaded};
 use super::options::Choice;
 use super::prompts::{Prompts, fitted};
 use super::tokenizer::Tokenizer;
@@ -71,34 +70,12 @@ pub fn fields(lengths: &[usize], vocabulary: usize) -> Vec<Field> {
     ]
 }
 
-/// Texts and answers.
-struct Written {
-    /// Both of each.
-    rows: Vec<[String; 2]>,
-    /// The line of each in the file, from 1.
-    lines: Lines,
-    /// Rows that are left out: they have no text, or no answer.
-    empty: usize,
-}
-
-impl Written {
-    fn working_memory(&self, codec: &TextCodec) -> usize {
-        working_memory(self.rows.iter().flatten().map(String::as_str), codec)
-    }
-}
-
-fn read(path: &Path, options: &PromptedOptions) -> Result<Written> {
-    let Filled { rows, lines, empty, .. } = filled(path, &[&options.text, &options.target], None)?;
-    ensure!(!rows.is_empty(), "`{}` has no row with a text and an answer", path.display());
-    let pair = |row: Vec<String>| <[String; 2]>::try_from(row).unwrap_or_default();
-    Ok(Written { rows: rows.into_iter().map(pair).collect(), lines, empty })
-}
-
 /// Why a model takes no such samples.
 const NO_PROMPTS: &str = "the model was not trained on pairs of texts and answers";
 
 fn load(options: &PromptedOptions) -> Result<Loaded> {
-    let written = read(&options.path, options)?;
+    let columns = (options.text.as_str(), options.target.as_str());
+    let written = read(&options.path, columns)?;
     let codec = match options.fitted.as_deref() {
         Some(codec) => codec.clone(),
         None => learnt(options, &written)?,
@@ -114,7 +91,7 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
     let train = split(&options.path, written, &codec, ignored, &mut told)?;
     let val = match &options.val_path {
         Some(path) => {
-            let written = read(path, options)?;
+            let written = read(path, columns)?;
             reading = reading.max(written.working_memory(&codec));
             split(path, written, &codec, ignored, &mut told)?
         }
