@@ -9,11 +9,12 @@ use std::ops::ControlFlow;
 
 /// Why a text ended, and the tokens that were generated.
 pub type End = (Finish, Vec<u32>);
-/// What is handed the number of a text, what is certain of it now and was not before, and its end. It says whether more is wanted.
+/// Takes the number of a text, the piece of it that has become certain, and its end. It returns whether more is wanted.
 pub type Take<'a> = dyn FnMut(usize, &str, Option<End>) -> ControlFlow<()> + 'a;
 
 impl Generator {
-    /// Writes texts, as many at a time as get their tokens in one run. `take` is handed what each turn has made of a text. When it wants no more, it is handed the ends of the texts that are being written, and others are not begun.
+    /// Writes texts, as many at a time as get their tokens in one run. `take` is called for each text after each run. When it wants no more, it is called once more for each
+    /// text that is being written, with its end, and no other text is begun.
     ///
     /// A model looks back at `context` tokens at most. When these are full, the first half of them is forgotten.
     ///

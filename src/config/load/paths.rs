@@ -66,11 +66,9 @@ pub(super) fn place(sources: &Sources, written: &str, span: Span) -> PathBuf {
 pub(super) fn locate(sources: &Sources, written: &str, span: Span) -> PathBuf {
     let beside = beside(sources, written, span);
     let here = PathBuf::from(written);
-    [beside, here.clone()]
-        .into_iter()
-        .chain(above(sources, written, span))
-        .find(|place| pattern::is_any_there(place))
-        .unwrap_or(here)
+    // `**` would go through all that lies below the folders above.
+    let above = if written.contains("**") { Vec::new() } else { above(sources, written, span) };
+    [beside, here.clone()].into_iter().chain(above).find(|place| pattern::is_any_there(place)).unwrap_or(here)
 }
 
 /// A path taken from the folder of the file that names it; from the current directory on the command line.

@@ -14,7 +14,7 @@ const MOST: usize = 100_000;
 const LEAST: usize = 20;
 /// A correlation with the target that is greater is no accident.
 const CORRELATION: f64 = 0.999;
-/// So many rows of other classes than the most frequent one are told by a value that another row has, too.
+/// At least so many rows outside the largest class repeat a value of an earlier row. Fewer may do so by accident.
 const AGAIN: usize = 5;
 
 /// The columns that say a target, by their names. `train`: the rows that are trained on.
@@ -88,7 +88,7 @@ fn each_of_one_class(rows: impl Iterator<Item = (u64, u32)>) -> bool {
         *of_class.entry(*class).or_insert(0) += rows;
         *again.entry(*class).or_insert(0) += rows - 1;
     }
-    let largest = of_class.iter().max_by_key(|(_, rows)| **rows).map(|(class, _)| *class);
+    let largest = of_class.iter().max_by_key(|(class, rows)| (**rows, **class)).map(|(class, _)| *class);
     let again: usize = again.iter().filter(|(class, _)| Some(**class) != largest).map(|(_, rows)| rows).sum();
     count >= LEAST && of_class.len() > 1 && 2 * values.len() < count && again >= AGAIN
 }

@@ -3,7 +3,7 @@
 use super::super::unreadable::most_unreadable;
 use anyhow::{Result, ensure};
 
-/// So many of them are told.
+/// How many of them a message lists.
 const TOLD: usize = 5;
 
 /// The rows, and why the first of them cannot be read.
@@ -14,7 +14,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Takes a row, once or several times: the first reason counts, and is asked for if it is told.
+    /// Adds a row. A row may be added several times: its first reason is kept. `why` is called only for rows that a message will list.
     pub fn add(&mut self, row: usize, why: impl FnOnce() -> String) {
         let row = row as u32;
         self.rows.push(row);
@@ -25,7 +25,7 @@ impl Skipped {
         }
     }
 
-    /// Takes those of the rows behind its own, before which there are so many.
+    /// Adds those of the next piece of the table, before which there are `before` rows.
     pub fn join(&mut self, next: Skipped, before: usize) {
         let before = before as u32;
         self.rows.extend(next.rows.iter().map(|row| before + row));
@@ -44,7 +44,7 @@ impl Skipped {
         self.rows.binary_search(&row).is_ok()
     }
 
-    /// What there is to say of them; `None` if there are none. `done`: what is done with them.
+    /// The message about them; `None` if there are none. `done`: what is done with them.
     ///
     /// # Errors
     /// They are too many of `all` rows to be a few mistakes.

@@ -132,8 +132,8 @@ fn said(role: &str, content: &str) -> Message {
     Message { role: role.to_owned(), content: content.to_owned() }
 }
 
-/// The tokens of a prompt with its answer, without the token behind the last that is given: at most `longest` that are given, and one more that is told. The prompt loses its
-/// beginning, so that the answer stays, and an answer that is too long by itself its end. How many of the tokens are the prompt, and what was cut: the prompt, the answer.
+/// Joins a prompt and its answer to at most `longest + 1` tokens: the model is given all but the last, and learns all but the first. A prompt is cut at its beginning, so that the
+/// answer stays. An answer that is too long by itself is cut at its end. Returns the tokens, how many of them are the prompt, and whether the prompt and the answer were cut.
 pub fn fitted([prompt, mut answer]: [Vec<u32>; 2], longest: usize) -> (Vec<u32>, usize, [bool; 2]) {
     let cut_answer = answer.len() > longest;
     // One that is cut does not end there.
@@ -144,10 +144,10 @@ pub fn fitted([prompt, mut answer]: [Vec<u32>; 2], longest: usize) -> (Vec<u32>,
     (prompt.into_iter().skip(first).chain(answer).collect(), kept, [first > 0, cut_answer])
 }
 
-/// The prompt of a sample and what is to be told behind it, by the tokens that are given and the targets, of which `ignored` does not count.
+/// Divides a sample into its prompt and its answer. `given`: the tokens that the model is given. `targets`: the tokens that it learns, with `ignored` where no token counts.
 ///
 /// # Errors
-/// Nothing is to be told.
+/// No target counts.
 pub fn parted<'a>(given: &'a [u32], targets: &'a [u32], ignored: u32) -> Result<(&'a [u32], &'a [u32])> {
     let first = targets.iter().position(|token| *token != ignored).filter(|first| *first < given.len());
     ensure!(first.is_some(), "a sample has nothing to be told");

@@ -107,7 +107,7 @@ fn what_training_did_not_have_is_told() {
     assert!(!told.contains("column `b`") && told.contains("column `c` is missing"), "{told}");
 }
 
-/// A column from which the target follows is told by `check`, `train` and `init`.
+/// `check`, `train` and `init` warn of a column from which the target follows.
 #[test]
 fn a_column_that_says_the_target_is_warned_of() {
     let place = Place::with(&config("decimal = \"comma\"\nvalidation_split = 0.25"));

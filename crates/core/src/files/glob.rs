@@ -15,8 +15,8 @@ pub fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().iter().any(|b| b"*?[".contains(b))
 }
 
-/// The files that a pattern fits, in the order of their names. Names that begin with a dot are fitted by patterns that do, too. What is
-/// there as a pattern writes it is meant as it is. A link to nothing is a file like others: who reads it says that it is not there.
+/// The files that a pattern fits, in the order of their names. Hidden names, which begin with a dot, are fitted by patterns that begin with one. A file or folder whose
+/// name is the pattern itself is taken as it is. A broken link counts as a file: reading it then reports that it is not there.
 ///
 /// # Errors
 /// A folder cannot be read.
