@@ -39,10 +39,10 @@ impl Split {
         if by_class {
             self.take_turns(&mut order, held);
         }
-        let (val, train) = order.split_at_mut(held);
-        val.sort_unstable();
-        train.sort_unstable();
-        Ok((self.select(train), self.select(val)))
+        let mut is_held = vec![false; self.len()];
+        order[..held].iter().for_each(|at| is_held[*at as usize] = true);
+        let (val, train): (Vec<u32>, Vec<u32>) = (0..self.len() as u32).partition(|at| is_held[*at as usize]);
+        Ok((self.select(&train), self.select(&val)))
     }
 
     /// Brings samples to the front of `order` so that the first `held` are the same part of each class, the others behind them.

@@ -21,6 +21,7 @@ mod footprint;
 mod found;
 mod held;
 mod hold_out;
+mod huge;
 pub mod idx;
 mod image_file;
 pub mod image_folder;

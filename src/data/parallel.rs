@@ -10,7 +10,7 @@ pub fn rounds<I>(items: &[I]) -> impl Iterator<Item = &[I]> {
 
 /// How many items such a group has.
 pub fn at_once() -> usize {
-    (2 * available_parallelism().map_or(1, usize::from)).max(8)
+    (8 * available_parallelism().map_or(1, usize::from)).max(16)
 }
 
 /// What `work` makes of each item, in the order of the items. As many threads work as there are cores, this one among them.

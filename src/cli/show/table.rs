@@ -3,7 +3,7 @@
 use crate::api::failure::Failure;
 use crate::cli::{print, print_json};
 use crate::data::DataSpec;
-use crate::data::table::{CellType, MOST_DISTINCT, Shown};
+use crate::data::table::{CellType, Shown};
 use crate::terminal::{one_line, say, thousands};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -64,10 +64,7 @@ pub fn lines(columns: &[Shown]) -> Vec<String> {
 
 fn row(shown: &Shown) -> [String; 7] {
     let column = &shown.column;
-    let distinct = match column.distinct {
-        MOST_DISTINCT => format!("{}+", thousands(MOST_DISTINCT as u64)),
-        count => thousands(count as u64),
-    };
+    let distinct = thousands(column.distinct as u64) + if column.more { "+" } else { "" };
     let range = match (column.range, column.cells) {
         (Some([low, high]), CellType::Numbers) => format!("{} … {}", number(low), number(high)),
         _ => String::new(),
@@ -105,6 +102,7 @@ fn column_json(shown: &Shown) -> Value {
         "cells": column.cells.name(),
         "missing": column.missing,
         "distinct": column.distinct,
+        "more_distinct": column.more,
         "range": column.range,
         "examples": column.examples,
         "becomes": shown.becomes,

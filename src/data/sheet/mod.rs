@@ -380,6 +380,14 @@ impl Sheet {
         all.flat_map(|(file, part)| (0..of(&part.rows)).map(move |number| Piece { file, number })).collect()
     }
 
+    /// The most rows that a piece may have: a text has no more than lines.
+    pub fn most_rows(&self, piece: Piece) -> usize {
+        match &self.files[piece.file].rows {
+            Rows::Written(rows) => rows.lines_of(piece.number),
+            Rows::Columns(rows) => rows.rows_of(piece.number),
+        }
+    }
+
     /// As [`Sheet::each_cells`], for the rows of a piece.
     ///
     /// # Errors

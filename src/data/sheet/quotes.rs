@@ -3,8 +3,8 @@
 
 use memchr::memchr3;
 
-/// Bytes of a piece of a text: enough work for a thread. Tests have many pieces.
-pub const PIECE: usize = if cfg!(test) { 64 } else { 4 << 20 };
+/// Bytes of a piece of a text: enough work for a thread, and few enough to stay in its cache. Tests have many pieces.
+pub const PIECE: usize = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// What is wrong in a text, and where: lines and columns are counted from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,9 +69,9 @@ impl Scan {
         Scan { delimiter, most, every, begins: vec![first], next: first }
     }
 
-    /// Where records begin that are kept.
-    pub fn begins(self) -> Vec<Begin> {
-        self.begins
+    /// Where records begin that are kept, and the line behind the last one.
+    pub fn begins(self) -> (Vec<Begin>, u64) {
+        (self.begins, self.next.line)
     }
 
     /// Looks at the next part of the text, which begins behind the last record that was whole. How many bytes of it whole records have: all, if it is the
@@ -148,7 +148,10 @@ impl Scan {
         }
         match state {
             State::Quoted(line, column) if last => Err(Fault { line, column, kind: Kind::Unclosed }),
-            _ if last => Ok(bytes.len()),
+            _ if last => {
+                self.next = Begin { byte: base + bytes.len(), line: line + 1 };
+                Ok(bytes.len())
+            }
             _ => {
                 let begin = begin.min(bytes.len());
                 self.next = Begin { byte: base + begin, line: begin_line };
@@ -192,7 +195,7 @@ mod tests {
     fn check(text: &str, delimiter: u8, most: usize, every: usize) -> Result<Vec<Begin>, Fault> {
         let mut scan = Scan::new(delimiter, most, every);
         scan.look(text, true)?;
-        Ok(scan.begins())
+        Ok(scan.begins().0)
     }
 
     /// The same of a text that comes in parts of so many bytes.
@@ -204,7 +207,7 @@ mod tests {
             let whole = (0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap();
             begin += scan.look(&text[begin..whole], end == text.len())?;
             if end == text.len() {
-                return Ok(scan.begins());
+                return Ok(scan.begins().0);
             }
         }
     }

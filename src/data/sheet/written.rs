@@ -2,12 +2,11 @@
 
 use super::object::{Object, scalar};
 use super::quotes::{self, Begin, Lines, PIECE, Scan};
-use super::text::Text;
+use super::text::{PieceText, Text};
 use super::{Form, Limits, Row, bytes};
 use anyhow::{Context, Result, anyhow, ensure};
 use memchr::{memchr, memchr_iter, memchr2};
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +19,8 @@ pub struct Written {
     text: Text,
     /// Where its pieces begin.
     begins: Vec<Begin>,
+    /// The line behind the last one.
+    end: u64,
     form: Form,
     /// What stands between the columns of a row of cells.
     separator: u8,
@@ -75,11 +76,11 @@ impl Written {
             Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
             Form::Objects => b',',
         };
-        let mut sheet =
-            Written { path: path.to_owned(), text, begins: Vec::new(), form, separator, limits, names: Vec::new() };
+        let (path, begins, names) = (path.to_owned(), Vec::new(), Vec::new());
+        let mut sheet = Written { path, text, begins, end: 0, form, separator, limits, names };
         sheet.names = match form {
             Form::Cells { header, .. } => {
-                sheet.begins = sheet.of_records()?;
+                (sheet.begins, sheet.end) = sheet.of_records()?;
                 let mut record = csv::StringRecord::new();
                 reader(&sheet.piece(0)?.0, (separator, false))
                     .read_record(&mut record)
@@ -90,7 +91,7 @@ impl Written {
                 }
             }
             Form::Objects => {
-                sheet.begins = sheet.of_lines()?;
+                (sheet.begins, sheet.end) = sheet.of_lines()?;
                 sheet.keys()?
             }
         };
@@ -116,6 +117,12 @@ impl Written {
     /// How many pieces there are that are read apart from each other.
     pub fn pieces(&self) -> usize {
         self.begins.len()
+    }
+
+    /// How many lines a piece has.
+    pub fn lines_of(&self, piece: usize) -> usize {
+        let end = self.begins.get(piece + 1).map_or(self.end, |begin| begin.line);
+        usize::try_from(end - self.begins[piece].line).unwrap_or(usize::MAX)
     }
 
     /// Hands the line of each row of a piece and the row to `take`. Cells are without the white space around them, unless they are wanted `as_they_are`.
@@ -210,7 +217,7 @@ impl Written {
     }
 
     /// A piece of the text, and the number of its first line.
-    fn piece(&self, piece: usize) -> Result<(Cow<'_, str>, u64)> {
+    fn piece(&self, piece: usize) -> Result<(PieceText<'_>, u64)> {
         let begin = self.begins[piece];
         Ok((self.text.between(begin, self.begins.get(piece + 1))?, begin.line))
     }
@@ -253,15 +260,18 @@ impl Written {
         anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
     }
 
-    /// Looks at the quotes; where pieces begin, each with a record.
-    fn of_records(&self) -> Result<Vec<Begin>> {
+    /// Looks at the quotes; where pieces begin, each with a record, and the line behind the last one.
+    fn of_records(&self) -> Result<(Vec<Begin>, u64)> {
+        if let Some(begins) = self.text.lines(self.limits.row) {
+            return Ok(begins);
+        }
         let mut scan = Scan::new(self.separator, self.limits.row, PIECE);
         self.text.scan(|text, last| scan.look(text, last).map_err(|fault| self.fault(fault)))?;
         Ok(scan.begins())
     }
 
-    /// Where pieces begin, each with a line.
-    fn of_lines(&self) -> Result<Vec<Begin>> {
+    /// Where pieces begin, each with a line, and the line behind the last one.
+    fn of_lines(&self) -> Result<(Vec<Begin>, u64)> {
         let mut begins = vec![Begin { byte: 0, line: 1 }];
         let (mut base, mut line) = (0, 1);
         self.text.scan(|text, last| {
@@ -277,7 +287,7 @@ impl Written {
             base += done;
             Ok(done)
         })?;
-        Ok(begins)
+        Ok((begins, line + 1))
     }
 
     fn fault(&self, quotes::Fault { line, column, kind }: quotes::Fault) -> anyhow::Error {
@@ -333,17 +343,48 @@ fn plain<'a>(
             let line: &'a str = &text[begin..end];
             let mut from = 0;
             cells.clear();
-            for at in memchr_iter(separator, line.as_bytes()).chain([line.len()]) {
+            let mut cell = |at: usize| {
                 let cell = &line[from..at];
                 cells.push(if as_they_are { cell } else { trimmed(cell) });
                 from = at + 1;
-            }
+            };
+            places(separator, line.as_bytes(), &mut cell);
+            cell(line.len());
             take(number, &cells)?;
         }
         let both = bytes.get(end) == Some(&b'\r') && bytes.get(end + 1) == Some(&b'\n');
         (begin, number) = (end + 1 + usize::from(both), number + 1);
     }
     Ok(())
+}
+
+/// Hands each place of a byte to `take`. Cells are short: to look for the next one anew each time would take longer than to look at all bytes.
+fn places(byte: u8, bytes: &[u8], mut take: impl FnMut(usize)) {
+    const BLOCK: usize = 64;
+    const LOW: u64 = u64::MAX / 255 * 0x7f;
+    let wanted = u64::MAX / 255 * u64::from(byte);
+    let mut in_block = |block: &[u8; BLOCK], first: usize, end: usize| {
+        let mut found = 0u64;
+        for (word, at) in block.as_chunks::<8>().0.iter().zip((0..).step_by(8)) {
+            let others = u64::from_le_bytes(*word) ^ wanted;
+            // The high bit of each place of the byte, and these bits side by side.
+            let is_there = !((others & LOW) + LOW | others | LOW) >> 7;
+            found |= is_there.wrapping_mul(0x0102_0408_1020_4080) >> 56 << at;
+        }
+        while found != 0 {
+            let at = found.trailing_zeros() as usize;
+            if at >= end {
+                return;
+            }
+            take(first + at);
+            found &= found - 1;
+        }
+    };
+    let (blocks, rest) = bytes.as_chunks();
+    blocks.iter().zip((0..).step_by(BLOCK)).for_each(|(block, first)| in_block(block, first, BLOCK));
+    let mut last = [0; BLOCK];
+    last[..rest.len()].copy_from_slice(rest);
+    in_block(&last, bytes.len() - rest.len(), rest.len());
 }
 
 /// A cell without the white space around it.
@@ -419,7 +460,8 @@ mod tests {
             if scan.look(&text, true).is_err() {
                 continue;
             }
-            let begins = scan.begins();
+            let (begins, end) = scan.begins();
+            assert!(end > whole.last().map_or(0, |(line, _)| *line), "{text:?} {end}");
             let mut pieces = Vec::new();
             for (at, begin) in begins.iter().enumerate() {
                 let end = begins.get(at + 1).map_or(text.len(), |next| next.byte);

@@ -44,31 +44,86 @@ pub fn number(cell: &str, decimal: char) -> Option<f64> {
 
 /// Powers of ten that double precision holds exactly.
 const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+/// The first whole number behind which double precision does not hold all of them.
+const EXACT: u64 = 1 << 53;
+/// A byte that is 1 in each of eight places.
+const ONES: u64 = u64::MAX / 255;
+/// Eight times `0`.
+const ZEROS: u64 = ONES * b'0' as u64;
+/// The highest bit of each byte.
+const HIGH: u64 = ONES * 0x80;
 
-/// A number of at most 15 digits and a point, as nearly all of a table are. Its digits as a whole number and the power of ten are exact, so that their
-/// quotient is the nearest double: Clinger 1990, "How to Read Floating Point Numbers Accurately". `str::parse` gives the same in three times the time.
-fn short(cell: &str) -> Option<f64> {
-    let bytes = cell.as_bytes();
-    let (negative, unsigned) = match bytes.strip_prefix(b"-") {
-        Some(unsigned) => (true, unsigned),
-        None => (false, bytes),
-    };
-    if unsigned.len() > POWERS.len() {
-        return None;
-    }
-    let (mut digits, mut count, mut point) = (0u64, 0, None);
-    for &byte in unsigned {
-        match byte {
-            b'0'..=b'9' => (digits, count) = (10 * digits + u64::from(byte - b'0'), count + 1),
-            b'.' if point.is_none() => point = Some(count),
-            _ => return None,
+/// A number of at most 16 characters with a point and no exponent, as nearly all of a table are. Its digits as a whole number and the power of ten are exact, so
+/// that their quotient is the nearest double: Clinger 1990, "How to Read Floating Point Numbers Accurately". Eight digits are read at once: Lemire 2021,
+/// "Number Parsing at a Gigabyte per Second". `str::parse` gives the same number.
+#[inline]
+pub fn short(cell: &str) -> Option<f64> {
+    let (bytes, len) = (cell.as_bytes(), cell.len());
+    // The characters in the last of 16 places, the first of them in the lowest byte of `before`. What two loads share is the same.
+    let (mut before, mut behind) =
+        if let (8..=16, Some(first), Some(last)) = (len, bytes.first_chunk(), bytes.last_chunk()) {
+            let free = 8 * (16 - len as u32);
+            let first = u64::from_le_bytes(*first).checked_shl(free).unwrap_or(0);
+            (first | ZEROS & !u64::MAX.checked_shl(free).unwrap_or(0), u64::from_le_bytes(*last))
+        } else if let (4..=7, Some(first), Some(last)) = (len, bytes.first_chunk(), bytes.last_chunk()) {
+            let free = 8 * (8 - len as u32);
+            let (first, last) = (u64::from(u32::from_le_bytes(*first)), u64::from(u32::from_le_bytes(*last)));
+            (ZEROS, last << 32 | first << free | ZEROS & !(u64::MAX << free))
+        } else if let 1..=3 = len {
+            (ZEROS, bytes.iter().fold(ZEROS, |all, byte| all >> 8 | u64::from(*byte) << 56))
+        } else {
+            return None;
+        };
+    let negative = bytes[0] == b'-';
+    if negative {
+        let sign = u64::from(b'-' ^ b'0');
+        match len {
+            9..=16 => before ^= sign << (8 * (16 - len)),
+            _ => behind ^= sign << (8 * (8 - len)),
         }
     }
-    if count == 0 || count >= POWERS.len() {
-        return None;
+    // What stands before a point goes to its place.
+    let mut fraction = 0;
+    let mut pointed = true;
+    if let Some((low, high, at)) = around_point(behind) {
+        behind = high | low << 8 | before >> 56;
+        before = before << 8 | u64::from(b'0');
+        fraction = 7 - at;
+    } else if let Some((low, high, at)) = around_point(before) {
+        before = high | low << 8 | u64::from(b'0');
+        fraction = 15 - at;
+    } else {
+        pointed = false;
     }
-    let number = digits as f64 / POWERS[count - point.unwrap_or(count)];
-    Some(if negative { -number } else { number })
+    let digits = eight(before) * 100_000_000 + eight(behind);
+    let is_number = are_digits(before) && are_digits(behind) && len > usize::from(negative) + usize::from(pointed);
+    let number = digits as f64 / POWERS[fraction];
+    (is_number && digits <= EXACT).then_some(if negative { -number } else { number })
+}
+
+/// What stands before the first point among eight characters and what stands behind it, and its place, if there is one.
+#[inline]
+fn around_point(characters: u64) -> Option<(u64, u64, usize)> {
+    let others = characters ^ ONES * u64::from(b'.');
+    let points = !((others & !HIGH) + !HIGH | others | !HIGH);
+    let first = points & points.wrapping_neg();
+    let (before, behind) = ((first >> 7).wrapping_sub(1), !(first << 1).wrapping_sub(1));
+    (points != 0).then(|| (characters & before, characters & behind, points.trailing_zeros() as usize / 8))
+}
+
+/// Whether eight characters are digits.
+#[inline]
+fn are_digits(characters: u64) -> bool {
+    let above = characters.wrapping_add(ONES * u64::from(0x7f - b'9'));
+    (characters | above | characters.wrapping_sub(ZEROS)) & HIGH == 0
+}
+
+/// The number of eight digits, the first of them in the lowest byte.
+#[inline]
+fn eight(digits: u64) -> u64 {
+    let pairs = (digits & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(10 << 8 | 1) >> 8;
+    let fours = (pairs & 0x00ff_00ff_00ff_00ff).wrapping_mul(100 << 16 | 1) >> 16;
+    (fours & 0x0000_ffff_0000_ffff).wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
 /// Whether a cell is a number with a comma before its fraction, and no list. Three digits behind a comma may be thousands.
@@ -211,7 +266,7 @@ mod tests {
         let mut next = |below: u64| u64::from(draw.next_u32()) % below;
         let mut seen = 0;
         for _ in 0..200_000 {
-            let digits: String = (0..1 + next(17)).map(|_| char::from(b'0' + next(10) as u8)).collect();
+            let digits: String = (0..1 + next(18)).map(|_| char::from(b'0' + next(10) as u8)).collect();
             let at = next(1 + digits.len() as u64) as usize;
             let sign = ["", "-"][next(2) as usize];
             let point = [".", ""][next(2) as usize];
@@ -221,7 +276,26 @@ mod tests {
             assert_eq!(number.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
         }
         assert!(seen > 150_000);
-        assert_eq!(["", "-", ".", "-.", "1e3", "1.2.3", "+1", "1 2", "1234567890.123456"].map(short), [None; 9]);
+        let others =
+            ["", "-", ".", "-.", "1e3", "1.2.3", "+1", "1 2", "--1", "1-", "1:", "1/", "9007199254740993", "é1", "1é"];
+        assert_eq!(others.map(short), [None; 15]);
+        // Each byte in each place of numbers of each length.
+        for len in 1..=17 {
+            for (at, byte) in (0..len).flat_map(|at| (0..128u8).map(move |byte| (at, byte))) {
+                let mut text = vec![b'7'; len];
+                text[at] = byte;
+                let text = String::from_utf8(text).unwrap();
+                let plain = text
+                    .bytes()
+                    .enumerate()
+                    .all(|(at, byte)| byte.is_ascii_digit() || byte == b'.' || at == 0 && byte == b'-');
+                let parsed = text.parse::<f64>().ok().filter(|_| plain);
+                match short(&text) {
+                    Some(number) => assert_eq!(Some(number.to_bits()), parsed.map(f64::to_bits), "{text}"),
+                    None => assert!(parsed.is_none() || len > 15, "{text}"),
+                }
+            }
+        }
         assert_eq!(
             [short("-0"), short("5."), short(".5")].map(Option::unwrap).map(f64::to_bits),
             [-0.0, 5.0, 0.5].map(f64::to_bits)

@@ -1,14 +1,17 @@
 //! How the columns of a table become numbers: fitted on the training rows alone, and kept in the checkpoint.
 
 mod decode;
+mod fit;
 
 pub use decode::{Decoded, rounded};
+pub use fit::mean_and_deviation;
 
+use super::super::huge;
 use super::cell;
 use super::hashed::{MOST_BUCKETS, Words, bucket};
 use super::quantiles::{Quantiles, percentiles};
+use fit::{category, number};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
@@ -201,17 +204,6 @@ impl Encoding {
     }
 }
 
-/// Mean and standard deviation (of the population, as scikit-learn has it; 1 where all are the same).
-pub fn mean_and_deviation(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    let count = values.clone().count().max(1) as f64;
-    let mean = values.clone().sum::<f64>() / count;
-    let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / count;
-    let deviation = variance.sqrt();
-    // Rounding of a mean makes a deviation of what has none.
-    let none = deviation <= 1e-12 * mean.abs() || deviation == 0.0 || !deviation.is_finite();
-    (mean, if none { 1.0 } else { deviation })
-}
-
 fn log(value: f64) -> f64 {
     value.signum() * value.abs().ln_1p()
 }
@@ -219,19 +211,25 @@ fn log(value: f64) -> f64 {
 impl ColumnCodec {
     /// Fits the codec of a column on the rows of training, `rows`. `bins`: how many the model cuts numbers into, if it does.
     pub fn fit(name: &str, encoding: &Encoding, cells: &Cells, rows: &[u32], bins: Option<usize>) -> ColumnCodec {
-        let codec = match (encoding, cells) {
+        let is_missing = || rows.iter().any(|row| cells.is_missing(*row));
+        let (codec, indicator) = match (encoding, cells) {
             (Encoding::Category { most, least }, Cells::Texts(numbers, texts)) => {
-                category(rows.iter().filter_map(|row| numbers[*row as usize]), texts, *most, *least)
+                let there = rows.iter().filter_map(|row| numbers[*row as usize]);
+                (category(there, texts, *most, *least), is_missing())
             }
-            (Encoding::Hashed { buckets }, _) => Codec::Hashed { buckets: *buckets },
-            (Encoding::Text(words), _) => Codec::Text(*words),
-            (_, Cells::Texts(..)) => Codec::Boolean,
+            (Encoding::Hashed { buckets }, _) => (Codec::Hashed { buckets: *buckets }, is_missing()),
+            (Encoding::Text(words), _) => (Codec::Text(*words), is_missing()),
+            (_, Cells::Texts(..)) => (Codec::Boolean, is_missing()),
             (encoding, Cells::Numbers(values)) => {
-                let there = rows.iter().map(|row| values[*row as usize]).filter(|value| !value.is_nan());
-                number(encoding, there.collect())
+                let (mut there, mut count) = (huge::zeros(rows.len()), 0);
+                for row in rows {
+                    there[count] = values[*row as usize];
+                    count += usize::from(!there[count].is_nan());
+                }
+                there.truncate(count);
+                (number(encoding, there), count < rows.len())
             }
         };
-        let indicator = rows.iter().any(|row| cells.is_missing(*row));
         let mut fitted = ColumnCodec { name: name.to_owned(), codec, indicator, edges: Vec::new() };
         if let Some(bins) = bins.filter(|_| fitted.is_one_number()) {
             fitted.edges = fitted.bins_of(cells, rows, bins);
@@ -344,6 +342,22 @@ impl ColumnCodec {
         own + usize::from(self.indicator)
     }
 
+    /// Writes the cells of the rows from `first` on to places of the codec's width.
+    pub fn encode_from<'a>(&self, cells: &Cells, first: usize, places: impl Iterator<Item = &'a mut [f32]>) {
+        match (&self.codec, cells) {
+            // As `encode` does it, without a look at the codec for each cell: most columns of a table are of this kind.
+            (Codec::Standardize { mean, deviation, log: false, .. }, Cells::Numbers(values)) if !self.indicator => {
+                for (place, value) in places.zip(&values[first..]) {
+                    match value.is_nan() {
+                        true => self.encode_number(*value, place),
+                        false => place[0] = ((value - mean) / deviation) as f32,
+                    }
+                }
+            }
+            _ => places.zip(first..).for_each(|(place, row)| self.encode(cells, row, place)),
+        }
+    }
+
     /// Writes the cell of a row to what is of the codec's width.
     pub fn encode(&self, cells: &Cells, row: usize, out: &mut [f32]) {
         match cells {
@@ -413,64 +427,6 @@ impl ColumnCodec {
         *last = f32::from(missing);
         others
     }
-}
-
-/// The codec of numbers.
-fn number(encoding: &Encoding, mut there: Vec<f64>) -> Codec {
-    let (mean, deviation) = mean_and_deviation(there.iter().copied());
-    match *encoding {
-        Encoding::Number { scaling, fill, bins } => {
-            let of_log = |there: &[f64]| mean_and_deviation(there.iter().map(|value| log(*value)));
-            let (mean_of, deviation) = if scaling == Scaling::Log { of_log(&there) } else { (mean, deviation) };
-            let fill = match fill {
-                Fill::Median => median(&mut there),
-                Fill::Mean => mean,
-                Fill::Zero => 0.0,
-            };
-            match scaling {
-                Scaling::Standardize | Scaling::Log => {
-                    Codec::Standardize { fill, mean: mean_of, deviation, log: scaling == Scaling::Log }
-                }
-                Scaling::None => Codec::Plain { fill },
-                Scaling::Quantile => {
-                    there.sort_unstable_by(f64::total_cmp);
-                    Codec::Quantile { fill, quantiles: Quantiles::of(&there) }
-                }
-                Scaling::PiecewiseLinear => {
-                    there.sort_unstable_by(f64::total_cmp);
-                    let mut edges = percentiles(&there, bins + 1);
-                    edges.dedup();
-                    Codec::PiecewiseLinear { fill, edges }
-                }
-            }
-        }
-        Encoding::Date => Codec::Date { fill: median(&mut there), mean, deviation },
-        Encoding::Boolean | Encoding::Category { .. } | Encoding::Hashed { .. } | Encoding::Text(_) => Codec::Boolean,
-    }
-}
-
-/// The number in the middle, or between the two there; 0 if there is none. Puts the numbers into another order.
-fn median(there: &mut [f64]) -> f64 {
-    let Some(last) = there.len().checked_sub(1) else { return 0.0 };
-    let (_, low, above) = there.select_nth_unstable_by(last / 2, f64::total_cmp);
-    let low = *low;
-    let high = if last.is_multiple_of(2) { low } else { above.iter().copied().fold(f64::INFINITY, f64::min) };
-    percentiles(&[low, high], 3)[1]
-}
-
-/// The codec of texts by their numbers in `texts`: the most frequent ones have places, in the order of their names.
-fn category(numbers: impl Iterator<Item = u32>, texts: &[String], most: usize, least: usize) -> Codec {
-    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    numbers.for_each(|number| *counts.entry(number).or_default() += 1);
-    let all = counts.len();
-    let mut kept: Vec<(usize, &String)> =
-        counts.into_iter().filter(|(_, n)| *n >= least).map(|(text, n)| (n, &texts[text as usize])).collect();
-    kept.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-    kept.truncate(most);
-    let other = kept.len() < all;
-    let mut values: Vec<String> = kept.into_iter().map(|(_, text)| text.clone()).collect();
-    values.sort_unstable();
-    Codec::Category { values, other }
 }
 
 /// For each bin 1 where it lies below the value, 0 where it lies above, and in its own bin the part of that below it; beyond the ends

@@ -3,6 +3,7 @@
 use super::super::Split;
 use super::super::classes::Classes;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS};
+use super::super::huge;
 use super::super::parallel::parallel;
 use super::super::sheet::Sheet;
 use super::super::store::Memory;
@@ -49,8 +50,11 @@ pub struct TableCodec {
     pub bins: Option<usize>,
 }
 
-/// Rows whose numbers are made at once: those of a wide table fit the cache.
+/// Rows whose numbers are made by a thread at a time.
 const ROWS: usize = 1024;
+/// Rows and columns of a block of them that is made column by column: it stays in the cache until the last column is there.
+const BLOCK: usize = 128;
+const COLUMNS: usize = 64;
 
 /// What is learnt of a table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -247,7 +251,7 @@ impl TableCodec {
     /// There are too many for this machine.
     pub fn inputs(&self, raw: &Raw) -> Result<Vec<f32>> {
         let (width, rows) = (self.width(), raw.rows());
-        let mut inputs = vec![0f32; width.checked_mul(rows).context("the table is too large")?];
+        let mut inputs = huge::zeros(width.checked_mul(rows).context("the table is too large")?);
         let blocks = inputs.chunks_mut((ROWS * width).max(1)).zip((0..).step_by(ROWS));
         let done = parallel(blocks.collect(), |(block, first)| self.encode(raw, first, block));
         done.into_iter().collect::<Result<()>>()?;
@@ -258,10 +262,15 @@ impl TableCodec {
     fn encode(&self, raw: &Raw, first: usize, out: &mut [f32]) -> Result<()> {
         let width = self.width();
         let rows = first..first + out.len() / width;
-        for (places, codec) in self.placed() {
-            let piece = raw.some(&codec.name, rows.clone())?;
-            for (row, out) in rows.clone().zip(out.chunks_exact_mut(width)) {
-                codec.encode(&piece.cells, row - piece.first, &mut out[places.clone()]);
+        let placed: Vec<(Range<usize>, &ColumnCodec)> = self.placed().collect();
+        for columns in placed.chunks(COLUMNS) {
+            let pieces = columns.iter().map(|(_, codec)| raw.some(&codec.name, rows.clone()));
+            let pieces = pieces.collect::<Result<Vec<_>>>()?;
+            for (block, first) in out.chunks_mut(BLOCK * width).zip(rows.clone().step_by(BLOCK)) {
+                for ((places, codec), piece) in columns.iter().zip(&pieces) {
+                    let places = block.chunks_exact_mut(width).map(|row| &mut row[places.clone()]);
+                    codec.encode_from(&piece.cells, first - piece.first, places);
+                }
             }
         }
         Ok(())

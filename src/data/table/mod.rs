@@ -15,7 +15,9 @@ mod given;
 mod hashed;
 mod leaks;
 mod load;
+mod look;
 mod names;
+mod numbers;
 mod options;
 mod quantiles;
 mod raw;
@@ -37,7 +39,7 @@ pub use load::Shown;
 pub use names::no_column;
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use raw::{Raw, TooManyRows};
-pub use survey::{CellType, Column, MOST_DISTINCT, Odd};
+pub use survey::{CellType, Column, Odd};
 pub use text::{Format, is_parquet, is_table, is_table_name, open as open_sheet};
 pub use unseen::Unseen;
 

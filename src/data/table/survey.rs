@@ -1,25 +1,17 @@
 //! What the columns of a table are like: how much is missing, what the cells are, how many differ.
 
-use super::super::classes::value;
 use super::super::parallel::{at_once, parallel};
 use super::super::row_names::Lines;
-use super::super::sheet::{Kind, Place, Sheet};
-use super::aside::{AT_ONCE, Aside};
-use super::cell;
-use super::codec::Cells;
+use super::super::sheet::{Piece, Sheet};
+use super::aside::Aside;
+use super::look::Look;
+use super::numbers::Numbers;
 use super::skipped::Skipped;
-use super::stored::{Runs, Stored};
-use anyhow::Result;
-use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use super::stored::Stored;
+use anyhow::{Result, ensure};
+use foldhash::quality::RandomState;
+use std::collections::HashMap;
 use std::sync::Arc;
-
-/// So many different values of a column are counted; of more, that there are more.
-pub const MOST_DISTINCT: usize = 100_000;
-/// A column has numbers nearly everywhere, if it has so many of them for each other cell.
-const NEARLY: usize = 9;
-/// Examples that are shown of a column.
-const EXAMPLES: usize = 3;
 
 /// What the cells of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +57,10 @@ pub struct Column {
     pub unread: Option<&'static str>,
     /// Rows in which it has nothing.
     pub missing: usize,
-    /// Different values; [`MOST_DISTINCT`] stands for that many or more.
+    /// Different values.
     pub distinct: usize,
+    /// There are more than that: of numbers with a fraction 1,000 are counted, and 100,000 of others.
+    pub more: bool,
     /// All numbers are whole.
     pub whole: bool,
     /// The least and the greatest number, or date in days since 1970.
@@ -95,30 +89,6 @@ pub enum Odd {
     Comma(String),
 }
 
-/// What a column may still be, while its cells are looked at.
-#[derive(Clone)]
-struct Look {
-    filled: usize,
-    missing: usize,
-    numbers: usize,
-    codes: usize,
-    truths: usize,
-    dates: usize,
-    whole: bool,
-    range: [f64; 2],
-    odd: Option<(String, String)>,
-    /// Numbers that are the same with a comma before the fraction, cells that are numbers with that alone, and the first that has one.
-    plain: usize,
-    commas: usize,
-    comma: Option<String>,
-    /// Hashes of the values; they are not counted any more where there are enough.
-    seen: HashSet<u64, BuildHasherDefault<AsItIs>>,
-    counts: bool,
-    examples: Vec<String>,
-    /// Its numbers, NaN where one is missing, as long as there is nothing else.
-    values: Option<Vec<f64>>,
-}
-
 /// A table, looked at.
 pub struct Surveyed {
     /// Its columns.
@@ -140,62 +110,53 @@ pub struct Known {
     pub skipped: Skipped,
 }
 
-/// Takes hashes for their own hashes.
-#[derive(Default, Clone)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
 /// Looks at all columns of a table, in all rows. The numbers that are found lie in memory, or in a file `aside`.
 ///
 /// # Errors
 /// As [`Sheet::each_cells`]; the file cannot be written.
 pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result<Surveyed> {
-    let hasher = RandomState::new();
+    let hasher = RandomState::default();
     let mut looks = vec![Look::new(true); text.names().len()];
     let (mut rows, mut lines, mut skipped) = (0, Lines::default(), Skipped::default());
     let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);
     let readable = text.readable();
-    let pieces = text.pieces();
-    let mut kept: Vec<Option<Runs>> = looks.iter().map(|_| aside.map(Runs::new)).collect();
+    let pieces: Vec<(Piece, usize)> = text.pieces().into_iter().map(|piece| (piece, text.most_rows(piece))).collect();
+    let mut numbers = Numbers::new(looks.len(), pieces.iter().map(|(_, most)| most).sum(), aside);
     // More pieces at once each time: those behind the first need not count the values of which there are enough already.
     let (mut left, mut count) = (&pieces[..], 1);
     while !left.is_empty() {
         let (now, later) = left.split_at(count.min(left.len()));
-        let fresh: Vec<Look> = looks.iter().map(|look| Look::new(look.seen.len() < MOST_DISTINCT)).collect();
-        let looked: Vec<Result<(Vec<Look>, Lines, Skipped)>> = parallel(now.to_vec(), |piece| {
+        let most: Vec<usize> = now.iter().map(|(_, most)| *most).collect();
+        let fresh: Vec<Look> = looks.iter().map(|look| Look::new(look.counts_on())).collect();
+        let work: Vec<_> = now.iter().zip(numbers.places(&most)).collect();
+        let looked: Vec<Result<(Vec<Look>, Lines, Skipped)>> = parallel(work, |((piece, most), mut places)| {
             let (mut own, mut lines, mut skipped) = (fresh.clone(), Lines::default(), Skipped::default());
-            text.each_cells_of(piece, &readable, |place, row| {
-                lines.add(place, lines.lines.len(), several);
+            text.each_cells_of(*piece, &readable, |place, row| {
+                let at = lines.lines.len();
+                ensure!(at < *most, "`{}` has changed since it was looked at", place.path.display());
+                lines.add(place, at, several);
                 if let Some(fault) = place.fault {
-                    skipped.add(lines.lines.len() - 1, || fault.to_owned());
-                    own.iter_mut().for_each(Look::pass);
+                    skipped.add(at, || fault.to_owned());
+                    places.iter_mut().flatten().for_each(|numbers| numbers[at] = f64::NAN);
                     return Ok(());
                 }
-                for (look, cell) in own.iter_mut().zip(row) {
-                    look.take(place, several, cell, decimal, &hasher);
+                for ((look, cell), numbers) in own.iter_mut().zip(row).zip(&mut places) {
+                    match (look.take(place, several, cell, decimal, &hasher), &mut *numbers) {
+                        (Some(number), Some(numbers)) => numbers[at] = number,
+                        _ => *numbers = None,
+                    }
                 }
                 Ok(())
             })?;
             Ok((own, lines, skipped))
         });
         let mut parts: Vec<(Look, Vec<Look>)> = looks.into_iter().map(|look| (look, Vec::new())).collect();
+        let mut each = Vec::new();
         for piece in looked {
             let (own, more, more_skipped): (Vec<Look>, Lines, Skipped) = piece?;
             let before = rows;
             skipped.join(more_skipped, before);
+            each.push(more.lines.len());
             rows += more.lines.len();
             lines.join(more, before);
             parts.iter_mut().zip(own).for_each(|((_, next), own)| next.push(own));
@@ -204,189 +165,17 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
             next.into_iter().for_each(|next| look.join(next));
             look
         });
+        numbers.keep(&most, &each, |column| looks[column].has_numbers_alone())?;
         (left, count) = (later, (2 * count).min(at_once()));
-        let bytes: usize = looks.iter().flat_map(|look| &look.values).map(|values| size_of_val(&values[..])).sum();
-        if bytes >= AT_ONCE || left.is_empty() {
-            for (look, kept) in looks.iter_mut().zip(&mut kept) {
-                match (&mut look.values, &mut *kept) {
-                    (Some(values), Some(runs)) => runs.add_numbers(&std::mem::take(values))?,
-                    (None, kept) => *kept = None,
-                    (Some(_), None) => {}
-                }
-            }
-        }
     }
     let kinds = text.kinds();
-    let mut numbers = HashMap::new();
-    let columns = text.names().iter().zip(looks).zip(kept).enumerate();
-    let columns = columns.map(|(at, ((name, mut look), kept))| {
-        let values = look.values.take().unwrap_or_default();
-        // What is not read has no cells.
-        let found = match kept {
-            Some(runs) => (runs.rows() == rows).then(|| runs.done(None)),
-            None => (values.len() == rows && aside.is_none()).then_some(Stored::Here(Cells::Numbers(values))),
-        };
-        numbers.extend(found.map(|cells| (name.clone(), cells)));
+    let mut known = HashMap::new();
+    let columns = text.names().iter().zip(looks).zip(numbers.done()).enumerate();
+    let columns = columns.map(|(at, ((name, look), cells))| {
+        known.extend(cells.map(|cells| (name.clone(), cells)));
         look.column(name, kinds.map(|kinds| &kinds[at]), text.has_cells())
     });
-    Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers, lines, skipped } })
-}
-
-impl Look {
-    /// At no cell yet; whether it `counts` how many differ.
-    fn new(counts: bool) -> Self {
-        Look {
-            filled: 0,
-            missing: 0,
-            numbers: 0,
-            codes: 0,
-            truths: 0,
-            dates: 0,
-            whole: true,
-            range: [f64::INFINITY, f64::NEG_INFINITY],
-            odd: None,
-            plain: 0,
-            commas: 0,
-            comma: None,
-            seen: HashSet::default(),
-            counts,
-            examples: Vec::new(),
-            values: Some(Vec::new()),
-        }
-    }
-
-    /// Takes what the rows behind its own have shown.
-    fn join(&mut self, next: Look) {
-        self.filled += next.filled;
-        self.missing += next.missing;
-        self.numbers += next.numbers;
-        self.codes += next.codes;
-        self.truths += next.truths;
-        self.dates += next.dates;
-        self.whole &= next.whole;
-        self.range = [self.range[0].min(next.range[0]), self.range[1].max(next.range[1])];
-        self.odd = self.odd.take().or(next.odd);
-        self.plain += next.plain;
-        self.commas += next.commas;
-        self.comma = self.comma.take().or(next.comma);
-        if self.seen.is_empty() {
-            self.seen = next.seen;
-        } else if self.seen.len() < MOST_DISTINCT {
-            self.seen.extend(next.seen);
-        }
-        let new = next.examples.into_iter().filter(|example| !self.examples.contains(example)).collect::<Vec<_>>();
-        self.examples.extend(new);
-        self.examples.truncate(EXAMPLES);
-        self.values = self.values.take().zip(next.values).map(|(mut all, more)| {
-            all.extend(more);
-            all
-        });
-    }
-
-    /// Passes over a row that is left out.
-    fn pass(&mut self) {
-        self.values.iter_mut().for_each(|values| values.push(f64::NAN));
-    }
-
-    fn take(&mut self, place: Place, several: bool, cell: &str, decimal: char, hasher: &RandomState) {
-        if cell::is_missing(cell) {
-            self.missing += 1;
-            self.pass();
-            return;
-        }
-        let cell = value(cell);
-        // A column is of one kind: what it is not in one row is not asked again. But where it has hardly anything else than numbers,
-        // the others may be mistakes.
-        let nearly_all = |count: usize| count >= NEARLY * self.filled / (NEARLY + 1);
-        let (numbers, commas, all_truths, all_dates) = (
-            nearly_all(self.numbers),
-            nearly_all(self.numbers + self.commas),
-            self.truths == self.filled,
-            self.dates == self.filled,
-        );
-        self.filled += 1;
-        let mut within = |value: f64| self.range = [self.range[0].min(value), self.range[1].max(value)];
-        if numbers && let Some(number) = cell::number(cell, decimal) {
-            self.numbers += 1;
-            self.codes += usize::from(cell::is_code(cell));
-            self.plain += usize::from(number.fract() == 0.0);
-            self.whole = self.whole && number.fract() == 0.0;
-            within(number);
-            self.values.iter_mut().for_each(|values| values.push(number));
-        } else if all_dates && let Some(date) = cell::date(cell) {
-            self.dates += 1;
-            within(date);
-        } else if all_truths && cell::truth(cell).is_some() {
-            self.truths += 1;
-        } else if commas && cell::number(cell, ',').is_some() {
-            self.commas += 1;
-            if self.comma.is_none() && cell::is_decimal_comma(cell) {
-                self.comma = Some(cell.to_owned());
-            }
-        }
-        if self.numbers < self.filled {
-            self.values = None;
-        }
-        if self.numbers < self.filled && self.odd.is_none() && cell::number(cell, decimal).is_none() {
-            let line = if several { place.to_string() } else { place.line_in_words() };
-            self.odd = Some((line, cell.chars().take(40).collect()));
-        }
-        if self.counts
-            && self.seen.len() < MOST_DISTINCT
-            && self.seen.insert(hasher.hash_one(cell))
-            && self.examples.len() < EXAMPLES
-        {
-            self.examples.push(cell.to_owned());
-        }
-    }
-
-    /// The column; `kind`: what its file says of it; `written`: its cells are as `decimal` says.
-    fn column(self, name: &str, kind: Option<&Kind>, written: bool) -> Column {
-        let guessed = match self.filled {
-            0 => CellType::Nothing,
-            all if all == self.numbers && self.codes > 0 && self.whole => CellType::Codes,
-            all if all == self.numbers => CellType::Numbers,
-            all if all == self.truths => CellType::Truths,
-            all if all == self.dates => CellType::Dates,
-            _ => CellType::Texts,
-        };
-        let cells = match kind {
-            _ if self.filled == 0 => CellType::Nothing,
-            None | Some(Kind::Nothing | Kind::Unread(_)) => guessed,
-            Some(Kind::Number) => CellType::Numbers,
-            Some(Kind::Truth) => CellType::Truths,
-            Some(Kind::Date) => CellType::Dates,
-            Some(Kind::Text) => CellType::Texts,
-        };
-        let unread = match kind {
-            Some(Kind::Unread(what)) => Some(*what),
-            _ => None,
-        };
-        let meant = |numbers: usize| {
-            kind.is_none() && cells == CellType::Texts && self.codes == 0 && numbers >= NEARLY * (self.filled - numbers)
-        };
-        let comma = self.comma.filter(|_| written && meant(self.plain + self.commas)).map(Odd::Comma);
-        let no_number = self.odd.filter(|_| meant(self.numbers));
-        let odd = comma.or(no_number.map(|(line, cell)| Odd::NoNumber {
-            line,
-            cell,
-            count: self.filled - self.numbers,
-            of: self.filled,
-        }));
-        let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
-        Column {
-            name: name.to_owned(),
-            cells,
-            readable_as: guessed,
-            unread,
-            missing: self.missing,
-            distinct: self.seen.len().min(MOST_DISTINCT),
-            whole: cells == CellType::Numbers && self.whole,
-            range: has_range.then_some(self.range),
-            examples: self.examples,
-            odd,
-        }
-    }
+    Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers: known, lines, skipped } })
 }
 
 impl Odd {
@@ -419,10 +208,7 @@ impl Column {
             _ if self.distinct == 1 && self.missing == 0 => Some("it has the same value in every row"),
             // A name or a number of the row itself.
             CellType::Texts | CellType::Codes
-                if self.odd.is_none()
-                    && rows > 20
-                    && self.distinct + self.missing == rows
-                    && self.distinct < MOST_DISTINCT =>
+                if self.odd.is_none() && rows > 20 && self.distinct + self.missing == rows && !self.more =>
             {
                 Some(match self.examples.iter().any(|text| text.contains(' ')) {
                     true => {
@@ -438,6 +224,7 @@ impl Column {
 
 #[cfg(test)]
 mod tests {
+    use super::super::codec::Cells;
     use super::super::text::{Format, open};
     use super::*;
 

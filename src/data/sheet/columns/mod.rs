@@ -182,6 +182,12 @@ impl Columns {
         usize::try_from(self.metadata.file_metadata().num_rows()).unwrap_or_default()
     }
 
+    /// How many rows a piece has.
+    pub fn rows_of(&self, piece: usize) -> usize {
+        let before = |piece: usize| self.pieces.get(piece).map_or(self.rows() as u64, |(_, before)| *before);
+        usize::try_from(before(piece + 1).saturating_sub(before(piece))).unwrap_or_default()
+    }
+
     /// Hands the number of each row of a piece, from 1, and its cells to `take`: all columns in their order, those empty that are not `wanted`. Cells are without
     /// the white space around them, unless texts are wanted `as_they_are`.
     ///

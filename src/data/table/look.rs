@@ -1,0 +1,277 @@
+//! What a column of a table is, found out cell by cell.
+
+use super::super::classes::value;
+use super::super::sheet::{Kind, Place};
+use super::cell;
+use super::survey::{CellType, Column, Odd};
+use foldhash::quality::RandomState;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+
+/// So many different values of a column are counted; of more, that there are more.
+const MOST_DISTINCT: usize = 100_000;
+/// The same for numbers with a fraction, of which nearly all differ.
+const MOST_FRACTIONS: usize = 1000;
+/// A column has numbers nearly everywhere, if it has so many of them for each other cell.
+const NEARLY: usize = 9;
+/// Examples that are shown of a column.
+const EXAMPLES: usize = 3;
+
+/// What a column may still be, while its cells are looked at.
+#[derive(Clone)]
+pub struct Look {
+    filled: usize,
+    missing: usize,
+    numbers: usize,
+    codes: usize,
+    truths: usize,
+    dates: usize,
+    whole: bool,
+    range: [f64; 2],
+    odd: Option<(String, String)>,
+    /// Numbers that are the same with a comma before the fraction, cells that are numbers with that alone, and the first that has one.
+    plain: usize,
+    commas: usize,
+    comma: Option<String>,
+    /// Hashes of the values; they are not counted any more where there are enough.
+    seen: HashSet<u64, BuildHasherDefault<AsItIs>>,
+    counts: bool,
+    /// There are more values than were counted.
+    more: bool,
+    examples: Vec<String>,
+}
+
+/// Takes hashes for their own hashes.
+#[derive(Default, Clone)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+impl Look {
+    /// At no cell yet; whether it `counts` how many differ.
+    pub fn new(counts: bool) -> Self {
+        Look {
+            filled: 0,
+            missing: 0,
+            numbers: 0,
+            codes: 0,
+            truths: 0,
+            dates: 0,
+            whole: true,
+            range: [f64::INFINITY, f64::NEG_INFINITY],
+            odd: None,
+            plain: 0,
+            commas: 0,
+            comma: None,
+            seen: HashSet::default(),
+            counts,
+            more: false,
+            examples: Vec::new(),
+        }
+    }
+
+    /// Takes what the rows behind its own have shown.
+    pub fn join(&mut self, next: Look) {
+        self.filled += next.filled;
+        self.missing += next.missing;
+        self.numbers += next.numbers;
+        self.codes += next.codes;
+        self.truths += next.truths;
+        self.dates += next.dates;
+        self.whole &= next.whole;
+        self.range = [self.range[0].min(next.range[0]), self.range[1].max(next.range[1])];
+        self.odd = self.odd.take().or(next.odd);
+        self.plain += next.plain;
+        self.commas += next.commas;
+        self.comma = self.comma.take().or(next.comma);
+        self.more |= next.more;
+        if self.seen.is_empty() {
+            self.seen = next.seen;
+        } else if self.counts_on() || next.more {
+            self.seen.extend(next.seen);
+        }
+        self.more |= self.seen.len() > self.most();
+        let new = next.examples.into_iter().filter(|example| !self.examples.contains(example)).collect::<Vec<_>>();
+        self.examples.extend(new);
+        self.examples.truncate(EXAMPLES);
+    }
+
+    /// Whether values are still counted.
+    pub fn counts_on(&self) -> bool {
+        self.counts && !self.more
+    }
+
+    /// So many values are counted.
+    fn most(&self) -> usize {
+        if self.has_numbers_alone() && !self.whole { MOST_FRACTIONS } else { MOST_DISTINCT }
+    }
+
+    /// Whether it has seen nothing but numbers and what is missing.
+    pub fn has_numbers_alone(&self) -> bool {
+        self.numbers == self.filled
+    }
+
+    /// Takes the next cell: its number, as long as there are numbers alone; NaN where it is missing.
+    pub fn take(
+        &mut self,
+        place: Place,
+        several: bool,
+        cell: &str,
+        decimal: char,
+        hasher: &RandomState,
+    ) -> Option<f64> {
+        // Most cells of most tables are plain numbers in a column of such. Zero may have a sign that is left out.
+        if decimal == '.'
+            && self.has_numbers_alone()
+            && let Some(number) = cell::short(cell).filter(|number| *number != 0.0)
+        {
+            self.filled += 1;
+            self.number(cell, number);
+            if self.counts_on() {
+                self.see(cell, hasher);
+            }
+            return Some(number);
+        }
+        self.take_any(place, several, cell, decimal, hasher)
+    }
+
+    fn number(&mut self, cell: &str, number: f64) {
+        let whole = is_whole(number);
+        self.numbers += 1;
+        self.codes += usize::from(whole && cell::is_code(cell));
+        self.plain += usize::from(whole);
+        self.whole &= whole;
+        self.within(number);
+    }
+
+    fn within(&mut self, value: f64) {
+        self.range = [self.range[0].min(value), self.range[1].max(value)];
+    }
+
+    /// Counts a value.
+    fn see(&mut self, cell: &str, hasher: &RandomState) {
+        if self.counts_on() && self.seen.insert(hasher.hash_one(cell)) {
+            self.more = self.seen.len() > self.most();
+            if self.examples.len() < EXAMPLES {
+                self.examples.push(cell.to_owned());
+            }
+        }
+    }
+
+    fn take_any(
+        &mut self,
+        place: Place,
+        several: bool,
+        cell: &str,
+        decimal: char,
+        hasher: &RandomState,
+    ) -> Option<f64> {
+        if cell::is_missing(cell) {
+            self.missing += 1;
+            return self.has_numbers_alone().then_some(f64::NAN);
+        }
+        let cell = value(cell);
+        // A column is of one kind: what it is not in one row is not asked again. But where it has hardly anything else than numbers,
+        // the others may be mistakes.
+        let nearly_all = |count: usize| count >= NEARLY * self.filled / (NEARLY + 1);
+        let (numbers, commas, all_truths, all_dates) = (
+            nearly_all(self.numbers),
+            nearly_all(self.numbers + self.commas),
+            self.truths == self.filled,
+            self.dates == self.filled,
+        );
+        self.filled += 1;
+        let mut found = None;
+        if numbers && let Some(number) = cell::number(cell, decimal) {
+            self.number(cell, number);
+            found = Some(number);
+        } else if all_dates && let Some(date) = cell::date(cell) {
+            self.dates += 1;
+            self.within(date);
+        } else if all_truths && cell::truth(cell).is_some() {
+            self.truths += 1;
+        } else if commas && cell::number(cell, ',').is_some() {
+            self.commas += 1;
+            if self.comma.is_none() && cell::is_decimal_comma(cell) {
+                self.comma = Some(cell.to_owned());
+            }
+        }
+        if self.numbers < self.filled && self.odd.is_none() && cell::number(cell, decimal).is_none() {
+            let line = if several { place.to_string() } else { place.line_in_words() };
+            self.odd = Some((line, cell.chars().take(40).collect()));
+        }
+        self.see(cell, hasher);
+        found.filter(|_| self.has_numbers_alone())
+    }
+
+    /// The column; `kind`: what its file says of it; `written`: its cells are as `decimal` says.
+    pub fn column(self, name: &str, kind: Option<&Kind>, written: bool) -> Column {
+        let guessed = match self.filled {
+            0 => CellType::Nothing,
+            all if all == self.numbers && self.codes > 0 && self.whole => CellType::Codes,
+            all if all == self.numbers => CellType::Numbers,
+            all if all == self.truths => CellType::Truths,
+            all if all == self.dates => CellType::Dates,
+            _ => CellType::Texts,
+        };
+        let cells = match kind {
+            _ if self.filled == 0 => CellType::Nothing,
+            None | Some(Kind::Nothing | Kind::Unread(_)) => guessed,
+            Some(Kind::Number) => CellType::Numbers,
+            Some(Kind::Truth) => CellType::Truths,
+            Some(Kind::Date) => CellType::Dates,
+            Some(Kind::Text) => CellType::Texts,
+        };
+        let unread = match kind {
+            Some(Kind::Unread(what)) => Some(*what),
+            _ => None,
+        };
+        let meant = |numbers: usize| {
+            kind.is_none() && cells == CellType::Texts && self.codes == 0 && numbers >= NEARLY * (self.filled - numbers)
+        };
+        let comma = self.comma.filter(|_| written && meant(self.plain + self.commas)).map(Odd::Comma);
+        let no_number = self.odd.filter(|_| meant(self.numbers));
+        let odd = comma.or(no_number.map(|(line, cell)| Odd::NoNumber {
+            line,
+            cell,
+            count: self.filled - self.numbers,
+            of: self.filled,
+        }));
+        let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
+        Column {
+            name: name.to_owned(),
+            cells,
+            readable_as: guessed,
+            unread,
+            missing: self.missing,
+            distinct: match self.more {
+                false => self.seen.len(),
+                true if self.seen.len() > MOST_DISTINCT => MOST_DISTINCT,
+                true => MOST_FRACTIONS,
+            },
+            more: self.more,
+            whole: cells == CellType::Numbers && self.whole,
+            range: has_range.then_some(self.range),
+            examples: self.examples,
+            odd,
+        }
+    }
+}
+
+/// Whether a number has no fraction.
+fn is_whole(number: f64) -> bool {
+    // From 2^53 on none has.
+    number.abs() >= 9_007_199_254_740_992.0 || number as i64 as f64 == number
+}
