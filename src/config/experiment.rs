@@ -107,6 +107,11 @@ impl Experiment {
         self.data.loading.seed.unwrap_or(self.seed)
     }
 
+    /// Whether texts are written whenever the run evaluates.
+    pub fn writes_samples(&self) -> bool {
+        !self.log.sample_prompts.is_empty()
+    }
+
     /// The samples that a program of training computes on at a time: a batch, or a shard of one.
     pub fn micro_batch(&self) -> usize {
         self.data.loading.batch_size / self.shards()

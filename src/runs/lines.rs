@@ -21,6 +21,8 @@ pub struct Lines {
     pub steps: Vec<Line>,
     /// Of epochs, and of evaluations within them: [`within`] tells which are those.
     pub epochs: Vec<Line>,
+    /// Of texts that a language model has written.
+    pub samples: Vec<Line>,
     /// What was noted.
     pub notes: Vec<String>,
     /// Why the run failed, if that was its end.
@@ -111,6 +113,7 @@ impl Lines {
                 self.failed = None;
                 self.epochs.push(line);
             }
+            Some("sample") => self.samples.push(line),
             Some("note") => self.notes.extend(text("note")),
             Some("failed") => self.failed = Some(text("why").unwrap_or_default()),
             // A later version may have others.

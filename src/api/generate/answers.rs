@@ -105,9 +105,9 @@ impl Generator {
             let vocabulary = codec.vocabulary;
             let how = How::Answers(answers);
             let (chat, prompts) = (None, None);
-            let parts = Parts { tokenizer, chat, prompts, vocabulary, capacity, texts: 1, beams, how, note };
-            let generator = Generator::with(model, programs, &spec, backend, parts)?;
-            return Ok(Generator { ends: vec![end], ..generator });
+            let ends = vec![end];
+            let parts = Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts: 1, beams, how, note };
+            return Generator::with(model, programs, &spec, backend, parts);
         }
     }
 

@@ -4,16 +4,16 @@ mod answers;
 mod beams;
 mod kept;
 mod prompting;
-mod sampler;
 mod together;
 mod written;
 
+pub use crate::data::text::prompt;
+pub use crate::model::{Sampler, Sampling};
 use answers::Answers;
 pub use answers::text;
 pub use beams::{Beams, Found};
 pub use kept::{Kept, kept};
-pub use prompting::{longest, prompt};
-pub use sampler::{Sampler, Sampling};
+pub use prompting::longest;
 pub use together::{End, Take};
 pub use written::{Finish, Request, Step, Text};
 
@@ -22,7 +22,7 @@ use super::memory::Planned;
 use super::model::{Model, build, device};
 use super::predictor::lacking;
 use crate::backend::{Backend, DeviceError, HostBuffer};
-use crate::data::text::{Chat, ENDS, Prompts, Samples, TextCodec, Tokenizer};
+use crate::data::text::{Chat, Prompts, Samples, TextCodec, Tokenizer};
 use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, LENGTHS, Lengths};
 use crate::graph::{DType, Input};
 use crate::model::{BatchShape, PARENTS, POSITIONS, START, STARTS, TURN, keeps_states};
@@ -128,6 +128,7 @@ struct Parts {
     tokenizer: Tokenizer,
     chat: Option<Chat>,
     prompts: Option<(Prompts, u32)>,
+    ends: Vec<u32>,
     /// Tokens that there may be.
     vocabulary: usize,
     capacity: usize,
@@ -176,7 +177,7 @@ impl Generator {
         if codec.has_answers() {
             return Generator::of_answers(model, &sample, codec, options);
         }
-        let prompts = codec.prompts_and_end();
+        let (prompts, ends) = (codec.prompts_and_end(), codec.ends());
         let chat = codec.chat;
         let Some(tokenizer) = codec.tokenizer else {
             return Err(Failure::Usage(
@@ -218,7 +219,8 @@ impl Generator {
                 Ok(programs) => {
                     if fits(model, (&programs, &spec), backend.as_ref(), options, texts == 1)? {
                         let how = How::Cached { chunk, whole };
-                        let parts = Parts { tokenizer, chat, prompts, vocabulary, capacity, texts, beams, how, note };
+                        let parts =
+                            Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts, beams, how, note };
                         return Generator::with(model, programs, &spec, backend, parts);
                     }
                     texts /= 2;
@@ -234,7 +236,7 @@ impl Generator {
         let programs = build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?;
         fits(model, (&programs, &sample), backend.as_ref(), options, true)?;
         let how = How::Anew;
-        let parts = Parts { tokenizer, chat, prompts, vocabulary, capacity, texts, beams, how, note };
+        let parts = Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts, beams, how, note };
         Generator::with(model, programs, &sample, backend, parts)
     }
 
@@ -245,7 +247,7 @@ impl Generator {
         backend: Box<dyn Backend>,
         parts: Parts,
     ) -> Result<Generator, Failure> {
-        let Parts { tokenizer, chat, prompts, vocabulary, capacity, texts, beams, how, note } = parts;
+        let Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts, beams, how, note } = parts;
         let in_batch = if let How::Answers(own) = &how { own.batch } else { rows(beams) };
         let parents = beams.map_or_else(Vec::new, |_| (0..in_batch as u32).collect());
         let layout = programs.plan.slot.clone();
@@ -256,9 +258,6 @@ impl Generator {
         let vocabulary = outputs.min(vocabulary);
         let buffer = backend.host_buffer(layout.bytes)?;
         let session = model.session(programs, spec, backend.as_ref())?;
-        let own = chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
-        let mut ends: Vec<u32> = ENDS.into_iter().chain(own).filter_map(|name| tokenizer.token(name)).collect();
-        ends.extend(prompts.iter().map(|(_, end)| *end));
         let lengths = spec.fields.iter().position(|field| field.name == LENGTHS).map(|number| number as u32);
         let bytes = Vec::new();
         let _backend = backend;

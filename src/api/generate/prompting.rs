@@ -3,20 +3,7 @@
 use super::language_of;
 use crate::api::failure::Failure;
 use crate::api::model::Model;
-use crate::data::text::{ENDS, Tokenizer};
-use anyhow::Result;
-
-/// The tokens of a prompt, as [`Generator::prompt`](super::Generator::prompt) makes them of one that is raw.
-///
-/// # Errors
-/// It has a character that has no token, which `called` names.
-pub fn prompt(tokenizer: &Tokenizer, text: &str, called: &str) -> Result<Vec<u32>> {
-    if !text.is_empty() {
-        return tokenizer.encode(text, called);
-    }
-    let end = ENDS.iter().find_map(|name| tokenizer.token(name)).map(|end| vec![end]);
-    Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
-}
+use crate::data::text::prompt;
 
 /// Tokens that a text has at most which goes on with one of some prompts, each with what errors call it. They are put into those that the model was trained on, unless they are
 /// `raw`; `None`, if the model writes answers into a sequence of their own, or if nothing says how many tokens a prompt has.

@@ -28,6 +28,7 @@ use crate::train::run::Run;
 use crate::train::run::events::begin as begin_events;
 use crate::train::run::pending::Pending;
 use crate::train::run::report::Reporter;
+use crate::train::run::texts::Texts;
 use crate::train::run::waiting::Waiting;
 use crate::train::setup::device::{Selected, Wanted, select};
 use crate::train::setup::input::{self, Take};
@@ -129,6 +130,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         others.require(&planned)?;
     }
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
+    let texts = Texts::new(experiment, &samples.spec, &session, backend)?;
     if !request.quiet {
         say_notes(backend);
     }
@@ -181,6 +183,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         pause_after: request.pause_after,
         evaluated: None,
         empty: None,
+        texts,
         told: None,
     };
     let known = run.session.programs.warnings.clone();

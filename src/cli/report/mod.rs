@@ -4,6 +4,7 @@ mod details;
 mod evaluation;
 mod html;
 mod page;
+mod texts;
 
 use super::args::ReportArgs;
 use super::runs;

@@ -3,6 +3,7 @@
 use super::details::{Model, Setting, Timing};
 use super::evaluation::{Evaluation, OF_A_PAIR, OF_ALL};
 use super::html::{Table, data_url, escaped, json as in_script};
+use super::texts::texts_html;
 use super::{Lead, Part, Reported};
 use crate::cli::human_bytes;
 use crate::runs::Run;
@@ -304,6 +305,7 @@ fn run_section(i: usize, name: &str, reported: &Reported) -> String {
     if let Some(evaluation) = &reported.evaluation {
         out += &part("Evaluation", evaluation, |evaluation| evaluation_html(i, evaluation));
     }
+    out += &texts_html(&reported.run);
     out += &settings_html(&reported.settings, &reported.run);
     out += &part("Layers and memory", &reported.model, model_html);
     if let Some(timing) = &reported.timing {

@@ -101,7 +101,7 @@ fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBo
     }
     let began = Instant::now();
     let Run { experiment, config, backend, samples, session, state, schedule, .. } = run;
-    let Run { folder, metrics, reporter, pending, waiting, pause_after, evaluated, empty, .. } = run;
+    let Run { folder, metrics, reporter, pending, waiting, pause_after, evaluated, empty, texts, .. } = run;
     // There may be no room for two.
     drop(session);
     let mut session = Session::unset(programs(backend)?, backend, crate::model::task(experiment))?;
@@ -127,6 +127,7 @@ fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBo
         pause_after,
         evaluated,
         empty,
+        texts,
         told: None,
     };
     report.done("restore", began.elapsed(), "read again, and the run goes on from there", json!({}))?;

@@ -2,6 +2,7 @@
 
 mod carried;
 mod heads;
+mod samples;
 mod trainings;
 
 use crate::config::declare::tagged::Tagged;
@@ -36,6 +37,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.shards();
     rules.schedule_free();
     rules.downloads();
+    rules.samples_of_text();
     rules.cache();
     rules.sweep();
 }

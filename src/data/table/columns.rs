@@ -1,9 +1,9 @@
 //! What becomes of each column: by the rules of the configuration, and else by what its cells are.
 
 use super::codec::{Encoding, Fill, Scaling};
+use super::kinds::{CellType, Column};
 use super::names::no_column;
 use super::options::{BINS, Choice, MOST_CATEGORIES, TableOptions};
-use super::survey::{CellType, Column};
 use anyhow::{Result, bail, ensure};
 use glob::Pattern;
 

@@ -3,7 +3,7 @@
 use super::super::classes::value;
 use super::super::sheet::{Kind, Place};
 use super::cell;
-use super::survey::{CellType, Column, Odd};
+use super::kinds::{CellType, Column, Odd};
 use foldhash::quality::RandomState;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};

@@ -4,6 +4,7 @@ use super::super::parallel::{at_once, parallel};
 use super::super::row_names::Lines;
 use super::super::sheet::{Piece, Sheet};
 use super::aside::Aside;
+use super::kinds::Column;
 use super::look::Look;
 use super::numbers::Numbers;
 use super::skipped::Skipped;
@@ -12,82 +13,6 @@ use anyhow::{Result, ensure};
 use foldhash::quality::RandomState;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// What the cells of a column are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CellType {
-    /// All missing.
-    Nothing,
-    /// Numbers.
-    Numbers,
-    /// Whole numbers, some of them with zeros before them, as `00062`: they name something.
-    Codes,
-    /// Truths, in words.
-    Truths,
-    /// Dates.
-    Dates,
-    /// Texts.
-    Texts,
-}
-
-impl CellType {
-    /// As a message and `data show` call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            CellType::Nothing => "empty",
-            CellType::Numbers => "number",
-            CellType::Codes => "code",
-            CellType::Truths => "boolean",
-            CellType::Dates => "date",
-            CellType::Texts => "text",
-        }
-    }
-}
-
-/// A column, looked at.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Column {
-    /// Its name.
-    pub name: String,
-    /// What its cells are: as the file says, if it does.
-    pub cells: CellType,
-    /// What they could be taken for, if it is asked for: texts may all be dates or numbers.
-    pub readable_as: CellType,
-    /// What it has in place of cells, in a file of which such columns are not read.
-    pub unread: Option<&'static str>,
-    /// Rows in which it has nothing.
-    pub missing: usize,
-    /// Different values.
-    pub distinct: usize,
-    /// There are more than that: of numbers with a fraction 1,000 are counted, and 100,000 of others.
-    pub more: bool,
-    /// All numbers are whole.
-    pub whole: bool,
-    /// The least and the greatest number, or date in days since 1970.
-    pub range: Option<[f64; 2]>,
-    /// The first different values.
-    pub examples: Vec<String>,
-    /// Of a column of texts nearly all of which are meant as numbers: why they are none.
-    pub odd: Option<Odd>,
-}
-
-/// Why a column that has numbers nearly everywhere is one of texts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Odd {
-    /// Some cells are no numbers.
-    NoNumber {
-        /// Where the first of them is: `line 3`, and the file, if there are several.
-        line: String,
-        /// What it has.
-        cell: String,
-        /// How many cells of the column are no numbers.
-        count: usize,
-        /// How many cells it has, those that are missing left out.
-        of: usize,
-    },
-    /// There is a comma before the fraction of numbers, and they are read with a point: the first of them.
-    Comma(String),
-}
 
 /// A table, looked at.
 pub struct Surveyed {
@@ -178,53 +103,10 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
     Ok(Surveyed { columns: columns.collect(), rows, known: Known { numbers: known, lines, skipped } })
 }
 
-impl Odd {
-    /// For a message.
-    pub fn in_words(&self) -> String {
-        match self {
-            Odd::NoNumber { line, cell, count, of } => {
-                let (cells, are) = if *count == 1 { ("cell", "is") } else { ("cells", "are") };
-                format!("{count} {cells} of {of} that {are} no number, the first of them `{cell}` in {line}")
-            }
-            Odd::Comma(cell) => format!(
-                "numbers with a comma before the fraction, as `{cell}`, which `decimal = \"comma\"` in `[data]` reads"
-            ),
-        }
-    }
-}
-
-impl Column {
-    /// Takes it for numbers if it has those nearly everywhere: rows with other cells are left out.
-    pub fn as_meant(&mut self) {
-        if matches!(self.odd, Some(Odd::NoNumber { .. })) {
-            (self.cells, self.readable_as, self.odd) = (CellType::Numbers, CellType::Numbers, None);
-        }
-    }
-
-    /// Why the column is of no use to a model, if it is not.
-    pub fn useless(&self, rows: usize) -> Option<&'static str> {
-        match self.cells {
-            CellType::Nothing => Some("it is empty"),
-            _ if self.distinct == 1 && self.missing == 0 => Some("it has the same value in every row"),
-            // A name or a number of the row itself.
-            CellType::Texts | CellType::Codes
-                if self.odd.is_none() && rows > 20 && self.distinct + self.missing == rows && !self.more =>
-            {
-                Some(match self.examples.iter().any(|text| text.contains(' ')) {
-                    true => {
-                        "its text is another one in every row: with `type = \"text\"` in `columns` the model takes its words"
-                    }
-                    false => "its text is another one in every row, as an identifier is",
-                })
-            }
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::codec::Cells;
+    use super::super::kinds::{CellType, Odd};
     use super::super::text::{Format, open};
     use super::*;
 

@@ -4,10 +4,10 @@ use super::super::field::Standard;
 use super::super::held::listed;
 use super::codec::{Cells, Read, mean_and_deviation};
 use super::fitted::{Head, TableCodec, Target};
+use super::kinds::{CellType, Column};
 use super::names::quoted;
 use super::options::{HeadOptions, Positive, TableOptions};
 use super::raw::Raw;
-use super::survey::{CellType, Column};
 use anyhow::{Context, Result, bail, ensure};
 
 /// The rows that have every target. `told` gets a line if others are left out.

@@ -31,7 +31,7 @@ pub use given::{STANDARD_INPUT, passage, passage_bytes, read_given, read_passage
 pub use labelled::{LabelledOptions, tokens_of as tokens_of_passage};
 pub use options::{Choice, Content, TextOptions};
 pub use prompted::PromptedOptions;
-pub use prompts::{ENDS, Prompts, parted};
+pub use prompts::{Prompts, parted, prompt};
 pub use sentences::{Layout, Sentence};
 pub use spans::{Span, Spans};
 pub use tagged::{Placed, TaggedOptions, read_sentences, sentence_bytes};
@@ -318,6 +318,15 @@ impl TextCodec {
     pub fn prompts_and_end(&self) -> Option<(Prompts, u32)> {
         let Samples::Prompted { end, .. } = &self.samples else { return None };
         self.prompts().map(|prompts| (prompts, *end))
+    }
+
+    /// The tokens that end what a language model writes.
+    pub fn ends(&self) -> Vec<u32> {
+        let own = self.chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
+        let named = prompts::ENDS.into_iter().chain(own);
+        let mut ends: Vec<u32> = named.filter_map(|name| self.tokenizer.as_ref()?.token(name)).collect();
+        ends.extend(self.prompts_and_end().map(|(_, end)| end));
+        ends
     }
 
     /// Most tokens of a text, where texts are samples of their own.

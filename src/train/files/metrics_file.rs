@@ -167,6 +167,11 @@ pub fn note_line(text: &str) -> Value {
     json!({ "kind": "note", "note": text })
 }
 
+/// The line of a text that a language model has written: what it went on with, and what came.
+pub fn sample_line(epoch: usize, step: u64, prompt: &str, text: &str) -> Value {
+    json!({ "kind": "sample", "epoch": epoch, "step": step, "prompt": prompt, "text": text })
+}
+
 /// What a line of figures is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOf {

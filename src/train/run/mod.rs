@@ -16,6 +16,7 @@ pub mod rehearsal;
 pub mod report;
 pub mod sweep;
 pub mod table;
+pub mod texts;
 pub mod timing;
 pub mod told;
 mod unreadable;
@@ -46,6 +47,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
+use texts::Texts;
 use waiting::Waiting;
 
 /// Updates between two moments at which ranks whose devices run behind look at their losses.
@@ -127,6 +129,8 @@ pub struct Run<'a> {
     pub evaluated: Option<(u64, Figures)>,
     /// A batch without samples, for updates of a step of which this rank has no shard.
     pub empty: Option<HostBuffer>,
+    /// What writes texts where the run evaluates.
+    pub texts: Option<Texts>,
     /// Whether any rank was asked to stop, as all have told each other behind the update that was just made.
     pub told: Option<bool>,
 }

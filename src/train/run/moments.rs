@@ -65,8 +65,10 @@ impl Run<'_> {
                 None => return self.interrupted_at_rest().map(Some),
             },
         };
+        let Some(texts) = self.texts(interrupt)? else { return self.interrupted_at_rest().map(Some) };
         let measured = Measured { train, val };
         let Noted { best, stop, drop } = self.note(&measured, true);
+        self.write_texts(&texts)?;
         self.write_row(RowOf::Evaluation, done, measured, best)?;
         if let Some(told) = drop {
             self.reporter.info(&told);
@@ -101,8 +103,11 @@ impl Run<'_> {
             },
             false => None,
         };
+        let texts = if due { self.texts(interrupt)? } else { Some(Vec::new()) };
+        let Some(texts) = texts else { return self.interrupted_at_rest().map(Some) };
         let measured = Measured { train, val };
         let Noted { best, stop, drop } = self.note(&measured, due);
+        self.write_texts(&texts)?;
         self.write_row(RowOf::Epoch, self.samples_per_epoch(), measured, best)?;
         self.tell_loading(self.state.extra.epoch_seconds);
         if let Some(told) = drop {

@@ -23,6 +23,8 @@ pub enum Kind {
     EvalWeights,
     /// The model's output alone.
     Predict,
+    /// As `Predict`, before there is a mean.
+    PredictWeights,
     /// The same for tokens that follow those of earlier runs.
     Generate,
     /// What a model of two sequences makes of the first, which is kept.

@@ -56,7 +56,9 @@ impl Sizes {
         let train = |batch: usize| Sizes::of(batch, data.train, loading.drop_last);
         let steps = train(loading.batch_size).iter().map(|step| step.samples).collect();
         let each = |sizes: Vec<BatchShape>| Sizes::of_lengths(sizes, &data.lengths);
-        Sizes { train: each(train(experiment.micro_batch())), steps, eval: each(eval), ..Sizes::default() }
+        // Texts are written one at a time.
+        let predict = experiment.writes_samples().then(|| 1.into()).into_iter().collect();
+        Sizes { train: each(train(experiment.micro_batch())), steps, eval: each(eval), predict, ..Sizes::default() }
     }
 
     /// The same where batches differ in length: full ones of each, the longest first, and a last one of the longest.
@@ -189,7 +191,7 @@ struct Recipe {
 
 /// In the order in which programs stand in the plan. Some need what earlier ones have found: phases of training, sums, variables.
 #[rustfmt::skip]
-const RECIPES: [Recipe; 13] = [
+const RECIPES: [Recipe; 14] = [
     Recipe { kinds: training::KINDS, shapes: training::batches, make: training::step },
     Recipe { kinds: training::KINDS, shapes: training::joined, make: training::join },
     Recipe { kinds: updates::KINDS, shapes: updates::after_training, make: updates::update },
@@ -202,6 +204,11 @@ const RECIPES: [Recipe; 13] = [
     Recipe { kinds: evaluation::ENCODE, shapes: evaluation::batches_to_answer, make: evaluation::encode },
     Recipe { kinds: evaluation::DECODE, shapes: evaluation::batches_of_answers, make: evaluation::decode },
     Recipe { kinds: evaluation::EVAL_WEIGHTS, shapes: evaluation::before_averaging, make: evaluation::of_weights },
+    Recipe {
+        kinds: evaluation::PREDICT_WEIGHTS,
+        shapes: evaluation::to_predict_before_averaging,
+        make: evaluation::of_weights,
+    },
     Recipe { kinds: evaluation::SHARDS, shapes: evaluation::in_shards, make: evaluation::sums },
 ];
 

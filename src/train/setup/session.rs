@@ -446,6 +446,7 @@ impl Session {
             Kind::Train if self.frozen => Kind::TrainFrozen,
             Kind::Update if self.frozen => Kind::UpdateFrozen,
             Kind::Eval if self.waits => Kind::EvalWeights,
+            Kind::Predict if self.waits => Kind::PredictWeights,
             kind => kind,
         }
     }

@@ -87,6 +87,7 @@ mod tensorboard;
 mod text;
 mod text_pairs;
 mod text_ranks;
+mod text_samples;
 mod text_tags;
 mod text_to_text;
 mod tokenize;

@@ -184,6 +184,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         pause_after: None,
         evaluated: None,
         empty: None,
+        texts: None,
         told: None,
     };
     run.run(&AtomicBool::new(false))?;

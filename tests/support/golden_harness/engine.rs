@@ -267,6 +267,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         pause_after: None,
         evaluated: None,
         empty: None,
+        texts: None,
         told: None,
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();

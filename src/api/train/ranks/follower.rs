@@ -60,6 +60,7 @@ impl<'a> Follower<'a> {
             pause_after,
             evaluated: None,
             empty: None,
+            texts: None,
             told: None,
         };
         Ok((run, place))

@@ -173,6 +173,19 @@ options! {
         /// With `tensorboard`: so many pictures of each validation's samples whose class was not found, the worst by their cross-entropy.
         #[option(default = 8, range = 0..=100, unit = "samples", resume = Harmless)]
         pub mistakes: usize,
+        /// Whenever the run evaluates, a language model goes on with each of these texts: what it writes is shown, stands in `metrics.jsonl` and the
+        /// report and, with `tensorboard`, in event files. Of an empty one it begins by itself. Each token takes a run over as many tokens as a sample has.
+        #[option(default = Vec::new(), resume = Harmless)]
+        pub sample_prompts: Vec<String>,
+        /// Tokens of each text that is written so, unless it ends before.
+        #[option(default = 100, range = 1..=10_000, unit = "tokens", resume = Harmless)]
+        pub sample_tokens: usize,
+        /// What logits are divided by before a token is drawn; 0 takes the most probable one. The draws are those of the run's `seed`, and the same each time.
+        #[option(default = 1.0, range = 0.0.., resume = Harmless)]
+        pub sample_temperature: f64,
+        /// One of so many of the most probable tokens is drawn.
+        #[option(otherwise = "of all", range = 1.., unit = "tokens", resume = Harmless)]
+        pub sample_top_k: Option<usize>,
     }
 }
 

@@ -23,6 +23,8 @@ pub const ENCODE: Kinds = &[(Kind::Encode, "encode")];
 pub const DECODE: Kinds = &[(Kind::Decode, "decode")];
 /// Loss and figures of the weights themselves.
 pub const EVAL_WEIGHTS: Kinds = &[(Kind::EvalWeights, "eval before averaging")];
+/// The output of the weights themselves.
+pub const PREDICT_WEIGHTS: Kinds = &[(Kind::PredictWeights, "predict before averaging")];
 /// The sums over shards.
 pub const SHARDS: Kinds = &[(Kind::EvalShard, "eval, end of a shard"), (Kind::EvalTotal, "eval, all shards")];
 
@@ -56,6 +58,11 @@ pub fn before_averaging(making: &Making) -> Vec<BatchShape> {
     if has_mean(making) { making.sizes.eval.clone() } else { Vec::new() }
 }
 
+/// Those that are predicted, if there is a mean of weights later on.
+pub fn to_predict_before_averaging(making: &Making) -> Vec<BatchShape> {
+    if has_mean(making) { making.sizes.predict.clone() } else { Vec::new() }
+}
+
 /// The model with averages in the place of what they are averages of.
 pub fn of_averages(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Result<(), Vec<Diagnostic>> {
     evaluate(making, kinds, batch, true)
@@ -69,7 +76,7 @@ pub fn of_weights(making: &mut Making, kinds: Kinds, batch: BatchShape) -> Resul
 fn evaluate(making: &mut Making, kinds: Kinds, batch: BatchShape, averages: bool) -> Result<(), Vec<Diagnostic>> {
     let (kind, name) = kinds[0];
     let mode = match kind {
-        Kind::Predict => Mode::Predict,
+        Kind::Predict | Kind::PredictWeights => Mode::Predict,
         Kind::Generate => Mode::Generate,
         _ => Mode::Eval,
     };
