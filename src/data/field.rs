@@ -293,6 +293,8 @@ pub struct DataSpec {
     pub val: Option<usize>,
     /// The lengths that batches may have, ascending in each, where samples differ in theirs; empty: all have those of their fields.
     pub lengths: Vec<Lengths>,
+    /// Bytes of the text that is validated on for each of its tokens, where that is asked for.
+    pub bytes_per_token: Option<f64>,
     /// What the source has fitted on the samples of training, as it writes that: how the rows of a table become samples.
     pub fitted: Option<Arc<Value>>,
 }
@@ -358,8 +360,7 @@ impl DataSpec {
         self.fields.iter_mut().find(|field| field.is_target())?.kind.classes_mut()
     }
 
-    /// The classes of which the target is one a sample or a position. `None`: its values are numbers, also where those are 1 and 0 for
-    /// classes that a sample belongs to or not.
+    /// The classes of which the target is one a sample or a position. `None`: its values are numbers, also 1 and 0 of labels.
     pub fn labels(&self) -> Option<&Classes> {
         match &self.target()?.1.kind {
             FieldKind::Category(classes) | FieldKind::Mask(classes) | FieldKind::Tokens(classes) => Some(classes),

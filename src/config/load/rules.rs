@@ -38,6 +38,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.schedule_free();
     rules.downloads();
     rules.samples_of_text();
+    rules.bits_per_byte();
     rules.cache();
     rules.sweep();
 }

@@ -13,6 +13,7 @@ use crate::files::host_memory::{HostMemory, host_memory};
 use crate::files::{self, pattern};
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,6 +68,11 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
         Split::new(Arc::new(windows.with_context(|| format!("`{}`{what}", path.display()))?))
     };
     let mut held = tokens.held_bytes();
+    let bytes = |tokens: &Tokens, range| {
+        let counted = options.counts_bytes.then(|| bytes_per_token(tokens, range, codec.tokenizer.as_ref()));
+        counted.unwrap_or(Ok(None))
+    };
+    let mut bytes_of_val = None;
     let train = windows(&tokens, train, true, &options.path, "")?;
     let val = match (&options.val_path, held_out) {
         (Some(path), _) => {
@@ -74,18 +80,40 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
             reading = reading.max(besides);
             held += tokens.held_bytes();
             let range = 0..tokens.len();
+            bytes_of_val = bytes(&tokens, range.clone())?;
             windows(&tokens, range, false, path, "")?
         }
-        (None, Some(range)) => windows(&tokens, range, false, &options.path, ", the end that is held out")?,
+        (None, Some(range)) => {
+            bytes_of_val = bytes(&tokens, range.clone())?;
+            windows(&tokens, range, false, &options.path, ", the end that is held out")?
+        }
         (None, None) => train.select(&[]),
     };
     let spec = DataSpec {
         train: Some(train.len()),
         val: Some(val.len()),
         fitted: Some(codec.written()?),
+        bytes_per_token: bytes_of_val,
         ..DataSpec::new(fields(options.context, codec.vocabulary))
     };
     Ok(Loaded { spec, train, val, held, reading, told })
+}
+
+/// How many bytes a token stands for: those that a model learns to tell, all but the first, or so many of them that no more would change the figure. `None` without a
+/// tokenizer.
+fn bytes_per_token(tokens: &Tokens, range: Range<usize>, tokenizer: Option<&Tokenizer>) -> Result<Option<f64>> {
+    const MOST: usize = 4 << 20;
+    let range = range.start + 1..range.end.min(range.start + 1 + MOST);
+    Ok(match tokenizer.filter(|_| !range.is_empty()) {
+        None => None,
+        // Bytes that are no text would be another number of them.
+        Some(Tokenizer::Bytes) => Some(1.0),
+        Some(tokenizer) => {
+            let (count, mut reader) = (range.len(), tokens.reader(range.end));
+            let read = range.map(|at| reader.get(at)).collect::<Result<Vec<u32>>>()?;
+            Some(tokenizer.decode(&read)?.len() as f64 / count as f64)
+        }
+    })
 }
 
 /// How many tokens at the end are held out.

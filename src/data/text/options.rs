@@ -21,6 +21,8 @@ pub struct TextOptions {
     pub streams: Option<[usize; 2]>,
     /// What is held out at the end to validate on: a part of the tokens, or a number of them.
     pub hold_out: Option<HoldOut>,
+    /// How many bytes the tokens are that are validated on is counted.
+    pub counts_bytes: bool,
     /// What was found in training, if the model is trained already.
     pub fitted: Option<Box<TextCodec>>,
 }

@@ -28,6 +28,7 @@ fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
         chat: None,
         context,
         hold_out: None,
+        counts_bytes: false,
         fitted: None,
     }
 }

@@ -121,6 +121,7 @@ impl ClassReport {
             | Figure::CalibrationError
             | Figure::LogLoss
             | Figure::Perplexity
+            | Figure::BitsPerByte
             | Figure::Mae
             | Figure::Rmse
             | Figure::R2

@@ -101,6 +101,8 @@ pub struct Programs {
     pub head_outputs: HashMap<usize, Vec<ValueId>>,
     /// The quantiles of each target that it puts out, if there are several.
     pub quantiles: Vec<f64>,
+    /// Bytes of a text that a target stands for, on average over the validation.
+    pub bytes_per_token: Option<f64>,
     /// Whether it learns what it is given, so that the data's targets do not matter.
     pub learns_inputs: bool,
     /// The figures that evaluation measures besides those that the loss comes with.
@@ -250,6 +252,7 @@ pub fn build(
         heads: HeadOf::all(experiment),
         head_outputs: heads,
         quantiles: experiment.loss.quantiles().to_vec(),
+        bytes_per_token: data.bytes_per_token,
         learns_inputs: experiment.loss.target().is_some(),
         asked: asked_figures(experiment, data),
         warnings: experiment.lint.told(warnings),

@@ -99,3 +99,29 @@ fn what_cannot_be_written_is_an_error() {
     tokens.ok(&format!("train c.toml --out r {sets} --set data.tokenizer=bytes --set train.steps=10"));
     assert_eq!(samples(&tokens, "r").len(), 2);
 }
+
+/// The loss of a byte: of characters as many times as large as of bytes as they have bytes.
+#[test]
+fn bits_per_byte_are_the_loss_of_a_byte() {
+    let place = place("");
+    place.write("input.txt", "añb€c.\n".repeat(1200));
+    let sets = "--set train.steps=20 --set train.eval_every_steps=20 --set metrics.figures=[\"bits_per_byte\"]";
+    let figures = |run: &str, more: &str| {
+        place.ok(&format!("train c.toml --out {run} {sets} {more}"));
+        let last = place.metrics(run).pop().unwrap();
+        ["val_loss", "val_bits_per_byte"].map(|name| last[name].as_f64().unwrap())
+    };
+    let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-3 * b, "{a} {b}");
+    let [loss, bits] = figures("characters", "--set checkpoint.monitor=val_bits_per_byte");
+    close(bits, loss / 2f64.ln() * 7.0 / 10.0);
+    let [loss, bits] = figures("bytes", "--set data.tokenizer=bytes");
+    close(bits, loss / 2f64.ln());
+    // A loss that is not the likelihood alone.
+    let [_, bits] = figures("smoothed", "--set loss.label_smoothing=0.1");
+    let own = place.ok("eval smoothed --json --set metrics.figures=[\"bits_per_byte\",\"perplexity\"]").json();
+    close(own["metrics"]["bits_per_byte"].as_f64().unwrap(), bits);
+    close(own["metrics"]["perplexity"].as_f64().unwrap().log2() * 0.7, bits);
+    let digits = Place::with(&plain());
+    let said = digits.fails("check c.toml --set metrics.figures=[\"bits_per_byte\"]", 2);
+    assert!(said.contains("how many bytes of text a token stands for is not known"), "{said}");
+}

@@ -71,6 +71,7 @@ fn tokens(path: &Path) -> Found {
         context: 1,
         streams: None,
         hold_out: None,
+        counts_bytes: false,
         fitted: None,
     };
     let set = data::open(&Source::Text(Box::new(options))).map_err(|e| told(&e))?;

@@ -57,6 +57,8 @@ pub enum EvalFigure {
     LogLoss,
     /// Exponential of the mean negative log-likelihood of the targets; only for classes.
     Perplexity,
+    /// The mean negative log-likelihood, to base 2, of the bytes of the text: the same for all tokenizers. Only for `text`, and for `tokens` with a `tokenizer`.
+    BitsPerByte,
     /// Coefficient of determination, in the mean over the outputs: `sklearn.metrics.r2_score`; only for regression.
     R2,
     /// Mean absolute percentage error, as a fraction: `sklearn.metrics.mean_absolute_percentage_error`; only for regression.
@@ -90,6 +92,7 @@ impl EvalFigure {
             Self::CalibrationError => Figure::CalibrationError,
             Self::LogLoss => Figure::LogLoss,
             Self::Perplexity => Figure::Perplexity,
+            Self::BitsPerByte => Figure::BitsPerByte,
             Self::R2 => Figure::R2,
             Self::Mape => Figure::Mape,
             Self::Coverage => Figure::Coverage,
@@ -179,6 +182,8 @@ metrics! {
     ValLogLoss = "val_log_loss" (LogLoss),
     /// Exponential of the mean negative log-likelihood.
     ValPerplexity = "val_perplexity" (Perplexity),
+    /// Mean negative log-likelihood, to base 2, of the bytes of a text.
+    ValBitsPerByte = "val_bits_per_byte" (BitsPerByte),
     /// Mean absolute error on the validation samples; only for regression.
     ValMae = "val_mae" (Mae),
     /// Root of the mean squared error on the validation samples; only for regression.

@@ -7,7 +7,7 @@ use crate::config::load::paths::shown;
 use crate::data::text::{
     AnsweredOptions, Choice, Content, LabelledOptions, Layout, PromptedOptions, TaggedOptions, TextCodec, TextOptions,
 };
-use crate::graph::op::IGNORE_INDEX;
+use crate::graph::op::{Figure, IGNORE_INDEX};
 use std::path::{Path, PathBuf};
 
 /// Words that have tokens, where nothing is said of it.
@@ -129,6 +129,7 @@ fn options(
             .carries_state()
             .then(|| [experiment.micro_batch(), experiment.data.loading.eval_batch_size()]),
         hold_out: experiment.data.loading.validation_split.as_ref().map(held_out),
+        counts_bytes: experiment.asked_figures().contains(&Figure::BitsPerByte),
         fitted: fitted(experiment),
     }
 }

@@ -31,6 +31,8 @@ pub struct Scores {
     surprise: f64,
     /// Rows that count.
     rows: u64,
+    /// Bytes of a text that a row stands for.
+    bytes_per_token: Option<f64>,
     /// An output was no number.
     not_a_number: bool,
     /// Of a row: the logarithms of its probabilities.
@@ -39,7 +41,8 @@ pub struct Scores {
 
 /// Of these figures, those for which outputs must be read; `is_likelihood`: some come from the loss.
 fn read_for(figures: &[Figure], is_likelihood: bool) -> Vec<Figure> {
-    let of_loss = |figure: &Figure| matches!(figure, Figure::LogLoss | Figure::Perplexity) && is_likelihood;
+    let of_loss =
+        |figure: &Figure| matches!(figure, Figure::LogLoss | Figure::Perplexity | Figure::BitsPerByte) && is_likelihood;
     figures.iter().copied().filter(|f| f.gathered() == Gathered::Outputs && !of_loss(f)).collect()
 }
 
@@ -48,10 +51,16 @@ pub fn ranks(figure: &Figure) -> bool {
     matches!(figure, Figure::Auroc | Figure::AveragePrecision)
 }
 
-/// Adds to figures those that are the loss under another name, or its exponential.
+/// The bits that a byte of a text takes, from the mean negative log-likelihood of its tokens; no number, if it is not known how many bytes these are.
+fn bits_per_byte(surprise: f64, bytes_per_token: Option<f64>) -> f64 {
+    bytes_per_token.map_or(f64::NAN, |bytes| surprise / std::f64::consts::LN_2 / bytes)
+}
+
+/// Adds to figures those that are the loss in other units.
 pub fn with_perplexity(figures: Figures, programs: &Programs) -> Figures {
     let Some(loss) = figures.get(Figure::Loss).filter(|_| programs.loss_is_likelihood()) else { return figures };
-    let own = [(Figure::LogLoss, loss), (Figure::Perplexity, loss.exp())];
+    let bits = bits_per_byte(loss, programs.bytes_per_token);
+    let own = [(Figure::LogLoss, loss), (Figure::Perplexity, loss.exp()), (Figure::BitsPerByte, bits)];
     let asked = own.into_iter().filter(|(figure, _)| programs.asked.contains(figure));
     asked.fold(figures, |figures, (figure, value)| figures.with(figure, value))
 }
@@ -82,7 +91,8 @@ impl Scores {
         let wanted = read_for(&programs.asked, programs.loss_is_likelihood());
         let spans = wanted.iter().any(|figure| figure.is_of_spans()).then(|| SpanCounts::of(&programs.class_names));
         let scores = Scores::of(wanted, task, width, programs.loss.ignore_index(), samples * rows)?;
-        Some(Scores { spans: spans.flatten(), each: programs.quantiles.len().max(1), ..scores })
+        let (each, bytes_per_token) = (programs.quantiles.len().max(1), programs.bytes_per_token);
+        Some(Scores { spans: spans.flatten(), each, bytes_per_token, ..scores })
     }
 
     fn of(wanted: Vec<Figure>, task: Task, width: usize, ignore_index: Option<i32>, rows: usize) -> Option<Self> {
@@ -106,6 +116,7 @@ impl Scores {
             exact: Exact::default(),
             surprise,
             rows,
+            bytes_per_token: None,
             not_a_number,
             row,
         })
@@ -205,6 +216,7 @@ impl Scores {
                 (Figure::ExactMatch, _) => self.exact.share(),
                 (Figure::LogLoss, _) => self.surprise / self.rows as f64,
                 (Figure::Perplexity, _) => (self.surprise / self.rows as f64).exp(),
+                (Figure::BitsPerByte, _) => bits_per_byte(self.surprise / self.rows as f64, self.bytes_per_token),
                 (_, Some(ranking)) => {
                     let (value, note) = ranking.figure(figure, names);
                     told.extend(note);

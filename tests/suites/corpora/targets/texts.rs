@@ -83,6 +83,7 @@ pub fn text(data: &[u8]) -> bool {
             context: 1 + usize::from(how >> 2 & 7),
             streams: None,
             hold_out: None,
+            counts_bytes: false,
             fitted: None,
         };
         let Some(set) = opened(&Source::Text(Box::new(options))) else { return false };
@@ -173,6 +174,7 @@ pub fn tokens(data: &[u8]) -> bool {
             context: 1 + usize::from(how & 7),
             streams: None,
             hold_out: None,
+            counts_bytes: false,
             fitted: None,
         };
         let Some(set) = opened(&Source::Text(Box::new(options))) else { return false };

@@ -62,6 +62,8 @@ pub enum Figure {
     LogLoss,
     /// Exponential of the mean negative log-likelihood.
     Perplexity,
+    /// The mean negative log-likelihood of the bytes of a text, to base 2.
+    BitsPerByte,
     /// Mean absolute error.
     Mae,
     /// Root of the mean squared error.
@@ -119,6 +121,7 @@ impl Task {
                 Figure::CalibrationError,
                 Figure::LogLoss,
                 Figure::Perplexity,
+                Figure::BitsPerByte,
             ],
             Task::BinaryClassification => &[
                 Figure::MacroPrecision,
@@ -147,7 +150,7 @@ impl Task {
 
 impl Figure {
     /// All figures, in the order in which they are reported.
-    pub const ALL: [Figure; 27] = [
+    pub const ALL: [Figure; 28] = [
         Figure::Loss,
         Figure::Accuracy,
         Figure::Top2Accuracy,
@@ -170,6 +173,7 @@ impl Figure {
         Figure::CalibrationError,
         Figure::LogLoss,
         Figure::Perplexity,
+        Figure::BitsPerByte,
         Figure::Mae,
         Figure::Rmse,
         Figure::R2,
@@ -202,6 +206,7 @@ impl Figure {
             Figure::CalibrationError => ["calibration_error", "ece"],
             Figure::LogLoss => ["log_loss", "logloss"],
             Figure::Perplexity => ["perplexity", "ppl"],
+            Figure::BitsPerByte => ["bits_per_byte", "bpb"],
             Figure::Mae => ["mae", "mae"],
             Figure::Rmse => ["rmse", "rmse"],
             Figure::R2 => ["r2", "r2"],
@@ -227,6 +232,7 @@ impl Figure {
             | Figure::CalibrationError
             | Figure::LogLoss
             | Figure::Perplexity
+            | Figure::BitsPerByte
             | Figure::Mae
             | Figure::Rmse
             | Figure::Mape => false,
@@ -260,6 +266,7 @@ impl Figure {
             Figure::Loss
                 | Figure::LogLoss
                 | Figure::Perplexity
+                | Figure::BitsPerByte
                 | Figure::Mae
                 | Figure::Rmse
                 | Figure::R2
@@ -292,6 +299,7 @@ impl Figure {
             | Figure::CalibrationError
             | Figure::LogLoss
             | Figure::Perplexity
+            | Figure::BitsPerByte
             | Figure::Coverage => Gathered::Outputs,
         }
     }
