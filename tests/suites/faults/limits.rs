@@ -144,6 +144,72 @@ fn little_room_for_addresses() {
     });
 }
 
+/// A file of `torch.save` with the weights of [`LARGE`], and with many numbers besides that are none of them.
+fn pytorch_file() -> Vec<u8> {
+    let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let int = |number: usize| [b"J", &(number as u32).to_le_bytes()[..]].concat();
+    let tensors: [(&str, &[usize]); 5] = [
+        ("1.weight", &[500, 256]),
+        ("1.bias", &[500]),
+        ("3.weight", &[10, 500]),
+        ("3.bias", &[10]),
+        ("step_sizes", &[6 << 20]),
+    ];
+    let mut pickle = b"\x80\x02}".to_vec();
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
+    let mut entry = |name: &str, bytes: &[u8]| {
+        zip.start_file(format!("archive/{name}"), options).unwrap();
+        std::io::Write::write_all(&mut zip, bytes).unwrap();
+    };
+    for (key, (name, shape)) in tensors.iter().enumerate() {
+        let len = shape.iter().product::<usize>();
+        let list =
+            |numbers: &[usize]| [b"(".to_vec(), numbers.iter().flat_map(|n| int(*n)).collect(), b"t".to_vec()].concat();
+        let strides: Vec<usize> = (0..shape.len()).map(|at| shape[at + 1..].iter().product()).collect();
+        pickle.extend(text(name));
+        pickle.extend(b"ctorch._utils\n_rebuild_tensor_v2\n((");
+        pickle.extend(
+            [text("storage"), b"ctorch\nFloatStorage\n".to_vec(), text(&key.to_string()), text("cpu"), int(len)]
+                .concat(),
+        );
+        pickle.extend([b"tQ".to_vec(), int(0), list(shape), list(&strides)].concat());
+        pickle.extend(b"\x89ccollections\nOrderedDict\n)RtRs");
+        entry(&format!("data/{key}"), &vec![0; 4 * len]);
+    }
+    pickle.extend(b".");
+    entry("data.pkl", &pickle);
+    entry("version", b"3\n");
+    zip.finish().unwrap().into_inner()
+}
+
+#[test]
+fn weights_of_pytorch_with_little_room() {
+    let start = Place::with("c.toml", LARGE);
+    std::fs::write(start.file("w.pth"), pytorch_file()).unwrap();
+    let command =
+        "train c.toml --quiet --out run --threads 1 --set model.weights=w.pth --set model.weights_strict=false";
+    start.copy().ok(command);
+    let step = if all() { 1 } else { 13 };
+    let sizes: Vec<u64> = (8..260).step_by(step).map(|n| n << 20).collect();
+    in_parallel("train from w.pth, with little address space", "sizes", &sizes, |most| {
+        if limited(start.command("--version"), libc::RLIMIT_AS, *most).code != Some(0) {
+            return Ok(());
+        }
+        let place = start.copy();
+        let ended = limited(place.command(command), libc::RLIMIT_AS, *most);
+        let told = ["memory", "cannot start"].iter().any(|words| ended.err.contains(words));
+        let well = match ended.code {
+            Some(0) => place.file("run/last.safetensors").exists(),
+            Some(1..=3) => told && !ended.panicked(),
+            // As above: no room for the stack of a thread's signals.
+            _ => ended.err.contains("failed to allocate an alternative stack"),
+        };
+        let failed = || Failed { at: format!("{} MiB: {ended:?}", most >> 20), why: "no word of why".into() };
+        if well { Ok(()) } else { Err(failed()) }
+    });
+}
+
 /// A user who may have few threads: whatever is started is started, or an error says what could not be.
 #[test]
 fn few_threads() {
