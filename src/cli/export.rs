@@ -1,6 +1,7 @@
 //! `runner export`.
 
 mod adapter;
+mod like;
 
 use super::args::ExportArgs;
 use crate::api::failure::Failure;
@@ -46,6 +47,9 @@ impl Format {
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     if args.adapter {
         return adapter::run(args);
+    }
+    if let Some(folder) = &args.like {
+        return like::run(args, folder);
     }
     let (from, out) = (&checkpoint_of(&args.checkpoint)?, &args.out);
     let Some(format) = Format::of(out) else {

@@ -21,6 +21,12 @@ pub struct ExportArgs {
     /// The folder gets `adapter_model.safetensors` and `adapter_config.json`. Without it, adapters are added to the weights that they change.
     #[arg(long, conflicts_with_all = ["softmax", "preprocess"])]
     pub adapter: bool,
+    /// Write a folder that transformers reads, as FOLDER is one, from which the model was imported
+    ///
+    /// The folder gets the weights as `model.safetensors`, under the names that FOLDER has, and `config.json` and the tokenizer's files of FOLDER. A classifier's
+    /// classes are those that it was trained on.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, conflicts_with_all = ["softmax", "preprocess", "adapter"])]
+    pub like: Option<PathBuf>,
     /// Replace a value of the configuration, as in `--set train.epochs=5` (repeatable)
     ///
     /// All of them lie over the files, in their order. A value that is no TOML is taken as text, and so is any value of a key that takes text alone.

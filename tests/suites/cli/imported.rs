@@ -273,6 +273,58 @@ fn an_encoder_gets_a_classifier_for_the_classes_of_a_table() {
     assert_eq!(trained("old"), new);
 }
 
+/// A folder of its own for transformers, which the next import reads like the first one.
+#[test]
+fn a_folder_is_exported_like_the_one_it_came_from() {
+    let texts = repository("tests/golden/language_models/text.txt");
+    for name in ["gpt2", "llama"] {
+        let (place, _) = imported("language_models", name);
+        fs::copy(&texts, place.path("input.txt")).unwrap();
+        fs::write(place.path(&format!("{name}/tokenizer_config.json")), "{}").unwrap();
+        place.ok(&format!("import {name} --out a.toml"));
+        let run = "--device cpu --set data.context=8 --set train.epochs=1 --set train.max_steps=2";
+        place.ok(&format!("train a.toml --out r {run}"));
+        let told = place.ok(&format!("export r out --like {name}")).out;
+        assert!(told.contains("to `out`, with config.json, model.safetensors, tokenizer.json"), "{told}");
+        assert_eq!(place.read("out/tokenizer_config.json"), "{}");
+        let names = |folder: &str| shapes(&place, &format!("{folder}/model.safetensors"));
+        assert_eq!(names("out"), names(name));
+        place.ok("import out --out b.toml");
+        place.ok("export r/last.safetensors whole.safetensors");
+        place.ok("export b.toml again.safetensors");
+        let weights = |file: &str| runner::checkpoint::load_tensors(&place.path(file)).unwrap().tensors;
+        assert_eq!(weights("whole.safetensors"), weights("again.safetensors"));
+        assert_ne!(weights("whole.safetensors"), weights(&format!("{name}/model.safetensors")));
+        // What the model was read from is not written over, and another model's folder is no pattern.
+        let said = place.fails(&format!("export r {name} --like {name}"), 2);
+        assert!(said.contains("model.safetensors"), "{said}");
+        let other = repository("tests/golden/text_classifiers/bert");
+        let said = place.fails(&format!("export r out --like {}", other.display()), 1);
+        assert!(said.contains("is not the folder that the model of `r` came from"), "{said}");
+    }
+    for name in ["encoder", "distilbert"] {
+        let (place, _) = imported("text_classifiers", name);
+        fs::copy(repository("tests/golden/text_classifiers/texts.csv"), place.path("texts.csv")).unwrap();
+        place.ok(&format!("import {name} --out a.toml"));
+        place.ok("train a.toml --out r --device cpu --set data.max_length=16 --set train.epochs=1");
+        place.ok(&format!("export r out --like {name}"));
+        let config: Value = serde_json::from_str(&place.read("out/config.json")).unwrap();
+        let kind =
+            if name == "encoder" { "BertForSequenceClassification" } else { "DistilBertForSequenceClassification" };
+        assert_eq!(config["architectures"], serde_json::json!([kind]));
+        let classes = place.checkpoint("r/last.safetensors").meta.extra.to_string();
+        for (number, class) in config["id2label"].as_object().unwrap() {
+            assert!(classes.contains(class.as_str().unwrap()), "{class} {classes}");
+            assert_eq!(config["label2id"][class.as_str().unwrap()].to_string(), *number);
+        }
+        place.ok("import out --out b.toml");
+        place.ok("export r/last.safetensors whole.safetensors");
+        place.ok("export b.toml again.safetensors");
+        let weights = |file: &str| runner::checkpoint::load_tensors(&place.path(file)).unwrap().tensors;
+        assert_eq!(weights("whole.safetensors"), weights("again.safetensors"));
+    }
+}
+
 /// What is known here is part of what Hugging Face's models can be: the rest is refused by the name of its key.
 #[test]
 fn what_is_not_known_of_a_model_is_refused() {
