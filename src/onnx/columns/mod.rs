@@ -198,3 +198,6 @@ fn vectors(g: &mut Graph, taken: &[Taken]) -> Vec<Part> {
     let own = Part { name, places: columns.iter().flat_map(|column| column.own()).collect() };
     [Some(own), missing].into_iter().flatten().collect()
 }
+
+#[cfg(test)]
+mod tests;
