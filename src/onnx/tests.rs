@@ -155,10 +155,17 @@ fn of_text(folder: &Path) -> Vec<(String, String)> {
     let pairs = classifier("mean")
         .replace("{ type = 'sequence_pool'", types)
         .replace("a.csv'", "b.csv'\ntext = ['text', 'second']");
+    let sinusoids = "{ type = 'position_embedding', kind = 'sinusoidal', max_length = 6 },\n  { type = 'sequence_pool'";
+    let positions = classifier("mean").replace("{ type = 'sequence_pool'", sinusoids);
     let bag = classifier("mean").replace("type = 'embedding'", "type = 'embedding_bag', mode = 'sum'");
     let bag = bag.replace("  { type = 'sequence_pool', mode = 'mean' },\n", "");
-    let others =
-        [("language_model", language_model), ("text_lstm", recurrent), ("text_pairs", pairs), ("text_bag", bag)];
+    let others = [
+        ("language_model", language_model),
+        ("text_lstm", recurrent),
+        ("text_pairs", pairs),
+        ("text_positions", positions),
+        ("text_bag", bag),
+    ];
     let others = others.map(|(name, config)| (name.to_owned(), config));
     others.into_iter().chain(classifiers).collect()
 }
