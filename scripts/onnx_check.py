@@ -4,17 +4,20 @@
 - every file of `models/`: the logits of PyTorch in `tests/golden/architectures`;
 - every file of `configs/`, with the values that training starts from: the probabilities of `runner predict`, from pixels;
 - photos of any size, with resizing and cropping inside: the probabilities of `runner predict`;
+- tables from raw columns: the numbers that every codec makes of them, and the answers of `runner predict`;
 - a model of the bundled digits, trained: the classes of `runner predict`, for all of scikit-learn's copy of them.
 
 Usage: `RUNNER=target/release/runner python scripts/onnx_check.py [WORD]` for what has WORD in its name. Needs onnx, onnxruntime, safetensors,
 torch and scikit-learn.
 """
 
+import csv
 import json
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -40,6 +43,16 @@ def alone(path: Path, inputs: dict[str, Array], findings: Findings, name: str, t
     findings.near(f"{name}, one sample", first, together[:1])
     several = compute(path, {key: np.concatenate([value] * 3) for key, value in inputs.items()})
     findings.near(f"{name}, more samples", several, np.concatenate([together] * 3))
+
+
+def answer(said: dict[str, Any], like: Array) -> Array:
+    """What `runner predict --json` says of a sample: probabilities of all classes, or values."""
+    if "values" in said:
+        return np.array(said["values"]).reshape(like.shape)
+    want = np.zeros(like.shape)
+    for one in said["top"]:
+        want[one["class"]] = one["probability"]
+    return want
 
 
 def wanted(names: list[Path]) -> Iterator[Path]:
@@ -80,10 +93,10 @@ def cases(folder: Path, findings: Findings) -> None:
 
 def models(folder: Path, findings: Findings) -> None:
     """The models, with parameters that are made by a formula."""
-    import architectures
-
     for path in wanted(list((ROOT / "models").glob("*.toml"))):
         try:
+            import architectures
+
             golden = json.loads((ROOT / f"tests/golden/architectures/{path.stem}.json").read_text())
             numbers = architectures.table(golden["seed"])
             inputs = architectures.values(numbers, "inputs", tuple(golden["inputs"]))
@@ -126,13 +139,7 @@ def configs(folder: Path, findings: Findings) -> None:
             told = json.loads(runner("predict", path, samples, *weights, "--json", "--top", "100000"))
             got = compute(out, {"input": inputs})
             for row, said in zip(got, told, strict=True):
-                if classes:
-                    want = np.zeros_like(row)
-                    for answer in said["top"]:
-                        want[answer["class"]] = answer["probability"]
-                else:
-                    want = np.array(said["values"]).reshape(row.shape)
-                findings.near(path.stem, row, want)
+                findings.near(path.stem, row, answer(said, row))
         except Exception as error:
             findings.failed(path.stem, error)
 
@@ -209,12 +216,189 @@ def photos(folder: Path, findings: Findings) -> None:
             told = json.loads(runner("predict", config, *files, *weights, "--json", "--top", "3"))
             for file, said in zip(files, told, strict=True):
                 pixels = np.asarray(Image.open(file)).transpose(2, 0, 1)[None]
-                want = np.zeros(3)
-                for answer in said["top"]:
-                    want[answer["class"]] = answer["probability"]
-                findings.near(f"photos {name} {file.stem}", compute(out, {"input": pixels})[0], want)
+                (row,) = compute(out, {"input": pixels})
+                findings.near(f"photos {name} {file.stem}", row, answer(said, row))
         except Exception as error:
             findings.failed(f"photos {name}", error)
+
+
+# Every way to encode a column.
+COLUMNS = """
+size = { type = "number", scaling = "quantile" }
+count = { type = "number", scaling = "quantile", missing = "mean" }
+age = { type = "number", missing = "zero" }
+plain = { type = "number", scaling = "none" }
+income = { type = "number", scaling = "log" }
+bins = { type = "number", scaling = "piecewise_linear", bins = 4 }
+code = { type = "category", min_count = 5 }
+flag = "boolean"
+user = { type = "category", hash_buckets = 16 }
+comment = { type = "text", hash_buckets = 8, norm = "none" }
+note = { type = "text", hash_buckets = 8, alternate_sign = false }
+"""
+TABLE = """seed = 1
+[data]
+source = "csv"
+path = "{folder}/train.csv"
+validation_split = 0.2
+batch_size = 64
+{data}
+[data.columns]
+{columns}
+[model]
+{model}
+{loss}
+[optimizer]
+type = "adamw"
+lr = 1e-3
+[train]
+epochs = 2
+"""
+TABLES = {
+    "regression": ('target = "price"\ndrop = ["sold"]', 'use = "tabular"', '[loss]\ntype = "mse"'),
+    "transformer": ('target = "sold"\ndrop = ["price"]', 'use = "ft_transformer"', '[loss]\ntype = "cross_entropy"'),
+    "quantiles": ('target = "price"\ndrop = ["sold"]', 'use = "tabular_mlp"', '[loss]\ntype = "quantile"\nquantile = [0.1, 0.5, 0.9]'),
+    "heads": (
+        'target = "price"',
+        'layers = [{ name = "body", type = "linear", out_features = 8 }, { name = "sold", type = "linear", out_features = 3 },'
+        ' { type = "linear", out_features = 1, from = "body" }]',
+        '[loss]\ntype = "mse"\n[[heads]]\ntarget = "sold"\nloss = "cross_entropy"',
+    ),
+}
+MISSING = ["", "NA"]
+
+
+def write_table(path: Path, rows: int, new: bool, targets: int) -> None:
+    """A table; a `new` one has what no training row has: texts, spellings, numbers far away, cells that are missing."""
+    random = np.random.default_rng(rows)
+
+    def missing(value: object, share: float) -> object:
+        return random.choice(MISSING) if random.random() < share else value
+
+    def date(first: int, last: int) -> str:
+        return str(np.datetime64("1970-01-01") + np.timedelta64(int(random.integers(first, last)), "D"))
+
+    def words() -> str:
+        return " ".join(random.choice(["good", "bad", "very", "Old", "new"], size=random.integers(1, 6)))
+
+    with path.open("w", newline="") as file:
+        names = "size age plain income bins count town code flag day moment user comment note price sold".split()
+        table = csv.writer(file)
+        table.writerow(names + [f"t{at}" for at in range(targets)])
+        for row in range(rows):
+            far = 1e5 if new and row % 9 == 0 else 1.0
+            town = "moon" if new and row % 7 == 0 else random.choice(["sea", "hill", "Größe, neu", "a b"])
+            code = f"rare{row}" if row % 8 == 0 else random.choice(["00062", "00100", "-0.0", "1e3x"])
+            flag = random.choice(["true", "FALSE", "Yes", "no", "1", "0", "2.5"] if new else ["true", "FALSE", "Yes", "no"])
+            moment = date(15000, 20000) + random.choice([" 12:30", " 06:00:15", "T23:59:59Z"])
+            size = random.normal(100, 30)
+            cells = [
+                f"{far * size:.4f}",
+                missing(random.integers(0, 30), 0.2),
+                missing(f"{random.uniform(-1, 1):.3f}", 0.2 * new),
+                f"{far * np.exp(random.normal(0, 3)) * random.choice([-1, 1]):.6g}",
+                missing(random.poisson(4), 0.1),
+                missing(random.poisson(2), 0.1),
+                missing(town, 0.1),
+                missing(code, 0.1 * new),
+                missing(flag, 0.1),
+                date(-20000, 30000),
+                missing(moment, 0.1),
+                missing(f"u{random.integers(0, 300)}", 0.1),
+                missing(words(), 0.1),
+                words(),
+                f"{3 * size + random.normal():.3f}",
+                random.choice(["yes", "no", "maybe"]),
+            ]
+            table.writerow(cells + [row / rows] * targets)
+
+
+def raw(path: Path, session: onnxruntime.InferenceSession) -> dict[str, Array]:
+    """The columns of a table as the model takes them."""
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    inputs = {}
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for name, said in json.loads(session.get_modelmeta().custom_metadata_map["inputs"]).items():
+        cells = [row[said["column"]] for row in rows]
+        if said["type"] in ("category", "boolean"):
+            inputs[name] = np.array(cells, object)[:, None]
+        elif said["type"] == "number":
+            inputs[name] = np.array([np.nan if cell in MISSING else float(cell) for cell in cells])[:, None]
+        elif said["type"] == "date":
+            moments = np.array(["NaT" if cell in MISSING else cell.rstrip("Z") for cell in cells], "datetime64[s]")
+            inputs[name] = (moments - np.datetime64(0, "s"))[:, None] / np.timedelta64(1, "D")
+        else:
+            if said["type"] == "hashed":
+                made = FeatureHasher(said["buckets"], input_type="string", alternate_sign=False).transform([[cell] for cell in cells])
+            else:
+                norm = None if said["norm"] == "none" else said["norm"]
+                made = HashingVectorizer(n_features=said["buckets"], norm=norm, alternate_sign=said["alternate_sign"]).transform(cells)
+            inputs[name] = made.toarray().astype(np.float32)
+            inputs[name][[cell in MISSING for cell in cells]] = np.nan
+    return inputs
+
+
+def features(folder: Path, findings: Findings) -> None:
+    """The numbers that the columns become: a model that puts them out as they are, one for each of its targets."""
+    width = 1
+    for _ in range(2):    # how wide a sample is comes from the first attempt
+        write_table(folder / "train.csv", 600, False, width)
+        write_table(folder / "new.csv", 201, True, width)
+        names = ", ".join(f'"t{at}"' for at in range(width))
+        data = f'target = [{names}]\nstandardize_target = false\ndrop = ["price", "sold"]'
+        layer = f'layers = [{{ name = "same", type = "linear", bias = false, out_features = {width} }}]'
+        config, out, start = folder / "features.toml", folder / "features.onnx", folder / "same.safetensors"
+        config.write_text(TABLE.format(folder=folder, data=data, columns=COLUMNS, model=layer, loss='[loss]\ntype = "mse"'))
+        runner("export", config, start)
+        width = load_file(start)["same.weight"].shape[1]
+    save_file({"same.weight": np.eye(width, dtype=np.float32)}, start)
+    weights = ["--set", f"model.weights={start}"]
+    runner("export", config, out, *weights, "--preprocess")
+    for table in ("train", "new"):
+        told = json.loads(runner("predict", config, folder / f"{table}.csv", *weights, "--json"))
+        want = np.array([said["values"] for said in told], np.float32)
+        onnx.checker.check_model(str(out), full_check=True)
+        session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+        (got,) = session.run(None, raw(folder / f"{table}.csv", session))
+        # A logarithm or a sine may be rounded otherwise: then the last bit differs.
+        findings.near(f"features {table}", got, want, 1e-7)
+        same = (got == want).mean()
+        if same < 0.999:
+            findings.failed(f"features {table}", ValueError(f"only {100 * same:.2f} % are the same to the bit"))
+
+
+def tables(folder: Path, findings: Findings) -> None:
+    """Models of tables, from cells to answers."""
+    try:
+        if WORD in "tables features":
+            features(folder, findings)
+    except Exception as error:
+        findings.failed("tables features", error)
+    write_table(folder / "train.csv", 600, False, 0)
+    write_table(folder / "new.csv", 201, True, 0)
+    for name, (data, model, loss) in TABLES.items():
+        if WORD not in f"tables {name}":
+            continue
+        try:
+            config, run, out = folder / "table.toml", folder / f"run-{name}", folder / "table.onnx"
+            config.write_text(TABLE.format(folder=folder, data=data, columns=COLUMNS, model=model, loss=loss))
+            runner("train", config, "--out", run, "--quiet")
+            runner("export", run, out, "--preprocess", *(["--softmax"] if name == "transformer" else []))
+            told = json.loads(runner("predict", run, folder / "new.csv", "--json", "--top", "9"))
+            onnx.checker.check_model(str(out), full_check=True)
+            session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+            inputs = raw(folder / "new.csv", session)
+            for at, output in enumerate(session.get_outputs()):
+                (got,) = session.run([output.name], inputs)
+                if at > 0:    # a head, of which the file has logits
+                    told = [said["heads"][output.name] for said in told]
+                    got = np.exp(got) / np.exp(got).sum(1, keepdims=True)
+                findings.near(f"tables {name} {output.name}", got, np.array([answer(*pair) for pair in zip(told, got, strict=True)]))
+        except Exception as error:
+            findings.failed(f"tables {name}", error)
 
 
 def main() -> None:
@@ -225,6 +409,7 @@ def main() -> None:
         models(folder, findings)
         configs(folder, findings)
         photos(folder, findings)
+        tables(folder, findings)
         if WORD in "digits":
             digits(folder, findings)
     findings.end()

@@ -6,6 +6,7 @@ use super::proto::{self, DataType};
 use super::{Translator, Value};
 use crate::config::Diagnostic;
 use crate::config::language::sections;
+use crate::data::table::TableCodec;
 use crate::data::text::TextCodec;
 use crate::data::{Field, FieldKind, Standard, Transform, transformed};
 use crate::graph::op::Task;
@@ -41,12 +42,14 @@ impl Translator<'_> {
         let (experiment, data) = (self.source.experiment, self.source.data);
         let changed = transformed(&data.fields);
         let numbers = data.fields.iter().enumerate().filter(|(_, field)| field.is_input()).map(|(number, _)| number);
+        let table = TableCodec::of(data).filter(|_| self.options.preprocess);
         let mut first = None;
         for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
             let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
             let of_layers = matches!(field.kind, FieldKind::Length | FieldKind::PairStart);
             let by_name = named || of_layers;
-            let name = self.graph.fresh(if by_name { &field.name } else { "input" });
+            let wanted = if by_name { &field.name } else { "input" };
+            let name = if table.is_some() { String::new() } else { self.graph.fresh(wanted) };
             let mut shape = [vec![1], outside(&field.shape)].concat();
             let normalization = self.normalization(&field, changed == Some(number));
             let inside = self.options.preprocess && normalization.acts();
@@ -64,8 +67,13 @@ impl Translator<'_> {
                 DType::I32 => DataType::Int32,
                 _ => DataType::Float,
             };
-            self.inputs.push(value_info(&name, r#type, &shape));
-            let mut x = Value { name, shape };
+            let mut x = match &table {
+                Some(table) => self.columns(table),
+                None => {
+                    self.inputs.push(value_info(&name, r#type, &shape));
+                    Value { name, shape }
+                }
+            };
             if !transforms.is_empty() {
                 let image = Image { name: x.name, channels: x.shape[1] };
                 x = Value { name: images::transformed(&mut self.graph, image, &transforms).name, shape: made };
@@ -81,10 +89,10 @@ impl Translator<'_> {
                     "`{}` has the numbers of tokens, of which there are {}: `text` in the file's metadata has the tokenizer",
                     field.name, tokens.number
                 ));
-            } else if !of_layers && fitted.is_some() {
+            } else if !of_layers && fitted.is_some() && table.is_none() {
                 self.notes.push(format!(
-                    "`{}` has the numbers that the columns of a table become: `columns` in the file's metadata has what each column was fitted \
-                     to, and docs/cli.md says how a row is encoded",
+                    "`{}` has the numbers that the columns of a table become, and `columns` in the file's metadata what each column was \
+                     fitted to: with `--preprocess` the model takes the columns themselves",
                     field.name
                 ));
             }
@@ -239,7 +247,10 @@ impl Translator<'_> {
             entries.push(("class_names", json!(names)));
         }
         // How the columns of a table become the numbers of the input.
-        if let Some(fitted) = &data.fitted {
+        let table = TableCodec::of(data).filter(|_| self.options.preprocess);
+        if let Some(table) = &table {
+            entries.push(("inputs", self.inputs_in_words(table)));
+        } else if let Some(fitted) = &data.fitted {
             let mut columns = serde_json::Value::clone(fitted);
             // The output is in the target's own unit.
             if let Some(numbers) = columns.pointer_mut("/target/numbers").and_then(serde_json::Value::as_object_mut) {
@@ -275,6 +286,7 @@ impl Translator<'_> {
         entries.push((
             "preprocess",
             json!(match self.options.preprocess {
+                _ if table.is_some() => "inside",
                 _ if data.fitted.is_some() => "outside",
                 true if images::has_form(&changes) => "inside",
                 true => "normalization inside",

@@ -10,14 +10,27 @@ fn attribute(name: &str, r#type: AttributeType) -> Attribute {
     Attribute { name: Some(name.into()), r#type: Some(r#type.into()), ..Attribute::default() }
 }
 
+/// The operators that ONNX has for machine learning beside its own.
+pub(super) const ML: &str = "ai.onnx.ml";
+
 /// A whole number.
 pub(super) fn int(name: &str, value: i64) -> Attribute {
     Attribute { i: Some(value), ..attribute(name, AttributeType::Int) }
 }
 
+/// A list of whole numbers, of which some may be below zero.
+pub(super) fn signed(name: &str, ints: Vec<i64>) -> Attribute {
+    Attribute { ints, ..attribute(name, AttributeType::Ints) }
+}
+
+/// A list of numbers.
+pub(super) fn floats(name: &str, floats: Vec<f32>) -> Attribute {
+    Attribute { floats, ..attribute(name, AttributeType::Floats) }
+}
+
 /// A list of whole numbers.
 pub(super) fn ints(name: &str, values: impl IntoIterator<Item = usize>) -> Attribute {
-    Attribute { ints: values.into_iter().map(|v| v as i64).collect(), ..attribute(name, AttributeType::Ints) }
+    signed(name, values.into_iter().map(|v| v as i64).collect())
 }
 
 /// A number.
@@ -106,7 +119,15 @@ impl Graph {
 
     fn push(&mut self, op_type: &str, name: String, inputs: &[&str], output: Vec<String>, attribute: Vec<Attribute>) {
         let input = inputs.iter().map(|name| (*name).to_owned()).collect();
-        self.nodes.push(proto::Node { input, output, name: Some(name), op_type: Some(op_type.into()), attribute });
+        let (name, op_type) = (Some(name), Some(op_type.into()));
+        self.nodes.push(proto::Node { input, output, name, op_type, attribute, domain: None });
+    }
+
+    /// What `LabelEncoder` makes of texts. It is of the operators that ONNX has for machine learning ([`ML`]).
+    pub fn labels(&mut self, texts: &str, attributes: impl Into<Vec<Attribute>>) -> String {
+        let name = self.op("LabelEncoder", &[texts], attributes);
+        self.nodes.last_mut().expect("a node").domain = Some(ML.into());
+        name
     }
 
     /// The nodes that `make` adds, apart from all others. They may read what the graph has so far.
@@ -166,6 +187,21 @@ impl Graph {
         self.constant(Vec::new(), DataType::Double, value.to_le_bytes().to_vec())
     }
 
+    /// A constant list of numbers in double precision.
+    pub fn doubles(&mut self, values: &[f64]) -> String {
+        let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        self.constant(vec![values.len() as i64], DataType::Double, data)
+    }
+
+    /// A constant text.
+    pub fn text(&mut self, text: &str) -> String {
+        let name = self.fresh(&format!("constant/{}", self.constants.len()));
+        let (data_type, string_data) = (Some(DataType::String.into()), vec![text.into()]);
+        let named = Some(name.clone());
+        self.constants.push(proto::Tensor { data_type, string_data, name: named, ..proto::Tensor::default() });
+        name
+    }
+
     /// A constant tensor of whole numbers of 32 bits.
     pub fn int32s(&mut self, shape: &[usize], values: &[i32]) -> String {
         let data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
@@ -192,7 +228,8 @@ impl Graph {
         }
         let name = self.fresh(&format!("constant/{}", self.constants.len()));
         let data_type = Some(r#type.into());
-        self.constants.push(proto::Tensor { dims, data_type, name: Some(name.clone()), raw_data: Some(data) });
+        let (named, raw_data) = (Some(name.clone()), Some(data));
+        self.constants.push(proto::Tensor { dims, data_type, name: named, raw_data, ..proto::Tensor::default() });
         name
     }
 
@@ -207,6 +244,28 @@ impl Graph {
     pub fn slice(&mut self, x: &str, axis: usize, start: usize, end: usize) -> String {
         let [starts, ends, axes] = [start, end, axis].map(|n| self.list(&[n as i64]));
         self.op("Slice", &[x, &starts, &ends, &axes], [])
+    }
+
+    /// The places `at` of `x` along `axis`.
+    pub fn gather(&mut self, x: &str, axis: i64, at: &[usize]) -> String {
+        let at = self.list(&at.iter().map(|n| *n as i64).collect::<Vec<_>>());
+        self.op("Gather", &[x, &at], [int("axis", axis)])
+    }
+
+    /// Values one behind the other in an axis.
+    pub fn joined(&mut self, parts: &[String], axis: i64) -> String {
+        match parts {
+            [one] => one.clone(),
+            parts => {
+                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+                self.op("Concat", &parts, [int("axis", axis)])
+            }
+        }
+    }
+
+    /// `x` in single precision.
+    pub fn single(&mut self, x: &str) -> String {
+        self.op("Cast", &[x], [int("to", DataType::Float as i64)])
     }
 
     /// The mean over `axes`, which stay with the length 1.

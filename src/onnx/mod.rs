@@ -6,6 +6,7 @@
 //!
 //! One function matches over all layers of the language: a new one does not compile without its translation.
 
+mod columns;
 mod edges;
 mod graph;
 mod heads;
@@ -19,7 +20,7 @@ use crate::config::{Diagnostic, Experiment};
 use crate::data::DataSpec;
 use crate::graph::{DType, VarKind, Variables};
 use crate::model::LayerRow;
-use graph::{Graph, value_info};
+use graph::{Graph, ML, value_info};
 use prost::Message as _;
 use proto::DataType;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -27,6 +28,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// The version of the operators, and that of the format that came with it: what all of PyTorch 2's relatives read.
 const OPSET: i64 = 18;
 const IR_VERSION: i64 = 8;
+/// The version of the operators for machine learning that came with it.
+const ML_OPSET: i64 = 3;
 /// No message of Protocol Buffers may be longer.
 const MAX_BYTES: usize = i32::MAX as usize;
 
@@ -35,7 +38,7 @@ const MAX_BYTES: usize = i32::MAX as usize;
 pub struct Options {
     /// Probabilities come out instead of logits.
     pub softmax: bool,
-    /// Samples go in as they come from the data: they are resized, cropped and normalised inside.
+    /// Samples go in as they come from the data: images are resized, cropped and normalised inside, cells of a table encoded.
     pub preprocess: bool,
 }
 
@@ -136,8 +139,8 @@ fn translate(
     for (_, variable) in source.variables.iter() {
         t.graph.fresh(&variable.name);
     }
-    let of_heads: Vec<String> = source.experiment.heads.iter().map(|head| t.graph.fresh(head.name())).collect();
     let x = t.input()?;
+    let of_heads: Vec<String> = source.experiment.heads.iter().map(|head| t.graph.fresh(head.name())).collect();
     let y = t.sequence(&source.experiment.model.layers, x)?;
     let y = t.ordered_classes(y);
     let heads =
@@ -155,13 +158,15 @@ fn translate(
         value_info: t.results,
     };
     check(&graph)?;
-    let opset = proto::OperatorSet { domain: Some(String::new()), version: Some(OPSET) };
+    let ml = graph.node.iter().any(|node| node.domain() == ML).then_some((ML, ML_OPSET));
+    let opset =
+        |(domain, version): (&str, i64)| proto::OperatorSet { domain: Some(domain.into()), version: Some(version) };
     let model = proto::Model {
         ir_version: Some(IR_VERSION),
         producer_name: Some("runner".into()),
         producer_version: Some(env!("CARGO_PKG_VERSION").into()),
         graph: Some(graph),
-        opset_import: vec![opset],
+        opset_import: [("", OPSET)].into_iter().chain(ml).map(opset).collect(),
         metadata_props,
     };
     Ok((model, t.notes))
@@ -213,7 +218,7 @@ impl Translator<'_> {
                 other => return Err(internal(format!("`{}` is of {other}", variable.name))),
             };
             let (data_type, name) = (Some(data_type.into()), Some(variable.name.clone()));
-            out.push(proto::Tensor { dims, data_type, name, raw_data: Some(data) });
+            out.push(proto::Tensor { dims, data_type, name, raw_data: Some(data), ..proto::Tensor::default() });
         }
         Ok(out)
     }

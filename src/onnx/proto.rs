@@ -70,6 +70,9 @@ pub struct Node {
     pub op_type: Option<String>,
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<Attribute>,
+    /// The set that the operator is of; that of ONNX itself where nothing is said.
+    #[prost(string, optional, tag = "7")]
+    pub domain: Option<String>,
 }
 
 /// An attribute: one of the values is there, the one of the type.
@@ -85,6 +88,8 @@ pub struct Attribute {
     pub s: Option<Vec<u8>>,
     #[prost(message, optional, boxed, tag = "6")]
     pub g: Option<Box<Graph>>,
+    #[prost(float, repeated, packed = "false", tag = "7")]
+    pub floats: Vec<f32>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
     pub ints: Vec<i64>,
     #[prost(bytes = "vec", repeated, tag = "9")]
@@ -102,17 +107,20 @@ pub enum AttributeType {
     Int = 2,
     String = 3,
     Graph = 5,
+    Floats = 6,
     Ints = 7,
     Strings = 8,
 }
 
-/// Numbers of one type, little-endian, row-major.
+/// Numbers of one type, little-endian, or texts; row-major.
 #[derive(Clone, PartialEq, Message)]
 pub struct Tensor {
     #[prost(int64, repeated, packed = "false", tag = "1")]
     pub dims: Vec<i64>,
     #[prost(enumeration = "DataType", optional, tag = "2")]
     pub data_type: Option<i32>,
+    #[prost(bytes = "vec", repeated, tag = "6")]
+    pub string_data: Vec<Vec<u8>>,
     #[prost(string, optional, tag = "8")]
     pub name: Option<String>,
     #[prost(bytes = "vec", optional, tag = "9")]
@@ -128,6 +136,7 @@ pub enum DataType {
     Uint8 = 2,
     Int32 = 6,
     Int64 = 7,
+    String = 8,
     Double = 11,
 }
 

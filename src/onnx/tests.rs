@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// A model with the values that it starts from, as a file that is read back.
-fn exported(experiment: &Experiment, options: Options) -> Result<proto::Model, Diagnostic> {
+pub(super) fn exported(experiment: &Experiment, options: Options) -> Result<proto::Model, Diagnostic> {
     let data = describe(experiment)?;
     let mut variables = Variables::new();
     let forward = forward(experiment, &data, &mut variables, BatchShape::from(2), Mode::Predict)
@@ -48,7 +48,7 @@ fn last_row(rows: &[LayerRow]) -> impl Iterator<Item = String> {
     rows.last().map_or(Shape::default(), |row| row.output.clone()).0.into_iter().skip(1).map(|n| n.to_string())
 }
 
-fn dims(info: &proto::ValueInfo) -> Vec<String> {
+pub(super) fn dims(info: &proto::ValueInfo) -> Vec<String> {
     let tensor = info.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).expect("a tensor");
     let dim = &tensor.shape.as_ref().expect("a shape").dim;
     dim.iter().map(|d| d.dim_param.clone().unwrap_or_else(|| d.dim_value().to_string())).collect()
@@ -88,6 +88,7 @@ fn listed(graph: &proto::Graph, with_names: bool) -> String {
                         words.join(",")
                     }
                     AttributeType::Graph => "{…}".into(),
+                    AttributeType::Floats => format!("{:?}", a.floats),
                     AttributeType::Undefined => "?".into(),
                 };
                 format!(" {}={value}", a.name())
@@ -154,10 +155,17 @@ fn of_text(folder: &Path) -> Vec<(String, String)> {
     let pairs = classifier("mean")
         .replace("{ type = 'sequence_pool'", types)
         .replace("a.csv'", "b.csv'\ntext = ['text', 'second']");
+    let sinusoids = "{ type = 'position_embedding', kind = 'sinusoidal', max_length = 6 },\n  { type = 'sequence_pool'";
+    let positions = classifier("mean").replace("{ type = 'sequence_pool'", sinusoids);
     let bag = classifier("mean").replace("type = 'embedding'", "type = 'embedding_bag', mode = 'sum'");
     let bag = bag.replace("  { type = 'sequence_pool', mode = 'mean' },\n", "");
-    let others =
-        [("language_model", language_model), ("text_lstm", recurrent), ("text_pairs", pairs), ("text_bag", bag)];
+    let others = [
+        ("language_model", language_model),
+        ("text_lstm", recurrent),
+        ("text_pairs", pairs),
+        ("text_positions", positions),
+        ("text_bag", bag),
+    ];
     let others = others.map(|(name, config)| (name.to_owned(), config));
     others.into_iter().chain(classifiers).collect()
 }

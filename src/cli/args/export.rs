@@ -37,9 +37,10 @@ pub struct ExportArgs {
     /// A softmax over the classes, or a sigmoid for each label.
     #[arg(long)]
     pub softmax: bool,
-    /// Resize, crop and normalise inside: the model takes pixels from 0 to 255, as bytes (.onnx)
+    /// Take samples as they are, and prepare them inside: images as bytes, a table by its columns (.onnx)
     ///
-    /// Without it the model takes what comes out of the configuration's `transforms`.
+    /// Pixels go in from 0 to 255, and are resized, cropped and normalised inside. The cells of a table go in as they are, with an input for each
+    /// column. Without it the model takes what comes out of the configuration's `transforms`, and the numbers that a table's columns become.
     #[arg(long)]
     pub preprocess: bool,
     #[command(flatten)]

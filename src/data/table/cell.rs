@@ -1,9 +1,20 @@
 //! What a cell of a table says: a number, a truth, a date, or nothing.
 
 /// Texts that stand for nothing: those of pandas, and `?`.
-const MISSING: [&str; 19] = [
+pub const MISSING: [&str; 20] = [
     "", "?", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
-    "NA", "NULL", "NaN", "None", "nan", "null",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+];
+/// Words that are truths, in upper case or lower.
+pub const TRUTHS: [(&str, bool); 8] = [
+    ("true", true),
+    ("yes", true),
+    ("t", true),
+    ("y", true),
+    ("false", false),
+    ("no", false),
+    ("f", false),
+    ("n", false),
 ];
 
 /// True for a cell that says nothing.
@@ -14,7 +25,7 @@ pub fn is_missing(cell: &str) -> bool {
         return false;
     }
     // All of them are short.
-    cell.len() <= 9 && (cell == "n/a" || MISSING.contains(&cell))
+    cell.len() <= 9 && MISSING.contains(&cell)
 }
 
 /// The number that a cell has, with `decimal` before its fraction; none that single precision does not hold.
@@ -149,11 +160,7 @@ fn is_grouped(whole: &str) -> bool {
 
 /// The truth that a cell has.
 pub fn truth(cell: &str) -> Option<bool> {
-    match cell.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "t" | "y" => Some(true),
-        "false" | "no" | "f" | "n" => Some(false),
-        _ => None,
-    }
+    TRUTHS.iter().find(|(word, _)| word.eq_ignore_ascii_case(cell)).map(|(_, truth)| *truth)
 }
 
 /// Days since 1970-01-01 of a cell that has a date of ISO 8601, `2026-11-26` or `2026-11-26 17:30:00` (with `T` or a space, seconds and
@@ -215,11 +222,11 @@ pub fn date_text(date: f64) -> String {
 /// The part of the year that has gone by at so many days since 1970-01-01, from 0 to 1.
 pub fn part_of_year(date: f64) -> f64 {
     let mut year = 1970 + (date / 365.2425).floor() as i64;
-    let begin = |year: i64| f64::from(days(year.clamp(1, 9999) as u32, 1, 1));
+    let begin = |year: i64| f64::from(days(year.clamp(1, 10_000) as u32, 1, 1));
     while begin(year) > date && year > 1 {
         year -= 1;
     }
-    while begin(year + 1) <= date && year < 9998 {
+    while begin(year + 1) <= date && year < 9999 {
         year += 1;
     }
     ((date - begin(year)) / (begin(year + 1) - begin(year))).clamp(0.0, 1.0)
@@ -322,5 +329,8 @@ mod tests {
         assert_eq!(part_of_year(date("2025-01-01").unwrap()), 0.0);
         assert_eq!(part_of_year(date("2025-07-02T12:00").unwrap()), 0.5);
         assert!(part_of_year(date("1969-12-31").unwrap()) > 0.99);
+        // The last year that a date may have.
+        assert_eq!(part_of_year(date("9999-01-01").unwrap()), 0.0);
+        assert_eq!(part_of_year(date("9999-12-31").unwrap()), 364.0 / 365.0);
     }
 }

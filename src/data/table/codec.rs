@@ -2,14 +2,16 @@
 
 mod decode;
 mod fit;
+mod found;
 
 pub use decode::{Decoded, rounded};
 pub use fit::mean_and_deviation;
+pub use found::Codec;
 
 use super::super::huge;
 use super::cell;
 use super::hashed::{MOST_BUCKETS, Words, bucket};
-use super::quantiles::{Quantiles, percentiles};
+use super::quantiles::percentiles;
 use fit::{category, number};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -92,43 +94,6 @@ pub struct ColumnCodec {
     /// rows, ascending. Empty if none does, or if the column is no single number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     edges: Vec<f32>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Codec {
-    Standardize {
-        fill: f64,
-        mean: f64,
-        deviation: f64,
-        log: bool,
-    },
-    Plain {
-        fill: f64,
-    },
-    Quantile {
-        fill: f64,
-        quantiles: Quantiles,
-    },
-    PiecewiseLinear {
-        fill: f64,
-        edges: Vec<f64>,
-    },
-    /// In the order of their places; `other`: there is a place for all texts besides.
-    Category {
-        values: Vec<String>,
-        other: bool,
-    },
-    Hashed {
-        buckets: usize,
-    },
-    Text(Words),
-    Boolean,
-    Date {
-        fill: f64,
-        mean: f64,
-        deviation: f64,
-    },
 }
 
 /// The cells of a column, read once.

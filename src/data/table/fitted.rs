@@ -209,7 +209,7 @@ impl TableCodec {
     }
 
     /// The columns, each with its places in a sample.
-    fn placed(&self) -> impl Iterator<Item = (Range<usize>, &ColumnCodec)> {
+    pub fn placed(&self) -> impl Iterator<Item = (Range<usize>, &ColumnCodec)> {
         self.columns.iter().scan(0, |end, column| {
             let begin = *end;
             *end += column.width();

@@ -99,12 +99,6 @@ impl Translator<'_> {
 
     /// Values one behind the other in an axis.
     pub(super) fn joined(&mut self, parts: &[String], axis: i64) -> String {
-        match parts {
-            [one] => one.clone(),
-            parts => {
-                let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-                self.graph.op("Concat", &parts, [int("axis", axis)])
-            }
-        }
+        self.graph.joined(parts, axis)
     }
 }

@@ -214,9 +214,11 @@ impl Translator<'_> {
                 self.graph.slice(&all, 0, 0, x.shape[1])
             }
             (PositionKind::Learned, None) => self.parameter(node, ""),
-            (PositionKind::Sinusoidal, _) => {
+            (PositionKind::Sinusoidal, most) => {
                 let [length, width] = [x.shape[1], x.shape[2]];
-                self.constant(Fill::Sinusoids { width }, length * width)
+                let most = most.unwrap_or(length);
+                let all = self.constant(Fill::Sinusoids { width }, most * width);
+                if most > length { self.graph.slice(&all, 1, 0, length) } else { all }
             }
         };
         self.graph.op("Add", &[&x.name, &positions], [])

@@ -76,10 +76,18 @@ fn words_and_many_names_are_learnt() {
     let error = place.fails("explain r --column comment", 2);
     assert!(error.contains("`comment` has texts, of which the model takes the words"), "{error}");
 
-    place.ok("export r r.onnx");
-    let file = std::fs::read(place.path("r.onnx")).unwrap();
-    let has = |part: &str| file.windows(part.len()).any(|bytes| bytes == part.as_bytes());
+    let exported = |options: &str| {
+        let told = place.ok(&format!("export r r.onnx {options}")).err;
+        let file = std::fs::read(place.path("r.onnx")).unwrap();
+        (told, move |part: &str| file.windows(part.len()).any(|bytes| bytes == part.as_bytes()))
+    };
+    let (told, has) = exported("");
+    assert!(told.contains("with `--preprocess` the model takes the columns themselves"), "{told}");
     assert!(has("\"hashed\":{\"buckets\":256}") && has("\"norm\":\"l2\"") && !has("a3\""));
+    // With the columns as inputs, the program that uses the file makes the numbers of hashes alone.
+    let (told, has) = exported("--preprocess");
+    assert!(!told.contains("note:"), "{told}");
+    assert!(has("\"type\":\"hashed\",\"missing\":\"NaN\",\"buckets\":256") && !has("\"codec\""));
 }
 
 /// A token for the names, and one for the words, however many places they have.
