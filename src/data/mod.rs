@@ -21,7 +21,6 @@ mod footprint;
 mod found;
 mod held;
 mod hold_out;
-mod huge;
 pub mod idx;
 mod image_file;
 pub mod image_folder;

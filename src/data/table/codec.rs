@@ -8,7 +8,6 @@ pub use decode::{Decoded, rounded};
 pub use fit::mean_and_deviation;
 pub use found::Codec;
 
-use super::super::huge;
 use super::cell;
 use super::hashed::{MOST_BUCKETS, Words, bucket};
 use super::quantiles::percentiles;
@@ -186,7 +185,7 @@ impl ColumnCodec {
             (Encoding::Text(words), _) => (Codec::Text(*words), is_missing()),
             (_, Cells::Texts(..)) => (Codec::Boolean, is_missing()),
             (encoding, Cells::Numbers(values)) => {
-                let (mut there, mut count) = (huge::zeros(rows.len()), 0);
+                let (mut there, mut count) = (vec![0.0; rows.len()], 0);
                 for row in rows {
                     there[count] = values[*row as usize];
                     count += usize::from(!there[count].is_nan());

@@ -3,7 +3,6 @@
 use super::super::Split;
 use super::super::classes::Classes;
 use super::super::field::{DataSpec, Field, FieldKind, INPUTS, Standard, TARGETS};
-use super::super::huge;
 use super::super::parallel::parallel;
 use super::super::sheet::Sheet;
 use super::super::store::Memory;
@@ -251,7 +250,7 @@ impl TableCodec {
     /// There are too many for this machine.
     pub fn inputs(&self, raw: &Raw) -> Result<Vec<f32>> {
         let (width, rows) = (self.width(), raw.rows());
-        let mut inputs = huge::zeros(width.checked_mul(rows).context("the table is too large")?);
+        let mut inputs = vec![0f32; width.checked_mul(rows).context("the table is too large")?];
         let blocks = inputs.chunks_mut((ROWS * width).max(1)).zip((0..).step_by(ROWS));
         let done = parallel(blocks.collect(), |(block, first)| self.encode(raw, first, block));
         done.into_iter().collect::<Result<()>>()?;

@@ -1,6 +1,5 @@
 //! The numbers of a table's columns while they are read. Several threads write them, each those of its own rows.
 
-use super::super::huge;
 use super::aside::Aside;
 use super::codec::Cells;
 use super::stored::{Runs, Stored};
@@ -24,7 +23,7 @@ impl Numbers {
     /// Of so many `columns`, with at most so many `rows`; in a file `aside`, if there is one.
     pub fn new(columns: usize, rows: usize, aside: Option<&Arc<Aside>>) -> Self {
         let rows = if aside.is_some() { 0 } else { rows };
-        let column = |_| Some(Column { numbers: huge::zeros(rows), file: aside.map(Runs::new) });
+        let column = |_| Some(Column { numbers: vec![0.0; rows], file: aside.map(Runs::new) });
         Numbers { columns: (0..columns).map(column).collect(), rows: 0 }
     }
 
@@ -40,7 +39,7 @@ impl Numbers {
             };
             if column.numbers.len() < first + all {
                 // Of a file: what was here before is there.
-                column.numbers = huge::zeros(all);
+                column.numbers = vec![0.0; all];
             }
             let mut rest = &mut column.numbers[first..];
             for (places, most) in places.iter_mut().zip(most) {
