@@ -1,13 +1,16 @@
 //! Where results go, and in which form.
 
 use super::super::args::{PredictArgs, PredictFormat};
-use crate::api::answer::{Answer, Meaning, Of};
+use super::keep::Keep;
+use super::rows::Rows;
+use crate::api::answer::{Answer, Meaning, Of, csv};
 use crate::api::failure::Failure;
-use crate::data::table::ColumnWriter;
+use crate::data::table::{ColumnValue, ColumnWriter, RowsAs};
 use crate::terminal;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
 
 /// The form of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,36 +30,72 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that the command line asks for, with so many `files`.
+    /// The form that the command line asks for, or that of the `files`, if they are tables, which are read as `rows` says.
     ///
     /// # Errors
-    /// A file's ending tells no form, and nothing else does.
-    pub fn of(args: &PredictArgs, files: usize) -> Result<Form, Failure> {
-        let text = if files == 1 { Form::Paragraphs } else { Form::Lines };
+    /// A file's ending tells no form, and nothing else does; the form has no place for the columns that are to be kept.
+    pub fn of(args: &PredictArgs, files: &[PathBuf], rows: Option<&Rows>) -> Result<Form, Failure> {
+        let form = Form::asked(args, files, rows)?;
+        if args.keep_columns && matches!(form, Form::Paragraphs | Form::Lines | Form::Json) {
+            return Err(Failure::Usage(
+                "`--keep-columns` needs a form that has columns\nhelp: write --format csv, jsonl or parquet, or leave it out".into(),
+            ));
+        }
+        Ok(form)
+    }
+
+    /// That of all of some tables, if it is one.
+    fn of_files(files: &[PathBuf], rows: Option<&Rows>) -> Result<Option<Form>, Failure> {
+        let mut form = None;
+        for (file, rows) in files.iter().zip(std::iter::repeat(rows)) {
+            let own = rows.map_or(Ok(None), |rows| rows.form(file))?.map(|rows| match rows {
+                RowsAs::Cells => Form::Csv,
+                RowsAs::Objects => Form::JsonLines,
+                RowsAs::Columns => Form::Parquet,
+            });
+            if own.is_none() || form.is_some_and(|known| Some(known) != own) {
+                return Ok(None);
+            }
+            form = own;
+        }
+        Ok(form)
+    }
+
+    fn asked(args: &PredictArgs, files: &[PathBuf], rows: Option<&Rows>) -> Result<Form, Failure> {
+        let text = if files.len() == 1 { Form::Paragraphs } else { Form::Lines };
         if args.output.json {
             return Ok(Form::Json);
         }
-        let ending = |out: &std::path::Path| out.extension().map(|e| e.to_ascii_lowercase());
+        let no_terminal = || {
+            Failure::Usage(
+                "a Parquet file is no text for a terminal\nhelp: name the file with --out, or take another --format"
+                    .into(),
+            )
+        };
+        let ending = |out: &Path| out.extension().map(|e| e.to_ascii_lowercase());
         Ok(match (args.format, &args.out) {
+            (None, None) if args.keep_columns => match Form::of_files(files, rows)? {
+                Some(Form::Parquet) => return Err(no_terminal()),
+                form => form.unwrap_or(text),
+            },
             (Some(PredictFormat::Text), _) | (None, None) => text,
             (Some(PredictFormat::Csv), _) => Form::Csv,
             (Some(PredictFormat::Jsonl), _) => Form::JsonLines,
             (Some(PredictFormat::Parquet), Some(_)) => Form::Parquet,
-            (Some(PredictFormat::Parquet), None) => {
-                return Err(Failure::Usage(
-                    "a Parquet file is no text for a terminal\nhelp: name the file with --out, or take another --format".into(),
-                ));
-            }
+            (Some(PredictFormat::Parquet), None) => return Err(no_terminal()),
             (None, Some(out)) => match ending(out).as_deref().and_then(|e| e.to_str()) {
                 Some("csv") => Form::Csv,
                 Some("jsonl" | "ndjson") => Form::JsonLines,
                 Some("parquet" | "pq") => Form::Parquet,
                 Some("txt") => text,
                 _ => {
-                    return Err(Failure::Usage(format!(
-                        "the ending of `{}` tells no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",
-                        out.display()
-                    )));
+                    let form = if out.extension().is_none() { Form::of_files(files, rows)? } else { None };
+                    form.ok_or_else(|| {
+                        Failure::Usage(format!(
+                            "the ending of `{}` tells no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",
+                            out.display()
+                        ))
+                    })?
                 }
             },
         })
@@ -75,13 +114,59 @@ pub struct Sink<'a> {
     list: Vec<Value>,
     columns: Option<ColumnWriter>,
     begun: bool,
+    keep: Option<Keep<'a>>,
 }
 
 impl<'a> Sink<'a> {
     /// Results in that form go to `file`, else to standard output.
     pub fn new(form: Form, meaning: &'a Meaning<'a>, with_sample: bool, file: Option<&'a mut dyn Write>) -> Self {
         let file = file.map(BufWriter::new);
-        Sink { form, meaning, with_sample, file, text: String::new(), list: Vec::new(), columns: None, begun: false }
+        Sink {
+            form,
+            meaning,
+            with_sample,
+            file,
+            text: String::new(),
+            list: Vec::new(),
+            columns: None,
+            begun: false,
+            keep: None,
+        }
+    }
+
+    /// The same with the columns of the tables that are answered, as `rows` says how these are read.
+    pub fn keeping(self, rows: Option<&'a Rows>) -> Self {
+        let keep = rows.map(|rows| Keep::new(rows, self.form));
+        Sink { keep, ..self }
+    }
+
+    /// Goes on with the answers to the rows of a file.
+    ///
+    /// # Errors
+    /// Its columns are to be kept, and it cannot be read, or has other ones than the file before it.
+    pub fn file(&mut self, file: &Path) -> Result<()> {
+        self.keep.as_mut().map_or(Ok(()), |keep| keep.file(file, self.columns.as_mut()))
+    }
+
+    /// Takes what the model says of a row whose own columns are kept.
+    fn add_kept(&mut self, number: usize, answer: &Answer) -> Result<()> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        let Some(keep) = &mut self.keep else { return Ok(()) };
+        match self.form {
+            Form::JsonLines => {
+                self.text.push_str(&terminal::visible_json(&keep.object((number, first), self.meaning, answer)?));
+                self.text.push('\n');
+            }
+            Form::Parquet => keep.column_row(number, (self.meaning, answer), &mut self.columns)?,
+            _ => {
+                if first {
+                    self.text.push_str(&csv(&keep.names(self.meaning, answer)?));
+                }
+                let cells = keep.cells(number, self.meaning, answer)?;
+                self.text.push_str(&csv(&cells.iter().map(ColumnValue::text).collect::<Vec<_>>()));
+            }
+        }
+        Ok(())
     }
 
     /// Takes what the model says of a sample.
@@ -89,6 +174,9 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// It cannot be a row of a Parquet file.
     pub fn add(&mut self, of: Of, answer: &Answer) -> Result<()> {
+        if let (Some(number), true) = (of.sample, self.keep.is_some()) {
+            return self.add_kept(number, answer);
+        }
         let first = !std::mem::replace(&mut self.begun, true);
         match self.form {
             Form::Paragraphs => self.text.push_str(&self.meaning.paragraph(of, answer)),

@@ -3,6 +3,7 @@
 
 mod bytes;
 mod columns;
+mod kept;
 mod kinds;
 mod object;
 mod quotes;
@@ -10,7 +11,8 @@ mod text;
 mod written;
 
 pub use bytes::{file_text, inner_ending};
-pub use columns::{ColumnWriter, Value as ColumnValue};
+pub use columns::{ColumnWriter, Copied, Value as ColumnValue};
+pub use kept::{Kept, KeptRow, RowForm};
 pub use kinds::Kind;
 pub use object::scalar;
 
@@ -327,6 +329,19 @@ impl Sheet {
         Ok(())
     }
 
+    /// Hands the text of each object and the object to `take`.
+    ///
+    /// # Errors
+    /// A file cannot be read, or `take` fails.
+    fn each_object(&self, mut take: impl FnMut(&str, &Map<String, Value>) -> Result<()>) -> Result<()> {
+        for part in &self.files {
+            if let Rows::Written(rows) = &part.rows {
+                (0..rows.pieces()).try_for_each(|piece| rows.each_object(piece, &mut take))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Hands the place of each row and its cells to `take`; those that an object lacks, or has nothing in, are empty. Cells of columns that are not
     /// `wanted` may be empty, too.
     ///
@@ -409,7 +424,7 @@ impl Sheet {
             take(place, &ordered)
         };
         match &part.rows {
-            Rows::Written(rows) => rows.each_cells(piece.number, self.skips, &mut take),
+            Rows::Written(rows) => rows.each_cells(piece.number, (self.skips, as_they_are), &mut take),
             Rows::Columns(rows) => {
                 let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
                 let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();

@@ -184,7 +184,7 @@ mod tests {
                 all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
                 Ok(())
             };
-            sheet.each_cells(piece, false, take).map_err(told)?;
+            sheet.each_cells(piece, (false, false), take).map_err(told)?;
         }
         Ok((sheet.names().to_vec(), all))
     }

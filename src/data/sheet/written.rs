@@ -167,22 +167,35 @@ impl Written {
         }
     }
 
+    /// Hands the text of each object of a piece and the object to `take`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or `take` fails.
+    pub fn each_object(
+        &self,
+        piece: usize,
+        mut take: impl FnMut(&str, &Map<String, Value>) -> Result<()>,
+    ) -> Result<()> {
+        let (text, line) = self.piece(piece)?;
+        lines(&text, line).try_for_each(|(line, text)| take(text, &self.object(line, text)?))
+    }
+
     /// Hands the line of each row of a piece and its cells to `take`; those that an object lacks, or has nothing in, are empty. If it `skips` rows
-    /// that cannot be read, their cells are empty, and `take` is handed why.
+    /// that cannot be read, their cells are empty, and `take` is handed why. White space around cells is left out, unless they are wanted `as_they_are`.
     ///
     /// # Errors
     /// As [`Written::each`]; an object has a list or an object in it.
     pub fn each_cells(
         &self,
         piece: usize,
-        skips: bool,
+        (skips, as_they_are): (bool, bool),
         mut take: impl FnMut(u64, Option<&str>, &[&str]) -> Result<()>,
     ) -> Result<()> {
         let mut empty = Vec::new();
-        self.each_or_fault(piece, false, |line, row| {
+        self.each_or_fault(piece, as_they_are, |line, row| {
             let read = row.and_then(|row| match row {
                 Row::Cells(cells) => Ok(Read::Cells(cells)),
-                Row::Object(object) => self.record(line, object).map(Read::Record),
+                Row::Object(object) => self.record(line, object, as_they_are).map(Read::Record),
             });
             match read {
                 Ok(Read::Cells(cells)) => take(line, None, cells),
@@ -197,14 +210,17 @@ impl Written {
     }
 
     /// The cells of an object.
-    fn record(&self, line: u64, object: &Map<String, Value>) -> Result<Vec<String>, Fault> {
+    fn record(&self, line: u64, object: &Map<String, Value>, as_they_are: bool) -> Result<Vec<String>, Fault> {
         let cell = |name: &String| {
             let value = object.get(name).unwrap_or(&Value::Null);
             if value.is_array() || value.is_object() {
                 let what = format!("`{}`, line {line}: `{name}` is a list or an object", self.path.display());
                 return Err(Fault { what, help: "a column has a text, a number, a truth or null".to_owned() });
             }
-            Ok(scalar(value).unwrap_or_default())
+            Ok(match value {
+                Value::String(text) if as_they_are => text.clone(),
+                value => scalar(value).unwrap_or_default(),
+            })
         };
         self.names.iter().map(cell).collect()
     }

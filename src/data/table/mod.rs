@@ -38,10 +38,10 @@ pub use names::no_column;
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use raw::{Raw, TooManyRows};
 pub use survey::{CellType, Column, MOST_DISTINCT, Odd};
-pub use text::{Format, is_parquet, is_table, is_table_name, open as open_sheet};
+pub use text::{Format, RowsAs, is_parquet, is_table, is_table_name, of_input as input_sheet, open as open_sheet};
 pub use unseen::Unseen;
 
-pub use super::sheet::{ColumnValue, ColumnWriter};
+pub use super::sheet::{ColumnValue, ColumnWriter, Copied, Kept, KeptRow, RowForm, Sheet};
 
 use super::dataset::Dataset;
 use super::field::DataSpec;

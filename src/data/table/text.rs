@@ -30,6 +30,33 @@ pub fn is_table(path: &Path) -> bool {
     is_table_name(path) || is_parquet(path)
 }
 
+/// The form of the rows of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsAs {
+    /// Cells with a separator between them.
+    Cells,
+    /// A JSON object on each line.
+    Objects,
+    /// Parquet.
+    Columns,
+}
+
+impl RowsAs {
+    /// That of a file, by its name or by how it begins.
+    pub fn of(path: &Path) -> RowsAs {
+        match kind_of(path, Form::Cells { separator: None, header: true }) {
+            FileKind::Written(Form::Objects) => RowsAs::Objects,
+            FileKind::Written(Form::Cells { .. }) => RowsAs::Cells,
+            FileKind::Columns => RowsAs::Columns,
+        }
+    }
+
+    /// That of a text without a name, by how it begins.
+    pub fn of_bytes(bytes: &[u8]) -> RowsAs {
+        if bytes.trim_ascii_start().starts_with(b"{") { RowsAs::Objects } else { RowsAs::Cells }
+    }
+}
+
 /// Whether a file is Parquet, by its name or by how it begins.
 pub fn is_parquet(path: &Path) -> bool {
     kind_of(path, Form::Objects) == FileKind::Columns
@@ -67,8 +94,10 @@ pub fn of_bytes(path: &Path, bytes: Vec<u8>, format: Format) -> Result<Sheet> {
 pub fn of_input(bytes: Vec<u8>, format: Format) -> Result<Sheet> {
     let Format { separator, header } = format;
     ensure!(!bytes.starts_with(b"PAR1"), "standard input is Parquet, which is read from files alone: name the file");
-    let objects = bytes.trim_ascii_start().starts_with(b"{");
-    let form = if objects { Form::Objects } else { Form::Cells { separator, header } };
+    let form = match RowsAs::of_bytes(&bytes) {
+        RowsAs::Objects => Form::Objects,
+        RowsAs::Cells | RowsAs::Columns => Form::Cells { separator, header },
+    };
     checked(Sheet::of(Path::new("-"), bytes, form, LIMITS)?)
 }
 

@@ -33,6 +33,7 @@ mod hostile_data;
 mod hostile_files;
 mod imported;
 mod init;
+mod keep_columns;
 mod large_tables;
 mod library;
 mod lr_find;
