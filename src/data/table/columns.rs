@@ -63,6 +63,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         name.iter().try_for_each(|name| named(name, key))?;
     }
     division.time_column.iter().try_for_each(|name| named(name, "time_column"))?;
+    division.stratify_column.iter().try_for_each(|name| named(name, "stratify_column"))?;
     for rule in options.rules.iter().filter(|rule| !rule.pattern.contains(['*', '?'])) {
         named(&rule.pattern, "columns")?;
     }
@@ -72,7 +73,8 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
         let ignored = dropped || rule.is_some_and(|rule| rule.choice == Choice::Ignore);
         if let Some(what) = column.unread {
-            let taken = [&division.split_column, &division.group_column, &division.time_column];
+            let taken =
+                [&division.split_column, &division.group_column, &division.time_column, &division.stratify_column];
             let taken = taken.into_iter().chain([&options.id, &options.sample_weight]);
             let taken = options.learnt().any(|learnt| learnt == name) || taken.flatten().any(|other| other == name);
             ensure!(

@@ -8,7 +8,7 @@ use super::aside::Lies;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
-use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups};
+use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups, strata};
 use super::fitted::{TableCodec, Target};
 use super::leaks::leaks;
 use super::names::{no_column, quoted};
@@ -260,18 +260,22 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         return by_time(rows, how, &times);
     }
     if let Some(column) = &division.group_column {
-        let fresh = || Reading::new(column, Read::Text, 0);
-        let take = |words: &mut Reading, _: Place, word: &str| {
-            words.word(word);
-            Ok(())
-        };
-        let mut words = fresh();
-        each_of(text, (column, "group_column"), fresh, take, |next| words.join(next))?;
         // Numbers in the order of their first rows.
-        let groups: Vec<u64> = words.numbered().0.into_iter().flatten().map(u64::from).collect();
+        let (words, _) = words_of(text, (column, "group_column"), |words, word| words.word(word))?;
+        let groups: Vec<u64> = words.into_iter().flatten().map(u64::from).collect();
         return match (division.fold, division.hold_out) {
             (Some(fold), _) => fold_by_groups(rows, fold, division.seed, &groups),
             (None, Some(how)) => by_groups(rows, how, division.seed, &groups),
+            (None, None) => Ok(everything()),
+        };
+    }
+    if let Some(column) = &division.stratify_column {
+        let take = |words: &mut Reading, word: &str| words.text((!cell::is_missing(word)).then_some(word));
+        let (numbers, texts) = words_of(text, (column, "stratify_column"), take)?;
+        let labels = strata(&numbers, &texts, rows);
+        return match (division.fold, division.hold_out) {
+            (Some(fold), _) => fold_at_random(rows, fold, division.seed, Some(&labels)),
+            (None, Some(how)) => at_random(rows, how, division.seed, Some(&labels)),
             (None, None) => Ok(everything()),
         };
     }
@@ -298,6 +302,22 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         (None, Some(how)) => at_random(rows, how, division.seed, labels.as_deref()),
         (None, None) => Ok(everything()),
     }
+}
+
+/// The cells of a column as numbers of texts, as `take` takes them; `key` names the column.
+fn words_of(
+    text: &Sheet,
+    (column, key): (&str, &str),
+    take: impl Fn(&mut Reading, &str) + Sync,
+) -> Result<(Vec<Option<u32>>, Vec<String>)> {
+    let fresh = || Reading::new(column, Read::Text, 0);
+    let take = |words: &mut Reading, _: Place, word: &str| {
+        take(words, word);
+        Ok(())
+    };
+    let mut words = fresh();
+    each_of(text, (column, key), fresh, take, |next| words.join(next))?;
+    Ok(words.numbered())
 }
 
 /// Fits the codecs on the rows of training, `train`; in all of `rows` nothing is missing that is learnt.

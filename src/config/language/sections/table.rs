@@ -24,6 +24,10 @@ options! {
         Excludes("split_column", "group_column", "`split_column` says itself which rows are held out"),
         Excludes("split_column", "time_column", "`split_column` says itself which rows are held out"),
         Excludes("group_column", "time_column", "rows are held out by groups or by time"),
+        Excludes("stratify_column", "split_column", "`split_column` says itself which rows are held out"),
+        Excludes("stratify_column", "group_column", "groups are held out whole, whatever else is in them"),
+        Excludes("stratify_column", "time_column", "the latest rows are held out, whatever is in them"),
+        Excludes("stratify_column", "val_path", "the rows of that file are validated on"),
         Excludes("folds", "split_column", "`split_column` says itself which rows are held out"),
         Excludes("folds", "time_column", "the rows of a fold are drawn, whatever their time"),
         Excludes("folds", "val_path", "each fold is validated on rows of its own"),
@@ -72,6 +76,10 @@ options! {
         /// `validation_split` holds out the rows with the latest dates, or the greatest numbers, of this column.
         #[option(example = r#""date""#)]
         pub time_column: Option<String>,
+        /// `validation_split` holds out the same part of the rows of each value of this column, and so do `folds`: of each region, or of those with a rare illness. A missing cell is a value, too, and values of
+        /// a single row count as one.
+        #[option(otherwise = "the target, if it is one of classes", example = r#""region""#)]
+        pub stratify_column: Option<String>,
         /// Train so many models, each with another part of the rows held out to validate on: of each class the same part, or with `group_column` whole
         /// groups. `train` trains one after the other, in folders of their own, and `predict` gives the mean of what they say.
         #[option(range = 2..=100, example = "5")]

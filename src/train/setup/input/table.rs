@@ -47,6 +47,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
             split_column: csv.split_column.clone(),
             group_column: csv.group_column.clone(),
             time_column: csv.time_column.clone(),
+            stratify_column: csv.stratify_column.clone(),
         },
         room: Room {
             lies: match experiment.data.loading.cache {

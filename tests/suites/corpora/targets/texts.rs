@@ -44,6 +44,7 @@ pub fn table(data: &[u8]) -> bool {
                 split_column: None,
                 group_column: None,
                 time_column: None,
+                stratify_column: None,
             },
             room: Room::default(),
             skip: false,
