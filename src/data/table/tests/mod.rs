@@ -1,5 +1,7 @@
 //! Tables, read whole; and their codecs beside scikit-learn's.
 
+mod leakage;
+
 use super::super::progress::Event;
 use super::super::{HoldOut, Split};
 use super::codec::{Cells, ColumnCodec};
@@ -172,6 +174,7 @@ impl Place {
                 split_column: None,
                 group_column: None,
                 time_column: None,
+                stratify_column: None,
             },
             room: Room::default(),
             fitted: None,
