@@ -26,7 +26,7 @@ enum Source {
     /// Its rows, as cells or objects.
     Rows(Kept),
     /// A Parquet file of which another one is made; `None` once that has it.
-    Copied(Option<Copied>),
+    Copied(Option<Box<Copied>>),
 }
 
 impl<'a> Keep<'a> {
@@ -43,7 +43,7 @@ impl<'a> Keep<'a> {
         let sheet = self.rows.sheet(path)?.context("the model takes no table")?;
         let (names, typed) = (sheet.names().to_vec(), sheet.kinds().is_some());
         let source = match self.form {
-            Form::Parquet if typed => Source::Copied(Some(Copied::open(path)?)),
+            Form::Parquet if typed => Source::Copied(Some(Box::new(Copied::open(path)?))),
             Form::Parquet => Source::Rows(Kept::new(sheet, RowForm::Typed)?),
             Form::JsonLines => Source::Rows(Kept::new(sheet, RowForm::Object)?),
             _ => Source::Rows(Kept::new(sheet, RowForm::Texts)?),
@@ -61,7 +61,7 @@ impl<'a> Keep<'a> {
                 before.path.display()
             );
             if let (Some(columns), Source::Copied(next)) = (columns, &mut now.source) {
-                next.take().map_or(Ok(()), |next| columns.go_on(next))?;
+                next.take().map_or(Ok(()), |next| columns.go_on(*next))?;
             }
         }
         self.now = Some(now);
@@ -128,7 +128,7 @@ impl<'a> Keep<'a> {
         if let Source::Copied(copied) = &mut self.now()?.source {
             let said = meaning.said(answer);
             if columns.is_none() {
-                let copied = copied.take();
+                let copied = copied.take().map(|copied| *copied);
                 let names = self.names(meaning, answer)?;
                 let own = &names[names.len() - said.len()..];
                 *columns = Some(ColumnWriter::behind(copied, own, &said)?);

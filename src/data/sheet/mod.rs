@@ -3,6 +3,7 @@
 
 mod bytes;
 mod columns;
+mod format;
 mod kept;
 mod kinds;
 mod object;
@@ -12,6 +13,7 @@ mod written;
 
 pub use bytes::{file_text, inner_ending};
 pub use columns::{ColumnWriter, Copied, Value as ColumnValue};
+pub use format::Format;
 pub use kept::{Kept, KeptRow, RowForm};
 pub use kinds::Kind;
 pub use object::scalar;
@@ -19,6 +21,7 @@ pub use object::scalar;
 use crate::files::pattern;
 use anyhow::{Result, bail, ensure};
 use columns::Columns;
+use encoding_rs::Encoding;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
@@ -35,14 +38,19 @@ pub const COLUMN_ENDINGS: [&str; 2] = ["parquet", "pq"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Cells with a byte between them.
-    Cells {
-        /// The byte. `None`: that of `,`, `;`, tab and `|` of which the first line has most.
-        separator: Option<u8>,
-        /// The first line names the columns; else their names are their numbers from 1.
-        header: bool,
-    },
+    Cells(Format),
     /// A JSON object on each line.
     Objects,
+}
+
+impl Form {
+    /// What bytes stand for, if it is said.
+    fn encoding(self) -> Option<&'static Encoding> {
+        match self {
+            Form::Cells(format) => format.encoding,
+            Form::Objects => None,
+        }
+    }
 }
 
 /// What a file is.

@@ -4,6 +4,7 @@ use super::bytes;
 use super::quotes::{Begin, PIECE};
 use crate::files;
 use anyhow::{Context, Result, anyhow, ensure};
+use encoding_rs::{Encoding, UTF_8};
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -34,14 +35,14 @@ pub struct FileText {
 }
 
 impl Text {
-    /// The text of the file at `path`, which may have `most` bytes.
+    /// The text of the file at `path`, which may have `most` bytes, in an encoding, if it is said.
     ///
     /// # Errors
     /// It cannot be read, or is no text.
-    pub fn open(path: &Path, most: u64) -> Result<Text> {
-        match FileText::open(path, most) {
+    pub fn open(path: &Path, most: u64, encoding: Option<&'static Encoding>) -> Result<Text> {
+        match FileText::open(path, most).filter(|_| encoding.is_none_or(|encoding| encoding == UTF_8)) {
             Some(file) => Ok(Text::File(file)),
-            None => Ok(Text::Memory(bytes::text(path, bytes::read(path, most)?)?)),
+            None => Ok(Text::Memory(bytes::text(path, bytes::read(path, most)?, encoding)?)),
         }
     }
 
@@ -165,7 +166,7 @@ impl FileText {
 #[cfg(test)]
 mod tests {
     use super::super::written::Written;
-    use super::super::{Form, Limits};
+    use super::super::{Form, Format, Limits};
     use super::*;
     use crate::random::{Purpose, Stream};
 
@@ -194,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         let mut draw = Stream::new(9, Purpose::Split, 0, 0);
-        let form = Form::Cells { separator: None, header: true };
+        let form = Form::Cells(Format::default());
         let cells: [&[u8]; 7] =
             [b"1.5", b"\"a,\r\nb\"", "é€".as_bytes(), b"", b"\"say \"\"so\"\"\"", b"x y", b"long long long long"];
         let faults: [&[u8]; 5] = [b"\0", b"\xff", b"\xe2\x82", b"\"", b"1,2,3\n"];
@@ -214,7 +215,7 @@ mod tests {
             }
             std::fs::write(&path, &content).unwrap();
             let opened = Written::open(&path, form, LIMITS);
-            files += u32::from(matches!(Text::open(&path, LIMITS.file), Ok(Text::File(_))));
+            files += u32::from(matches!(Text::open(&path, LIMITS.file, None), Ok(Text::File(_))));
             let (pieces, whole) = (read(opened), read(Written::of(&path, content.clone(), form, LIMITS)));
             told += u32::from(whole.is_err());
             assert_eq!(pieces, whole, "{:?}", String::from_utf8_lossy(&content));
@@ -236,7 +237,7 @@ mod tests {
         ];
         for content in contents {
             std::fs::write(&path, &content).unwrap();
-            assert!(matches!(Text::open(&path, LIMITS.file), Ok(Text::File(_))));
+            assert!(matches!(Text::open(&path, LIMITS.file, None), Ok(Text::File(_))));
             let pieces = read(Written::open(&path, Form::Objects, LIMITS));
             assert_eq!(pieces, read(Written::of(&path, content.into_bytes(), Form::Objects, LIMITS)));
         }

@@ -3,7 +3,7 @@
 use super::object::{Object, scalar};
 use super::quotes::{self, Begin, Lines, PIECE, Scan};
 use super::text::Text;
-use super::{Form, Limits, Row, bytes};
+use super::{Form, Format, Limits, Row, bytes};
 use anyhow::{Context, Result, anyhow, ensure};
 use memchr::{memchr, memchr_iter, memchr2};
 use serde_json::{Map, Value};
@@ -21,8 +21,9 @@ pub struct Written {
     /// Where its pieces begin.
     begins: Vec<Begin>,
     form: Form,
-    /// What stands between the columns of a row of cells.
+    /// What stands between the columns of a row of cells, and what a cell may stand in.
     separator: u8,
+    quote: Option<u8>,
     limits: Limits,
     names: Vec<String>,
 }
@@ -51,7 +52,7 @@ impl Written {
     /// # Errors
     /// It cannot be read, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and column.
     pub fn open(path: &Path, form: Form, limits: Limits) -> Result<Self> {
-        Written::new(path, Text::open(path, limits.file)?, form, limits)
+        Written::new(path, Text::open(path, limits.file, form.encoding())?, form, limits)
     }
 
     /// The same for bytes that are there; messages call them `path`.
@@ -59,7 +60,7 @@ impl Written {
     /// # Errors
     /// As [`Written::open`].
     pub fn of(path: &Path, bytes: Vec<u8>, form: Form, limits: Limits) -> Result<Self> {
-        Written::new(path, Text::Memory(bytes::text(path, bytes)?), form, limits)
+        Written::new(path, Text::Memory(bytes::text(path, bytes, form.encoding())?), form, limits)
     }
 
     fn new(path: &Path, text: Text, form: Form, limits: Limits) -> Result<Self> {
@@ -71,17 +72,19 @@ impl Written {
         );
         let first = head.lines().find(|line| !line.trim().is_empty());
         let first = first.with_context(|| format!("`{place}` is empty: it has no columns"))?;
-        let separator = match form {
-            Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
-            Form::Objects => b',',
+        let (separator, quote) = match form {
+            Form::Cells(Format { separator, quote, .. }) => {
+                (separator.unwrap_or_else(|| separator_of(first, quote)), quote)
+            }
+            Form::Objects => (b',', None),
         };
-        let mut sheet =
-            Written { path: path.to_owned(), text, begins: Vec::new(), form, separator, limits, names: Vec::new() };
+        let (path, begins, names) = (path.to_owned(), Vec::new(), Vec::new());
+        let mut sheet = Written { path, text, begins, form, separator, quote, limits, names };
         sheet.names = match form {
-            Form::Cells { header, .. } => {
+            Form::Cells(Format { header, .. }) => {
                 sheet.begins = sheet.of_records()?;
                 let mut record = csv::StringRecord::new();
-                reader(&sheet.piece(0)?.0, (separator, false))
+                reader(&sheet.piece(0)?.0, sheet.how(false))
                     .read_record(&mut record)
                     .with_context(|| format!("cannot read `{place}`"))?;
                 match header {
@@ -135,7 +138,7 @@ impl Written {
     ) -> Result<()> {
         let (text, line) = self.piece(piece)?;
         let text: &str = &text;
-        let Form::Cells { header, .. } = self.form else {
+        let Form::Cells(Format { header, .. }) = self.form else {
             return lines(text, line).try_for_each(|(line, text)| match self.object(line, text) {
                 Ok(object) => take(line, Ok(Row::Object(&object))),
                 Err(fault) => Err(fault),
@@ -161,9 +164,9 @@ impl Written {
             );
             take(line, Err(Fault { what, help }))
         };
-        match memchr(b'"', text.as_bytes()) {
-            Some(_) => quoted(text, (self.separator, as_they_are), line, take),
-            None => plain(text, (self.separator, as_they_are), line, take),
+        match self.quote.and_then(|quote| memchr(quote, text.as_bytes())) {
+            Some(_) => quoted(text, self.how(as_they_are), line, take),
+            None => plain(text, self.how(as_they_are), line, take),
         }
     }
 
@@ -225,6 +228,10 @@ impl Written {
         self.names.iter().map(cell).collect()
     }
 
+    fn how(&self, as_they_are: bool) -> How {
+        How { separator: self.separator, quote: self.quote, as_they_are }
+    }
+
     /// A piece of the text, and the number of its first line.
     fn piece(&self, piece: usize) -> Result<(Cow<'_, str>, u64)> {
         let begin = self.begins[piece];
@@ -263,7 +270,7 @@ impl Written {
 
     fn too_long(&self, line: u64) -> anyhow::Error {
         let what = match self.form {
-            Form::Cells { .. } => "a row has fewer",
+            Form::Cells(_) => "a row has fewer",
             Form::Objects => "each object has a line of its own",
         };
         anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
@@ -271,7 +278,7 @@ impl Written {
 
     /// Looks at the quotes; where pieces begin, each with a record.
     fn of_records(&self) -> Result<Vec<Begin>> {
-        let mut scan = Scan::new(self.separator, self.limits.row, PIECE);
+        let mut scan = Scan::new((self.separator, self.quote), self.limits.row, PIECE);
         self.text.scan(|text, last| scan.look(text, last).map_err(|fault| self.fault(fault)))?;
         Ok(scan.begins())
     }
@@ -313,17 +320,27 @@ impl Written {
     }
 }
 
-/// Reads cells between which a byte stands, as they are or without the white space around them.
-fn reader(text: &str, (separator, as_they_are): (u8, bool)) -> csv::Reader<&[u8]> {
+/// How cells are taken apart.
+#[derive(Clone, Copy)]
+struct How {
+    separator: u8,
+    quote: Option<u8>,
+    /// With the white space around them.
+    as_they_are: bool,
+}
+
+/// Reads cells between which a byte stands.
+fn reader(text: &str, how: How) -> csv::Reader<&[u8]> {
     // Rows of another number of cells are reported by the caller, with their line.
     let mut builder = csv::ReaderBuilder::new();
-    let trim = if as_they_are { csv::Trim::None } else { csv::Trim::All };
-    let builder = builder.delimiter(separator).trim(trim).flexible(true).has_headers(false);
+    let trim = if how.as_they_are { csv::Trim::None } else { csv::Trim::All };
+    let builder = builder.delimiter(how.separator).trim(trim).flexible(true).has_headers(false);
+    let builder = builder.quoting(how.quote.is_some()).quote(how.quote.unwrap_or(b'"'));
     builder.from_reader(text.as_bytes())
 }
 
 /// Hands the line of each record and its cells to `take`; `line`: the number of the first line.
-fn quoted(text: &str, how: (u8, bool), line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
+fn quoted(text: &str, how: How, line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
     let (mut reader, mut record) = (reader(text, how), csv::StringRecord::new());
     // The reader counts an end of two bytes where it ends.
     let mut lines = Lines::new(text, line);
@@ -337,7 +354,7 @@ fn quoted(text: &str, how: (u8, bool), line: u64, mut take: impl FnMut(u64, &[&s
 /// The same where there are no quotes: a line is a record, and what stands between separators is a cell.
 fn plain<'a>(
     text: &'a str,
-    (separator, as_they_are): (u8, bool),
+    How { separator, as_they_are, .. }: How,
     line: u64,
     mut take: impl FnMut(u64, &[&str]) -> Result<()>,
 ) -> Result<()> {
@@ -385,11 +402,11 @@ fn shown(separator: u8) -> String {
 }
 
 /// The separator of which the line has most outside of quotes.
-fn separator_of(line: &str) -> u8 {
+fn separator_of(line: &str, quote: Option<u8>) -> u8 {
     let count = |separator: u8| {
         let mut quoted = false;
         let outside = line.bytes().filter(|byte| {
-            quoted ^= *byte == b'"';
+            quoted ^= Some(*byte) == quote;
             !quoted && *byte == separator
         });
         outside.count()
@@ -426,12 +443,12 @@ mod tests {
             let parts: &[&str] = if round % 2 == 0 { &plain_parts } else { &quoted_parts };
             let text: String =
                 (0..1 + draw.below(60)).map(|_| parts[draw.below(parts.len() as u32) as usize]).collect();
-            let how = (b',', round % 4 > 1);
+            let how = How { separator: b',', quote: Some(b'"'), as_they_are: round % 4 > 1 };
             let whole = all(&text, |text, line, take| quoted(text, how, line, take));
             if round % 2 == 0 {
                 assert_eq!(all(&text, |text, line, take| plain(text, how, line, take)), whole, "{text:?}");
             }
-            let mut scan = Scan::new(b',', 1 << 20, 8);
+            let mut scan = Scan::new((b',', Some(b'"')), 1 << 20, 8);
             if scan.look(&text, true).is_err() {
                 continue;
             }

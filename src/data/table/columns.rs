@@ -31,7 +31,7 @@ fn usual(cells: CellType) -> Encoding {
             Encoding::Number { scaling: Scaling::Standardize, fill: Fill::Median, bins: BINS }
         }
         CellType::Truths => Encoding::Boolean,
-        CellType::Dates => Encoding::Date,
+        CellType::Dates => Encoding::Date { form: None, time_of_day: false },
         CellType::Texts | CellType::Codes => Encoding::Category { most: MOST_CATEGORIES, least: 1 },
     }
 }
@@ -157,7 +157,9 @@ fn fits(encoding: Encoding, cells: CellType, named: bool) -> bool {
         Encoding::Category { .. } | Encoding::Hashed { .. } => true,
         Encoding::Text(_) => named || cells == CellType::Texts,
         Encoding::Boolean => numbers || matches!(cells, CellType::Truths | CellType::Nothing),
-        Encoding::Date => matches!(cells, CellType::Dates | CellType::Nothing),
+        Encoding::Date { form: None, .. } => matches!(cells, CellType::Dates | CellType::Nothing),
+        // A format says what they are, which need not look like dates: `20261126`.
+        Encoding::Date { .. } => named || matches!(cells, CellType::Dates | CellType::Nothing | CellType::Texts),
     }
 }
 
@@ -175,7 +177,8 @@ pub fn name_of(encoding: Encoding) -> &'static str {
         Encoding::Hashed { .. } => "a category, hashed",
         Encoding::Text(_) => "a text, its words hashed",
         Encoding::Boolean => "true or false",
-        Encoding::Date => "a date",
+        Encoding::Date { time_of_day: false, .. } => "a date",
+        Encoding::Date { .. } => "a date with its time of day",
     }
 }
 

@@ -39,11 +39,9 @@ pub struct TableCodec {
     /// The column with what a row weighs in the loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_weight: Option<String>,
-    /// What stands between columns, if the configuration says so.
-    #[serde(default)]
-    pub separator: Option<u8>,
-    /// The first line names the columns.
-    pub header: bool,
+    /// How its tables are written.
+    #[serde(flatten)]
+    pub format: Format,
     /// How many bins the model cuts each number into, if it does.
     #[serde(default)]
     pub bins: Option<usize>,
@@ -152,7 +150,7 @@ impl TableCodec {
 
     /// How its tables are written.
     pub fn format(&self) -> Format {
-        Format { separator: self.separator, header: self.header }
+        self.format
     }
 
     /// The columns of the target.

@@ -3,7 +3,7 @@
 use super::super::Split;
 use super::super::field::DataSpec;
 use super::super::parallel::parallel;
-use super::super::sheet::{Place, Sheet};
+use super::super::sheet::{Kind, Place, Sheet};
 use super::aside::Lies;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read};
@@ -12,7 +12,7 @@ use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold
 use super::fitted::{TableCodec, Target};
 use super::leaks::leaks;
 use super::names::{no_column, quoted};
-use super::options::TableOptions;
+use super::options::{Choice, TableOptions};
 use super::raw::{Raw, Reading, each_of};
 use super::survey::{CellType, Column, Surveyed, survey};
 use super::targets::{expect_targets, fit_target, targets, with_targets};
@@ -100,7 +100,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     // The table is written as the configuration says, whatever that of the training was.
     let own = fitted.map(|codec| {
         let TableOptions { decimal, id, sample_weight, format, .. } = options.clone();
-        TableCodec { decimal, id, sample_weight, separator: format.separator, header: format.header, ..codec.clone() }
+        TableCodec { decimal, id, sample_weight, format, ..codec.clone() }
     });
     let reads = match fitted {
         Some(_) => own.as_ref().map_or(Vec::new(), |codec| codec.reads(true)),
@@ -244,12 +244,18 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     }
     if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
         let decimal = text.decimal(options.decimal);
+        let form = options.rules.iter().find(|rule| rule.pattern == *column).and_then(|rule| match rule.choice {
+            Choice::Encode(Encoding::Date { form, .. }) => form,
+            _ => None,
+        });
+        let own = text.column(column).is_some_and(|at| text.kinds().is_some_and(|kinds| kinds[at] == Kind::Date));
+        let date = |word: &str| form.filter(|_| !own).map_or_else(|| cell::date(word), |form| form.days(word));
         let take = |times: &mut Vec<f64>, place: Place, word: &str| {
             if place.fault.is_some() {
                 times.push(f64::NAN);
                 return Ok(());
             }
-            let value = cell::date(word).or_else(|| cell::number(word, decimal));
+            let value = date(word).or_else(|| cell::number(word, decimal));
             times.push(value.with_context(|| {
                 format!("{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number", at(place))
             })?);
@@ -350,8 +356,7 @@ fn fit(
         decimal: options.decimal,
         id: options.id.clone(),
         sample_weight: options.sample_weight.clone(),
-        separator: options.format.separator,
-        header: options.format.header,
+        format: options.format,
         bins: options.bins,
     })
 }

@@ -9,6 +9,7 @@ mod aside;
 mod cell;
 mod codec;
 mod columns;
+mod dates;
 mod division;
 mod fitted;
 mod given;
@@ -29,6 +30,7 @@ mod weights;
 
 pub use aside::{Lies, Room};
 pub use codec::{ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
+pub use dates::DateForm;
 pub use division::{Division, Fold};
 pub use fitted::{Head, TableCodec, Target, read_input, read_rows, read_text};
 pub use given::{Cell, Given};

@@ -1,6 +1,6 @@
 //! Files of pyarrow, pandas and polars (`scripts/golden/parquet_files.py`), whole and damaged.
 
-use super::super::{FileKind, Form, Limits, Sheet, kind_of};
+use super::super::{FileKind, Form, Format, Limits, Sheet, kind_of};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 fn sheet(path: &Path) -> Result<Sheet> {
-    Sheet::open_all(path, |path| kind_of(path, Form::Cells { separator: None, header: true }), LIMITS)
+    Sheet::open_all(path, |path| kind_of(path, Form::Cells(Format::default())), LIMITS)
 }
 
 /// All cells, column by column.

@@ -24,7 +24,7 @@ pub fn table(data: &[u8]) -> bool {
         let options = TableOptions {
             path: folder.join(name),
             val_path: None,
-            format: Format { separator: (how & 4 != 0).then_some(b';'), header: true },
+            format: Format { separator: (how & 4 != 0).then_some(b';'), ..Format::default() },
             decimal: if how & 8 != 0 { ',' } else { '.' },
             target: vec![TARGET.into()],
             classes: how & 16 != 0,
