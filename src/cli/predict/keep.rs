@@ -1,7 +1,7 @@
 //! The columns of a table beside what a model says of its rows.
 
+use super::form::Form;
 use super::rows::Rows;
-use super::sink::Form;
 use crate::api::answer::{Answer, Meaning, guarded_cell};
 use crate::data::table::{ColumnValue, ColumnWriter, Copied, Kept, KeptRow, RowForm};
 use anyhow::{Context, Result, bail, ensure};

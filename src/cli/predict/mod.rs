@@ -1,6 +1,7 @@
 //! `runner predict`.
 
 mod answers;
+mod form;
 mod keep;
 mod masks;
 mod members;
@@ -25,10 +26,11 @@ use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
 use anyhow::{Context, Result, anyhow};
+use form::Form;
 use masks::Masks;
 use members::Other;
 use rows::Rows;
-use sink::{Form, Sink};
+use sink::Sink;
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -19,6 +19,14 @@ pub struct Format {
     pub encoding: Option<&'static Encoding>,
 }
 
+impl Format {
+    /// Whether a configuration can say so: no part of a longer character, nor of the end of a line, stands between cells or around them.
+    pub fn is_sane(&self) -> bool {
+        let alone = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii() && byte != b'\n' && byte != b'\r');
+        alone(self.separator) && alone(self.quote) && (self.quote.is_none() || self.separator != self.quote)
+    }
+}
+
 impl Default for Format {
     /// A table with names, in UTF-8.
     fn default() -> Self {

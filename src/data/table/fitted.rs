@@ -145,7 +145,7 @@ impl TableCodec {
         let of_one_column = |head: &Head| head.target.is_sane() && head.target.columns().len() == 1;
         let heads = codec.heads.is_empty() || each_once(codec.heads.iter().map(|head| &head.name));
         let heads = heads && codec.heads.iter().all(of_one_column);
-        (columns && codec.target.is_sane() && heads).then_some(codec)
+        (columns && codec.target.is_sane() && heads && codec.format.is_sane()).then_some(codec)
     }
 
     /// How its tables are written.

@@ -363,6 +363,9 @@ fn what_a_checkpoint_says_of_columns_is_looked_at() {
         ("/target/numbers/standard/mean".into(), serde_json::json!([])),
         ("/target/numbers/standard/deviation".into(), serde_json::json!([0.0])),
         ("/columns".into(), serde_json::json!([])),
+        // A part of a character.
+        ("/separator".into(), 0xc3.into()),
+        ("/separator".into(), 10.into()),
     ] {
         assert!(!change(&pointer, value.clone()), "{pointer} {value}");
     }
