@@ -524,6 +524,42 @@ class Embedded(nn.Module):
         return self.output(columns.tanh())
 
 
+class Tabm(nn.Module):
+    """TabM by its authors' layers, on the same columns, with the names that the parameters have in `models/tabm.toml`."""
+
+    def __init__(self, rows: torch.Tensor, bins: int, width: int):
+        super().__init__()
+        edges = rtdl_num_embeddings.compute_bins(rows[:, [0, 1, 3, 4]], n_bins=bins)
+        self.embedding = rtdl_num_embeddings.PiecewiseLinearEmbeddings(edges, width, activation=False, version="B")
+        self.embedding.impl._non_persistent_buffers_set.update(self.embedding.impl._buffers)
+        backbone = tabm.make_tabm_backbone(d_in=4 * width + 1, n_blocks=2, d_block=6, dropout=0.0, k=3, arch_type="tabm", start_scaling_init="normal",
+                                           start_scaling_init_chunks=[width] * 4 + [1])  # fmt: skip
+        # No module of this one: its parameters have names of their own here.
+        self.whole = [tabm.EnsembleView(k=3), backbone]
+        self.blocks = nn.ModuleList()
+        for linear, *_ in backbone.blocks:
+            block = Named(r=Named(), linear=Named(), s=Named())
+            block.r.weight, block.linear.weight, block.s.weight, block.s.bias = linear.r, linear.weight, linear.s, linear.bias
+            self.blocks.append(block)
+        self.output = tabm.LinearEnsemble(6, 1, k=3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        view, backbone = self.whole
+        for (linear, *_), block in zip(backbone.blocks, self.blocks, strict=True):
+            linear.r, linear.weight, linear.s, linear.bias = block.r.weight, block.linear.weight, block.s.weight, block.s.bias
+        y = torch.cat([self.embedding(x[:, [0, 1, 3, 4]]).flatten(1), x[:, 2:3]], 1)
+        y = self.output(backbone(view(y)))
+        return y if self.training else y.mean(1)
+
+    def drawn(self) -> None:
+        """Draws what starts as ones and zeros."""
+        self.embedding.linear.weight.normal_(0, 0.5)
+        for block in self.blocks:
+            block.s.weight.normal_(1, 0.3)
+            block.s.bias.normal_(0, 0.3)
+        self.blocks[1].r.weight.normal_(1, 0.3)
+
+
 class Periodic(nn.Module):
     """The same with periodic embeddings."""
 
@@ -633,6 +669,7 @@ def tabular() -> list[Case]:
     # The softmax takes no notice of what is added to all keys, nor a batch normalisation of what is added to all samples: those biases have no gradient but rounding.
     ft = 'use = "ft_transformer"\nwith = { num_classes = 1, width = 8, num_blocks = 2, heads = 2, hidden = 6, attention_dropout = 0.0, ffn_dropout = 0.0 }'
     dlrm = 'use = "dlrm"\nwith = { num_classes = 1, embedding_dim = 3, bottom_width = 5, width = 6, depth = 2 }'
+    whole = 'use = "tabm"\nwith = { num_classes = 1, members = 3, width = 6, depth = 2, dropout = 0.0, bins = 6, embedding_dim = 3 }'
     resnet = 'use = "tabular_resnet"\nwith = { num_classes = 1, width = 6, num_blocks = 2, hidden = 9, dropout = 0.0 }'
     return [
         others("periodic_embedding", lambda: Periodic(lite=False), periodic("")),
@@ -642,6 +679,8 @@ def tabular() -> list[Case]:
         others("dlrm", lambda: Dlrm(3, 5, 6, 2), use=dlrm, category=True),
         others("tabular_resnet", lambda: ResNet(d_in=5, d_out=1, n_blocks=2, d_block=6, d_hidden=9, d_hidden_multiplier=None, dropout1=0.0, dropout2=0.0), use=resnet,
                freeze=["input_projection.bias", "*.linear2.bias"]),
+        Case("layers/tabm", [], lambda: Tabm(columns(70)[:30], 6, 3), (5,), samples=30, val_samples=40, batch_size=8, inputs=columns, members=3, use=whole,
+             columns='{ x2 = "boolean", "*" = { type = "number", scaling = "none" } }', optimizer={"type": "sgd", "lr": 0.05}, extra_init=Tabm.drawn),
         one("tabm_mini_classes", mini, mini_net, "cross_entropy"),
         one("tabm_mini_log_probabilities", [*mini, '"log_softmax"'], lambda: mini_net(nn.LogSoftmax(-1)), "nll"),
         one("tabm_mini_labels", mini, mini_net, "bce_with_logits"),

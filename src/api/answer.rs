@@ -265,7 +265,7 @@ impl<'a> Meaning<'a> {
     }
 
     /// The cells of what is said of a sample.
-    fn said(&self, answer: &Answer) -> Vec<ColumnValue> {
+    pub fn said(&self, answer: &Answer) -> Vec<ColumnValue> {
         let mut cells = Vec::new();
         match answer {
             Answer::WithHeads(own, heads) => {
@@ -307,7 +307,7 @@ impl<'a> Meaning<'a> {
     }
 
     /// The names of the columns of what is said of a sample.
-    fn columns_of(&self, answer: &Answer) -> Vec<String> {
+    pub fn columns_of(&self, answer: &Answer) -> Vec<String> {
         let mut cells = Vec::new();
         match answer {
             Answer::WithHeads(own, heads) => {
@@ -381,8 +381,16 @@ pub fn id_column<'a>(column: &str, others: impl IntoIterator<Item = &'a str>) ->
     if taken { format!("id_{column}") } else { column.to_owned() }
 }
 
+/// The cell of another table, likewise; a number is no formula.
+pub fn guarded_cell(cell: ColumnValue) -> ColumnValue {
+    match cell {
+        ColumnValue::Text(text) if text.parse::<f64>().is_err() => ColumnValue::Text(guarded(text)),
+        other => other,
+    }
+}
+
 /// A row of a table: in quotes what has a comma, a quote or a line's end in it (RFC 4180).
-fn csv(cells: &[String]) -> String {
+pub fn csv(cells: &[String]) -> String {
     let cell = |text: &String| match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.clone(),

@@ -327,8 +327,16 @@ pub struct PredictArgs {
     #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
     pub format: Option<PredictFormat>,
     /// Write the results to this file instead of standard output; without `--format`, its ending (.csv, .jsonl, .parquet) is the format
+    ///
+    /// Where the name has no ending, the answers to tables are written in the form of the tables.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
     pub out: Option<PathBuf>,
+    /// Of tables, write all columns of the rows before what the model says of them
+    ///
+    /// Columns and cells are as they stand in the table, those of Parquet with their types. They take the place of `file`, `sample` and the `id`. Without `--format` and `--out`
+    /// rows are written in the form of the table.
+    #[arg(long, conflicts_with_all = ["json", "masks"])]
+    pub keep_columns: bool,
     /// In a table, put a `'` before names that a spreadsheet would run as a formula
     ///
     /// Those are names of files and of classes that begin with `=`, `+`, `-`, `@`, a tab or the end of a line. Without it names are written as they are.

@@ -19,7 +19,7 @@ pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> 
     if wanted.classes || wanted.model.is_some() && !asked {
         return None;
     }
-    let sheet = open_sheet(wanted.source, Format { separator: None, header: true }).ok()?;
+    let sheet = open_sheet(wanted.source, Format::default()).ok()?;
     let at = sheet.column(target)?;
     let others: Vec<&String> = sheet.names().iter().filter(|name| *name != target).collect();
     let [text] = others[..] else { return None };

@@ -39,7 +39,7 @@ pub fn takes(name: &str) -> Takes {
     match name {
         "autoencoder" => Takes::ImagesToImages,
         "unet" => Takes::Masks,
-        "tabular" | "dlrm" | "ft_transformer" => Takes::Columns,
+        "tabm" | "tabular" | "dlrm" | "ft_transformer" => Takes::Columns,
         "linear" | "tabular_mlp" | "tabular_resnet" => Takes::Rows,
         "gpt" | "gpt2" | "llama" | "lstm" => Takes::Text,
         "text_classifier" | "lstm_classifier" | "bert" | "distilbert" => Takes::Texts,
@@ -225,6 +225,7 @@ mod tests {
                 "lstm",
                 "lstm_classifier",
                 "lstm_tagger",
+                "tabm",
                 "tabular",
                 "text_classifier",
                 "transformer",

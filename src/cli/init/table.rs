@@ -65,8 +65,7 @@ fn columns(experiment: &Experiment) -> Result<Vec<Shown>, Failure> {
 pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     let path = wanted.source.display();
     let Some(target) = wanted.target else {
-        let sheet = open_sheet(wanted.source, Format { separator: None, header: true })
-            .map_err(|e| Failure::Usage(format!("{e:#}")))?;
+        let sheet = open_sheet(wanted.source, Format::default()).map_err(|e| Failure::Usage(format!("{e:#}")))?;
         let names: Vec<String> = sheet.names().iter().take(LISTED).map(|name| format!("`{name}`")).collect();
         let more = sheet.names().len().saturating_sub(LISTED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -48,7 +48,7 @@ pub fn alone(columns: &[Shown]) -> Option<String> {
 
 /// The configuration for a table of which nothing is left but texts that differ in every row; `None`: it is no such table.
 pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> {
-    let sheet = open_sheet(wanted.source, Format { separator: None, header: true }).ok()?;
+    let sheet = open_sheet(wanted.source, Format::default()).ok()?;
     sheet.column(target)?;
     let mut columns: Vec<Vec<String>> = vec![Vec::new(); sheet.names().len()];
     let mut rows = 0;

@@ -1,6 +1,8 @@
 //! `runner predict`.
 
 mod answers;
+mod form;
+mod keep;
 mod masks;
 mod members;
 mod names;
@@ -24,10 +26,11 @@ use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
 use anyhow::{Context, Result, anyhow};
+use form::Form;
 use masks::Masks;
 use members::Other;
 use rows::Rows;
-use sink::{Form, Sink};
+use sink::Sink;
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,7 +53,8 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         expect_no_input(out, own.iter().chain(&files).map(PathBuf::as_path))?;
         expect_no_run_file(out)?;
     }
-    let form = Form::of(args, files.len())?;
+    let kept = kept(args, table.as_ref(), &files)?;
+    let form = Form::of(args, &files, table.as_ref())?;
     let top = args.top as usize;
     if args.invert && table.is_some() {
         return Err(Failure::Usage("`--invert` is for images, and the model takes none\nhelp: leave it out".into()));
@@ -91,7 +95,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
             }
             Ok(files.len() + problems.len() - failed)
         };
-        results(out.as_ref(), (form, &meaning, true), &mut fill)?;
+        results(out.as_ref(), (form, &meaning, true), None, &mut fill)?;
         return Ok(ended(failed, files.len() + problems.len(), files.len() > 1));
     }
     if args.search.beams.is_some() {
@@ -148,26 +152,42 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         batches.all(&files, &images, sink)?;
         Ok(files.len() + problems.len() - batches.failed)
     };
-    results(out.as_ref(), (form, &meaning, with_sample), &mut fill)?;
+    results(out.as_ref(), (form, &meaning, with_sample), kept, &mut fill)?;
     batches.unseen.untaken_in_words().iter().for_each(|words| say(&format!("note: {words}")));
     batches.unseen.in_words().iter().for_each(|words| say(&format!("warning: {words}")));
     Ok(ended(batches.failed, files.len() + problems.len(), files.len() > 1))
+}
+
+/// The tables whose columns are to stand beside the answers, if those are to be kept.
+fn kept<'a>(args: &PredictArgs, table: Option<&'a Rows>, files: &[PathBuf]) -> Result<Option<&'a Rows>, Failure> {
+    let no_table = |what: &str| {
+        Failure::Usage(format!("`--keep-columns` is for the rows of tables, and {what}\nhelp: leave it out"))
+    };
+    match (args.keep_columns, table) {
+        (false, _) => Ok(None),
+        (true, Some(rows @ Rows::Table(..))) => match files.iter().find(|file| is_tensors(file)) {
+            Some(file) => Err(no_table(&format!("`{}` has tensors", file.display()))),
+            None => Ok(Some(rows)),
+        },
+        (true, _) => Err(no_table("the model was trained on none")),
+    }
 }
 
 /// Writes what `fill` hands on to a file, if there is to be one, else to standard output. `fill` says for how many files there are results.
 fn results(
     out: Option<&Output>,
     (form, meaning, with_sample): (Form, &Meaning, bool),
+    kept: Option<&Rows>,
     fill: &mut dyn FnMut(&mut Sink) -> Result<usize>,
 ) -> Result<()> {
     let Some(out) = out else {
-        let mut sink = Sink::new(form, meaning, with_sample, None);
+        let mut sink = Sink::new(form, meaning, with_sample, None).keeping(kept);
         fill(&mut sink)?;
         return sink.finish();
     };
     let mut told = 0;
     let write = |file: &mut Out| {
-        let mut sink = Sink::new(form, meaning, with_sample, Some(file));
+        let mut sink = Sink::new(form, meaning, with_sample, Some(file)).keeping(kept);
         told = fill(&mut sink)?;
         sink.finish()
     };
@@ -275,6 +295,7 @@ impl Batches<'_> {
             let go_on = match run {
                 [file] if has_several(file) => match samples(file, &mut self.unseen) {
                     Ok((samples, sentences)) => {
+                        sink.file(file)?;
                         let of = |n: usize| Of { file, sample: Some(samples.at(n)), row: name_of(samples.row(n)) };
                         let others = self.others.iter().map(|other| other.outputs(file, self.slots));
                         let others = others.collect::<Result<Vec<_>>>()?;

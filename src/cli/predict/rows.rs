@@ -3,7 +3,7 @@
 use super::names::is_standard_input;
 use crate::config::Experiment;
 use crate::config::language::sections::OnError;
-use crate::data::table::{TableCodec, Unseen, read_input, read_rows};
+use crate::data::table::{RowsAs, Sheet, TableCodec, Unseen, input_sheet, open_sheet, read_input, read_rows};
 use crate::data::text::{Placed, TextCodec, read_passages, read_sentences};
 use crate::data::{DataSpec, Split};
 use crate::train::setup::input::table_codec;
@@ -51,6 +51,31 @@ impl Rows {
         match self {
             Rows::Table(table, _) => table.id.clone(),
             Rows::Texts(_) => None,
+        }
+    }
+
+    /// The table in a file, if the model takes tables, as it is read again to be written beside the answers.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn sheet(&self, file: &Path) -> Result<Option<Sheet>> {
+        let Rows::Table(table, skips) = self else { return Ok(None) };
+        let sheet = match is_standard_input(file) {
+            true => input_sheet(standard_input()?, table.format())?,
+            false => open_sheet(file, table.format())?,
+        };
+        Ok(Some(sheet.skipping(*skips)))
+    }
+
+    /// The form in which a file has its rows, if the model takes tables.
+    ///
+    /// # Errors
+    /// Standard input cannot be read.
+    pub fn form(&self, file: &Path) -> Result<Option<RowsAs>> {
+        match self {
+            Rows::Texts(_) => Ok(None),
+            Rows::Table(..) if is_standard_input(file) => Ok(Some(RowsAs::of_bytes(&standard_input()?))),
+            Rows::Table(..) => Ok(Some(RowsAs::of(file))),
         }
     }
 

@@ -1,67 +1,15 @@
-//! Where results go, and in which form.
+//! Where results go.
 
-use super::super::args::{PredictArgs, PredictFormat};
-use crate::api::answer::{Answer, Meaning, Of};
-use crate::api::failure::Failure;
-use crate::data::table::ColumnWriter;
+use super::form::Form;
+use super::keep::Keep;
+use super::rows::Rows;
+use crate::api::answer::{Answer, Meaning, Of, csv};
+use crate::data::table::{ColumnValue, ColumnWriter};
 use crate::terminal;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::io::{BufWriter, ErrorKind, Write};
-
-/// The form of results.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// A paragraph for each sample.
-    Paragraphs,
-    /// A line for each sample.
-    Lines,
-    /// A table.
-    Csv,
-    /// A JSON object a line.
-    JsonLines,
-    /// One list of JSON objects.
-    Json,
-    /// The table as a Parquet file.
-    Parquet,
-}
-
-impl Form {
-    /// The form that the command line asks for, with so many `files`.
-    ///
-    /// # Errors
-    /// A file's ending tells no form, and nothing else does.
-    pub fn of(args: &PredictArgs, files: usize) -> Result<Form, Failure> {
-        let text = if files == 1 { Form::Paragraphs } else { Form::Lines };
-        if args.output.json {
-            return Ok(Form::Json);
-        }
-        let ending = |out: &std::path::Path| out.extension().map(|e| e.to_ascii_lowercase());
-        Ok(match (args.format, &args.out) {
-            (Some(PredictFormat::Text), _) | (None, None) => text,
-            (Some(PredictFormat::Csv), _) => Form::Csv,
-            (Some(PredictFormat::Jsonl), _) => Form::JsonLines,
-            (Some(PredictFormat::Parquet), Some(_)) => Form::Parquet,
-            (Some(PredictFormat::Parquet), None) => {
-                return Err(Failure::Usage(
-                    "a Parquet file is no text for a terminal\nhelp: name the file with --out, or take another --format".into(),
-                ));
-            }
-            (None, Some(out)) => match ending(out).as_deref().and_then(|e| e.to_str()) {
-                Some("csv") => Form::Csv,
-                Some("jsonl" | "ndjson") => Form::JsonLines,
-                Some("parquet" | "pq") => Form::Parquet,
-                Some("txt") => text,
-                _ => {
-                    return Err(Failure::Usage(format!(
-                        "the ending of `{}` tells no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",
-                        out.display()
-                    )));
-                }
-            },
-        })
-    }
-}
+use std::path::Path;
 
 /// Takes results.
 pub struct Sink<'a> {
@@ -75,13 +23,59 @@ pub struct Sink<'a> {
     list: Vec<Value>,
     columns: Option<ColumnWriter>,
     begun: bool,
+    keep: Option<Keep<'a>>,
 }
 
 impl<'a> Sink<'a> {
     /// Results in that form go to `file`, else to standard output.
     pub fn new(form: Form, meaning: &'a Meaning<'a>, with_sample: bool, file: Option<&'a mut dyn Write>) -> Self {
         let file = file.map(BufWriter::new);
-        Sink { form, meaning, with_sample, file, text: String::new(), list: Vec::new(), columns: None, begun: false }
+        Sink {
+            form,
+            meaning,
+            with_sample,
+            file,
+            text: String::new(),
+            list: Vec::new(),
+            columns: None,
+            begun: false,
+            keep: None,
+        }
+    }
+
+    /// The same with the columns of the tables that are answered, as `rows` says how these are read.
+    pub fn keeping(self, rows: Option<&'a Rows>) -> Self {
+        let keep = rows.map(|rows| Keep::new(rows, self.form));
+        Sink { keep, ..self }
+    }
+
+    /// Goes on with the answers to the rows of a file.
+    ///
+    /// # Errors
+    /// Its columns are to be kept, and it cannot be read, or has other ones than the file before it.
+    pub fn file(&mut self, file: &Path) -> Result<()> {
+        self.keep.as_mut().map_or(Ok(()), |keep| keep.file(file, self.columns.as_mut()))
+    }
+
+    /// Takes what the model says of a row whose own columns are kept.
+    fn add_kept(&mut self, number: usize, answer: &Answer) -> Result<()> {
+        let first = !std::mem::replace(&mut self.begun, true);
+        let Some(keep) = &mut self.keep else { return Ok(()) };
+        match self.form {
+            Form::JsonLines => {
+                self.text.push_str(&terminal::visible_json(&keep.object((number, first), self.meaning, answer)?));
+                self.text.push('\n');
+            }
+            Form::Parquet => keep.column_row(number, (self.meaning, answer), &mut self.columns)?,
+            _ => {
+                if first {
+                    self.text.push_str(&csv(&keep.names(self.meaning, answer)?));
+                }
+                let cells = keep.cells(number, self.meaning, answer)?;
+                self.text.push_str(&csv(&cells.iter().map(ColumnValue::text).collect::<Vec<_>>()));
+            }
+        }
+        Ok(())
     }
 
     /// Takes what the model says of a sample.
@@ -89,6 +83,9 @@ impl<'a> Sink<'a> {
     /// # Errors
     /// It cannot be a row of a Parquet file.
     pub fn add(&mut self, of: Of, answer: &Answer) -> Result<()> {
+        if let (Some(number), true) = (of.sample, self.keep.is_some()) {
+            return self.add_kept(number, answer);
+        }
         let first = !std::mem::replace(&mut self.begun, true);
         match self.form {
             Form::Paragraphs => self.text.push_str(&self.meaning.paragraph(of, answer)),

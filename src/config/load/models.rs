@@ -45,6 +45,7 @@ models! {
     "shufflenet_v2_x1_0",
     "squeezenet1_1",
     "swin_t",
+    "tabm",
     "tabular",
     "tabular_mlp",
     "tabular_resnet",

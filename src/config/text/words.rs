@@ -26,6 +26,11 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     // Data.
     ("carry_state", &["stateful"]),
     ("hash_buckets", &["hashbucketsize", "nfeatures", "numbins"]),
+    ("separator", &["sep", "delimiter"]),
+    ("quote", &["quotechar", "quoting"]),
+    ("encoding", &["charset", "fileencoding"]),
+    ("stratify_column", &["stratify", "stratified", "stratifyby"]),
+    ("format", &["dateformat", "strftime"]),
     ("ordinal", &["corn", "coral", "cornloss", "coralloss", "ordinalregression"]),
     // Layers.
     ("linear", &["dense", "fc", "fullyconnected", "mlp"]),

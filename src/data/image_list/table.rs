@@ -1,6 +1,8 @@
 //! The rows of a list: CSV, TSV, JSON Lines or Parquet.
 
-use super::super::sheet::{COLUMN_ENDINGS, FileKind, Form, Limits, OBJECT_ENDINGS, Row, Sheet, inner_ending, scalar};
+use super::super::sheet::{
+    COLUMN_ENDINGS, FileKind, Form, Format, Limits, OBJECT_ENDINGS, Row, Sheet, inner_ending, scalar,
+};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::Path;
@@ -48,7 +50,8 @@ impl Table {
     /// # Errors
     /// It cannot be read, or is no list.
     pub fn open(path: &Path) -> Result<Self> {
-        let cells = |separator| FileKind::Written(Form::Cells { separator: Some(separator), header: true });
+        let cells =
+            |separator| FileKind::Written(Form::Cells(Format { separator: Some(separator), ..Format::default() }));
         let kind = match inner_ending(path).as_str() {
             "csv" => cells(b','),
             "tsv" => cells(b'\t'),
@@ -60,7 +63,7 @@ impl Table {
             ),
         };
         let sheet = Sheet::open(path, kind, LIMITS)?;
-        if let FileKind::Written(Form::Cells { separator: Some(separator), .. }) = kind {
+        if let FileKind::Written(Form::Cells(Format { separator: Some(separator), .. })) = kind {
             check_separator(path, separator, sheet.names())?;
         }
         Ok(Table(sheet))

@@ -4,6 +4,7 @@ use crate::files;
 use crate::files::host_memory::host_memory;
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result, anyhow, bail};
+use encoding_rs::{DecoderResult, Encoding, UTF_8};
 use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use std::io::{self, Read};
@@ -144,15 +145,20 @@ impl Read for Frames<'_> {
 /// # Errors
 /// As [`read`] and [`text`].
 pub fn file_text(path: &Path, most: u64) -> Result<String> {
-    text(path, read(path, most)?)
+    text(path, read(path, most)?, None)
 }
 
-/// The bytes as text, without the mark that some programs begin it with. UTF-16 with that mark is read, too.
+/// The bytes as text, without the mark that some programs begin it with, which says that they are UTF-8 or UTF-16. Without a mark they are in `encoding`; UTF-8, if that is
+/// `None`.
 ///
 /// # Errors
 /// They are no text, with the line.
-pub fn text(path: &Path, mut bytes: Vec<u8>) -> Result<String> {
+pub fn text(path: &Path, mut bytes: Vec<u8>, encoding: Option<&'static Encoding>) -> Result<String> {
     let place = path.display();
+    let marked = Encoding::for_bom(&bytes).is_some();
+    if let Some(encoding) = encoding.filter(|encoding| !marked && *encoding != UTF_8) {
+        return decoded(path, &bytes, encoding);
+    }
     let wide = |bytes: &[u8], number: fn([u8; 2]) -> u16| {
         let units: Vec<u16> = bytes[2..].as_chunks::<2>().0.iter().map(|pair| number(*pair)).collect();
         String::from_utf16(&units).map_err(|_| anyhow!("`{place}` begins as UTF-16 and is none: save it as UTF-8"))
@@ -172,6 +178,29 @@ pub fn text(path: &Path, mut bytes: Vec<u8>) -> Result<String> {
     String::from_utf8(bytes).map_err(|error| no_text(path, error.as_bytes(), 0))
 }
 
+/// Bytes of an encoding as text.
+fn decoded(path: &Path, bytes: &[u8], encoding: &'static Encoding) -> Result<String> {
+    let place = path.display();
+    let mut decoder = encoding.new_decoder_without_bom_handling();
+    let most = decoder.max_utf8_buffer_length_without_replacement(bytes.len());
+    let mut text = String::with_capacity(most.context("the text is too large")?);
+    let (result, read) = decoder.decode_to_string_without_replacement(bytes, &mut text, true);
+    let line = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count() + 1;
+    if result != DecoderResult::InputEmpty {
+        let byte = bytes[..read].last().copied().unwrap_or_default();
+        bail!(
+            "`{place}`, line {}: the byte 0x{byte:02x} is not {}: is `encoding` right?",
+            line(&text),
+            encoding.name()
+        );
+    }
+    if let Some(at) = memchr::memchr(0, text.as_bytes()) {
+        bail!("`{place}`, line {} has a zero byte: it is no text, or `encoding` is not right", line(&text[..at]));
+    }
+    text.shrink_to_fit();
+    Ok(text)
+}
+
 /// What is to be said of bytes that are no text, before which there are so many lines.
 pub fn no_text(path: &Path, bytes: &[u8], lines: usize) -> anyhow::Error {
     let place = path.display();
@@ -181,7 +210,9 @@ pub fn no_text(path: &Path, bytes: &[u8], lines: usize) -> anyhow::Error {
     }
     let at = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
     let (line, byte) = (line_of(at), bytes.get(at).copied().unwrap_or_default());
-    anyhow!("`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8")
+    anyhow!(
+        "`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8, or say what it is with `encoding`"
+    )
 }
 
 #[cfg(test)]
@@ -249,6 +280,38 @@ mod tests {
         ] {
             let error = format!("{:#}", unpack(parts).unwrap_err());
             assert!(error.contains(why), "{why}: {error}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_what_the_encoding_says() {
+        let read = |bytes: &[u8], label: &str| {
+            text(Path::new("t.csv"), bytes.to_vec(), Encoding::for_label_no_replacement(label.as_bytes()))
+        };
+        // As Python's codecs have them.
+        for (bytes, label, expected) in [
+            (&b"caf\xe9;\x80\n"[..], "windows-1252", "caf\u{e9};\u{20ac}\n"),
+            (b"caf\xe9", "latin1", "caf\u{e9}"),
+            (b"\xcf\xf0\xe8", "windows-1251", "\u{41f}\u{440}\u{438}"),
+            (b"\x93\xfa\x96\x7b", "shift_jis", "\u{65e5}\u{672c}"),
+            (b"a\0;\0", "utf-16", "a;"),
+            (b"\0a\0;", "utf-16be", "a;"),
+            ("\u{e9}".as_bytes(), "utf-8", "\u{e9}"),
+            // A mark says more.
+            (b"\xef\xbb\xbf\xc3\xa9", "windows-1252", "\u{e9}"),
+            (b"\xff\xfea\0", "windows-1252", "a"),
+        ] {
+            assert_eq!(read(bytes, label).unwrap(), expected, "{label}");
+        }
+        for (bytes, label, part) in [
+            (&b"a\nb\n\x93"[..], "shift_jis", "line 3: the byte 0x93 is not Shift_JIS"),
+            (b"a\nb\xff\xff\n", "euc-jp", "line 2: the byte 0xff is not EUC-JP: is `encoding` right?"),
+            (b"a\0b", "windows-1252", "line 1 has a zero byte"),
+            (b"a\0b", "utf-16", "is not UTF-16LE"),
+            (b"\xe9", "utf-8", "is not UTF-8"),
+        ] {
+            let error = read(bytes, label).unwrap_err().to_string();
+            assert!(error.contains(part), "{label}: {error}");
         }
     }
 

@@ -2,7 +2,10 @@
 //! Several files with the same columns are one sheet.
 
 mod bytes;
+mod cells;
 mod columns;
+mod format;
+mod kept;
 mod kinds;
 mod object;
 mod quotes;
@@ -10,13 +13,16 @@ mod text;
 mod written;
 
 pub use bytes::{file_text, inner_ending};
-pub use columns::{ColumnWriter, Value as ColumnValue};
+pub use columns::{ColumnWriter, Copied, Value as ColumnValue};
+pub use format::Format;
+pub use kept::{Kept, KeptRow, RowForm};
 pub use kinds::Kind;
 pub use object::scalar;
 
 use crate::files::pattern;
 use anyhow::{Result, bail, ensure};
 use columns::Columns;
+use encoding_rs::Encoding;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
@@ -33,14 +39,19 @@ pub const COLUMN_ENDINGS: [&str; 2] = ["parquet", "pq"];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Cells with a byte between them.
-    Cells {
-        /// The byte. `None`: that of `,`, `;`, tab and `|` of which the first line has most.
-        separator: Option<u8>,
-        /// The first line names the columns; else their names are their numbers from 1.
-        header: bool,
-    },
+    Cells(Format),
     /// A JSON object on each line.
     Objects,
+}
+
+impl Form {
+    /// What bytes stand for, if it is said.
+    fn encoding(self) -> Option<&'static Encoding> {
+        match self {
+            Form::Cells(format) => format.encoding,
+            Form::Objects => None,
+        }
+    }
 }
 
 /// What a file is.
@@ -327,6 +338,19 @@ impl Sheet {
         Ok(())
     }
 
+    /// Hands the text of each object and the object to `take`.
+    ///
+    /// # Errors
+    /// A file cannot be read, or `take` fails.
+    fn each_object(&self, mut take: impl FnMut(&str, &Map<String, Value>) -> Result<()>) -> Result<()> {
+        for part in &self.files {
+            if let Rows::Written(rows) = &part.rows {
+                (0..rows.pieces()).try_for_each(|piece| rows.each_object(piece, &mut take))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Hands the place of each row and its cells to `take`; those that an object lacks, or has nothing in, are empty. Cells of columns that are not
     /// `wanted` may be empty, too.
     ///
@@ -417,7 +441,7 @@ impl Sheet {
             take(place, &ordered)
         };
         match &part.rows {
-            Rows::Written(rows) => rows.each_cells(piece.number, self.skips, &mut take),
+            Rows::Written(rows) => rows.each_cells(piece.number, (self.skips, as_they_are), &mut take),
             Rows::Columns(rows) => {
                 let own = |at: &usize| part.order.as_ref().map_or(Some(*at), |order| order[*at]);
                 let wanted: Vec<usize> = wanted.iter().filter_map(own).collect();

@@ -54,6 +54,7 @@ pub struct Begin {
 /// A look at the records of a text, which may come in parts.
 pub struct Scan {
     delimiter: u8,
+    quote: Option<u8>,
     most: usize,
     every: usize,
     begins: Vec<Begin>,
@@ -62,11 +63,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// At the begin of a text whose fields have `delimiter` between them. A record may have `most` bytes; where the first one begins is kept, and about
+    /// At the begin of a text whose fields have `delimiter` between them, and stand within a `quote` where they must. A record may have `most` bytes; where the first one begins is kept, and about
     /// every `every` bytes another one.
-    pub fn new(delimiter: u8, most: usize, every: usize) -> Self {
+    pub fn new((delimiter, quote): (u8, Option<u8>), most: usize, every: usize) -> Self {
         let first = Begin { byte: 0, line: 1 };
-        Scan { delimiter, most, every, begins: vec![first], next: first }
+        Scan { delimiter, quote, most, every, begins: vec![first], next: first }
     }
 
     /// Where records begin that are kept, and the line behind the last one.
@@ -86,6 +87,9 @@ impl Scan {
         // Where the record begins.
         let (mut begin, mut begin_line) = (0, line);
         let bytes = text.as_bytes();
+        // Without a quote no byte is one.
+        let is_quote = |byte: u8| Some(byte) == self.quote;
+        let quote = self.quote.unwrap_or(b'\n');
         let mut next = 0;
         while let Some(&byte) = bytes.get(next) {
             let at = next;
@@ -96,8 +100,8 @@ impl Scan {
                     self.begins.push(Begin { byte: base + at, line });
                 }
                 // A line without a quote has no fault but its length.
-                let end = memchr3(b'\n', b'\r', b'"', &bytes[at..]).map_or(bytes.len(), |length| at + length);
-                if bytes.get(end) != Some(&b'"') {
+                let end = memchr3(b'\n', b'\r', quote, &bytes[at..]).map_or(bytes.len(), |length| at + length);
+                if !bytes.get(end).is_some_and(|byte| is_quote(*byte)) {
                     if end - at > most {
                         return Err(Fault { line, column: 1, kind: Kind::TooLong });
                     }
@@ -125,11 +129,11 @@ impl Scan {
                 };
             }
             state = match state {
-                State::Quoted(line, column) if byte == b'"' => State::Closed(line, column),
+                State::Quoted(line, column) if is_quote(byte) => State::Closed(line, column),
                 quoted @ State::Quoted(..) => quoted,
-                State::Closed(line, column) if byte == b'"' => State::Quoted(line, column),
-                State::Begin if byte == b'"' => State::Quoted(line, column),
-                State::Spaces if byte == b'"' => return fault(line, column, Kind::Space),
+                State::Closed(line, column) if is_quote(byte) => State::Quoted(line, column),
+                State::Begin if is_quote(byte) => State::Quoted(line, column),
+                State::Spaces if is_quote(byte) => return fault(line, column, Kind::Space),
                 _ if byte == self.delimiter || ends => State::Begin,
                 State::Begin | State::Spaces if byte == b' ' || byte == b'\t' => State::Spaces,
                 closed @ State::Closed(..) if byte == b' ' || byte == b'\t' => closed,
@@ -193,14 +197,14 @@ mod tests {
     use crate::random::{Purpose, Stream};
 
     fn check(text: &str, delimiter: u8, most: usize, every: usize) -> Result<Vec<Begin>, Fault> {
-        let mut scan = Scan::new(delimiter, most, every);
+        let mut scan = Scan::new((delimiter, Some(b'"')), most, every);
         scan.look(text, true)?;
         Ok(scan.begins().0)
     }
 
     /// The same of a text that comes in parts of so many bytes.
     fn in_parts(text: &str, most: usize, every: usize, part: usize) -> Result<Vec<Begin>, Fault> {
-        let mut scan = Scan::new(b',', most, every);
+        let mut scan = Scan::new((b',', Some(b'"')), most, every);
         let (mut begin, mut end) = (0, 0);
         loop {
             end = (end + part).min(text.len());

@@ -5,8 +5,9 @@ use super::bytes;
 use super::quotes::{Begin, PIECE};
 use crate::files;
 use anyhow::{Context, Result, anyhow, ensure};
+use encoding_rs::{Encoding, UTF_8};
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -65,14 +66,14 @@ impl Drop for PieceText<'_> {
 }
 
 impl Text {
-    /// The text of the file at `path`, which may have `most` bytes.
+    /// The text of the file at `path`, which may have `most` bytes, in an encoding, if it is said.
     ///
     /// # Errors
     /// It cannot be read, or is no text.
-    pub fn open(path: &Path, most: u64) -> Result<Text> {
-        match FileText::open(path, most) {
+    pub fn open(path: &Path, most: u64, encoding: Option<&'static Encoding>) -> Result<Text> {
+        match FileText::open(path, most).filter(|_| encoding.is_none_or(|encoding| encoding == UTF_8)) {
             Some(file) => Ok(Text::File(file)),
-            None => Ok(Text::Memory(bytes::text(path, bytes::read(path, most)?)?)),
+            None => Ok(Text::Memory(bytes::text(path, bytes::read(path, most)?, encoding)?)),
         }
     }
 
@@ -106,10 +107,10 @@ impl Text {
 
     /// Where pieces begin, each with a line, and the line behind the last one, found by several threads: of a file without quotes whose lines have `most` bytes at
     /// most and all end in `\n`. `None`: it is no such file, or cannot be read, which a [`Text::scan`] tells.
-    pub fn lines(&self, most: usize) -> Option<(Vec<Begin>, u64)> {
+    pub fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, u64)> {
         match self {
             Text::Memory(_) => None,
-            Text::File(file) => file.lines(most),
+            Text::File(file) => file.lines(most, quote),
         }
     }
 
@@ -180,13 +181,13 @@ impl FileText {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
     }
 
-    fn lines(&self, most: usize) -> Option<(Vec<Begin>, u64)> {
+    fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, u64)> {
         let places: Vec<u64> = (0..self.len()).step_by(PIECE).collect();
         let parts = parallel(places.clone(), |begin| {
             // A character may begin before the part, or end behind it.
             let (from, end) = (begin.saturating_sub(3), (begin + PIECE as u64).min(self.len()));
             let bytes = self.read_bytes(from, (end + 3).min(self.len())).ok()?;
-            let found = Ends::of(&bytes, (begin - from) as usize, (end - from) as usize);
+            let found = Ends::of(&bytes, (begin - from) as usize..(end - from) as usize, quote);
             self.give_back(bytes);
             found
         });
@@ -254,10 +255,10 @@ struct Ends {
 }
 
 impl Ends {
-    /// Those in some of the bytes, from `begin` to `end`; `None` if a quote or a carriage return is there, or what is no text.
-    fn of(bytes: &[u8], begin: usize, end: usize) -> Option<Ends> {
+    /// Those in some of the bytes; `None` if a quote or a carriage return is there, or what is no text.
+    fn of(bytes: &[u8], Range { start: begin, end }: Range<usize>, quote: Option<u8>) -> Option<Ends> {
         let part = &bytes[begin..end];
-        if memchr::memchr3(b'"', b'\r', 0, part).is_some() {
+        if memchr::memchr3(quote.unwrap_or(0), b'\r', 0, part).is_some() {
             return None;
         }
         // The begin of the character of which the first byte is a part.
@@ -282,7 +283,7 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::super::written::Written;
-    use super::super::{Form, Limits};
+    use super::super::{Form, Format, Limits};
     use super::*;
     use crate::random::{Purpose, Stream};
 
@@ -301,7 +302,7 @@ mod tests {
                 all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
                 Ok(())
             };
-            sheet.each_cells(piece, false, take).map_err(told)?;
+            sheet.each_cells(piece, (false, false), take).map_err(told)?;
         }
         Ok((sheet.names().to_vec(), all))
     }
@@ -311,7 +312,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         let mut draw = Stream::new(9, Purpose::Split, 0, 0);
-        let form = Form::Cells { separator: None, header: true };
+        let form = Form::Cells(Format::default());
         let cells: [&[u8]; 7] =
             [b"1.5", b"\"a,\r\nb\"", "é€".as_bytes(), b"", b"\"say \"\"so\"\"\"", b"x y", b"long long long long"];
         let faults: [&[u8]; 5] = [b"\0", b"\xff", b"\xe2\x82", b"\"", b"1,2,3\n"];
@@ -340,9 +341,9 @@ mod tests {
             }
             std::fs::write(&path, &content).unwrap();
             let opened = Written::open(&path, form, LIMITS);
-            let text = Text::open(&path, LIMITS.file);
+            let text = Text::open(&path, LIMITS.file, None);
             files += u32::from(matches!(text, Ok(Text::File(_))));
-            plain += u32::from(text.is_ok_and(|text| text.lines(LIMITS.row).is_some()));
+            plain += u32::from(text.is_ok_and(|text| text.lines(LIMITS.row, Some(b'"')).is_some()));
             let (pieces, whole) = (read(opened), read(Written::of(&path, content.clone(), form, LIMITS)));
             told += u32::from(whole.is_err());
             assert_eq!(pieces, whole, "{:?}", String::from_utf8_lossy(&content));
@@ -364,7 +365,7 @@ mod tests {
         ];
         for content in contents {
             std::fs::write(&path, &content).unwrap();
-            assert!(matches!(Text::open(&path, LIMITS.file), Ok(Text::File(_))));
+            assert!(matches!(Text::open(&path, LIMITS.file, None), Ok(Text::File(_))));
             let pieces = read(Written::open(&path, Form::Objects, LIMITS));
             assert_eq!(pieces, read(Written::of(&path, content.into_bytes(), Form::Objects, LIMITS)));
         }

@@ -1,11 +1,12 @@
 //! Rows in a text file: CSV and its relatives, or a JSON object a line. It is looked at as a whole before any row is read, and every fault has its place.
 
+use super::cells::{How, plain, quoted, reader};
 use super::object::{Object, scalar};
-use super::quotes::{self, Begin, Lines, PIECE, Scan};
+use super::quotes::{self, Begin, PIECE, Scan};
 use super::text::{PieceText, Text};
-use super::{Form, Limits, Row, bytes};
+use super::{Form, Format, Limits, Row, bytes};
 use anyhow::{Context, Result, anyhow, ensure};
-use memchr::{memchr, memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,8 +23,9 @@ pub struct Written {
     /// The line behind the last one.
     end: u64,
     form: Form,
-    /// What stands between the columns of a row of cells.
+    /// What stands between the columns of a row of cells, and what a cell may stand in.
     separator: u8,
+    quote: Option<u8>,
     limits: Limits,
     names: Vec<String>,
 }
@@ -52,7 +54,7 @@ impl Written {
     /// # Errors
     /// It cannot be read, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and column.
     pub fn open(path: &Path, form: Form, limits: Limits) -> Result<Self> {
-        Written::new(path, Text::open(path, limits.file)?, form, limits)
+        Written::new(path, Text::open(path, limits.file, form.encoding())?, form, limits)
     }
 
     /// The same for bytes that are there; messages call them `path`.
@@ -60,7 +62,7 @@ impl Written {
     /// # Errors
     /// As [`Written::open`].
     pub fn of(path: &Path, bytes: Vec<u8>, form: Form, limits: Limits) -> Result<Self> {
-        Written::new(path, Text::Memory(bytes::text(path, bytes)?), form, limits)
+        Written::new(path, Text::Memory(bytes::text(path, bytes, form.encoding())?), form, limits)
     }
 
     fn new(path: &Path, text: Text, form: Form, limits: Limits) -> Result<Self> {
@@ -72,17 +74,19 @@ impl Written {
         );
         let first = head.lines().find(|line| !line.trim().is_empty());
         let first = first.with_context(|| format!("`{place}` is empty: it has no columns"))?;
-        let separator = match form {
-            Form::Cells { separator, .. } => separator.unwrap_or_else(|| separator_of(first)),
-            Form::Objects => b',',
+        let (separator, quote) = match form {
+            Form::Cells(Format { separator, quote, .. }) => {
+                (separator.unwrap_or_else(|| separator_of(first, quote)), quote)
+            }
+            Form::Objects => (b',', None),
         };
         let (path, begins, names) = (path.to_owned(), Vec::new(), Vec::new());
-        let mut sheet = Written { path, text, begins, end: 0, form, separator, limits, names };
+        let mut sheet = Written { path, text, begins, end: 0, form, separator, quote, limits, names };
         sheet.names = match form {
-            Form::Cells { header, .. } => {
+            Form::Cells(Format { header, .. }) => {
                 (sheet.begins, sheet.end) = sheet.of_records()?;
                 let mut record = csv::StringRecord::new();
-                reader(&sheet.piece(0)?.0, (separator, false))
+                reader(&sheet.piece(0)?.0, sheet.how(false))
                     .read_record(&mut record)
                     .with_context(|| format!("cannot read `{place}`"))?;
                 match header {
@@ -142,7 +146,7 @@ impl Written {
     ) -> Result<()> {
         let (text, line) = self.piece(piece)?;
         let text: &str = &text;
-        let Form::Cells { header, .. } = self.form else {
+        let Form::Cells(Format { header, .. }) = self.form else {
             return lines(text, line).try_for_each(|(line, text)| match self.object(line, text) {
                 Ok(object) => take(line, Ok(Row::Object(&object))),
                 Err(fault) => Err(fault),
@@ -168,28 +172,41 @@ impl Written {
             );
             take(line, Err(Fault { what, help }))
         };
-        match memchr(b'"', text.as_bytes()) {
-            Some(_) => quoted(text, (self.separator, as_they_are), line, take),
-            None => plain(text, (self.separator, as_they_are), line, take),
+        match self.quote.and_then(|quote| memchr(quote, text.as_bytes())) {
+            Some(_) => quoted(text, self.how(as_they_are), line, take),
+            None => plain(text, self.how(as_they_are), line, take),
         }
     }
 
+    /// Hands the text of each object of a piece and the object to `take`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or `take` fails.
+    pub fn each_object(
+        &self,
+        piece: usize,
+        mut take: impl FnMut(&str, &Map<String, Value>) -> Result<()>,
+    ) -> Result<()> {
+        let (text, line) = self.piece(piece)?;
+        lines(&text, line).try_for_each(|(line, text)| take(text, &self.object(line, text)?))
+    }
+
     /// Hands the line of each row of a piece and its cells to `take`; those that an object lacks, or has nothing in, are empty. If it `skips` rows
-    /// that cannot be read, their cells are empty, and `take` is handed why.
+    /// that cannot be read, their cells are empty, and `take` is handed why. White space around cells is left out, unless they are wanted `as_they_are`.
     ///
     /// # Errors
     /// As [`Written::each`]; an object has a list or an object in it.
     pub fn each_cells(
         &self,
         piece: usize,
-        skips: bool,
+        (skips, as_they_are): (bool, bool),
         mut take: impl FnMut(u64, Option<&str>, &[&str]) -> Result<()>,
     ) -> Result<()> {
         let mut empty = Vec::new();
-        self.each_or_fault(piece, false, |line, row| {
+        self.each_or_fault(piece, as_they_are, |line, row| {
             let read = row.and_then(|row| match row {
                 Row::Cells(cells) => Ok(Read::Cells(cells)),
-                Row::Object(object) => self.record(line, object).map(Read::Record),
+                Row::Object(object) => self.record(line, object, as_they_are).map(Read::Record),
             });
             match read {
                 Ok(Read::Cells(cells)) => take(line, None, cells),
@@ -204,16 +221,23 @@ impl Written {
     }
 
     /// The cells of an object.
-    fn record(&self, line: u64, object: &Map<String, Value>) -> Result<Vec<String>, Fault> {
+    fn record(&self, line: u64, object: &Map<String, Value>, as_they_are: bool) -> Result<Vec<String>, Fault> {
         let cell = |name: &String| {
             let value = object.get(name).unwrap_or(&Value::Null);
             if value.is_array() || value.is_object() {
                 let what = format!("`{}`, line {line}: `{name}` is a list or an object", self.path.display());
                 return Err(Fault { what, help: "a column has a text, a number, a truth or null".to_owned() });
             }
-            Ok(scalar(value).unwrap_or_default())
+            Ok(match value {
+                Value::String(text) if as_they_are => text.clone(),
+                value => scalar(value).unwrap_or_default(),
+            })
         };
         self.names.iter().map(cell).collect()
+    }
+
+    fn how(&self, as_they_are: bool) -> How {
+        How { separator: self.separator, quote: self.quote, as_they_are }
     }
 
     /// A piece of the text, and the number of its first line.
@@ -254,7 +278,7 @@ impl Written {
 
     fn too_long(&self, line: u64) -> anyhow::Error {
         let what = match self.form {
-            Form::Cells { .. } => "a row has fewer",
+            Form::Cells(_) => "a row has fewer",
             Form::Objects => "each object has a line of its own",
         };
         anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
@@ -262,10 +286,10 @@ impl Written {
 
     /// Looks at the quotes; where pieces begin, each with a record, and the line behind the last one.
     fn of_records(&self) -> Result<(Vec<Begin>, u64)> {
-        if let Some(begins) = self.text.lines(self.limits.row) {
+        if let Some(begins) = self.text.lines(self.limits.row, self.quote) {
             return Ok(begins);
         }
-        let mut scan = Scan::new(self.separator, self.limits.row, PIECE);
+        let mut scan = Scan::new((self.separator, self.quote), self.limits.row, PIECE);
         self.text.scan(|text, last| scan.look(text, last).map_err(|fault| self.fault(fault)))?;
         Ok(scan.begins())
     }
@@ -307,93 +331,6 @@ impl Written {
     }
 }
 
-/// Reads cells between which a byte stands, as they are or without the white space around them.
-fn reader(text: &str, (separator, as_they_are): (u8, bool)) -> csv::Reader<&[u8]> {
-    // Rows of another number of cells are reported by the caller, with their line.
-    let mut builder = csv::ReaderBuilder::new();
-    let trim = if as_they_are { csv::Trim::None } else { csv::Trim::All };
-    let builder = builder.delimiter(separator).trim(trim).flexible(true).has_headers(false);
-    builder.from_reader(text.as_bytes())
-}
-
-/// Hands the line of each record and its cells to `take`; `line`: the number of the first line.
-fn quoted(text: &str, how: (u8, bool), line: u64, mut take: impl FnMut(u64, &[&str]) -> Result<()>) -> Result<()> {
-    let (mut reader, mut record) = (reader(text, how), csv::StringRecord::new());
-    // The reader counts an end of two bytes where it ends.
-    let mut lines = Lines::new(text, line);
-    while reader.read_record(&mut record)? {
-        let line = lines.at(record.position().map_or(0, csv::Position::byte));
-        take(line, &record.iter().collect::<Vec<_>>())?;
-    }
-    Ok(())
-}
-
-/// The same where there are no quotes: a line is a record, and what stands between separators is a cell.
-fn plain<'a>(
-    text: &'a str,
-    (separator, as_they_are): (u8, bool),
-    line: u64,
-    mut take: impl FnMut(u64, &[&str]) -> Result<()>,
-) -> Result<()> {
-    let (bytes, mut cells) = (text.as_bytes(), Vec::new());
-    let (mut begin, mut number) = (0, line);
-    while begin < bytes.len() {
-        let end = memchr2(b'\n', b'\r', &bytes[begin..]).map_or(bytes.len(), |length| begin + length);
-        if end > begin {
-            let line: &'a str = &text[begin..end];
-            let mut from = 0;
-            cells.clear();
-            let mut cell = |at: usize| {
-                let cell = &line[from..at];
-                cells.push(if as_they_are { cell } else { trimmed(cell) });
-                from = at + 1;
-            };
-            places(separator, line.as_bytes(), &mut cell);
-            cell(line.len());
-            take(number, &cells)?;
-        }
-        let both = bytes.get(end) == Some(&b'\r') && bytes.get(end + 1) == Some(&b'\n');
-        (begin, number) = (end + 1 + usize::from(both), number + 1);
-    }
-    Ok(())
-}
-
-/// Hands each place of a byte to `take`. Cells are short: to look for the next one anew each time would take longer than to look at all bytes.
-fn places(byte: u8, bytes: &[u8], mut take: impl FnMut(usize)) {
-    const BLOCK: usize = 64;
-    const LOW: u64 = u64::MAX / 255 * 0x7f;
-    let wanted = u64::MAX / 255 * u64::from(byte);
-    let mut in_block = |block: &[u8; BLOCK], first: usize, end: usize| {
-        let mut found = 0u64;
-        for (word, at) in block.as_chunks::<8>().0.iter().zip((0..).step_by(8)) {
-            let others = u64::from_le_bytes(*word) ^ wanted;
-            // The high bit of each place of the byte, and these bits side by side.
-            let is_there = !((others & LOW) + LOW | others | LOW) >> 7;
-            found |= is_there.wrapping_mul(0x0102_0408_1020_4080) >> 56 << at;
-        }
-        while found != 0 {
-            let at = found.trailing_zeros() as usize;
-            if at >= end {
-                return;
-            }
-            take(first + at);
-            found &= found - 1;
-        }
-    };
-    let (blocks, rest) = bytes.as_chunks();
-    blocks.iter().zip((0..).step_by(BLOCK)).for_each(|(block, first)| in_block(block, first, BLOCK));
-    let mut last = [0; BLOCK];
-    last[..rest.len()].copy_from_slice(rest);
-    in_block(&last, bytes.len() - rest.len(), rest.len());
-}
-
-/// A cell without the white space around it.
-fn trimmed(cell: &str) -> &str {
-    let is_dark = |byte: Option<&u8>| byte.is_some_and(|byte| (0x21..0x7f).contains(byte));
-    let bytes = cell.as_bytes();
-    if is_dark(bytes.first()) && is_dark(bytes.last()) { cell } else { cell.trim() }
-}
-
 /// The lines of a text that are not empty, with their numbers, of which `first` is the first.
 fn lines(text: &str, first: u64) -> impl Iterator<Item = (u64, &str)> {
     (first..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty())
@@ -410,64 +347,15 @@ fn shown(separator: u8) -> String {
 }
 
 /// The separator of which the line has most outside of quotes.
-fn separator_of(line: &str) -> u8 {
+fn separator_of(line: &str, quote: Option<u8>) -> u8 {
     let count = |separator: u8| {
         let mut quoted = false;
         let outside = line.bytes().filter(|byte| {
-            quoted ^= *byte == b'"';
+            quoted ^= Some(*byte) == quote;
             !quoted && *byte == separator
         });
         outside.count()
     };
     let most = SEPARATORS.iter().map(|separator| count(*separator)).max().unwrap_or(0);
     SEPARATORS.into_iter().find(|separator| count(*separator) == most).unwrap_or(b',')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::{Purpose, Stream};
-
-    /// All records, with their lines.
-    fn all(
-        text: &str,
-        how: impl Fn(&str, u64, &mut dyn FnMut(u64, &[&str]) -> Result<()>) -> Result<()>,
-    ) -> Vec<(u64, Vec<String>)> {
-        let mut all = Vec::new();
-        let mut take = |line: u64, cells: &[&str]| {
-            all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
-            Ok(())
-        };
-        how(text, 1, &mut take).unwrap();
-        all
-    }
-
-    #[test]
-    fn records_are_those_of_the_crate_in_one_piece_or_in_many() {
-        let mut draw = Stream::new(7, Purpose::Split, 0, 0);
-        let plain_parts = ["a", "1.5", ",", ",", " ", "\t", "é\u{a0}", "\n", "\r\n", "\r", "\n\n", "x y"];
-        let quoted_parts = ["a", ",", "\n", "\r\n", "\"b,\n c\"", "\"\"", "\" d \"\"e\"", "\n\"f\"\n"];
-        for round in 0..2000 {
-            let parts: &[&str] = if round % 2 == 0 { &plain_parts } else { &quoted_parts };
-            let text: String =
-                (0..1 + draw.below(60)).map(|_| parts[draw.below(parts.len() as u32) as usize]).collect();
-            let how = (b',', round % 4 > 1);
-            let whole = all(&text, |text, line, take| quoted(text, how, line, take));
-            if round % 2 == 0 {
-                assert_eq!(all(&text, |text, line, take| plain(text, how, line, take)), whole, "{text:?}");
-            }
-            let mut scan = Scan::new(b',', 1 << 20, 8);
-            if scan.look(&text, true).is_err() {
-                continue;
-            }
-            let (begins, end) = scan.begins();
-            assert!(end > whole.last().map_or(0, |(line, _)| *line), "{text:?} {end}");
-            let mut pieces = Vec::new();
-            for (at, begin) in begins.iter().enumerate() {
-                let end = begins.get(at + 1).map_or(text.len(), |next| next.byte);
-                pieces.extend(all(&text[begin.byte..end], |text, _, take| quoted(text, how, begin.line, take)));
-            }
-            assert_eq!(pieces, whole, "{text:?} {begins:?}");
-        }
-    }
 }

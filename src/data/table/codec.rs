@@ -9,8 +9,9 @@ pub use fit::mean_and_deviation;
 pub use found::Codec;
 
 use super::cell;
+use super::dates::DateForm;
 use super::hashed::{MOST_BUCKETS, Words, bucket};
-use super::quantiles::percentiles;
+use super::quantiles::{percentiles, piecewise_linear};
 use fit::{category, number};
 use serde::{Deserialize, Serialize};
 use std::f64::consts::TAU;
@@ -78,7 +79,12 @@ pub enum Encoding {
     /// 1, 0.
     Boolean,
     /// Days, and the part of the year and the week as points on a circle.
-    Date,
+    Date {
+        /// How it is written; `None`: as ISO 8601 has it.
+        form: Option<DateForm>,
+        /// With the part of the day as another point.
+        time_of_day: bool,
+    },
 }
 
 /// A column with what its codec has found in the training rows.
@@ -121,8 +127,8 @@ pub enum Read {
     Number,
     /// As a truth.
     Truth,
-    /// As a date.
-    Date,
+    /// As a date, which is written so, or as ISO 8601 has it.
+    Date(Option<DateForm>),
     /// As a text.
     Text,
     /// As a text, of which the hash is kept.
@@ -149,7 +155,8 @@ impl Read {
                 let number = || cell::number(text, decimal).map(|number| number != 0.0);
                 cell::truth(text).or_else(number).map(f64::from).ok_or("true or false")
             }
-            Read::Date => cell::date(text).ok_or("a date, as 2026-11-26"),
+            Read::Date(None) => cell::date(text).ok_or("a date, as 2026-11-26"),
+            Read::Date(Some(form)) => form.days(text).ok_or("a date, as the `format` of the column says,"),
             Read::Text | Read::Hash => Ok(0.0),
         }
     }
@@ -163,7 +170,7 @@ impl Encoding {
             Encoding::Category { .. } | Encoding::Text(_) => Read::Text,
             Encoding::Hashed { .. } => Read::Hash,
             Encoding::Boolean => Read::Truth,
-            Encoding::Date => Read::Date,
+            Encoding::Date { form, .. } => Read::Date(*form),
         }
     }
 }
@@ -259,7 +266,7 @@ impl ColumnCodec {
             |list: &[f64]| list.iter().all(|v| v.is_finite()) && list.windows(2).all(|pair| pair[0] < pair[1]);
         let edges: Vec<f64> = self.edges.iter().map(|edge| f64::from(*edge)).collect();
         let codec = match &self.codec {
-            Codec::Standardize { fill, mean, deviation, .. } | Codec::Date { fill, mean, deviation } => {
+            Codec::Standardize { fill, mean, deviation, .. } | Codec::Date { fill, mean, deviation, .. } => {
                 fill.is_finite() && mean.is_finite() && positive(*deviation)
             }
             Codec::Plain { fill } => fill.is_finite(),
@@ -280,7 +287,7 @@ impl ColumnCodec {
             Codec::Category { .. } | Codec::Text(_) => Read::Text,
             Codec::Hashed { .. } => Read::Hash,
             Codec::Boolean => Read::Truth,
-            Codec::Date { .. } => Read::Date,
+            Codec::Date { form, .. } => Read::Date(form),
         }
     }
 
@@ -301,7 +308,13 @@ impl ColumnCodec {
             Codec::PiecewiseLinear { edges, .. } => edges.len().saturating_sub(1).max(1),
             Codec::Category { values, other } => values.len() + usize::from(*other),
             Codec::Hashed { buckets } | Codec::Text(Words { buckets, .. }) => *buckets,
-            Codec::Date { .. } => 5,
+            Codec::Date { time_of_day, .. } => {
+                if *time_of_day {
+                    7
+                } else {
+                    5
+                }
+            }
         };
         own + usize::from(self.indicator)
     }
@@ -346,12 +359,15 @@ impl ColumnCodec {
             Codec::PiecewiseLinear { fill, edges } => piecewise_linear(or(*fill), edges, row),
             // Between them, where it is missing.
             Codec::Boolean => row[0] = or(0.5) as f32,
-            Codec::Date { fill, mean, deviation } => {
+            Codec::Date { fill, mean, deviation, .. } => {
                 let days = or(*fill);
                 // 1970-01-01 was a Thursday.
-                let [year, week] =
-                    [cell::part_of_year(days), (days + 3.0).rem_euclid(7.0) / 7.0].map(|part| TAU * part);
-                let all = [(days - mean) / deviation, year.sin(), year.cos(), week.sin(), week.cos()];
+                let [year, week, day] =
+                    [cell::part_of_year(days), (days + 3.0).rem_euclid(7.0) / 7.0, days.rem_euclid(1.0)]
+                        .map(|part| TAU * part);
+                let place = (days - mean) / deviation;
+                // As many as the codec is wide.
+                let all = [place, year.sin(), year.cos(), week.sin(), week.cos(), day.sin(), day.cos()];
                 row.iter_mut().zip(all).for_each(|(to, from)| *to = from as f32);
             }
             Codec::Hashed { buckets } => {
@@ -390,21 +406,5 @@ impl ColumnCodec {
         let (last, others) = row.split_last_mut().expect("a column is at least one number");
         *last = f32::from(missing);
         others
-    }
-}
-
-/// For each bin 1 where it lies below the value, 0 where it lies above, and in its own bin the part of that below it; beyond the ends
-/// it goes on as in the bins there.
-fn piecewise_linear(value: f64, edges: &[f64], row: &mut [f32]) {
-    let bins = edges.len().saturating_sub(1);
-    if bins == 0 {
-        row[0] = 0.0;
-        return;
-    }
-    for (at, to) in row.iter_mut().enumerate() {
-        let part = (value - edges[at]) / (edges[at + 1] - edges[at]);
-        let low = if at == 0 { f64::NEG_INFINITY } else { 0.0 };
-        let high = if at + 1 == bins { f64::INFINITY } else { 1.0 };
-        *to = part.clamp(low, high) as f32;
     }
 }

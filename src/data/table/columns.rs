@@ -31,7 +31,7 @@ fn usual(cells: CellType) -> Encoding {
             Encoding::Number { scaling: Scaling::Standardize, fill: Fill::Median, bins: BINS }
         }
         CellType::Truths => Encoding::Boolean,
-        CellType::Dates => Encoding::Date,
+        CellType::Dates => Encoding::Date { form: None, time_of_day: false },
         CellType::Texts | CellType::Codes => Encoding::Category { most: MOST_CATEGORIES, least: 1 },
     }
 }
@@ -63,6 +63,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         name.iter().try_for_each(|name| named(name, key))?;
     }
     division.time_column.iter().try_for_each(|name| named(name, "time_column"))?;
+    division.stratify_column.iter().try_for_each(|name| named(name, "stratify_column"))?;
     for rule in options.rules.iter().filter(|rule| !rule.pattern.contains(['*', '?'])) {
         named(&rule.pattern, "columns")?;
     }
@@ -72,7 +73,8 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         let rule = options.rules.iter().find(|rule| matches(&rule.pattern, name));
         let ignored = dropped || rule.is_some_and(|rule| rule.choice == Choice::Ignore);
         if let Some(what) = column.unread {
-            let taken = [&division.split_column, &division.group_column, &division.time_column];
+            let taken =
+                [&division.split_column, &division.group_column, &division.time_column, &division.stratify_column];
             let taken = taken.into_iter().chain([&options.id, &options.sample_weight]);
             let taken = options.learnt().any(|learnt| learnt == name) || taken.flatten().any(|other| other == name);
             ensure!(
@@ -155,7 +157,9 @@ fn fits(encoding: Encoding, cells: CellType, named: bool) -> bool {
         Encoding::Category { .. } | Encoding::Hashed { .. } => true,
         Encoding::Text(_) => named || cells == CellType::Texts,
         Encoding::Boolean => numbers || matches!(cells, CellType::Truths | CellType::Nothing),
-        Encoding::Date => matches!(cells, CellType::Dates | CellType::Nothing),
+        Encoding::Date { form: None, .. } => matches!(cells, CellType::Dates | CellType::Nothing),
+        // A format says what they are, which need not look like dates: `20261126`.
+        Encoding::Date { .. } => named || matches!(cells, CellType::Dates | CellType::Nothing | CellType::Texts),
     }
 }
 
@@ -173,7 +177,8 @@ pub fn name_of(encoding: Encoding) -> &'static str {
         Encoding::Hashed { .. } => "a category, hashed",
         Encoding::Text(_) => "a text, its words hashed",
         Encoding::Boolean => "true or false",
-        Encoding::Date => "a date",
+        Encoding::Date { time_of_day: false, .. } => "a date",
+        Encoding::Date { .. } => "a date with its time of day",
     }
 }
 

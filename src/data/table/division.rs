@@ -20,6 +20,8 @@ pub struct Division {
     pub group_column: Option<String>,
     /// A column whose greatest values are held out.
     pub time_column: Option<String>,
+    /// A column of each of whose values the same part is held out; else the target, if it is of classes.
+    pub stratify_column: Option<String>,
 }
 
 /// One of several parts of the rows.
@@ -90,6 +92,18 @@ fn held(how: HoldOut, all: usize) -> Result<usize> {
     };
     ensure!(held > 0 && held < all, "holding out {held} of {all} rows for validation leaves one of the parts empty");
     Ok(held)
+}
+
+/// The class of each row by what a column has there, of which the same part is held out: numbers of `texts`, and `None` where it is missing. Texts that stand
+/// in one of the `rows` alone are one class. Numbers are in the order of the texts, whatever the order of the rows.
+pub fn strata(numbers: &[Option<u32>], texts: &[String], rows: &[u32]) -> Vec<i32> {
+    let mut counts = vec![0usize; texts.len()];
+    rows.iter().filter_map(|row| numbers[*row as usize]).for_each(|text| counts[text as usize] += 1);
+    let mut order: Vec<usize> = (0..texts.len()).filter(|text| counts[*text] > 1).collect();
+    order.sort_by(|a, b| texts[*a].cmp(&texts[*b]));
+    let mut rank = vec![1; texts.len()];
+    order.iter().zip(2..).for_each(|(text, at)| rank[*text] = at);
+    numbers.iter().map(|number| number.map_or(0, |number| rank[number as usize])).collect()
 }
 
 /// Holds out rows of `rows` at random: of each class the same part, where there are classes.
@@ -249,6 +263,27 @@ mod tests {
         let fold = Fold { number: 0, of: 16 };
         assert!(fold_by_groups(&rows, fold, 3, &groups).unwrap_err().to_string().contains("15 groups"));
         assert!(fold_at_random(&rows[..9], fold, 3, None).unwrap_err().to_string().contains("9 rows"));
+
+        // Of each of two values the same part, of those of a single row together, and of rows without one.
+        let texts: Vec<String> = (0..22).map(|text| format!("t{text:02}")).collect();
+        let text_of = |row: &u32| match row {
+            0..40 => Some(21),
+            40..60 => Some(3),
+            60..80 => Some(row - 60),
+            _ => None,
+        };
+        let texts_of: Vec<Option<u32>> = rows.iter().map(text_of).collect();
+        let labels = strata(&texts_of, &texts, &rows);
+        assert_eq!((labels[0], labels[99]), (3, 0), "`t21` is behind `t03`, and what is missing is a class");
+        let parts = at_random(&rows, HoldOut::Fraction(0.1), 3, Some(&labels)).unwrap();
+        let count = |range: std::ops::Range<u32>| parts.val.iter().filter(|row| range.contains(row)).count();
+        assert_eq!([count(0..40), count(80..100)], [4, 2]);
+        // `t03` is in one more row, so that it is no value of one row alone.
+        assert_eq!((labels[63], labels[60]), (2, 1));
+        assert_eq!(count(40..80), 4);
+        for Parts { val, .. } in all(&|fold| fold_at_random(&rows, fold, 3, Some(&labels)).unwrap()) {
+            assert!((5..=6).contains(&val.iter().filter(|row| **row < 40).count()), "{val:?}");
+        }
 
         let words = |list: &[&str]| {
             let mut parts = Parts::default();

@@ -39,11 +39,9 @@ pub struct TableCodec {
     /// The column with what a row weighs in the loss.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample_weight: Option<String>,
-    /// What stands between columns, if the configuration says so.
-    #[serde(default)]
-    pub separator: Option<u8>,
-    /// The first line names the columns.
-    pub header: bool,
+    /// How its tables are written.
+    #[serde(flatten)]
+    pub format: Format,
     /// How many bins the model cuts each number into, if it does.
     #[serde(default)]
     pub bins: Option<usize>,
@@ -150,12 +148,12 @@ impl TableCodec {
         let of_one_column = |head: &Head| head.target.is_sane() && head.target.columns().len() == 1;
         let heads = codec.heads.is_empty() || each_once(codec.heads.iter().map(|head| &head.name));
         let heads = heads && codec.heads.iter().all(of_one_column);
-        (columns && codec.target.is_sane() && heads).then_some(codec)
+        (columns && codec.target.is_sane() && heads && codec.format.is_sane()).then_some(codec)
     }
 
     /// How its tables are written.
     pub fn format(&self) -> Format {
-        Format { separator: self.separator, header: self.header }
+        self.format
     }
 
     /// The columns of the target.

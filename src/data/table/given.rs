@@ -114,7 +114,8 @@ fn take(column: &mut Reading, cell: &Cell, decimal: char) -> Result<()> {
         (Read::Number, Cell::Number(_), _) => Err(TOO_LARGE),
         (Read::Number, _, _) => Err("a number"),
         (Read::Truth, _, _) => Err("true or false"),
-        (Read::Date, _, _) => Err("a date in quotes, as \"2026-11-26\""),
+        (Read::Date(None), _, _) => Err("a date in quotes, as \"2026-11-26\""),
+        (Read::Date(_), _, _) => Err("a date in quotes, as the `format` of the column says,"),
     };
     match value {
         Ok(value) => column.value(value),

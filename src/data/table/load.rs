@@ -3,17 +3,17 @@
 use super::super::Split;
 use super::super::field::DataSpec;
 use super::super::parallel::parallel;
-use super::super::sheet::{Place, Sheet};
+use super::super::sheet::{Kind, Place, Sheet};
 use super::aside::Lies;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
-use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups};
+use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups, strata};
 use super::fitted::{TableCodec, Target};
 use super::kinds::{CellType, Column};
 use super::leaks::leaks;
 use super::names::{no_column, quoted};
-use super::options::TableOptions;
+use super::options::{Choice, TableOptions};
 use super::raw::{Raw, Reading, each_of};
 use super::survey::{Surveyed, survey};
 use super::targets::{expect_targets, fit_target, targets, with_targets};
@@ -101,7 +101,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     // The table is written as the configuration says, whatever that of the training was.
     let own = fitted.map(|codec| {
         let TableOptions { decimal, id, sample_weight, format, .. } = options.clone();
-        TableCodec { decimal, id, sample_weight, separator: format.separator, header: format.header, ..codec.clone() }
+        TableCodec { decimal, id, sample_weight, format, ..codec.clone() }
     });
     let reads = match fitted {
         Some(_) => own.as_ref().map_or(Vec::new(), |codec| codec.reads(true)),
@@ -245,12 +245,18 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     }
     if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
         let decimal = text.decimal(options.decimal);
+        let form = options.rules.iter().find(|rule| rule.pattern == *column).and_then(|rule| match rule.choice {
+            Choice::Encode(Encoding::Date { form, .. }) => form,
+            _ => None,
+        });
+        let own = text.column(column).is_some_and(|at| text.kinds().is_some_and(|kinds| kinds[at] == Kind::Date));
+        let date = |word: &str| form.filter(|_| !own).map_or_else(|| cell::date(word), |form| form.days(word));
         let take = |times: &mut Vec<f64>, place: Place, word: &str| {
             if place.fault.is_some() {
                 times.push(f64::NAN);
                 return Ok(());
             }
-            let value = cell::date(word).or_else(|| cell::number(word, decimal));
+            let value = date(word).or_else(|| cell::number(word, decimal));
             times.push(value.with_context(|| {
                 format!("{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number", at(place))
             })?);
@@ -261,18 +267,22 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         return by_time(rows, how, &times);
     }
     if let Some(column) = &division.group_column {
-        let fresh = || Reading::new(column, Read::Text, 0);
-        let take = |words: &mut Reading, _: Place, word: &str| {
-            words.word(word);
-            Ok(())
-        };
-        let mut words = fresh();
-        each_of(text, (column, "group_column"), fresh, take, |next| words.join(next))?;
         // Numbers in the order of their first rows.
-        let groups: Vec<u64> = words.numbered().0.into_iter().flatten().map(u64::from).collect();
+        let (words, _) = words_of(text, (column, "group_column"), |words, word| words.word(word))?;
+        let groups: Vec<u64> = words.into_iter().flatten().map(u64::from).collect();
         return match (division.fold, division.hold_out) {
             (Some(fold), _) => fold_by_groups(rows, fold, division.seed, &groups),
             (None, Some(how)) => by_groups(rows, how, division.seed, &groups),
+            (None, None) => Ok(everything()),
+        };
+    }
+    if let Some(column) = &division.stratify_column {
+        let take = |words: &mut Reading, word: &str| words.text((!cell::is_missing(word)).then_some(word));
+        let (numbers, texts) = words_of(text, (column, "stratify_column"), take)?;
+        let labels = strata(&numbers, &texts, rows);
+        return match (division.fold, division.hold_out) {
+            (Some(fold), _) => fold_at_random(rows, fold, division.seed, Some(&labels)),
+            (None, Some(how)) => at_random(rows, how, division.seed, Some(&labels)),
             (None, None) => Ok(everything()),
         };
     }
@@ -299,6 +309,22 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
         (None, Some(how)) => at_random(rows, how, division.seed, labels.as_deref()),
         (None, None) => Ok(everything()),
     }
+}
+
+/// The cells of a column as numbers of texts, as `take` takes them; `key` names the column.
+fn words_of(
+    text: &Sheet,
+    (column, key): (&str, &str),
+    take: impl Fn(&mut Reading, &str) + Sync,
+) -> Result<(Vec<Option<u32>>, Vec<String>)> {
+    let fresh = || Reading::new(column, Read::Text, 0);
+    let take = |words: &mut Reading, _: Place, word: &str| {
+        take(words, word);
+        Ok(())
+    };
+    let mut words = fresh();
+    each_of(text, (column, key), fresh, take, |next| words.join(next))?;
+    Ok(words.numbered())
 }
 
 /// Fits the codecs on the rows of training, `train`; in all of `rows` nothing is missing that is learnt.
@@ -331,8 +357,7 @@ fn fit(
         decimal: options.decimal,
         id: options.id.clone(),
         sample_weight: options.sample_weight.clone(),
-        separator: options.format.separator,
-        header: options.format.header,
+        format: options.format,
         bins: options.bins,
     })
 }

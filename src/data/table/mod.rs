@@ -9,6 +9,7 @@ mod aside;
 mod cell;
 mod codec;
 mod columns;
+mod dates;
 mod division;
 mod fitted;
 mod given;
@@ -34,6 +35,7 @@ mod weights;
 pub use aside::{Lies, Room};
 pub use cell::{MISSING, TRUTHS};
 pub use codec::{Cells, Codec, ColumnCodec, Decoded, Encoding, Fill, Scaling, rounded};
+pub use dates::DateForm;
 pub use division::{Division, Fold};
 pub use fitted::{Head, TableCodec, Target, read_input, read_rows, read_text};
 pub use given::{Cell, Given};
@@ -44,10 +46,10 @@ pub use names::no_column;
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use quantiles::Quantiles;
 pub use raw::{Raw, TooManyRows};
-pub use text::{Format, is_parquet, is_table, is_table_name, open as open_sheet};
+pub use text::{Format, RowsAs, is_parquet, is_table, is_table_name, of_input as input_sheet, open as open_sheet};
 pub use unseen::Unseen;
 
-pub use super::sheet::{ColumnValue, ColumnWriter};
+pub use super::sheet::{ColumnValue, ColumnWriter, Copied, Kept, KeptRow, RowForm, Sheet};
 
 use super::dataset::Dataset;
 use super::field::DataSpec;

@@ -23,6 +23,22 @@ pub fn percentiles(sorted: &[f64], count: usize) -> Vec<f64> {
     (0..count).map(value).collect()
 }
 
+/// For each bin 1 where it lies below the value, 0 where it lies above, and in its own bin the part of that below it; beyond the ends
+/// it goes on as in the bins there.
+pub fn piecewise_linear(value: f64, edges: &[f64], row: &mut [f32]) {
+    let bins = edges.len().saturating_sub(1);
+    if bins == 0 {
+        row[0] = 0.0;
+        return;
+    }
+    for (at, to) in row.iter_mut().enumerate() {
+        let part = (value - edges[at]) / (edges[at + 1] - edges[at]);
+        let low = if at == 0 { f64::NEG_INFINITY } else { 0.0 };
+        let high = if at + 1 == bins { f64::INFINITY } else { 1.0 };
+        *to = part.clamp(low, high) as f32;
+    }
+}
+
 impl Quantiles {
     /// Those of sorted numbers.
     pub fn of(sorted: &[f64]) -> Quantiles {

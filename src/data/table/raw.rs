@@ -3,7 +3,7 @@
 use super::super::classes::value;
 use super::super::parallel::{parallel, rounds};
 use super::super::row_names::{Lines, RowName, RowNames, Texts};
-use super::super::sheet::{Place, Sheet};
+use super::super::sheet::{Kind, Place, Sheet};
 use super::aside::{AT_ONCE, Aside};
 use super::cell;
 use super::codec::{Cells, Read};
@@ -199,7 +199,13 @@ impl Raw {
         (most, aside): (usize, Option<&Arc<Aside>>),
     ) -> Result<Raw> {
         expect_columns(text, reads)?;
-        let new = |(name, read): &(&'a str, Read)| Reading::new(name, *read, text.column(name).unwrap_or(0));
+        let new = |(name, read): &(&'a str, Read)| {
+            let at = text.column(name).unwrap_or(0);
+            // A file that has dates writes them in its own way.
+            let own = matches!(text.kinds().map(|kinds| &kinds[at]), Some(Kind::Date));
+            let read = if own && matches!(read, Read::Date(_)) { Read::Date(None) } else { *read };
+            Reading::new(name, read, at)
+        };
         let fresh = || -> Vec<Reading<'a>> { reads.iter().map(new).collect() };
         let id = id.and_then(|name| Some((name.to_owned(), text.column(name)?)));
         let (decimal, several) = (text.decimal(decimal), text.paths().count() > 1);

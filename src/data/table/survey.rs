@@ -116,7 +116,7 @@ mod tests {
         let path = folder.path().join("t.csv");
         let content = "number,whole,mixed,date,truth,empty,same,code\n1.5,1,1,2026-01-01,yes,NA,x,00062\n-2,NA,one,2026-01-03,no,,x,10115\n";
         std::fs::write(&path, content).unwrap();
-        let text = open(&path, Format { separator: None, header: true }).unwrap();
+        let text = open(&path, Format::default()).unwrap();
         let Surveyed { columns, rows, known } = survey(&text, '.', None).unwrap();
         let numbers = |name: &str| known.numbers[name].all().unwrap().into_owned();
         assert_eq!(numbers("number"), Cells::Numbers(vec![1.5, -2.0]));
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(columns[2].odd, None);
         let rows_of = (0..20).map(|i| if i == 7 { "about 3\n".to_owned() } else { format!("{i}\n") });
         std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
-        let text = open(&path, Format { separator: None, header: true }).unwrap();
+        let text = open(&path, Format::default()).unwrap();
         let odd = survey(&text, '.', None).unwrap().columns.remove(0).odd.unwrap();
         assert_eq!(odd, Odd::NoNumber { line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 });
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
@@ -151,7 +151,7 @@ mod tests {
         let content = format!("comma;whole;thousands;point;odd;list\n{rows}7;7;7;7.5;7,5;1,2,3\nNA;;;;;4,5,6\n");
         std::fs::write(&path, &content).unwrap();
         let odd = |decimal| {
-            let text = open(&path, Format { separator: None, header: true }).unwrap();
+            let text = open(&path, Format::default()).unwrap();
             let columns = survey(&text, decimal, None).unwrap().columns;
             columns.into_iter().map(|column| column.odd).collect::<Vec<_>>()
         };

@@ -1,5 +1,6 @@
 //! The text of a table: columns that have names, each once.
 
+pub use super::super::sheet::Format;
 use super::super::sheet::{COLUMN_ENDINGS, FileKind, Form, Limits, OBJECT_ENDINGS, Sheet, inner_ending, kind_of};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
@@ -9,15 +10,6 @@ use std::path::Path;
 const LIMITS: Limits = Limits { file: 1 << 40, row: 16 << 20 };
 /// Most columns of a table.
 const MAX_COLUMNS: usize = 100_000;
-
-/// How the cells of a table are written, where it has cells: what is in a file that ends in `.jsonl` says that itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format {
-    /// What stands between columns. `None`: that of `,`, `;`, tab and `|` of which the first line has most.
-    pub separator: Option<u8>,
-    /// The first line names the columns; else their names are their numbers from 1.
-    pub header: bool,
-}
 
 /// Whether a file has the name of a table, by its ending, which may have that of a packed file behind it.
 pub fn is_table_name(path: &Path) -> bool {
@@ -30,6 +22,33 @@ pub fn is_table(path: &Path) -> bool {
     is_table_name(path) || is_parquet(path)
 }
 
+/// The form of the rows of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsAs {
+    /// Cells with a separator between them.
+    Cells,
+    /// A JSON object on each line.
+    Objects,
+    /// Parquet.
+    Columns,
+}
+
+impl RowsAs {
+    /// That of a file, by its name or by how it begins.
+    pub fn of(path: &Path) -> RowsAs {
+        match kind_of(path, Form::Cells(Format::default())) {
+            FileKind::Written(Form::Objects) => RowsAs::Objects,
+            FileKind::Written(Form::Cells(_)) => RowsAs::Cells,
+            FileKind::Columns => RowsAs::Columns,
+        }
+    }
+
+    /// That of a text without a name, by how it begins.
+    pub fn of_bytes(bytes: &[u8]) -> RowsAs {
+        if bytes.trim_ascii_start().starts_with(b"{") { RowsAs::Objects } else { RowsAs::Cells }
+    }
+}
+
 /// Whether a file is Parquet, by its name or by how it begins.
 pub fn is_parquet(path: &Path) -> bool {
     kind_of(path, Form::Objects) == FileKind::Columns
@@ -40,8 +59,7 @@ pub fn is_parquet(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be read, or is no table; columns have no name, or two have the same; of several files one has other columns.
 pub fn open(path: &Path, format: Format) -> Result<Sheet> {
-    let Format { separator, header } = format;
-    checked(Sheet::open_all(path, |path| kind_of(path, Form::Cells { separator, header }), LIMITS)?)
+    checked(Sheet::open_all(path, |path| kind_of(path, Form::Cells(format)), LIMITS)?)
 }
 
 /// An error if `table`, which messages call `path`, has no rows.
@@ -56,8 +74,7 @@ pub fn expect_rows(table: &Sheet, path: &Path, rows: usize) -> Result<()> {
 /// # Errors
 /// As [`open`].
 pub fn of_bytes(path: &Path, bytes: Vec<u8>, format: Format) -> Result<Sheet> {
-    let Format { separator, header } = format;
-    checked(Sheet::of(path, bytes, Form::Cells { separator, header }, LIMITS)?)
+    checked(Sheet::of(path, bytes, Form::Cells(format), LIMITS)?)
 }
 
 /// Reads the table that came by standard input: JSON Lines, if it begins with an object, else CSV.
@@ -65,10 +82,11 @@ pub fn of_bytes(path: &Path, bytes: Vec<u8>, format: Format) -> Result<Sheet> {
 /// # Errors
 /// As [`open`]; it is Parquet.
 pub fn of_input(bytes: Vec<u8>, format: Format) -> Result<Sheet> {
-    let Format { separator, header } = format;
     ensure!(!bytes.starts_with(b"PAR1"), "standard input is Parquet, which is read from files alone: name the file");
-    let objects = bytes.trim_ascii_start().starts_with(b"{");
-    let form = if objects { Form::Objects } else { Form::Cells { separator, header } };
+    let form = match RowsAs::of_bytes(&bytes) {
+        RowsAs::Objects => Form::Objects,
+        RowsAs::Cells | RowsAs::Columns => Form::Cells(format),
+    };
     checked(Sheet::of(Path::new("-"), bytes, form, LIMITS)?)
 }
 
@@ -98,7 +116,7 @@ fn checked(sheet: Sheet) -> Result<Sheet> {
 mod tests {
     use super::*;
 
-    const AUTO: Format = Format { separator: None, header: true };
+    const AUTO: Format = Format { separator: None, header: true, quote: Some(b'"'), encoding: None };
 
     fn opened(content: &[u8], name: &str, format: Format) -> Result<Sheet> {
         let folder = tempfile::tempdir().unwrap();
@@ -135,6 +153,22 @@ mod tests {
         assert_eq!(rows(&opened(&packed, "t.csv.zst", AUTO).unwrap()).unwrap()[0].1, ["3", "4"]);
         let text = opened(b"1,2\n3,4\n", "t.csv", Format { header: false, ..AUTO }).unwrap();
         assert_eq!((text.names(), rows(&text).unwrap().len()), (&["1".to_owned(), "2".to_owned()][..], 2));
+    }
+
+    #[test]
+    fn other_quotes_and_encodings_are_read_as_they_are_said() {
+        let single = Format { quote: Some(b'\''), ..AUTO };
+        let cells = |content: &[u8], format| rows(&opened(content, "t.csv", format).unwrap()).unwrap().remove(0).1;
+        assert_eq!(cells(b"a;'b;c'\n'1;''x''';\"2\n", single), ["1;'x'", "\"2"]);
+        // Without quotes every line is a row, whatever is in it.
+        let none = Format { quote: None, ..AUTO };
+        let text = opened(b"a,b\n\"1,2\n3,x\" y\n", "t.csv", none).unwrap();
+        assert_eq!(rows(&text).unwrap()[0].1, ["\"1", "2"]);
+        assert_eq!(rows(&text).unwrap().len(), 2);
+        let error = opened(b"a,b\n'1,2\n", "t.csv", single).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("line 2, column 1: a quote opens here"), "{error}");
+        let western = Format { encoding: Some(encoding_rs::WINDOWS_1252), ..AUTO };
+        assert_eq!(cells(b"a;b\ncaf\xe9;\x80\n", western), ["caf\u{e9}", "\u{20ac}"]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Documents {
     /// # Errors
     /// A file cannot be read, is no table, or lacks the column; what it has there is no text.
     pub fn open(path: &Path, name: &str) -> Result<Self> {
-        let sheet = open_sheet(path, Format { separator: None, header: true })?;
+        let sheet = open_sheet(path, Format::default())?;
         let known = || sheet.names().iter().map(String::as_str);
         let column = sheet.column(name);
         let column =

@@ -48,7 +48,7 @@ pub fn read_given(path: &Path, codec: &TextCodec) -> Result<Vec<Passage>> {
     };
     let mut all = Vec::new();
     if is_table(path) {
-        let table = open_sheet(path, Format { separator: None, header: true })?;
+        let table = open_sheet(path, Format::default())?;
         let column =
             |name: &String| table.column(name).with_context(|| format!("`{}` has no column `{name}`", path.display()));
         let (text, pair) = (column(text)?, pair.map(column).transpose()?);

@@ -106,7 +106,7 @@ pub struct Filled {
 /// # Errors
 /// The table cannot be read, or lacks one of the columns; what a row weighs is no number of at least 0.
 pub fn filled(path: &Path, columns: &[&str], weighs: Option<&str>) -> Result<Filled> {
-    let table = open_sheet(path, Format { separator: None, header: true })?;
+    let table = open_sheet(path, Format::default())?;
     let column = |name: &&str| {
         table.column(name).with_context(|| {
             let known: Vec<String> = table.names().iter().map(|name| format!("`{name}`")).collect();

@@ -143,7 +143,7 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
 }
 
 fn of_objects(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence>> {
-    let sheet = open_sheet(path, Format { separator: None, header: true })?;
+    let sheet = open_sheet(path, Format::default())?;
     let mut all = Vec::new();
     sheet.each(|place, row| {
         let line = place.line;

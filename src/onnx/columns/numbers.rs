@@ -21,7 +21,8 @@ enum Scale<'a> {
     Plain,
     Quantile(&'a Quantiles),
     Bins(&'a [f64]),
-    Date([f64; 2]),
+    /// With the part of the day, or without.
+    Date([f64; 2], bool),
 }
 
 impl Scale<'_> {
@@ -33,7 +34,8 @@ impl Scale<'_> {
             Scale::Plain => 2,
             Scale::Quantile(_) => 3,
             Scale::Bins(_) => 4,
-            Scale::Date(_) => 5,
+            Scale::Date(_, false) => 5,
+            Scale::Date(_, true) => 6,
         }
     }
 }
@@ -45,7 +47,9 @@ fn number<'a>(column: &'a Taken<'a>) -> Option<Number<'a>> {
         Codec::Plain { fill } => (fill, Scale::Plain),
         Codec::Quantile { fill, quantiles } => (fill, Scale::Quantile(quantiles)),
         Codec::PiecewiseLinear { fill, edges } => (fill, Scale::Bins(edges)),
-        Codec::Date { fill, mean, deviation } => (fill, Scale::Date([*mean, *deviation])),
+        Codec::Date { fill, mean, deviation, time_of_day, .. } => {
+            (fill, Scale::Date([*mean, *deviation], *time_of_day))
+        }
         Codec::Category { .. } | Codec::Hashed { .. } | Codec::Text(_) | Codec::Boolean => return None,
     };
     Some(Number { column, fill: *fill, scale })
@@ -77,10 +81,11 @@ pub(super) fn encoded(g: &mut Graph, taken: &[Taken]) -> Vec<Part> {
             Scale::Plain => (own, places(0).collect()),
             Scale::Quantile(_) => (quantile(g, &own, group), places(0).collect()),
             Scale::Bins(_) => (in_bins(g, &own, group), group.iter().flat_map(|number| number.column.own()).collect()),
-            Scale::Date(_) => {
+            Scale::Date(_, time_of_day) => {
                 let days = standardized(g, &own, &list(mean), &list(deviation));
-                let circles = circles(g, &own);
-                (g.joined(&[days, circles], 1), (0..5).flat_map(places).collect())
+                let circles = circles(g, &own, time_of_day);
+                let numbers = if time_of_day { 7 } else { 5 };
+                (g.joined(&[days, circles], 1), (0..numbers).flat_map(places).collect())
             }
         };
         parts.push(Part { name: g.single(&name), places });
@@ -91,14 +96,14 @@ pub(super) fn encoded(g: &mut Graph, taken: &[Taken]) -> Vec<Part> {
 
 fn mean(scale: &Scale) -> f64 {
     match scale {
-        Scale::Standard([mean, _]) | Scale::Log([mean, _]) | Scale::Date([mean, _]) => *mean,
+        Scale::Standard([mean, _]) | Scale::Log([mean, _]) | Scale::Date([mean, _], _) => *mean,
         _ => 0.0,
     }
 }
 
 fn deviation(scale: &Scale) -> f64 {
     match scale {
-        Scale::Standard([_, deviation]) | Scale::Log([_, deviation]) | Scale::Date([_, deviation]) => *deviation,
+        Scale::Standard([_, deviation]) | Scale::Log([_, deviation]) | Scale::Date([_, deviation], _) => *deviation,
         _ => 1.0,
     }
 }
@@ -268,26 +273,33 @@ fn rank(g: &mut Graph, x: &str, all: &[&[f64]]) -> String {
     g.op("Where", &[&alone, &half, &rank], [])
 }
 
-/// Sine and cosine of the part of the year, then of the week, of days since 1970-01-01: [`Codec::Date`].
-fn circles(g: &mut Graph, days: &str) -> String {
-    let year = part_of_year(g, days);
+/// Sine and cosine of the part of the year, then of the week and, with the time of day, of the day, of days since 1970-01-01: [`Codec::Date`].
+fn circles(g: &mut Graph, days: &str, time_of_day: bool) -> String {
     // 1970-01-01 was a Thursday.
     let week = g.with_double("Add", days, 3.0);
-    let seven = g.double(7.0);
-    let week = g.op("Mod", &[&week, &seven], [int("fmod", 1)]);
-    let zero = g.double(0.0);
-    let is_before = g.op("Less", &[&week, &zero], []);
-    let later = g.op("Add", &[&week, &seven], []);
-    let week = g.op("Where", &[&is_before, &later, &week], []);
-    let week = g.op("Div", &[&week, &seven], []);
+    let mut parts = vec![part_of_year(g, days), part_of(g, &week, 7.0)];
+    if time_of_day {
+        parts.push(part_of(g, days, 1.0));
+    }
     // Older versions of ONNX Runtime have no cosine in double precision.
-    let angles = [year, week].map(|part| {
+    let angles = parts.into_iter().flat_map(|part| {
         let angle = g.with_double("Mul", &part, TAU);
         let ahead = g.with_double("Add", &angle, FRAC_PI_2);
         [angle, ahead]
     });
-    let angles = g.joined(&angles.concat(), 1);
+    let angles: Vec<String> = angles.collect();
+    let angles = g.joined(&angles, 1);
     g.op("Sin", &[&angles], [])
+}
+
+/// The part that has gone by of what comes again after so many days.
+fn part_of(g: &mut Graph, days: &str, every: f64) -> String {
+    let (zero, every) = (g.double(0.0), g.double(every));
+    let part = g.op("Mod", &[days, &every], [int("fmod", 1)]);
+    let is_before = g.op("Less", &[&part, &zero], []);
+    let later = g.op("Add", &[&part, &every], []);
+    let part = g.op("Where", &[&is_before, &later, &part], []);
+    g.op("Div", &[&part, &every], [])
 }
 
 /// The part of the year that has gone by: `cell::part_of_year`.

@@ -252,7 +252,7 @@ const COLUMNS: &str = "standardize_target = false\nvalidation_split = 0.25\n[dat
     ties = { type = 'number', scaling = 'quantile' }\nbins = { type = 'number', scaling = 'piecewise_linear', bins = 4 }\n\
     few = { type = 'number', scaling = 'piecewise_linear', bins = 2 }\n\
     rare = { type = 'category', max_categories = 3, min_count = 2 }\nflag = 'boolean'\n\
-    hashed = { type = 'category', hash_buckets = 5 }\nwords = { type = 'text', hash_buckets = 6 }\n";
+    hashed = { type = 'category', hash_buckets = 5 }\nwords = { type = 'text', hash_buckets = 6 }\nmoment = { type = 'date', time_of_day = true }\n";
 const HEADER: &str =
     "date,standard,mean,town,plain,log,rare,quantile,hashed,ties,bins,flag,few,words,moment,zeros,target\n";
 
@@ -305,7 +305,7 @@ fn every_codec_is_in_the_graph() {
     let graph = table.model.graph.as_ref().unwrap();
     // Columns of a kind are computed together.
     let nodes = |op: &str| graph.node.iter().filter(|node| node.op_type() == op).count();
-    assert_eq!((nodes("LabelEncoder"), nodes("IsNaN"), nodes("Log"), nodes("Sin")), (4, 2, 2, 1));
+    assert_eq!((nodes("LabelEncoder"), nodes("IsNaN"), nodes("Log"), nodes("Sin")), (4, 2, 2, 2));
 }
 
 /// Every year's first and last day, and its middle.

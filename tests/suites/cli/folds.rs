@@ -175,3 +175,35 @@ fn predictions_of_all_rows_are_out_of_fold() {
     }
     assert_eq!(predicted.len(), 12);
 }
+
+/// Each fold has the same part of the rows of each value of a column, whatever is learnt.
+#[test]
+fn folds_have_the_same_part_of_each_region() {
+    let place = place(&format!("stratify_column = \"region\"\n{PRICE}"));
+    let rows: Vec<String> = houses(90).lines().map(str::to_owned).collect();
+    let region = |i: usize| if i.is_multiple_of(15) { "rare" } else { "usual" };
+    let table: String = rows[1..].iter().enumerate().map(|(i, row)| format!("{row},{}\n", region(i))).collect();
+    place.write("houses.csv", format!("{},region\n{table}", rows[0]));
+    place.ok("train c.toml --quiet --out r");
+    place.ok("eval r --predictions said.csv");
+    let said = place.read("said.csv");
+    let (head, lines) = said.split_once('\n').unwrap();
+    let column = |name: &str| head.split(',').position(|known| known == name).unwrap();
+    let mut rare = [0; 3];
+    for line in lines.lines() {
+        let cells: Vec<&str> = line.split(',').collect();
+        let house: usize = cells[column("id")].strip_prefix('h').unwrap().parse().unwrap();
+        rare[cells[column("fold")].parse::<usize>().unwrap() - 1] += usize::from(region(house) == "rare");
+    }
+    assert_eq!(rare, [2, 2, 2]);
+    let held = "--unset data.folds --set data.validation_split=0.5";
+    place.ok(&format!("train c.toml --quiet --out half {held}"));
+    place.ok("eval half --predictions half.csv");
+    assert_eq!(place.read("half.csv").lines().skip(1).count(), 45);
+    let told = place.fails("check c.toml --set data.stratify_column=regio", 2);
+    assert!(told.contains("`regio`"), "{told}");
+    let both = place.read("c.toml").replace("stratify_column", "group_column = \"town\"\nstratify_column");
+    place.write("both.toml", both);
+    let told = place.fails("check both.toml", 2);
+    assert!(told.contains("groups are held out whole"), "{told}");
+}

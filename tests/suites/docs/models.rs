@@ -122,6 +122,7 @@ fn the_table_of_models_is_fresh() {
         let (shape, samples) = match file {
             "dlrm.toml"
             | "linear.toml"
+            | "tabm.toml"
             | "tabular.toml"
             | "tabular_mlp.toml"
             | "tabular_resnet.toml"

@@ -1,7 +1,11 @@
 //! Tables: which file, which columns are learnt, and how the others become numbers.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use chrono::NaiveDate;
+use chrono::format::{Item, Parsed, StrftimeItems, parse};
+use encoding_rs::Encoding;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -24,6 +28,10 @@ options! {
         Excludes("split_column", "group_column", "`split_column` says itself which rows are held out"),
         Excludes("split_column", "time_column", "`split_column` says itself which rows are held out"),
         Excludes("group_column", "time_column", "rows are held out by groups or by time"),
+        Excludes("stratify_column", "split_column", "`split_column` says itself which rows are held out"),
+        Excludes("stratify_column", "group_column", "groups are held out whole, whatever else is in them"),
+        Excludes("stratify_column", "time_column", "the latest rows are held out, whatever is in them"),
+        Excludes("stratify_column", "val_path", "the rows of that file are validated on"),
         Excludes("folds", "split_column", "`split_column` says itself which rows are held out"),
         Excludes("folds", "time_column", "the rows of a fold are drawn, whatever their time"),
         Excludes("folds", "val_path", "each fold is validated on rows of its own"),
@@ -72,6 +80,10 @@ options! {
         /// `validation_split` holds out the rows with the latest dates, or the greatest numbers, of this column.
         #[option(example = r#""date""#)]
         pub time_column: Option<String>,
+        /// `validation_split` holds out the same part of the rows of each value of this column, and so do `folds`: of each region, or of those with a rare illness. A missing cell is a value, too, and values of
+        /// a single row count as one.
+        #[option(otherwise = "the target, if it is one of classes", example = r#""region""#)]
+        pub stratify_column: Option<String>,
         /// Train so many models, each with another part of the rows held out to validate on: of each class the same part, or with `group_column` whole
         /// groups. `train` trains one after the other, in folders of their own, and `predict` gives the mean of what they say.
         #[option(range = 2..=100, example = "5")]
@@ -86,6 +98,13 @@ options! {
         /// What stands between columns: one character.
         #[option(otherwise = "of `,`, `;`, tab and `|` the one of which the first line has most", example = r#"";""#)]
         pub separator: Option<String>,
+        /// What a cell of CSV stands in that has a separator or the end of a line in it: one character, or `"none"`, if no cell does and quotes are characters like any others.
+        #[option(otherwise = "`\"`", example = r#""'""#)]
+        pub quote: Option<String>,
+        /// What the bytes of CSV stand for, where no mark at the begin of the file says that it is UTF-8 or UTF-16: `"windows-1252"`, `"iso-8859-1"`, `"shift_jis"`, `"utf-16le"` and the other names of the
+        /// [Encoding Standard](https://encoding.spec.whatwg.org/#names-and-labels).
+        #[option(otherwise = "UTF-8", example = r#""windows-1252""#)]
+        pub encoding: Option<String>,
         /// What stands before the fraction of a number in CSV.
         #[option(default = Decimal::Point)]
         pub decimal: Decimal,
@@ -232,7 +251,14 @@ options! {
     pub struct BooleanColumn {}
 
     /// A date as 2026-11-26, with a time if there is one: days, and the part of the year and of the week as points on a circle.
-    pub struct DateColumn {}
+    pub struct DateColumn {
+        /// How dates are written, as `strftime` has it: `%d.%m.%Y`, `%m/%d/%y`, `%d.%m.%Y %H:%M`. Names of months are English, and a time zone is not looked at. Dates of Parquet need none.
+        #[option(otherwise = "as ISO 8601 has it", example = r#""%d.%m.%Y""#)]
+        pub format: Option<String>,
+        /// The part of the day is a point on a circle, too.
+        #[option(default = false)]
+        pub time_of_day: bool,
+    }
 
     /// A column that the model does not take.
     pub struct IgnoredColumn {}
@@ -251,8 +277,17 @@ tagged! {
 
 impl Check for Csv {
     fn check(&self, part: &Part) {
-        let one = |text: &String| text.len() == 1 && !"\"\r\n".contains(text.as_str());
-        part.require("separator", self.separator.as_ref().is_none_or(one), "must be one character, and no quote");
+        let one = |text: &String| text.len() == 1 && !"\r\n".contains(text.as_str());
+        let separator = |text: &String| one(text) && text.bytes().next() != self.quote_byte();
+        part.require("separator", self.separator.as_ref().is_none_or(separator), "must be one character, and no quote");
+        let quote = self.quote.as_ref().is_none_or(|text| one(text) || text == NO_QUOTE);
+        part.require("quote", quote, "must be one character, or `\"none\"`");
+        let known = |name: &String| Encoding::for_label_no_replacement(name.as_bytes()).is_some();
+        part.require(
+            "encoding",
+            self.encoding.as_ref().is_none_or(known),
+            "is no encoding that is known, as `utf-8`, `windows-1252`, `iso-8859-15`, `shift_jis`, `gb18030` and `utf-16le` are",
+        );
         let same = self.separator.as_deref() == Some(",") && self.decimal == Decimal::Comma;
         part.require("separator", !same, "cannot be a comma where `decimal = \"comma\"`");
         let mut targets: Vec<&String> = self.target.names().iter().collect();
@@ -267,6 +302,20 @@ impl Check for Csv {
             part.require(key, !column.as_ref().is_some_and(|name| self.target.names().contains(name)), "is the target");
         }
         part.require("drop", !self.sample_weight.as_ref().is_some_and(dropped), "names the weight of samples");
+    }
+}
+
+/// What says that no cell stands in quotes.
+const NO_QUOTE: &str = "none";
+
+impl Csv {
+    /// What a cell may stand in, if something.
+    pub fn quote_byte(&self) -> Option<u8> {
+        match self.quote.as_deref() {
+            None => Some(b'"'),
+            Some(NO_QUOTE) => None,
+            Some(text) => text.bytes().next(),
+        }
     }
 }
 
@@ -311,8 +360,37 @@ impl Check for CategoryColumn {
 }
 impl Check for TextColumn {}
 impl Check for BooleanColumn {}
-impl Check for DateColumn {}
+impl Check for DateColumn {
+    fn check(&self, part: &Part) {
+        if let Some(why) = self.format.as_deref().and_then(no_date) {
+            part.require("format", false, why);
+        }
+    }
+}
 impl Check for IgnoredColumn {}
+
+/// Most bytes of a format of dates.
+const LONGEST_FORMAT: usize = 47;
+
+/// Why a format of `strftime` says no date, if it does not: one is written by it and read again.
+fn no_date(format: &str) -> Option<&'static str> {
+    if format.len() > LONGEST_FORMAT {
+        return Some("may have 47 bytes");
+    }
+    if StrftimeItems::new(format).any(|item| item == Item::Error) {
+        return Some(
+            "has a `%` that stands for nothing of a date: `%d` is a day, `%m` a month, `%b` its name, `%Y` a year, `%H:%M` a time",
+        );
+    }
+    let date = NaiveDate::from_ymd_opt(2026, 11, 26)?;
+    let mut written = String::new();
+    let tried = write!(written, "{}", date.and_hms_opt(17, 30, 0)?.and_utc().format(format));
+    let mut read = Parsed::new();
+    let read = tried.is_ok()
+        && parse(&mut read, &written, StrftimeItems::new(format)).is_ok()
+        && read.to_naive_date() == Ok(date);
+    (!read).then_some("says no day, month and year")
+}
 
 /// What becomes of columns, by name or pattern.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,11 +1,13 @@
 //! Rows of a Parquet file: column by column, a group of rows after the other. What the file says of itself is judged before memory is asked
 //! for, and the decoder's panics are errors of the file.
 
+mod copy;
 mod depth;
 mod pages;
 mod values;
 mod write;
 
+pub use copy::Copied;
 pub use write::{ColumnWriter, Value};
 
 use super::bytes::is_packed;
@@ -17,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use pages::{Pages, unknown_packing};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
 use parquet::data_type::{AsBytes, DataType};
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -105,13 +107,13 @@ impl Columns {
         }
         let size = opened.size;
         let mut columns = Columns { path: path.to_owned(), size, metadata, names, kinds, stored, pieces: Vec::new() };
-        columns.judge(size)?;
+        columns.judge()?;
         columns.pieces = pieces(columns.metadata.row_groups());
         Ok(columns)
     }
 
     /// Refuses what the file cannot have, or there is no memory for.
-    fn judge(&self, size: u64) -> Result<()> {
+    fn judge(&self) -> Result<()> {
         let place = self.path.display();
         ensure!(!self.names.is_empty(), "`{place}` is empty: it has no columns");
         let rows = self.metadata.file_metadata().num_rows();
@@ -142,22 +144,25 @@ impl Columns {
             let expected = self.metadata.file_metadata().schema_descr().num_columns();
             ensure!(group.num_columns() == expected, "`{place}` is damaged: a group of rows lacks columns");
             for (name, (column, _)) in self.names.iter().zip(&self.stored).filter_map(|(n, s)| Some((n, (*s)?))) {
-                let column = group.column(column);
-                let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-                let end = begin.checked_add(column.compressed_size()).and_then(|end| u64::try_from(end).ok());
-                let lies_within = begin >= 0 && column.compressed_size() >= 0 && end.is_some_and(|end| end <= size);
-                ensure!(lies_within, "`{place}` is damaged or cut off: the column `{name}` ends behind the file");
-                ensure!(
-                    column.uncompressed_size() >= 0,
-                    "`{place}` is damaged: the column `{name}` has a size below 0"
-                );
-                ensure!(column.file_path().is_none(), "`{place}`: the column `{name}` is in another file");
-                if let Some(packing) = unknown_packing(column.compression_codec()) {
-                    bail!(
-                        "`{place}`: the column `{name}` is packed by {packing}, which is not read: write the file with Snappy, Zstandard, gzip or LZ4 (`LZ4_RAW`)"
-                    );
-                }
+                self.judge_column(name, group.column(column))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses a column of a group of rows that cannot be where it is said to be, or that cannot be unpacked.
+    fn judge_column(&self, name: &str, column: &ColumnChunkMetaData) -> Result<()> {
+        let (place, size) = (self.path.display(), self.size);
+        let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let end = begin.checked_add(column.compressed_size()).and_then(|end| u64::try_from(end).ok());
+        let lies_within = begin >= 0 && column.compressed_size() >= 0 && end.is_some_and(|end| end <= size);
+        ensure!(lies_within, "`{place}` is damaged or cut off: the column `{name}` ends behind the file");
+        ensure!(column.uncompressed_size() >= 0, "`{place}` is damaged: the column `{name}` has a size below 0");
+        ensure!(column.file_path().is_none(), "`{place}`: the column `{name}` is in another file");
+        if let Some(packing) = unknown_packing(column.compression_codec()) {
+            bail!(
+                "`{place}`: the column `{name}` is packed by {packing}, which is not read: write the file with Snappy, Zstandard, gzip or LZ4 (`LZ4_RAW`)"
+            );
         }
         Ok(())
     }
@@ -242,11 +247,16 @@ impl Columns {
             (Some(stored), _) => stored,
             (None, kind) => bail!("it has {}, of which no cell can be made", kind.in_words()),
         };
-        let chunk = group.column(stored);
+        Ok(Reader { reader: self.leaf(file, group, stored, rows)?, meaning })
+    }
+
+    /// What reads a column, by its number among those that are stored, in a group of so many rows.
+    fn leaf(&self, file: &Arc<File>, group: &RowGroupMetaData, leaf: usize, rows: usize) -> Result<ColumnReader> {
+        let chunk = group.column(leaf);
         let room = host_memory().map_or(usize::MAX, |host| host.available / PART_OF_MEMORY);
         let most = usize::try_from(chunk.uncompressed_size())?.min(room);
         let pages = contained(|| Ok(Pages::new(file, chunk, rows, most)?))?;
-        Ok(Reader { reader: get_column_reader(chunk.column_descr_ptr(), Box::new(pages)), meaning })
+        Ok(get_column_reader(chunk.column_descr_ptr(), Box::new(pages)))
     }
 }
 

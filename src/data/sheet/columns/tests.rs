@@ -1,6 +1,6 @@
 //! Files of pyarrow, pandas and polars (`scripts/golden/parquet_files.py`), whole and damaged.
 
-use super::super::{FileKind, Form, Limits, Sheet, kind_of};
+use super::super::{FileKind, Form, Format, Limits, Sheet, kind_of};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 fn sheet(path: &Path) -> Result<Sheet> {
-    Sheet::open_all(path, |path| kind_of(path, Form::Cells { separator: None, header: true }), LIMITS)
+    Sheet::open_all(path, |path| kind_of(path, Form::Cells(Format::default())), LIMITS)
 }
 
 /// All cells, column by column.
@@ -271,4 +271,53 @@ proptest! {
         std::fs::write(&path, &bytes).unwrap();
         survives(&path);
     }
+}
+
+/// Rows that go into another file, with a column of its own behind them.
+#[test]
+fn a_copy_has_the_types_and_values_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["types", "int96", "required", "zstd", "lz4", "gzip", "pages", "deltas", "lengths", "polars", "pandas"];
+    for (name, every) in files.iter().flat_map(|name| [(name, 1), (name, 3)]) {
+        let path = golden(&format!("{name}.parquet"));
+        let expected = sheet(&path).unwrap();
+        let (rows, own) = (all_cells(&path).unwrap(), folder.path().join("copy.parquet"));
+        let count = rows.values().next().unwrap().len();
+        let taken: Vec<usize> = (0..count).filter(|row| row % every == every - 1).collect();
+        let said = |row: usize| vec![Value::Whole(row as i64)];
+        let mut writer =
+            ColumnWriter::behind(Some(Copied::open(&path).unwrap()), &["said".to_owned()], &said(0)).unwrap();
+        // Twice, as if there were two files.
+        taken.iter().for_each(|row| writer.add_behind(*row, said(*row)).unwrap());
+        writer.go_on(Copied::open(&path).unwrap()).unwrap();
+        taken.iter().for_each(|row| writer.add_behind(*row, said(*row)).unwrap());
+        std::fs::write(&own, writer.finish().unwrap()).unwrap();
+
+        let fields = Copied::open(&path).unwrap().fields().count();
+        let copied = Copied::open(&own).unwrap();
+        assert!(copied.fields().take(fields).eq(Copied::open(&path).unwrap().fields()), "{name}");
+        let copy = sheet(&own).unwrap();
+        assert_eq!(copy.names()[..fields], *expected.names(), "{name}");
+        assert_eq!(copy.kinds().unwrap()[..fields], *expected.kinds().unwrap(), "{name}");
+        let mut copied = all_cells(&own).unwrap();
+        let twice: Vec<usize> = taken.iter().chain(&taken).copied().collect();
+        let numbers: Vec<String> = twice.iter().map(usize::to_string).collect();
+        assert_eq!(copied.remove("said").unwrap(), numbers, "{name}");
+        for (column, cells) in rows {
+            let cells: Vec<&String> = twice.iter().map(|row| &cells[*row]).collect();
+            assert_eq!(copied[&column].iter().collect::<Vec<_>>(), cells, "{name}, {column}");
+        }
+    }
+    let error = |result: Result<()>| format!("{:#}", result.unwrap_err());
+    let nested = error(Copied::open(&golden("nested.parquet")).map(|_| ()));
+    assert!(nested.contains("the column `tags` has lists or structs") && nested.contains("--keep-columns"), "{nested}");
+    let mut writer = ColumnWriter::behind(
+        Some(Copied::open(&golden("zstd.parquet")).unwrap()),
+        &["said".to_owned()],
+        &[Value::Whole(0)],
+    )
+    .unwrap();
+    let other = error(writer.go_on(Copied::open(&golden("types.parquet")).unwrap()));
+    assert!(other.contains("types.parquet` has other columns than `"), "{other}");
+    assert!(error(writer.add_behind(300, vec![Value::Whole(0)])).contains("more rows than the file has"));
 }

@@ -1,11 +1,13 @@
 //! Writes a Parquet file: some rows at a time, column by column, packed by Snappy.
 
+use super::copy::Copied;
 use anyhow::{Context, Result, ensure};
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Stored};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FloatType, Int64Type};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::Type;
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +25,8 @@ pub enum Value {
     Single(f32),
     /// A number in double precision.
     Double(f64),
+    /// A truth.
+    Truth(bool),
     /// Nothing, where others of the column have what this one has.
     Missing(Box<Value>),
 }
@@ -35,6 +39,7 @@ impl Value {
             Value::Whole(number) => number.to_string(),
             Value::Single(number) => number.to_string(),
             Value::Double(number) => number.to_string(),
+            Value::Truth(truth) => truth.to_string(),
             Value::Missing(_) => String::new(),
         }
     }
@@ -46,6 +51,7 @@ enum Column {
     Wholes(Cells<Int64Type>),
     Singles(Cells<FloatType>),
     Doubles(Cells<DoubleType>),
+    Truths(Cells<BoolType>),
 }
 
 struct Cells<T: DataType> {
@@ -83,6 +89,7 @@ impl Column {
             Value::Whole(_) => Column::Wholes(Cells::default()),
             Value::Single(_) => Column::Singles(Cells::default()),
             Value::Double(_) => Column::Doubles(Cells::default()),
+            Value::Truth(_) => Column::Truths(Cells::default()),
             Value::Missing(like) => Column::like(like),
         }
     }
@@ -93,6 +100,7 @@ impl Column {
             Column::Wholes(_) => Stored::INT64,
             Column::Singles(_) => Stored::FLOAT,
             Column::Doubles(_) => Stored::DOUBLE,
+            Column::Truths(_) => Stored::BOOLEAN,
         }
     }
 
@@ -103,10 +111,12 @@ impl Column {
             (Column::Wholes(cells), Value::Whole(number)) => cells.put(Some(number)),
             (Column::Singles(cells), Value::Single(number)) => cells.put(Some(number)),
             (Column::Doubles(cells), Value::Double(number)) => cells.put(Some(number)),
+            (Column::Truths(cells), Value::Truth(truth)) => cells.put(Some(truth)),
             (Column::Texts(cells), Value::Missing(_)) => cells.put(None),
             (Column::Wholes(cells), Value::Missing(_)) => cells.put(None),
             (Column::Singles(cells), Value::Missing(_)) => cells.put(None),
             (Column::Doubles(cells), Value::Missing(_)) => cells.put(None),
+            (Column::Truths(cells), Value::Missing(_)) => cells.put(None),
             _ => return false,
         }
         true
@@ -118,6 +128,7 @@ impl Column {
             Column::Wholes(cells) => cells.write(group),
             Column::Singles(cells) => cells.write(group),
             Column::Doubles(cells) => cells.write(group),
+            Column::Truths(cells) => cells.write(group),
         }
     }
 }
@@ -143,6 +154,8 @@ pub struct ColumnWriter {
     held: Held,
     columns: Vec<Column>,
     rows: usize,
+    /// Columns of another file, which stand before those.
+    copied: Option<Copied>,
 }
 
 impl ColumnWriter {
@@ -151,9 +164,18 @@ impl ColumnWriter {
     /// # Errors
     /// Two columns have one name.
     pub fn new(names: &[String], first: &[Value]) -> Result<Self> {
+        ColumnWriter::behind(None, names, first)
+    }
+
+    /// The same with these columns behind all those of another file.
+    ///
+    /// # Errors
+    /// Two columns have one name.
+    pub fn behind(copied: Option<Copied>, names: &[String], first: &[Value]) -> Result<Self> {
         ensure!(names.len() == first.len(), "there are {} names of {} columns", names.len(), first.len());
-        for (at, name) in names.iter().enumerate() {
-            ensure!(!names[..at].contains(name), "two columns are called `{name}`, which a Parquet file does not have");
+        let mut known = HashSet::new();
+        for name in names {
+            ensure!(known.insert(name), "two columns are called `{name}`, which a Parquet file does not have");
         }
         let columns: Vec<Column> = first.iter().map(Column::like).collect();
         let field = |(name, column): (&String, &Column)| {
@@ -161,7 +183,8 @@ impl ColumnWriter {
             let field = Type::primitive_type_builder(name, column.stored()).with_repetition(Repetition::OPTIONAL);
             Ok(Arc::new(field.with_logical_type(text).build()?))
         };
-        let fields = names.iter().zip(&columns).map(field).collect::<Result<Vec<_>>>()?;
+        let own = names.iter().zip(&columns).map(field).collect::<Result<Vec<_>>>()?;
+        let fields = copied.iter().flat_map(Copied::fields).chain(own).collect();
         let schema = Arc::new(Type::group_type_builder("rows").with_fields(fields).build()?);
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
@@ -169,7 +192,7 @@ impl ColumnWriter {
             .build();
         let held = Held::default();
         let writer = SerializedFileWriter::new(held.clone(), schema, Arc::new(properties))?;
-        Ok(ColumnWriter { writer, held, columns, rows: 0 })
+        Ok(ColumnWriter { writer, held, columns, rows: 0, copied })
     }
 
     /// Takes a row.
@@ -185,8 +208,39 @@ impl ColumnWriter {
         if self.rows >= ROWS { self.write_group() } else { Ok(()) }
     }
 
+    /// Takes a row that stands behind row `number` of the other file, which comes behind all that were taken.
+    ///
+    /// # Errors
+    /// As [`ColumnWriter::add`]; the other file cannot be read.
+    pub fn add_behind(&mut self, number: usize, row: Vec<Value>) -> Result<()> {
+        let begins_group = self.copied.as_mut().context("no file is copied")?.begins_group(number as u64)?;
+        if begins_group && self.rows > 0 {
+            self.write_group()?;
+        }
+        self.copied.as_mut().context("no file is copied")?.take(number as u64)?;
+        self.add(row)
+    }
+
+    /// Goes on with the rows of the next file.
+    ///
+    /// # Errors
+    /// It has other columns.
+    pub fn go_on(&mut self, next: Copied) -> Result<()> {
+        if self.rows > 0 {
+            self.write_group()?;
+        }
+        if let Some(copied) = &self.copied {
+            copied.expect_like(&next)?;
+        }
+        self.copied = Some(next);
+        Ok(())
+    }
+
     fn write_group(&mut self) -> Result<()> {
         let mut group = self.writer.next_row_group()?;
+        if let Some(copied) = &mut self.copied {
+            copied.write(&mut group)?;
+        }
         self.columns.iter_mut().try_for_each(|column| column.write(&mut group))?;
         group.close()?;
         self.rows = 0;

@@ -152,7 +152,11 @@ mod tests {
         let back = there_and_back(&Encoding::Boolean, &Cells::Numbers(vec![1.0, 0.0]), 2);
         assert_eq!(back, [Decoded::Truth(true), Decoded::Truth(false)]);
         // 2026-11-26, and a year before.
-        let back = there_and_back(&Encoding::Date, &Cells::Numbers(vec![20_783.0, 20_418.0]), 2);
+        let back = there_and_back(
+            &Encoding::Date { form: None, time_of_day: false },
+            &Cells::Numbers(vec![20_783.0, 20_418.0]),
+            2,
+        );
         assert_eq!(back.iter().map(ToString::to_string).collect::<Vec<_>>(), ["2026-11-26", "2025-11-26"]);
     }
 

@@ -44,7 +44,9 @@ pub(super) fn number(encoding: &Encoding, mut there: Vec<f64>) -> Codec {
                 }
             }
         }
-        Encoding::Date => Codec::Date { fill: median(&there), mean, deviation },
+        Encoding::Date { form, time_of_day } => {
+            Codec::Date { fill: median(&there), mean, deviation, form, time_of_day }
+        }
         Encoding::Boolean | Encoding::Category { .. } | Encoding::Hashed { .. } | Encoding::Text(_) => Codec::Boolean,
     }
 }

@@ -1,6 +1,7 @@
 //! What a training has found in a column, and how its cells become numbers by that.
 
 use super::super::super::classes::value;
+use super::super::dates::DateForm;
 use super::super::hashed::Words;
 use super::super::quantiles::Quantiles;
 use super::ColumnCodec;
@@ -28,7 +29,16 @@ pub enum Codec {
     /// 1, 0.
     Boolean,
     /// Days, and the part of the year and the week as points on a circle.
-    Date { fill: f64, mean: f64, deviation: f64 },
+    Date {
+        fill: f64,
+        mean: f64,
+        deviation: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        form: Option<DateForm>,
+        /// The part of the day has two more numbers.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        time_of_day: bool,
+    },
 }
 
 impl ColumnCodec {

@@ -10,10 +10,11 @@ use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
-    Choice, Division, Encoding, Fill, Fold, Format, HeadOptions, Lies, Norm, Positive, Room, Rule, Scaling, TableCodec,
-    TableOptions, Words,
+    Choice, DateForm, Division, Encoding, Fill, Fold, Format, HeadOptions, Lies, Norm, Positive, Room, Rule, Scaling,
+    TableCodec, TableOptions, Words,
 };
 use crate::graph::op::{ElementwiseLoss, Loss, TargetKind, Task};
+use encoding_rs::Encoding as TextEncoding;
 
 /// What the data layer reads.
 pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
@@ -22,7 +23,12 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
     TableOptions {
         path: shown(&csv.path),
         val_path: csv.val_path.as_deref().map(shown),
-        format: Format { separator: csv.separator.as_ref().and_then(|text| text.bytes().next()), header: csv.header },
+        format: Format {
+            separator: csv.separator.as_ref().and_then(|text| text.bytes().next()),
+            header: csv.header,
+            quote: csv.quote_byte(),
+            encoding: csv.encoding.as_ref().and_then(|name| TextEncoding::for_label_no_replacement(name.as_bytes())),
+        },
         decimal: match csv.decimal {
             Decimal::Point => '.',
             Decimal::Comma => ',',
@@ -47,6 +53,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
             split_column: csv.split_column.clone(),
             group_column: csv.group_column.clone(),
             time_column: csv.time_column.clone(),
+            stratify_column: csv.stratify_column.clone(),
         },
         room: Room {
             lies: match experiment.data.loading.cache {
@@ -65,7 +72,7 @@ pub fn codec(data: &DataSpec, experiment: &Experiment) -> Option<TableCodec> {
     let codec = TableCodec::of(data)?;
     let Some(csv) = experiment.data.source.table() else { return Some(codec) };
     let TableOptions { decimal, id, sample_weight, format, .. } = options(csv, experiment);
-    Some(TableCodec { decimal, id, sample_weight, separator: format.separator, header: format.header, ..codec })
+    Some(TableCodec { decimal, id, sample_weight, format, ..codec })
 }
 
 /// How many bins the first layer that cuts numbers into some cuts them into.
@@ -126,7 +133,9 @@ fn choice(column: &ColumnType) -> Choice {
             alternate_sign: text.alternate_sign,
         }),
         ColumnType::Boolean(_) => Encoding::Boolean,
-        ColumnType::Date(_) => Encoding::Date,
+        ColumnType::Date(date) => {
+            Encoding::Date { form: date.format.as_deref().and_then(DateForm::new), time_of_day: date.time_of_day }
+        }
         ColumnType::Ignore(_) => return Choice::Ignore,
     })
 }

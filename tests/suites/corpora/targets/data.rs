@@ -101,7 +101,7 @@ pub fn jpeg(data: &[u8]) -> bool {
 pub fn parquet(data: &[u8]) -> bool {
     with_folder("input.parquet", data, |folder| {
         let path = folder.join("input.parquet");
-        let read = open_sheet(&path, Format { separator: None, header: true }).and_then(|sheet| {
+        let read = open_sheet(&path, Format::default()).and_then(|sheet| {
             let wanted = sheet.readable();
             let mut rows = 0u64;
             sheet.each_cells(&wanted, |place, row| {

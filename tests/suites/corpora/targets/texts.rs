@@ -24,7 +24,7 @@ pub fn table(data: &[u8]) -> bool {
         let options = TableOptions {
             path: folder.join(name),
             val_path: None,
-            format: Format { separator: (how & 4 != 0).then_some(b';'), header: true },
+            format: Format { separator: (how & 4 != 0).then_some(b';'), ..Format::default() },
             decimal: if how & 8 != 0 { ',' } else { '.' },
             target: vec![TARGET.into()],
             classes: how & 16 != 0,
@@ -44,6 +44,7 @@ pub fn table(data: &[u8]) -> bool {
                 split_column: None,
                 group_column: None,
                 time_column: None,
+                stratify_column: None,
             },
             room: Room::default(),
             skip: false,

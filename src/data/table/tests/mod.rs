@@ -1,5 +1,7 @@
 //! Tables, read whole; and their codecs beside scikit-learn's.
 
+mod leakage;
+
 use super::super::progress::Event;
 use super::super::{HoldOut, Split};
 use super::codec::{Cells, ColumnCodec};
@@ -124,7 +126,7 @@ fn truths_and_dates_are_numbers() {
     assert_eq!(all, [[1.0, 0.0], [0.0, 0.0], [0.5, 1.0]], "a missing one is neither");
     // 1970-01-05 was a Monday, with which a week begins; the next day is a seventh of the circle further.
     let days: Vec<f64> = (4..11).map(f64::from).collect();
-    let week = |at| fitted(&Encoding::Date, &days, at)[3..].to_vec();
+    let week = |at| fitted(&Encoding::Date { form: None, time_of_day: false }, &days, at)[3..].to_vec();
     assert_eq!(week(0), [0.0, 1.0]);
     let angle = std::f64::consts::TAU / 7.0;
     let tuesday = week(1);
@@ -151,7 +153,7 @@ impl Place {
         TableOptions {
             path: self.0.path().join("t.csv"),
             val_path: None,
-            format: Format { separator: None, header: true },
+            format: Format::default(),
             decimal: '.',
             target: vec![target.to_owned()],
             classes: false,
@@ -172,6 +174,7 @@ impl Place {
                 split_column: None,
                 group_column: None,
                 time_column: None,
+                stratify_column: None,
             },
             room: Room::default(),
             fitted: None,
@@ -360,6 +363,9 @@ fn what_a_checkpoint_says_of_columns_is_looked_at() {
         ("/target/numbers/standard/mean".into(), serde_json::json!([])),
         ("/target/numbers/standard/deviation".into(), serde_json::json!([0.0])),
         ("/columns".into(), serde_json::json!([])),
+        // A part of a character.
+        ("/separator".into(), 0xc3.into()),
+        ("/separator".into(), 10.into()),
     ] {
         assert!(!change(&pointer, value.clone()), "{pointer} {value}");
     }
@@ -476,7 +482,7 @@ fn a_table_that_changes_while_it_is_read_is_told() {
     let content: String = (0..200).map(|i| format!("{i},{}\n", i % 7)).collect();
     let place = Place::new(&format!("x,y\n{content}"));
     let path = place.0.path().join("t.csv");
-    let sheet = open_sheet(&path, Format { separator: None, header: true }).unwrap();
+    let sheet = open_sheet(&path, Format::default()).unwrap();
     let rows = |sheet: &super::super::sheet::Sheet| {
         let mut rows = 0;
         sheet.each_cells(&[0], |_, _| {

@@ -1,0 +1,140 @@
+//! Tables that are written in other ways: encodings, quotes, dates.
+
+use super::support::{Place, assert_same_runs, repository};
+use super::tables::houses;
+use std::fs;
+
+fn place(more: &str) -> Place {
+    let place = Place::with(&format!(
+        "device = \"cpu\"\nseed = 3\n[data]\nsource = \"csv\"\npath = \"t.csv\"\ntarget = \"price\"\nid = \"id\"\nbatch_size = 16\n\
+         validation_split = 0.25\n{more}\n[model]\nlayers = [{{ type = \"linear\", out_features = 1 }}]\n[loss]\ntype = \"mse\"\n\
+         [optimizer]\ntype = \"adam\"\nlr = 0.02\n[train]\nepochs = 2\n"
+    ));
+    place.write(
+        "t.csv",
+        table().replace("sea", "caf\u{e9}, \u{20ac}").replace("caf\u{e9}, \u{20ac}", "\"caf\u{e9}, \u{20ac}\""),
+    );
+    place
+}
+
+/// Houses with the day on which each was sold.
+fn table() -> String {
+    let rows = houses(90);
+    let mut lines = rows.lines();
+    let head = format!("{},sold\n", lines.next().unwrap());
+    let day = |i: usize| format!("20{:02}-{:02}-{:02} {:02}:30", 20 + i % 5, 1 + i % 12, 1 + i * 7 % 28, i % 24);
+    head + &lines.enumerate().map(|(i, line)| format!("{line},{}\n", day(i))).collect::<String>()
+}
+
+/// The same table in other bytes is the same to the last bit of the model, in training, `eval` and `predict`.
+#[test]
+fn encodings_and_quotes_change_nothing() {
+    let place = place("");
+    place.ok("train c.toml --quiet --out r");
+    let text = place.read("t.csv");
+    let western: Vec<u8> = text.chars().map(|c| if c == '\u{20ac}' { 0x80 } else { c as u8 }).collect();
+    let wide = |order: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(order).collect::<Vec<u8>>();
+    let expected = place.ok("predict r t.csv --format jsonl").out;
+    for (name, bytes, sets) in [
+        ("western.csv", western.clone(), "--set data.encoding=windows-1252"),
+        ("little.csv", wide(u16::to_le_bytes), "--set data.encoding=utf-16"),
+        ("big.csv", wide(u16::to_be_bytes), "--set data.encoding=UTF-16BE"),
+        ("single.csv", text.replace('"', "'").into_bytes(), "--set data.quote=\"'\""),
+        (
+            "none.csv",
+            text.replace(',', ";").replace("\"caf\u{e9}; ", "caf\u{e9}, ").replace('"', "").into_bytes(),
+            "--set data.quote=none",
+        ),
+    ] {
+        place.write(name, bytes);
+        place.ok(&format!("train c.toml --quiet --out {name}.run --set data.path={name} {sets}"));
+        assert_same_runs((&place, "r"), (&place, &format!("{name}.run")));
+        // What is written so is known of the model.
+        let told = place.ok(&format!("predict {name}.run {name} --format jsonl")).out;
+        assert_eq!(told.replace(name, "t.csv"), expected, "{name}");
+        // Another file may be written in another way.
+        let told = place.ok(&format!("predict r {name} --format jsonl {sets}")).out;
+        assert_eq!(told.replace(name, "t.csv"), expected, "{name}");
+    }
+    place.write("packed.csv.gz", {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packed, &western).unwrap();
+        packed.finish().unwrap()
+    });
+    place.ok("check c.toml --set data.path=packed.csv.gz --set data.encoding=windows-1252");
+    let told = place.fails("check c.toml --set data.path=western.csv", 2);
+    assert!(told.contains("line 2: the byte 0xe9 is not UTF-8") && told.contains("`encoding`"), "{told}");
+    let told = place.fails("check c.toml --set data.path=western.csv --set data.encoding=shift_jis", 2);
+    assert!(told.contains("is not Shift_JIS: is `encoding` right?"), "{told}");
+    for (set, part) in [
+        ("data.encoding=ebcdic", "is no encoding that is known"),
+        ("data.quote=ab", "must be one character, or `\"none\"`"),
+        ("data.separator='\"'", "must be one character, and no quote"),
+    ] {
+        let told = place.fails(&format!("check c.toml --set {set}"), 2);
+        assert!(told.contains(part), "{set}: {told}");
+    }
+    // A quote may be a separator where it is no quote.
+    place.write("odd.csv", text.replace("\"caf\u{e9}, \u{20ac}\"", "cafe").replace(',', "\""));
+    place.ok("check c.toml --set data.path=odd.csv --set data.separator='\"' --set data.quote=none");
+}
+
+/// Dates that a format reads are those of ISO 8601, and a model that was trained on some takes Parquet, too.
+#[test]
+fn dates_in_other_formats_are_the_same_dates() {
+    let place = place("columns = { sold = { type = \"date\", time_of_day = true } }");
+    place.ok("train c.toml --quiet --out r");
+    let shown = place.ok("data show c.toml").out;
+    assert!(shown.contains("a date with its time of day (7 numbers)"), "{shown}");
+    let text = place.read("t.csv");
+    let other = |write: &dyn Fn(&str, &str, &str, &str) -> String| {
+        let line = |line: &str| {
+            let (rest, date) = line.rsplit_once(',').unwrap();
+            let parts: Vec<&str> = date.split(['-', ' ']).collect();
+            match parts[..] {
+                [year, month, day, time] => format!("{rest},{}\n", write(year, month, day, time)),
+                _ => format!("{line}\n"),
+            }
+        };
+        text.lines().map(line).collect::<String>()
+    };
+    for (name, format, table) in [
+        ("german.csv", "%d.%m.%Y %H:%M", other(&|y, m, d, t| format!("{d}.{m}.{y} {t}"))),
+        ("american.csv", "%m/%d/%y %H%M", other(&|y, m, d, t| format!("{m}/{d}/{} {}", &y[2..], t.replace(':', "")))),
+        ("numbers.csv", "%Y%m%d%H%M", other(&|y, m, d, t| format!("{y}{m}{d}{}", t.replace(':', "")))),
+    ] {
+        place.write(name, table);
+        // Words of a command line are split at spaces here.
+        let format = format.replace(' ', "\\u0020");
+        let own = format!("--set data.columns.sold={{type=\"date\",format=\"{format}\",time_of_day=true}}");
+        place.ok(&format!("train c.toml --quiet --out {name}.run --set data.path={name} {own}"));
+        assert_same_runs((&place, "r"), (&place, &format!("{name}.run")));
+        let told = place.ok(&format!("predict {name}.run {name} --format jsonl")).out;
+        assert_eq!(told.replace(name, "t.csv"), place.ok("predict r t.csv --format jsonl").out);
+        // The latest of them are held out, as those of ISO 8601 are.
+        let time = "--set data.time_column=sold --set train.epochs=1";
+        place.ok(&format!("train c.toml --quiet --out {name}.time --set data.path={name} {own} {time}"));
+        place.ok(&format!("train c.toml --quiet --out {name}.iso {time}"));
+        assert_same_runs((&place, &format!("{name}.iso")), (&place, &format!("{name}.time")));
+        place.write("bad.csv", place.read(name).replacen("\nh3,", "\nh3,9,9,hill,9,someday\nx,", 1));
+        let told = place.fails(&format!("predict {name}.run bad.csv"), 1);
+        assert!(
+            told.contains("line 5")
+                && told.contains("`someday`, and a date, as the `format` of the column says, is expected"),
+            "{told}"
+        );
+    }
+    let told = place.fails("check c.toml --set data.columns.sold.format=\"%d.%m\"", 2);
+    assert!(told.contains("says no day, month and year"), "{told}");
+    let told = place.fails("check c.toml --set data.columns.sold.format=\"%Y-%m-%d-%Q\"", 2);
+    assert!(told.contains("stands for nothing of a date"), "{told}");
+    let told = place.fails("check c.toml --set data.columns.sold.format='%d.%m.%Y'", 2);
+    assert!(told.contains("line 2") && told.contains("as the `format` of the column says"), "{told}");
+    // Dates of Parquet are dates without a format.
+    fs::copy(repository("tests/golden/parquet/zstd.parquet"), place.path("p.parquet")).unwrap();
+    let parquet = "--set data.path=p.parquet --unset data.id --set train.epochs=1";
+    place.ok(&format!("train c.toml --quiet --out p {parquet} --set data.columns.sold.format='%d.%m.%Y'"));
+    place.ok(&format!("train c.toml --quiet --out q {parquet}"));
+    let [p, q] = ["p", "q"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")).tensors);
+    assert_eq!(p, q);
+}
