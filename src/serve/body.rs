@@ -74,7 +74,7 @@ pub async fn receive(
 }
 
 /// Takes some of what is left of a body, and drops it.
-async fn drain(body: &mut Body) {
+pub async fn drain(body: &mut Body) {
     let until = Instant::now() + LEFT_FOR;
     let mut taken = 0;
     while taken < LEFT {

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower_service::Service;
 
@@ -26,17 +26,27 @@ use tower_service::Service;
 const MAX_HEAD: usize = 64 << 10;
 /// How long nothing is accepted where the system has no connection to give.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection waits for a place before it is sent away: clients close one and open the next, and come a moment too early.
+const FOR_A_PLACE: Duration = Duration::from_secs(1);
+/// How long one that is sent away may take for the head of its request, and for its answer.
+const AWAY: Duration = Duration::from_secs(2);
+/// How many connections may wait and be sent away beside those that are open.
+pub const OUTSIDE: usize = 64;
 
 /// What all connections have in common.
 pub struct Connections {
     /// What answers.
     pub router: Router,
+    /// What answers those for whom there is no place.
+    pub full: Router,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// How long the head of a request may take to arrive, and a piece of an answer to be taken.
     pub patience: Duration,
     /// A permit for each connection that may be open.
     pub open: Arc<Semaphore>,
+    /// A permit for each that may wait for one of those.
+    pub outside: Arc<Semaphore>,
     /// Those that are, to be ended.
     pub graceful: GracefulShutdown,
     /// Who the server is, if connections are to be secret.
@@ -44,12 +54,28 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Takes connections for ever. As long as all that may be open are open, others wait outside.
+    /// Takes connections for ever. Where all that may be open are open, another one waits a moment for a place, and is sent away. Where many wait so, further
+    /// ones stay with the system.
     pub async fn accept(&self, listener: &TcpListener) {
         loop {
-            let Ok(permit) = Arc::clone(&self.open).acquire_owned().await else { return };
+            let Ok(outside) = Arc::clone(&self.outside).acquire_owned().await else { return };
             match listener.accept().await {
-                Ok((stream, from)) => self.serve(stream, from, permit),
+                Ok((stream, from)) => match Arc::clone(&self.open).try_acquire_owned() {
+                    Ok(place) => {
+                        tokio::spawn(self.connection(stream, from).serve(Some(place)));
+                    }
+                    Err(_) => {
+                        let (connection, open) = (self.connection(stream, from), Arc::clone(&self.open));
+                        tokio::spawn(async move {
+                            let place = timeout(FOR_A_PLACE, open.acquire_owned()).await;
+                            let place = place.ok().and_then(Result::ok);
+                            // One that has a place leaves room for others to wait.
+                            let outside = Some(outside).filter(|_| place.is_none());
+                            connection.serve(place).await;
+                            drop(outside);
+                        });
+                    }
+                },
                 // It is gone already, or the system has no more files for this process.
                 Err(_) => sleep(PAUSE).await,
             }
@@ -61,39 +87,69 @@ impl Connections {
         loop {
             let Ok(permit) = Arc::clone(&self.open).try_acquire_owned() else { return };
             match timeout(Duration::ZERO, listener.accept()).await {
-                Ok(Ok((stream, from))) => self.serve(stream, from, permit),
+                Ok(Ok((stream, from))) => {
+                    tokio::spawn(self.connection(stream, from).serve(Some(permit)));
+                }
                 _ => return,
             }
         }
     }
 
-    /// Answers all requests of a connection, in a task of its own.
-    fn serve(&self, stream: TcpStream, from: SocketAddr, permit: tokio::sync::OwnedSemaphorePermit) {
+    /// One that has come.
+    fn connection(&self, stream: TcpStream, from: SocketAddr) -> Connection {
+        Connection {
+            stream,
+            from,
+            router: self.router.clone(),
+            full: self.full.clone(),
+            metrics: Arc::clone(&self.metrics),
+            patience: self.patience,
+            watcher: self.graceful.watcher(),
+            identity: self.identity.clone(),
+        }
+    }
+}
+
+/// A connection, and what is needed to answer it.
+struct Connection {
+    stream: TcpStream,
+    from: SocketAddr,
+    router: Router,
+    full: Router,
+    metrics: Arc<Metrics>,
+    patience: Duration,
+    watcher: Watcher,
+    identity: Option<Arc<Identity>>,
+}
+
+impl Connection {
+    /// Answers all its requests; without a place the answer says that there is none, and the connection ends.
+    async fn serve(self, place: Option<OwnedSemaphorePermit>) {
+        let Connection { stream, from, watcher, .. } = self;
         // A small answer goes out at once.
         let _ = stream.set_nodelay(true);
-        let router = self.router.clone();
+        let (router, patience) = match place {
+            Some(_) => (self.router, self.patience),
+            None => (self.full, self.patience.min(AWAY)),
+        };
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(From(from));
             router.clone().call(request)
         });
-        let (patience, watcher) = (self.patience, self.graceful.watcher());
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MAX_HEAD).half_close(true);
-        let acceptor = self.identity.as_ref().map(|identity| identity.acceptor());
-        let held = (self.metrics.connected(), permit);
-        tokio::spawn(async move {
-            let stream = Patient::new(stream, patience);
-            // How a client ends a connection is its own matter.
-            match acceptor {
-                None => _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await,
-                Some(acceptor) => {
-                    if let Ok(Ok(stream)) = timeout(patience, acceptor.accept(stream)).await {
-                        _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await;
-                    }
+        let counted = place.as_ref().map(|_| self.metrics.connected());
+        let stream = Patient::new(stream, patience);
+        // How a client ends a connection is its own matter.
+        match self.identity.map(|identity| identity.acceptor()) {
+            None => _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await,
+            Some(acceptor) => {
+                if let Ok(Ok(stream)) = timeout(patience, acceptor.accept(stream)).await {
+                    _ = watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await;
                 }
             }
-            drop(held);
-        });
+        }
+        drop((counted, place));
     }
 }
 

@@ -48,12 +48,12 @@ use access::Log;
 use anyhow::{Context, anyhow};
 use app::App;
 use budget::Budget;
-use connection::Connections;
+use connection::{Connections, OUTSIDE};
 use hyper_util::server::graceful::GracefulShutdown;
 use metrics::Metrics;
 use names::Names;
 use place::Place;
-use routes::router;
+use routes::{full, router};
 use signals::Asked;
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
@@ -127,9 +127,11 @@ pub fn serve(mut options: Options, listening: impl FnOnce(SocketAddr)) -> Result
     let app = app(options, address.ip())?;
     let connections = Connections {
         router: router(Arc::clone(&app)),
+        full: full(Arc::clone(&app)),
         metrics: Arc::clone(&app.metrics),
         patience,
         open: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
+        outside: Arc::new(Semaphore::new(OUTSIDE)),
         graceful: GracefulShutdown::new(),
         identity,
     };

@@ -6,7 +6,7 @@ use super::nested::Nested;
 use super::reader::{READING, Reader};
 use super::refusal::Refusal;
 use super::samples::{Names, Samples, channels_last, looked_up, outside, put};
-use super::served::{Served, TEXT, datatype};
+use super::served::{Served, TEXT, Tensor, datatype};
 use crate::data::Field;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -110,10 +110,10 @@ struct Output {
 }
 
 /// How the answer is written.
-#[derive(Debug)]
 pub struct Form {
     id: Option<String>,
-    binary: bool,
+    /// Which of the model's tensors, and whether as bytes.
+    tensors: Vec<(Tensor, bool)>,
 }
 
 impl Reader<'_> {
@@ -131,7 +131,7 @@ impl Reader<'_> {
             serde_json::error::Category::Data => Refusal::unfit(error.to_string()),
             _ => Refusal::bad(format!("the body is no JSON: {error}")),
         })?;
-        let form = form(&asked)?;
+        let form = form(&asked, self.served)?;
         let fields = &self.served.seen.fields;
         let mut rows: Vec<Option<Vec<u8>>> = vec![None; fields.len()];
         let mut count = None;
@@ -162,9 +162,8 @@ impl Reader<'_> {
         });
         let rows: Vec<Vec<u8>> = there.collect::<Result<_, _>>()?;
         looked_up(fields, &rows)?;
-        if !form.binary {
-            self.charge.add(count.unwrap_or(0).saturating_mul(self.served.outputs()).saturating_mul(TEXT))?;
-        }
+        let as_text = form.tensors.iter().filter(|(_, binary)| !binary).map(|(tensor, _)| tensor.within.len());
+        self.charge.add(count.unwrap_or(0).saturating_mul(as_text.sum()).saturating_mul(TEXT))?;
         Ok((Samples { rows, count: count.unwrap_or(0), names: Names::Rows(None) }, form))
     }
 }
@@ -175,7 +174,7 @@ fn shown(name: &str) -> String {
 }
 
 /// Reads what an answer shall be like.
-fn form(asked: &Asked) -> Result<Form, Refusal> {
+fn form(asked: &Asked, served: &Served) -> Result<Form, Refusal> {
     let flag = |parameters: &Parameters, known: &str, of: &str| {
         let mut set = None;
         for (name, value) in parameters {
@@ -190,15 +189,21 @@ fn form(asked: &Asked) -> Result<Form, Refusal> {
         Ok(set)
     };
     let all = flag(&asked.parameters, "binary_data_output", "a request")?.unwrap_or(false);
-    let mut binary = all;
-    for (number, output) in asked.outputs.iter().enumerate() {
-        if output.name != OUTPUT || number > 0 {
-            let reason = format!("there is one output, `{OUTPUT}`, and not `{}`", shown(&output.name));
+    let mut left = served.tensors();
+    let known = left.iter().map(|tensor| format!("`{}`", tensor.name)).collect::<Vec<_>>().join(", ");
+    let mut tensors = Vec::new();
+    for output in &asked.outputs {
+        let Some(at) = left.iter().position(|tensor| tensor.name == output.name) else {
+            let reason = format!("the model puts out {known}, each once, and not `{}`", shown(&output.name));
             return Err(Refusal::unfit(reason));
-        }
-        binary = flag(&output.parameters, "binary_data", "an output")?.unwrap_or(all);
+        };
+        let binary = flag(&output.parameters, "binary_data", "an output")?.unwrap_or(all);
+        tensors.push((left.remove(at), binary));
     }
-    Ok(Form { id: asked.id.clone(), binary })
+    if asked.outputs.is_empty() {
+        tensors = left.into_iter().map(|tensor| (tensor, all)).collect();
+    }
+    Ok(Form { id: asked.id.clone(), tensors })
 }
 
 /// The number of samples of a tensor that fits a field.
@@ -264,28 +269,31 @@ fn elements(field: &Field, input: &Input, samples: usize, binary: &mut &[u8]) ->
     Ok(into)
 }
 
-/// What a model puts out.
-const OUTPUT: &str = "outputs";
-
 /// The answer to a request: the bytes of its body, and how many of them are JSON if there are others.
-pub fn answer(form: Form, model: &str, served: &Served, scores: &[f32]) -> (Vec<u8>, Option<usize>) {
-    let samples = scores.len() / served.outputs().max(1);
-    let mut shape = vec![samples];
-    shape.extend(served.output_shape());
-    let mut output = json!({ "name": OUTPUT, "datatype": "FP32", "shape": shape });
-    match form.binary {
-        true => output["parameters"] = json!({ "binary_data_size": size_of_val(scores) }),
-        false => output["data"] = json!(scores),
+pub fn answer(form: Form, model: &str, served: &Served, outputs: &[f32]) -> (Vec<u8>, Option<usize>) {
+    let samples = outputs.len() / served.width();
+    let mut bytes = Vec::new();
+    let mut told = Vec::new();
+    for (tensor, binary) in &form.tensors {
+        let scores = served.scores(tensor, outputs);
+        let shape: Vec<usize> = std::iter::once(samples).chain(tensor.shape.iter().copied()).collect();
+        let mut output = json!({ "name": tensor.name, "datatype": "FP32", "shape": shape });
+        match binary {
+            true => {
+                output["parameters"] = json!({ "binary_data_size": size_of_val(&scores[..]) });
+                bytes.extend(scores.iter().flat_map(|score| score.to_le_bytes()));
+            }
+            false => output["data"] = json!(scores),
+        }
+        told.push(output);
     }
-    let mut answer = json!({ "model_name": model, "outputs": [output] });
+    let mut answer = json!({ "model_name": model, "outputs": told });
     if let Some(id) = form.id {
         answer["id"] = id.into();
     }
     let mut body = answer.to_string().into_bytes();
-    let header = form.binary.then_some(body.len());
-    if form.binary {
-        body.extend(scores.iter().flat_map(|score| score.to_le_bytes()));
-    }
+    let header = form.tensors.iter().any(|(_, binary)| *binary).then_some(body.len());
+    body.append(&mut bytes);
     (body, header)
 }
 
@@ -295,10 +303,12 @@ pub fn metadata(name: &str, served: &Served) -> Value {
         std::iter::once(-1).chain(shape.into_iter().map(|extent| i64::try_from(extent).unwrap_or(i64::MAX))).collect()
     };
     let input = |field: &Field| json!({ "name": field.name, "datatype": datatype(field.dtype), "shape": with_samples(outside(field)) });
+    let output =
+        |tensor: Tensor| json!({ "name": tensor.name, "datatype": "FP32", "shape": with_samples(tensor.shape) });
     json!({
         "name": name,
         "platform": "runner",
         "inputs": served.seen.fields.iter().map(input).collect::<Vec<_>>(),
-        "outputs": [{ "name": OUTPUT, "datatype": "FP32", "shape": with_samples(served.output_shape()) }],
+        "outputs": served.tensors().into_iter().map(output).collect::<Vec<_>>(),
     })
 }

@@ -88,7 +88,7 @@ async fn inferred(app: &Arc<App>, place: &Place, request: Request, answered: &mu
     *answered = samples.count;
     let name = place.name.clone();
     let tell = move || {
-        let (body, json) = answer(form, &name, &served, &served.scores(&outputs));
+        let (body, json) = answer(form, &name, &served, &outputs);
         drop(charge);
         let mut response = Response::new(Body::from(body));
         let kind = if json.is_some() { "application/octet-stream" } else { "application/json" };

@@ -2,12 +2,14 @@
 
 use super::access::Entry;
 use super::app::{App, From, Told, as_json};
+use super::body::drain;
 use super::refusal::Refusal;
 use super::{completions, page, predict, protocol};
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::http::header::{CONNECTION, EXPECT};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
@@ -46,6 +48,32 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(Arc::clone(&app), watched))
         .with_state(app)
+}
+
+/// What a connection beyond `--max-connections` is answered: that there is no place, unless it asks how the server is.
+pub fn full(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v2/health/live", get(protocol::live))
+        .route("/v2/health/ready", get(protocol::ready))
+        .route("/metrics", get(metrics))
+        .fallback(no_place)
+        .layer(map_response(closing))
+        .layer(from_fn_with_state(Arc::clone(&app), watched))
+        .with_state(app)
+}
+
+async fn no_place(request: Request) -> Refusal {
+    // Who asks first has sent no body yet.
+    if !request.headers().contains_key(EXPECT) {
+        drain(&mut request.into_body()).await;
+    }
+    Refusal::busy("all connections that may be open are open (--max-connections): come again").closing()
+}
+
+/// The connection ends behind it, whatever the answer is.
+async fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 async fn no_route() -> Refusal {

@@ -12,10 +12,11 @@ use crate::api::scores::scores;
 use crate::data::table::TableCodec;
 use crate::data::text::TextCodec;
 use crate::data::{Field, Footprint};
-use crate::graph::DType;
 use crate::graph::op::Task;
+use crate::graph::{DType, Shape};
 use crate::model::task;
 use serde_json::{Value, json};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -57,6 +58,21 @@ pub enum Takes {
     Texts,
     /// Tensors alone.
     Tensors,
+}
+
+/// What the Open Inference Protocol calls what a model says of its target.
+const OUTPUT: &str = "outputs";
+
+/// A tensor that a model puts out.
+pub struct Tensor {
+    /// What it is called.
+    pub name: String,
+    /// Its shape for a sample, as others have it.
+    pub shape: Vec<usize>,
+    task: Task,
+    positions: Shape,
+    /// Where it is among the numbers for a sample.
+    pub within: Range<usize>,
 }
 
 /// A model that answers.
@@ -167,8 +183,24 @@ impl Served {
         result.map_err(Refusal::internal)
     }
 
+    /// The tensors that it puts out: that of the target, and one for each head.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let (task, positions) = (self.task, self.meaning(0).positions());
+        let own =
+            Tensor { name: OUTPUT.into(), shape: self.output_shape(), task, positions, within: 0..self.outputs() };
+        let mut all = vec![own];
+        for head in &self.seen.heads {
+            let (task, positions, first) = (head.task, Shape::default(), all[all.len() - 1].within.end);
+            let within = first..first + head.outputs();
+            // The target's tensor keeps its name.
+            let name = if head.name == OUTPUT { format!("head_{OUTPUT}") } else { head.name.clone() };
+            all.push(Tensor { name, shape: vec![head.outputs()], task, positions, within });
+        }
+        all
+    }
+
     /// The shape of the numbers for a sample, as others have it: channels of images first.
-    pub fn output_shape(&self) -> Vec<usize> {
+    fn output_shape(&self) -> Vec<usize> {
         let positions = self.meaning(0).positions();
         if self.task != Task::Classification || positions.rank() == 0 {
             return vec![self.outputs()];
@@ -181,13 +213,17 @@ impl Served {
         }
     }
 
-    /// Probabilities of what was put out as logits; numbers stay as they are. What was put out for heads is left out.
-    pub fn scores(&self, outputs: &[f32]) -> Vec<f32> {
-        let positions = self.meaning(0).positions();
-        let (each, width) = (self.outputs().max(1), self.predictor.width().max(1));
-        let mut all = vec![0.0; outputs.len() / width * each];
-        for (raw, into) in outputs.chunks_exact(width).zip(all.chunks_exact_mut(each)) {
-            scores(self.task, &positions, &raw[..each], into);
+    /// Numbers for each sample, with those of heads.
+    pub fn width(&self) -> usize {
+        self.predictor.width().max(1)
+    }
+
+    /// One of its tensors, of all samples: probabilities of what was put out as logits; numbers stay as they are.
+    pub fn scores(&self, tensor: &Tensor, outputs: &[f32]) -> Vec<f32> {
+        let each = tensor.within.len().max(1);
+        let mut all = vec![0.0; outputs.len() / self.width() * each];
+        for (raw, into) in outputs.chunks_exact(self.width()).zip(all.chunks_exact_mut(each)) {
+            scores(tensor.task, &tensor.positions, &raw[tensor.within.clone()], into);
         }
         all
     }
@@ -215,7 +251,7 @@ impl Served {
             meaning.tell(&answer, &mut result);
             result
         };
-        outputs.chunks_exact(self.predictor.width().max(1)).enumerate().map(of).collect()
+        outputs.chunks_exact(self.width()).enumerate().map(of).collect()
     }
 
     /// What it is, for people and for the page.

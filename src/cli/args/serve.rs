@@ -72,7 +72,7 @@ pub struct ServeArgs {
     /// Bodies, what is made of them, and answers.
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_memory: u32,
-    /// Most connections at a time; others wait until one ends
+    /// Most connections at a time; another one waits a second for a place, and is refused with 503
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
     /// Seconds that the head of a request may take to arrive, its body, and a client to take an answer

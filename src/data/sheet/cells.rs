@@ -77,7 +77,7 @@ fn places(byte: u8, bytes: &[u8], mut take: impl FnMut(usize)) {
         for (word, at) in block.as_chunks::<8>().0.iter().zip((0..).step_by(8)) {
             let others = u64::from_le_bytes(*word) ^ wanted;
             // The high bit of each place of the byte, and these bits side by side.
-            let is_there = !((others & LOW) + LOW | others | LOW) >> 7;
+            let is_there = !(((others & LOW) + LOW) | others | LOW) >> 7;
             found |= is_there.wrapping_mul(0x0102_0408_1020_4080) >> 56 << at;
         }
         while found != 0 {

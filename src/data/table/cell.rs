@@ -115,8 +115,8 @@ pub fn short(cell: &str) -> Option<f64> {
 /// What stands before the first point among eight characters and what stands behind it, and its place, if there is one.
 #[inline]
 fn around_point(characters: u64) -> Option<(u64, u64, usize)> {
-    let others = characters ^ ONES * u64::from(b'.');
-    let points = !((others & !HIGH) + !HIGH | others | !HIGH);
+    let others = characters ^ (ONES * u64::from(b'.'));
+    let points = !(((others & !HIGH) + !HIGH) | others | !HIGH);
     let first = points & points.wrapping_neg();
     let (before, behind) = ((first >> 7).wrapping_sub(1), !(first << 1).wrapping_sub(1));
     (points != 0).then(|| (characters & before, characters & behind, points.trailing_zeros() as usize / 8))

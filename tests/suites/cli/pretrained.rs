@@ -11,10 +11,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 /// A server of the files in a folder. What lies at `/OWNER/MODEL/resolve/main/FILE` is described there and fetched from `/blob/…`;
-/// what `.json` ends is sent at once. `/moved/…` leads to where the same file is.
+/// what `.json` ends is sent at once. `/moved/…` leads to where the same file is. A file is sent from where a request asks for; where there is a file `cut`
+/// in the folder, the next transfer breaks off in the middle.
 struct Hub {
     address: String,
-    /// Requests, with the token that they came with.
+    /// Requests, with the token that they came with, and the bytes that they ask for.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
@@ -67,6 +68,7 @@ fn answer(mut stream: TcpStream, folder: &std::path::Path, log: &Mutex<Vec<Strin
     let mut words = first.split(' ');
     let (method, path) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
     let mut token = String::new();
+    let mut from = None;
     for line in lines {
         let line = line.unwrap();
         if line.is_empty() {
@@ -75,8 +77,12 @@ fn answer(mut stream: TcpStream, folder: &std::path::Path, log: &Mutex<Vec<Strin
         if let Some(value) = line.to_lowercase().strip_prefix("authorization: ") {
             token = format!(" {value}");
         }
+        if let Some(first) = line.to_lowercase().strip_prefix("range: bytes=") {
+            from = first.strip_suffix('-').map(|first| first.parse::<usize>().unwrap());
+        }
     }
-    log.lock().unwrap().push(format!("{method} {path}{token}"));
+    let range = from.map_or_else(String::new, |from| format!(" from {from}"));
+    log.lock().unwrap().push(format!("{method} {path}{token}{range}"));
     let head = |status: &str, more: &str| format!("HTTP/1.1 {status}\r\nConnection: close\r\n{more}\r\n");
     if let Some(rest) = path.strip_prefix("/moved/") {
         let more = format!("Location: /me/{rest}\r\nContent-Length: 0\r\n");
@@ -103,9 +109,14 @@ fn answer(mut stream: TcpStream, folder: &std::path::Path, log: &Mutex<Vec<Strin
         let _ = stream.write_all(head("302 Found", &more).as_bytes());
         return;
     }
-    let _ = stream.write_all(head("200 OK", &format!("Content-Length: {}\r\n", bytes.len())).as_bytes());
+    let sent = &bytes[from.unwrap_or(0).min(bytes.len())..];
+    let length = format!("Content-Length: {}\r\n", sent.len());
+    let range = from.map(|from| format!("Content-Range: bytes {from}-{}/{}\r\n", bytes.len() - 1, bytes.len()));
+    let status = if from.is_some() { "206 Partial Content" } else { "200 OK" };
+    let _ = stream.write_all(head(status, &(length + &range.unwrap_or_default())).as_bytes());
     if method == "GET" {
-        let _ = stream.write_all(&bytes);
+        let whole = fs::remove_file(folder.join("cut")).is_err();
+        let _ = stream.write_all(if whole { sent } else { &sent[..sent.len() / 2] });
     }
 }
 
@@ -191,6 +202,36 @@ fn weights_that_cannot_be_had_say_where_to_put_the_file() {
         hub.fails(&place, &format!("models --fetch {name}"));
     }
     assert!(!place.path("r").exists());
+}
+
+/// A transfer that breaks off goes on where it ended, in the same call or in a later one. What comes of it is held against the SHA-256 that the hub names.
+#[test]
+fn a_transfer_of_weights_is_resumed_and_its_checksum_checked() {
+    let (place, hub) = trained();
+    let whole = fs::read(place.path("hub/me/net/model.safetensors")).unwrap();
+    let kept = "caches/runner/weights/hf/me/net/main/model.safetensors";
+    let part = format!("{kept}.part");
+    let asked = |from: usize| format!("GET /blob/me/net/model.safetensors from {from}");
+
+    place.write("hub/cut", "");
+    hub.ok(&place, "models --fetch hf:me/net");
+    assert_eq!(fs::read(place.path(kept)).unwrap(), whole);
+    assert!(hub.seen().contains(&asked(whole.len() / 2)));
+
+    fs::remove_file(place.path(kept)).unwrap();
+    place.write(&part, &whole[..100]);
+    hub.ok(&place, "models --fetch hf:me/net");
+    assert_eq!(fs::read(place.path(kept)).unwrap(), whole);
+    assert!(hub.seen().contains(&asked(100)));
+
+    // The beginning of another file: the whole is not the hub's, is thrown away, and is fetched from the beginning.
+    fs::remove_file(place.path(kept)).unwrap();
+    place.write(&part, [7; 100]);
+    hub.ok(&place, "models --fetch hf:me/net");
+    let seen = hub.seen();
+    assert_eq!(seen[seen.len() - 2..], [asked(100), "GET /blob/me/net/model.safetensors".into()]);
+    assert_eq!(fs::read(place.path(kept)).unwrap(), whole);
+    assert!(!place.path(&part).exists());
 }
 
 /// What lies in the place of a file, and is none, is named; advice is of what there is: weights have no `mirrors`.

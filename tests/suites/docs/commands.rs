@@ -53,7 +53,7 @@ fn is_variable(name: &str) -> bool {
 fn command_lines_parse() {
     let mut seen = 0;
     for document in manual() {
-        for block in document.blocks.iter().filter(|block| block.info == "sh") {
+        for block in document.blocks.iter().filter(|block| block.info.starts_with("sh")) {
             for line in block.text.lines() {
                 let Some(arguments) = arguments(line) else { continue };
                 seen += 1;

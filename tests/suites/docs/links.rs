@@ -31,6 +31,25 @@ fn relative_links_lead_somewhere() {
     assert!(seen > 5, "only {seen} links were found");
 }
 
+/// mdBook copies the folder `docs` alone. Pages name other files of the repository as code, with their path from its root.
+#[test]
+fn the_book_links_to_its_own_files() {
+    let mut leave = Vec::new();
+    for page in all().iter().filter(|page| page.path.starts_with("docs")) {
+        let folder = page.path.parent().unwrap();
+        let out = targets(&page.prose).into_iter().filter(|target| !target.contains("://") && leaves(folder, target));
+        leave.extend(out.map(|target| format!("{}: `{target}`", page.path.display())));
+    }
+    assert!(leave.is_empty(), "links leave the book; name the files as `code`: {leave:#?}");
+}
+
+/// Whether a link of a page in a folder of the book leads out of it.
+fn leaves(folder: &Path, target: &str) -> bool {
+    let depth = folder.components().count();
+    let ups = target.split('/').take_while(|part| *part == "..").count();
+    ups >= depth
+}
+
 /// Files and folders that are named in words, too; of `ops/<family>.rs` the folder.
 #[test]
 fn named_files_are_there() {
@@ -116,6 +135,8 @@ pub fn anchor(heading: &str) -> String {
 #[test]
 fn links_are_found() {
     assert_eq!(targets("a [b](c.md) d [e](#f-g) h"), ["c.md", "#f-g"]);
+    assert!(leaves(Path::new("docs"), "../models/x.toml") && leaves(Path::new("docs/guide"), "../../data"));
+    assert!(!leaves(Path::new("docs"), "guide/x.md") && !leaves(Path::new("docs/guide"), "../x.md#y"));
     assert!(anchors("# A `b`, c\ntext\n").contains("a-b-c"));
     let document = Document { path: "x".into(), blocks: Vec::new(), prose: "a `b` c `d e`\n`f`".into() };
     assert_eq!(document.spans(), ["b", "d e", "f"]);

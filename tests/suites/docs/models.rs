@@ -133,7 +133,7 @@ fn the_table_of_models_is_fresh() {
         };
         let (parameters, macs) = counted(&path, &shape, classes);
         let numbers = format!("{} | {} | {samples}", millions(parameters as u64), millions(macs));
-        let row = format!("| {title} | [{file}](../models/{file}) | {numbers} | {} | {paper} |\n", with.join(", "));
+        let row = format!("| {title} | `{file}` | {numbers} | {} | {paper} |\n", with.join(", "));
         let kind = if shape == [TOKENS] { usize::MAX } else { side };
         rows.insert((kind, title), row);
     }
@@ -170,7 +170,7 @@ fn measured() -> String {
     for (name, model) in &models {
         let [batch, side] = ["batch", "side"].map(|key| model["training"][key].as_u64().unwrap_or(0));
         rows += &format!(
-            "| [{name}](../models/{name}.toml) | {} | {} | {batch} × {side}×{side} | {} |{}\n",
+            "| `{name}` | {} | {} | {batch} × {side}×{side} | {} |{}\n",
             error(name, "outputs"),
             error(name, "gradients"),
             cells(model, "training"),

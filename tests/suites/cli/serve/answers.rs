@@ -3,6 +3,8 @@
 use super::super::{fields, hashed_columns, heads, masks, tables, text, text_pairs, text_tags};
 use super::{Server, drawing, instances, trained};
 use crate::support::Place;
+use runner::api::predictor::{Options, Predictor};
+use runner::config::language::values::Device;
 use serde_json::{Value, json};
 
 /// What `predict` says of files in batches of the server's size, without the names of the files.
@@ -315,7 +317,7 @@ fn every_pixel_has_its_class() {
     assert_eq!(model["outputs"][0]["shape"], json!([-1, 2, 32, 32]));
 }
 
-/// Of several targets: those of `predict`, in company as alone. The Open Inference Protocol has the main one.
+/// Of several targets: those of `predict`, in company as alone. The Open Inference Protocol has a tensor for each.
 #[test]
 fn heads_are_answered_too() {
     let place = heads::place(heads::HEADS, "");
@@ -339,11 +341,42 @@ fn heads_are_answered_too() {
         }
     });
     let metadata = server.get("/v2/models/r").json();
-    assert_eq!(metadata["outputs"], json!([{ "name": "outputs", "datatype": "FP32", "shape": [-1, 1] }]));
+    let described = [("outputs", 1), ("sold", 3), ("kids", 1)]
+        .map(|(name, width)| json!({ "name": name, "datatype": "FP32", "shape": [-1, width] }));
+    assert_eq!(metadata["outputs"], json!(described));
     let width = metadata["inputs"][0]["shape"][1].as_u64().unwrap() as usize;
     let body = json!({ "inputs": [{ "name": "inputs", "datatype": "FP32", "shape": [2, width], "data": vec![0.5; 2 * width] }] });
     let told = server.json("/v2/models/r/infer", &body.to_string()).json();
     assert_eq!(told["outputs"][0]["shape"], json!([2, 1]), "{told}");
     let both = told["outputs"][0]["data"].as_array().unwrap();
     assert!(both.len() == 2 && both[0] == both[1] && both[0].is_f64(), "{told}");
+    let of = |at: usize| -> Vec<f32> {
+        told["outputs"][at]["data"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap() as f32).collect()
+    };
+    assert_eq!((&told["outputs"][1]["shape"], &told["outputs"][2]["shape"]), (&json!([2, 3]), &json!([2, 1])));
+    let options = Options { device: Some(Device::Cpu), batch: 3, threads: Some(1), ..Options::default() };
+    let predictor = Predictor::open(&place.path("r"), &options).unwrap();
+    let mut expected = vec![0.0; 2 * 5];
+    let sample: Vec<u8> = vec![0.5f32; 2 * width].iter().flat_map(|number| number.to_le_bytes()).collect();
+    predictor.predict_with_heads(&[&sample], &mut expected).unwrap();
+    assert_eq!(of(0), [expected[0], expected[5]]);
+    assert_eq!(of(1), [&expected[1..4], &expected[6..9]].concat());
+    assert_eq!(of(2), [expected[4], expected[9]]);
+    // Those that are asked for, in that order; one as bytes.
+    let asked = json!([{ "name": "kids" }, { "name": "sold", "parameters": { "binary_data": true } }]);
+    let some = json!({ "inputs": body["inputs"], "outputs": asked });
+    let answer = server.json("/v2/models/r/infer", &some.to_string());
+    let header = answer.header("inference-header-content-length").unwrap().parse::<usize>().unwrap();
+    let head: Value = serde_json::from_slice(&answer.body[..header]).unwrap();
+    assert_eq!(head["outputs"][0], told["outputs"][2]);
+    assert_eq!((&head["outputs"][1]["name"], head["outputs"].as_array().unwrap().len()), (&json!("sold"), 2));
+    assert_eq!(head["outputs"][1]["parameters"]["binary_data_size"], 24);
+    let bytes: Vec<u8> = of(1).iter().flat_map(|number| number.to_le_bytes()).collect();
+    assert_eq!(answer.body[header..], bytes);
+    for wrong in [json!([{ "name": "family" }]), json!([{ "name": "sold" }, { "name": "sold" }])] {
+        let asked = json!({ "inputs": body["inputs"], "outputs": wrong });
+        let answer = server.json("/v2/models/r/infer", &asked.to_string());
+        assert_eq!(answer.status, 422, "{answer:?}");
+        assert!(answer.error().contains("puts out `outputs`, `sold`, `kids`, each once"), "{answer:?}");
+    }
 }

@@ -229,10 +229,36 @@ fn slow_clients_do_not_stay() {
     let asks = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
     let _ = greedy.write(&asks);
     server.until("it is let go", || server.metric("runner_connections") == 1.0);
-    // All places are taken by those who say nothing, until they have to go.
+    // All places are taken by those who say nothing, until they have to go. Meanwhile another one waits.
     let idle: Vec<_> = (0..4).map(|_| server.connect()).collect();
-    assert_eq!(server.image("/predict", &drawing(1).0).status, 200);
+    server.until("there is a place", || server.image("/predict", &drawing(1).0).status == 200);
     drop(idle);
+}
+
+#[test]
+fn connections_beyond_the_limit_are_told_so() {
+    let place = trained();
+    let server = Server::start(&place, "r --max-connections 2");
+    // Each has been answered once, so that it has its place.
+    let mut idle: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    for stream in &mut idle {
+        stream.write_all(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 200");
+    }
+    for (path, body) in [("/predict", drawing(1).0), ("/v1/completions", b"{}".to_vec())] {
+        let answer = server.ask("POST", path, "Content-Type: image/png\r\n", &body);
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{answer:?}");
+        assert_eq!(answer.header("connection"), Some("close"));
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(text.contains("(--max-connections)"), "{text}");
+    }
+    // Who watches the server is answered.
+    assert_eq!(server.get("/v2/health/live").status, 200);
+    assert_eq!(server.metric("runner_connections"), 2.0);
+    drop(idle);
+    server.until("there is a place", || server.image("/predict", &drawing(1).0).status == 200);
 }
 
 #[test]

@@ -136,7 +136,11 @@ fn tensors_that_do_not_fit_are_told() {
         (json!({ "inputs": [input(json!([u64::MAX, 1, 8, 8]), "UINT8", json!([]))] }), 413, "(--max-rows)"),
         (json!({ "inputs": [input(json!([2000, 1, 8, 8]), "UINT8", json!([]))] }), 413, "(--max-rows)"),
         (json!({ "inputs": [good(), good()] }), 422, "`inputs` is there twice"),
-        (json!({ "inputs": [good()], "outputs": [{ "name": "logits" }] }), 422, "there is one output, `outputs`"),
+        (
+            json!({ "inputs": [good()], "outputs": [{ "name": "logits" }] }),
+            422,
+            "the model puts out `outputs`, each once, and not `logits`",
+        ),
         (
             json!({ "inputs": [good()], "outputs": [{ "name": "outputs", "parameters": { "classification": 2 } }] }),
             400,
