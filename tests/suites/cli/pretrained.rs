@@ -228,7 +228,8 @@ fn a_transfer_of_weights_is_resumed_and_its_checksum_checked() {
     fs::remove_file(place.path(kept)).unwrap();
     place.write(&part, [7; 100]);
     hub.ok(&place, "models --fetch hf:me/net");
-    let seen = hub.seen();
+    let mut seen = hub.seen();
+    seen.retain(|asked| asked.starts_with("GET /blob/"));
     assert_eq!(seen[seen.len() - 2..], [asked(100), "GET /blob/me/net/model.safetensors".into()]);
     assert_eq!(fs::read(place.path(kept)).unwrap(), whole);
     assert!(!place.path(&part).exists());
