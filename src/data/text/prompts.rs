@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 const PLACE: &str = "{text}";
 
 /// Tokens that end what a language model writes, where the tokenizer has one of these names.
-pub const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
+pub(super) const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
 
 /// The tokens of a prompt as it is; of one without a text, what a text begins with: the token that ends texts, or a new line.
 ///
@@ -112,7 +112,7 @@ impl Prompts {
         Ok([prompt, rest])
     }
 
-    /// The token that ends answers: `named`, or the one that the template for conversations writes behind `answered`, or the first of [`ENDS`] that the tokenizer has, or one
+    /// The token that ends answers: `named`, or the one that the template for conversations writes behind `answered`, or the first that ends texts in the tokenizer, or one
     /// of its own behind all others.
     ///
     /// # Errors
