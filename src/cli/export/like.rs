@@ -11,7 +11,8 @@ use crate::files;
 use crate::terminal::thousands;
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ const BESIDE: [&str; 10] = [
 ];
 /// Largest of these files, in bytes.
 const MOST: u64 = 64 << 20;
+/// Suffixes of what is exported to files.
+const FORMATS: [&str; 4] = ["safetensors", "pth", "pt", "onnx"];
 /// Tensors that a message names.
 const NAMED: usize = 5;
 /// What a classifier of a class of transformers is called, by the `model_type`.
@@ -55,7 +58,8 @@ pub(super) fn run(args: &ExportArgs, like: &Path) -> Result<ExitCode, Failure> {
     drop(own);
     let config = config(&parts, &like.join(CONFIG))?;
     let folder = &args.out;
-    if folder.extension().is_some_and(|suffix| suffix == "safetensors") || folder.is_file() {
+    let is_format = |suffix: &OsStr| FORMATS.iter().any(|format| suffix == *format);
+    if folder.extension().is_some_and(is_format) || folder.is_file() {
         return Err(Failure::Usage(format!(
             "`--like` writes a folder, and `{}` is a file\nhelp: name a folder, which is made if it is not there",
             folder.display()
@@ -64,22 +68,24 @@ pub(super) fn run(args: &ExportArgs, like: &Path) -> Result<ExitCode, Failure> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder `{}`", folder.display()))?;
     let to = |name: &str| -> Result<_, Failure> {
         let to = output(&folder.join(name))?;
-        let read = [CONFIG, WEIGHTS].into_iter().chain(BESIDE).map(|name| like.join(name));
+        let read = [CONFIG, WEIGHTS, INDEX].into_iter().chain(BESIDE).map(|name| like.join(name));
         let read: Vec<_> = read.chain(parts.model.files()).collect();
         expect_no_input(&to, read.iter().map(|path| path.as_path()))?;
         expect_no_run_file(&to)?;
         Ok(to)
     };
+    let beside = BESIDE.into_iter().filter(|name| files::is_there(&like.join(name)));
+    let written: Vec<&str> = [CONFIG, WEIGHTS].into_iter().chain(beside.clone()).collect();
+    // All of them before the first one is written: half a folder is of no use. The largest is named first.
     to(WEIGHTS)?;
-    let mut written = vec![CONFIG.to_owned(), WEIGHTS.to_owned()];
+    written.iter().try_for_each(|name| to(name).map(|_| ()))?;
     let put = |name: &str, bytes: &[u8]| -> Result<(), Failure> {
         let to = to(name)?;
         to.put(bytes).with_context(|| format!("cannot write `{}`", to.path().display()))?;
         Ok(())
     };
-    for name in BESIDE.into_iter().filter(|name| files::is_there(&like.join(name))) {
+    for name in beside {
         put(name, &files::read(&like.join(name), MOST).map_err(anyhow::Error::new)?)?;
-        written.push(name.to_owned());
     }
     let views: Vec<_> = names.iter().map(|(name, tensor)| tensor.view(name)).collect();
     checkpoint::write_weights(&folder.join(WEIGHTS), &views).map_err(anyhow::Error::new)?;
@@ -120,26 +126,45 @@ fn names<'a>(
     }
     let prefix = prefixes.into_iter().max_by_key(|(prefix, count)| (*count, std::cmp::Reverse(prefix.len())));
     let prefix = prefix.map_or("", |(prefix, _)| prefix);
-    let (mut named, mut found, mut wrong) = (Vec::new(), 0, Vec::new());
+    let (mut named, mut taken, mut wrong) = (Vec::new(), HashSet::new(), Vec::new());
+    let layers: HashSet<String> = own.keys().map(|name| numberless(name)).collect();
     for (name, tensor) in tensors {
         let whole = format!("{prefix}{name}");
         let bare = name.split_once('.').map_or("", |(_, rest)| rest);
-        let there = [whole.as_str(), name, bare].into_iter().find_map(|name| Some((name, own.get(name)?)));
+        let there = [whole.as_str(), name, bare].into_iter().find_map(|name| own.get_key_value(name));
+        let there = there.map(|(name, tensor)| (name.as_str(), tensor));
         // One of an encoder that has a classifier now keeps its whole name: transformers knows both.
         let is_bare = there.is_some_and(|(there, _)| there == bare && there != name && there != whole);
-        found += usize::from(there.is_some());
+        match there {
+            Some((there, _)) => _ = taken.insert(there),
+            None if [whole.as_str(), name, bare].into_iter().any(|name| layers.contains(&numberless(name))) => {
+                wrong.push(format!("`{name}` is in the model alone"));
+            }
+            None => {}
+        }
         if let Some((there, other)) = there.filter(|(_, other)| other.shape != tensor.shape) {
             wrong.push(format!("`{there}` has {:?} there, and {:?} in the model", other.shape, tensor.shape));
         }
         let keeps = is_bare || there.is_none() || there.is_some_and(|(there, _)| there == name);
         named.push((if keeps { name.clone() } else { whole.clone() }, tensor));
     }
+    // Transformers would make up the weights of a layer that is in its configuration alone.
+    let layers: HashSet<String> = taken.iter().map(|name| numberless(name)).collect();
+    let lacks = own.keys().filter(|name| !taken.contains(name.as_str()) && layers.contains(&numberless(name)));
+    wrong.extend(lacks.map(|name| format!("the model has no `{name}`")));
     // A classifier may be another one.
     wrong.retain(|wrong| !wrong.starts_with("`classifier."));
     let told = wrong.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
     ensure!(wrong.is_empty(), "{told}");
-    ensure!(2 * found > tensors.len(), "{} of the model's {} tensors have a name that is there", found, tensors.len());
+    let found = taken.len();
+    ensure!(2 * found > tensors.len(), "{found} of the model's {} tensors have a name that is there", tensors.len());
     Ok(named)
+}
+
+/// A name without its numbers, which is the same in all layers of a kind.
+fn numberless(name: &str) -> String {
+    let parts = name.split('.').map(|part| if part.bytes().all(|byte| byte.is_ascii_digit()) { "#" } else { part });
+    parts.collect::<Vec<_>>().join(".")
 }
 
 /// The folder's `config.json`, with the classes of a classifier that was trained.

@@ -404,10 +404,10 @@ impl Sheet {
         all.flat_map(|(file, part)| (0..of(&part.rows)).map(move |number| Piece { file, number })).collect()
     }
 
-    /// The most rows that a piece may have: a text has no more than lines.
+    /// The most rows that a piece may have.
     pub fn most_rows(&self, piece: Piece) -> usize {
         match &self.files[piece.file].rows {
-            Rows::Written(rows) => rows.lines_of(piece.number),
+            Rows::Written(rows) => rows.most_rows(piece.number, self.skips),
             Rows::Columns(rows) => rows.rows_of(piece.number),
         }
     }

@@ -298,11 +298,13 @@ mod tests {
         let sheet = sheet.map_err(told)?;
         let mut all = Vec::new();
         for piece in 0..sheet.pieces() {
+            let before = all.len();
             let take = |line: u64, _: Option<&str>, cells: &[&str]| {
                 all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
                 Ok(())
             };
             sheet.each_cells(piece, (false, false), take).map_err(told)?;
+            assert!(all.len() - before <= sheet.most_rows(piece, false), "more rows than there is place for");
         }
         Ok((sheet.names().to_vec(), all))
     }
@@ -349,6 +351,18 @@ mod tests {
             assert_eq!(pieces, whole, "{:?}", String::from_utf8_lossy(&content));
         }
         assert!(files > 600 && (100..450).contains(&told) && plain > 200, "{files} {told} {plain}");
+    }
+
+    #[test]
+    fn empty_lines_have_no_place_for_rows() {
+        let most = |content: &str, skips| {
+            let form = Form::Cells(Format::default());
+            let sheet = Written::of(Path::new("t.csv"), content.into(), form, LIMITS).unwrap();
+            (0..sheet.pieces()).map(|piece| sheet.most_rows(piece, skips)).sum::<usize>()
+        };
+        assert_eq!(most(&format!("a,b,c\n{}1,2,3\n", "\n".repeat(26)), false), (6 + 26 + 6 + 1) / 3);
+        // Lines that are skipped are rows.
+        assert!(most(&format!("a,b,c\n{}1,2,3\n", "1\n".repeat(13)), true) >= 14);
     }
 
     #[test]

@@ -123,10 +123,14 @@ impl Written {
         self.begins.len()
     }
 
-    /// How many lines a piece has.
-    pub fn lines_of(&self, piece: usize) -> usize {
-        let end = self.begins.get(piece + 1).map_or(self.end, |begin| begin.line);
-        usize::try_from(end - self.begins[piece].line).unwrap_or(usize::MAX)
+    /// The most rows that a piece has, if it `skips` those that cannot be read: no more than lines. Of rows that can be read, no more than there are bytes for:
+    /// each cell has one behind it, but for the last of the text.
+    pub fn most_rows(&self, piece: usize, skips: bool) -> usize {
+        let (begin, next) = (self.begins[piece], self.begins.get(piece + 1));
+        let lines = next.map_or(self.end, |next| next.line) - begin.line;
+        let bytes = next.map_or(self.text.len(), |next| next.byte as u64) - begin.byte as u64;
+        let least = if skips || self.has_objects() { 1 } else { self.names.len() as u64 };
+        usize::try_from(lines.min((bytes + 1) / least)).unwrap_or(usize::MAX)
     }
 
     /// Hands the line of each row of a piece and the row to `take`. Cells are without the white space around them, unless they are wanted `as_they_are`.

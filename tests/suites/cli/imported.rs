@@ -301,6 +301,22 @@ fn a_folder_is_exported_like_the_one_it_came_from() {
         let other = repository("tests/golden/text_classifiers/bert");
         let said = place.fails(&format!("export r out --like {}", other.display()), 1);
         assert!(said.contains("is not the folder that the model of `r` came from"), "{said}");
+        // Nor is one with other layers: transformers would make up those that the model lacks, and leave out those that it has more.
+        for (layers, what) in [(1, "the model has no `"), (3, "` is in the model alone")] {
+            let more = format!("--set params.layers={layers} --set model.weights_strict=false");
+            place.ok(&format!("train a.toml --out other --force {run} {more}"));
+            let said = place.fails(&format!("export other third --like {name}"), 1);
+            assert!(said.contains("is not the folder") && said.contains(what), "{said}");
+            assert!(!place.path("third").exists());
+        }
+        // All or nothing is written, to a folder.
+        fs::create_dir(place.path("half")).unwrap();
+        fs::hard_link(place.path(&format!("{name}/config.json")), place.path("half/config.json")).unwrap();
+        let said = place.fails(&format!("export r half --like {name}"), 2);
+        assert!(said.contains("`half/config.json`"), "{said}");
+        assert_eq!(fs::read_dir(place.path("half")).unwrap().count(), 1);
+        let said = place.fails(&format!("export r model.onnx --like {name}"), 2);
+        assert!(said.contains("writes a folder"), "{said}");
     }
     for name in ["encoder", "distilbert"] {
         let (place, _) = imported("text_classifiers", name);
