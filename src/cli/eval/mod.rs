@@ -162,6 +162,8 @@ pub fn evaluated(
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
     // A fallback has been reported already.
     let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
+    // Other data, or what stands in for the training's.
+    let is_other = samples.note.is_some() || trained_on.is_some() || other.is_some();
     let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match asked.split {
@@ -209,7 +211,8 @@ pub fn evaluated(
         say(&format!("warning: {text}"));
     }
     notes.extend(of_figures);
-    let chosen = model.chosen().map(|(best, on)| {
+    // Nothing is known of how other samples are related to those.
+    let chosen = model.chosen().filter(|_| !is_other).map(|(best, on)| {
         let same = match asked.split {
             SplitName::Val => true,
             SplitName::Test => on == Validation::TestSet,
