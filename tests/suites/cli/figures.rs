@@ -269,8 +269,6 @@ fn what_best_was_chosen_on_is_told() {
     assert!(done.err.contains("chosen on held-out samples") && !done.err.contains("the test set"), "{}", done.err);
     let held_out = chosen("s/best.safetensors --split test");
     assert_eq!((held_out["on"].as_str(), held_out["same_samples"].as_bool()), (Some("held_out"), Some(false)));
-    // Of other samples nothing is known.
-    assert!(chosen("s/best.safetensors --set data.validation_split=60").is_null());
     // Who asks for decisions on the test set is warned, and told what to set.
     let done = place.ok("check c.toml --set train.early_stopping.monitor=val_loss");
     assert!(done.err.contains("the test set makes decisions") && done.err.contains("validation_split"), "{}", done.err);

@@ -116,6 +116,10 @@ fn bits_per_byte_are_the_loss_of_a_byte() {
     close(bits, loss / 2f64.ln() * 7.0 / 10.0);
     let [loss, bits] = figures("bytes", "--set data.tokenizer=bytes");
     close(bits, loss / 2f64.ln());
+    // Nothing is known of how another text is related to the one that the checkpoint was chosen on.
+    place.write("other.txt", "b€c.\nañ".repeat(1100));
+    let chosen = |more: &str| place.ok(&format!("eval bytes/best.safetensors --json {more}")).json()["chosen"].clone();
+    assert!(chosen("--set data.path=other.txt").is_null() && chosen("")["same_samples"] == true);
     // A loss that is not the likelihood alone.
     let [_, bits] = figures("smoothed", "--set loss.label_smoothing=0.1");
     let own = place.ok("eval smoothed --json --set metrics.figures=[\"bits_per_byte\",\"perplexity\"]").json();
