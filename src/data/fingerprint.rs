@@ -12,7 +12,7 @@ use std::str::FromStr;
 /// Hexadecimal digits of a part: 128 bits, so that no two sets will ever have the same by chance.
 const DIGITS: usize = 32;
 /// Bytes of samples that are hashed at a time: BLAKE3 works on several blocks of a long text at once.
-const AT_ONCE: usize = 1 << 20;
+const AT_ONCE: usize = 1 << 16;
 /// What the parts are called.
 const PARTS: [&str; 4] = ["the training inputs", "the training targets", "the test inputs", "the test targets"];
 
@@ -58,14 +58,21 @@ fn hash(split: &Split, wanted: impl Fn(&Field) -> bool) -> String {
         if let Some(bytes) = split.all(*number) {
             hash.update(bytes);
         } else {
-            let mut some = Vec::new();
+            let mut some = Vec::with_capacity(AT_ONCE);
             for i in 0..len {
-                split.identify(i, *number, &mut |bytes| some.extend_from_slice(bytes));
-                if some.len() >= AT_ONCE || i + 1 == len {
-                    hash.update(&some);
-                    some.clear();
-                }
+                split.identify(i, *number, &mut |bytes| {
+                    if some.len() + bytes.len() > AT_ONCE {
+                        hash.update(&some);
+                        some.clear();
+                    }
+                    // A long one needs no company.
+                    match bytes.len() > AT_ONCE {
+                        true => _ = hash.update(bytes),
+                        false => some.extend_from_slice(bytes),
+                    }
+                });
             }
+            hash.update(&some);
         }
     }
     hash.finalize().to_hex()[..DIGITS].to_string()

@@ -39,10 +39,17 @@ impl Split {
         if by_class {
             self.take_turns(&mut order, held);
         }
+        // Each part in the order of the samples.
         let mut is_held = vec![false; self.len()];
         order[..held].iter().for_each(|at| is_held[*at as usize] = true);
-        let (val, train): (Vec<u32>, Vec<u32>) = (0..self.len() as u32).partition(|at| is_held[*at as usize]);
-        Ok((self.select(&train), self.select(&val)))
+        let [mut of_val, mut of_train] = [0, held];
+        for (is_held, at) in is_held.into_iter().zip(0..) {
+            let place = if is_held { &mut of_val } else { &mut of_train };
+            order[*place] = at;
+            *place += 1;
+        }
+        let (val, train) = order.split_at(held);
+        Ok((self.select(train), self.select(val)))
     }
 
     /// Brings samples to the front of `order` so that the first `held` are the same part of each class, the others behind them.
