@@ -60,7 +60,7 @@ impl Kept {
         };
         let read = move || {
             if let Err(error) = read(&sheet, form, &kinds, &send) {
-                // Where nobody waits for rows any more, nobody asks why there are none.
+                // The receiver may be gone: then this error has no reader.
                 let _ = send.send(Err(error));
             }
         };
@@ -175,13 +175,13 @@ fn types_of(sheet: &Sheet) -> Result<Vec<Type>> {
     Ok(types)
 }
 
-/// Hands all rows on, some at a time, as long as somebody takes them.
+/// Sends all rows, some at a time, until the receiver is gone.
 fn read(sheet: &Sheet, form: RowForm, kinds: &[Type], send: &SyncSender<Result<Vec<KeptRow>>>) -> Result<()> {
     let mut some = Vec::with_capacity(ROWS);
     let mut put = |row: KeptRow| {
         some.push(row);
         if some.len() == ROWS {
-            send.send(Ok(std::mem::take(&mut some))).context("nobody waits for more")
+            send.send(Ok(std::mem::take(&mut some))).context("the receiver of the rows is gone")
         } else {
             Ok(())
         }
@@ -212,7 +212,7 @@ fn read(sheet: &Sheet, form: RowForm, kinds: &[Type], send: &SyncSender<Result<V
         }
     }
     if !some.is_empty() {
-        send.send(Ok(some)).context("nobody waits for more")?;
+        send.send(Ok(some)).context("the receiver of the rows is gone")?;
     }
     Ok(())
 }

@@ -394,7 +394,7 @@ impl Sheet {
         })
     }
 
-    /// What several threads may read apart from each other, in the order of the rows: some megabytes of a text, some groups of rows of a Parquet file.
+    /// What several threads may read apart from each other, in the order of the rows: about a megabyte of a text, some groups of rows of a Parquet file.
     pub fn pieces(&self) -> Vec<Piece> {
         let of = |rows: &Rows| match rows {
             Rows::Written(rows) => rows.pieces(),
