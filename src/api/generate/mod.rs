@@ -24,7 +24,7 @@ use super::predictor::lacking;
 use crate::backend::{Backend, DeviceError, HostBuffer};
 use crate::data::text::{Chat, Prompts, Samples, TextCodec, Tokenizer};
 use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, LENGTHS, Lengths};
-use crate::graph::{DType, Input};
+use crate::graph::DType;
 use crate::model::{BatchShape, PARENTS, POSITIONS, START, STARTS, TURN, keeps_states};
 use crate::passes::PassOptions;
 use crate::plan::SlotLayout;
@@ -32,7 +32,7 @@ use crate::train::setup::input::text_without_reading;
 use crate::train::setup::kind::Kind;
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::programs::{self, Programs, Sizes};
-use crate::train::setup::session::Session;
+use crate::train::setup::session::{Session, put_numbers};
 use anyhow::{Context, Result};
 
 /// Tokens of a prompt that are computed at a time, with a cache.
@@ -398,10 +398,7 @@ impl Generator {
 
     /// Writes the beginning of a field of the batch.
     fn put(&mut self, field: u32, numbers: &[u32]) {
-        // One that the model does not look at has no place.
-        let Some(place) = self.layout.find(Input::Field(field)) else { return };
-        let bytes = self.buffer.bytes_mut()[place.offset..].as_chunks_mut().0;
-        bytes.iter_mut().zip(numbers).for_each(|(bytes, number)| *bytes = (*number as i32).to_ne_bytes());
+        put_numbers(&self.layout, &mut self.buffer, field, numbers);
     }
 
     /// Runs a program; the logits at the position `at` of each of its rows, which have `width` positions.

@@ -5,13 +5,12 @@ use crate::backend::{Backend, HostBuffer};
 use crate::config::Experiment;
 use crate::data::text::{TextCodec, Tokenizer, prompt};
 use crate::data::{DataSpec, LENGTHS};
-use crate::graph::Input;
 use crate::model::{Sampler, Sampling};
 use crate::plan::SlotLayout;
 use crate::terminal::one_line;
 use crate::train::files::metrics_file::sample_line;
 use crate::train::setup::programs::Kind;
-use crate::train::setup::session::Session;
+use crate::train::setup::session::{Session, put_numbers};
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -110,10 +109,7 @@ impl Texts {
             all[..seen.len()].copy_from_slice(seen);
             let fields = [Some((0, all)), self.lengths.map(|field| (field, vec![seen.len() as u32]))];
             for (field, numbers) in fields.into_iter().flatten() {
-                // One that the model does not look at has no place.
-                let Some(place) = self.layout.find(Input::Field(field)) else { continue };
-                let to = self.buffer.bytes_mut()[place.offset..].as_chunks_mut().0;
-                to.iter_mut().zip(numbers).for_each(|(to, number)| *to = (number as i32).to_ne_bytes());
+                put_numbers(&self.layout, &mut self.buffer, field, &numbers);
             }
             session.run_again(Kind::Predict, 1.into(), &self.buffer, &mut bytes)?;
             let logits = &bytes.as_chunks().0[(seen.len() - 1) * self.outputs..][..self.vocabulary];

@@ -9,6 +9,7 @@ mod heads;
 mod sums;
 mod variables;
 
+pub use again::put_numbers;
 pub use gradients::Gradients;
 pub use sums::EvalSums;
 pub use variables::Saved;

@@ -2,9 +2,18 @@
 
 use super::Session;
 use crate::backend::HostBuffer;
+use crate::graph::Input;
 use crate::model::BatchShape;
+use crate::plan::SlotLayout;
 use crate::train::setup::programs::Kind;
 use anyhow::Result;
+
+/// Writes the beginning of a field of whole numbers into a batch. A field that the model does not look at has no place.
+pub fn put_numbers(layout: &SlotLayout, batch: &mut HostBuffer, field: u32, numbers: &[u32]) {
+    let Some(place) = layout.find(Input::Field(field)) else { return };
+    let bytes = batch.bytes_mut()[place.offset..].as_chunks_mut().0;
+    bytes.iter_mut().zip(numbers).for_each(|(bytes, number)| *bytes = (*number as i32).to_ne_bytes());
+}
 
 impl Session {
     /// Runs a program that predicts; its output in `into` as native-endian bytes, in the order of the device.
