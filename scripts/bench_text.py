@@ -206,4 +206,5 @@ def main() -> None:
             print(f"{mode}: {type(error).__name__}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

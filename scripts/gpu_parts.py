@@ -8,19 +8,19 @@ from pathlib import Path
 
 import gpu_figures
 from bench_pytorch import TUNED
-from gpu_models import LARGE, MODELS, configuration
+from gpu_models import LARGE, MODELS, TEXTS, Text, configuration
 from gpu_process import Done, Task
 from gpu_stage import ALONE, ROOT, Failed, Part, Skipped, case_of, why
 
-# What `bench`, `profile` and `peer` take where no variable says otherwise: these in every precision, those of `LARGE` in bf16.
+# What `bench`, `profile` and `peer` take where no variable says otherwise: these in every precision, those of `LARGE` and of `TEXTS` in bf16.
 SMALLER = ["mlp", "mnist_cnn", "resnet18_32", "resnet18_224"]
 
 
 def made_up(part: Part, name: str, batch: int | None = None) -> str:
-    """A model of `models/` on made-up images, as a file."""
+    """A model of `models/` on made-up images or tokens, as a file."""
     size = batch or int(part.stage.batch or MODELS[name].batch)
     path = part.work / f"{name}_{size}.toml"
-    path.write_text(configuration(MODELS[name], size))
+    path.write_text(configuration(MODELS[name], size, path.with_suffix(".bin")))
     return str(path)
 
 
@@ -282,10 +282,10 @@ def step(part: Part, family: str, config: str, precision: str, options: list[str
 
 
 def model(part: Part, name: str) -> tuple[str, list[str]]:
-    """The configuration of a model that is timed, on images that are made up."""
+    """The configuration of a model that is timed, on images or tokens that are made up."""
     known = MODELS[name]
     batch = int(part.stage.batch or known.batch)
-    if known.file.startswith("models/"):
+    if isinstance(known, Text) or known.file.startswith("models/"):
         return made_up(part, name), []
     shape = f"data.shape=[{known.channels}, {known.side}, {known.side}]"
     data = sets('data.source="synthetic"', shape, f"data.classes={known.classes}", f"data.samples={16 * batch}", f"data.val_samples={batch}")
@@ -300,7 +300,7 @@ def wanted(variable: str, known: list[str], usual: list[str] | None = None) -> l
 
 def pairs() -> list[tuple[str, str]]:
     """Models and precisions that are timed, the smaller models first."""
-    usual = [(name, precision) for precision in ["fp32", "tf32", "bf16"] for name in SMALLER] + [(name, "bf16") for name in LARGE]
+    usual = [(name, precision) for precision in ["fp32", "tf32", "bf16"] for name in SMALLER] + [(name, "bf16") for name in [*LARGE, *TEXTS]]
     models, precisions = wanted("MODELS", list(MODELS), []), wanted("PRECISIONS", ["fp32", "tf32", "bf16"])
     chosen = [(name, precision) for precision in precisions for name in models] if models else usual
     return [pair for pair in chosen if pair[1] in precisions]

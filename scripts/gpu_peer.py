@@ -4,7 +4,7 @@
 
 All ways to run a step, precisions and models in one process, in the order of `MODES`, or those that `--only` names, in that order; it
 stops when its time is over and says what it has left out. A way that fails is a line with `error`, the others are still measured, and
-the exit code is 1; so it is if nothing could be measured. The nets are those of `bench_pytorch.py`. What begins is told on standard
+the exit code is 1; so it is if nothing could be measured. The nets are those of `bench_pytorch.py`, and the language model of `bench_text.py`. What begins is told on standard
 error, so that one that crashes is known.
 
 A step is what a step of `runner bench` is: a batch from page-locked memory to the GPU, on a stream beside the computing and into two
@@ -25,7 +25,8 @@ from contextlib import nullcontext
 
 import torch
 from bench_pytorch import build
-from gpu_models import LEARNING_RATE, MODELS, Model
+from bench_text import Gpt
+from gpu_models import LEARNING_RATE, MODELS, Model, Text
 
 # From quickly started to slowly. `graph`: the whole step in a CUDA graph, with a fused optimizer, channels-last.
 MODES = ["eager", "channels_last", "graph", "compile", "max-autotune"]
@@ -60,10 +61,16 @@ def way(text: str) -> tuple[str, str, str]:
 class Slots:
     """The batches: in page-locked memory, and where they are copied to."""
 
-    def __init__(self, args: argparse.Namespace, case: Model, batch: int, layout: torch.memory_format):
+    def __init__(self, args: argparse.Namespace, case: Model | Text, batch: int, layout: torch.memory_format):
         self.cuda = args.device == "cuda"
-        shape = (batch, case.channels, case.side, case.side)
-        self.host = [(torch.randn(shape).to(memory_format=layout), torch.randint(10, (batch,))) for _ in range(SLOTS)]
+
+        def made_up():
+            if isinstance(case, Text):
+                tokens = torch.randint(case.vocabulary, (batch, case.context + 1))
+                return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+            return torch.randn(batch, case.channels, case.side, case.side).to(memory_format=layout), torch.randint(10, (batch,))
+
+        self.host = [made_up() for _ in range(SLOTS)]
         self.device = self.host
         if not self.cuda:
             return
@@ -102,10 +109,14 @@ class Slots:
 class Training:
     """A net with all that a step needs."""
 
-    def __init__(self, args: argparse.Namespace, case: Model, mode: str, precision: str, batch: int):
+    def __init__(self, args: argparse.Namespace, case: Model | Text, mode: str, precision: str, batch: int):
         # On the device from the start: filling a large net with random numbers takes long on the CPU.
         with torch.device(args.device):
-            self.net, _, self.optimizer, self.criterion, self.clip = build(case.net, classes=case.classes, side=case.side, fused=mode in FUSED)
+            if isinstance(case, Text):
+                self.net, self.criterion, self.clip = Gpt(case), torch.nn.CrossEntropyLoss(), 1.0
+                self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3, **({"fused": True} if mode in FUSED else {}))
+            else:
+                self.net, _, self.optimizer, self.criterion, self.clip = build(case.net, classes=case.classes, side=case.side, fused=mode in FUSED)
         self.net = self.net.train()
         for group in self.optimizer.param_groups:
             # As in the configurations of `gpu_models.py`: made-up labels are no reason to diverge.
@@ -126,25 +137,28 @@ class Training:
         else:
             self.run = self.compute
 
-    def forward(self, images: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.case.normalised:
-            images = (images - 0.5) / 0.5
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        text = isinstance(self.case, Text)
+        if not text and self.case.normalised:
+            inputs = (inputs - 0.5) / 0.5
         mixed = torch.autocast(self.device, torch.bfloat16) if self.precision == "bf16" else nullcontext()
         with mixed:
-            answers = self.net(images)
+            answers = self.net(inputs)
+            if text:
+                answers, targets = answers.flatten(0, 1), targets.flatten()
             return self.criterion(answers, targets), answers
 
     def compute(self, k: int) -> None:
         """A step on slot `k`, whose batch is there."""
-        images, targets = self.slots.device[k]
+        inputs, targets = self.slots.device[k]
         self.optimizer.zero_grad()
-        loss, answers = self.forward(images, targets)
+        loss, answers = self.forward(inputs, targets)
         loss.backward()
         if self.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.clip)
         self.optimizer.step()
         self.loss += loss.detach()
-        self.right += (answers.detach().argmax(1) == targets).sum()
+        self.right += (answers.detach().argmax(1) == targets.flatten()).sum()
 
     def capture(self) -> list:
         """A graph of a whole step for each slot, as PyTorch's notes on CUDA graphs have it."""

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpu_models import LARGE, MODELS
+from gpu_models import LARGE, MODELS, TEXTS, Text
 from gpu_parts import ROOT, model, peers, profiled, sets, timed, train, wanted
 from gpu_process import Done, Task
 from gpu_stage import Failed, Part, Skipped, why
@@ -14,15 +14,15 @@ from gpu_stage import Failed, Part, Skipped, why
 # What is timed, in this order.
 STEPS = [
     *[(name, precision) for name in ("mnist_cnn", "mlp", "resnet18_32") for precision in ("bf16", "fp32")],
-    *[(name, "bf16") for name in ("resnet18_224", *LARGE)],
+    *[(name, "bf16") for name in ("resnet18_224", *LARGE, *TEXTS)],
     *[("resnet18_224", "fp32"), ("resnet18_224", "tf32"), ("mnist_cnn_64", "bf16"), ("mnist_cnn_64", "fp32")],
 ]
 # Dense, depthwise of 7 × 7, of 3 × 3 and 5 × 5; the rest where time is left.
 PROFILED = [
     *[(name, "bf16") for name in ("resnet50", "convnext_tiny", "mobilenet_v3_large", "efficientnet_b0", "vit_b_16", "resnet18_224")],
-    ("mnist_cnn", "fp32"),
+    ("mnist_cnn", "fp32"), ("gpt2_124m", "bf16"),
 ]
-COMPILED = ["resnet18_224", "resnet50", "vit_b_16"]
+COMPILED = ["resnet18_224", "gpt2_124m", "resnet50", "vit_b_16"]
 # Seconds that a test of many cases begins new ones in, and that it may take. A library's algorithms for a convolution are chosen
 # for each case, which takes longest.
 CASES, CONVOLUTIONS, TEST = 12, 30, 45
@@ -78,7 +78,7 @@ def theirs(part: Part) -> None:
     """PyTorch's: what is fastest as a rule first."""
     ways = [f"graph/{p}/{n}" for n, p in steps()] if part.stage.device == "cuda" else []
     # Of small images the graph is by far the fastest.
-    ways += [f"channels_last/{p}/{n}" for n, p in steps() if MODELS[n].side == 224]
+    ways += [f"channels_last/{p}/{n}" for n, p in steps() if not isinstance(MODELS[n], Text) and MODELS[n].side == 224]
     ways += [f"eager/{p}/{n}" for n, p in steps()]
     part.family("torch", lambda: with_pytorch(part, ways, 25))
 

@@ -61,6 +61,8 @@ cp configs/linear_regression.toml .gpu/a_file.toml
 MODELS="mlp mnist_cnn" check quick checked/softmax checked/devices checked/cust ours/mlp threads/mnist_cnn
 MODELS="mlp mnist_cnn" SCALE=4 check quick profiles/mnist profiles/a_file
 DEVICE=cpu SCALE=2 check quick aim/fp32
+# The emulated driver would take minutes for it.
+MODELS=gpt_shakespeare PRECISIONS=bf16 DEVICE=cpu SCALE=4 check quick ours/gpt_shakespeare
 if [ -n "${RUNNER_TEST_PYTORCH:-}" ]; then
     printf '#!/bin/sh\nexec "%s" "$@"\n' "$(command -v "$RUNNER_TEST_PYTORCH")" >"$folder/tools/python3"
     chmod +x "$folder/tools/python3"
@@ -71,6 +73,9 @@ export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 if python3 -c 'import torch' 2>/dev/null; then
     MODELS="mlp mnist_cnn resnet50" PRECISIONS=bf16 DEVICE=cpu check speed peer/eager peer/channels_last
     MODELS="mlp mnist_cnn" DEVICE=cpu SCALE=4 check quick checked/pytorch theirs threads/torch
+    # In bf16 it is slow on a processor without instructions for that.
+    python3 scripts/gpu_peer.py --device cpu --seconds 300 --batch 1 --steps 1 --only eager/fp32/gpt_shakespeare >"$folder/said"
+    grep step_ms "$folder/said"
 else
     echo "PyTorch's steps are not timed: python3 has no PyTorch"
 fi

@@ -29,7 +29,7 @@ pub struct Kept {
 /// The device failed.
 pub fn kept(experiment: &Experiment, sample: &DataSpec, backend: &dyn Backend) -> Result<Option<Kept>> {
     let context = match TextCodec::of(sample)?.map(|codec| codec.samples) {
-        Some(Samples::Windows { context }) => context,
+        Some(Samples::Windows { context, .. }) => context,
         Some(Samples::Prompted { lengths, .. }) => lengths.last().copied().unwrap_or(1),
         _ => return Ok(None),
     };

@@ -150,7 +150,7 @@ pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>
     };
     let Some(codec) = TextCodec::of(&sample)? else { return Ok(None) };
     Ok(match codec.samples {
-        Samples::Windows { context } => Some((sample, codec, context)),
+        Samples::Windows { context, .. } => Some((sample, codec, context)),
         Samples::Answered { ref lengths, .. } => {
             let longest = lengths.last().map_or(1, |[_, answer]| *answer);
             Some((sample, codec, longest))
@@ -327,7 +327,7 @@ impl Generator {
     pub fn prompt(&self, (text, called): (&str, &str), raw: bool) -> Result<Vec<u32>> {
         match self.answers_texts() && !raw {
             true => self.text(text, called),
-            false => prompt(&self.tokenizer, text, called),
+            false => prompt((&self.tokenizer, &self.ends), text, called),
         }
     }
 

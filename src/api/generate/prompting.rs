@@ -16,13 +16,14 @@ pub fn longest<'a>(
     max_tokens: usize,
 ) -> Result<Option<usize>, Failure> {
     let Some((_, codec, _)) = language_of(model)?.filter(|(_, codec, _)| !codec.has_answers()) else { return Ok(None) };
+    let ends = codec.ends();
     let prompts = codec.prompts_and_end().filter(|_| !raw);
     let Some(tokenizer) = &codec.tokenizer else { return Ok(None) };
     let mut longest = 0;
     for (text, called) in texts {
         let tokens = match &prompts {
             Some((prompts, end)) => prompts.tokens((tokenizer, *end), text, called)?,
-            None => prompt(tokenizer, text, called)?,
+            None => prompt((tokenizer, &ends), text, called)?,
         };
         longest = longest.max(tokens.len());
     }

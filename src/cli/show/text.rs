@@ -29,7 +29,11 @@ pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
         None => format!("a vocabulary of {}, whose texts are not known", thousands(codec.vocabulary as u64)),
     };
     let of = match &codec.samples {
-        Samples::Windows { context } => format!("samples of {context} tokens"),
+        Samples::Windows { context, lengths, .. } if lengths.is_empty() => format!("samples of {context} tokens"),
+        Samples::Windows { lengths, .. } => {
+            let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
+            format!("parts of documents, in batches of {} tokens", lengths.join(", "))
+        }
         Samples::Labelled { lengths, classes, .. } => {
             let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
             let what = if codec.takes_pairs() { "pairs of texts" } else { "texts" };

@@ -1,9 +1,10 @@
 //! Text: one long row of tokens, of which a model learns to tell each from those before it.
 //!
-//! `tokenizer` makes tokens of text, `tokens` keeps them in memory or reads them from a file as they are asked for, and `windows` cuts samples out of them. `labelled` has texts that
+//! `tokenizer` makes tokens of text, `tokens` keeps them in memory or reads them from a file as they are asked for, and `windows` cuts samples out of them, `apart` those that keep documents apart. `labelled` has texts that
 //! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
 
 mod answered;
+mod apart;
 mod chat;
 mod documents;
 mod given;
@@ -18,6 +19,7 @@ mod sentences;
 mod spans;
 mod stretches;
 mod tagged;
+mod text_files;
 mod tokenize;
 mod tokenizer;
 mod tokens;
@@ -29,7 +31,7 @@ pub use answered::AnsweredOptions;
 pub use chat::{BESIDE, Chat, Message};
 pub use given::{STANDARD_INPUT, passage, passage_bytes, read_given, read_passages};
 pub use labelled::{LabelledOptions, tokens_of as tokens_of_passage};
-pub use options::{Choice, Content, TextOptions};
+pub use options::{ApartOptions, Choice, Content, End, TextOptions};
 pub use prompted::PromptedOptions;
 pub use prompts::{Prompts, parted, prompt};
 pub use sentences::{Layout, Sentence};
@@ -60,7 +62,7 @@ impl Describes for &TextOptions {
             && !files::is_there(&self.path)
         {
             // What the model depends on is known without the file.
-            return Ok(DataSpec::new(windows::fields(self.context, vocabulary)));
+            return Ok(DataSpec::new(load::samples(self, None, vocabulary)?.fields(vocabulary)));
         }
         FOUND.look(self, || load(self), |loaded| loaded.spec.clone())
     }
@@ -137,7 +139,7 @@ pub fn without_reading(options: &TextOptions) -> Result<Option<DataSpec>> {
     let Some(choice @ (Choice::Bytes | Choice::Json(_))) = choice else { return Ok(None) };
     let tokenizer = Tokenizer::choose(choice, &[])?;
     let vocabulary = tokenizer.vocabulary().max(vocabulary.unwrap_or(0));
-    let samples = Samples::Windows { context: options.context };
+    let samples = load::samples(options, Some(&tokenizer), vocabulary)?;
     let chat = options.chat.as_deref().map(Chat::read).transpose()?;
     let codec = TextCodec { tokenizer: Some(tokenizer), chat, vocabulary, samples };
     Ok(Some(DataSpec { fitted: Some(codec.written()?), ..DataSpec::new(codec.fields()) }))
@@ -162,8 +164,14 @@ pub struct TextCodec {
 pub enum Samples {
     /// Parts of one long text; the model predicts each token from those before it.
     Windows {
-        /// Their tokens.
+        /// Most of their tokens.
         context: usize,
+        /// The lengths of batches, ascending, if documents are kept apart.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lengths: Vec<usize>,
+        /// The token that ends documents, if these are kept apart and one does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        end: Option<u32>,
     },
     /// Texts of their own, each of a class.
     Labelled {
@@ -261,7 +269,11 @@ impl TextCodec {
             lengths.first().is_some_and(|length| *length > 0) && lengths.windows(2).all(|pair| pair[0] < pair[1])
         };
         let sane = match &samples {
-            Samples::Windows { context } => *context > 0,
+            Samples::Windows { context, lengths, end } => {
+                *context > 0
+                    && end.is_none_or(|end| (end as usize) < vocabulary)
+                    && (lengths.is_empty() || ascending(lengths) && lengths.last() == Some(context))
+            }
             Samples::Labelled { lengths, classes, text_pair, .. } => {
                 let separator = tokenizer.as_ref().filter(|_| text_pair.is_some()).and_then(Tokenizer::separator);
                 let room = separator.is_none_or(|separator| (separator as usize) < vocabulary);
@@ -324,7 +336,11 @@ impl TextCodec {
     pub fn ends(&self) -> Vec<u32> {
         let own = self.chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
         let named = prompts::ENDS.into_iter().chain(own);
-        let mut ends: Vec<u32> = named.filter_map(|name| self.tokenizer.as_ref()?.token(name)).collect();
+        let mut ends = Vec::new();
+        if let Samples::Windows { end: Some(end), .. } = self.samples {
+            ends.push(end);
+        }
+        ends.extend(named.filter_map(|name| self.tokenizer.as_ref()?.token(name)));
         ends.extend(self.prompts_and_end().map(|(_, end)| end));
         ends
     }
@@ -345,14 +361,23 @@ impl TextCodec {
 
     /// The fields of its samples.
     pub fn fields(&self) -> Vec<Field> {
-        match &self.samples {
-            Samples::Windows { context } => windows::fields(*context, self.vocabulary),
-            Samples::Labelled { lengths, classes, text_pair, .. } => {
-                labelled::fields(lengths, classes, self.vocabulary, text_pair.is_some())
+        self.samples.fields(self.vocabulary)
+    }
+}
+
+impl Samples {
+    /// Their fields, of so many tokens.
+    pub fn fields(&self, vocabulary: usize) -> Vec<Field> {
+        match self {
+            Samples::Windows { context, lengths, .. } if lengths.is_empty() => windows::fields(*context, vocabulary),
+            Samples::Windows { lengths, .. } | Samples::Prompted { lengths, .. } => {
+                windows::fields_of_lengths(lengths, vocabulary)
             }
-            Samples::Answered { lengths, .. } => answered::fields(lengths, self.vocabulary),
-            Samples::Prompted { lengths, .. } => prompted::fields(lengths, self.vocabulary),
-            Samples::Tagged { lengths, tags, .. } => tagged::fields(lengths, tags, self.vocabulary),
+            Samples::Labelled { lengths, classes, text_pair, .. } => {
+                labelled::fields(lengths, classes, vocabulary, text_pair.is_some())
+            }
+            Samples::Answered { lengths, .. } => answered::fields(lengths, vocabulary),
+            Samples::Tagged { lengths, tags, .. } => tagged::fields(lengths, tags, vocabulary),
         }
     }
 }

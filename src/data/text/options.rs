@@ -19,12 +19,34 @@ pub struct TextOptions {
     pub context: usize,
     /// Samples of a batch of training and of evaluation, where a batch goes on where the one before it ended.
     pub streams: Option<[usize; 2]>,
+    /// How documents are kept apart, if samples do not go on from one to the next.
+    pub apart: Option<ApartOptions>,
     /// What is held out at the end to validate on: a part of the tokens, or a number of them.
     pub hold_out: Option<HoldOut>,
     /// How many bytes the tokens are that are validated on is counted.
     pub counts_bytes: bool,
     /// What was found in training, if the model is trained already.
     pub fitted: Option<Box<TextCodec>>,
+}
+
+/// How documents are kept apart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApartOptions {
+    /// The lengths of batches, ascending.
+    pub lengths: Vec<usize>,
+    /// The token that ends documents, if one is named.
+    pub end: Option<End>,
+    /// The target of what fills a batch.
+    pub ignore_index: i32,
+}
+
+/// A token that ends documents.
+#[derive(Debug, Clone, PartialEq)]
+pub enum End {
+    /// By its name.
+    Name(String),
+    /// By its number.
+    Number(u32),
 }
 
 /// What the files hold.

@@ -1,8 +1,7 @@
 //! Texts of a table with an answer each, which goes on with a prompt: one row of tokens a sample, of which the answer alone is to be told.
 
 use super::super::Split;
-use super::super::classes::Classes;
-use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, TARGETS};
+use super::super::field::{DataSpec, Field, Lengths};
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
@@ -13,7 +12,6 @@ use super::prompts::{Prompts, fitted};
 use super::tokenizer::Tokenizer;
 use super::words::UNKNOWN_TOKEN;
 use super::{Chat, Samples, TextCodec};
-use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,18 +54,6 @@ impl Load for PromptedOptions {
     fn load(&self) -> Result<Loaded> {
         load(self)
     }
-}
-
-/// The fields of a sample: its tokens without the last, how many these are, and of each the one behind it, where that is to be told.
-pub fn fields(lengths: &[usize], vocabulary: usize) -> Vec<Field> {
-    let longest = lengths.last().copied().unwrap_or(1);
-    let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));
-    let tokens = Field::numbers(INPUTS, DType::I32, [longest]).of_any_length(0, 0);
-    vec![
-        Field { kind: kind(), ..tokens },
-        Field { kind: FieldKind::Length, ..Field::numbers(LENGTHS, DType::I32, []) },
-        Field::target(TARGETS, kind(), [longest]).of_any_length(0, 0),
-    ]
 }
 
 /// Why a model takes no such samples.

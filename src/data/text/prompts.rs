@@ -10,15 +10,15 @@ const PLACE: &str = "{text}";
 /// Tokens that end what a language model writes, where the tokenizer has one of these names.
 pub(super) const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
 
-/// The tokens of a prompt as it is; of one without a text, what a text begins with: the token that ends texts, or a new line.
+/// The tokens of a prompt as it is; of one without a text, what a text begins with: the first of `ends`, the tokens that end texts, or a new line.
 ///
 /// # Errors
 /// It has a character that has no token, which `called` names.
-pub fn prompt(tokenizer: &Tokenizer, text: &str, called: &str) -> Result<Vec<u32>> {
+pub fn prompt((tokenizer, ends): (&Tokenizer, &[u32]), text: &str, called: &str) -> Result<Vec<u32>> {
     if !text.is_empty() {
         return tokenizer.encode(text, called);
     }
-    let end = ENDS.iter().find_map(|name| tokenizer.token(name)).map(|end| vec![end]);
+    let end = ends.first().map(|end| vec![*end]);
     Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
 }
 

@@ -1,7 +1,7 @@
 //! Text files that memory need not have room for, read block by block.
 
-use super::load::{MARK, is_table_alone, text_files};
 use super::pieces::{first_place, last_place};
+use super::text_files::{MARK, is_table_alone, text_files};
 use crate::files;
 use anyhow::{Context, Result, ensure};
 use std::fs::File;

@@ -1,6 +1,7 @@
 //! Text as tokens, windows and labelled samples.
 
 mod answered;
+mod apart;
 mod prompted;
 mod streams;
 mod token_files;
@@ -22,6 +23,7 @@ fn buffer(bytes: usize) -> HostBuffer {
 fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
     TextOptions {
         streams: None,
+        apart: None,
         path,
         val_path: None,
         content: Content::Text(choice),

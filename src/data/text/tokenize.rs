@@ -2,10 +2,10 @@
 
 use super::super::parallel::parallel;
 use super::documents::{Document, Documents};
-use super::load::expect_room;
 use super::options::Choice;
 use super::pieces::pieces;
 use super::stretches::{Cut, Stretch, line_of, stretches};
+use super::text_files::expect_room;
 use super::tokenizer::{Tokenizer, trained};
 use super::tokens::{HEADER, MAGIC};
 use crate::files::host_memory::host_memory;

@@ -1,5 +1,6 @@
 //! A long row of tokens, in memory or in files that are read where samples ask for them.
 
+use super::super::store::{Rows, Unreadable};
 use crate::files::{self, pattern};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs::File;
@@ -17,6 +18,9 @@ const PIECE: usize = 1 << 14;
 
 /// Bytes of a file that are read at once: most samples have fewer.
 const READ: usize = 4096;
+
+/// Bytes of a file that are looked through at once.
+const SEARCHED: usize = 1 << 20;
 
 /// In how many places a file is looked at to tell it from others.
 const LOOKED_AT: usize = 16;
@@ -96,6 +100,15 @@ impl Tokens {
         }
     }
 
+    /// The last one of those in memory.
+    pub fn last(&self) -> Option<u32> {
+        match self {
+            Tokens::Narrow(tokens) => tokens.last().map(|token| u32::from(*token)),
+            Tokens::Wide(tokens) => tokens.last().copied(),
+            Tokens::InFiles(_) => None,
+        }
+    }
+
     /// Reads some of them, of which those before `end` will be asked for.
     pub fn reader(&self, end: usize) -> Reader<'_> {
         Reader { tokens: self, end, piece: [0; READ], has: 0..0, file: 0 }
@@ -119,6 +132,38 @@ impl Tokens {
             }
             Tokens::Narrow(_) | Tokens::Wide(_) => None,
         }
+    }
+
+    /// Hands each place of a token to `take`, in their order.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn each_place_of(&self, token: u32, take: &mut dyn FnMut(usize)) -> Result<()> {
+        match self {
+            Tokens::Narrow(tokens) => {
+                if let Ok(token) = u16::try_from(token) {
+                    places(tokens, token, 0, take);
+                }
+            }
+            Tokens::Wide(tokens) => places(tokens, token, 0, take),
+            Tokens::InFiles(files) => {
+                let mut bytes = vec![0; SEARCHED];
+                for TokenFile { file, offset, width, has, path, .. } in files {
+                    for first in has.clone().step_by(SEARCHED / width) {
+                        let count = (SEARCHED / width).min(has.end - first);
+                        let bytes = &mut bytes[..count * width];
+                        files::read_at(file, bytes, (offset + (first - has.start) * width) as u64)
+                            .with_context(|| format!("cannot read `{}`", path.display()))?;
+                        match (width, u16::try_from(token)) {
+                            (2, Ok(token)) => places(bytes.as_chunks().0, token.to_le_bytes(), first, take),
+                            (2, Err(_)) => {}
+                            _ => places(bytes.as_chunks().0, token.to_le_bytes(), first, take),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What tells them from others: themselves, or the stamps of their files.
@@ -195,6 +240,59 @@ impl TokenFile {
     fn of(files: &[TokenFile], at: usize) -> usize {
         files.partition_point(|file| file.has.end <= at).min(files.len() - 1)
     }
+}
+
+/// Hands the places of `one` to `take`, where the first of all is `first`.
+fn places<T: PartialEq>(all: &[T], one: T, first: usize, take: &mut dyn FnMut(usize)) {
+    /// Most parts of this size do not have it, which is seen of all their tokens at a time.
+    const PART: usize = 64;
+    for (number, part) in all.chunks(PART).enumerate() {
+        if part.iter().fold(false, |found, token| found | (*token == one)) {
+            let at = |(at, token): (usize, &T)| (*token == one).then_some(first + number * PART + at);
+            part.iter().enumerate().filter_map(at).for_each(&mut *take);
+        }
+    }
+}
+
+/// Writes tokens into a field of whole numbers, and `filling` behind them.
+///
+/// # Errors
+/// A file cannot be read, or has a token that a vocabulary of so many does not have.
+pub fn put_tokens(
+    reader: &mut Reader,
+    rows: &mut Rows,
+    (field, filling): (usize, i32),
+    range: Range<usize>,
+    vocabulary: usize,
+) -> Result<(), Unreadable> {
+    let mut wrong = None;
+    rows.fill(field, |at, out| {
+        let place = range.start + at;
+        let token = if place < range.end && wrong.is_none() {
+            match reader.get(place) {
+                Ok(token) if (token as usize) < vocabulary => token as i32,
+                Ok(token) => {
+                    wrong = Some((place, Err(token)));
+                    filling
+                }
+                Err(error) => {
+                    wrong = Some((place, Ok(error.to_string())));
+                    filling
+                }
+            }
+        } else {
+            filling
+        };
+        *out = token.to_ne_bytes();
+    });
+    let Some((place, why)) = wrong else { return Ok(()) };
+    let file = reader.tokens.place(place);
+    let why = why.unwrap_or_else(|token| {
+        let number = file.map_or(place, |(_, number)| number);
+        format!("token {number} is {token}, and the vocabulary has {vocabulary}, 0 .. {}", vocabulary - 1)
+    });
+    let name = file.map_or("the text".into(), |(path, _)| path.display().to_string());
+    Err(Unreadable { name, why })
 }
 
 /// Reads tokens one after the other.

@@ -1,8 +1,8 @@
 //! Samples of a long row of tokens: windows of one length, in which every token is to be told from those before it.
 
-use super::super::field::{Field, FieldKind, INPUTS, TARGETS};
+use super::super::field::{Field, FieldKind, INPUTS, LENGTHS, TARGETS};
 use super::super::store::{Rows, Store, Unreadable};
-use super::tokens::Tokens;
+use super::tokens::{Tokens, put_tokens};
 use crate::data::Classes;
 use crate::graph::DType;
 use anyhow::{Result, ensure};
@@ -39,6 +39,18 @@ pub fn fields(context: usize, vocabulary: usize) -> Vec<Field> {
     let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));
     let input = Field { kind: kind(), ..Field::numbers(INPUTS, DType::I32, [context]) };
     vec![input, Field::target(TARGETS, kind(), [context])]
+}
+
+/// The same where batches have lengths: tokens, how many of them are the sample's, and of each the one behind it, where that is to be told.
+pub fn fields_of_lengths(lengths: &[usize], vocabulary: usize) -> Vec<Field> {
+    let longest = lengths.last().copied().unwrap_or(1);
+    let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));
+    let tokens = Field::numbers(INPUTS, DType::I32, [longest]).of_any_length(0, 0);
+    vec![
+        Field { kind: kind(), ..tokens },
+        Field { kind: FieldKind::Length, ..Field::numbers(LENGTHS, DType::I32, []) },
+        Field::target(TARGETS, kind(), [longest]).of_any_length(0, 0),
+    ]
 }
 
 impl Windows {
@@ -109,31 +121,8 @@ impl Store for Windows {
     fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
         let start = self.start(sample, rows);
         let mut reader = self.tokens.reader(start + self.context + 1);
-        let tokens = &self.tokens;
-        let mut token = |at: usize| {
-            let token = reader.get(at).map_err(|error| (at, error.to_string()))?;
-            match (token as usize) < self.vocabulary {
-                true => Ok(token as i32),
-                false => {
-                    let (vocabulary, last) = (self.vocabulary, self.vocabulary - 1);
-                    let number = tokens.place(at).map_or(at, |(_, number)| number);
-                    Err((at, format!("token {number} is {token}, and the vocabulary has {vocabulary}, 0 .. {last}")))
-                }
-            }
-        };
         for (field, first) in [(0, start), (1, start + 1)] {
-            let mut wrong = None;
-            rows.fill(field, |at, out| match wrong {
-                Some(_) => {}
-                None => match token(first + at) {
-                    Ok(token) => *out = token.to_ne_bytes(),
-                    Err(why) => wrong = Some(why),
-                },
-            });
-            if let Some((at, why)) = wrong {
-                let name = tokens.place(at).map_or("the text".into(), |(path, _)| path.display().to_string());
-                return Err(Unreadable { name, why });
-            }
+            put_tokens(&mut reader, rows, (field, 0), first..first + self.context, self.vocabulary)?;
         }
         Ok(())
     }

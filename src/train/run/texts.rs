@@ -64,7 +64,7 @@ impl Texts {
             let called = format!("`sample_prompts`, text {}", number + 1);
             let tokens = match &around {
                 Some((prompts, end)) => prompts.tokens((&tokenizer, *end), text, &called)?,
-                None => prompt(&tokenizer, text, &called)?,
+                None => prompt((&tokenizer, &ends), text, &called)?,
             };
             Ok((text.clone(), tokens))
         };

@@ -15,6 +15,7 @@ mod completions;
 mod configs;
 mod data;
 mod determinism;
+mod documents;
 mod dry_run;
 mod elsewhere;
 mod embedded;

@@ -29,6 +29,22 @@ pub fn place() -> Place {
     place
 }
 
+/// The configuration that comes with the program.
+#[test]
+fn opinions_that_come_with_the_program_are_learnt() {
+    let place = Place::new();
+    let config = repository("configs/opinions_lstm.toml");
+    let trained = place.ok(&format!("train {} --out r --device cpu", config.display()));
+    assert!(!trained.err.contains("warning"), "{}", trained.err);
+    let accuracy = place.metrics("r").pop().unwrap()["val_accuracy"].as_f64().unwrap();
+    assert!(accuracy > 0.97, "{accuracy}");
+    place.write("new.txt", "the soup was not good at all .\nthe soup was not bad at all .\n");
+    let said = place.ok("predict r new.txt").out;
+    let first = said.lines().skip(1).step_by(3);
+    let classes: Vec<&str> = first.filter_map(|line| line.split_whitespace().last()).collect();
+    assert_eq!(classes, ["bad", "good"], "{said}");
+}
+
 #[test]
 fn own_text_becomes_generated_text_in_two_commands() {
     let place = place();

@@ -69,6 +69,7 @@ fn tokens(path: &Path) -> Found {
         content: Content::Tokens { vocabulary: Some(1 << 16), tokenizer: None },
         chat: None,
         context: 1,
+        apart: None,
         streams: None,
         hold_out: None,
         counts_bytes: false,

@@ -15,8 +15,15 @@ fn configs() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     found.retain(|path| {
         path.file_stem().is_some_and(|name| {
-            let others =
-                ["ants_bees", "cifar10_hour", "gpt2_124m", "shakespeare_bpe", "shakespeare_char", "shakespeare_lstm"];
+            let others = [
+                "ants_bees",
+                "cifar10_hour",
+                "gpt2_124m",
+                "shakespeare_bpe",
+                "shakespeare_char",
+                "shakespeare_char_gpu",
+                "shakespeare_lstm",
+            ];
             !others.iter().any(|other| name == *other)
         })
     });

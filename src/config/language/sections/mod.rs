@@ -3,6 +3,7 @@
 mod cache;
 mod data;
 mod distributed;
+mod documents;
 mod heads;
 mod init;
 mod length;
@@ -30,6 +31,7 @@ mod transforms;
 pub use cache::*;
 pub use data::*;
 pub use distributed::*;
+pub use documents::EndToken;
 pub use heads::*;
 pub use init::*;
 pub use length::*;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
+use super::documents::{Documents, EndToken, check_lengths};
 use super::photos::Columns;
 use super::public::AboutSource;
 use crate::config::declare::bounds::MAX_SIZE;
@@ -45,6 +46,16 @@ options! {
         /// with zeros. What does not fill the last batch of all streams is not looked at.
         #[option(default = false)]
         pub carry_state: bool,
+        /// Whether samples are cut out of the whole row of tokens, so that they begin and end anywhere. `false`: a sample has tokens of one document, from its beginning or from where the
+        /// sample before it ended. Documents are the files, and what stands between two `end_token`.
+        #[option(default = true)]
+        pub packed: bool,
+        /// The token that ends documents, by its name in the `tokenizer.json` or by its number. With `packed = false`, files that do not end with it get it.
+        #[option(otherwise = "`<|endoftext|>`, `</s>` or their like, if the tokenizer has one", example = r#""<|endoftext|>""#)]
+        pub end_token: Option<EndToken>,
+        /// Lengths of batches, ascending and up to `context`: a sample of `packed = false` is filled up to the first that it fits into.
+        #[option(otherwise = "a quarter and a half of `context`, and all of it", length = 1..=16, range = 1..=MAX_SIZE, unit = "tokens", example = "[32, 64, 128]")]
+        pub buckets: Option<Vec<usize>>,
     }
 
     /// Text that is tokens already: bare numbers of 16 bits, as nanoGPT writes them, or files with the header of llm.c. A file is not read into memory, but where a batch asks for it.
@@ -72,6 +83,15 @@ options! {
         /// As of `text`.
         #[option(default = false)]
         pub carry_state: bool,
+        /// As of `text`. Documents are what stands between two `end_token`, across files as well.
+        #[option(default = true)]
+        pub packed: bool,
+        /// As of `text`.
+        #[option(otherwise = "`<|endoftext|>`, `</s>` or their like, if the tokenizer has one", example = "50256")]
+        pub end_token: Option<EndToken>,
+        /// As of `text`.
+        #[option(otherwise = "a quarter and a half of `context`, and all of it", length = 1..=16, range = 1..=MAX_SIZE, unit = "tokens", example = "[256, 512, 1024]")]
+        pub buckets: Option<Vec<usize>>,
     }
 }
 
@@ -118,11 +138,23 @@ options! {
 impl Check for Text {
     fn check(&self, part: &Part) {
         self.tokenizer.check(part, self.vocab_size);
+        Documents { packed: self.packed, end_token: self.end_token.as_ref(), buckets: self.buckets.as_deref() }.check(
+            part,
+            self.context,
+            matches!(self.tokenizer, Tokenizer::File(_)),
+            self.carry_state,
+        );
     }
 }
 
 impl Check for TokenFile {
     fn check(&self, part: &Part) {
+        Documents { packed: self.packed, end_token: self.end_token.as_ref(), buckets: self.buckets.as_deref() }.check(
+            part,
+            self.context,
+            matches!(self.tokenizer, Some(Tokenizer::File(_))),
+            self.carry_state,
+        );
         let told = self.tokenizer.as_ref().is_none_or(|t| matches!(t, Tokenizer::Bytes | Tokenizer::File(_)));
         part.require(
             "tokenizer",
@@ -144,13 +176,9 @@ impl Check for TextClasses {
     }
 }
 
-/// Reports lengths of batches that are none up to `longest`.
+/// Reports lengths of batches that are none up to `max_length`.
 pub(super) fn check_buckets(part: &Part, buckets: Option<&[usize]>, longest: usize) {
-    let buckets = buckets.unwrap_or_default();
-    let ascending = buckets.windows(2).all(|pair| pair[0] < pair[1]);
-    part.require("buckets", ascending, "must be ascending");
-    let last = buckets.last().is_none_or(|last| *last == longest);
-    part.require("buckets", !ascending || last, "must end with `max_length`");
+    check_lengths(part, buckets, longest, "max_length");
 }
 
 /// Reports a class that is named twice.
@@ -224,6 +252,20 @@ macro_rules! about_texts {
 pub(super) use about_texts;
 
 about_texts!(TextClasses);
+
+impl Text {
+    /// The lengths of batches, ascending, if documents are kept apart.
+    pub fn lengths(&self) -> Option<Vec<usize>> {
+        (!self.packed).then(|| lengths_of(self.buckets.as_deref(), self.context))
+    }
+}
+
+impl TokenFile {
+    /// The lengths of batches, ascending, if documents are kept apart.
+    pub fn lengths(&self) -> Option<Vec<usize>> {
+        (!self.packed).then(|| lengths_of(self.buckets.as_deref(), self.context))
+    }
+}
 
 /// How text becomes tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,10 +2,13 @@
 
 use super::held_out;
 use crate::config::Experiment;
-use crate::config::language::sections::{Text, TextClasses, TextPairs, TextTags, TextToText, TokenFile, Tokenizer};
+use crate::config::language::sections::{
+    EndToken, Text, TextClasses, TextPairs, TextTags, TextToText, TokenFile, Tokenizer,
+};
 use crate::config::load::paths::shown;
 use crate::data::text::{
-    AnsweredOptions, Choice, Content, LabelledOptions, Layout, PromptedOptions, TaggedOptions, TextCodec, TextOptions,
+    AnsweredOptions, ApartOptions, Choice, Content, End, LabelledOptions, Layout, PromptedOptions, TaggedOptions,
+    TextCodec, TextOptions,
 };
 use crate::graph::op::{Figure, IGNORE_INDEX};
 use std::path::{Path, PathBuf};
@@ -19,7 +22,8 @@ const BYTE_PAIRS: usize = 4096;
 pub fn of_text(text: &Text, experiment: &Experiment) -> TextOptions {
     let content = Content::Text(choice(&text.tokenizer, text.vocab_size));
     let chat = text.chat_template.as_deref();
-    options((&text.path, text.val_path.as_deref(), chat), content, text.context, experiment)
+    let apart = apart(text.lengths(), text.end_token.as_ref(), experiment);
+    options((&text.path, text.val_path.as_deref(), chat), content, (text.context, apart), experiment)
 }
 
 /// What it reads of tokens.
@@ -27,7 +31,8 @@ pub fn of_tokens(tokens: &TokenFile, experiment: &Experiment) -> TextOptions {
     let tokenizer = tokens.tokenizer.as_ref().map(|tokenizer| choice(tokenizer, None));
     let content = Content::Tokens { vocabulary: tokens.vocab_size, tokenizer };
     let chat = tokens.chat_template.as_deref();
-    options((&tokens.path, tokens.val_path.as_deref(), chat), content, tokens.context, experiment)
+    let apart = apart(tokens.lengths(), tokens.end_token.as_ref(), experiment);
+    options((&tokens.path, tokens.val_path.as_deref(), chat), content, (tokens.context, apart), experiment)
 }
 
 /// What it reads of texts that have a class each.
@@ -96,6 +101,18 @@ pub fn of_pairs(texts: &TextPairs, experiment: &Experiment) -> PromptedOptions {
     }
 }
 
+/// How documents are kept apart, if batches have lengths.
+fn apart(lengths: Option<Vec<usize>>, end: Option<&EndToken>, experiment: &Experiment) -> Option<ApartOptions> {
+    Some(ApartOptions {
+        lengths: lengths?,
+        end: end.map(|end| match end {
+            EndToken::Name(name) => End::Name(name.clone()),
+            EndToken::Number(number) => End::Number(*number),
+        }),
+        ignore_index: experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX),
+    })
+}
+
 fn choice(tokenizer: &Tokenizer, vocab_size: Option<usize>) -> Choice {
     match tokenizer {
         Tokenizer::Bytes => Choice::Bytes,
@@ -114,7 +131,7 @@ fn fitted(experiment: &Experiment) -> Option<Box<TextCodec>> {
 fn options(
     (path, val_path, chat): (&PathBuf, Option<&Path>, Option<&Path>),
     content: Content,
-    context: usize,
+    (context, apart): (usize, Option<ApartOptions>),
     experiment: &Experiment,
 ) -> TextOptions {
     TextOptions {
@@ -123,6 +140,7 @@ fn options(
         content,
         chat: chat.map(shown),
         context,
+        apart,
         streams: experiment
             .data
             .source

@@ -5,8 +5,8 @@ use runner::data::table::{
     self, Division, Encoding, Format, Norm, Room, Rule, TableCodec, TableOptions, Unseen, Words, read_rows,
 };
 use runner::data::text::{
-    Choice, Content, LabelledOptions, Layout, Passage, TaggedOptions, TextCodec, TextOptions, Tokenizer, read_passages,
-    read_sentences, tokens_of,
+    ApartOptions, Choice, Content, End, LabelledOptions, Layout, Passage, TaggedOptions, TextCodec, TextOptions,
+    Tokenizer, read_passages, read_sentences, tokens_of,
 };
 use runner::data::{self, Dataset, Source};
 
@@ -72,6 +72,11 @@ fn hashed() -> Vec<Rule> {
     [("?", Encoding::Hashed { buckets: 3 }), ("*", Encoding::Text(words))].map(rule).into()
 }
 
+/// Documents that are kept apart.
+fn apart(context: usize, end: End) -> ApartOptions {
+    ApartOptions { lengths: vec![context], end: Some(end), ignore_index: -100 }
+}
+
 /// One long text; the first byte tells how it becomes tokens.
 pub fn text(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
@@ -82,6 +87,7 @@ pub fn text(data: &[u8]) -> bool {
             content: Content::Text(choice(*how)),
             chat: None,
             context: 1 + usize::from(how >> 2 & 7),
+            apart: (how & 32 != 0).then(|| apart(1 + usize::from(how >> 2 & 7), End::Number(10))),
             streams: None,
             hold_out: None,
             counts_bytes: false,
@@ -173,6 +179,7 @@ pub fn tokens(data: &[u8]) -> bool {
             content: Content::Tokens { vocabulary: Some(vocabulary), tokenizer: None },
             chat: None,
             context: 1 + usize::from(how & 7),
+            apart: (how & 128 != 0).then(|| apart(1 + usize::from(how & 7), End::Number(1))),
             streams: None,
             hold_out: None,
             counts_bytes: false,
