@@ -82,7 +82,7 @@ fn rounded(file: &[u8], halves: bool) -> Vec<u8> {
 }
 
 /// A folder with the files of a model, and what it is compared with.
-fn imported(kind: &str, name: &str) -> (Place, Value) {
+pub fn imported(kind: &str, name: &str) -> (Place, Value) {
     let place = Place::new();
     let from = repository("tests/golden").join(kind).join(name);
     fs::create_dir(place.path(name)).unwrap();

@@ -34,6 +34,7 @@ mod hostile_data;
 mod hostile_files;
 mod hostile_tables;
 mod imported;
+mod imported_gradients;
 mod init;
 mod keep_columns;
 mod large_tables;
