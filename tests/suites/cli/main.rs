@@ -87,6 +87,7 @@ mod sync_batch_norm;
 mod table_errors;
 mod table_formats;
 mod table_notes;
+mod table_ranks;
 mod table_rows;
 mod tables;
 mod tensorboard;
