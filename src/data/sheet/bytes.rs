@@ -1,52 +1,15 @@
-//! The bytes of a sheet: unpacked where its name says that it is packed, and as text.
+//! The bytes of a file as a text: unpacked where its name says that it is packed, and in whichever encoding.
 
+use super::packing::{Packing, all_of};
 use crate::files;
 use crate::files::host_memory::host_memory;
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result, anyhow, bail};
 use encoding_rs::{DecoderResult, Encoding, UTF_8};
-use flate2::read::MultiGzDecoder;
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
-use std::io::{self, Read};
 use std::path::Path;
 
 /// What is unpacked of a file may take so much of the memory that there is: its cells as numbers take as much again, and more.
 const PART_OF_MEMORY: usize = 3;
-
-/// How a file is packed, by the ending of its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Packing {
-    Gzip,
-    Zstandard,
-}
-
-impl Packing {
-    fn of(path: &Path) -> Option<Packing> {
-        match ending(path).as_str() {
-            "gz" => Some(Packing::Gzip),
-            "zst" => Some(Packing::Zstandard),
-            _ => None,
-        }
-    }
-}
-
-/// Whether a file is packed, by its name.
-pub fn is_packed(path: &Path) -> bool {
-    Packing::of(path).is_some()
-}
-
-/// The ending of a file's name in small letters.
-fn ending(path: &Path) -> String {
-    path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
-}
-
-/// The ending that says what is in a file: that before `.gz` and the like.
-pub fn inner_ending(path: &Path) -> String {
-    match Packing::of(path) {
-        Some(_) => ending(&path.with_extension("")),
-        None => ending(path),
-    }
-}
 
 /// The content of a file of at most `most` bytes, unpacked.
 ///
@@ -71,73 +34,14 @@ fn read_in(path: &Path, most: u64, room: u64, because: &str) -> Result<Vec<u8>> 
             path.display()
         );
     }
-    let bytes = files::read(path, most)?;
-    let Some(packing) = Packing::of(path) else { return Ok(bytes) };
-    let because =
-        if room < most { format!("{because}, a third of which a packed table may have") } else { String::new() };
-    unpack(&bytes, packing, most.min(room), &because).with_context(|| format!("`{}`", path.display()))
-}
-
-/// Unpacks at most `most` bytes; `because` says why no more.
-fn unpack(bytes: &[u8], packing: Packing, most: u64, because: &str) -> Result<Vec<u8>> {
-    let mut reader: Box<dyn Read> = match packing {
-        Packing::Gzip => Box::new(MultiGzDecoder::new(bytes)),
-        Packing::Zstandard => Box::new(Frames { rest: bytes, frame: None }),
+    let Some(packing) = Packing::of(path) else { return Ok(files::read(path, most)?) };
+    let because = if room < most {
+        format!("{because}, a third of which a packed file may have that is read whole")
+    } else {
+        String::new()
     };
-    let mut unpacked = Vec::new();
-    reader.by_ref().take(most.saturating_add(1)).read_to_end(&mut unpacked).context("cannot be unpacked")?;
-    if unpacked.len() as u64 > most {
-        let most = human_bytes(usize::try_from(most).unwrap_or(usize::MAX));
-        let because = if because.is_empty() { String::new() } else { format!(" ({because})") };
-        bail!(
-            "is larger than {most} once it is unpacked, and no more is read{because}: unpack it, and leave rows or columns out"
-        );
-    }
-    Ok(unpacked)
-}
-
-/// The frames of a Zstandard file, one behind the other (RFC 8878): tools that work in parallel and joined files have several. What stands in skippable ones is
-/// for others.
-struct Frames<'a> {
-    /// What has not been looked at.
-    rest: &'a [u8],
-    frame: Option<StreamingDecoder<&'a [u8], FrameDecoder>>,
-}
-
-impl<'a> Frames<'a> {
-    /// The rest behind a skippable frame, if it begins with one.
-    fn skipped(rest: &'a [u8]) -> Option<io::Result<&'a [u8]>> {
-        let number = |at: usize| Some(u32::from_le_bytes(*rest.get(at..at + 4)?.as_array()?));
-        let length = number(0).filter(|magic| magic & !0xf == 0x184d_2a50).and_then(|_| number(4))?;
-        let behind = usize::try_from(length).ok().and_then(|length| rest.get(8..)?.get(length..));
-        Some(behind.ok_or_else(|| io::Error::other("the file is cut short")))
-    }
-}
-
-impl Read for Frames<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let Some(mut frame) = self.frame.take() else {
-                match (self.rest, Frames::skipped(self.rest)) {
-                    ([], _) => return Ok(0),
-                    (_, Some(behind)) => self.rest = behind?,
-                    (rest, None) => self.frame = Some(StreamingDecoder::new(rest).map_err(io::Error::other)?),
-                }
-                continue;
-            };
-            let read = frame.read(into)?;
-            if read > 0 || into.is_empty() {
-                self.frame = Some(frame);
-                return Ok(read);
-            }
-            let (rest, decoder) = frame.into_parts();
-            let told = decoder.get_checksum_from_data();
-            if told.is_some() && told != decoder.get_calculated_checksum() {
-                return Err(io::Error::other("the checksum of a frame is wrong: the file is damaged"));
-            }
-            self.rest = rest;
-        }
-    }
+    let unpacked = packing.unpacked(files::open(path)?.file);
+    all_of(unpacked, most.min(room), &because).with_context(|| format!("`{}`", path.display()))
 }
 
 /// The text of a file of at most `most` bytes, unpacked.
@@ -218,7 +122,6 @@ pub fn no_text(path: &Path, bytes: &[u8], lines: usize) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn what_there_is_no_memory_for_is_not_read() {
@@ -230,57 +133,6 @@ mod tests {
         assert!(error.contains("has 8 B, and more than 7 B are not read (the machine has 21 B, a third"), "{error}");
         std::fs::File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read_in(&path, 1 << 41, 1 << 30, "").unwrap_err().to_string().contains("1.0 TiB"));
-    }
-
-    #[test]
-    fn what_unpacks_to_too_much_is_stopped() {
-        // A megabyte of zeros packs to a thousandth of that.
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-        gzip.write_all(&vec![b'0'; 1 << 20]).unwrap();
-        let gzip = gzip.finish().unwrap();
-        assert!(gzip.len() < 4096);
-        assert_eq!(unpack(&gzip, Packing::Gzip, 1 << 20, "").unwrap().len(), 1 << 20);
-        let zstandard =
-            ruzstd::encoding::compress_to_vec(&vec![b'0'; 1 << 20][..], ruzstd::encoding::CompressionLevel::Fastest);
-        assert_eq!(unpack(&zstandard, Packing::Zstandard, 1 << 20, "").unwrap(), vec![b'0'; 1 << 20]);
-        for (bytes, packing) in [(&gzip, Packing::Gzip), (&zstandard, Packing::Zstandard)] {
-            let error = unpack(bytes, packing, (1 << 20) - 1, "the reason").unwrap_err().to_string();
-            assert!(error.contains("once it is unpacked") && error.contains("(the reason)"), "{error}");
-            // What is cut off or no such file is an error as well.
-            assert!(unpack(&bytes[..bytes.len() / 2], packing, 1 << 20, "").is_err());
-            assert!(unpack(b"a,b\n1,2\n", packing, 1 << 20, "").is_err());
-        }
-    }
-
-    #[test]
-    fn all_frames_of_zstandard_are_unpacked() {
-        // Three lines as a frame with a checksum.
-        const FRAME: [u8; 42] = [
-            0x28, 0xb5, 0x2f, 0xfd, 0x24, 0x30, 0xed, 0x00, 0x00, 0xa8, 0x7b, 0x22, 0x74, 0x65, 0x78, 0x74, 0x22, 0x3a,
-            0x22, 0x72, 0x6f, 0x77, 0x30, 0x22, 0x7d, 0x0a, 0x31, 0x32, 0x22, 0x7d, 0x0a, 0x02, 0x00, 0xa0, 0x13, 0x86,
-            0x9b, 0x4b, 0x5c, 0x1c, 0x61, 0xa6,
-        ];
-        let lines = "{\"text\":\"row0\"}\n{\"text\":\"row1\"}\n{\"text\":\"row2\"}\n";
-        let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"size"].concat();
-        let unpack = |parts: &[&[u8]]| unpack(&parts.concat(), Packing::Zstandard, 1 << 20, "");
-        for (parts, times) in [
-            (&[&FRAME[..]][..], 1),
-            (&[&FRAME, &FRAME], 2),
-            (&[&skippable, &FRAME, &skippable, &FRAME, &FRAME, &skippable], 3),
-        ] {
-            assert_eq!(String::from_utf8(unpack(parts).unwrap()).unwrap(), lines.repeat(times));
-        }
-        let mut damaged = FRAME;
-        damaged[41] ^= 1;
-        for (parts, why) in [
-            (&[&FRAME[..], b"no frame"][..], "cannot be unpacked"),
-            (&[&FRAME, &skippable[..11]], "cut short"),
-            (&[&FRAME, &FRAME[..30]], "cannot be unpacked"),
-            (&[&damaged], "checksum"),
-        ] {
-            let error = format!("{:#}", unpack(parts).unwrap_err());
-            assert!(error.contains(why), "{why}: {error}");
-        }
     }
 
     #[test]
@@ -313,11 +165,5 @@ mod tests {
             let error = read(bytes, label).unwrap_err().to_string();
             assert!(error.contains(part), "{label}: {error}");
         }
-    }
-
-    #[test]
-    fn endings_say_what_is_inside() {
-        let inner = |name: &str| inner_ending(Path::new(name));
-        assert_eq!(["a.csv", "a.CSV.GZ", "b.jsonl.zst", "c.gz", "d"].map(inner), ["csv", "csv", "jsonl", "", ""]);
     }
 }

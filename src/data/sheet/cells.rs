@@ -142,7 +142,7 @@ mod tests {
                 continue;
             }
             let (begins, end) = scan.begins();
-            assert!(end > whole.last().map_or(0, |(line, _)| *line), "{text:?} {end}");
+            assert!(end.line > whole.last().map_or(0, |(line, _)| *line), "{text:?} {end:?}");
             let mut pieces = Vec::new();
             for (at, begin) in begins.iter().enumerate() {
                 let end = begins.get(at + 1).map_or(text.len(), |next| next.byte);

@@ -8,16 +8,20 @@ mod format;
 mod kept;
 mod kinds;
 mod object;
+mod packed;
+mod packing;
+mod parts;
 mod quotes;
 mod text;
 mod written;
 
-pub use bytes::{file_text, inner_ending};
+pub use bytes::file_text;
 pub use columns::{ColumnWriter, Copied, Value as ColumnValue};
 pub use format::Format;
 pub use kept::{Kept, KeptRow, RowForm};
 pub use kinds::Kind;
 pub use object::scalar;
+pub use packing::inner_ending;
 
 use crate::files::pattern;
 use anyhow::{Result, bail, ensure};

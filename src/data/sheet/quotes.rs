@@ -70,9 +70,9 @@ impl Scan {
         Scan { delimiter, quote, most, every, begins: vec![first], next: first }
     }
 
-    /// Where records begin that are kept, and the line behind the last one.
-    pub fn begins(self) -> (Vec<Begin>, u64) {
-        (self.begins, self.next.line)
+    /// Where records begin that are kept, and where the last one ends: the byte and the line behind it.
+    pub fn begins(self) -> (Vec<Begin>, Begin) {
+        (self.begins, self.next)
     }
 
     /// Looks at the next part of the text, which begins behind the last record that was whole. How many bytes of it whole records have: all, if it is the

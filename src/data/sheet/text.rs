@@ -1,7 +1,10 @@
-//! The text of a sheet: in memory, or left in its file, of which a piece is read when it is asked for.
+//! The text of a sheet: in memory, or left in its file, of which a piece is read, or unpacked, when it is asked for.
 
 use super::super::parallel::parallel;
 use super::bytes;
+use super::packed::{Opened, PackedText};
+use super::packing::Packing;
+use super::parts::{HEAD, SMALL, head_of, scan};
 use super::quotes::{Begin, PIECE};
 use crate::files;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -12,17 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Files up to this size are read whole. Tests have larger ones.
-const SMALL: u64 = if cfg!(test) { 256 } else { 16 << 20 };
-/// Bytes at the begin of a file in which its first line is looked for.
-const HEAD: u64 = 1 << 20;
-
 /// The text of a sheet.
 pub enum Text {
     /// All of it.
     Memory(String),
     /// A file that is UTF-8 and not packed.
     File(FileText),
+    /// One that is packed.
+    Packed(PackedText),
 }
 
 /// The text that a file has. It is opened to be read and closed again: a table may be of more files than a process may have open.
@@ -44,6 +44,8 @@ pub enum PieceText<'a> {
     Memory(&'a str),
     /// Read from a file; its memory goes back there.
     File(String, &'a FileText),
+    /// Unpacked from a file.
+    Unpacked(String),
 }
 
 impl Deref for PieceText<'_> {
@@ -52,7 +54,7 @@ impl Deref for PieceText<'_> {
     fn deref(&self) -> &str {
         match self {
             PieceText::Memory(text) => text,
-            PieceText::File(text, _) => text,
+            PieceText::File(text, _) | PieceText::Unpacked(text) => text,
         }
     }
 }
@@ -71,10 +73,17 @@ impl Text {
     /// # Errors
     /// It cannot be read, or is no text.
     pub fn open(path: &Path, most: u64, encoding: Option<&'static Encoding>) -> Result<Text> {
-        match FileText::open(path, most).filter(|_| encoding.is_none_or(|encoding| encoding == UTF_8)) {
-            Some(file) => Ok(Text::File(file)),
-            None => Ok(Text::Memory(bytes::text(path, bytes::read(path, most)?, encoding)?)),
+        if encoding.is_none_or(|encoding| encoding == UTF_8) {
+            if let Some(file) = FileText::open(path, most) {
+                return Ok(Text::File(file));
+            }
+            match Packing::of(path).map(|packing| PackedText::open(path, packing, most)).transpose()? {
+                Some(Opened::Large(text)) => return Ok(Text::Packed(text)),
+                Some(Opened::Small(unpacked)) => return Ok(Text::Memory(bytes::text(path, unpacked, encoding)?)),
+                Some(Opened::Other) | None => {}
+            }
         }
+        Ok(Text::Memory(bytes::text(path, bytes::read(path, most)?, encoding)?))
     }
 
     /// What it begins with.
@@ -82,14 +91,7 @@ impl Text {
         match self {
             Text::Memory(text) => text,
             Text::File(file) => &file.head,
-        }
-    }
-
-    /// How many bytes it has.
-    pub fn len(&self) -> u64 {
-        match self {
-            Text::Memory(text) => text.len() as u64,
-            Text::File(file) => file.len(),
+            Text::Packed(packed) => packed.head(),
         }
     }
 
@@ -102,29 +104,37 @@ impl Text {
         match self {
             Text::Memory(text) => look(text, true).map(|_| ()),
             Text::File(file) => file.scan(look),
+            Text::Packed(packed) => packed.scan(look),
         }
     }
 
-    /// Where pieces begin, each with a line, and the line behind the last one, found by several threads: of a file without quotes whose lines have `most` bytes at
+    /// Where pieces begin, each with a line, and where the last one ends, found by several threads: of a file without quotes whose lines have `most` bytes at
     /// most and all end in `\n`. `None`: it is no such file, or cannot be read, which a [`Text::scan`] tells.
-    pub fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, u64)> {
+    pub fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, Begin)> {
         match self {
-            Text::Memory(_) => None,
+            Text::Memory(_) | Text::Packed(_) => None,
             Text::File(file) => file.lines(most, quote),
         }
     }
 
-    /// What stands from a begin to the next one, or to the end.
+    /// The piece of a number, all of which `begins`; where the last one ends is `end`.
     ///
     /// # Errors
     /// The file cannot be read, or has changed.
-    pub fn between(&self, begin: Begin, next: Option<&Begin>) -> Result<PieceText<'_>> {
+    pub fn piece(&self, number: usize, begins: &[Begin], end: Begin) -> Result<PieceText<'_>> {
+        let (begin, next) = (begins[number].byte, begins.get(number + 1).unwrap_or(&end).byte);
         match self {
-            Text::Memory(text) => Ok(PieceText::Memory(&text[begin.byte..next.map_or(text.len(), |next| next.byte)])),
-            Text::File(file) => {
-                let end = next.map_or(file.len(), |next| next.byte as u64);
-                Ok(PieceText::File(file.read(begin.byte as u64, end)?, file))
-            }
+            Text::Memory(text) => Ok(PieceText::Memory(&text[begin..next])),
+            Text::File(file) => Ok(PieceText::File(file.read(begin as u64, next as u64)?, file)),
+            Text::Packed(packed) => Ok(PieceText::Unpacked(packed.piece(number, begins, end)?)),
+        }
+    }
+
+    /// Closes a file that a reading of some pieces has left open.
+    pub fn close(&self) {
+        match self {
+            Text::Memory(_) | Text::File(_) => {}
+            Text::Packed(packed) => packed.close(),
         }
     }
 }
@@ -133,20 +143,15 @@ impl FileText {
     /// `None` for a file that is read whole: a small one, one that is packed or in another encoding, or one that cannot be read, which then tells why.
     fn open(path: &Path, most: u64) -> Option<FileText> {
         let opened = files::open(path).ok()?;
-        if bytes::is_packed(path) || opened.size <= SMALL || opened.size > most {
+        if Packing::of(path).is_some() || opened.size <= SMALL || opened.size > most {
             return None;
         }
         let mut head = vec![0; opened.size.min(HEAD) as usize];
         files::read_at(&opened.file, &mut head, 0).ok()?;
-        if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-            return None;
-        }
-        let mark = if head.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
-        // Bytes that are no UTF-8 end the head. The scan reports them when it reaches them.
-        let head = head[mark..].utf8_chunks().next().map_or("", |chunk| chunk.valid()).to_owned();
+        let (mark, head) = head_of(&head)?;
         let stamp = (opened.size, opened.metadata.modified().ok());
         let (path, mark, spare) = (path.to_owned(), mark as u64, Mutex::default());
-        (!head.trim().is_empty()).then_some(FileText { path, stamp, mark, head, spare })
+        Some(FileText { path, stamp, mark, head, spare })
     }
 
     fn len(&self) -> u64 {
@@ -181,7 +186,7 @@ impl FileText {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
     }
 
-    fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, u64)> {
+    fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, Begin)> {
         let places: Vec<u64> = (0..self.len()).step_by(PIECE).collect();
         let parts = parallel(places.clone(), |begin| {
             // A character may begin before the part, or end behind it.
@@ -207,38 +212,20 @@ impl FileText {
             }
             (line, open) = (line + count, size - last - 1);
         }
-        (open <= most).then_some((begins, line + 1))
+        (open <= most).then_some((begins, Begin { byte: self.len() as usize, line: line + 1 }))
     }
 
-    fn scan(&self, mut look: impl FnMut(&str, bool) -> Result<usize>) -> Result<()> {
-        let file = self.file()?;
-        let (mut buffer, mut at, mut lines) = (Vec::new(), 0, 0);
-        loop {
-            // More at once each time that a record goes on, so that its begin is not looked at again and again.
-            let kept = buffer.len();
-            let more = (PIECE.max(kept) as u64).min(self.len() - at);
+    fn scan(&self, look: impl FnMut(&str, bool) -> Result<usize>) -> Result<()> {
+        let (file, mut at) = (self.file()?, 0);
+        let more = |buffer: &mut Vec<u8>, wanted: usize| {
+            let (kept, more) = (buffer.len(), (wanted as u64).min(self.len() - at));
             buffer.resize(kept + more as usize, 0);
             files::read_at(&file, &mut buffer[kept..], self.mark + at)
                 .with_context(|| format!("cannot read `{}`", self.path.display()))?;
             at += more;
-            let last = at == self.len();
-            // The error names the line.
-            let no_text = || bytes::no_text(&self.path, &buffer, lines);
-            ensure!(memchr::memchr(0, &buffer[kept..]).is_none(), no_text());
-            let whole = match std::str::from_utf8(&buffer) {
-                Ok(text) => text.len(),
-                // A character goes on in the next part.
-                Err(error) if !last && error.error_len().is_none() => error.valid_up_to(),
-                Err(_) => return Err(no_text()),
-            };
-            let text = std::str::from_utf8(&buffer[..whole]).map_err(|_| no_text())?;
-            let done = look(text, last)?;
-            if last {
-                return Ok(());
-            }
-            lines += memchr::memchr_iter(b'\n', &buffer[..done]).count();
-            buffer.drain(..done);
-        }
+            Ok(at == self.len())
+        };
+        scan(&self.path, more, look)
     }
 }
 

@@ -20,8 +20,8 @@ pub struct Written {
     text: Text,
     /// Where its pieces begin.
     begins: Vec<Begin>,
-    /// The line behind the last one.
-    end: u64,
+    /// Where the last one ends: the byte and the line behind it.
+    end: Begin,
     form: Form,
     /// What stands between the columns of a row of cells, and what a cell may stand in.
     separator: u8,
@@ -81,7 +81,8 @@ impl Written {
             Form::Objects => (b',', None),
         };
         let (path, begins, names) = (path.to_owned(), Vec::new(), Vec::new());
-        let mut sheet = Written { path, text, begins, end: 0, form, separator, quote, limits, names };
+        let mut sheet =
+            Written { path, text, begins, end: Begin { byte: 0, line: 1 }, form, separator, quote, limits, names };
         sheet.names = match form {
             Form::Cells(Format { header, .. }) => {
                 (sheet.begins, sheet.end) = sheet.of_records()?;
@@ -89,6 +90,7 @@ impl Written {
                 reader(&sheet.piece(0)?.0, sheet.how(false))
                     .read_record(&mut record)
                     .with_context(|| format!("cannot read `{place}`"))?;
+                sheet.text.close();
                 match header {
                     true => record.iter().map(str::to_owned).collect(),
                     false => (1..=record.len()).map(|number| number.to_string()).collect(),
@@ -115,7 +117,7 @@ impl Written {
 
     /// How many bytes the text has.
     pub fn bytes(&self) -> u64 {
-        self.text.len()
+        self.end.byte as u64
     }
 
     /// How many pieces there are that are read apart from each other.
@@ -126,9 +128,8 @@ impl Written {
     /// The most rows that a piece has, if it `skips` those that cannot be read: no more than lines. Of rows that can be read, no more than there are bytes for:
     /// each cell has one behind it, but for the last of the text.
     pub fn most_rows(&self, piece: usize, skips: bool) -> usize {
-        let (begin, next) = (self.begins[piece], self.begins.get(piece + 1));
-        let lines = next.map_or(self.end, |next| next.line) - begin.line;
-        let bytes = next.map_or(self.text.len(), |next| next.byte as u64) - begin.byte as u64;
+        let (begin, next) = (self.begins[piece], self.begins.get(piece + 1).unwrap_or(&self.end));
+        let (lines, bytes) = (next.line - begin.line, (next.byte - begin.byte) as u64);
         let least = if skips || self.has_objects() { 1 } else { self.names.len() as u64 };
         usize::try_from(lines.min((bytes + 1) / least)).unwrap_or(usize::MAX)
     }
@@ -246,8 +247,7 @@ impl Written {
 
     /// A piece of the text, and the number of its first line.
     fn piece(&self, piece: usize) -> Result<(PieceText<'_>, u64)> {
-        let begin = self.begins[piece];
-        Ok((self.text.between(begin, self.begins.get(piece + 1))?, begin.line))
+        Ok((self.text.piece(piece, &self.begins, self.end)?, self.begins[piece].line))
     }
 
     /// The JSON object on a line.
@@ -288,8 +288,8 @@ impl Written {
         anyhow!("`{}`, line {line} has more than {} bytes: {what}", self.path.display(), self.limits.row)
     }
 
-    /// Looks at the quotes; where pieces begin, each with a record, and the line behind the last one.
-    fn of_records(&self) -> Result<(Vec<Begin>, u64)> {
+    /// Looks at the quotes; where pieces begin, each with a record, and where the last one ends.
+    fn of_records(&self) -> Result<(Vec<Begin>, Begin)> {
         if let Some(begins) = self.text.lines(self.limits.row, self.quote) {
             return Ok(begins);
         }
@@ -298,8 +298,8 @@ impl Written {
         Ok(scan.begins())
     }
 
-    /// Where pieces begin, each with a line, and the line behind the last one.
-    fn of_lines(&self) -> Result<(Vec<Begin>, u64)> {
+    /// Where pieces begin, each with a line, and where the last one ends.
+    fn of_lines(&self) -> Result<(Vec<Begin>, Begin)> {
         let mut begins = vec![Begin { byte: 0, line: 1 }];
         let (mut base, mut line) = (0, 1);
         self.text.scan(|text, last| {
@@ -312,10 +312,10 @@ impl Written {
                 }
             }
             ensure!(last || text.len() - done <= self.limits.row, self.too_long(line));
-            base += done;
+            base += if last { text.len() } else { done };
             Ok(done)
         })?;
-        Ok((begins, line + 1))
+        Ok((begins, Begin { byte: base, line: line + 1 }))
     }
 
     fn fault(&self, quotes::Fault { line, column, kind }: quotes::Fault) -> anyhow::Error {

@@ -52,6 +52,7 @@ mod optimizers;
 mod ordinal;
 #[cfg(unix)]
 mod outputs;
+mod packed_tables;
 mod parquet;
 mod photo_lists;
 mod photos;

@@ -48,7 +48,7 @@ fn told(place: &Place) -> u64 {
 }
 
 /// Runs a command to its end; the most bytes of memory that it has had.
-fn most_used(place: &Place, args: &str) -> u64 {
+pub fn most_used(place: &Place, args: &str) -> u64 {
     let mut child = place.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let mut most = 0;

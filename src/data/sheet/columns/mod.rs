@@ -10,8 +10,8 @@ mod write;
 pub use copy::Copied;
 pub use write::{ColumnWriter, Value};
 
-use super::bytes::is_packed;
 use super::kinds::Kind;
+use super::packing::Packing;
 use crate::files::host_memory::host_memory;
 use crate::files::{contained, open};
 use crate::terminal::{human_bytes, thousands};
@@ -76,7 +76,7 @@ impl Columns {
         let place = path.display();
         let opened = open(path)?;
         ensure!(opened.size > 0, "`{place}` is empty: it has no columns");
-        ensure!(!is_packed(path), "`{place}` is packed, and Parquet files are packed inside: unpack it");
+        ensure!(Packing::of(path).is_none(), "`{place}` is packed, and Parquet files are packed inside: unpack it");
         let file = opened.file;
         let none = || format!("`{place}` is no Parquet file that can be read");
         depth::check(&file, opened.size).with_context(none)?;
