@@ -16,7 +16,7 @@ mod sweep;
 pub use about::{DocsArgs, DoctorArgs, ManArgs, VerifyArgs};
 pub use check::CheckArgs;
 pub use data::{DataCommand, ShowArgs, ShownSplit, TokenizeArgs};
-pub use explain::ExplainArgs;
+pub use explain::{ExplainArgs, POINTS, REPEATS, ROWS};
 pub use export::ExportArgs;
 pub use generate::{BeamArgs, GenerateArgs, ImportArgs, ModelsArgs};
 pub use init::InitArgs;

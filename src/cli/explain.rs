@@ -1,6 +1,6 @@
 //! `runner explain`.
 
-use super::args::{ExplainArgs, SplitName};
+use super::args::{ExplainArgs, Overrides, SplitName};
 use super::runs::grid::Grid;
 use super::{print, print_json};
 use crate::api::explain::{
@@ -13,23 +13,52 @@ use crate::api::predictor::{Options, Predictor, Seen};
 use crate::api::samples;
 use crate::config::nearest;
 use crate::data::table::{Decoded, TableCodec, rounded};
+use crate::files;
 use crate::terminal::{figure, one_line, percent, say, thousands, visible};
-use serde_json::{Value, json};
+use anyhow::anyhow;
+use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Classes whose probabilities are shown side by side.
 const MOST_OUTPUTS: usize = 6;
 
-/// A model with rows that it is asked about.
-struct Asked {
-    codec: TableCodec,
-    predictor: Predictor,
-    rows: Rows,
-    /// What the part of the data is called, and how many rows it has.
-    split: &'static str,
-    whole: usize,
+/// Which model is asked, and about which rows.
+pub struct Question<'a> {
+    /// The model.
+    pub model: &'a Path,
+    /// What the command line says of its configuration.
+    pub overrides: &'a Overrides,
+    /// The part of the data.
+    pub split: SplitName,
+    /// At most so many rows of it.
+    pub rows: usize,
+    /// What rows are drawn by.
+    pub seed: u64,
+    /// Compute threads.
+    pub threads: Option<usize>,
+    /// What to do where there are no such rows.
+    pub otherwise: &'static str,
 }
+
+/// A model with rows that it is asked about.
+pub struct Asked {
+    /// What its columns are.
+    pub codec: TableCodec,
+    /// The model.
+    pub predictor: Predictor,
+    /// The rows.
+    pub rows: Rows,
+    /// What the part of the data is called.
+    pub split: &'static str,
+    /// How many rows it has.
+    pub whole: usize,
+    /// It has other targets, of which nothing is said.
+    pub has_heads: bool,
+}
+
+/// What is said of a model that has those.
+pub const OF_HEADS: &str = "this is of what the model says of its main target, and not of its heads";
 
 /// Says which columns a model of a table depends on.
 pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
@@ -60,7 +89,19 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     let mut all: Vec<(String, Vec<Sums>)> = Vec::new();
     for model in &models {
         // Each of several folds is asked about some of the rows that it has not seen.
-        let asked = asked(args, model, args.rows.div_ceil(models.len()))?;
+        let asked = asked(&Question {
+            model,
+            overrides: &args.overrides,
+            split: args.split,
+            rows: args.rows.div_ceil(models.len()),
+            seed: args.seed,
+            threads: args.threads,
+            otherwise: "choose another with --split",
+        })?;
+        expect_columns(args, &asked.codec)?;
+        if asked.has_heads {
+            say(&format!("note: {OF_HEADS}"));
+        }
         if !args.column.is_empty() {
             return curves(args, &asked);
         }
@@ -78,10 +119,8 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     let all = importances(&figures, &all);
     match args.output.json {
         true => {
-            let mut json = json!({
-                "split": split, "rows": rows, "repeats": args.repeats, "figure": what.replace(' ', "_"), "value": figures.loss,
-                "accuracy": number(figures.accuracy), "columns": all.iter().map(|one| of_column(one, &figures)).collect::<Vec<_>>(),
-            });
+            let mut json = json!({ "split": split, "rows": rows, "repeats": args.repeats });
+            json.as_object_mut().into_iter().for_each(|json| json.extend(as_told(&figures, &all)));
             if folds > 1 {
                 json["folds"] = folds.into();
             }
@@ -95,18 +134,21 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn loss_name(figures: &Figures) -> &'static str {
+/// What the loss is called.
+pub fn loss_name(figures: &Figures) -> &'static str {
     if figures.accuracy.is_nan() { "rmse" } else { "log loss" }
 }
 
-/// The model at a path, with at most `most` rows.
-fn asked(args: &ExplainArgs, path: &Path, most: usize) -> Result<Asked, Failure> {
-    let model = load_model(path, &args.overrides.sets())?;
+/// The model, with rows.
+///
+/// # Errors
+/// It is of no table, or its data is not there or has no such rows.
+pub fn asked(question: &Question) -> Result<Asked, Failure> {
+    let sets = question.overrides.sets();
+    let model = load_model(question.model, &sets)?;
     let experiment = &model.loaded.experiment;
     let seen = Seen::by(&model)?;
-    if !seen.heads.is_empty() {
-        say("note: this is of what the model says of its main target, and not of its heads");
-    }
+    let has_heads = !seen.heads.is_empty();
     let Some(codec) = TableCodec::of(&seen.data) else {
         return Err(Failure::Usage(
             "`explain` is for models of tables: it shuffles columns, which other samples do not have\nhelp: `runner eval --predictions FILE` lists what \
@@ -114,6 +156,30 @@ fn asked(args: &ExplainArgs, path: &Path, most: usize) -> Result<Asked, Failure>
                 .into(),
         ));
     };
+    let backend = device(experiment, question.threads)?;
+    let take = samples::as_asked(experiment, &sets, false);
+    let loaded = samples::load(experiment, &take).map_err(|e| match e.is::<files::Error>() {
+        true => Failure::Other(anyhow!(
+            "{e:#}; columns are shuffled among rows that the model was not trained on\nhelp: say where the table is with --set data.path=FILE"
+        )),
+        false => samples::missing(e, experiment, "columns are shuffled among rows that the model was not trained on"),
+    })?;
+    let (name, split) = match question.split {
+        SplitName::Val => ("val", &loaded.val),
+        SplitName::Test => ("test", &loaded.test),
+        SplitName::Train => ("train", &loaded.train),
+    };
+    if split.is_empty() {
+        return Err(Failure::Usage(format!("the data has no rows in the split `{name}`; {}", question.otherwise)));
+    }
+    let rows = Rows::of(split, &codec, question.rows, question.seed)?;
+    let options = Options { batch: experiment.data.loading.eval_batch_size(), ..Options::default() };
+    let predictor = Predictor::new(&model, seen, backend, &options)?;
+    Ok(Asked { codec, predictor, rows, split: name, whole: split.len(), has_heads })
+}
+
+/// Refuses columns that have no curve.
+fn expect_columns(args: &ExplainArgs, codec: &TableCodec) -> Result<(), Failure> {
     for column in &args.column {
         if codec.columns.iter().any(|known| known.name == *column && known.is_text()) {
             return Err(Failure::Usage(format!(
@@ -137,28 +203,12 @@ fn asked(args: &ExplainArgs, path: &Path, most: usize) -> Result<Asked, Failure>
             )));
         }
     }
-    let backend = device(experiment, args.threads)?;
-    let take = samples::as_asked(experiment, &args.overrides.sets(), false);
-    let loaded = samples::load(experiment, &take).map_err(|e| {
-        samples::missing(e, experiment, "columns are shuffled among rows that the model was not trained on")
-    })?;
-    let (name, split) = match args.split {
-        SplitName::Val => ("val", &loaded.val),
-        SplitName::Test => ("test", &loaded.test),
-        SplitName::Train => ("train", &loaded.train),
-    };
-    if split.is_empty() {
-        return Err(no_rows(name));
-    }
-    let rows = Rows::of(split, &codec, most, args.seed)?;
-    let options = Options { batch: experiment.data.loading.eval_batch_size(), ..Options::default() };
-    let predictor = Predictor::new(&model, seen, backend, &options)?;
-    Ok(Asked { codec, predictor, rows, split: name, whole: split.len() })
+    Ok(())
 }
 
 /// Shows what a model answers by the values of columns.
 fn curves(args: &ExplainArgs, asked: &Asked) -> Result<ExitCode, Failure> {
-    let Asked { codec, predictor, rows, split, whole } = asked;
+    let Asked { codec, predictor, rows, split, whole, .. } = asked;
     let names = outputs_named(codec, predictor);
     let mut of_columns = serde_json::Map::new();
     for column in &args.column {
@@ -181,10 +231,6 @@ fn curves(args: &ExplainArgs, asked: &Asked) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn no_rows(split: &str) -> Failure {
-    Failure::Usage(format!("the data has no rows in the split `{split}`; choose another with --split"))
-}
-
 fn as_json(value: &Decoded) -> Value {
     match value {
         Decoded::Number(number) => json!(rounded(*number)),
@@ -198,6 +244,18 @@ fn number(value: f64) -> Value {
     if value.is_nan() { Value::Null } else { value.into() }
 }
 
+/// The figures and the importance of each column as JSON.
+pub fn as_told(figures: &Figures, all: &[Importance]) -> Map<String, Value> {
+    let columns: Vec<Value> = all.iter().map(|one| of_column(one, figures)).collect();
+    let all = [
+        ("figure", loss_name(figures).replace(' ', "_").into()),
+        ("value", figures.loss.into()),
+        ("accuracy", number(figures.accuracy)),
+        ("columns", columns.into()),
+    ];
+    all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
 fn of_column(one: &Importance, figures: &Figures) -> Value {
     let mut all = json!({ "column": one.column, "loss_increase": one.loss[0], "loss_deviation": one.loss[1] });
     if !figures.accuracy.is_nan() {
@@ -207,13 +265,23 @@ fn of_column(one: &Importance, figures: &Figures) -> Value {
     all
 }
 
+/// Says which rows a model was asked about, and its figures on them.
 fn told(split: &str, rows: usize, whole: usize, folds: usize, figures: &Figures) {
-    let what = loss_name(figures);
     let by = if folds > 1 { format!(", each by the one of {folds} folds that has not seen it") } else { String::new() };
+    say(&format!("{}{by}: {}", rows_in_words(split, rows, whole), figures_in_words(figures)));
+}
+
+/// Which rows they are.
+pub fn rows_in_words(split: &str, rows: usize, whole: usize) -> String {
     let of = if rows < whole { format!(" of {}", thousands(whole as u64)) } else { String::new() };
+    format!("{split}, {}{of} rows", thousands(rows as u64))
+}
+
+/// The figures of a model.
+pub fn figures_in_words(figures: &Figures) -> String {
     let accuracy =
         if figures.accuracy.is_nan() { String::new() } else { format!(", accuracy {}", percent(figures.accuracy)) };
-    say(&format!("{split}, {}{of} rows{by}: {what} {}{accuracy}", thousands(rows as u64), figure(figures.loss, 6, 12)));
+    format!("{} {}{accuracy}", loss_name(figures), figure(figures.loss, 6, 12))
 }
 
 /// A row for each column.

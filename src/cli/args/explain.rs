@@ -4,6 +4,13 @@ use super::{OutputArgs, Overrides, SplitName, threads};
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
+/// Rows that a model is asked about, unless it is said.
+pub const ROWS: usize = 10_000;
+/// Times that a column is shuffled.
+pub const REPEATS: usize = 5;
+/// Values of a column that a curve has.
+pub const POINTS: usize = 10;
+
 /// `runner explain`
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
@@ -22,13 +29,13 @@ pub struct ExplainArgs {
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
     /// At most so many rows, which are drawn
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = positive)]
+    #[arg(long, value_name = "N", default_value_t = ROWS, value_parser = positive)]
     pub rows: usize,
     /// How often the cells of a column are shuffled
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive, conflicts_with = "column")]
+    #[arg(long, value_name = "N", default_value_t = REPEATS, value_parser = positive, conflicts_with = "column")]
     pub repeats: usize,
     /// At most so many values of a column
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = points, requires = "column")]
+    #[arg(long, value_name = "N", default_value_t = POINTS, value_parser = points, requires = "column")]
     pub points: usize,
     /// Draws and shuffles are made from this
     #[arg(long, value_name = "N", default_value_t = 0)]

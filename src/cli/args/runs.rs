@@ -86,6 +86,11 @@ pub struct ReportArgs {
     /// Leave out what the best checkpoint is evaluated for: figures of classes, confusion matrix, pictures of mistakes
     #[arg(long)]
     pub no_evaluation: bool,
+    /// Draw which columns a model of a table depends on, and what it answers by their values, as `explain` finds it
+    ///
+    /// Asked are the rows that training validates on. What the most important columns are is shown as bars, and what the model answers by the values of each as a curve.
+    #[arg(long)]
+    pub explain: bool,
     /// Leave out the times of a training step's operations, which are measured
     #[arg(long)]
     pub no_timing: bool,

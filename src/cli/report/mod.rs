@@ -2,8 +2,10 @@
 
 mod details;
 mod evaluation;
+mod explanation;
 mod html;
 mod page;
+mod pictures;
 mod texts;
 
 use super::args::ReportArgs;
@@ -18,6 +20,7 @@ use crate::train::files::folder::file;
 use anyhow::{Context, anyhow};
 use details::{Model, Setting, Timing};
 use evaluation::Evaluation;
+use explanation::Explanation;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +33,7 @@ struct Reported {
     run: Run,
     settings: Vec<Setting>,
     evaluation: Option<Part<Evaluation>>,
+    explanation: Option<Explanation>,
     model: Part<Model>,
     timing: Option<Part<Timing>>,
 }
@@ -55,6 +59,9 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
             if let Some(Ok(evaluation)) = &reported.evaluation {
                 told["evaluation"] =
                     evaluation.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            }
+            if let Some(explanation) = &reported.explanation {
+                told["explanation"] = explanation.as_json().into();
             }
             told
         };
@@ -99,8 +106,11 @@ fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, PathB
     }
     let runs = runs::read(&args.runs, Wanted::All)?;
     let out = place(args, &runs)?;
+    // A run that cannot be explained is refused before anything else takes time.
+    let explained = |run: &Run| args.explain.then(|| explanation::explanation(run, args)).transpose();
+    let explanations = runs.iter().map(explained).collect::<Result<Vec<_>, Failure>>()?;
     let mut reported = Vec::new();
-    for run in runs {
+    for (run, explanation) in runs.into_iter().zip(explanations) {
         let name = run.path.display().to_string();
         let evaluation = (!args.no_evaluation).then(|| {
             let checkpoint = run.checkpoint().ok_or_else(|| Failure::Other(anyhow!("the run has no checkpoint yet")));
@@ -108,7 +118,7 @@ fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, PathB
         });
         let model = part(&name, "layers and memory", details::model(&run, args));
         let timing = (!args.no_timing).then(|| part(&name, "the timing", details::timing(&run, args)));
-        reported.push(Reported { settings: details::settings(&run), evaluation, model, timing, run });
+        reported.push(Reported { settings: details::settings(&run), evaluation, explanation, model, timing, run });
     }
     let text = page::page(&reported, lead);
     out.put(text.as_bytes()).with_context(|| format!("cannot write `{}`", out.path().display()))?;

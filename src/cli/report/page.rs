@@ -2,6 +2,7 @@
 
 use super::details::{Model, Setting, Timing};
 use super::evaluation::{Evaluation, OF_A_PAIR, OF_ALL};
+use super::explanation::explanation_html;
 use super::html::{Table, data_url, escaped, json as in_script};
 use super::texts::texts_html;
 use super::{Lead, Part, Reported};
@@ -304,6 +305,9 @@ fn run_section(i: usize, name: &str, reported: &Reported) -> String {
     let mut out = format!("<section aria-labelledby=\"run-{i}\">\n<h2 id=\"run-{i}\">{}</h2>\n", escaped(name));
     if let Some(evaluation) = &reported.evaluation {
         out += &part("Evaluation", evaluation, |evaluation| evaluation_html(i, evaluation));
+    }
+    if let Some(explanation) = &reported.explanation {
+        out += &explanation_html(explanation);
     }
     out += &texts_html(&reported.run);
     out += &settings_html(&reported.settings, &reported.run);

@@ -256,6 +256,7 @@ fn page(
         runs,
         out: Some(folder.join(REPORT)),
         no_evaluation: true,
+        explain: false,
         no_timing: true,
         overrides: Overrides::default(),
         threads: args.threads,

@@ -68,6 +68,7 @@ mod ranks;
 mod real_data;
 mod recurrent;
 mod report;
+mod report_explain;
 mod requeue;
 mod resume;
 mod resume_alone;

@@ -3,7 +3,7 @@
 use super::support::{Place, plain};
 
 /// The tags of a page in their order, without what is in scripts and styles; every one that is opened must be closed.
-fn tags(page: &str) -> Vec<String> {
+pub fn tags(page: &str) -> Vec<String> {
     let mut open: Vec<String> = Vec::new();
     let mut seen = Vec::new();
     let mut rest = page;
@@ -21,7 +21,9 @@ fn tags(page: &str) -> Vec<String> {
         seen.push(tag.to_owned());
         if ["script", "style"].contains(&name.as_str()) {
             rest = &rest[rest.find(&format!("</{name}>")).expect("it is closed") + name.len() + 3..];
-        } else if !["!doctype", "meta", "link", "img", "input", "br", "wbr"].contains(&name.as_str()) {
+        } else if !tag.ends_with('/')
+            && !["!doctype", "meta", "link", "img", "input", "br", "wbr"].contains(&name.as_str())
+        {
             open.push(name);
         }
     }
