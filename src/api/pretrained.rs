@@ -27,6 +27,22 @@ fn waiting(name: &str, busy: &Busy) -> String {
     )
 }
 
+/// Why a file that a server offers is not the one that is known: told before anything of it is fetched.
+fn another_file(named: &Pretrained, bytes: u64, sha256: Option<&str>) -> Option<String> {
+    let human = |bytes: u64| human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let known = named.size().filter(|size| !size.fits(bytes));
+    let size =
+        known.map(|size| format!("is of {}, and the file that is known is of {}", human(bytes), human(size.about)));
+    let digits = named.sha256().zip(sha256).filter(|(known, offered)| !offered.starts_with(known));
+    let digest =
+        digits.map(|(known, offered)| format!("has the SHA-256 {offered}, and the file that is known {known}"));
+    let version = match named.origin {
+        Origin::Torchvision => "",
+        Origin::Hub => "; where its author has changed it, `@REVISION` in the name takes a version as it is",
+    };
+    Some(format!("{}{version}", digest.or(size)?))
+}
+
 /// Whether there is a file at `path`, and no folder. A file that cannot be looked at counts as there: the error comes when it is opened.
 fn is_kept(path: &Path) -> bool {
     files::is_there(path) && !path.is_dir()
@@ -95,14 +111,17 @@ pub fn optional(named: &Pretrained) -> Result<Option<PathBuf>, Failure> {
     let offered = fetch::offered(&url, token.as_deref());
     let offered = offered.map_err(|why| anyhow!("cannot fetch `{}`: {url}: {why}\nhelp: {}", named.name, by_hand()))?;
     let Some(Offered { bytes, sha256 }) = offered else { return Ok(None) };
+    if let Some(why) = another_file(named, bytes, sha256.as_deref()) {
+        return Err(anyhow!("cannot fetch `{}`: {url}: {why}\nhelp: {}", named.name, by_hand()).into());
+    }
     say(&format!(
         "fetching `{}`: {} ({}); {}",
         named.name,
         file,
         human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
-        named.origin.licence()
+        named.licence()
     ));
-    let sha256 = named.sha256.map(str::to_owned).or(sha256).unwrap_or_default();
+    let sha256 = sha256.or(named.sha256().map(str::to_owned)).unwrap_or_default();
     let wanted = Wanted { name: file, bytes, sha256: &sha256, token: token.as_deref() };
     let folder = path.parent().unwrap_or(&path);
     let mut progress = Progress::default();

@@ -9,7 +9,7 @@ use crate::config::load::models::{MODELS, built_in};
 use crate::config::nearest;
 use crate::files;
 use crate::terminal::columns;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,28 +56,51 @@ fn fetch(name: &str, args: &ModelsArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the weights that have names, and whether they are there.
+/// Lists the weights that have names: how large they are, their licence, what they have learnt from, and whether they are there.
 fn weights(args: &ModelsArgs) -> Result<ExitCode, Failure> {
-    let all = Pretrained::all().map(|name| {
-        let path = Pretrained::parse(&name).and_then(Result::ok).and_then(|named| named.path());
-        (name, path.filter(|path| files::is_there(path)))
-    });
+    let there = |named: &Pretrained| named.path().filter(|path| files::is_there(path));
     if args.output.json {
-        let list: Vec<_> = all.map(|(name, path)| json!({ "name": name, "path": path })).collect();
+        let list: Vec<_> = Pretrained::all().map(|named| described(&named, there(&named))).collect();
         print_json(&json!({ "weights": list }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let all: Vec<_> = all.collect();
-    let wide = all.iter().map(|(name, _)| columns(name)).max().unwrap_or(0);
-    let place = |path: &Option<PathBuf>| path.as_ref().map_or_else(String::new, |path| path.display().to_string());
-    let mut lines: Vec<String> =
-        all.iter().map(|(name, path)| format!("{name:wide$}  {}", place(path)).trim_end().to_owned()).collect();
+    let any = "hf:OWNER/MODEL[@REVISION][/FILE]";
+    let rows = Pretrained::all().filter_map(|named| {
+        let known = named.known?;
+        let size = named.size().map_or_else(String::new, |size| size.to_string());
+        let path = there(&named).map_or_else(String::new, |path| path.display().to_string());
+        Some([named.name, size, known.licence.spdx().to_owned(), known.learnt_from.to_owned(), path])
+    });
+    let head = ["name", "size", "licence", "learnt from", "here"].map(str::to_owned);
+    let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+    let wide = |at: usize| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0);
+    let (name, licence, learnt) = (wide(0).max(columns(any)), wide(2), wide(3));
+    let mut lines: Vec<String> = rows
+        .iter()
+        .map(|[row, size, spdx, from, path]| {
+            format!("{row:name$}  {size:>8}  {spdx:licence$}  {from:learnt$}  {path}").trim_end().to_owned()
+        })
+        .collect();
     lines.push(format!(
-        "{:wide$}  any model of Hugging Face's hub, or another of its files",
-        "hf:OWNER/MODEL[@REVISION][/FILE]"
+        "{any:name$}  any model of Hugging Face's hub, or another of its files; its page has its licence"
     ));
+    lines.push("torchvision's weights may have terms of the data that they were trained on, too".to_owned());
     print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Weights of a name, for programs.
+fn described(named: &Pretrained, path: Option<PathBuf>) -> Value {
+    json!({
+        "name": named.name,
+        "origin": named.origin.title(),
+        "url": format!("{}/{}", named.address(), named.file),
+        "bytes_about": named.size().map(|size| size.about),
+        "sha256": named.sha256(),
+        "licence": named.known.map(|known| known.licence.spdx()),
+        "learnt_from": named.known.map(|known| known.learnt_from),
+        "path": path,
+    })
 }
 
 /// The architecture of a name, and the text of its file.

@@ -2,6 +2,7 @@
 
 pub mod devices;
 pub mod keys;
+mod known_weights;
 pub mod layers;
 pub mod lists;
 pub mod pattern;

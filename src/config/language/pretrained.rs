@@ -1,55 +1,20 @@
 //! Weights by name: `torchvision/resnet18`, `hf:owner/model`. A name stands for a file in the user's caches, and for the addresses
 //! that it can be had from; nothing here speaks to the network.
 
+use super::known_weights::{HUB_MODELS, Known, MODEL, TORCHVISION_FILES};
 use super::sections::Rename;
 use crate::config::nearest;
 use crate::files::caches;
 use std::path::{Component, Path, PathBuf};
 
+pub use super::known_weights::Size;
+
 /// What a name begins with that stands for weights of torchvision.
 const TORCHVISION: &str = "torchvision/";
 /// What a name begins with that stands for a file of Hugging Face's hub.
 const HUB: &str = "hf:";
-/// The file of a model on the hub.
-const MODEL: &str = "model.safetensors";
 /// A version of what is on the hub, if none is named.
 const MAIN: &str = "main";
-
-/// Files of torchvision 0.26: the model, its weights as torchvision names them, and the file. The first of a model is what it has for
-/// default. Behind the last `-` a file has the first digits of its SHA-256, by which PyTorch checks it, too. GoogLeNet is missing: its
-/// file has two more classifiers, and expects images that are normalised in another way.
-const FILES: [(&str, &str, &str); 30] = [
-    ("alexnet", "IMAGENET1K_V1", "alexnet-owt-7be5be79.pth"),
-    ("convnext_tiny", "IMAGENET1K_V1", "convnext_tiny-983f1562.pth"),
-    ("densenet121", "IMAGENET1K_V1", "densenet121-a639ec97.pth"),
-    ("efficientnet_b0", "IMAGENET1K_V1", "efficientnet_b0_rwightman-7f5810bc.pth"),
-    ("mnasnet1_0", "IMAGENET1K_V1", "mnasnet1.0_top1_73.512-f206786ef8.pth"),
-    ("mobilenet_v2", "IMAGENET1K_V2", "mobilenet_v2-7ebf99e0.pth"),
-    ("mobilenet_v2", "IMAGENET1K_V1", "mobilenet_v2-b0353104.pth"),
-    ("mobilenet_v3_large", "IMAGENET1K_V2", "mobilenet_v3_large-5c1a4163.pth"),
-    ("mobilenet_v3_large", "IMAGENET1K_V1", "mobilenet_v3_large-8738ca79.pth"),
-    ("mobilenet_v3_small", "IMAGENET1K_V1", "mobilenet_v3_small-047dcff4.pth"),
-    ("regnet_y_400mf", "IMAGENET1K_V2", "regnet_y_400mf-e6988f5f.pth"),
-    ("regnet_y_400mf", "IMAGENET1K_V1", "regnet_y_400mf-c65dace8.pth"),
-    ("resnet101", "IMAGENET1K_V2", "resnet101-cd907fc2.pth"),
-    ("resnet101", "IMAGENET1K_V1", "resnet101-63fe2227.pth"),
-    ("resnet18", "IMAGENET1K_V1", "resnet18-f37072fd.pth"),
-    ("resnet34", "IMAGENET1K_V1", "resnet34-b627a593.pth"),
-    ("resnet50", "IMAGENET1K_V2", "resnet50-11ad3fa6.pth"),
-    ("resnet50", "IMAGENET1K_V1", "resnet50-0676ba61.pth"),
-    ("resnext50_32x4d", "IMAGENET1K_V2", "resnext50_32x4d-1a0047aa.pth"),
-    ("resnext50_32x4d", "IMAGENET1K_V1", "resnext50_32x4d-7cdf4587.pth"),
-    ("shufflenet_v2_x1_0", "IMAGENET1K_V1", "shufflenetv2_x1-5666bf0f80.pth"),
-    ("squeezenet1_1", "IMAGENET1K_V1", "squeezenet1_1-b8a52dc0.pth"),
-    ("swin_t", "IMAGENET1K_V1", "swin_t-704ceda3.pth"),
-    ("vgg11", "IMAGENET1K_V1", "vgg11-8a719046.pth"),
-    ("vgg11_bn", "IMAGENET1K_V1", "vgg11_bn-6002323d.pth"),
-    ("vgg16", "IMAGENET1K_V1", "vgg16-397923af.pth"),
-    ("vit_b_16", "IMAGENET1K_V1", "vit_b_16-c867db91.pth"),
-    ("vit_b_16", "IMAGENET1K_SWAG_LINEAR_V1", "vit_b_16_lc_swag-4e70ced5.pth"),
-    ("wide_resnet50_2", "IMAGENET1K_V2", "wide_resnet50_2-9ba9bcbe.pth"),
-    ("wide_resnet50_2", "IMAGENET1K_V1", "wide_resnet50_2-95faca4d.pth"),
-];
 
 /// Weights that have a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +27,8 @@ pub struct Pretrained {
     pub folder: String,
     /// The file's name.
     pub file: String,
-    /// The first digits of its SHA-256, if they are known.
-    pub sha256: Option<&'static str>,
+    /// What is known of the model's weights.
+    pub known: Option<&'static Known>,
 }
 
 /// Who offers weights.
@@ -85,13 +50,11 @@ impl Origin {
         }
     }
 
-    /// What the user should know of their licence.
-    pub fn licence(self) -> &'static str {
+    /// Its name, in messages.
+    pub fn title(self) -> &'static str {
         match self {
-            Origin::Torchvision => {
-                "torchvision's weights may have terms of their own, from the data that they were trained on"
-            }
-            Origin::Hub => "the model's page has its licence",
+            Origin::Torchvision => "torchvision",
+            Origin::Hub => "Hugging Face",
         }
     }
 }
@@ -108,9 +71,38 @@ impl Pretrained {
         Some(hub(text, text.strip_prefix(HUB)?))
     }
 
-    /// The names of all that torchvision offers.
-    pub fn all() -> impl Iterator<Item = String> {
-        FILES.iter().map(|(model, tag, _)| format!("{TORCHVISION}{model}@{tag}"))
+    /// All that are listed.
+    pub fn all() -> impl Iterator<Item = Pretrained> {
+        let torchvision = TORCHVISION_FILES.iter().map(|known| format!("{TORCHVISION}{}@{}", known.model, known.tag));
+        let names = torchvision.chain(HUB_MODELS.iter().map(|known| format!("{HUB}{}", known.model)));
+        names.filter_map(|name| Pretrained::parse(&name)?.ok())
+    }
+
+    /// What is known of the file; nothing of other files of the model.
+    fn of_file(&self) -> Option<&'static Known> {
+        self.known.filter(|known| known.file == self.file)
+    }
+
+    /// The file's size, if it is known.
+    pub fn size(&self) -> Option<Size> {
+        self.of_file()?.size
+    }
+
+    /// The first digits of its SHA-256, or all of them, if they are known.
+    pub fn sha256(&self) -> Option<&'static str> {
+        self.of_file().map(|known| known.sha256).filter(|digits| !digits.is_empty())
+    }
+
+    /// What the user should know of their licence.
+    pub fn licence(&self) -> String {
+        match (self.known, self.origin) {
+            (Some(known), Origin::Torchvision) => {
+                let (licence, from) = (known.licence.spdx(), known.learnt_from);
+                format!("{licence}; terms of the data that they were trained on ({from}) may hold, too")
+            }
+            (Some(known), Origin::Hub) => format!("{}, says the model's page", known.licence.spdx()),
+            (None, _) => "the model's page has its licence".to_owned(),
+        }
     }
 
     /// Where the file is kept; `None` where the environment names no place for caches.
@@ -132,8 +124,8 @@ impl Pretrained {
         let words: Vec<&str> = within.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
         let name = match &words[..] {
             ["torchvision", file] => {
-                let (model, tag, _) = FILES.iter().find(|(.., known)| known == file)?;
-                let usual = FILES.iter().find(|(known, ..)| known == model)?.1;
+                let Known { model, tag, .. } = TORCHVISION_FILES.iter().find(|known| known.file == *file)?;
+                let usual = TORCHVISION_FILES.iter().find(|known| known.model == *model)?.tag;
                 let tag = if *tag == usual { String::new() } else { format!("@{tag}") };
                 format!("{TORCHVISION}{model}{tag}")
             }
@@ -149,7 +141,7 @@ impl Pretrained {
 
     /// Another file of the same model on the hub.
     pub fn beside(&self, file: &str) -> Pretrained {
-        Pretrained { file: file.to_owned(), sha256: None, ..self.clone() }
+        Pretrained { file: file.to_owned(), ..self.clone() }
     }
 
     /// Other names for its tensors: those of DenseNet are older than its layers' names, and torchvision changes them as it reads them.
@@ -189,27 +181,26 @@ pub struct Unknown {
 
 fn torchvision(written: &str, name: &str) -> Result<Pretrained, Unknown> {
     let (model, tag) = name.split_once('@').map_or((name, None), |(model, tag)| (model, Some(tag)));
-    let mut of_model = FILES.iter().filter(|(known, ..)| *known == model).peekable();
+    let mut of_model = TORCHVISION_FILES.iter().filter(|known| known.model == model).peekable();
     if of_model.peek().is_none() {
-        let help = match nearest(model, FILES.iter().map(|(known, ..)| *known)) {
+        let help = match nearest(model, TORCHVISION_FILES.iter().map(|known| known.model)) {
             Some(near) => format!("did you mean `{TORCHVISION}{near}`?"),
             None => "`runner models --weights` lists all".to_owned(),
         };
         return Err(Unknown { what: format!("there are no weights `{written}`"), help });
     }
-    let tags: Vec<&str> = of_model.clone().map(|(_, tag, _)| *tag).collect();
-    let found = of_model.find(|(_, known, _)| tag.is_none_or(|tag| tag.eq_ignore_ascii_case(known)));
-    let Some((.., file)) = found else {
+    let tags: Vec<&str> = of_model.clone().map(|known| known.tag).collect();
+    let found = of_model.find(|known| tag.is_none_or(|tag| tag.eq_ignore_ascii_case(known.tag)));
+    let Some(known) = found else {
         let what = format!("torchvision's `{model}` has no weights `{}`", tag.unwrap_or_default());
         return Err(Unknown { what, help: format!("it has {}", tags.join(", ")) });
     };
-    let digits = file.trim_end_matches(".pth").rsplit('-').next();
     Ok(Pretrained {
         name: written.to_owned(),
         origin: Origin::Torchvision,
         folder: String::new(),
-        file: (*file).to_owned(),
-        sha256: digits,
+        file: known.file.to_owned(),
+        known: Some(known),
     })
 }
 
@@ -232,7 +223,10 @@ fn hub(written: &str, name: &str) -> Result<Pretrained, Unknown> {
         Some((inner, file)) => (format!("{owner}/{model}/resolve/{revision}/{inner}"), file),
         None => (format!("{owner}/{model}/resolve/{revision}"), file),
     };
-    Ok(Pretrained { name: written.to_owned(), origin: Origin::Hub, folder, file: file.to_owned(), sha256: None })
+    // A version that is named is what its author made of it.
+    let is_known = |known: &&Known| folder == format!("{}/resolve/{MAIN}", known.model);
+    let known = HUB_MODELS.iter().find(is_known);
+    Ok(Pretrained { name: written.to_owned(), origin: Origin::Hub, folder, file: file.to_owned(), known })
 }
 
 #[cfg(test)]
@@ -250,9 +244,9 @@ mod tests {
     #[test]
     fn names_stand_for_files() {
         let found = read("torchvision/resnet50");
-        assert_eq!((found.file.as_str(), found.sha256), ("resnet50-11ad3fa6.pth", Some("11ad3fa6")));
+        assert_eq!((found.file.as_str(), found.sha256()), ("resnet50-11ad3fa6.pth", Some("11ad3fa6")));
         assert_eq!(read("torchvision/resnet50@imagenet1k_v1").file, "resnet50-0676ba61.pth");
-        assert_eq!(read("torchvision/mnasnet1_0").sha256, Some("f206786ef8"));
+        assert_eq!(read("torchvision/mnasnet1_0").sha256(), Some("f206786ef8"));
         let found = read("hf:timm/resnet18.a1_in1k");
         assert_eq!((found.folder.as_str(), found.file.as_str()), ("timm/resnet18.a1_in1k/resolve/main", MODEL));
         let found = read("hf:me/model@v1.0/unet/weights.safetensors");
@@ -282,6 +276,23 @@ mod tests {
         assert!(read("torchvision/resnet18").renames().is_empty());
     }
 
+    /// What is known is known of one file: not of others beside it, and not of other versions.
+    #[test]
+    fn what_is_known_is_of_one_file() {
+        let gpt2 = read("hf:openai-community/gpt2");
+        assert!(gpt2.size().is_some() && gpt2.sha256().is_some_and(|digits| digits.starts_with("248dfc39")));
+        assert_eq!(gpt2.licence(), "MIT, says the model's page");
+        let beside = gpt2.beside("config.json");
+        assert_eq!((beside.size(), beside.sha256(), beside.licence()), (None, None, gpt2.licence()));
+        for other in ["hf:openai-community/gpt2@v2", "hf:openai-community/gpt2/onnx/model.safetensors", "hf:me/gpt2"] {
+            let other = read(other);
+            assert_eq!((other.size(), other.sha256(), other.known), (None, None, None));
+            assert!(other.licence().contains("page has its licence"));
+        }
+        let swag = read("torchvision/vit_b_16@IMAGENET1K_SWAG_LINEAR_V1");
+        assert!(swag.licence().starts_with("CC-BY-NC-4.0;"), "{}", swag.licence());
+    }
+
     #[test]
     fn names_of_nothing_are_refused() {
         assert_eq!(refused("torchvision/resnet19").help, "did you mean `torchvision/resnet18`?");
@@ -296,12 +307,10 @@ mod tests {
 
     #[test]
     fn every_place_has_its_name() {
-        for (model, tag, file) in FILES {
-            let found = read(&format!("{TORCHVISION}{model}@{tag}"));
-            assert_eq!(found.file, file);
-            assert!(
-                found.sha256.is_some_and(|digits| digits.len() >= 8 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
-            );
+        assert_eq!(Pretrained::all().count(), TORCHVISION_FILES.len() + HUB_MODELS.len());
+        for found in Pretrained::all() {
+            let known = found.known.unwrap();
+            assert_eq!((found.file.as_str(), found.size()), (known.file, known.size));
             // Where a home is.
             if let Some(path) = found.path() {
                 assert_eq!(Pretrained::at(&path).map(|named| named.file), Some(found.file));

@@ -180,13 +180,21 @@ fn weights_that_cannot_be_had_say_where_to_put_the_file() {
     let (place, hub) = trained();
     let said = hub.fails(&place, "train c.toml --out r --device cpu --set model.weights=hf:me/other");
     assert!(said.contains("there are no weights `hf:me/other`"), "{said}");
-    // What torchvision names does not have this checksum.
+    // What torchvision names is not of this size: nothing of it is fetched.
     fs::create_dir(place.path("hub/torchvision")).unwrap();
     place.write("hub/torchvision/resnet18-f37072fd.pth", "not what it says");
+    hub.seen();
     let said = hub.fails(&place, "train c.toml --out r --device cpu --set model.weights=torchvision/resnet18");
-    assert!(said.contains("wrong checksum") && said.contains("put the file from"), "{said}");
+    let size = "is of 16 B, and the file that is known is of 44.7 MiB";
+    assert!(said.contains(size) && said.contains("put the file from"), "{said}");
     assert!(said.contains("caches/runner/weights/torchvision/resnet18-f37072fd.pth"), "{said}");
+    assert_eq!(hub.seen(), ["HEAD /torchvision/resnet18-f37072fd.pth"]);
     assert!(!place.path("caches/runner/weights/torchvision/resnet18-f37072fd.pth").exists());
+    // This one is, and does not have the checksum.
+    place.write("hub/torchvision/squeezenet1_1-b8a52dc0.pth", vec![7; 4_958_720]);
+    let said = hub.fails(&place, "train c.toml --out r --device cpu --set model.weights=torchvision/squeezenet1_1");
+    assert!(said.contains("wrong checksum") && said.contains("put the file from"), "{said}");
+    assert!(!place.path("caches/runner/weights/torchvision/squeezenet1_1-b8a52dc0.pth").exists());
     // Put there by hand.
     place.write("caches/runner/weights/torchvision/resnet18-f37072fd.pth", "by hand");
     let said = hub.fails(&place, "train c.toml --out r --device cpu --set model.weights=torchvision/resnet18");
@@ -299,9 +307,38 @@ fn weights_that_have_names_are_listed() {
     let hub = Hub::of(place.path("hub"));
     let out = hub.ok(&place, "models --weights").out;
     assert!(out.contains("torchvision/resnet18@IMAGENET1K_V1") && out.contains("hf:OWNER/MODEL"), "{out}");
+    let row =
+        |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(row("torchvision/resnet18@")[1..], ["44.7", "MiB", "BSD-3-Clause", "ImageNet-1K"]);
+    assert_eq!(row("torchvision/vit_b_16@IMAGENET1K_SWAG")[1..4], ["330", "MiB", "CC-BY-NC-4.0"]);
+    assert_eq!(row("hf:openai-community/gpt2")[1..4], ["523", "MiB", "MIT"]);
+    // Its size is not known.
+    assert_eq!(row("hf:HuggingFaceTB/SmolLM2-135M ")[1], "Apache-2.0");
     place.write("caches/runner/weights/torchvision/resnet18-f37072fd.pth", "by hand");
     let list = hub.ok(&place, "models --weights --json").json();
     let list = list["weights"].as_array().unwrap();
     let there: Vec<&str> = list.iter().filter(|w| !w["path"].is_null()).map(|w| w["name"].as_str().unwrap()).collect();
     assert_eq!(there, ["torchvision/resnet18@IMAGENET1K_V1"]);
+    let known = &list[list.iter().position(|w| w["name"] == "hf:timm/resnet18.a1_in1k").unwrap()];
+    let digest = "80c49dee3da4822c009c5a7fe591e9223c5a2cfcf95a4067ca4dfb5a7b89c612";
+    assert_eq!((&known["sha256"], &known["bytes_about"]), (&digest.into(), &46_800_000.into()));
+    assert_eq!((&known["licence"], &known["origin"]), (&"Apache-2.0".into(), &"Hugging Face".into()));
+    let url = format!("{}/timm/resnet18.a1_in1k/resolve/main/model.safetensors", hub.address);
+    assert_eq!(known["url"], url);
+}
+
+/// A file of the hub that is another one than that which is known is refused before it is fetched, also where a mirror says so itself.
+#[test]
+fn another_file_than_the_known_one_is_not_fetched() {
+    let place = Place::new();
+    for model in ["timm/resnet18.a1_in1k", "me/resnet18"] {
+        fs::create_dir_all(place.path(&format!("hub/{model}"))).unwrap();
+        // Of the size that it should have.
+        place.write(&format!("hub/{model}/model.safetensors"), vec![7; 46_800_100]);
+    }
+    let hub = Hub::of(place.path("hub"));
+    let said = hub.fails(&place, "models --fetch hf:timm/resnet18.a1_in1k");
+    assert!(said.contains("and the file that is known 80c49dee3da4") && said.contains("`@REVISION`"), "{said}");
+    assert_eq!(hub.seen(), ["HEAD /timm/resnet18.a1_in1k/resolve/main/model.safetensors"]);
+    hub.ok(&place, "models --fetch hf:me/resnet18");
 }
