@@ -20,7 +20,7 @@ pub struct Processor {
     pub cores: Option<usize>,
 }
 
-pub use own::{host_name, kernel, memory, processor, release};
+pub use own::{host_name, kernel, memory, parent, processor, release};
 
 /// Bytes that cannot be guessed.
 ///
@@ -63,6 +63,11 @@ mod own {
         let text = read("/etc/os-release");
         let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
         Some(name.trim_matches('"').to_owned())
+    }
+
+    /// The process that has started this one.
+    pub fn parent() -> Option<u32> {
+        Some(std::os::unix::process::parent_id())
     }
 
     /// The processor.
@@ -146,6 +151,14 @@ mod own {
         System::long_os_version()
     }
 
+    /// The process that has started this one.
+    pub fn parent() -> Option<u32> {
+        let own = sysinfo::get_current_pid().ok()?;
+        let mut system = System::new();
+        system.refresh_processes_specifics(ProcessesToUpdate::Some(&[own]), false, ProcessRefreshKind::nothing());
+        Some(system.process(own)?.parent()?.as_u32())
+    }
+
     /// The processor.
     pub fn processor() -> Processor {
         let mut system = System::new();
@@ -160,9 +173,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_memory() {
+    fn this_machine_tells_of_itself() {
         let Memory { total, available, own } = memory().expect("tests run where the system tells");
         assert!(own > 0 && own < total && available <= total, "{own} of {available} of {total}");
         assert!(!host_name().is_empty());
+        assert!(parent().is_some_and(|parent| parent != std::process::id()));
     }
 }

@@ -64,6 +64,7 @@ const IMPORTS: [(&str, &[&str]); 21] = [
             "plan",
             "random",
             "runs",
+            "system",
             "terminal",
             "train",
         ],

@@ -4,6 +4,7 @@ mod circles;
 mod layers;
 mod paths;
 mod source;
+mod systems;
 
 use std::fs;
 

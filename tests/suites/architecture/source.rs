@@ -52,7 +52,7 @@ pub fn is_test(inside: &Path) -> bool {
 /// A file without its tests, which come last or are in a file of their own; what is left keeps its line.
 pub fn without_tests(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    let is_test = |at: usize| ["#[cfg(test)]", "#[cfg(all(test, unix))]"].contains(&lines[at]);
+    let is_test = |at: usize| lines[at] == "#[cfg(test)]" || lines[at].starts_with("#[cfg(all(test, ");
     let last = |at: &usize| is_test(*at) && lines.get(at + 1).is_some_and(|next| next.ends_with('{'));
     let end = (0..lines.len()).find(last).unwrap_or(lines.len());
     let kept = |at: usize| if is_test(at) || at > 0 && is_test(at - 1) { "" } else { lines[at] };

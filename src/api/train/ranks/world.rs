@@ -3,6 +3,7 @@
 use super::private::private_folder;
 use crate::api::failure::Failure;
 use crate::collective::tcp::{Meeting, Secret};
+use crate::system;
 
 /// A file through which ranks find each other.
 pub const RENDEZVOUS: &str = "RUNNER_RENDEZVOUS";
@@ -164,10 +165,7 @@ fn local_rank_by(read: &dyn Fn(&str) -> Option<String>) -> Result<Option<usize>,
 
 /// The process that has started this one, which has started the others, too.
 fn parent() -> u32 {
-    #[cfg(unix)]
-    return std::os::unix::process::parent_id();
-    #[cfg(not(unix))]
-    return 0;
+    system::parent().unwrap_or_default()
 }
 
 /// A number that a variable has.
