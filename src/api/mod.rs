@@ -7,6 +7,7 @@
 //! - [`generate::Generator`]: a language model that goes on with a text.
 
 pub mod answer;
+pub mod ensemble;
 pub mod explain;
 pub mod failure;
 pub mod generate;

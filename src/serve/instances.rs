@@ -5,6 +5,7 @@ use super::nested::Nested;
 use super::reader::{READING, READING_TEXTS, Reader};
 use super::refusal::Refusal;
 use super::samples::{Names, Samples, looked_up, put_nested};
+use super::served::Served;
 use crate::data::Field;
 use crate::data::table::{Cell, Given, TableCodec};
 use crate::data::text::{Passage, TextCodec};
@@ -36,10 +37,12 @@ impl Reader<'_> {
                     (false, false) => Err(Refusal::unfit("some instances are texts and others have `tokens`")),
                 }
             }
-            Some(codec) => {
-                let mut rows = Rows::new(codec);
+            Some(_) => {
+                // Each of the others keeps the cells once more.
+                self.charge.add(text.len().saturating_mul(READING).saturating_mul(self.served.other_tables.len()))?;
+                let mut rows = Rows::new(self.served);
                 read(text, &mut rows, most)?;
-                self.given(rows.given)
+                self.given(rows.given.into_iter().map(|(given, _)| given).collect())
             }
             None => {
                 let fields = &self.served.seen.fields;
@@ -165,16 +168,44 @@ impl<'de, T: Take> DeserializeSeed<'de> for One<'_, T> {
 
 /// Rows of a table.
 struct Rows<'a> {
-    given: Given<'a>,
+    /// As each of the models reads them, with the places of its columns.
+    given: Vec<(Given<'a>, Vec<usize>)>,
     /// The places of columns by their names.
     places: HashMap<&'a str, usize>,
     id: Option<&'a str>,
 }
 
 impl<'a> Rows<'a> {
-    fn new(codec: &'a TableCodec) -> Self {
-        let places = codec.columns.iter().enumerate().map(|(at, column)| (column.name.as_str(), at)).collect();
-        Rows { given: Given::new(codec), places, id: codec.id.as_deref() }
+    fn new(served: &'a Served) -> Self {
+        let places: HashMap<&str, usize> = served.columns().into_iter().zip(0..).collect();
+        let of = |codec: &'a TableCodec| {
+            let own = codec.columns.iter().filter_map(|column| places.get(column.name.as_str()).copied());
+            (Given::new(codec), own.collect())
+        };
+        let given = served.tables().map(of).collect();
+        Rows { given, places, id: served.table.as_ref().and_then(|table| table.id.as_deref()) }
+    }
+
+    fn add<E: de::Error>(&mut self, cells: &[Option<Cell>], id: Option<&Cell>) -> Result<(), E> {
+        let all = self.places.len();
+        for (given, own) in &mut self.given {
+            let number = given.rows();
+            if cells.len() != all {
+                let given = cells.len();
+                let what = format!("instance {number}: there are {given} cells, and the model takes {all} columns");
+                return Err(E::custom(what));
+            }
+            let picked: Vec<Option<Cell>>;
+            let cells = match own.iter().copied().eq(0..all) {
+                true => cells,
+                false => {
+                    picked = own.iter().map(|at| cells[*at].clone()).collect();
+                    &picked
+                }
+            };
+            given.add(cells, id).map_err(|error| E::custom(format!("instance {number}: {error:#}")))?;
+        }
+        Ok(())
     }
 }
 
@@ -213,7 +244,7 @@ impl<'de> Visitor<'de> for Row<'_, '_> {
                 id = Some(cell);
             }
         }
-        add(&mut rows.given, &cells, id.as_ref())
+        rows.add(&cells, id.as_ref())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
@@ -222,12 +253,8 @@ impl<'de> Visitor<'de> for Row<'_, '_> {
         while let Some(Read(cell)) = list.next_element()? {
             cells.push(Some(cell));
         }
-        add(&mut rows.given, &cells, None)
+        rows.add(&cells, None)
     }
-}
-
-fn add<E: de::Error>(given: &mut Given, cells: &[Option<Cell>], id: Option<&Cell>) -> Result<(), E> {
-    given.add(cells, id).map_err(|error| E::custom(format!("instance {}: {error:#}", given.rows())))
 }
 
 /// A cell.

@@ -131,6 +131,11 @@ impl Reader<'_> {
             serde_json::error::Category::Data => Refusal::unfit(error.to_string()),
             _ => Refusal::bad(format!("the body is no JSON: {error}")),
         })?;
+        if !self.served.other_tables.is_empty() {
+            return Err(Refusal::unfit(
+                "the models of folds take rows of tables, each in its own way: POST them to /predict, or serve one of the folds",
+            ));
+        }
         let form = form(&asked, self.served)?;
         let fields = &self.served.seen.fields;
         let mut rows: Vec<Option<Vec<u8>>> = vec![None; fields.len()];

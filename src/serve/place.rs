@@ -4,9 +4,9 @@ use super::metrics::ModelMetrics;
 use super::refusal::Refusal;
 use super::served::{How, Served};
 use super::writer::Writer;
+use crate::api::ensemble::load_members;
 use crate::api::failure::Failure;
 use crate::api::generate::language_of;
-use crate::api::model::load_model;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,10 +22,16 @@ pub enum Answers {
 
 impl Answers {
     fn open(path: &Path, how: &How, metrics: Arc<ModelMetrics>) -> Result<Answers, Failure> {
-        let model = load_model(path, &how.sets)?;
-        Ok(match language_of(&model)? {
-            Some(_) => Answers::Texts(Arc::new(Writer::open(&model, how, metrics)?)),
-            None => Answers::Samples(Arc::new(Served::open(&model, how, metrics)?)),
+        let models = load_members(path, &how.sets)?;
+        Ok(match (&models[..], models.first().map(language_of).transpose()?.flatten()) {
+            ([model], Some(_)) => Answers::Texts(Arc::new(Writer::open(model, how, metrics)?)),
+            (_, Some(_)) => {
+                let shown = path.display();
+                return Err(Failure::Usage(format!(
+                    "`{shown}` has several language models, which do not write together\nhelp: serve one of them"
+                )));
+            }
+            (models, None) => Answers::Samples(Arc::new(Served::open(models, how, metrics)?)),
         })
     }
 

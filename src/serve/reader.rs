@@ -4,7 +4,7 @@ use super::budget::Charge;
 use super::refusal::Refusal;
 use super::samples::{Names, Samples};
 use super::served::{Served, Takes};
-use crate::data::table::{Given, Raw, TooManyRows, read_text};
+use crate::data::table::{Given, Raw, TableCodec, TooManyRows, read_text};
 use crate::data::text::{Passage, Sentence, TextCodec, Tokenizer, passage, passage_bytes, sentence_bytes};
 use crate::data::{image_bytes, image_measures};
 use axum::body::Bytes;
@@ -110,19 +110,22 @@ impl Reader<'_> {
     /// # Errors
     /// The model takes none; it is none; its columns or cells do not fit.
     pub fn table(&mut self, file: &File) -> Result<Samples, Refusal> {
-        let Some(codec) = &self.served.table else {
+        if self.served.table.is_none() {
             let reason = format!("the model takes no tables: it takes {}", accepted(self.served));
             return Err(Refusal::other_type(reason));
-        };
-        self.charge.add(file.content.len().saturating_mul(READING_TABLE))?;
+        }
         let name = file.name.as_deref().unwrap_or("body");
-        let raw = read_text(name, file.content.to_vec(), codec, self.limits.rows).map_err(|error| {
-            match error.downcast_ref::<TooManyRows>() {
-                Some(_) => Refusal::too_large(format!("{error} (--max-rows)")),
-                None => Refusal::unfit(format!("{error:#}")),
-            }
-        });
-        self.encoded(&raw?)
+        let read = |codec| {
+            self.charge.add(file.content.len().saturating_mul(READING_TABLE))?;
+            read_text(name, file.content.to_vec(), codec, self.limits.rows).map_err(|error| {
+                match error.downcast_ref::<TooManyRows>() {
+                    Some(_) => Refusal::too_large(format!("{error} (--max-rows)")),
+                    None => Refusal::unfit(format!("{error:#}")),
+                }
+            })
+        };
+        let raw = self.served.tables().map(read).collect::<Result<Vec<_>, _>>()?;
+        self.encoded(&raw)
     }
 
     /// Texts, each on a line of its own; those of a pair have a tab between them.
@@ -195,21 +198,25 @@ impl Reader<'_> {
         Ok(Samples { rows, count: texts.len(), names: Names::Rows(None) })
     }
 
-    /// Rows that have come one by one.
+    /// Rows that have come one by one, as each of the models reads them.
     ///
     /// # Errors
     /// There are too many.
-    pub fn given(&mut self, given: Given) -> Result<Samples, Refusal> {
-        self.encoded(&given.raw())
+    pub fn given(&mut self, given: Vec<Given>) -> Result<Samples, Refusal> {
+        self.encoded(&given.into_iter().map(Given::raw).collect::<Vec<_>>())
     }
 
-    fn encoded(&mut self, raw: &Raw) -> Result<Samples, Refusal> {
-        let Some(codec) = &self.served.table else { return Err(Refusal::internal("the model takes no tables")) };
-        self.expect(raw.rows())?;
-        let inputs = codec.inputs(raw).map_err(|error| Refusal::too_large(format!("{error:#}")))?;
-        let bytes = inputs.into_iter().flat_map(f32::to_ne_bytes).collect();
-        let names = Names::Rows(raw.ids().map(|ids| ids.iter().map(str::to_owned).collect()));
-        Ok(Samples { rows: vec![bytes], count: raw.rows(), names })
+    /// The samples of all models, one behind the other.
+    fn encoded(&mut self, raw: &[Raw]) -> Result<Samples, Refusal> {
+        let Some(first) = raw.first() else { return Err(Refusal::internal("the model takes no tables")) };
+        self.expect(first.rows())?;
+        let bytes = |(codec, raw): (&TableCodec, &Raw)| -> Result<Vec<u8>, Refusal> {
+            let inputs = codec.inputs(raw).map_err(|error| Refusal::too_large(format!("{error:#}")))?;
+            Ok(inputs.into_iter().flat_map(f32::to_ne_bytes).collect())
+        };
+        let rows = self.served.tables().zip(raw).map(bytes).collect::<Result<_, _>>()?;
+        let names = Names::Rows(first.ids().map(|ids| ids.iter().map(str::to_owned).collect()));
+        Ok(Samples { rows, count: first.rows(), names })
     }
 }
 

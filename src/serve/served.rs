@@ -5,6 +5,7 @@ use super::metrics::ModelMetrics;
 use super::refusal::Refusal;
 use super::samples::{Samples, outside};
 use crate::api::answer::{Answer, Meaning};
+use crate::api::ensemble::{Ensemble, other_codecs};
 use crate::api::failure::Failure;
 use crate::api::model::{Model, device};
 use crate::api::predictor::{HeadSeen, Options, Predictor, Room, Seen};
@@ -15,6 +16,7 @@ use crate::data::{Field, Footprint};
 use crate::graph::op::Task;
 use crate::graph::{DType, Shape};
 use crate::model::task;
+use anyhow::anyhow;
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::Arc;
@@ -81,9 +83,11 @@ pub struct Served {
     pub seen: Seen,
     /// How rows become samples, if the model takes rows.
     pub table: Option<TableCodec>,
+    /// How they become those of the other models of a folder, where each makes them in its own way, as those of folds do.
+    pub other_tables: Vec<TableCodec>,
     /// How texts become samples, if the model takes texts.
     pub texts: Option<TextCodec>,
-    predictor: Arc<Predictor>,
+    models: Arc<Ensemble>,
     batcher: Batcher,
     task: Task,
     /// What its numbers are called, if they are several quantiles of each target.
@@ -93,40 +97,62 @@ pub struct Served {
 }
 
 impl Served {
-    /// Of a model that is read.
+    /// Of models that are read, which answer together, or of one.
     ///
     /// # Errors
-    /// There is no such device, or not enough memory; the weights do not fit.
-    pub fn open(model: &Model, how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
-        let experiment = &model.loaded.experiment;
-        let backend = device(experiment, how.threads)?;
-        let seen = Seen::by(model)?;
-        let batch = match how.batch {
-            Some(batch) => batch,
-            None => Predictor::quick_batch(model, &seen, backend.as_ref())?,
+    /// There is no such device, or not enough memory; the weights do not fit; the models take or answer other things.
+    pub fn open(models: &[Model], how: &How, metrics: Arc<ModelMetrics>) -> Result<Served, Failure> {
+        let all = models.iter().map(Seen::by).collect::<Result<Vec<_>, _>>()?;
+        let other_tables = other_codecs(&all)?;
+        let predictor = |(model, seen): (&Model, &Seen)| {
+            let backend = device(&model.loaded.experiment, how.threads)?;
+            // One after the other they take as long as one of them with a larger batch.
+            let batch = match how.batch {
+                Some(batch) => batch,
+                None => 1 << (Predictor::quick_batch(model, seen, backend.as_ref())? / models.len()).max(1).ilog2(),
+            };
+            let options = Options {
+                threads: how.threads,
+                batch,
+                executables: how.executables,
+                room: Room { slots: 1, data: Footprint { held: how.memory, ..Footprint::default() } },
+                ..Options::default()
+            };
+            Predictor::new(model, seen.clone(), backend, &options)
         };
-        let options = Options {
-            threads: how.threads,
-            batch,
-            executables: how.executables,
-            room: Room { slots: 1, data: Footprint { held: how.memory, ..Footprint::default() } },
-            ..Options::default()
-        };
-        let predictor = Arc::new(Predictor::new(model, seen.clone(), backend, &options)?);
+        let predictors = models.iter().zip(&all).map(predictor).collect::<Result<Vec<_>, Failure>>()?;
+        let (ensemble, seen) = (Arc::new(Ensemble::new(predictors)?), all.into_iter().next());
+        let (Some(seen), Some(first)) = (seen, models.first()) else { return Err(anyhow!("there is no model").into()) };
         let together = Together {
-            batch: predictor.batch(),
+            batch: ensemble.first().batch(),
             delay: how.delay,
             queue: how.queue,
             threads: how.executables,
-            outputs: predictor.width(),
+            outputs: ensemble.first().width(),
         };
-        let computes = Arc::clone(&predictor);
-        let compute = move |rows: &[&[u8]], out: &mut [f32]| computes.raw_with_heads(rows, out);
+        let computes = Arc::clone(&ensemble);
+        let compute = move |rows: &[&[u8]], out: &mut [f32]| computes.raw(rows, out);
         let batcher = Batcher::start(together, Arc::new(compute), metrics)?;
         let table = TableCodec::of(&seen.data);
         let texts = TextCodec::of(&seen.data)?.filter(|codec| codec.tokenizer.is_some());
-        let (task, quantiles) = (task(experiment), seen.quantile_names());
-        Ok(Served { table, texts, predictor, batcher, task, quantiles, failed: AtomicBool::new(false), seen })
+        let (task, quantiles, failed) = (task(&first.loaded.experiment), seen.quantile_names(), AtomicBool::new(false));
+        Ok(Served { table, other_tables, texts, models: ensemble, batcher, task, quantiles, failed, seen })
+    }
+
+    /// How rows become samples of each of the models, or of all of them.
+    pub fn tables(&self) -> impl Iterator<Item = &TableCodec> {
+        self.table.iter().chain(&self.other_tables)
+    }
+
+    /// The columns that the models take.
+    pub fn columns(&self) -> Vec<&str> {
+        let mut all = Vec::new();
+        for column in self.tables().flat_map(|table| &table.columns) {
+            if !all.contains(&column.name.as_str()) {
+                all.push(&column.name);
+            }
+        }
+        all
     }
 
     /// What its samples are made of.
@@ -141,12 +167,12 @@ impl Served {
 
     /// Numbers for each sample, without those of heads.
     pub fn outputs(&self) -> usize {
-        self.predictor.outputs()
+        self.models.first().outputs()
     }
 
     /// Samples that are computed at once.
     pub fn batch(&self) -> usize {
-        self.predictor.batch()
+        self.models.first().batch()
     }
 
     /// Whether its last batch could be computed.
@@ -156,7 +182,9 @@ impl Served {
 
     /// Bytes of memory that a sample and its answer take, `top` classes in that.
     pub fn each(&self, top: usize) -> usize {
-        let sample: usize = self.seen.fields.iter().map(Field::bytes).sum();
+        let of_first: usize = self.seen.fields.iter().map(Field::bytes).sum();
+        let of_others: usize = self.other_tables.iter().map(|table| size_of::<f32>() * table.width()).sum();
+        let sample = of_first + of_others;
         let told = match self.task {
             Task::Classification => {
                 let positions = self.meaning(top).positions();
@@ -166,7 +194,11 @@ impl Served {
         };
         // Beside those of other requests in a batch once more.
         let of_heads: usize = self.seen.heads.iter().map(|head| OBJECT * (1 + top.min(head.outputs()))).sum();
-        2 * sample + 2 * size_of::<f32>() * self.predictor.width() + told + of_heads + OBJECT
+        2 * sample
+            + (1 + self.models.number()) * size_of::<f32>() * self.models.first().width()
+            + told
+            + of_heads
+            + OBJECT
     }
 
     /// What it puts out for samples: logits of classes and labels, or numbers, for each; those of heads are behind them.
@@ -192,8 +224,8 @@ impl Served {
         for head in &self.seen.heads {
             let (task, positions, first) = (head.task, Shape::default(), all[all.len() - 1].within.end);
             let within = first..first + head.outputs();
-            // The target's tensor keeps its name.
-            let name = if head.name == OUTPUT { format!("head_{OUTPUT}") } else { head.name.clone() };
+            // A configuration calls no head as the target's tensor.
+            let name = head.name.clone();
             all.push(Tensor { name, shape: vec![head.outputs()], task, positions, within });
         }
         all
@@ -215,7 +247,7 @@ impl Served {
 
     /// Numbers for each sample, with those of heads.
     pub fn width(&self) -> usize {
-        self.predictor.width().max(1)
+        self.models.first().width().max(1)
     }
 
     /// One of its tensors, of all samples: probabilities of what was put out as logits; numbers stay as they are.
@@ -275,12 +307,15 @@ impl Served {
             "classes": self.seen.data.class_names(),
             "batch": self.batch(),
         });
+        if self.models.number() > 1 {
+            model["members"] = self.models.number().into();
+        }
         if !self.seen.heads.is_empty() {
             let head = |head: &HeadSeen| json!({ "name": head.name, "task": task_name(head.task), "classes": head.data.class_names() });
             model["heads"] = self.seen.heads.iter().map(head).collect();
         }
         if let Some(table) = &self.table {
-            model["columns"] = table.columns.iter().map(|column| column.name.as_str()).collect();
+            model["columns"] = self.columns().into();
             // A name for each number of an answer.
             let targets = if self.quantiles.is_empty() { table.targets_named() } else { self.quantiles.clone() };
             model["targets"] = targets.into();

@@ -314,6 +314,13 @@ fn what_does_not_fit_is_told_with_its_place() {
         &["there is no layer `ends.famly` for a head", "did you mean `ends.family`"],
     );
     refused(&[("name = \"kids\"", "name = \"sold\"")], &["two heads are called `sold`"]);
+    // What other tensors and keys of answers are called: `serve` and ONNX files have those of heads beside them.
+    for taken in ["inputs", "outputs", "input", "output", "probabilities", "heads"] {
+        refused(
+            &[("name = \"kids\"", &format!("name = \"{taken}\""))],
+            &[&format!("a head cannot be called `{taken}`"), "give the head another `name`"],
+        );
+    }
     refused(&[("name = \"kids\"", "name = \"balanced\"")], &["would be called `balanced_accuracy`"]);
     refused(&[("name = \"kids\"", "name = \"no name\"")], &["`no name` cannot be the name of a head"]);
     refused(

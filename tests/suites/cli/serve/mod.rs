@@ -5,6 +5,7 @@ mod answers;
 mod hostile;
 mod life;
 mod limits;
+mod members;
 mod protocol;
 mod texts;
 mod tls;

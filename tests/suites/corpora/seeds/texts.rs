@@ -205,6 +205,18 @@ fn bodies(list: &mut List) {
         json,
         b"{\"model\":\"words\",\"messages\":[{\"role\":\"user\",\"content\":\"one\"}],\"max_tokens\":1}",
     );
+    // A model with a head, and two folds.
+    seed("ok-heads", 8, "text/csv", b"a,when\n1,2024-01-01\n,\n");
+    let inputs = tensor("inputs", "[1,6]", "FP32", &format!("\"data\":[{}]", sevens(6)));
+    let inputs = inputs.strip_suffix('}').expect("an object");
+    let of_heads = |outputs: &str| format!("{inputs},\"outputs\":[{outputs}]}}");
+    let two = "{\"name\":\"kind\",\"parameters\":{\"binary_data\":true}},{\"name\":\"outputs\"}";
+    seed("ok-tensors-of-heads", 9, "", of_heads(two).as_bytes());
+    seed("bad-tensors-twice", 9, "", of_heads("{\"name\":\"outputs\"},{\"name\":\"outputs\"}").as_bytes());
+    seed("ok-folds", 10, json, b"{\"instances\":[{\"a\":1,\"b\":\"x\",\"when\":\"2024-01-01\"},[null,\"z\",null]]}");
+    seed("ok-folds-table", 10, "text/csv", b"a,b,when\n1,x,2024-01-01\n,z,\n");
+    seed("bad-folds-cells", 10, json, b"{\"instances\":[[1,\"x\"]]}");
+    seed("bad-tensors-of-folds", 11, "", of_heads(two).as_bytes());
     seed("bad-type", 0, "text/csv", b"1,2");
     seed("bad-no-body", 1, json, b"");
     seed("bad-form", 1, form, b"--part\r\n");

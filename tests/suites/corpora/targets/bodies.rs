@@ -1,4 +1,5 @@
-//! Bodies of requests to `runner serve`, for models of images, of rows, of texts with a class, and of text.
+//! Bodies of requests to `runner serve`, for models of images, of rows, of texts with a class, and of text; of rows with several targets, and for models of
+//! two folds that answer together.
 
 use runner::api::train::{Request, start};
 use runner::serve::access::Log;
@@ -9,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Where bodies go.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 12] = [
     "/predict/image",
     "/predict/rows",
     "/predict/texts",
@@ -18,6 +19,10 @@ const PATHS: [&str; 8] = [
     "/v2/models/texts/infer",
     "/v1/completions",
     "/v1/chat/completions",
+    "/predict/heads",
+    "/v2/models/heads/infer",
+    "/predict/folds",
+    "/v2/models/folds/infer",
 ];
 
 /// A request: the first byte is the number of its path, the rest of the first line its type or, to `infer`, the length of the JSON in front of
@@ -96,9 +101,22 @@ fn trained(folder: &Path) -> Vec<(String, PathBuf)> {
     let source = |name: &str, more: &str| format!("path = {:?}\n{more}", folder.join(name));
     let linear = "{ type = \"linear\", out_features = ";
     let embedding = "{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 4 }";
+    let rows = |more: &str| source("rows.csv", &format!("source = \"csv\"\ntarget = \"y\"{more}"));
+    let head = "[[heads]]\nname = \"kind\"\ntarget = \"b\"\nloss = \"cross_entropy\"\n";
     let configs = [
         ("image", "source = \"digits\"".to_owned(), format!("\"flatten\", {linear}10 }}"), "cross_entropy"),
-        ("rows", source("rows.csv", "source = \"csv\"\ntarget = \"y\""), format!("{linear}1 }}"), "mse"),
+        ("rows", rows(""), format!("{linear}1 }}"), "mse"),
+        ("folds/fold-1", rows("\nfolds = 2\nfold = 1"), format!("{linear}1 }}"), "mse"),
+        ("folds/fold-2", rows("\nfolds = 2\nfold = 2"), format!("{linear}1 }}"), "mse"),
+        (
+            "heads",
+            rows(""),
+            format!(
+                "{{ name = \"body\", type = \"linear\", out_features = 3 }}, {{ name = \"kind\", type = \"linear\", out_features = 2, from = \"body\" }}, \
+                 {{ type = \"linear\", out_features = 1, from = \"body\" }}"
+            ),
+            "mse",
+        ),
         (
             "texts",
             source("texts.csv", "source = \"text_classes\"\ntext = \"text\"\ntarget = \"y\"\nmax_length = 8"),
@@ -113,16 +131,21 @@ fn trained(folder: &Path) -> Vec<(String, PathBuf)> {
         ),
     ];
     let train = |(name, source, layers, loss): (&str, String, String, &str)| {
+        let heads = if name == "heads" { head } else { "" };
         let config = format!(
-            "device = \"cpu\"\n[data]\nbatch_size = 4\n{source}\n[model]\nlayers = [{layers}]\n[loss]\ntype = \"{loss}\"\n\
+            "device = \"cpu\"\n[data]\nbatch_size = 4\n{source}\n[model]\nlayers = [{layers}]\n[loss]\ntype = \"{loss}\"\n{heads}\
              [optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nsteps = 1\n"
         );
-        let path = folder.join(format!("{name}.toml"));
+        let path = folder.join(format!("{}.toml", name.replace('/', "-")));
         std::fs::write(&path, config).expect("a file");
         let out = folder.join(name);
         let request = Request { out: Some(out.clone()), threads: Some(1), ..Request::of_config(path) };
         start(&request).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         (name.to_owned(), out)
     };
-    configs.map(train).into()
+    let runs = configs.map(train).into_iter();
+    let mut models: Vec<_> = runs.filter(|(name, _)| !name.contains('/')).collect();
+    file("folds/folds.json", "{\"folds\":2}");
+    models.push(("folds".into(), folder.join("folds")));
+    models
 }
