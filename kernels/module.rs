@@ -19,13 +19,10 @@ macro_rules! modules {
                 }
             }
 
-            /// Its packed PTX for compute capability 7.5, or for 8.0 and up.
-            pub(crate) fn packed_ptx(self, capability: u32) -> &'static [u8] {
-                match (self, capability >= 80) {
-                    $(
-                        (Module::$module, false) => include_bytes!(concat!("packed/ptx/", $file, ".sm_75.ptx.xz")),
-                        (Module::$module, true) => include_bytes!(concat!("packed/ptx/", $file, ".sm_80.ptx.xz")),
-                    )*
+            /// Its packed PTX: that for compute capability 8.0 and up, then that for 7.5.
+            pub(crate) fn packed_ptx(self) -> &'static [u8] {
+                match self {
+                    $(Module::$module => include_bytes!(concat!("packed/ptx/", $file, ".ptx.xz")),)*
                 }
             }
 
@@ -35,10 +32,8 @@ macro_rules! modules {
                 match (self, family) {
                     $(
                         (Module::$module, 0) => include_bytes!(concat!("packed/cubin/", $file, ".sm_80.xz")),
-                        (Module::$module, 1) => include_bytes!(concat!("packed/cubin/", $file, ".sm_86.xz")),
-                        (Module::$module, 2) => include_bytes!(concat!("packed/cubin/", $file, ".sm_90.xz")),
-                        (Module::$module, 3) => include_bytes!(concat!("packed/cubin/", $file, ".sm_100.xz")),
-                        (Module::$module, _) => include_bytes!(concat!("packed/cubin/", $file, ".sm_120.xz")),
+                        (Module::$module, 1) => include_bytes!(concat!("packed/cubin/", $file, ".sm_90.xz")),
+                        (Module::$module, _) => include_bytes!(concat!("packed/cubin/", $file, ".sm_100.xz")),
                     )*
                 }
             }

@@ -1,15 +1,15 @@
 //! The kernels as they travel in the binary: PTX, made ahead from `cuda/*.cu`, packed.
 //!
 //! There are two sets: one for compute capability 7.5, and one for 8.0 and up, whose kernels use the wider tensor-core
-//! instructions and asynchronous copies. A driver compiles PTX for the GPU at hand, newer ones included, and keeps the
+//! instructions and asynchronous copies. Both are much the same text, so a file has both, with a zero byte behind each. A driver compiles PTX for the GPU at hand, newer ones included, and keeps the
 //! result in its own cache. For most GPUs there is machine code ([`super::cubin`]) and nothing to compile. `tests/suites/kernels` makes
 //! the files anew (`UPDATE_KERNELS=1 cargo test --test kernels`) and fails if they are older than the sources.
 
 use crate::Module;
 use crate::kept::Kept;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use lzma_rust2::XzReader;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 
 static KEPT: Kept = Kept::new();
@@ -19,12 +19,17 @@ static KEPT: Kept = Kept::new();
 /// # Errors
 /// The file in the binary is damaged.
 pub fn image(module: Module, capability: u32) -> Result<Arc<Vec<u8>>> {
-    KEPT.file(module, if capability >= 80 { 80 } else { 75 }, || {
+    let newer = capability >= 80;
+    KEPT.file(module, if newer { 80 } else { 75 }, || {
+        let damaged = || format!("the kernels `{}` in this program are damaged", module.name());
+        // What comes behind the text that is wanted is not unpacked.
+        let mut reader = BufReader::new(XzReader::new(module.packed_ptx(), false));
         let mut text = Vec::new();
-        XzReader::new(module.packed_ptx(capability), false)
-            .read_to_end(&mut text)
-            .with_context(|| format!("the kernels `{}` in this program are damaged", module.name()))?;
-        text.push(0);
+        for _ in 0..if newer { 1 } else { 2 } {
+            text.clear();
+            reader.read_until(0, &mut text).with_context(damaged)?;
+        }
+        ensure!(text.ends_with(&[0]), damaged());
         Ok(text)
     })
 }

@@ -87,9 +87,10 @@ fn update(sources: &Sources) {
         sources::PTX_VERSION.1
     );
     complain(list);
-    for c in list.iter().filter(|c| Architecture::PACKED.contains(&c.architecture)) {
-        let stamp = packed::stamp(sources, &c.module, c.architecture);
-        Packed::of(&c.module, c.architecture).write(&stamp, &c.ptx);
+    for module in sources.modules.keys() {
+        let made = |of| list.iter().find(|c| c.module == *module && c.architecture == of).expect("it is compiled");
+        let texts = packed::ORDER.map(|of| (packed::stamp(sources, module, of), made(of).ptx.as_str()));
+        packed::write(&Packed::of(module, packed::ORDER[0]).path, &texts);
     }
     cubins::update(sources);
     let document = fs::read_to_string(tables::path()).unwrap();

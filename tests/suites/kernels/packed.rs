@@ -6,6 +6,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+/// The architectures in a file: the one in front is the one that most GPUs need.
+pub const ORDER: [Architecture; 2] = [Architecture::PACKED[1], Architecture::PACKED[0]];
+
 /// Where they are.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/packed/ptx")
@@ -20,19 +23,20 @@ pub fn stamp(sources: &Sources, module: &str, architecture: Architecture) -> Str
     )
 }
 
-/// A file.
+/// The PTX of a module for an architecture, in the file that has those of both.
 pub struct Packed {
-    /// Where it is.
+    /// Where the file is.
     pub path: PathBuf,
+    architecture: Architecture,
 }
 
 impl Packed {
-    /// The file of `module` for `architecture`.
+    /// That of `module` for `architecture`.
     pub fn of(module: &str, architecture: Architecture) -> Packed {
-        Packed { path: folder().join(format!("{module}.{}.ptx.xz", architecture.name())) }
+        Packed { path: folder().join(format!("{module}.ptx.xz")), architecture }
     }
 
-    /// Its path in the repository.
+    /// The file's path in the repository.
     pub fn name(&self) -> String {
         format!("kernels/packed/ptx/{}", self.path.file_name().unwrap().to_str().unwrap())
     }
@@ -44,7 +48,9 @@ impl Packed {
         XzReader::new(&bytes[..], false)
             .read_to_string(&mut text)
             .unwrap_or_else(|e| panic!("{}: {e}", self.path.display()));
-        let (stamp, ptx) = text.split_once('\n').unwrap_or_default();
+        let at = ORDER.iter().position(|of| *of == self.architecture).unwrap();
+        let own = text.split('\0').nth(at).unwrap_or_default();
+        let (stamp, ptx) = own.split_once('\n').unwrap_or_default();
         (stamp.to_owned(), ptx.to_owned())
     }
 
@@ -57,26 +63,30 @@ impl Packed {
     pub fn read_ptx(&self) -> String {
         self.read().1
     }
+}
 
-    /// Writes it, the same bytes for the same text.
-    pub fn write(&self, stamp: &str, ptx: &str) {
-        let mut packer = XzWriter::new(Vec::new(), XzOptions::with_preset(9)).unwrap();
-        packer.write_all(format!("{stamp}\n{ptx}").as_bytes()).unwrap();
-        let bytes = packer.finish().unwrap();
-        // An unchanged file keeps its time, so that the crate is not built anew for nothing.
-        if fs::read(&self.path).ok().as_ref() != Some(&bytes) {
-            fs::write(&self.path, bytes).unwrap_or_else(|e| panic!("{}: {e}", self.path.display()));
-        }
+/// Writes the file at `path`, with first line and rest for each architecture of [`ORDER`]: the same bytes for the same texts.
+pub fn write(path: &Path, texts: &[(String, &str)]) {
+    let mut packer = XzWriter::new(Vec::new(), XzOptions::with_preset(9)).unwrap();
+    texts.iter().for_each(|(stamp, ptx)| packer.write_all(format!("{stamp}\n{ptx}\0").as_bytes()).unwrap());
+    let bytes = packer.finish().unwrap();
+    // An unchanged file keeps its time, so that the crate is not built anew for nothing.
+    if fs::read(path).ok().as_ref() != Some(&bytes) {
+        fs::write(path, bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
 }
 
 #[test]
 fn what_is_written_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let packed = Packed { path: folder.path().join("x.xz") };
-    packed.write("// stamp", ".version 8.1\n\nrest\n");
-    let first = fs::read(&packed.path).unwrap();
-    assert_eq!((packed.read_stamp().as_str(), packed.read_ptx().as_str()), ("// stamp", ".version 8.1\n\nrest\n"));
-    packed.write("// stamp", ".version 8.1\n\nrest\n");
-    assert_eq!(fs::read(&packed.path).unwrap(), first);
+    let path = folder.path().join("x.xz");
+    let texts = [("// newer".to_owned(), ".version 8.1\n\nrest\n"), ("// older".to_owned(), ".version 8.0\n")];
+    write(&path, &texts);
+    let first = fs::read(&path).unwrap();
+    for (architecture, (stamp, ptx)) in ORDER.into_iter().zip(&texts) {
+        let packed = Packed { path: path.clone(), architecture };
+        assert_eq!((&packed.read_stamp(), packed.read_ptx().as_str()), (stamp, *ptx));
+    }
+    write(&path, &texts);
+    assert_eq!(fs::read(&path).unwrap(), first);
 }
