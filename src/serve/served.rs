@@ -192,13 +192,11 @@ impl Served {
             }
             Task::BinaryClassification | Task::Regression => TEXT * self.outputs(),
         };
-        // Beside those of other requests in a batch once more.
+        // What each of several models says is there until all have said it.
+        let kept = if self.models.number() > 1 { self.models.number() } else { 0 };
         let of_heads: usize = self.seen.heads.iter().map(|head| OBJECT * (1 + top.min(head.outputs()))).sum();
-        2 * sample
-            + (1 + self.models.number()) * size_of::<f32>() * self.models.first().width()
-            + told
-            + of_heads
-            + OBJECT
+        // Beside those of other requests in a batch once more.
+        2 * sample + (2 + kept) * size_of::<f32>() * self.models.first().width() + told + of_heads + OBJECT
     }
 
     /// What it puts out for samples: logits of classes and labels, or numbers, for each; those of heads are behind them.

@@ -177,6 +177,7 @@ mod tests {
         let Memory { total, available, own } = memory().expect("tests run where the system tells");
         assert!(own > 0 && own < total && available <= total, "{own} of {available} of {total}");
         assert!(!host_name().is_empty());
-        assert!(parent().is_some_and(|parent| parent != std::process::id()));
+        // What Wine is told to start has none.
+        assert!(parent().map_or(cfg!(windows), |parent| parent != std::process::id()));
     }
 }
