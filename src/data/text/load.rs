@@ -60,7 +60,12 @@ struct Part {
 pub fn load(options: &TextOptions) -> Result<Loaded> {
     let mut codec = options.fitted.as_deref().cloned();
     let text = read(options, &options.path, &mut codec)?;
-    let codec = codec.context("reading a text makes its codec")?;
+    let mut codec = codec.context("reading a text makes its codec")?;
+    let samples = samples(options, codec.tokenizer.as_ref(), codec.vocabulary)?;
+    if let Samples::Windows { .. } = codec.samples {
+        // A model that is trained may be evaluated on samples of another kind.
+        codec.samples = samples.clone();
+    }
     let other = options.val_path.as_deref().map(|path| read(options, path, &mut Some(codec.clone()))).transpose()?;
     let (Part { split: train, .. }, val) = match &options.apart {
         Some(apart) => documents(options, apart, (&text, other.as_ref()), &codec)?,
@@ -81,7 +86,7 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         bytes_per_token,
         lengths,
-        ..DataSpec::new(codec.fields())
+        ..DataSpec::new(samples.fields(codec.vocabulary))
     };
     let texts = || [Some(&text), other.as_ref()].into_iter().flatten();
     let places = if options.apart.is_some() { Apart::bytes_of(train.len() + val.len()) } else { 0 };
@@ -123,7 +128,7 @@ fn documents(
     (text, other): (&Text, Option<&Text>),
     codec: &TextCodec,
 ) -> Result<(Part, Option<Part>)> {
-    let Samples::Windows { end, .. } = codec.samples else { bail!("the model was not trained on parts of a text") };
+    let end = apart::end(apart, codec.tokenizer.as_ref(), codec.vocabulary)?;
     let called = |text: &Text| format!("`{}`", text.path.display());
     let documents = |text: &Text| -> Result<Vec<Range<usize>>> {
         let ends = match (end, &options.content) {
@@ -245,7 +250,7 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
             if let Some(host) = host_memory().filter(|_| working > 0) {
                 expect_room(text.len(), working, &host, &called, INSTEAD)?;
             }
-            match &codec.samples {
+            match samples(options, Some(tokenizer), codec.vocabulary)? {
                 Samples::Windows { lengths, end, .. } if !lengths.is_empty() => {
                     let mut start = 0;
                     for file in ends {
