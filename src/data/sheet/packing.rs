@@ -102,7 +102,7 @@ enum Frames<R: Read> {
     /// Before a frame, or at the end.
     Between(R),
     /// In a frame, whose first bytes were read before.
-    Within(StreamingDecoder<Chain<Cursor<Magic>, R>, FrameDecoder>),
+    Within(Box<StreamingDecoder<Chain<Cursor<Magic>, R>, FrameDecoder>>),
     /// It cannot be read.
     Failed,
 }
@@ -116,7 +116,8 @@ impl<R: BufRead> Frames<R> {
             rest.read_exact(&mut magic).map_err(|_| cut())?;
             if u32::from_le_bytes(magic) & !0xf != 0x184d_2a50 {
                 let all = Cursor::new(magic).chain(rest);
-                return Ok(Frames::Within(StreamingDecoder::new(all).map_err(io::Error::other)?));
+                let frame = StreamingDecoder::new(all).map_err(io::Error::other)?;
+                return Ok(Frames::Within(Box::new(frame)));
             }
             let mut length = [0; 4];
             rest.read_exact(&mut length).map_err(|_| cut())?;

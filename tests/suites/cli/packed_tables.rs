@@ -7,8 +7,8 @@ use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-/// Rows of a table that has some 100 bytes in each.
-const ROWS: usize = 400_000;
+/// Rows of a table that has some 200 bytes in each.
+const ROWS: usize = 180_000;
 
 fn config(path: &str) -> String {
     format!(
@@ -20,11 +20,11 @@ fn config(path: &str) -> String {
 
 /// Long words, numbers and missing cells. Some cells stand in quotes with an end of a line in them.
 fn table() -> String {
-    let mut text = String::with_capacity(110 * ROWS);
+    let mut text = String::with_capacity(220 * ROWS);
     text += "place,rooms,price\n";
     let words = ["beside the sea", "below the hill", "\"in\nthe town\"", "above the lake"].map(|word| {
         let (begin, end) = if word.ends_with('"') { word.split_at(word.len() - 1) } else { (word, "") };
-        format!("{begin}{}{end}", " and so on".repeat(7))
+        format!("{begin}{}{end}", " and so on".repeat(17))
     });
     for row in 0..ROWS {
         let rooms = if row % 11 == 3 { String::new() } else { (row * 7 % 9).to_string() };
