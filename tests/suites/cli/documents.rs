@@ -54,7 +54,10 @@ fn a_model_sees_no_other_document() {
     let [loss, turned] = losses("packed");
     assert!((loss - turned).abs() > 1e-3, "{loss} and {turned}");
     // A model may be evaluated on samples of the other kind.
-    for (run, sets) in [("r", "--set data.packed=true --unset data.end_token --unset data.buckets"), ("packed", "--set data.packed=false --set data.end_token=0")] {
+    for (run, sets) in [
+        ("r", "--set data.packed=true --unset data.end_token --unset data.buckets"),
+        ("packed", "--set data.packed=false --set data.end_token=0"),
+    ] {
         place.ok(&format!("eval {run}/last.safetensors --json {sets}"));
     }
     // A text ends where the documents do.

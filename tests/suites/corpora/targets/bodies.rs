@@ -111,10 +111,9 @@ fn trained(folder: &Path) -> Vec<(String, PathBuf)> {
         (
             "heads",
             rows(""),
-            format!(
-                "{{ name = \"body\", type = \"linear\", out_features = 3 }}, {{ name = \"kind\", type = \"linear\", out_features = 2, from = \"body\" }}, \
-                 {{ type = \"linear\", out_features = 1, from = \"body\" }}"
-            ),
+            "{ name = \"body\", type = \"linear\", out_features = 3 }, { name = \"kind\", type = \"linear\", out_features = 2, from = \"body\" }, \
+             { type = \"linear\", out_features = 1, from = \"body\" }"
+                .to_owned(),
             "mse",
         ),
         (
