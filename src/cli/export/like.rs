@@ -9,6 +9,7 @@ use crate::cli::{print, print_json};
 use crate::config::language::sections::Source;
 use crate::files;
 use crate::terminal::thousands;
+use crate::train::files::folder::is_run;
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -62,6 +63,12 @@ pub(super) fn run(args: &ExportArgs, like: &Path) -> Result<ExitCode, Failure> {
     if folder.extension().is_some_and(is_format) || folder.is_file() {
         return Err(Failure::Usage(format!(
             "`--like` writes a folder, and `{}` is a file\nhelp: name a folder, which is made if it is not there",
+            folder.display()
+        )));
+    }
+    if is_run(folder) {
+        return Err(Failure::Usage(format!(
+            "`{}` is the folder of a run, whose files would lie among those of the model\nhelp: name another folder",
             folder.display()
         )));
     }

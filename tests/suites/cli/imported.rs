@@ -315,6 +315,8 @@ fn a_folder_is_exported_like_the_one_it_came_from() {
         let said = place.fails(&format!("export r half --like {name}"), 2);
         assert!(said.contains("`half/config.json`"), "{said}");
         assert_eq!(fs::read_dir(place.path("half")).unwrap().count(), 1);
+        let said = place.fails(&format!("export r r --like {name}"), 2);
+        assert!(said.contains("the folder of a run"), "{said}");
         let said = place.fails(&format!("export r model.onnx --like {name}"), 2);
         assert!(said.contains("writes a folder"), "{said}");
     }
