@@ -25,7 +25,6 @@ from contextlib import nullcontext
 
 import torch
 from bench_pytorch import build
-from bench_text import Gpt
 from gpu_models import LEARNING_RATE, MODELS, Model, Text
 
 # From quickly started to slowly. `graph`: the whole step in a CUDA graph, with a fused optimizer, channels-last.
@@ -113,6 +112,8 @@ class Training:
         # On the device from the start: filling a large net with random numbers takes long on the CPU.
         with torch.device(args.device):
             if isinstance(case, Text):
+                from bench_text import Gpt
+
                 self.net, self.criterion, self.clip = Gpt(case), torch.nn.CrossEntropyLoss(), 1.0
                 self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3, **({"fused": True} if mode in FUSED else {}))
             else:

@@ -79,9 +79,13 @@ fn a_way_that_fails_is_told_and_leaves_the_others() {
 #[test]
 fn every_model_is_built_as_the_list_has_it() {
     let Some(python) = pytorch() else { return };
-    let code = "import torch, gpu_models, bench_pytorch\n\
+    let code = "import torch, gpu_models, bench_pytorch, bench_text\n\
                 torch.set_default_device('meta')\n\
-                for name, model in gpu_models.MODELS.items():\n\
+                for name, model in gpu_models.TEXTS.items():\n\
+                \x20   answers = bench_text.Gpt(model)(torch.zeros(2, model.context, dtype=torch.int64))\n\
+                \x20   print(name, True, tuple(answers.shape) == (2, model.context, model.vocabulary))\n\
+                images = {name: model for name, model in gpu_models.MODELS.items() if name not in gpu_models.TEXTS}\n\
+                for name, model in images.items():\n\
                 \x20   net, shape, *_ = bench_pytorch.build(model.net, classes=model.classes, side=model.side)\n\
                 \x20   answers = net(torch.empty(2, *shape))\n\
                 \x20   square = (model.channels, model.side, model.side)\n\
@@ -90,7 +94,7 @@ fn every_model_is_built_as_the_list_has_it() {
     let done = command.args(["-B", "-c", code]).env("PYTHONPATH", root().join("scripts")).output().unwrap();
     let said = text(&done.stdout);
     assert!(done.status.success(), "{}", text(&done.stderr));
-    assert!(said.lines().count() > 10 && said.lines().all(|line| line.ends_with("True True")), "{said}");
+    assert!(said.lines().count() > 12 && said.lines().all(|line| line.ends_with("True True")), "{said}");
 }
 
 /// What is told and what the exit code is, whatever it is that measures. Nothing of PyTorch is needed for that, so a module

@@ -34,7 +34,7 @@ fn a_part_that_fails_takes_no_figure_of_another() {
         ("theirs", "torch", "ok", " measured"),
         ("profiles", "resnet50.bf16", "ok", ""),
         ("aim", "fp32", "ok", ""),
-        ("compiled", "compile", "ok", "3 measured"),
+        ("compiled", "compile", "ok", "4 measured"),
         ("threads", "torch", "ok", " measured"),
     ] {
         let (found, said) = results.of(part, name);
@@ -95,7 +95,7 @@ fn a_process_that_says_nothing_for_too_long_is_ended() {
     assert_eq!(text(&python(code, &[]).stdout), "True True ['one']\n");
 }
 
-/// What is timed on a GPU can be read here, too, with as many classes and images as PyTorch gets.
+/// What is timed on a GPU can be read here, too, with as many classes, images and tokens as PyTorch gets.
 #[test]
 fn every_model_of_the_list_is_a_configuration() {
     if !ready() {
@@ -104,12 +104,12 @@ fn every_model_of_the_list_is_a_configuration() {
     let place = Place::new();
     let code = "import sys, pathlib, gpu_models as m\n\
                 for name, model in m.MODELS.items():\n\
-                \x20   if model.file.startswith('models/'):\n\
+                \x20   if name in m.TEXTS or model.file.startswith('models/'):\n\
                 \x20       path = pathlib.Path(sys.argv[1], name + '.toml')\n\
-                \x20       path.write_text(m.configuration(model, 2))\n\
-                \x20       print(path, model.classes)";
+                \x20       path.write_text(m.configuration(model, 2, path.with_suffix('.bin')))\n\
+                \x20       print(path, model.vocabulary if name in m.TEXTS else model.classes)";
     let made = text(&python(code, &[&place.path("")]).stdout);
-    assert!(made.lines().count() > 7, "{made}");
+    assert!(made.lines().count() > 9, "{made}");
     for (path, classes) in made.lines().map(|line| line.split_once(' ').unwrap()) {
         let done = std::process::Command::new(env!("CARGO_BIN_EXE_runner")).args(["check", path]).output().unwrap();
         let said = text(&done.stdout);
