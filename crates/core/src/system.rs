@@ -177,7 +177,7 @@ mod tests {
         let Memory { total, available, own } = memory().expect("tests run where the system tells");
         assert!(own > 0 && own < total && available <= total, "{own} of {available} of {total}");
         assert!(!host_name().is_empty());
-        // What Wine is told to start has none.
+        // A program that Wine itself starts has no parent.
         assert!(parent().map_or(cfg!(windows), |parent| parent != std::process::id()));
     }
 }

@@ -20,7 +20,7 @@ const MOST_CURVES: usize = 12;
 /// Columns in the table.
 const MOST_ROWS: usize = 500;
 
-/// What a model of a table goes by.
+/// How much the columns of a table matter to a model.
 pub struct Explanation {
     /// Which rows it was asked about, and its figures on them.
     of: String,
@@ -90,7 +90,7 @@ fn explained(run: &Run, args: &ReportArgs) -> Result<Explanation, Failure> {
 pub fn explanation_html(explanation: &Explanation) -> String {
     let Explanation { of, figures, columns, outputs, curves, note } = explanation;
     let (loss, count) = (loss_name(figures), columns.len());
-    let mut out = format!("<h3>What the model goes by</h3>\n<p>{}</p>\n", escaped(of));
+    let mut out = format!("<h3>Which columns the model depends on</h3>\n<p>{}</p>\n", escaped(of));
     if let Some(note) = note {
         out += &format!("<p><strong>Note:</strong> {}</p>\n", escaped(note));
     }

@@ -1,4 +1,4 @@
-//! From files to windows of tokens.
+//! From files to samples of tokens: windows, or parts of documents that are kept apart.
 
 use super::super::field::{DataSpec, Lengths};
 use super::super::{HoldOut, Split};

@@ -1,4 +1,4 @@
-//! `runner report --explain`: pictures of what a model of a table goes by.
+//! `runner report --explain`: pictures of which columns a model of a table depends on.
 
 use super::report::tags;
 use super::support::{Place, plain};
@@ -10,7 +10,7 @@ use std::fs;
 fn explained(place: &Place, page: &str) -> (String, Vec<String>) {
     let page = place.read(page);
     let tags = tags(&page);
-    let part = page.split("<h3>What the model goes by</h3>").nth(1).expect("it is explained");
+    let part = page.split("<h3>Which columns the model depends on</h3>").nth(1).expect("it is explained");
     (part.split("<h3>").next().unwrap().to_owned(), tags)
 }
 
@@ -54,7 +54,7 @@ fn numbers_have_bars_and_curves() {
     place.ok("report r --out again.html --explain --no-timing --no-evaluation --threads 1");
     assert_eq!(explained(&place, "again.html").0, part);
     place.ok("report r --out without.html --no-timing --no-evaluation");
-    assert!(!place.read("without.html").contains("What the model goes by"));
+    assert!(!place.read("without.html").contains("Which columns the model depends on"));
 }
 
 fn own_values(place: &Place, column: &str) -> Vec<serde_json::Value> {
