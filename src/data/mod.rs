@@ -43,6 +43,7 @@ pub mod synthetic;
 pub mod table;
 pub mod tensors;
 pub mod text;
+mod tokenizer;
 mod told_colours;
 mod transforms;
 mod unreadable;

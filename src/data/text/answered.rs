@@ -6,12 +6,9 @@ use super::super::field::{ANSWERS, DataSpec, Field, FieldKind, INPUTS, LENGTHS, 
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::labelled::{Filled, filled, tokens_of};
+use super::labelled::{Filled, filled};
 use super::loaded::{Load, Loaded, working_memory};
-use super::options::Choice;
-use super::tokenizer::Tokenizer;
-use super::whole::Passage;
-use super::words::UNKNOWN_TOKEN;
+use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_of};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};

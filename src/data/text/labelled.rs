@@ -7,13 +7,10 @@ use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::table::{Format, open_sheet};
+use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_of};
 use super::super::values::Values;
 use super::super::weights::{no_weight, weight, weighted};
 use super::loaded::{Load, Loaded, working_memory};
-use super::options::Choice;
-use super::tokenizer::Tokenizer;
-use super::whole::{Passage, Whole};
-use super::words::UNKNOWN_TOKEN;
 use super::{Samples, TextCodec};
 use crate::graph::DType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -237,21 +234,6 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
         Some(weights) => weighted(&split, weights.clone(), &format!("`{}`", path.display())),
         None => Ok(split),
     }
-}
-
-/// The tokens of a passage, at most `longest`.
-///
-/// # Errors
-/// A text, which `called` names, has a character without a token.
-pub fn tokens_of(tokenizer: &Tokenizer, longest: usize, passage: &Passage, called: &str) -> Result<Whole> {
-    let mut whole = tokenizer.encode_whole(passage, longest, called)?;
-    // A text of no tokens would be a mean over nothing.
-    if whole.tokens.is_empty() {
-        whole.tokens.push(UNKNOWN_TOKEN);
-    }
-    // What is looked up stands at a position that there is.
-    whole.pair_start = whole.pair_start.clamp(1, whole.tokens.len());
-    Ok(whole)
 }
 
 /// Texts as tokens, one behind the other.

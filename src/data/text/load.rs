@@ -3,9 +3,9 @@
 use super::super::field::{DataSpec, Lengths};
 use super::super::{HoldOut, Split};
 use super::apart::{self, Apart, Ends};
-use super::options::{ApartOptions, Choice, Content, TextOptions};
+use super::super::tokenizer::{Choice, Tokenizer};
+use super::options::{ApartOptions, Content, TextOptions};
 use super::text_files::{expect_room, text};
-use super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
 use super::windows::{Order, Windows};
 use super::{Chat, Samples, TextCodec};

@@ -1,6 +1,6 @@
 //! Text: one long row of tokens, of which a model learns to tell each from those before it.
 //!
-//! `tokenizer` makes tokens of text, `tokens` keeps them in memory or reads them from a file as they are asked for, and `windows` cuts samples out of them, `apart` those that keep documents apart. `labelled` has texts that
+//! [`Tokenizer`] makes tokens of text, `tokens` keeps them in memory or reads them from a file as they are asked for, and `windows` cuts samples out of them, `apart` those that keep documents apart. `labelled` has texts that
 //! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
 
 mod answered;
@@ -12,7 +12,6 @@ mod labelled;
 mod load;
 mod loaded;
 mod options;
-mod pieces;
 mod prompted;
 mod prompts;
 mod sentences;
@@ -21,25 +20,22 @@ mod stretches;
 mod tagged;
 mod text_files;
 mod tokenize;
-mod tokenizer;
 mod tokens;
-mod whole;
 mod windows;
-mod words;
 
 pub use answered::AnsweredOptions;
 pub use chat::{BESIDE, Chat, Message};
 pub use given::{STANDARD_INPUT, passage, passage_bytes, read_given, read_passages};
-pub use labelled::{LabelledOptions, tokens_of as tokens_of_passage};
-pub use options::{ApartOptions, Choice, Content, End, TextOptions};
+pub use labelled::LabelledOptions;
+pub use options::{ApartOptions, Content, End, TextOptions};
 pub use prompted::PromptedOptions;
 pub use prompts::{Prompts, parted, prompt};
 pub use sentences::{Layout, Sentence};
 pub use spans::{Span, Spans};
 pub use tagged::{Placed, TaggedOptions, read_sentences, sentence_bytes};
 pub use tokenize::{Texts, Tokenizing};
-pub use tokenizer::{Decoder, Tokenizer};
-pub use whole::Passage;
+
+pub use super::tokenizer::{Choice, Decoder, Passage, Tokenizer, tokens_of as tokens_of_passage};
 
 use super::dataset::Dataset;
 use super::field::{DataSpec, Field, FieldKind};

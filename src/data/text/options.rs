@@ -1,6 +1,7 @@
 //! Which text is read, and how it becomes tokens.
 
 use super::super::HoldOut;
+use super::super::tokenizer::Choice;
 use super::TextCodec;
 use std::path::PathBuf;
 
@@ -61,19 +62,4 @@ pub enum Content {
         /// The tokenizer that they were made with.
         tokenizer: Option<Choice>,
     },
-}
-
-/// How text becomes tokens.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Choice {
-    /// A token for each byte.
-    Bytes,
-    /// A token for each character that the text of training has.
-    Characters,
-    /// A token for each of the most frequent words, so many at most.
-    Words(usize),
-    /// Byte pairs that are joined as often as they follow each other, until there are so many tokens (Sennrich et al. 2016).
-    Bpe(usize),
-    /// By a `tokenizer.json`.
-    Json(PathBuf),
 }

@@ -1,6 +1,6 @@
 //! Text files that memory need not have room for, read block by block.
 
-use super::pieces::{first_place, last_place};
+use super::super::tokenizer::pieces::{first_place, last_place};
 use super::text_files::{MARK, is_table_alone, text_files};
 use crate::files;
 use anyhow::{Context, Result, ensure};

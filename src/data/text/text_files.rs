@@ -2,7 +2,7 @@
 
 use super::super::sheet::inner_ending;
 use super::super::table::is_table_name;
-use super::tokenizer::Tokenizer;
+use super::super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
 use crate::files::host_memory::HostMemory;
 use crate::files::{self, pattern};

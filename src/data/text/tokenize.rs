@@ -2,11 +2,10 @@
 
 use super::super::parallel::parallel;
 use super::documents::{Document, Documents};
-use super::options::Choice;
-use super::pieces::pieces;
+use super::super::tokenizer::{Choice, Tokenizer, trained};
+use super::super::tokenizer::pieces::pieces;
 use super::stretches::{Cut, Stretch, line_of, stretches};
 use super::text_files::expect_room;
-use super::tokenizer::{Tokenizer, trained};
 use super::tokens::{HEADER, MAGIC};
 use crate::files::host_memory::host_memory;
 use crate::files::output::{Out, Output};

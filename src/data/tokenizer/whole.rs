@@ -1,6 +1,6 @@
 //! Texts that stand by themselves, one or two of them, as tokens: with those that a model expects around them, and cut where they are too long.
 
-use super::tokenizer::{Json, Tokenizer};
+use super::{Json, Tokenizer};
 use super::words::UNKNOWN_TOKEN;
 use crate::files::contained;
 use anyhow::{Context, Result, anyhow};
@@ -85,6 +85,21 @@ impl Tokenizer {
         whole.pair_start = whole.pair_start.min(longest);
         Ok(whole)
     }
+}
+
+/// The tokens of a passage, at most `longest`.
+///
+/// # Errors
+/// A text, which `called` names, has a character without a token.
+pub fn tokens_of(tokenizer: &Tokenizer, longest: usize, passage: &Passage, called: &str) -> Result<Whole> {
+    let mut whole = tokenizer.encode_whole(passage, longest, called)?;
+    // A text of no tokens would be a mean over nothing.
+    if whole.tokens.is_empty() {
+        whole.tokens.push(UNKNOWN_TOKEN);
+    }
+    // What is looked up stands at a position that there is.
+    whole.pair_start = whole.pair_start.clamp(1, whole.tokens.len());
+    Ok(whole)
 }
 
 /// The tokens of words, with those that a model expects around them.

@@ -1,15 +1,21 @@
 //! Text as numbers and back: bytes, characters, or the tokens of a `tokenizer.json`.
 
-use super::options::Choice;
-use super::pieces::{parts_words, pieces};
-use super::words::Words;
+pub(super) mod pieces;
+pub(super) mod whole;
+pub(super) mod words;
+
+pub use whole::{Passage, tokens_of};
+pub use words::UNKNOWN_TOKEN;
+
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow, ensure};
+use pieces::{parts_words, pieces};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use words::Words;
 
 /// Largest `tokenizer.json` that is read, in bytes. Those of large language models have some ten million.
 const MAX_FILE: u64 = 256 << 20;
@@ -19,6 +25,21 @@ const SOME: usize = 1 << 14;
 const TOKENIZING: usize = 200;
 /// What stands for characters that bytes do not make.
 const REPLACEMENT: char = '\u{FFFD}';
+
+/// Which tokenizer is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// A token for each byte.
+    Bytes,
+    /// A token for each character that the text of training has.
+    Characters,
+    /// A token for each of the most frequent words, so many at most.
+    Words(usize),
+    /// Byte pairs that are joined as often as they follow each other, until there are so many tokens (Sennrich et al. 2016).
+    Bpe(usize),
+    /// By a `tokenizer.json`.
+    Json(PathBuf),
+}
 
 /// How text becomes tokens.
 #[derive(Clone)]
@@ -104,7 +125,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// It is none.
-    pub(super) fn of_json(text: String) -> Result<Tokenizer> {
+    pub(in crate::data) fn of_json(text: String) -> Result<Tokenizer> {
         let tokenizer = contained(|| text.parse::<tokenizers::Tokenizer>().map_err(|e| anyhow!("{e}")))?;
         let mut tokenizer = tokenizer;
         // They are for batches of sentences. Texts are cut here.
@@ -250,7 +271,7 @@ impl Tokenizer {
     }
 
     /// Whether a text may be cut at a space between letters or digits.
-    pub(super) fn parts_words(&self) -> bool {
+    pub(in crate::data) fn parts_words(&self) -> bool {
         !matches!(self, Tokenizer::Json(json) if !json.parts_words)
     }
 
@@ -325,7 +346,7 @@ impl Tokenizer {
 
 /// A tokenizer of byte pairs that is trained on texts, as a `tokenizer.json`: GPT-2's way to cut texts into words and to write bytes.
 /// `special`: a token that no text becomes.
-pub(super) fn trained(
+pub(in crate::data) fn trained(
     texts: impl Iterator<Item = impl AsRef<str> + Send> + Send,
     most: usize,
     special: Option<&str>,
