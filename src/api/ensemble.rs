@@ -85,7 +85,7 @@ impl Ensemble {
 pub fn other_codecs(seen: &[Seen]) -> Result<Vec<TableCodec>> {
     let Some((first, others)) = seen.split_first() else { return Ok(Vec::new()) };
     let codec = |seen: &Seen| TableCodec::of(&seen.data);
-    let taken = |codec: Option<TableCodec>| codec.map(|codec| (codec.columns, codec.bins));
+    let taken = |codec: Option<TableCodec>| codec.map(|codec| (codec.columns, codec.tokens, codec.takes, codec.bins));
     let alike = |other: &&Seen| {
         taken(codec(other)) == taken(codec(first))
             && other.fields == first.fields

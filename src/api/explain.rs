@@ -2,20 +2,29 @@
 
 use super::predictor::Predictor;
 use crate::config::language::sections::middle;
-use crate::data::Split;
 use crate::data::table::{Decoded, TableCodec, Target};
+use crate::data::{FieldKind, Split};
 use crate::graph::DType;
 use crate::graph::op::Task;
 use crate::random::{Purpose, Stream};
 use anyhow::{Context, Result, ensure};
+use std::ops::Range;
+
+/// Bytes of a number.
+const NUMBER: usize = size_of::<f32>();
 
 /// Rows of a table as the model takes them, with what is to be learnt of them.
 pub struct Rows {
-    /// `[rows, width]`
-    inputs: Vec<f32>,
+    /// Of each field that the model takes, the bytes of one row behind the other.
+    fields: Vec<Vec<u8>>,
+    /// Which of them has the numbers of columns.
+    numbers: usize,
     targets: Targets,
     rows: usize,
 }
+
+/// The parts of a field's rows that belong to a column: its bytes in each.
+type Place = (usize, Range<usize>);
 
 enum Targets {
     Classes(Vec<usize>),
@@ -96,10 +105,13 @@ impl Rows {
         let target =
             split.fields().iter().position(|field| field.is_target()).context("nothing is learnt of the rows")?;
         let bytes = |row: usize, field: usize| split.bytes(row, field).context("the rows are not in memory");
-        let (mut inputs, mut classes, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let inputs: Vec<usize> = (0..target).filter(|at| split.fields()[*at].is_input()).collect();
+        let (mut fields, mut classes, mut numbers) = (vec![Vec::new(); inputs.len()], Vec::new(), Vec::new());
         let floats = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect::<Vec<_>>();
         for row in 0..split.len() {
-            inputs.extend(floats(bytes(row, 0)?));
+            for (own, field) in fields.iter_mut().zip(&inputs) {
+                own.extend_from_slice(bytes(row, *field)?);
+            }
             match split.fields()[target].dtype {
                 DType::I32 => classes.push(
                     split.label(row).and_then(|class| usize::try_from(class).ok()).context("a row has no class")?,
@@ -107,9 +119,13 @@ impl Rows {
                 _ => numbers.extend(floats(bytes(row, target)?)),
             }
         }
-        ensure!(inputs.len() == split.len() * codec.width(), "the rows are not those of the model's columns");
+        let of_numbers = |at: &usize| split.fields()[*at].kind == FieldKind::Number;
+        let of_columns = inputs.iter().position(of_numbers);
+        let width = of_columns.map_or(0, |at| fields[at].len());
+        let taken = of_columns.is_none() || width == split.len() * codec.width() * NUMBER;
+        ensure!(taken, "the rows are not those of the model's columns");
         let targets = if numbers.is_empty() { Targets::Classes(classes) } else { Targets::Numbers(numbers) };
-        Ok(Rows { inputs, targets, rows: split.len() })
+        Ok(Rows { fields, numbers: of_columns.unwrap_or(usize::MAX), targets, rows: split.len() })
     }
 
     /// How many there are.
@@ -121,13 +137,32 @@ impl Rows {
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
+
+    /// Where the values of each column are in the fields of a row. Those of a column that the model does not take are nowhere.
+    fn places<'a>(&self, codec: &'a TableCodec) -> Vec<(&'a str, Vec<Place>)> {
+        let bytes = |range: Range<usize>| range.start * NUMBER..range.end * NUMBER;
+        let is_there = self.numbers < self.fields.len();
+        let of_numbers = codec.placed().map(|(range, column)| {
+            (column.name.as_str(), if is_there { vec![(self.numbers, bytes(range))] } else { Vec::new() })
+        });
+        // A text and how long it is: all fields but that of the numbers.
+        let whole = |field: usize| (field, 0..self.fields[field].len() / self.rows);
+        let of_tokens = (0..self.fields.len()).filter(|field| *field != self.numbers).map(whole);
+        let tokens = codec.tokens.as_ref().map(|tokens| (tokens.column.as_str(), of_tokens.collect()));
+        of_numbers.chain(tokens).collect()
+    }
+
+    /// Bytes of a row of a field.
+    fn each(&self, field: usize) -> usize {
+        self.fields[field].len() / self.rows
+    }
 }
 
 /// What the model says of rows.
-fn answers(model: &Predictor, inputs: &[f32], rows: usize, out: &mut Vec<f32>) -> Result<()> {
-    let bytes: Vec<u8> = inputs.iter().flat_map(|number| number.to_ne_bytes()).collect();
+fn answers(model: &Predictor, fields: &[Vec<u8>], rows: usize, out: &mut Vec<f32>) -> Result<()> {
+    let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
     out.resize(rows * model.outputs(), 0.0);
-    model.predict(&[&bytes], out)
+    model.predict(&fields, out)
 }
 
 fn sums(model: &Predictor, rows: &Rows, answers: &[f32]) -> Sums {
@@ -161,23 +196,13 @@ fn sums(model: &Predictor, rows: &Rows, answers: &[f32]) -> Sums {
     Sums { loss, right, count, squared: false }
 }
 
-/// Where the numbers of each column are in a row.
-fn places(codec: &TableCodec) -> impl Iterator<Item = (&str, std::ops::Range<usize>)> {
-    let mut begin = 0;
-    codec.columns.iter().map(move |column| {
-        let range = begin..begin + column.width();
-        begin = range.end;
-        (column.name.as_str(), range)
-    })
-}
-
 /// What the figures of the rows as they are come from.
 ///
 /// # Errors
 /// The device failed.
 pub fn as_they_are(model: &Predictor, rows: &Rows) -> Result<Sums> {
     let mut out = Vec::new();
-    answers(model, &rows.inputs, rows.len(), &mut out)?;
+    answers(model, &rows.fields, rows.len(), &mut out)?;
     Ok(sums(model, rows, &out))
 }
 
@@ -191,23 +216,23 @@ pub fn shuffled(
     rows: &Rows,
     (repeats, seed): (usize, u64),
 ) -> Result<Vec<(String, Vec<Sums>)>> {
-    let width = codec.width();
-    let (mut changed, mut out) = (rows.inputs.clone(), Vec::new());
+    let (mut changed, mut out) = (rows.fields.clone(), Vec::new());
     let mut all = Vec::new();
-    for (number, (column, place)) in places(codec).enumerate() {
+    for (number, (column, places)) in rows.places(codec).into_iter().enumerate() {
         let mut of_column = Vec::new();
         for repeat in 0..repeats {
             let mut order: Vec<u32> = (0..rows.len() as u32).collect();
             Stream::new(seed, Purpose::Explain, number as u64, repeat as u64).shuffle(&mut order);
-            for (row, from) in changed.chunks_exact_mut(width).zip(&order) {
-                row[place.clone()].copy_from_slice(&rows.inputs[*from as usize * width..][place.clone()]);
+            for (field, place) in &places {
+                let each = rows.each(*field);
+                for (row, from) in changed[*field].chunks_exact_mut(each).zip(&order) {
+                    row[place.clone()].copy_from_slice(&rows.fields[*field][*from as usize * each..][place.clone()]);
+                }
             }
             answers(model, &changed, rows.len(), &mut out)?;
             of_column.push(sums(model, rows, &out));
         }
-        for (row, own) in changed.chunks_exact_mut(width).zip(rows.inputs.chunks_exact(width)) {
-            row[place.clone()].copy_from_slice(&own[place.clone()]);
-        }
+        places.iter().for_each(|(field, _)| changed[*field].copy_from_slice(&rows.fields[*field]));
         all.push((column.to_owned(), of_column));
     }
     Ok(all)
@@ -241,13 +266,17 @@ pub fn dependence(
     column: &str,
     points: usize,
 ) -> Result<Vec<Dependence>> {
-    let width = codec.width();
-    let of_column = codec.columns.iter().zip(places(codec)).find(|(_, (name, _))| *name == column);
-    let (column, (_, place)) = of_column.with_context(|| format!("the model takes no column `{column}`"))?;
-    let block = |row: usize| &rows.inputs[row * width..][place.clone()];
+    let unknown = || format!("the model takes no column `{column}`");
+    let (_, of_column) = codec.placed().find(|(_, own)| own.name == column).with_context(unknown)?;
+    let places = rows.places(codec).into_iter().find(|(name, _)| *name == column);
+    let (field, place) = places.and_then(|(_, places)| places.into_iter().next()).with_context(unknown)?;
+    let (column, each) = (of_column, rows.each(field));
+    let block = |row: usize| &rows.fields[field][row * each..][place.clone()];
+    let numbers = |bytes: &[u8]| bytes.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b)).collect::<Vec<_>>();
     // Each value with a row that has it, and how many have.
     let mut values: Vec<(Decoded, usize, usize)> = Vec::new();
-    let mut order: Vec<(Decoded, usize)> = (0..rows.len()).map(|row| (column.decode(block(row)), row)).collect();
+    let mut order: Vec<(Decoded, usize)> =
+        (0..rows.len()).map(|row| (column.decode(&numbers(block(row))), row)).collect();
     order.sort_by(|a, b| a.0.order(&b.0));
     for (value, row) in order {
         match values.last_mut() {
@@ -266,10 +295,10 @@ pub fn dependence(
             }
         };
     }
-    let (mut changed, mut out) = (rows.inputs.clone(), Vec::new());
+    let (mut changed, mut out) = (rows.fields.clone(), Vec::new());
     let outputs = model.outputs();
     let of_value = |(value, from, count): (Decoded, usize, usize)| {
-        for row in changed.chunks_exact_mut(width) {
+        for row in changed[field].chunks_exact_mut(each) {
             row[place.clone()].copy_from_slice(block(from));
         }
         answers(model, &changed, rows.len(), &mut out)?;

@@ -181,18 +181,19 @@ pub fn asked(question: &Question) -> Result<Asked, Failure> {
 /// Refuses columns that have no curve.
 fn expect_columns(args: &ExplainArgs, codec: &TableCodec) -> Result<(), Failure> {
     for column in &args.column {
-        if codec.columns.iter().any(|known| known.name == *column && known.is_text()) {
+        let is_tokens = codec.tokens.as_ref().is_some_and(|tokens| tokens.column == *column);
+        if is_tokens || codec.columns.iter().any(|known| known.name == *column && known.is_text()) {
             return Err(Failure::Usage(format!(
                 "`{}` has texts, of which the model takes the words: there is no value that all rows could have\nhelp: without `--column`, `explain` says how \
                  much the model depends on it",
                 one_line(&visible(column))
             )));
         }
-        if !codec.columns.iter().any(|known| known.name == *column) {
-            let near = nearest(column, codec.columns.iter().map(|known| known.name.as_str()));
+        if !codec.taken().any(|known| known == *column) {
+            let near = nearest(column, codec.taken());
             let help = near.map_or_else(
                 || {
-                    let all: Vec<String> = codec.columns.iter().map(|known| format!("`{}`", known.name)).collect();
+                    let all: Vec<String> = codec.taken().map(|known| format!("`{known}`")).collect();
                     format!("it takes {}", all.join(", "))
                 },
                 |near| format!("did you mean `{near}`?"),

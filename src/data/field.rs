@@ -7,6 +7,8 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 
+pub use super::lengths::{BatchShape, Length, Lengths, MAX_LENGTHS};
+
 /// The name of the field that a model takes where it names none.
 pub const INPUTS: &str = "inputs";
 /// The name of the field that is learnt.
@@ -19,8 +21,6 @@ pub const SAMPLE_WEIGHT: &str = "sample_weight";
 pub const ANSWERS: &str = "answers";
 /// The name of the field that says where the second texts of pairs begin.
 pub const PAIR_START: &str = "pair_start";
-/// Most lengths in which the batches of a data set may differ.
-pub const MAX_LENGTHS: usize = 2;
 
 /// What a field is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,71 +82,6 @@ impl FieldKind {
             | FieldKind::Tokens(classes) => Some(classes),
             FieldKind::Image | FieldKind::Number | FieldKind::Length | FieldKind::PairStart => None,
         }
-    }
-}
-
-/// An axis of a field in which batches may differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Length {
-    /// The axis of a sample's shape, which has the largest extent there.
-    pub axis: usize,
-    /// Which length of the data set it is, less than [`MAX_LENGTHS`]: fields of one number have it in common.
-    pub number: usize,
-}
-
-/// The lengths of a batch by their numbers; `None` where fields have their own extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Lengths(pub [Option<u32>; MAX_LENGTHS]);
-
-impl Lengths {
-    /// The first length alone.
-    pub fn first(length: usize) -> Self {
-        let mut all = [None; MAX_LENGTHS];
-        all[0] = Some(length as u32);
-        Lengths(all)
-    }
-
-    /// Each of several first lengths alone.
-    pub fn firsts(lengths: &[usize]) -> Vec<Self> {
-        lengths.iter().copied().map(Lengths::first).collect()
-    }
-
-    /// The place of the first of `all`, ascending, that a sample of these lengths fits into; that of the last one, for samples that are cut.
-    pub fn place(all: &[Lengths], sample: [usize; MAX_LENGTHS]) -> usize {
-        let fits = |lengths: &Lengths| {
-            lengths.0.iter().zip(sample).all(|(length, of)| length.is_none_or(|length| of <= length as usize))
-        };
-        all.iter().position(fits).unwrap_or(all.len().saturating_sub(1))
-    }
-
-    /// Both lengths.
-    pub fn both(first: usize, second: usize) -> Self {
-        Lengths([Some(first as u32), Some(second as u32)])
-    }
-}
-
-/// The shape of the batches that a program is for. There is a program for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BatchShape {
-    /// Samples.
-    pub samples: usize,
-    /// The lengths of its sequences, where batches differ in those; else they are those of their fields.
-    pub lengths: Lengths,
-}
-
-impl From<usize> for BatchShape {
-    fn from(samples: usize) -> Self {
-        BatchShape { samples, lengths: Lengths::default() }
-    }
-}
-
-impl fmt::Display for BatchShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.samples)?;
-        for (length, word) in self.lengths.0.iter().flatten().zip(["of length", "and"]) {
-            write!(f, " {word} {length}")?;
-        }
-        Ok(())
     }
 }
 
@@ -348,6 +283,14 @@ impl DataSpec {
     /// The field with what samples weigh, with its place in a batch; `None` if all weigh the same.
     pub fn sample_weight(&self) -> Option<(Input, &Field)> {
         self.numbered().find(|(_, field)| field.role == Role::Weight)
+    }
+
+    /// How many tokens there are, if a model takes some.
+    pub fn vocabulary(&self) -> Option<usize> {
+        self.inputs().find_map(|(_, field)| match &field.kind {
+            FieldKind::Tokens(tokens) => Some(tokens.number),
+            _ => None,
+        })
     }
 
     /// The classes that the target stands for: one of them, or several, a sample or a position.

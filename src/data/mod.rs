@@ -27,8 +27,10 @@ pub mod image_folder;
 pub mod image_list;
 mod known;
 mod labels;
+mod lengths;
 mod loader;
 mod mask_file;
+mod memory;
 pub mod mnist;
 mod named_images;
 mod parallel;
@@ -68,10 +70,11 @@ pub use image_file::{image_bytes, image_measures, image_sample, photo_sample};
 pub use image_folder::images_below;
 pub use loader::{Batch, Loader, LoaderOptions, Mix, Mixing, Own, Position};
 pub use mask_file::read_mask;
+pub use memory::Memory;
 pub use named_images::NamedImages;
 pub use row_names::RowName;
 pub use split::Split;
-pub use store::{Memory, Rows, Store, Unreadable};
+pub use store::{Rows, Store, Unreadable};
 pub use survey::{Survey, Taken};
 pub use transforms::{
     Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, fixed, output_shape,

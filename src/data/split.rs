@@ -3,8 +3,9 @@
 use super::cache::{Area, Cache};
 use super::classes::Classes;
 use super::field::{Field, FieldKind, INPUTS, Lengths, TARGETS};
+use super::memory::Memory;
 use super::row_names::RowName;
-use super::store::{Memory, Rows, Store, Unreadable};
+use super::store::{Rows, Store, Unreadable};
 use super::transforms::Transform;
 use super::values::Values;
 use crate::graph::{DType, Shape};

@@ -3,14 +3,12 @@
 use super::cache::{Area, Stamp};
 use super::field::{Field, Lengths};
 use super::photo::Photo;
-use super::row_names::{RowName, RowNames};
+use super::row_names::RowName;
 use super::transforms::{Image, ImageSource, Transform, apply, transform_mask, transform_source};
-use super::values::Values;
 use crate::random::{Purpose, Stream};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
 
 /// The samples of a set. Each is written when it is asked for, by any of the loader's threads: what a sample is may depend on
 /// its number and on the draws for it, and on nothing else.
@@ -154,99 +152,6 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Samples in memory, or in a file that is seen as memory.
-#[derive(Debug)]
-pub struct Memory {
-    fields: Vec<Field>,
-    values: Vec<Values>,
-    len: usize,
-    names: Option<Arc<RowNames>>,
-}
-
-impl Memory {
-    /// `len` samples of these fields with their values.
-    ///
-    /// # Errors
-    /// The lengths of the lists do not fit the shapes.
-    pub fn new(list: Vec<(Field, Values)>, len: usize) -> Result<Self> {
-        for (field, values) in &list {
-            let (bytes, dtype) = (values.bytes().len(), values.dtype());
-            let needed = field.shape.len().checked_mul(dtype.bytes()).and_then(|b| b.checked_mul(len));
-            ensure!(
-                needed == Some(bytes) && dtype == field.dtype,
-                "{len} samples with {} of shape {} ({}) cannot be {bytes} bytes of {dtype}",
-                field.name,
-                field.shape,
-                field.dtype
-            );
-        }
-        let (fields, values) = list.into_iter().unzip();
-        Ok(Memory { fields, values, len, names: None })
-    }
-
-    /// The same as rows of a table.
-    ///
-    /// # Panics
-    /// If there are not as many names as samples.
-    pub fn named(self, names: Arc<RowNames>) -> Self {
-        assert_eq!(names.len(), self.len, "a name for each sample");
-        Memory { names: Some(names), ..self }
-    }
-
-    fn row(&self, sample: usize, field: usize) -> &[u8] {
-        let bytes = self.fields[field].bytes();
-        &self.values[field].bytes()[sample * bytes..][..bytes]
-    }
-}
-
-impl Store for Memory {
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    fn fields(&self) -> &[Field] {
-        &self.fields
-    }
-
-    fn write(&self, sample: usize, rows: &mut Rows) -> Result<(), Unreadable> {
-        for field in 0..self.fields.len() {
-            if rows.wants(field) {
-                rows.put(field, self.row(sample, field));
-            }
-        }
-        Ok(())
-    }
-
-    fn identify(&self, sample: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
-        take(self.row(sample, field));
-    }
-
-    fn stored(&self, field: usize) -> Option<&[u8]> {
-        self.values.get(field).map(Values::bytes)
-    }
-
-    fn name(&self, sample: usize) -> Option<String> {
-        Some(match Store::row(self, sample)? {
-            RowName::Id(_, id) => id.to_owned(),
-            RowName::Line(None, line) => format!("line {line}"),
-            RowName::Line(Some(file), line) => format!("{file}, line {line}"),
-        })
-    }
-
-    fn row(&self, sample: usize) -> Option<RowName<'_>> {
-        self.names.as_ref().map(|names| names.at(sample))
-    }
-
-    fn held_bytes(&self) -> usize {
-        let names = self.names.as_ref().map_or(0, |names| names.held_bytes());
-        names + self.values.iter().map(|values| values.taken()[0]).sum::<usize>()
-    }
-
-    fn filed_bytes(&self) -> usize {
-        self.values.iter().map(|values| values.taken()[1]).sum()
-    }
-}
-
 /// Where a field's rows are in a batch slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Column {
@@ -373,6 +278,15 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Gives a field that no transforms change as many of its bytes as the batch has room for. What nobody wants is dropped.
+    ///
+    /// # Panics
+    /// If the batch has room for more.
+    pub(super) fn put_front(&mut self, field: usize, bytes: &[u8]) {
+        let Some(column) = self.column(field) else { return };
+        self.slot[column.offset + self.row * column.bytes..][..column.bytes].copy_from_slice(&bytes[..column.bytes]);
+    }
+
     /// Gives a field of whole numbers, which no transforms change, what `element` writes for each of them, in their order. What nobody
     /// wants is dropped.
     pub(super) fn fill(&mut self, field: usize, mut element: impl FnMut(usize, &mut [u8; 4])) {
@@ -459,6 +373,8 @@ impl Way<'_> {
 mod tests {
     use super::super::classes::Classes;
     use super::super::field::{FieldKind, INPUTS, TARGETS};
+    use super::super::memory::Memory;
+    use super::super::values::Values;
     use super::*;
     use crate::graph::DType;
 

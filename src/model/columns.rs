@@ -8,7 +8,7 @@ use crate::config::language::layers as cfg;
 use crate::data::INPUTS;
 use crate::data::table::TableCodec;
 use crate::graph::op::{Activation, ActivationOp, Binary, BinaryKind, Concat, Linear, Reshape, Slice};
-use crate::graph::{Fill, Shape, Storage, ValueId};
+use crate::graph::{DType, Fill, Shape, Storage, ValueId};
 use std::f32::consts::TAU;
 use std::ops::Range;
 
@@ -97,7 +97,8 @@ impl Builder<'_> {
     /// How rows become samples, if `x` is a sample of a table as the data has it.
     pub(super) fn table(&self, x: Tensor) -> Option<TableCodec> {
         let direct = self.prepared.iter().any(|(name, field)| name == INPUTS && field.value == x.value);
-        TableCodec::of(self.data).filter(|_| direct)
+        let numbers = self.graph.value(x.value).dtype != DType::I32;
+        TableCodec::of(self.data).filter(|_| direct && numbers)
     }
 
     /// Reports a layer that is given no table.

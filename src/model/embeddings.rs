@@ -326,10 +326,13 @@ impl Builder<'_> {
         found.filter(|_| self.graph.shape(x).dims()[1] == all && !self.is_of_another_length(x))
     }
 
-    /// Whether the positions of a sequence are those of a field whose lengths are not length number 0, which the samples' lengths are of: two texts of
-    /// a batch may be of one length by chance.
+    /// Whether the positions of a sequence are those of a field that does not have length number 0, which the samples' lengths are of: two texts of
+    /// a batch may be of one length by chance, and a table may have as many columns.
     fn is_of_another_length(&self, x: ValueId) -> bool {
-        let others = |field: &Field| !field.lengths.is_empty() && field.lengths.iter().all(|length| length.number != 0);
+        let others = |field: &Field| {
+            let counts = matches!(field.kind, FieldKind::Length | FieldKind::PairStart);
+            !counts && field.lengths.iter().all(|length| length.number != 0)
+        };
         if !self.data.inputs().any(|(_, field)| others(field)) {
             return false;
         }

@@ -28,6 +28,11 @@ impl Normalization {
     }
 }
 
+/// The key of the metadata for what a source has fitted.
+fn key_of_fitted(fitted: &serde_json::Value) -> &'static str {
+    if TextCodec::is(fitted) { "text" } else { "columns" }
+}
+
 /// A sample's shape as PyTorch has it.
 fn outside(sample: &Shape) -> Vec<usize> {
     match *sample.dims() {
@@ -43,6 +48,12 @@ impl Translator<'_> {
         let changed = transformed(&data.fields);
         let numbers = data.fields.iter().enumerate().filter(|(_, field)| field.is_input()).map(|(number, _)| number);
         let table = TableCodec::of(data).filter(|_| self.options.preprocess);
+        if table.as_ref().is_some_and(|table| table.tokens.is_some()) {
+            return Err(Diagnostic::error(
+                "a column of the table becomes tokens, which no operator of ONNX makes of a text",
+            )
+            .help("leave out `--preprocess`: `columns` in the file's metadata says how columns become the inputs"));
+        }
         let mut first = None;
         for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
             let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
@@ -85,14 +96,18 @@ impl Translator<'_> {
             }
             let fitted = self.source.data.fitted.as_ref();
             if let FieldKind::Tokens(tokens) = &field.kind {
+                let key = fitted.map_or("text", |fitted| key_of_fitted(fitted));
                 self.notes.push(format!(
-                    "`{}` has the numbers of tokens, of which there are {}: `text` in the file's metadata has the tokenizer",
+                    "`{}` has the numbers of tokens, of which there are {}: `{key}` in the file's metadata has the tokenizer",
                     field.name, tokens.number
                 ));
             } else if !of_layers && fitted.is_some() && table.is_none() {
+                let has_tokens = data.vocabulary().is_some();
+                let inside =
+                    if has_tokens { "" } else { ": with `--preprocess` the model takes the columns themselves" };
                 self.notes.push(format!(
                     "`{}` has the numbers that the columns of a table become, and `columns` in the file's metadata what each column was \
-                     fitted to: with `--preprocess` the model takes the columns themselves",
+                     fitted to{inside}",
                     field.name
                 ));
             }
@@ -260,7 +275,7 @@ impl Translator<'_> {
                 let numbers = head.pointer_mut("/target/numbers").and_then(serde_json::Value::as_object_mut);
                 numbers.map(|numbers| numbers.remove("standard"));
             }
-            entries.push((if TextCodec::is(fitted) { "text" } else { "columns" }, columns));
+            entries.push((key_of_fitted(fitted), columns));
         }
         if !experiment.heads.is_empty() {
             entries.push(("heads", self.heads_in_words()));

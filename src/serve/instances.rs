@@ -179,7 +179,7 @@ impl<'a> Rows<'a> {
     fn new(served: &'a Served) -> Self {
         let places: HashMap<&str, usize> = served.columns().into_iter().zip(0..).collect();
         let of = |codec: &'a TableCodec| {
-            let own = codec.columns.iter().filter_map(|column| places.get(column.name.as_str()).copied());
+            let own = codec.taken().filter_map(|column| places.get(column).copied());
             (Given::new(codec), own.collect())
         };
         let given = served.tables().map(of).collect();

@@ -210,11 +210,15 @@ impl Reader<'_> {
     fn encoded(&mut self, raw: &[Raw]) -> Result<Samples, Refusal> {
         let Some(first) = raw.first() else { return Err(Refusal::internal("the model takes no tables")) };
         self.expect(first.rows())?;
-        let bytes = |(codec, raw): (&TableCodec, &Raw)| -> Result<Vec<u8>, Refusal> {
-            let inputs = codec.inputs(raw).map_err(|error| Refusal::too_large(format!("{error:#}")))?;
-            Ok(inputs.into_iter().flat_map(f32::to_ne_bytes).collect())
+        let fields = |(codec, raw): (&TableCodec, &Raw)| {
+            let unfit = |error: anyhow::Error| Refusal::unfit(format!("{error:#}"));
+            let tokens = codec.tokens.as_ref().map_or(Ok(0), |tokens| tokens.working_memory(raw)).map_err(unfit)?;
+            self.charge.add(tokens)?;
+            let rows = codec.input_bytes(raw).map_err(unfit);
+            self.charge.give_back(tokens);
+            rows
         };
-        let rows = self.served.tables().zip(raw).map(bytes).collect::<Result<_, _>>()?;
+        let rows = self.served.tables().zip(raw).map(fields).collect::<Result<Vec<_>, _>>()?.concat();
         let names = Names::Rows(first.ids().map(|ids| ids.iter().map(str::to_owned).collect()));
         Ok(Samples { rows, count: first.rows(), names })
     }

@@ -147,9 +147,9 @@ impl Served {
     /// The columns that the models take.
     pub fn columns(&self) -> Vec<&str> {
         let mut all = Vec::new();
-        for column in self.tables().flat_map(|table| &table.columns) {
-            if !all.contains(&column.name.as_str()) {
-                all.push(&column.name);
+        for column in self.tables().flat_map(TableCodec::taken) {
+            if !all.contains(&column) {
+                all.push(column);
             }
         }
         all

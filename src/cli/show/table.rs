@@ -3,7 +3,7 @@
 use crate::api::failure::Failure;
 use crate::cli::{print, print_json};
 use crate::data::DataSpec;
-use crate::data::table::{CellType, Shown};
+use crate::data::table::{CellType, Shown, TableCodec};
 use crate::terminal::{one_line, say, thousands};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -25,11 +25,15 @@ pub fn show(columns: &[Shown], spec: &DataSpec, notes: &[String], as_json: bool)
         return Ok(ExitCode::SUCCESS);
     }
     notes.iter().for_each(|note| say(&format!("note: {note}")));
+    let numbers = (width > 0).then(|| format!("a vector of {width} number{}", if width == 1 { "" } else { "s" }));
+    let tokens = TableCodec::of(spec).and_then(|codec| codec.tokens);
+    let tokens = tokens.map(|tokens| format!("the tokens of `{}`", one_line(&tokens.column)));
+    let sample: Vec<String> = numbers.into_iter().chain(tokens).collect();
     let mut text = format!(
-        "{} rows to train on, {} to validate on; a sample is a vector of {width} number{}\n\n",
+        "{} rows to train on, {} to validate on; a sample is {}\n\n",
         thousands(train as u64),
         thousands(val as u64),
-        if width == 1 { "" } else { "s" }
+        sample.join(" and ")
     );
     for line in lines(columns) {
         text.push_str(&line);

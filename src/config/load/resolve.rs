@@ -92,6 +92,13 @@ pub(super) fn resolve(
     (!sink.has_errors()).then_some(experiment)
 }
 
+/// The text of a path within the values of a table's tables.
+fn within<'a>(node: &'a Node, path: &Path) -> Option<&'a Node> {
+    let inner = node.as_table()?.entries.iter().filter_map(|entry| entry.node.as_table());
+    let values = inner.flat_map(|table| table.entries.iter().map(|entry| &entry.node));
+    values.into_iter().find(|node| node.as_str().is_some_and(|text| Path::new(text) == path))
+}
+
 /// Defaults that depend on other values.
 fn fill_in(experiment: &mut Experiment) {
     let loading = &mut experiment.data.loading;
@@ -194,7 +201,11 @@ impl<'a> Reader<'a> {
         part.known_keys(&[&[Source::TAG], Pipeline::KEYS, Source::fields(word), Loading::KEYS]);
         let mut source = Source::read(word, &part)?;
         for (key, path) in source.paths_mut() {
-            if let Some(node) = part.table.get(key) {
+            let node = part.table.get(key);
+            // That of a tokenizer is inside of what is said of a column.
+            if let Some(node) =
+                node.and_then(|node| if node.as_table().is_some() { within(node, path) } else { Some(node) })
+            {
                 *path = self.path(node);
             }
         }

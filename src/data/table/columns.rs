@@ -2,8 +2,9 @@
 
 use super::codec::{Encoding, Fill, Scaling};
 use super::kinds::{CellType, Column};
-use super::names::no_column;
+use super::names::{no_column, quoted};
 use super::options::{BINS, Choice, MOST_CATEGORIES, TableOptions};
+use super::tokens::TokensOptions;
 use anyhow::{Result, bail, ensure};
 use glob::Pattern;
 
@@ -12,6 +13,8 @@ use glob::Pattern;
 pub enum Use {
     /// The model takes it.
     Input(Encoding),
+    /// The model takes its tokens.
+    Tokens(TokensOptions),
     /// It is learnt.
     Target,
     /// It is learnt by the head of this name.
@@ -102,16 +105,21 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             return Ok(Use::Left((*why).to_owned()));
         }
         let named = rule.is_some_and(|rule| rule.pattern == *name);
-        let encoding = match rule.map(|rule| rule.choice) {
+        let encoding = match rule.map(|rule| &rule.choice) {
             Some(Choice::Ignore) => return Ok(Use::Left("`columns` says so".to_owned())),
-            Some(Choice::Encode(encoding)) if fits(encoding, column.cells, named) => encoding,
-            // Texts of a file that says so are other cells where the column is named.
-            Some(Choice::Encode(encoding)) if named && fits(encoding, column.readable_as, named) => encoding,
-            // What does not fit is left out with its row.
-            Some(Choice::Encode(encoding)) if named && options.skip => encoding,
             // A pattern is for those columns that it fits.
-            Some(Choice::Encode(_)) if !named => usual(column.cells),
-            Some(Choice::Encode(encoding)) => bail!(
+            Some(Choice::Tokens(tokens)) if named || column.cells == CellType::Texts => {
+                return Ok(Use::Tokens(tokens.clone()));
+            }
+            Some(Choice::Tokens(_)) => usual(column.cells),
+            Some(&Choice::Encode(encoding)) if fits(encoding, column.cells, named) => encoding,
+            // Texts of a file that says so are other cells where the column is named.
+            Some(&Choice::Encode(encoding)) if named && fits(encoding, column.readable_as, named) => encoding,
+            // What does not fit is left out with its row.
+            Some(&Choice::Encode(encoding)) if named && options.skip => encoding,
+            // A pattern is for those columns that it fits.
+            Some(&Choice::Encode(_)) if !named => usual(column.cells),
+            Some(&Choice::Encode(encoding)) => bail!(
                 "the column `{name}` has {}, and `columns` asks for {}: mend the cells, or choose another type",
                 match &column.odd {
                     Some(odd) => odd.in_words(),
@@ -128,9 +136,16 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
     };
     let uses = columns.iter().map(use_of).collect::<Result<Vec<_>>>()?;
     ensure!(
-        uses.iter().any(|column| matches!(column, Use::Input(_))),
+        uses.iter().any(|column| matches!(column, Use::Input(_) | Use::Tokens(_))),
         "no column is left that the model could take: {}",
         reasons(columns, &uses)
+    );
+    let texts = columns.iter().zip(&uses).filter(|(_, used)| matches!(used, Use::Tokens(_)));
+    let texts: Vec<String> = texts.map(|(column, _)| column.name.clone()).collect();
+    ensure!(
+        texts.len() < 2,
+        "`columns` makes tokens of {}, and a row may have tokens of one column: give the others `type = \"text\"`, which counts words",
+        quoted(&texts)
     );
     Ok(uses)
 }
@@ -138,7 +153,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
 fn reasons(columns: &[Column], uses: &[Use]) -> String {
     let reason = |(column, used): (&Column, &Use)| match used {
         Use::Left(why) => Some(format!("`{}`: {why}", column.name)),
-        Use::Input(_) | Use::Target | Use::Head(_) | Use::Id | Use::Weight => None,
+        Use::Input(_) | Use::Tokens(_) | Use::Target | Use::Head(_) | Use::Id | Use::Weight => None,
     };
     let all: Vec<String> = columns.iter().zip(uses).filter_map(reason).take(10).collect();
     if all.is_empty() { "the table has nothing but what is learnt".to_owned() } else { all.join("; ") }

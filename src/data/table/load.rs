@@ -18,6 +18,7 @@ use super::raw::{Raw, Reading, each_of};
 use super::survey::{Surveyed, survey};
 use super::targets::{expect_targets, fit_target, targets, with_targets};
 use super::text::{expect_rows, open};
+use super::tokens::TokensCodec;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
 use crate::terminal::human_bytes;
@@ -131,7 +132,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         None => fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)?,
     };
     let leaks = if own.is_none() { leaks(&raw, &codec, &parts.train).with_context(at)? } else { Vec::new() };
-    let all = codec.samples(&raw, true, &options.room).with_context(at)?;
+    let (all, cut) = codec.samples(&raw, true, &options.room).with_context(at)?;
+    told.extend(cut_in_words(&options.path, &codec, &all, cut));
     // What its cells took is for others now.
     drop(raw);
     let filing = aside.map_or(0, |file| usize::try_from(file.bytes()).unwrap_or(usize::MAX));
@@ -183,6 +185,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         val: Some(val.len()),
         fitted: Some(codec.written()?),
         leaks,
+        lengths: codec.tokens.as_ref().map_or(Vec::new(), TokensCodec::batches),
         ..DataSpec::new(codec.fields())
     };
     Ok(Loaded { spec, train, val, test, columns, told, filing })
@@ -203,14 +206,23 @@ fn validation(
     expect_weights(&own, &text, &mut raw).with_context(|| format!("`{}`", path.display()))?;
     let rows = with_targets(&own, &raw, told)?;
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
-    let all = codec.samples(&raw, true, &options.room).with_context(|| format!("`{}`", path.display()))?;
+    let (all, cut) = codec.samples(&raw, true, &options.room).with_context(|| format!("`{}`", path.display()))?;
+    told.extend(cut_in_words(path, codec, &all, cut));
     Ok((all, rows))
+}
+
+/// What there is to say of texts that are cut.
+fn cut_in_words(path: &Path, codec: &TableCodec, all: &Split, cut: usize) -> Option<String> {
+    let tokens = codec.tokens.as_ref().filter(|_| cut > 0)?;
+    let (path, column, longest) = (path.display(), &tokens.column, tokens.longest());
+    Some(format!("`{path}`: {cut} of {} texts of `{column}` are cut to {longest} tokens", all.len()))
 }
 
 /// The columns that the model takes, and how their cells are read.
 fn inputs<'a>(columns: &'a [Column], uses: &[Use]) -> Vec<(&'a str, Read)> {
     let used = columns.iter().zip(uses).filter_map(|(column, used)| match used {
         Use::Input(encoding) => Some((column.name.as_str(), encoding.read())),
+        Use::Tokens(_) => Some((column.name.as_str(), Read::Text)),
         _ => None,
     });
     used.collect()
@@ -245,8 +257,8 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
     }
     if let (Some(column), Some(how)) = (&division.time_column, division.hold_out) {
         let decimal = text.decimal(options.decimal);
-        let form = options.rules.iter().find(|rule| rule.pattern == *column).and_then(|rule| match rule.choice {
-            Choice::Encode(Encoding::Date { form, .. }) => form,
+        let form = options.rules.iter().find(|rule| rule.pattern == *column).and_then(|rule| match &rule.choice {
+            Choice::Encode(Encoding::Date { form, .. }) => *form,
             _ => None,
         });
         let own = text.column(column).is_some_and(|at| text.kinds().is_some_and(|kinds| kinds[at] == Kind::Date));
@@ -348,10 +360,17 @@ fn fit(
         });
         codecs.extend(fitted.into_iter().collect::<Result<Vec<_>>>()?);
     }
+    let tokens = columns.iter().zip(uses).find_map(|(column, used)| match used {
+        Use::Tokens(tokens) => Some((&column.name, tokens)),
+        _ => None,
+    });
+    let tokens = tokens.map(|(name, own)| TokensCodec::fit(name, own, &*raw.column(name)?, train)).transpose()?;
     let target = fit_target(options, raw, (rows, train))?;
     let heads = options.heads.iter().map(|head| head.fit(raw, (rows, train))).collect::<Result<_>>()?;
     Ok(TableCodec {
         columns: codecs,
+        takes: if tokens.is_some() { options.takes.clone() } else { Vec::new() },
+        tokens,
         target,
         heads,
         decimal: options.decimal,
@@ -370,6 +389,9 @@ fn shown(columns: Vec<Column>, uses: &[Use], codec: &TableCodec) -> Vec<Shown> {
         let width = own.map_or(0, ColumnCodec::width);
         let becomes = match uses.get(at) {
             Some(Use::Input(encoding)) => name_of(*encoding).to_owned(),
+            Some(Use::Tokens(_)) => codec.tokens.as_ref().map_or_else(String::new, |tokens| {
+                format!("tokens, at most {}: {}", tokens.longest(), tokens.tokenizer.in_words())
+            }),
             Some(Use::Target) => match codec.target {
                 Target::Classes { .. } => "the target, a class".to_owned(),
                 Target::Numbers { .. } => "the target, a number".to_owned(),

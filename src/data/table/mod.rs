@@ -24,11 +24,13 @@ mod numbers;
 mod options;
 mod quantiles;
 mod raw;
+mod samples;
 mod skipped;
 mod stored;
 mod survey;
 mod targets;
 mod text;
+mod tokens;
 mod unseen;
 mod weights;
 
@@ -47,6 +49,7 @@ pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, Ta
 pub use quantiles::Quantiles;
 pub use raw::{Raw, TooManyRows};
 pub use text::{Format, RowsAs, is_parquet, is_table, is_table_name, of_input as input_sheet, open as open_sheet};
+pub use tokens::{TokensCodec, TokensOptions};
 pub use unseen::Unseen;
 
 pub use super::sheet::{ColumnValue, ColumnWriter, Copied, Kept, KeptRow, RowForm, Sheet};

@@ -5,6 +5,7 @@ use super::codec::Encoding;
 use super::division::Division;
 use super::fitted::TableCodec;
 use super::text::Format;
+use super::tokens::TokensOptions;
 use std::path::PathBuf;
 
 /// Most texts of a column that have a place of their own, where nothing is said of it.
@@ -37,6 +38,8 @@ pub struct TableOptions {
     pub heads: Vec<HeadOptions>,
     /// How many bins the model cuts each number into, if it does.
     pub bins: Option<usize>,
+    /// The fields that the model takes, if it names them.
+    pub takes: Vec<String>,
     /// How columns are encoded: the first rule that a name fits.
     pub rules: Vec<Rule>,
     /// Columns that the model does not take.
@@ -65,10 +68,12 @@ pub struct Positive {
 }
 
 /// What a rule says of columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Choice {
     /// They are encoded in this way.
     Encode(Encoding),
+    /// It becomes tokens.
+    Tokens(TokensOptions),
     /// The model does not take them.
     Ignore,
 }

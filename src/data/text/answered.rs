@@ -6,9 +6,9 @@ use super::super::field::{ANSWERS, DataSpec, Field, FieldKind, INPUTS, LENGTHS, 
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
+use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_of};
 use super::labelled::{Filled, filled};
 use super::loaded::{Load, Loaded, working_memory};
-use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_of};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};

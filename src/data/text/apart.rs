@@ -2,9 +2,9 @@
 
 use super::super::field::{Field, Lengths};
 use super::super::store::{Rows, Store, Unreadable};
+use super::super::tokenizer::{Tokenizer, UNKNOWN_TOKEN};
 use super::options::{ApartOptions, End};
 use super::prompts::ENDS;
-use super::super::tokenizer::{Tokenizer, UNKNOWN_TOKEN};
 use super::tokens::{Tokens, put_tokens};
 use super::windows::fields_of_lengths;
 use anyhow::{Context, Result, bail, ensure};

@@ -2,8 +2,8 @@
 
 use super::super::Split;
 use super::super::table::{Format, is_table, open_sheet};
-use super::labelled::Texts;
 use super::super::tokenizer::{Passage, UNKNOWN_TOKEN, tokens_of};
+use super::labelled::Texts;
 use super::{Samples, TextCodec};
 use crate::files::Lines;
 use anyhow::{Context, Result, bail, ensure};

@@ -1,9 +1,9 @@
 //! From files to samples of tokens: windows, or parts of documents that are kept apart.
 
 use super::super::field::{DataSpec, Lengths};
+use super::super::tokenizer::{Choice, Tokenizer};
 use super::super::{HoldOut, Split};
 use super::apart::{self, Apart, Ends};
-use super::super::tokenizer::{Choice, Tokenizer};
 use super::options::{ApartOptions, Content, TextOptions};
 use super::text_files::{expect_room, text};
 use super::tokens::Tokens;

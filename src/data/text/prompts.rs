@@ -1,7 +1,7 @@
 //! From a text to what a model goes on with, and from that and an answer to the tokens that it learns.
 
-use super::chat::{Chat, Message};
 use super::super::tokenizer::Tokenizer;
+use super::chat::{Chat, Message};
 use anyhow::{Context, Result, ensure};
 
 /// Where the text stands in a template.

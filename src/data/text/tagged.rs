@@ -6,8 +6,8 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, 
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::loaded::{Load, Loaded, working_memory};
 use super::super::tokenizer::{Choice, Tokenizer, UNKNOWN_TOKEN};
+use super::loaded::{Load, Loaded, working_memory};
 use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
 use super::{Samples, TextCodec};
 use crate::graph::DType;

@@ -1,9 +1,9 @@
 //! Text files, and texts in tables, as files of tokens: block by block, so that memory does not depend on how long a text is.
 
 use super::super::parallel::parallel;
-use super::documents::{Document, Documents};
-use super::super::tokenizer::{Choice, Tokenizer, trained};
 use super::super::tokenizer::pieces::pieces;
+use super::super::tokenizer::{Choice, Tokenizer, trained};
+use super::documents::{Document, Documents};
 use super::stretches::{Cut, Stretch, line_of, stretches};
 use super::text_files::expect_room;
 use super::tokens::{HEADER, MAGIC};

@@ -10,7 +10,8 @@ pub use words::UNKNOWN_TOKEN;
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow, ensure};
 use pieces::{parts_words, pieces};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -144,12 +145,16 @@ impl Tokenizer {
     /// # Errors
     /// It cannot be written.
     pub fn written(&self) -> Result<serde_json::Value> {
-        Ok(serde_json::to_value(match self {
+        Ok(serde_json::to_value(self)?)
+    }
+
+    fn as_written(&self) -> Written {
+        match self {
             Tokenizer::Bytes => Written::Bytes,
             Tokenizer::Characters(characters) => Written::Characters { characters: characters.all.iter().collect() },
             Tokenizer::Words(words) => Written::Words { words: words.all().to_vec() },
             Tokenizer::Json(json) => Written::TokenizerJson { json: json.text.clone() },
-        })?)
+        }
     }
 
     /// That of a checkpoint, which may come from anybody.
@@ -157,7 +162,11 @@ impl Tokenizer {
     /// # Errors
     /// It is none.
     pub fn of_written(written: &serde_json::Value) -> Result<Tokenizer> {
-        match Written::deserialize(written).context("the checkpoint has no tokenizer that can be read")? {
+        Tokenizer::of(Written::deserialize(written).context("the checkpoint has no tokenizer that can be read")?)
+    }
+
+    fn of(written: Written) -> Result<Tokenizer> {
+        match written {
             Written::Bytes => Ok(Tokenizer::Bytes),
             Written::Characters { characters } => {
                 ensure!(!characters.is_empty(), "the tokenizer of the checkpoint has no characters");
@@ -379,6 +388,18 @@ fn no_token(text: &str, at: usize, c: char, called: &str) -> anyhow::Error {
          it has no token; leave it out, or train with `tokenizer = \"bytes\"`",
         c as u32
     )
+}
+
+impl Serialize for Tokenizer {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_written().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Tokenizer {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Tokenizer::of(Written::deserialize(deserializer)?).map_err(|error| D::Error::custom(format!("{error:#}")))
+    }
 }
 
 impl PartialEq for Tokenizer {

@@ -1,7 +1,7 @@
 //! Texts that stand by themselves, one or two of them, as tokens: with those that a model expects around them, and cut where they are too long.
 
-use super::{Json, Tokenizer};
 use super::words::UNKNOWN_TOKEN;
+use super::{Json, Tokenizer};
 use crate::files::contained;
 use anyhow::{Context, Result, anyhow};
 use tokenizers::TruncationDirection::Right;

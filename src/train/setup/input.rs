@@ -199,7 +199,9 @@ fn unknown_field(experiment: &Experiment, error: &UnknownField) -> Diagnostic {
 /// # Errors
 /// A file of tensors cannot be read, or the validation split leaves nothing; with the place in the configuration.
 pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
-    let mut spec = taken(described(experiment)?, experiment).map_err(|e| unknown_field(experiment, &e))?;
+    let spec = described(experiment)?;
+    expect_named(&spec, experiment)?;
+    let mut spec = taken(spec, experiment).map_err(|e| unknown_field(experiment, &e))?;
     let loading = &experiment.data.loading;
     if let (Some(n), Some(how)) = (spec.train, split_of(experiment)) {
         let held = match how {
@@ -217,6 +219,20 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     spec.train = spec.train.map(|n| n.min(loading.limit.unwrap_or(n)));
     spec.val = spec.val.map(|n| n.min(loading.limit_val.unwrap_or(n)));
     Ok(spec)
+}
+
+/// Refuses a model that does not say which of the fields of a table's rows it takes, where there are several.
+fn expect_named(spec: &DataSpec, experiment: &Experiment) -> Result<(), Diagnostic> {
+    let inputs = spec.inputs().filter(|(_, field)| field.kind != FieldKind::Length);
+    let names: Vec<String> = inputs.map(|(_, field)| format!("\"{}\"", field.name)).collect();
+    let told = !experiment.model.inputs.is_empty() || experiment.data.source.table().is_none();
+    if told || names.len() < 2 {
+        return Ok(());
+    }
+    let message =
+        format!("a row has {} inputs, {}, and the model does not say which it takes", names.len(), names.join(" and "));
+    let help = format!("write `inputs = [{}]` in `[model]`; layers name them in `from`", names.join(", "));
+    Err(at(experiment, message, "data.columns", "makes tokens of a column").help(help))
 }
 
 /// An error at a key of the section, or at the section.
@@ -276,10 +292,7 @@ pub fn counts(experiment: &Experiment) -> Result<Counts, Diagnostic> {
     let spec = described(experiment)?;
     let each = experiment.loss.quantiles().len().max(1);
     let numbers = spec.fitted.as_ref().and(spec.target()).map(|(_, field)| field.shape.len() * each);
-    let tokens = spec.inputs().find_map(|(_, field)| match &field.kind {
-        FieldKind::Tokens(tokens) => Some(tokens.number),
-        _ => None,
-    });
+    let tokens = spec.vocabulary();
     let classes = spec.classes().map(|classes| experiment.loss.outputs(classes.number));
     Ok(Counts { classes: classes.or(numbers), vocabulary: tokens })
 }
@@ -287,11 +300,9 @@ pub fn counts(experiment: &Experiment) -> Result<Counts, Diagnostic> {
 /// The same of what a training of this experiment has found.
 pub fn counts_of(fitted: &Fitted, experiment: &Experiment) -> Counts {
     let each = experiment.loss.quantiles().len().max(1);
-    let text = fitted.source.as_ref().and_then(|written| data::text::TextCodec::read(written).ok());
-    Counts {
-        classes: Some(experiment.loss.outputs(fitted.classes * each)),
-        vocabulary: text.map(|text| text.vocabulary),
-    }
+    let fields = fitted.source.as_ref().and_then(|written| data::fields_of(written));
+    let vocabulary = fields.and_then(|fields| DataSpec::new(fields).vocabulary());
+    Counts { classes: Some(experiment.loss.outputs(fitted.classes * each)), vocabulary }
 }
 
 /// The memory that the samples of an experiment take, without reading them.

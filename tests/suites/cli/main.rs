@@ -91,6 +91,7 @@ mod table_formats;
 mod table_notes;
 mod table_ranks;
 mod table_rows;
+mod table_tokens;
 mod tables;
 mod tensorboard;
 mod text;

@@ -1,24 +1,18 @@
 //! Tables: which file, which columns are learnt, and how the others become numbers.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use chrono::NaiveDate;
-use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use encoding_rs::Encoding;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::photos::{Columns, OnError, each_once};
 use super::public::AboutSource;
-use crate::config::declare::bounds::MAX_SIZE;
+use super::table_columns::{ColumnRules, ColumnType};
 use crate::config::declare::options::{Check, options};
-use crate::config::declare::part::{Part, known_word};
-use crate::config::declare::tagged::{Tagged, tagged};
+use crate::config::declare::part::Part;
 use crate::config::declare::value::{Value, values};
-use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::tree::{Node, Table, Value as Written};
+use crate::config::text::tree::{Node, Value as Written};
 
 options! {
     /// The rows of a table: CSV and its relatives or JSON Lines, also packed (`.csv.gz`, `.jsonl.zst`), or Parquet. A row is a vector of numbers, `[features]`: what stands in a
@@ -154,7 +148,7 @@ impl Value for TableClasses {
     }
 }
 
-values!(Decimal, Scaling, Fill, Norm);
+values!(Decimal);
 
 /// What stands before the fraction of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -164,115 +158,6 @@ pub enum Decimal {
     Point,
     /// `1,5`; points group digits: `1.234,5`.
     Comma,
-}
-
-/// How numbers are scaled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Scaling {
-    /// Less the mean, by the standard deviation.
-    Standardize,
-    /// The quantile of a normal distribution that the number is of the training rows: outliers lose their weight.
-    Quantile,
-    /// `sign(x) · ln(1 + |x|)`, then standardised.
-    Log,
-    /// `bins` numbers: how much of each bin lies below the number; bins end at quantiles (Gorishniy et al. 2022).
-    PiecewiseLinear,
-    /// As it is.
-    None,
-}
-
-/// What stands in the place of a missing number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Fill {
-    /// The median of the training rows.
-    Median,
-    /// Their mean.
-    Mean,
-    /// Zero.
-    Zero,
-}
-
-/// What the counts of a text's words are divided by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Norm {
-    /// The root of the sum of their squares: long texts count as much as short ones.
-    L2,
-    /// Nothing.
-    None,
-}
-
-options! {
-    /// A number, and another that says whether it is missing, if it is in some training rows.
-    pub struct NumberColumn {
-        /// How it is scaled.
-        #[option(default = Scaling::Standardize)]
-        pub scaling: Scaling,
-        /// What stands in its place where it is missing.
-        #[option(default = Fill::Median)]
-        pub missing: Fill,
-        /// Bins of `scaling = "piecewise_linear"`.
-        #[option(default = 16, range = 2..=1000)]
-        pub bins: usize,
-    }
-
-    /// One of some texts: a 1 in its own place and 0 in the others. A text that no training row has is all zeros, which is not what a
-    /// missing one is.
-    pub struct CategoryColumn {
-        /// Most texts that have a place of their own; the others share one.
-        #[option(default = 64, range = 1..=MAX_SIZE)]
-        pub max_categories: usize,
-        /// Training rows that a text must stand in to have a place of its own.
-        #[option(default = 1, range = 1..=MAX_SIZE)]
-        pub min_count: usize,
-        /// Places that all texts share, in place of places of their own: a text has the place that its hash says, whether training has seen it or not, and texts are not
-        /// kept. For columns of many texts. `sklearn.feature_extraction.FeatureHasher` with `alternate_sign=False`.
-        #[option(otherwise = "texts have places of their own", range = 1..=1_048_576, example = "1000")]
-        pub hash_buckets: Option<usize>,
-    }
-
-    /// The words of a text, in lower case, each counted in the place that its hash says: a bag of words, of which nothing is fitted. A word is two or more letters, digits
-    /// or `_`. `sklearn.feature_extraction.text.HashingVectorizer`.
-    pub struct TextColumn {
-        /// How many numbers a text becomes. The fewer, the more words share one.
-        #[option(default = 1024, range = 1..=1_048_576)]
-        pub hash_buckets: usize,
-        /// What the counts are divided by.
-        #[option(default = Norm::L2)]
-        pub norm: Norm,
-        /// Half of the words count −1 in place of 1, by their hash, so that words that share a place cancel out on the average.
-        #[option(default = true)]
-        pub alternate_sign: bool,
-    }
-
-    /// True or false, yes or no: 1 or 0.
-    pub struct BooleanColumn {}
-
-    /// A date as 2026-11-26, with a time if there is one: days, and the part of the year and of the week as points on a circle.
-    pub struct DateColumn {
-        /// How dates are written, as `strftime` has it: `%d.%m.%Y`, `%m/%d/%y`, `%d.%m.%Y %H:%M`. Names of months are English, and a time zone is not looked at. Dates of Parquet need none.
-        #[option(otherwise = "as ISO 8601 has it", example = r#""%d.%m.%Y""#)]
-        pub format: Option<String>,
-        /// The part of the day is a point on a circle, too.
-        #[option(default = false)]
-        pub time_of_day: bool,
-    }
-
-    /// A column that the model does not take.
-    pub struct IgnoredColumn {}
-}
-
-tagged! {
-    /// What becomes of a column.
-    ColumnType by "type", resume Breaks:
-    "number" => Number(NumberColumn),
-    "category" => Category(CategoryColumn),
-    "text" => Text(TextColumn),
-    "boolean" => Boolean(BooleanColumn),
-    "date" => Date(DateColumn),
-    "ignore" => Ignore(IgnoredColumn),
 }
 
 impl Check for Csv {
@@ -319,15 +204,31 @@ impl Csv {
     }
 }
 
+impl Csv {
+    /// Whether a column becomes tokens.
+    pub fn has_tokens(&self) -> bool {
+        self.columns.iter().flat_map(|rules| &rules.0).any(|rule| matches!(rule.column, ColumnType::Tokens(_)))
+    }
+}
+
 impl AboutSource for Csv {
     fn paths(&self) -> Vec<(&'static str, &PathBuf)> {
         let val = self.val_path.as_ref().map(|path| ("val_path", path));
-        [("path", &self.path)].into_iter().chain(val).collect()
+        let tokenizers = self.columns.iter().flat_map(|rules| &rules.0).filter_map(|rule| match &rule.column {
+            ColumnType::Tokens(tokens) => Some(("columns", tokens.tokenizer.path()?.1)),
+            _ => None,
+        });
+        [("path", &self.path)].into_iter().chain(val).chain(tokenizers).collect()
     }
 
     fn paths_mut(&mut self) -> Vec<(&'static str, &mut PathBuf)> {
         let val = self.val_path.as_mut().map(|path| ("val_path", path));
-        [("path", &mut self.path)].into_iter().chain(val).collect()
+        let rules = self.columns.iter_mut().flat_map(|rules| &mut rules.0);
+        let tokenizers = rules.filter_map(|rule| match &mut rule.column {
+            ColumnType::Tokens(tokens) => Some(("columns", tokens.tokenizer.path_mut()?.1)),
+            _ => None,
+        });
+        [("path", &mut self.path)].into_iter().chain(val).chain(tokenizers).collect()
     }
 
     fn divides_itself(&self) -> bool {
@@ -344,113 +245,5 @@ impl AboutSource for Csv {
 
     fn has_classes(&self) -> Option<bool> {
         (self.classes != TableClasses::AsFound(false)).then_some(true)
-    }
-}
-
-impl Check for NumberColumn {}
-impl Check for CategoryColumn {
-    fn check(&self, part: &Part) {
-        // Written out, a configuration has the defaults as well.
-        for (key, usual) in [("max_categories", self.max_categories == 64), ("min_count", self.min_count == 1)] {
-            if !usual {
-                part.conflict("hash_buckets", key, "no text has a place of its own where all are hashed");
-            }
-        }
-    }
-}
-impl Check for TextColumn {}
-impl Check for BooleanColumn {}
-impl Check for DateColumn {
-    fn check(&self, part: &Part) {
-        if let Some(why) = self.format.as_deref().and_then(no_date) {
-            part.require("format", false, why);
-        }
-    }
-}
-impl Check for IgnoredColumn {}
-
-/// Most bytes of a format of dates.
-const LONGEST_FORMAT: usize = 47;
-
-/// Why a format of `strftime` says no date, if it does not: one is written by it and read again.
-fn no_date(format: &str) -> Option<&'static str> {
-    if format.len() > LONGEST_FORMAT {
-        return Some("may have 47 bytes");
-    }
-    if StrftimeItems::new(format).any(|item| item == Item::Error) {
-        return Some(
-            "has a `%` that stands for nothing of a date: `%d` is a day, `%m` a month, `%b` its name, `%Y` a year, `%H:%M` a time",
-        );
-    }
-    let date = NaiveDate::from_ymd_opt(2026, 11, 26)?;
-    let mut written = String::new();
-    let tried = write!(written, "{}", date.and_hms_opt(17, 30, 0)?.and_utc().format(format));
-    let mut read = Parsed::new();
-    let read = tried.is_ok()
-        && parse(&mut read, &written, StrftimeItems::new(format)).is_ok()
-        && read.to_naive_date() == Ok(date);
-    (!read).then_some("says no day, month and year")
-}
-
-/// What becomes of columns, by name or pattern.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ColumnRules(pub Vec<ColumnRule>);
-
-/// What becomes of the columns of a name or a pattern.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ColumnRule {
-    /// The name or the pattern.
-    pub name: String,
-    /// What becomes of them.
-    pub column: ColumnType,
-    /// Where it is written.
-    pub span: Span,
-}
-
-impl Value for ColumnRules {
-    fn read(part: &Part, key: &str, node: &Node) -> Option<Self> {
-        let Some(table) = node.as_table() else {
-            part.wrong_value(key, node, "expected a table: a name and a type for each column");
-            return None;
-        };
-        let rule = |(name, node): (&String, &Node)| {
-            let what = format!("`{key}.{name}`");
-            let nothing = Table::default();
-            let (table, word) = match (node.as_table(), node.as_str()) {
-                (Some(table), _) => {
-                    let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
-                    (table, part.word::<ColumnType>(None)?)
-                }
-                (None, Some(_)) => (&nothing, known_word(node, ColumnType::TAG, &what, ColumnType::TYPES, part.sink)?),
-                (None, None) => {
-                    let error = Diagnostic::error(format!("wrong value in {what}"));
-                    let label = format!("expected a table or a type, found {}", node.describe());
-                    part.sink.push(error.at(node.span, label));
-                    return None;
-                }
-            };
-            let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
-            part.known_keys(&[&[ColumnType::TAG], ColumnType::fields(word)]);
-            let column = <ColumnType as Tagged>::read(word, &part)?;
-            Some(ColumnRule { name: name.clone(), column, span: node.span })
-        };
-        let rules: Vec<Option<ColumnRule>> =
-            table.entries.iter().map(|entry| (&entry.key, &entry.node)).map(rule).collect();
-        rules.into_iter().collect::<Option<Vec<_>>>().map(ColumnRules)
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        let column = json_schema!({ "anyOf": [{ "type": "string", "enum": ColumnType::TYPES }, { "$ref": "#/$defs/ColumnType" }] });
-        json_schema!({ "type": "object", "additionalProperties": column })
-    }
-}
-
-impl Serialize for ColumnRules {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for rule in &self.0 {
-            map.serialize_entry(&rule.name, &rule.column)?;
-        }
-        map.end()
     }
 }

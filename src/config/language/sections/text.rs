@@ -300,11 +300,13 @@ impl Tokenizer {
         );
     }
 
-    fn path(&self) -> Option<(&'static str, &PathBuf)> {
+    /// The file that it names, with its key.
+    pub(super) fn path(&self) -> Option<(&'static str, &PathBuf)> {
         if let Tokenizer::File(path) = self { Some(("tokenizer", path)) } else { None }
     }
 
-    fn path_mut(&mut self) -> Option<(&'static str, &mut PathBuf)> {
+    /// As [`Tokenizer::path`], to change it.
+    pub(super) fn path_mut(&mut self) -> Option<(&'static str, &mut PathBuf)> {
         if let Tokenizer::File(path) = self { Some(("tokenizer", path)) } else { None }
     }
 }

@@ -9,6 +9,9 @@ use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
 
+/// What most sources call what a model takes.
+const INPUTS: &str = "inputs";
+
 /// Replaces the names in `from` by the paths that they mean, and reports names that mean nothing, names of layers that
 /// come later, and layers whose parameters would have the same names.
 ///
@@ -201,6 +204,9 @@ impl Wiring<'_> {
                     Some(path) => error
                         .at(span, "neither beside it nor beside a group around it")
                         .help(format!("there is one inside of a group: `{}`", shorten(path))),
+                    None if name == INPUTS => error
+                        .at(span, "no earlier layer has this name")
+                        .help("`inputs = [\"inputs\"]` in `[model]` lets layers name what a sample has: list all fields that the model takes"),
                     None => with_suggestion(error, span, "no earlier layer has this name", name, &known),
                 }
             }

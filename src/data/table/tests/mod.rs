@@ -162,6 +162,7 @@ impl Place {
             positive: None,
             heads: Vec::new(),
             bins: None,
+            takes: Vec::new(),
             rules: Vec::new(),
             drop: Vec::new(),
             id: None,

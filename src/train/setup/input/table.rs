@@ -1,6 +1,6 @@
 //! The options of a table, from the `[data]` section.
 
-use super::held_out;
+use super::{held_out, input_names, text};
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::layers::Layer;
 use crate::config::language::sections::{
@@ -11,7 +11,7 @@ use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
     Choice, DateForm, Division, Encoding, Fill, Fold, Format, HeadOptions, Lies, Norm, Positive, Room, Rule, Scaling,
-    TableCodec, TableOptions, Words,
+    TableCodec, TableOptions, TokensOptions, Words,
 };
 use crate::graph::op::{ElementwiseLoss, Loss, TargetKind, Task};
 use encoding_rs::Encoding as TextEncoding;
@@ -41,6 +41,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         positive: positive(&experiment.loss.describe()),
         heads: experiment.heads.iter().map(|head| of_head(head, csv)).collect(),
         bins: bins(&experiment.model.layers),
+        takes: input_names(experiment),
         rules: rules.map(|rule| Rule { pattern: rule.name.clone(), choice: choice(&rule.column) }).collect(),
         drop: csv.drop.clone().unwrap_or_default(),
         id: csv.id.clone(),
@@ -132,6 +133,12 @@ fn choice(column: &ColumnType) -> Choice {
             },
             alternate_sign: text.alternate_sign,
         }),
+        ColumnType::Tokens(tokens) => {
+            return Choice::Tokens(TokensOptions {
+                tokenizer: text::choice(&tokens.tokenizer, tokens.vocab_size),
+                lengths: tokens.lengths(),
+            });
+        }
         ColumnType::Boolean(_) => Encoding::Boolean,
         ColumnType::Date(date) => {
             Encoding::Date { form: date.format.as_deref().and_then(DateForm::new), time_of_day: date.time_of_day }

@@ -113,7 +113,7 @@ fn apart(lengths: Option<Vec<usize>>, end: Option<&EndToken>, experiment: &Exper
     })
 }
 
-fn choice(tokenizer: &Tokenizer, vocab_size: Option<usize>) -> Choice {
+pub(super) fn choice(tokenizer: &Tokenizer, vocab_size: Option<usize>) -> Choice {
     match tokenizer {
         Tokenizer::Bytes => Choice::Bytes,
         Tokenizer::Characters => Choice::Characters,

@@ -49,6 +49,7 @@ pub fn table(data: &[u8]) -> bool {
             room: Room::default(),
             skip: false,
             fitted: None,
+            takes: Vec::new(),
         };
         let path = options.path.clone();
         let Some(set) = opened(&Source::Table(Box::new(options))) else { return false };
