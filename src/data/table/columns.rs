@@ -1,5 +1,6 @@
 //! What becomes of each column: by the rules of the configuration, and else by what its cells are.
 
+use super::super::field::INPUTS;
 use super::codec::{Encoding, Fill, Scaling};
 use super::kinds::{CellType, Column};
 use super::names::{no_column, quoted};
@@ -134,7 +135,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         };
         Ok(Use::Input(encoding))
     };
-    let uses = columns.iter().map(use_of).collect::<Result<Vec<_>>>()?;
+    let mut uses = columns.iter().map(use_of).collect::<Result<Vec<_>>>()?;
     ensure!(
         uses.iter().any(|column| matches!(column, Use::Input(_) | Use::Tokens(_))),
         "no column is left that the model could take: {}",
@@ -147,6 +148,17 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         "`columns` makes tokens of {}, and a row may have tokens of one column: give the others `type = \"text\"`, which counts words",
         quoted(&texts)
     );
+    if let Some(text) = texts.first() {
+        // A model may name the numbers alone, or the text.
+        let [numbers, tokens] = [INPUTS, text].map(|field| options.takes.iter().any(|taken| taken == field));
+        for used in &mut uses {
+            match used {
+                Use::Input(_) if tokens && !numbers => *used = Use::Left(format!("the model takes `{text}` alone")),
+                Use::Tokens(_) if numbers && !tokens => *used = Use::Left("the model takes `inputs` alone".to_owned()),
+                _ => {}
+            }
+        }
+    }
     Ok(uses)
 }
 

@@ -57,10 +57,10 @@ impl TableCodec {
     /// What the model takes of a row.
     fn parts(&self) -> Vec<Part> {
         let Some(tokens) = &self.tokens else { return vec![Part::Numbers] };
-        let all = match self.columns.is_empty() {
-            true => vec![(INPUTS, Part::Tokens)],
-            false => vec![(INPUTS, Part::Numbers), (tokens.column.as_str(), Part::Tokens)],
-        };
+        let mut all = vec![(self.name_of(tokens), Part::Tokens)];
+        if !self.columns.is_empty() {
+            all.insert(0, (INPUTS, Part::Numbers));
+        }
         let taken = |name: &String| all.iter().find(|(own, _)| own == name).map(|(_, part)| *part);
         let taken: Option<Vec<Part>> = self.takes.iter().map(taken).collect();
         // A field that is not there is reported with all that are.
@@ -70,10 +70,14 @@ impl TableCodec {
         parts
     }
 
+    /// What the field of the tokens is called: as that of any other source, where there is nothing else, unless the model names the column.
+    fn name_of<'a>(&self, tokens: &'a TokensCodec) -> &'a str {
+        if self.columns.is_empty() && !self.takes.contains(&tokens.column) { INPUTS } else { &tokens.column }
+    }
+
     fn field(&self, part: Part) -> Field {
         match (part, &self.tokens) {
-            (Part::Tokens, Some(tokens)) if self.columns.is_empty() => tokens.field(INPUTS),
-            (Part::Tokens, Some(tokens)) => tokens.field(&tokens.column),
+            (Part::Tokens, Some(tokens)) => tokens.field(self.name_of(tokens)),
             (Part::Lengths, _) => TokensCodec::length_field(),
             (Part::Numbers | Part::Tokens, _) => Field::numbers(INPUTS, DType::F32, [self.width()]),
         }

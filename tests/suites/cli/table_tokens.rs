@@ -71,6 +71,12 @@ fn a_text_is_learnt_beside_numbers() {
         .write("text.toml", config(TOKENS, &text.replace("{ type = \"concat\", from = [\"words\"], dim = 1 },\n", "")));
     place.ok("train text.toml --quiet --out t");
     assert!(rmse("t") > 100.0, "{}", rmse("t"));
+    place.write("notes.csv", "note\nnot quiet\n");
+    assert_eq!(place.ok("predict t notes.csv --format jsonl").out.lines().count(), 1);
+    assert!(
+        !place.ok("explain t").out.contains("rooms")
+            && place.fails("explain t --column rooms", 2).contains("it takes `note`")
+    );
 
     // `explain` shuffles texts as a whole.
     let explained = place.ok("explain r --json").json();
