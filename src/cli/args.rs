@@ -18,7 +18,7 @@ pub use check::CheckArgs;
 pub use data::{DataCommand, ShowArgs, ShownSplit, TokenizeArgs};
 pub use explain::{ExplainArgs, POINTS, REPEATS, ROWS};
 pub use export::ExportArgs;
-pub use generate::{BeamArgs, GenerateArgs, ImportArgs, ModelsArgs};
+pub use generate::{GenerateArgs, ImportArgs, ModelsArgs, WritingArgs};
 pub use init::InitArgs;
 pub use launch::LaunchArgs;
 pub use lr_find::LrFindArgs;
@@ -270,7 +270,7 @@ pub struct EvalArgs {
     pub guard_formulas: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub search: BeamArgs,
+    pub writing: WritingArgs,
     /// Download the data if it is not there
     ///
     /// Without it nothing is downloaded, whatever the configuration says.
@@ -349,7 +349,7 @@ pub struct PredictArgs {
     pub masks: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub search: BeamArgs,
+    pub writing: WritingArgs,
     /// Compute threads of the CPU [default: all cores]
     ///
     /// By default as many as the process may use. Results do not depend on it.

@@ -162,13 +162,7 @@ impl Writer {
             generators.push(Generator::new(model, &options)?);
         }
         let first = generators.first().context("there is nothing that computes")?;
-        if let Some(note) = first.note() {
-            say(&format!("note: {note}"));
-        }
-        // Answers are written one after the other in any case.
-        if first.longest_text().is_none() && first.texts() < how.texts {
-            say(&format!("note: there is memory for {} texts at a time, not {}", first.texts(), how.texts));
-        }
+        first.notes(how.texts).for_each(|note| say(&format!("note: {note}")));
         let chat = first.chat().cloned();
         if let Some(chat) = &chat {
             chat.check()?;

@@ -3,7 +3,7 @@
 //! Where the layers allow it, keys and values of the answer so far are kept, and one token is computed at a time. Else each is computed from all before it, by the
 //! program for the first of the lengths of batches that they fit into.
 
-use super::{Generator, How, Options, Parts, Request, Sampling, fits, rows};
+use super::{Finish, Generator, How, Options, Parts, Request, Sampling, fits, rows};
 use crate::api::failure::Failure;
 use crate::api::model::{Model, build, device};
 use crate::data::text::{Passage, Samples, TextCodec, Tokenizer, tokens_of_passage};
@@ -14,7 +14,11 @@ use crate::passes::PassOptions;
 use crate::train::setup::kind::Kind;
 use crate::train::setup::programs::{self, Sizes};
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+
+/// Takes the tokens of an answer. It returns whether more are wanted.
+pub type TakeAnswer<'a> = dyn FnMut(&[u32]) -> Result<bool> + 'a;
 
 /// What there is besides programs to answer texts.
 #[derive(Debug, Clone)]
@@ -111,78 +115,83 @@ impl Generator {
         }
     }
 
-    /// The most probable answers to texts, whose tokens are given, and those of each answer: `max_tokens` at most.
+    /// Writes the most probable answers to texts, several at a time. The texts are given by their tokens, and so are their answers, of `max_tokens` at most, which `take` gets in
+    /// the order of the texts. It returns whether more are wanted.
     ///
     /// # Errors
-    /// The device failed; the model's outputs are no numbers; it does not answer texts.
-    pub fn answers(&mut self, texts: &[Vec<u32>], max_tokens: usize) -> Result<Vec<Vec<u32>>> {
-        let How::Answers(own) = &self.how else { return self.each_answer(texts, max_tokens) };
-        let (start, together, most) = (own.start, self.together(), max_tokens.min(self.capacity));
-        let mut all = Vec::with_capacity(texts.len());
+    /// The device failed; the model's outputs are no numbers; it does not answer texts; `take` fails.
+    pub fn answers(&mut self, texts: &[Vec<u32>], max_tokens: usize, take: &mut TakeAnswer<'_>) -> Result<()> {
+        let together = match &self.how {
+            How::Answers(own) => own.batch / rows(self.beams),
+            How::Anew | How::Cached { .. } if self.beams.is_some() => 1,
+            How::Anew | How::Cached { .. } => return self.go_on_with_each(texts, max_tokens, take),
+        };
         for some in texts.chunks(together) {
-            if self.beams.is_some() {
-                let some: Vec<&[u32]> = some.iter().map(Vec::as_slice).collect();
-                let found = self.search_all(&some, max_tokens, 1.0, &|_| Ok(false), &|| true)?.unwrap_or_default();
-                all.extend(
-                    found.into_iter().map(|found| found.into_iter().next().map_or(Vec::new(), |best| best.tokens)),
-                );
-                continue;
-            }
-            self.read(&some.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-            let mut answers = vec![vec![start]; some.len()];
-            let mut done = vec![false; some.len()];
-            while done.contains(&false) && answers.iter().any(|answer| answer.len() <= most) {
-                let rows = self.next(&answers.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-                for ((answer, done), row) in answers.iter_mut().zip(&mut done).zip(rows) {
-                    let broken = "the model's outputs are no numbers: its weights are broken";
-                    let best = largest(&row).context(broken)?;
-                    match *done {
-                        true => {}
-                        false if self.ends.contains(&best) => *done = true,
-                        false => answer.push(best),
-                    }
-                    *done |= answer.len() > most;
+            let some: Vec<&[u32]> = some.iter().map(Vec::as_slice).collect();
+            let answers = match self.beams {
+                Some(_) => {
+                    let found = self.search_all(&some, max_tokens, 1.0, &|_| Ok(false), &|| true)?.unwrap_or_default();
+                    found
+                        .into_iter()
+                        .map(|found| found.into_iter().next().map_or(Vec::new(), |best| best.tokens))
+                        .collect()
+                }
+                None => self.answer_all(&some, max_tokens.min(self.capacity))?,
+            };
+            for answer in answers {
+                if !take(&answer)? {
+                    return Ok(());
                 }
             }
-            all.extend(answers.into_iter().map(|answer| answer[1..].to_vec()));
         }
-        Ok(all)
+        Ok(())
     }
 
-    /// The same of a model that goes on with prompts.
-    fn each_answer(&mut self, prompts: &[Vec<u32>], max_tokens: usize) -> Result<Vec<Vec<u32>>> {
+    /// The most probable answers to texts that are read together, of `most` tokens at most.
+    fn answer_all(&mut self, texts: &[&[u32]], most: usize) -> Result<Vec<Vec<u32>>> {
+        let How::Answers(Answers { start, .. }) = self.how else { return Ok(Vec::new()) };
+        self.read(texts)?;
+        let mut answers = vec![vec![start]; texts.len()];
+        let mut done = vec![false; texts.len()];
+        while done.contains(&false) && answers.iter().any(|answer| answer.len() <= most) {
+            let rows = self.next(&answers.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+            for ((answer, done), row) in answers.iter_mut().zip(&mut done).zip(rows) {
+                let broken = "the model's outputs are no numbers: its weights are broken";
+                let best = largest(&row).context(broken)?;
+                match *done {
+                    true => {}
+                    false if self.ends.contains(&best) => *done = true,
+                    false => answer.push(best),
+                }
+                *done |= answer.len() > most;
+            }
+        }
+        Ok(answers.into_iter().map(|answer| answer[1..].to_vec()).collect())
+    }
+
+    /// The same of a model that goes on with prompts, as many at a time as there is room for: where an answer ends, the next one is begun.
+    fn go_on_with_each(&mut self, prompts: &[Vec<u32>], max_tokens: usize, take: &mut TakeAnswer<'_>) -> Result<()> {
         let request = |prompt: &Vec<u32>| {
             let sampling = Sampling { temperature: 0.0, ..Sampling::default() };
             Request { prompt: prompt.clone(), max_tokens, sampling, text: 0, stop: Vec::new() }
         };
-        if self.beams.is_some() {
-            let best = |prompt: &Vec<u32>| {
-                let found = self.search(&request(prompt), &|| true)?.unwrap_or_default();
-                Ok(found.into_iter().next().map_or(Vec::new(), |best| best.tokens))
-            };
-            return prompts.iter().map(best).collect();
-        }
-        let mut answers = vec![Vec::new(); prompts.len()];
+        // An answer that has ended waits for those before it.
+        let (mut waiting, mut next, mut goes_on) = (BTreeMap::new(), 0, Ok(true));
         self.write(prompts.iter().map(request), &mut |number, _, end| {
-            if let Some((_, tokens)) = end {
-                answers[number] = tokens;
+            let end = end.filter(|(finish, _)| *finish != Finish::Cancelled);
+            waiting.extend(end.map(|(_, tokens)| (number, tokens)));
+            while let (Ok(true), Some(tokens)) = (&goes_on, waiting.remove(&next)) {
+                next += 1;
+                goes_on = take(&tokens);
             }
-            ControlFlow::Continue(())
+            if let Ok(true) = goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        Ok(answers)
+        goes_on.map(drop)
     }
 
     /// The tokens that end a text.
     pub fn ends(&self) -> &[u32] {
         &self.ends
-    }
-
-    /// Texts that are answered together.
-    pub fn together(&self) -> usize {
-        match &self.how {
-            How::Answers(own) => own.batch / rows(self.beams),
-            How::Anew | How::Cached { .. } => 1,
-        }
     }
 
     /// The tokens of a text that is to be answered, or of its prompt.

@@ -41,6 +41,9 @@ const CHUNK: usize = 64;
 /// Where texts start whose turn it is not: so far before the first position that they have none.
 const NOWHERE: u32 = i32::MIN as u32;
 
+/// Texts that are written at a time, if there are so many: with more rows than these the CPU's products are others, but for rounding.
+pub const AT_A_TIME: usize = 8;
+
 /// How a model is opened to generate.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -309,9 +312,12 @@ impl Generator {
         self.capacity
     }
 
-    /// Why nothing is kept from one token to the next, though it should be.
-    pub fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    /// What is other than it was asked for: why nothing is kept from one token to the next, and that there is no memory for `texts` at a time.
+    pub fn notes(&self, texts: usize) -> impl Iterator<Item = String> {
+        // Answers in a sequence of their own have no part in that.
+        let fewer = !self.has_answers() && self.texts < texts;
+        let fewer = fewer.then(|| format!("there is memory for {} texts at a time, not {texts}", self.texts));
+        self.note.clone().into_iter().chain(fewer)
     }
 
     /// What stands around texts that it answers by going on with a prompt, and the token that ends answers.

@@ -1,7 +1,7 @@
 //! `runner generate`.
 
 use super::{OutputArgs, Overrides, threads};
-use crate::api::generate::Beams;
+use crate::api::generate::{AT_A_TIME, Beams, Options};
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
@@ -32,9 +32,6 @@ pub struct GenerateArgs {
     /// How many texts to generate to each prompt, each with draws of its own; with `--beams`, which has no draws, the N best
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub samples: u32,
-    /// Texts that are written at a time, a token of each in one run, with keys and values of its own; where there is no memory for so many, there are fewer [default: as many as there are to write, 8 at most]
-    #[arg(long, conflicts_with_all = ["beams", "without_cache"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub texts: Option<u32>,
     /// What logits are divided by: below 1 probable tokens become more probable; 0 takes the most probable one each time [default: 1; of answers to texts 0]
     #[arg(long, conflicts_with = "beams", value_name = "T", value_parser = temperature)]
     pub temperature: Option<f32>,
@@ -52,7 +49,7 @@ pub struct GenerateArgs {
     pub repetition_penalty: f32,
     #[command(flatten)]
     #[allow(missing_docs)]
-    pub search: BeamArgs,
+    pub writing: WritingArgs,
     /// A text that ends the generated one, and is not written; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
@@ -60,7 +57,7 @@ pub struct GenerateArgs {
     #[arg(long, conflicts_with = "beams", value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Compute every token from the whole text before it, and keep nothing: slow, the same tokens
-    #[arg(long)]
+    #[arg(long, conflicts_with = "texts")]
     pub without_cache: bool,
     /// Compute threads of the CPU [default: all cores]
     #[arg(long, value_name = "N", value_parser = threads)]
@@ -70,9 +67,12 @@ pub struct GenerateArgs {
     pub output: OutputArgs,
 }
 
-/// How the most probable text is looked for.
+/// How texts are written.
 #[derive(Debug, Clone, Args)]
-pub struct BeamArgs {
+pub struct WritingArgs {
+    /// Texts that are written at a time, a token of each in one run, with keys and values of its own; where there is no memory for so many, there are fewer [default: as many as there are to write, 8 at most; answers of a model of `text_to_text`: `eval_batch_size`]
+    #[arg(long = "texts", id = "texts", conflicts_with = "beams", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub at_a_time: Option<u32>,
     /// Look for the most probable text by going on with N at a time (beam search), in place of a draw or of the most probable token each time; it is written when it is found
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub beams: Option<u32>,
@@ -84,7 +84,24 @@ pub struct BeamArgs {
     pub early_stopping: bool,
 }
 
-impl BeamArgs {
+impl WritingArgs {
+    /// How many of `count` texts are written at a time; beam search goes on with several of one.
+    pub fn texts(&self, count: usize) -> usize {
+        if self.beams.is_some() { 1 } else { count.min(self.at_a_time.map_or(AT_A_TIME, |texts| texts as usize)) }
+    }
+
+    /// How a model is opened to answer `count` texts, or more; `batch` of them together where nothing else is said and answers stand in a sequence of their own.
+    pub fn options(&self, count: usize, batch: usize) -> Options {
+        let batch = self.at_a_time.map_or(batch, |texts| texts as usize);
+        Options { texts: self.texts(count), batch, beams: self.beams(), ..Options::default() }
+    }
+
+    /// The option that asks for something, if one does.
+    pub fn asked(&self) -> Option<&'static str> {
+        let beams = self.beams.map(|_| "--beams");
+        beams.or(self.at_a_time.map(|_| "--texts"))
+    }
+
     /// What the search needs, if one is asked for.
     pub fn beams(&self) -> Option<Beams> {
         let (length_penalty, early_stopping) = (f64::from(self.length_penalty), self.early_stopping);

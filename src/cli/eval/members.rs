@@ -125,9 +125,9 @@ impl Answers {
 /// As for one of them; what is asked for is there for one alone.
 pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
     let folders = &members.folders(&args.model)[..];
-    if args.search.beams.is_some() {
+    if let Some(option) = args.writing.asked() {
         return Err(Failure::Usage(format!(
-            "`--beams` is for one model that writes answers, and `{}` has {}\nhelp: leave it out",
+            "`{option}` is for one model that writes answers, and `{}` has {}\nhelp: leave it out",
             args.model.display(),
             members.counted()
         )));

@@ -4,7 +4,7 @@ mod losses;
 mod members;
 mod predictions;
 
-use super::args::{EvalArgs, Overrides, SplitName};
+use super::args::{EvalArgs, Overrides, SplitName, WritingArgs};
 use super::{class_table, error_table};
 use crate::api::failure::{Failure, warn};
 use crate::api::generate::{self, Generator};
@@ -241,25 +241,25 @@ fn with_predictions(
     asked: &Asked,
     path: &Path,
     guard_formulas: bool,
-    beams: Option<generate::Beams>,
+    writing: &WritingArgs,
 ) -> Result<Evaluated, Failure> {
     written(path, guard_formulas, &mut |out, rows| {
         let asked = &Asked { out: Some(out), ..asked.clone() };
         let mut asks = true;
         evaluated(asked, &mut |session, batch, split| {
             let answers = writes_answers(&session.programs.fields);
-            if beams.is_some() && !answers {
-                return Err(Failure::Usage(
-                    "`--beams` is for models that answer texts, and this one writes none\nhelp: leave it out".into(),
-                )
+            if let (Some(option), false) = (writing.asked(), answers) {
+                return Err(Failure::Usage(format!(
+                    "`{option}` is for models that answer texts, and this one writes none\nhelp: leave it out"
+                ))
                 .into());
             }
             if std::mem::take(&mut asks) && answers {
                 let model = load_model(asked.model, &asked.overrides.sets())?;
-                let batch = batch.shape.samples;
-                let options =
-                    generate::Options { threads: asked.threads, batch, beams, ..generate::Options::default() };
-                rows.written_by(Generator::new(&model, &options)?);
+                let options = writing.options(batch.shape.samples, batch.shape.samples);
+                let generator = Generator::new(&model, &generate::Options { threads: asked.threads, ..options })?;
+                generator.notes(options.texts).for_each(|note| say(&format!("note: {note}")));
+                rows.written_by(generator);
             }
             rows.see(session, batch, split)
         })
@@ -318,10 +318,10 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(all) = Members::of(&args.model)? {
         return members::run(args, all);
     }
-    if args.search.beams.is_some() && args.predictions.is_none() {
-        return Err(Failure::Usage(
-            "`--beams` is for answers that are written, and figures come from the tokens of the data\nhelp: name a file for them with `--predictions`".into(),
-        ));
+    if let (Some(option), None) = (args.writing.asked(), &args.predictions) {
+        return Err(Failure::Usage(format!(
+            "`{option}` is for answers that are written, and figures come from the tokens of the data\nhelp: name a file for them with `--predictions`"
+        )));
     }
     let asked = Asked {
         model: &args.model,
@@ -334,7 +334,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     };
     let Evaluated { loaded, samples, split: name, count, figures, report, errors, notes, unread, not_finite, chosen } =
         match &args.predictions {
-            Some(path) => with_predictions(&asked, path, args.guard_formulas, args.search.beams())?,
+            Some(path) => with_predictions(&asked, path, args.guard_formulas, &args.writing)?,
             None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
         };
     let experiment = &loaded.experiment;

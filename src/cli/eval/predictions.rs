@@ -330,7 +330,11 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
             (*text, *target) = (prompt.to_vec(), answer.to_vec());
         }
     }
-    let answers = writer.answers(&texts, longest)?;
+    let mut answers = Vec::with_capacity(texts.len());
+    writer.answers(&texts, longest, &mut |answer| {
+        answers.push(answer.to_vec());
+        Ok(true)
+    })?;
     let said = |(target, answer): (Vec<u32>, &Vec<u32>)| {
         // What fills it is no token, either.
         let ends = |token: &u32| writer.ends().contains(token) || *token > i32::MAX as u32;

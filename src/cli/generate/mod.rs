@@ -19,14 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use written::{BETWEEN, Written};
 
-/// Texts that are written at a time, if there are so many: with more rows than these the CPU's products are others, but for rounding.
-const AT_A_TIME: u32 = 8;
-
 /// Goes on with texts.
 pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let mut prompts = prompts::read(args)?;
     let model = load_model(&args.model, &args.overrides.sets())?;
-    let beams = args.search.beams();
+    let beams = args.writing.beams();
     if let Some(beams) = beams.filter(|beams| beams.count < args.samples as usize) {
         return Err(Failure::Usage(format!(
             "`--samples {}` asks for more texts than the {} that `--beams` goes on with\nhelp: raise `--beams`, or lower `--samples`",
@@ -41,16 +38,10 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let (threads, without_cache) = (args.threads, args.without_cache);
     let samples = args.samples as usize;
     let count = prompts.len().saturating_mul(samples);
-    let texts = if beams.is_some() || without_cache { 1 } else { count.min(args.texts.unwrap_or(AT_A_TIME) as usize) };
+    let texts = if without_cache { 1 } else { args.writing.texts(count) };
     let options = Options { threads, without_cache, texts, beams, longest, ..Options::default() };
     let mut generator = Generator::new(&model, &options)?;
-    if let Some(note) = generator.note() {
-        say(&format!("note: {note}"));
-    }
-    // Answers are written one after the other in any case.
-    if !generator.has_answers() && generator.texts() < texts {
-        say(&format!("note: there is memory for {} texts at a time, not {texts}", generator.texts()));
-    }
+    generator.notes(texts).for_each(|note| say(&format!("note: {note}")));
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);
     signals::on_stop(move || flag.store(true, Ordering::Relaxed))?;

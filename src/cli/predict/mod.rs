@@ -76,15 +76,17 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
             ));
         }
         let loading = &experiment.data.loading;
-        let (threads, batch) = (args.threads, loading.eval_batch_size());
-        let (beams, held) = (args.search.beams(), held(&files).held);
-        let options = generate::Options { threads, batch, beams, held, ..generate::Options::default() };
+        let (count, mut texts) = answers::texts(&files, codec, args.writing.texts(usize::MAX));
+        let options = args.writing.options(count, loading.eval_batch_size());
+        let (threads, held) = (args.threads, held(&files).held);
+        let options = generate::Options { threads, held, ..options };
         let mut generator = Generator::new(&model, &options)?;
+        generator.notes(options.texts).for_each(|note| say(&format!("note: {note}")));
         problems.iter().for_each(|problem| say(&format!("error: {problem}")));
         let mut failed = problems.len();
         let mut fill = |sink: &mut Sink| {
-            for file in &files {
-                match answers::answer(&mut generator, codec, file, sink) {
+            for (file, texts) in texts.by_ref() {
+                match texts.and_then(|texts| answers::answer(&mut generator, file, &texts, sink)) {
                     Ok(true) => {}
                     Ok(false) => break,
                     Err(error) => {
@@ -98,10 +100,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         results(out.as_ref(), (form, &meaning, true), None, &mut fill)?;
         return Ok(ended(failed, files.len() + problems.len(), files.len() > 1));
     }
-    if args.search.beams.is_some() {
-        return Err(Failure::Usage(
-            "`--beams` is for models that answer texts, and this one writes none\nhelp: leave it out; `runner generate` goes on with a text".into(),
-        ));
+    if let Some(option) = args.writing.asked() {
+        return Err(Failure::Usage(format!(
+            "`{option}` is for models that answer texts, and this one writes none\nhelp: leave it out; `runner generate` goes on with a text"
+        )));
     }
     if matches!(form, Form::Csv | Form::Parquet) && meaning.has_positions() {
         return Err(Failure::Usage(

@@ -68,6 +68,78 @@ fn a_model_learns_to_go_on_with_a_prompt() {
     assert_eq!(answers(&place.given("predict r - --json", "abc\nde\n")), ["Ca", "Ed"]);
 }
 
+/// Answers of several lengths, some longer than the model looks back, of several files: with however many others they are written, they are those of their texts alone.
+#[test]
+fn answers_at_a_time_are_those_one_after_the_other() {
+    let place = place();
+    // A word is turned as a whole, so that answers differ in length.
+    let turned = |(letters, at): ([char; 5], usize)| {
+        let word: String = (0..1 + at % 4).map(|i| letters[(at * 7 + i * (1 + at % 4)) % 5]).collect();
+        let back: String = word.to_uppercase().chars().rev().collect();
+        format!("{}\n", json!({ "word": word, "turned": back }))
+    };
+    place.write("words.jsonl", (0..240).map(|at| turned((['a', 'b', 'c', 'd', 'e'], at))).collect::<String>());
+    place.write("new.csv", "word\nabc\nde\nedcba\na\nabcdeabcdeabcdeabcde\nbb\ncc\nad\nce\neeee\nba\n");
+    place.write("more.csv", "word\nac\nbd\n");
+    place.write("wrong.csv", "other\nac\n");
+    let gpt = config().replace("epochs = 60", "epochs = 20");
+    let lstm = "[model]\nlayers = [{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 16 }, \
+                { type = \"lstm\", hidden_size = 16 }, { type = \"linear\", out_features = \"$vocabulary\" }]\n[loss]";
+    let (before, rest) = gpt.split_once("[model]").unwrap();
+    let states = format!("{before}{lstm}{}", rest.split_once("[loss]").unwrap().1);
+    for (name, text) in
+        [("attention", gpt.clone()), ("bf16", format!("precision = \"bf16\"\n{gpt}")), ("states", states)]
+    {
+        place.write("d.toml", text);
+        place.ok(&format!("train d.toml --out {name}"));
+        let one = answers(&place.ok(&format!("predict {name} new.csv --json --texts 1")));
+        let lengths: Vec<usize> = one.iter().map(String::len).collect();
+        assert!(one.len() == 11 && lengths.iter().any(|length| *length != lengths[0]), "{name}: {one:?}");
+        for more in ["", "--texts 2", "--texts 8 --threads 1"] {
+            assert_eq!(answers(&place.ok(&format!("predict {name} new.csv --json {more}"))), one, "{name} {more}");
+        }
+        for (word, answer) in ["abc", "abcdeabcdeabcdeabcde", "ba"].iter().zip([&one[0], &one[4], &one[10]]) {
+            let alone = answers(&place.given(&format!("predict {name} - --json"), word));
+            assert_eq!(alone, std::slice::from_ref(answer), "{name} {word}");
+        }
+        // A file that cannot be read does not end the others, whether it is read before the model is opened or later.
+        let more = answers(&place.ok(&format!("predict {name} more.csv --json --texts 1")));
+        let all = [one.clone(), more.clone(), one.clone()].concat();
+        for texts in ["", "--texts 200"] {
+            let done = place
+                .run(&format!("predict {name} new.csv wrong.csv more.csv wrong.csv new.csv --format jsonl {texts}"));
+            let rows = done.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let told: Vec<(String, String)> = rows
+                .map(|row| [&row["file"], &row["answer"]].map(|text| text.as_str().unwrap().to_owned()).into())
+                .collect();
+            assert_eq!(told.iter().map(|(_, answer)| answer.clone()).collect::<Vec<_>>(), all, "{name}");
+            assert_eq!(told[11].0, "more.csv");
+            assert_eq!(
+                (done.code, done.err.matches("`wrong.csv` has no column `word`").count()),
+                (Some(1), 2),
+                "{}",
+                done.err
+            );
+        }
+        let predicted = |more: &str| {
+            place.ok(&format!("eval {name} --predictions p.csv {more}"));
+            place.read("p.csv")
+        };
+        let one = predicted("--texts 1");
+        assert_eq!(one.lines().count(), 49);
+        for more in ["", "--texts 3", "--set data.eval_batch_size=5", "--texts 100 --set data.eval_batch_size=1"] {
+            assert_eq!(predicted(more), one, "{name} {more}");
+        }
+    }
+    let has = |command: &str, part: &str| {
+        let told = place.fails(command, 2);
+        assert!(told.contains(part), "{command}: {told}");
+    };
+    has("predict attention new.csv --texts 0", "0 is not in 1..=256");
+    has("predict attention new.csv --texts 2 --beams 2", "cannot be used with");
+    has("eval attention --texts 2", "`--texts` is for answers that are written");
+}
+
 /// Small models of transformers: the losses of some steps of training, and the answers, with a template and with one for conversations.
 #[test]
 fn losses_over_answers_are_those_of_transformers() {

@@ -82,7 +82,9 @@ fn a_model_learns_to_answer_and_writes() {
         let rows = done.json();
         rows.as_array().unwrap().iter().map(|row| row["answer"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(answers(&place.ok("predict r new.csv --json")), ["cba", "ed"]);
+    for texts in ["", "--texts 1", "--texts 5"] {
+        assert_eq!(answers(&place.ok(&format!("predict r new.csv --json {texts}"))), ["cba", "ed"]);
+    }
     assert_eq!(answers(&place.given("predict r - --json", "abc\nde\n")), ["cba", "ed"]);
     assert_eq!(place.ok("predict r new.txt").out, "new.txt, sample 0\n  cba\nnew.txt, sample 1\n  ed\n");
     place.ok("predict r new.csv new.txt --out answers.csv");
