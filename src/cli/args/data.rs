@@ -31,10 +31,10 @@ pub enum DataCommand {
 /// `runner data tokenize`
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
-    /// Text files in UTF-8, patterns, or folders of .txt, .md and .text; with `--column`, tables
+    /// Text files in UTF-8, patterns, or folders of .txt, .md and .text; or tables
     #[arg(required = true, value_name = "TEXT", value_hint = ValueHint::AnyPath)]
     pub texts: Vec<PathBuf>,
-    /// The column of tables (.csv, .tsv, .jsonl, .parquet, also as .gz and .zst) that has the texts, one in each row
+    /// The column of tables (.csv, .tsv, .jsonl, .parquet, also as .gz and .zst) that has the texts, one in each row [default: the only one with texts, of tables that are no plain .csv or .tsv]
     #[arg(long, value_name = "COLUMN")]
     pub column: Option<String>,
     /// Folder for `train.bin`, `val.bin` and, if it is learnt, `tokenizer.json`

@@ -115,7 +115,7 @@ pub fn no_text(path: &Path, bytes: &[u8], lines: usize) -> anyhow::Error {
     let at = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
     let (line, byte) = (line_of(at), bytes.get(at).copied().unwrap_or_default());
     anyhow!(
-        "`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8, or say what it is with `encoding`"
+        "`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8, or say what it is with `encoding`, which `source = \"csv\"` has"
     )
 }
 

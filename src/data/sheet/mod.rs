@@ -365,10 +365,10 @@ impl Sheet {
     }
 
     /// Hands the place of each row of a piece and the text in one of its columns to `take`: as it is, with the white space
-    /// around it; an empty one, if it has none.
+    /// around it; an empty one, if it has none. Numbers and truths are texts, too.
     ///
     /// # Errors
-    /// A row has more or fewer cells than there are columns; what an object has there is no text; `take` fails.
+    /// A row has more or fewer cells than there are columns; an object has a list or an object there; `take` fails.
     pub fn each_text_of(
         &self,
         piece: Piece,
@@ -389,10 +389,9 @@ impl Sheet {
             let what = match object.get(&self.names[column]) {
                 None | Some(Value::Null) => return take(place, ""),
                 Some(Value::String(text)) => return take(place, text),
+                Some(value @ (Value::Number(_) | Value::Bool(_))) => return take(place, &value.to_string()),
                 Some(Value::Array(_)) => "a list",
                 Some(Value::Object(_)) => "an object",
-                Some(Value::Number(_)) => "a number",
-                Some(Value::Bool(_)) => "a truth",
             };
             bail!("{place}: `{}` is {what}, and no text", self.names[column])
         })

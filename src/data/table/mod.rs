@@ -44,7 +44,7 @@ pub use given::{Cell, Given};
 pub use hashed::{MOST_BUCKETS, Norm, Words};
 pub use kinds::{CellType, Column, Odd};
 pub use load::Shown;
-pub use names::no_column;
+pub use names::{no_column, quoted};
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use quantiles::Quantiles;
 pub use raw::{Raw, TooManyRows};

@@ -4,8 +4,9 @@ use super::super::field::{DataSpec, Lengths};
 use super::super::tokenizer::{Choice, Tokenizer};
 use super::super::{HoldOut, Split};
 use super::apart::{self, Apart, Ends};
+use super::documents::Documents;
 use super::options::{ApartOptions, Content, TextOptions};
-use super::text_files::{expect_room, text};
+use super::text_files::{Read, expect_room, is_plain_table, text};
 use super::tokens::Tokens;
 use super::windows::{Order, Windows};
 use super::{Chat, Samples, TextCodec};
@@ -92,7 +93,8 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
     let places = if options.apart.is_some() { Apart::bytes_of(train.len() + val.len()) } else { 0 };
     let held = texts().map(|text| text.tokens.held_bytes()).sum::<usize>() + places;
     let reading = texts().map(|text| text.reading).max().unwrap_or(0);
-    Ok(Loaded { spec, train, val, held, reading, told: text.told })
+    let told = texts().flat_map(|text| text.told.iter().cloned()).collect();
+    Ok(Loaded { spec, train, val, held, reading, told })
 }
 
 /// Windows of a text, and of another one or of its end to validate on.
@@ -230,7 +232,11 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
         Content::Text(choice) => {
             let known = codec.as_ref().and_then(|codec| codec.tokenizer.as_ref());
             let any_bytes = known.map_or(*choice == Choice::Bytes, |known| matches!(known, Tokenizer::Bytes));
-            let (text, ends) = text(path, any_bytes)?;
+            let documents = Documents::of(path, options.column.as_deref(), "column")?;
+            let (text, ends) = match &documents {
+                Some(documents) => whole(documents, path)?,
+                None => text(path, any_bytes)?,
+            };
             let codec = match codec {
                 Some(codec) => codec,
                 none => {
@@ -245,37 +251,84 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                 bail!("the model was trained on tokens whose tokenizer it does not know, so it cannot read text")
             };
             let called = format!("`{}`", path.display());
-            let (mut tokens, mut file_ends, files) = (Tokens::in_memory(codec.vocabulary), Vec::new(), ends.len());
+            let files = ends.len();
             let working = tokenizer.working_memory(text.utf8());
             if let Some(host) = host_memory().filter(|_| working > 0) {
                 expect_room(text.len(), working, &host, &called, INSTEAD)?;
             }
-            match samples(options, Some(tokenizer), codec.vocabulary)? {
-                Samples::Windows { lengths, end, .. } if !lengths.is_empty() => {
-                    let mut start = 0;
-                    for file in ends {
-                        text.encode(start..file, tokenizer, &called, &mut tokens)?;
-                        if let Some(end) = end.filter(|end| tokens.last() != Some(*end)) {
-                            tokens.extend(&[end]);
-                        }
-                        file_ends.push(tokens.len());
-                        start = file;
+            let samples = samples(options, Some(tokenizer), codec.vocabulary)?;
+            let encoded = encoded((&text, &called), ends, &samples, (tokenizer, codec.vocabulary));
+            if let (Err(_), Some(documents)) = (&encoded, &documents) {
+                // The same with the row that it is in.
+                documents.expect_tokens(tokenizer)?;
+            }
+            let (tokens, file_ends) = encoded?;
+            let of = match &documents {
+                Some(documents) => format!(", column `{}`: {} rows, ", documents.column(), documents.count()),
+                None if files > 1 => format!(": {files} files, "),
+                None => ": ".to_owned(),
+            };
+            let (bytes, count, words) = (text.len(), tokens.len(), tokenizer.in_words());
+            let mut told = vec![format!("{called}{of}{bytes} bytes of text are {count} tokens ({words})")];
+            match &documents {
+                Some(documents) => {
+                    if options.apart.is_none() && documents.count() > 1 {
+                        told[0] += "; nothing stands between two rows, and `packed = false` keeps them apart";
+                    }
+                    match documents.empty() {
+                        0 => {}
+                        1 => told.push(format!("{called}: 1 row without a text is left out")),
+                        empty => told.push(format!("{called}: {empty} rows without a text are left out")),
                     }
                 }
-                _ => text.encode(0..text.len(), tokenizer, &called, &mut tokens)?,
+                None if is_plain_table(path) => {
+                    told.push(format!(
+                        "{called} is read as a text, with its separators: `column` reads one of its columns"
+                    ));
+                }
+                None => {}
             }
-            let tokens = Arc::new(tokens.whole());
-            let told = format!(
-                "{called}: {}{} bytes of text are {} tokens ({})",
-                if files > 1 { format!("{files} files, ") } else { String::new() },
-                text.len(),
-                tokens.len(),
-                tokenizer.in_words()
-            );
             let reading = text.len().saturating_add(working);
-            Ok(Text { path, tokens, file_ends, told: vec![told], reading })
+            Ok(Text { path, tokens: Arc::new(tokens), file_ends, told, reading })
         }
     }
+}
+
+/// The texts of a table.
+fn whole(documents: &Documents, path: &Path) -> Result<(Read, Vec<usize>)> {
+    let (text, ends) = documents.whole()?;
+    ensure!(
+        !text.is_empty(),
+        "`{}` has no text: no row has one in the column `{}`",
+        path.display(),
+        documents.column()
+    );
+    Ok((Read::Text(text), ends))
+}
+
+/// The tokens of a text whose files end at `ends`; and behind how many of them each does, if documents are kept apart.
+fn encoded(
+    (text, called): (&Read, &str),
+    ends: Vec<usize>,
+    samples: &Samples,
+    (tokenizer, vocabulary): (&Tokenizer, usize),
+) -> Result<(Tokens, Vec<usize>)> {
+    let (mut tokens, mut file_ends) = (Tokens::in_memory(vocabulary), Vec::new());
+    match samples {
+        Samples::Windows { lengths, end, .. } if !lengths.is_empty() => {
+            let mut start = 0;
+            for file in ends {
+                text.encode(start..file, tokenizer, called, &mut tokens)?;
+                if let Some(end) = end.filter(|end| tokens.last() != Some(*end)) {
+                    tokens.extend(&[end]);
+                }
+                file_ends.push(tokens.len());
+                start = file;
+            }
+        }
+        _ => text.encode(0..text.len(), tokenizer, called, &mut tokens)?,
+    }
+    Ok((tokens.whole(), file_ends))
 }
 
 #[cfg(test)]

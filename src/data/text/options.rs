@@ -14,6 +14,8 @@ pub struct TextOptions {
     pub val_path: Option<PathBuf>,
     /// What the files hold.
     pub content: Content,
+    /// The column of tables that has the texts, if one is named.
+    pub column: Option<String>,
     /// The file that says how conversations become text.
     pub chat: Option<PathBuf>,
     /// Tokens of a sample.

@@ -48,7 +48,7 @@ pub fn stretches(paths: &[PathBuf], held_out: Option<f64>, cut: Cut) -> Result<[
         for path in text_files(path)? {
             ensure!(
                 !is_table_alone(&path),
-                "`{}` is a table: `--column NAME` says which of its columns has the texts",
+                "`{}` is a table, and other files are none: `--column NAME` says which column of tables has the texts",
                 path.display()
             );
             let opened = files::open(&path)?;

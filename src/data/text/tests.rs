@@ -2,6 +2,7 @@
 
 mod answered;
 mod apart;
+mod columns;
 mod prompted;
 mod streams;
 mod token_files;
@@ -28,6 +29,7 @@ fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
         val_path: None,
         content: Content::Text(choice),
         chat: None,
+        column: None,
         context,
         hold_out: None,
         counts_bytes: false,

@@ -1,6 +1,5 @@
 //! Files of text, as they are: one, several, or those of a folder.
 
-use super::super::sheet::inner_ending;
 use super::super::table::is_table_name;
 use super::super::tokenizer::Tokenizer;
 use super::tokens::Tokens;
@@ -79,9 +78,9 @@ pub(super) fn text(path: &Path, any_bytes: bool) -> Result<(Read, Vec<usize>)> {
     let paths = text_files(path)?;
     if let Some(table) = paths.iter().find(|path| is_table_alone(path)) {
         bail!(
-            "`{0}` is a table, and its rows are no text: `runner data tokenize {0} --column NAME --out DIR` makes files of tokens of one of its columns, which \
-             `source = \"tokens\"` reads",
-            table.display()
+            "`{}` is a table, and other files of `{}` are none: tables are named by themselves, several by a pattern such as `*.jsonl`",
+            table.display(),
+            path.display()
         );
     }
     if any_bytes {
@@ -122,9 +121,19 @@ pub(super) fn text(path: &Path, any_bytes: bool) -> Result<(Read, Vec<usize>)> {
     Ok((Read::Text(all), ends))
 }
 
-/// Whether a file has the name of a table that makes no sense as a text: JSON Lines or Parquet.
+/// Whether a file has the name of a table that makes no sense as a text: JSON Lines, Parquet, or one that is packed.
 pub(super) fn is_table_alone(path: &Path) -> bool {
-    is_table_name(path) && !["csv", "tsv"].contains(&inner_ending(path).as_str())
+    is_table_name(path) && !is_plain_table(path)
+}
+
+/// Whether a file has the name of CSV or TSV that is not packed, which may be meant as a text.
+pub(super) fn is_plain_table(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ["csv", "tsv"].iter().any(|known| ending.eq_ignore_ascii_case(known)))
+}
+
+/// Whether all files that a path stands for have such names.
+pub(super) fn are_tables_alone(path: &Path) -> bool {
+    !path.is_dir() && text_files(path).is_ok_and(|paths| paths.iter().all(|path| is_table_alone(path)))
 }
 
 /// The files that a path stands for: a file, several by a pattern, or those of a folder.

@@ -5,7 +5,7 @@ use super::super::tokenizer::pieces::pieces;
 use super::super::tokenizer::{Choice, Tokenizer, trained};
 use super::documents::{Document, Documents};
 use super::stretches::{Cut, Stretch, line_of, stretches};
-use super::text_files::expect_room;
+use super::text_files::{are_tables_alone, expect_room};
 use super::tokens::{HEADER, MAGIC};
 use crate::files::host_memory::host_memory;
 use crate::files::output::{Out, Output};
@@ -69,7 +69,7 @@ impl Texts {
 }
 
 impl Tokenizing {
-    /// Of the texts at `paths` or, with a `column`, in that column of the tables there; the last part of them is `held_out`. A tokenizer of byte pairs is trained
+    /// Of the texts at `paths` or, with a `column` or where all of them are tables by their names, in that column of the tables there or in their only one of texts; the last part of them is `held_out`. A tokenizer of byte pairs is trained
     /// on what is not, and has the token `end`. `seen` hears how many bytes have been read for that, and of how many.
     ///
     /// # Errors
@@ -91,9 +91,9 @@ impl Tokenizing {
             Some(tokenizer) if !tokenizer.parts_words() => Cut::Nowhere,
             Some(_) | None => Cut::Words,
         };
-        let parts = match column {
-            None => stretches(paths, held_out, cut)?.map(|part| part.into_iter().map(Texts::Stretch).collect()),
-            Some(column) => documents(paths, column, held_out)?,
+        let parts = match column.is_some() || paths.iter().all(|path| are_tables_alone(path)) {
+            false => stretches(paths, held_out, cut)?.map(|part| part.into_iter().map(Texts::Stretch).collect()),
+            true => documents(paths, column, held_out)?,
         };
         let tokenizer = match (known, choice) {
             (None, Choice::Bpe(most)) => train(&parts[0], *most, end, seen)?,
@@ -285,10 +285,11 @@ fn utf8<'a>(path: &Path, at: u64, block: &'a [u8]) -> Result<Cow<'a, str>> {
     })
 }
 
-/// The texts in a column of tables; of the rows behind `held_out` of all text a second list is made.
-fn documents(paths: &[PathBuf], column: &str, held_out: Option<f64>) -> Result<[Vec<Texts>; 2]> {
-    let all = paths.iter().map(|path| Documents::open(path, column)).collect::<Result<Vec<_>>>()?;
+/// The texts in a column of tables, the only one of each that has texts if none is named; of the rows behind `held_out` of all text a second list is made.
+fn documents(paths: &[PathBuf], column: Option<&str>, held_out: Option<f64>) -> Result<[Vec<Texts>; 2]> {
+    let all = paths.iter().map(|path| Documents::open(path, column, "--column")).collect::<Result<Vec<_>>>()?;
     let bytes: u64 = all.iter().map(Documents::bytes).sum();
+    let column = all.first().map_or("", Documents::column);
     ensure!(bytes > 0, "there is no text: no row has one in the column `{column}`");
     let Some(part) = held_out else { return Ok([all.into_iter().map(Texts::Documents).collect(), Vec::new()]) };
     let mut left = (bytes as f64 * (1.0 - part)).round() as u64;

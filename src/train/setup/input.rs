@@ -253,7 +253,11 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     spec.map_err(|e| match e.downcast_ref() {
         Some(unknown) => unknown_field(experiment, unknown),
         None => {
-            let key = experiment.data.source.paths().first().map_or("path", |(key, _)| key);
+            let paths = experiment.data.source.paths();
+            let key = match e.downcast_ref::<data::text::WrongColumn>() {
+                Some(_) if experiment.span_of("data.column").is_some() => "column",
+                _ => paths.first().map_or("path", |(key, _)| key),
+            };
             at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")
         }
     })

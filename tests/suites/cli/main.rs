@@ -95,6 +95,7 @@ mod table_tokens;
 mod tables;
 mod tensorboard;
 mod text;
+mod text_columns;
 mod text_pairs;
 mod text_ranks;
 mod text_samples;

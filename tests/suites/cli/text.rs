@@ -270,10 +270,6 @@ fn a_language_model_reads_token_files() {
     place.ok("train c.toml --out r");
     let written = place.ok("generate r --prompt defg --max-tokens 8 --temperature 0");
     assert_eq!(written.out, "defghijklmno\n");
-    // The rows of a table are no text.
-    place.write("rows.jsonl", "{\"text\": \"abc\"}\n");
-    let told = place.fails("check c.toml --set data.source=text --set data.path=rows.jsonl --unset data.val_path", 2);
-    assert!(told.contains("runner data tokenize") && told.contains("rows.jsonl --column NAME --out DIR"), "{told}");
     // Without a tokenizer there is no text.
     place.write(
         "d.toml",

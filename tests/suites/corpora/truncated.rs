@@ -68,6 +68,7 @@ fn tokens(path: &Path) -> Found {
         val_path: None,
         content: Content::Tokens { vocabulary: Some(1 << 16), tokenizer: None },
         chat: None,
+        column: None,
         context: 1,
         apart: None,
         streams: None,

@@ -1,7 +1,7 @@
 //! Text: which files, and how they become tokens.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
@@ -20,12 +20,16 @@ options! {
     /// elsewhere in every epoch. `validation_split` holds out the end of the text: a part of its tokens, or a number of them.
     pub struct Text {
         /// A file, several by a pattern (`books/*.txt`), or a folder of files whose names end in `.txt`, `.md` or `.text`, which follow each other by
-        /// their names.
+        /// their names. Or a table, of which `column` has the texts.
         #[option(example = r#""input.txt""#, resume = Differs)]
         pub path: PathBuf,
         /// Text to validate on, instead of the end that `validation_split` holds out.
         #[option(resume = Differs)]
         pub val_path: Option<PathBuf>,
+        /// The column of a table (CSV and its relatives or JSON Lines, also packed, or Parquet) that has the texts: the cell of each row is a document, and rows without a text are left out.
+        /// CSV and TSV that are not packed are texts as they are without it.
+        #[option(otherwise = "the only one with texts, of JSON Lines, Parquet and packed tables", example = r#""text""#, resume = Differs)]
+        pub column: Option<String>,
         /// `"bytes"`: a token for each of the 256 bytes. `"characters"`: a token for each character that the text has. `"words"`: a token for each of the
         /// most frequent words, in lower case, and one for all others. `"bpe"`: byte pairs are joined as often as they follow each other in the text
         /// (Sennrich et al. 2016), with GPT-2's rules for spaces. A path: a `tokenizer.json` of Hugging Face. The tokenizer travels in checkpoints.
@@ -47,10 +51,10 @@ options! {
         #[option(default = false)]
         pub carry_state: bool,
         /// Whether samples are cut out of the whole row of tokens, so that they begin and end anywhere. `false`: a sample has tokens of one document, from its beginning or from where the
-        /// sample before it ended. Documents are the files, and what stands between two `end_token`.
+        /// sample before it ended. Documents are the files or the rows of a table, and what stands between two `end_token`.
         #[option(default = true)]
         pub packed: bool,
-        /// The token that ends documents, by its name in the `tokenizer.json` or by its number. With `packed = false`, files that do not end with it get it.
+        /// The token that ends documents, by its name in the `tokenizer.json` or by its number. With `packed = false`, files and rows that do not end with it get it.
         #[option(otherwise = "`<|endoftext|>`, `</s>` or their like, if the tokenizer has one", example = r#""<|endoftext|>""#)]
         pub end_token: Option<EndToken>,
         /// Lengths of batches, ascending and up to `context`: a sample of `packed = false` is filled up to the first that it fits into.
@@ -137,6 +141,14 @@ options! {
 
 impl Check for Text {
     fn check(&self, part: &Part) {
+        for (key, path) in [("path", Some(&self.path)), ("val_path", self.val_path.as_ref())] {
+            let text = path.filter(|path| is_text(path)).map_or(String::new(), |path| path.display().to_string());
+            part.require(
+                "column",
+                self.column.is_none() || text.is_empty(),
+                &format!("is of a table (.csv, .tsv, .jsonl, .parquet, also as .gz and .zst), and `{key}` is the text `{text}`: leave `column` out"),
+            );
+        }
         self.tokenizer.check(part, self.vocab_size);
         Documents { packed: self.packed, end_token: self.end_token.as_ref(), buckets: self.buckets.as_deref() }.check(
             part,
@@ -145,6 +157,14 @@ impl Check for Text {
             self.carry_state,
         );
     }
+}
+
+/// Whether a file has the name of a text.
+fn is_text(path: &Path) -> bool {
+    let packed = path.extension().is_some_and(|ending| ending == "gz" || ending == "zst");
+    let inner = if packed { path.file_stem().map(Path::new) } else { Some(path) };
+    let ending = inner.and_then(|path| path.extension()?.to_str());
+    ending.is_some_and(|ending| ["txt", "md", "text"].contains(&ending.to_ascii_lowercase().as_str()))
 }
 
 impl Check for TokenFile {

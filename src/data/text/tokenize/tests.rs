@@ -214,5 +214,5 @@ fn what_is_no_table_of_texts_is_told() {
         assert!(error.contains(part), "{error}");
     }
     let error = format!("{:#}", of(&[bad], &Choice::Bytes, None, None).err().unwrap());
-    assert!(error.contains("`--column NAME`"), "{error}");
+    assert!(error.contains("no column of texts: `--column` names another one, of `text`"), "{error}");
 }

@@ -23,7 +23,8 @@ pub fn of_text(text: &Text, experiment: &Experiment) -> TextOptions {
     let content = Content::Text(choice(&text.tokenizer, text.vocab_size));
     let chat = text.chat_template.as_deref();
     let apart = apart(text.lengths(), text.end_token.as_ref(), experiment);
-    options((&text.path, text.val_path.as_deref(), chat), content, (text.context, apart), experiment)
+    let options = options((&text.path, text.val_path.as_deref(), chat), content, (text.context, apart), experiment);
+    TextOptions { column: text.column.clone(), ..options }
 }
 
 /// What it reads of tokens.
@@ -138,6 +139,7 @@ fn options(
         path: shown(path),
         val_path: val_path.map(shown),
         content,
+        column: None,
         chat: chat.map(shown),
         context,
         apart,
