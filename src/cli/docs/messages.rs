@@ -1,7 +1,5 @@
 //! What messages of errors and exit codes mean.
 
-use std::path::Path;
-
 /// The guide's page of messages: a heading for each, in which `…` stands for what differs.
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/troubleshooting.md"));
 
@@ -92,8 +90,7 @@ fn without_marks(text: &str) -> String {
         out += shown;
         let file = target.split('#').next().unwrap_or_default();
         if !file.is_empty() && !target.contains("://") {
-            let path = Path::new("docs/guide").join(file);
-            out += &format!(" ({})", path.display().to_string().replace("guide/../", ""));
+            out += &format!(" ({})", format!("docs/guide/{file}").replace("guide/../", ""));
         }
         rest = after;
     }

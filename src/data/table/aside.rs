@@ -1,4 +1,5 @@
-//! Where the cells and the samples of a table lie: in memory, or in a file without a name, of which nothing is left however the process ends.
+//! Where the cells and the samples of a table lie: in memory, or in a file without a name, of which nothing is left however the process ends. On Windows
+//! it has a name while it is open.
 
 use super::super::cache::write_at;
 use super::super::values::Mapped;
@@ -76,7 +77,7 @@ fn is_too_much(bytes: u64, available: Option<usize>) -> bool {
     available.is_some_and(|available| bytes > available as u64 / PART_OF_MEMORY)
 }
 
-/// A file without a name, which is gone when it is not used any more.
+/// A file that is gone when it is not used any more. It has no name; on Windows it has one, and only this process can open it.
 #[derive(Debug)]
 pub struct Aside {
     file: File,
@@ -150,7 +151,7 @@ impl Aside {
     /// # Errors
     /// The file cannot be mapped.
     pub fn mapped(&self, places: &[(u64, u64, DType)]) -> Result<Vec<Mapped>> {
-        // SAFETY: nothing writes to the file any more, and it has no name by which another program could.
+        // SAFETY: nothing writes to the file any more, and no other program can: it has no name, or on Windows is open for this process alone.
         let map = unsafe { Mmap::map(&self.file) };
         let map =
             map.with_context(|| format!("cannot map the file in `{}` that a table lies in", self.folder.display()))?;
@@ -178,7 +179,10 @@ mod tests {
         assert!(room(Lies::InMemory).aside(u64::MAX).unwrap().is_none());
         assert!(room(Lies::WhereThereIsRoom).aside(1).unwrap().is_none());
         let aside = room(Lies::Aside).aside(1).unwrap().unwrap();
-        assert_eq!(std::fs::read_dir(aside.folder()).unwrap().count(), 0, "the file has no name");
+        let files = || std::fs::read_dir(folder.path().join("a/b")).unwrap().count();
+        assert_eq!(files(), usize::from(cfg!(windows)), "the file has no name, but on Windows");
+        drop(aside);
+        assert_eq!(files(), 0);
     }
 
     #[test]

@@ -473,7 +473,8 @@ fn a_table_aside_has_the_samples_of_one_in_memory() {
         assert_eq!((here.train.filed_bytes(), aside.train.filed_bytes() > 0), (0, true));
         let taken = here.train.held_bytes() - aside.train.held_bytes();
         assert!(aside.train.filed_bytes() >= taken, "{taken}");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "the file has no name");
+        // On Windows it has one as long as the process keeps what it has found.
+        assert!(cfg!(windows) || std::fs::read_dir(&folder).unwrap().count() == 0, "the file has no name");
     }
 }
 
