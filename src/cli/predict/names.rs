@@ -100,12 +100,11 @@ impl Given {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::fs;
 
-    #[cfg(unix)]
     #[test]
     fn words_stand_for_files_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
@@ -137,7 +136,6 @@ mod tests {
         );
     }
 
-    #[cfg(unix)]
     #[test]
     fn names_need_not_be_utf8() {
         let list: Vec<PathBuf> = names(b"\xff.png\n b\n").collect();
