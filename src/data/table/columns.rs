@@ -148,8 +148,9 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
         "`columns` makes tokens of {}, and a row may have tokens of one column: give the others `type = \"text\"`, which counts words",
         quoted(&texts)
     );
-    if let Some(text) = texts.first() {
-        // A model may name the numbers alone, or the text.
+    // A model may name the numbers alone, or the text. Another name is reported with all fields that there are.
+    let known = |text: &&String| options.takes.iter().all(|taken| taken == INPUTS || taken == *text);
+    if let Some(text) = texts.first().filter(known) {
         let [numbers, tokens] = [INPUTS, text].map(|field| options.takes.iter().any(|taken| taken == field));
         for used in &mut uses {
             match used {
