@@ -189,7 +189,7 @@ fn what_is_wrong_is_told() {
             ["vocab_size", "says itself how many tokens"],
         ),
         ("{ type = \"tokens\", max_length = 6, buckets = [3, 5] }", NET, ["buckets", "max_length"]),
-        ("{ type = \"tokens\", tokenizer = \"nowhere.json\" }", NET, ["nowhere.json", "c.toml:11"]),
+        ("{ type = \"tokens\", tokenizer = \"nowhere.json\" }", NET, ["cannot read `nowhere.json`", "the column `note`"]),
         ("\"tokens\"\nid = \"tokens\"", NET, ["tokens of `id`, `note`", "`type = \"text\"`"]),
     ] {
         let text = config(note, model);
