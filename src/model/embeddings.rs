@@ -154,8 +154,16 @@ impl Builder<'_> {
     /// Tokens that caches have room for.
     pub(super) fn capacity(&self) -> usize {
         let of_answers = || self.data.inputs().find(|(_, field)| field.name == ANSWERS);
-        let field = if self.mode == Mode::Answer { of_answers() } else { self.data.inputs().next() };
-        field.map_or(1, |(_, field)| field.shape.len())
+        if self.mode == Mode::Answer {
+            return of_answers().map_or(1, |(_, field)| field.shape.len());
+        }
+        // Beside a sequence there may be a vector, as of the other columns of a table.
+        let of_sequence = |(_, field): (_, &Field)| {
+            let axis = field.lengths.iter().find(|length| length.number == 0)?.axis;
+            Some(field.shape.dims()[axis])
+        };
+        let first = || self.data.inputs().next().map(|(_, field)| field.shape.len());
+        self.data.inputs().find_map(of_sequence).or_else(first).unwrap_or(1)
     }
 
     /// Whether the positions of `x` follow those of earlier runs.

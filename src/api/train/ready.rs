@@ -36,8 +36,9 @@ use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::photos::{Keeping, PhotoPlan};
 use crate::train::setup::precision;
 use crate::train::setup::programs::{HeadOf, Programs};
-use crate::train::setup::schedule::Schedule;
+use crate::train::setup::schedule::{Schedule, batches};
 use crate::train::setup::session::Session;
+use anyhow::anyhow;
 use std::path::PathBuf;
 
 /// Makes the programs of a run anew, for a device.
@@ -130,6 +131,8 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         others.require(&planned)?;
     }
     let (session, mut state) = session(programs, backend, experiment, from.as_ref(), weights)?;
+    // Before anything of the run is changed.
+    expect_place(&state, batches(experiment, samples.train.len()))?;
     let texts = Texts::new(experiment, &samples.spec, &session, backend)?;
     if !request.quiet {
         say_notes(backend);
@@ -264,6 +267,19 @@ fn begin(request: &Request, reporter: &Reporter) -> Result<Begun, Failure> {
             Ok(Begun { loaded, started, without, from: Some((path, meta)), take, folder: Some(folder) })
         }
     }
+}
+
+/// Refuses to go on within an epoch at a batch that it does not have any more.
+fn expect_place(state: &RunState, batches: usize) -> Result<(), Failure> {
+    if state.batch <= batches as u64 {
+        return Ok(());
+    }
+    let batch = state.batch;
+    Err(anyhow!(
+        "the checkpoint is behind batch {batch} of an epoch, and an epoch of the data has {batches} batches: the data or `batch_size` are others than in training\n\
+         help: go on with the data and the `batch_size` of the run, which is left as it was"
+    )
+    .into())
 }
 
 /// The model on the device, in the state of the checkpoint or in its first one.

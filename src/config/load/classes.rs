@@ -117,6 +117,7 @@ pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask)
     let Some(asked) = loaded.classes else { return Ok(loaded) };
     // What is wrong with a table or a text has nothing to do with how many classes there are.
     let plain = loaded.experiment.data.source.is_counted_by_reading();
+    let is_table = loaded.experiment.data.source.table().is_some();
     let refuse = |(span, name): (Span, &str), why: Diagnostic| {
         if plain && !why.labels.is_empty() {
             return Failure { sources: loaded.sources.clone(), diagnostics: vec![why] };
@@ -128,6 +129,9 @@ pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask)
             error = error.context(place.span, place.text.clone());
         }
         let help = match name == COUNTED[1] {
+            true if is_table => {
+                "give a column `type = \"tokens\"` in `[data.columns]`, one that no other key of `[data]` takes, and name it in `inputs` of `[model]`"
+            }
             true => "write a number in the place of `$vocabulary`",
             false => {
                 "name the classes with `classes` in `[data]` if the data is elsewhere, or write a number in the place of `$classes`"
@@ -139,6 +143,7 @@ pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask)
     match (ask(&loaded.experiment), asked) {
         (Ok(counts), Asked::Written(span, name)) if counts.get(name).is_none() => {
             let why = match name == COUNTED[1] {
+                true if is_table => "no column of the table becomes tokens that the model takes",
                 true => "the data is no text: it has no tokens",
                 false => "the targets of the data are numbers, not classes",
             };

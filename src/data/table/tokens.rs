@@ -129,7 +129,7 @@ impl TokensCodec {
                 } else {
                     format!("row {}", row + 1)
                 };
-                let called = format!("{row}, column `{}`", self.column);
+                let called = format!("{row}, in the text of `{}`", self.column);
                 let whole = tokens_of(&self.tokenizer, self.longest(), &Passage::from((*text).to_owned()), &called);
                 whole.map(|whole| (whole.tokens, whole.cut))
             };

@@ -231,7 +231,10 @@ fn expect_named(spec: &DataSpec, experiment: &Experiment) -> Result<(), Diagnost
     }
     let message =
         format!("a row has {} inputs, {}, and the model does not say which it takes", names.len(), names.join(" and "));
-    let help = format!("write `inputs = [{}]` in `[model]`; layers name them in `from`", names.join(", "));
+    let help = format!(
+        "write `inputs = [{}]` in `[model]`, and layers name them in `from`, or one of them for a model that takes one alone",
+        names.join(", ")
+    );
     Err(at(experiment, message, "data.columns", "makes tokens of a column").help(help))
 }
 

@@ -123,6 +123,19 @@ fn stopping_and_going_on_changes_nothing_nor_do_threads() {
     assert_same_runs((&place, "whole"), (&place, "one"));
 }
 
+/// Other data may have fewer batches than the run has seen of its epoch.
+#[test]
+fn a_run_that_cannot_go_on_stays_as_it_was() {
+    let place = place(200);
+    place.ok("train c.toml --quiet --out r --set train.max_steps=4");
+    place.write("few.csv", houses(60));
+    let before = place.read("r/config.toml");
+    let said = place.fails("train --resume r --quiet --set train.max_steps=9 --set data.path=few.csv", 1);
+    assert!(said.contains("behind batch 4 of an epoch, and an epoch of the data has 2 batches"), "{said}");
+    assert_eq!(place.read("r/config.toml"), before);
+    place.ok("train --resume r --quiet --set train.max_steps=9");
+}
+
 #[test]
 fn classes_of_a_table_are_those_of_the_checkpoint() {
     let place = Place::new();
