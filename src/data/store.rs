@@ -278,7 +278,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Gives a field that no transforms change as many of its bytes as the batch has room for. What nobody wants is dropped.
+    /// Gives a field the front of its bytes, as many as the batch has room for. No transforms change it. A field that the batch has no place for is left out.
     ///
     /// # Panics
     /// If the batch has room for more.

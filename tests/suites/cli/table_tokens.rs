@@ -23,7 +23,7 @@ fn flats(rows: usize) -> String {
     text
 }
 
-const NET: &str = "inputs = [\"inputs\", \"note\"]\nlayers = [\n\
+pub const NET: &str = "inputs = [\"inputs\", \"note\"]\nlayers = [\n\
                    { type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 8, from = \"note\" },\n\
                    { type = \"lstm\", hidden_size = 16 },\n{ type = \"sequence_pool\", mode = \"mean\", name = \"words\" },\n\
                    { type = \"concat\", from = [\"inputs\", \"words\"], dim = 1 },\n{ type = \"linear\", out_features = 16 },\n\"relu\",\n\
@@ -37,13 +37,13 @@ fn config(note: &str, model: &str) -> String {
     )
 }
 
-fn place(note: &str, model: &str) -> Place {
+pub fn place(note: &str, model: &str) -> Place {
     let place = Place::with(&config(note, model));
     place.write("flats.csv", flats(200));
     place
 }
 
-const TOKENS: &str = "{ type = \"tokens\", max_length = 6, buckets = [3, 6] }";
+pub const TOKENS: &str = "{ type = \"tokens\", max_length = 6, buckets = [3, 6] }";
 
 #[test]
 fn a_text_is_learnt_beside_numbers() {

@@ -1,5 +1,6 @@
 //! Rows that are held out have no share in anything that training knows: whatever stands in them, it changes nothing that is fitted, and no sample of training.
 
+use super::super::super::tokenizer::Choice as Tokenizers;
 use super::*;
 use crate::random::{Purpose, Stream};
 
@@ -83,11 +84,20 @@ fn rows_that_are_held_out_change_nothing_of_training() {
             [draw.below(5) as usize];
         let fill = [Fill::Median, Fill::Mean, Fill::Zero][draw.below(3) as usize];
         let rule = |name: &str, encoding| Rule { pattern: name.to_owned(), choice: Choice::Encode(encoding) };
+        let words = Encoding::Text(Words { buckets: 11, norm: Norm::L2, alternate_sign: true });
+        let tokenizers = [Tokenizers::Words(9), Tokenizers::Bpe(270), Tokenizers::Bytes];
+        let note = match tokenizers.into_iter().nth(draw.below(6) as usize) {
+            Some(tokenizer) => {
+                let tokens = Choice::Tokens(TokensOptions { tokenizer, lengths: vec![2, 4] });
+                Rule { pattern: "note".to_owned(), choice: tokens }
+            }
+            None => rule("note", words),
+        };
         let rules = vec![
+            note,
             rule("x", Encoding::Number { scaling, fill, bins: 5 }),
             rule("kind", Encoding::Category { most: 3 + draw.below(3) as usize, least: 1 + draw.below(4) as usize }),
             rule("page", Encoding::Hashed { buckets: 7 }),
-            rule("note", Encoding::Text(Words { buckets: 11, norm: Norm::L2, alternate_sign: true })),
         ];
         let place = Place::new(&text_of(&plain));
         let mut options = TableOptions {

@@ -140,7 +140,7 @@ fn columns_that_cannot_be_read_are_told() {
     put("text.txt", b"ab");
     let told = refused(options(folder.path().join("{several.jsonl,text.txt}"), Choice::Bytes, 2));
     assert!(told.contains("several.jsonl` is a table, and other files of") && told.contains("`*.jsonl`"), "{told}");
-    // A character that training has not seen is told with its row.
+    // The error for a character that training has not seen names its row.
     let val_path = Some(put("val.csv", b"n,text\n1,abab\n2,\"a\nbcb\"\n"));
     for apart in [None, Some(ApartOptions { lengths: vec![2], end: None, ignore_index: -100 })] {
         let path = put("train.csv", b"n,text\n1,abababa\n1,abababa\n");

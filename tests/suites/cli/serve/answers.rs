@@ -1,6 +1,6 @@
 //! Answers are those of `predict`, whoever else asks.
 
-use super::super::{fields, hashed_columns, heads, masks, tables, text, text_pairs, text_tags};
+use super::super::{fields, hashed_columns, heads, masks, table_tokens, tables, text, text_pairs, text_tags};
 use super::{Server, drawing, instances, trained};
 use crate::support::Place;
 use runner::api::predictor::{Options, Predictor};
@@ -166,6 +166,36 @@ fn hashed_texts_are_those_of_a_file() {
     assert_eq!(server.json("/predict", &objects.to_string()).predictions(), expected);
     let answer = server.json("/predict", r#"{"instances": [{"agent": 0.5, "comment": ""}]}"#);
     assert!(answer.error().contains("the column `agent` has `0.5`, and a text in quotes is expected"), "{answer:?}");
+}
+
+/// A column of tokens goes to the model beside the numbers of the others, in any form of a row.
+#[test]
+fn tokens_of_a_row_are_those_of_a_file() {
+    let place = table_tokens::place(table_tokens::TOKENS, table_tokens::NET);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let csv = "note;rooms;id\nquiet but bright;3;a\n;2;b\nnot quiet;1;c\n";
+    place.write("new.csv", csv);
+    let server = Server::start(&place, "r --batch 2");
+    let expected = predicted(&place, "new.csv", 2, "");
+    assert_eq!(server.ask("POST", "/predict", "Content-Type: text/csv\r\n", csv.as_bytes()).predictions(), expected);
+    let objects = r#"{"instances": [{"rooms": 3, "note": "quiet but bright", "id": "a"}, {"note": null, "rooms": 2, "id": "b"},
+        {"note": "not quiet", "rooms": 1, "id": "c"}]}"#;
+    assert_eq!(server.json("/predict", objects).predictions(), expected);
+    let values = |all: &[Value]| all.iter().map(|one| one["values"].clone()).collect::<Vec<_>>();
+    let lists = r#"{"instances": [[3, "quiet but bright"], [2, null], [1, "not quiet"]]}"#;
+    assert_eq!(values(&server.json("/predict", lists).predictions()), values(&expected));
+    let answer = server.json("/predict", r#"{"instances": [{"rooms": 3}]}"#);
+    assert!(answer.status == 422 && answer.error().contains("the column `note` is not there"), "{answer:?}");
+    let inputs = server.get("/v2/models/r").json()["inputs"].clone();
+    assert_eq!(json!([0, 1, 2].map(|at| inputs[at]["name"].clone())), json!(["inputs", "note", "lengths"]));
+    // A row that comes by itself has no line in a file.
+    place.ok("train c.toml --quiet --out chars --set train.epochs=1 --set data.columns.note.tokenizer=characters");
+    let server = Server::start(&place, "chars");
+    let answer = server.json("/predict", r#"{"instances": [[3, "quiet"], [2, "é"]]}"#);
+    assert!(
+        answer.status == 422 && answer.error().contains("row 2, in the text of `note`, line 1, column 1"),
+        "{answer:?}"
+    );
 }
 
 #[test]
