@@ -134,6 +134,47 @@ pub unsafe fn apply_grad(level: SimdLevel, act: Activation, saved: *const f32, d
     with_activation!(Some(act), f => level.run(MapGrad { f, saved, dy, dx, n }));
 }
 
+/// [`MapGrad`] in place, row by row. `saved` is the first row's; its rows are as far apart as those of the result.
+struct MapGradRows<F> {
+    f: F,
+    saved: *const f32,
+    rows: Rows,
+}
+
+impl<F: Function> Kernel for MapGradRows<F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Rows { first, rows, columns, step } = self.rows;
+        for r in 0..rows {
+            let (dx, saved) = (first.wrapping_add(r * step), self.saved.wrapping_add(r * step));
+            MapGrad { f: self.f, saved, dy: dx, dx, n: columns }.run(s);
+        }
+    }
+}
+
+/// The gradient of an activation, to be applied in place to the gradients by its result.
+#[derive(Debug, Clone, Copy)]
+pub struct ActivationGradFinish<'a> {
+    /// Instructions.
+    pub level: SimdLevel,
+    /// The activation.
+    pub act: Activation,
+    /// What it saved, laid out like the whole result.
+    pub saved: &'a [f32],
+    /// The address of the whole result.
+    pub of: usize,
+}
+
+impl Finish for ActivationGradFinish<'_> {
+    unsafe fn run(&self, rows: Rows) {
+        let first = (rows.first.addr() - self.of) / size_of::<f32>();
+        let last = first + rows.rows.saturating_sub(1) * rows.step + rows.columns;
+        let saved = self.saved[first..last].as_ptr();
+        with_activation!(Some(self.act), f => self.level.run(MapGradRows { f, saved, rows }));
+    }
+}
+
 /// Elements on their way between rounded numbers and the functions of floats.
 pub const STRIP: usize = 1024;
 
