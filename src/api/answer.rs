@@ -4,7 +4,7 @@ use super::scores::{Places, sigmoid, softmax};
 use super::seen::HeadSeen;
 use super::tagging::TaggedWords;
 use crate::data::DataSpec;
-use crate::data::table::ColumnValue;
+use crate::data::table::{ColumnValue, TableCodec};
 use crate::data::text::Placed;
 use crate::graph::Shape;
 use crate::graph::op::Task;
@@ -22,6 +22,8 @@ pub struct Meaning<'a> {
     pub quantiles: &'a [String],
     /// How many classes are told.
     pub top: usize,
+    /// A table has a column for each class, and an object the probability of each by its name.
+    pub each_class: bool,
     /// Names in a table are kept from being run as formulas.
     pub guard_formulas: bool,
     /// The column that names the rows of tables, if there is one.
@@ -63,8 +65,8 @@ impl<'a> Meaning<'a> {
     /// The same of a model that has these heads besides.
     pub fn and_of_heads(self, heads: &'a [HeadSeen]) -> Self {
         let of = |head: &'a HeadSeen| {
-            let (task, data, top, guard_formulas) = (head.task, &head.data, self.top, self.guard_formulas);
-            let alone = Meaning { task, data, quantiles: &[], top, guard_formulas, id: None, heads: Vec::new() };
+            let alone =
+                Meaning { task: head.task, data: &head.data, quantiles: &[], id: None, heads: Vec::new(), ..self };
             (head.name.clone(), head.outputs(), alone)
         };
         Meaning { heads: heads.iter().map(of).collect(), ..self }
@@ -92,7 +94,10 @@ impl<'a> Meaning<'a> {
             Task::Classification if positions.rank() > 0 => {
                 Answer::Positions(classes_at(output, &positions), positions)
             }
-            Task::Classification => Answer::Classes(top(softmax(output.iter().copied()), self.top)),
+            Task::Classification => {
+                let most = if self.each_class { output.len() } else { self.top };
+                Answer::Classes(top(softmax(output.iter().copied()), most))
+            }
             Task::BinaryClassification => Answer::Labels(output.iter().copied().map(sigmoid).collect()),
             Task::Regression => Answer::Values(output.to_vec()),
         }
@@ -116,6 +121,12 @@ impl<'a> Meaning<'a> {
     fn label(&self, class: usize) -> String {
         let name = self.data.class_names().and_then(|names| names.get(class).cloned());
         name.unwrap_or_else(|| class.to_string())
+    }
+
+    /// The columns of a table that were learnt, if so many numbers were.
+    fn learnt(&self, numbers: usize) -> Option<Vec<String>> {
+        let names = TableCodec::of(self.data).filter(|_| self.data.class_names().is_none())?.targets_named();
+        (names.len() == numbers).then_some(names)
     }
 
     /// Shares with their labels, as text shows them.
@@ -220,7 +231,11 @@ impl<'a> Meaning<'a> {
         match answer {
             Answer::Classes(list) => {
                 let one = |(class, p): &(usize, f64)| json!({ "class": class, "label": self.label(*class), "probability": p });
-                result["top"] = list.iter().map(one).collect();
+                result["top"] = list.iter().take(self.top).map(one).collect();
+                if self.each_class {
+                    let by_name = in_order(list).map(|(class, p)| (self.label(class), json!(p)));
+                    result["probabilities"] = Value::Object(by_name.collect());
+                }
             }
             Answer::Positions(classes, positions) => {
                 result["classes"] = match positions.rank() {
@@ -272,6 +287,10 @@ impl<'a> Meaning<'a> {
                 cells.extend(self.said(own));
                 self.heads.iter().zip(heads).for_each(|((_, _, meaning), answer)| cells.extend(meaning.said(answer)));
             }
+            Answer::Classes(list) if self.each_class => {
+                cells.extend(list.first().map(|(class, _)| self.guarded(self.label(*class))));
+                cells.extend(in_order(list).map(|(_, p)| ColumnValue::Double(p)));
+            }
             Answer::Classes(list) => list
                 .iter()
                 .for_each(|(class, p)| cells.extend([self.guarded(self.label(*class)), ColumnValue::Double(*p)])),
@@ -316,14 +335,26 @@ impl<'a> Meaning<'a> {
                     cells.extend(meaning.columns_of(answer).into_iter().map(|column| format!("{name}_{column}")));
                 }
             }
+            Answer::Classes(list) if self.each_class => {
+                cells.push("class".into());
+                cells.extend((0..list.len()).map(|class| format!("probability_{}", self.label(class))));
+            }
             Answer::Classes(list) => (1..=list.len()).for_each(|n| {
                 let number = if n == 1 { String::new() } else { format!("_{n}") };
                 cells.extend([format!("class{number}"), format!("probability{number}")]);
             }),
-            Answer::Labels(list) => cells.extend((0..list.len()).map(|i| format!("probability_{}", self.label(i)))),
+            Answer::Labels(list) => {
+                let learnt = self.learnt(list.len());
+                let label = |i: usize| learnt.as_ref().map_or_else(|| self.label(i), |names| names[i].clone());
+                cells.extend((0..list.len()).map(|i| format!("probability_{}", label(i))));
+            }
             Answer::Values(_) if !self.quantiles.is_empty() => cells.extend(self.quantiles.iter().cloned()),
             Answer::Values(values) if values.len() == 1 => cells.push("value".into()),
-            Answer::Values(values) => cells.extend((1..=values.len()).map(|n| format!("value_{n}"))),
+            Answer::Values(values) => {
+                let learnt = self.learnt(values.len());
+                let name = |i: usize| learnt.as_ref().map_or_else(|| (i + 1).to_string(), |names| names[i].clone());
+                cells.extend((0..values.len()).map(|i| format!("value_{}", name(i))));
+            }
             Answer::Text(_) => cells.push("answer".into()),
             Answer::Positions(..) | Answer::Words(_) => {}
         }
@@ -406,6 +437,13 @@ fn classes_at(logits: &[f32], positions: &Shape) -> Vec<usize> {
         classes.reduce(|best, one| if one.1 > best.1 { one } else { best }).map_or(0, |(class, _)| class)
     };
     (0..positions.len()).map(largest).collect()
+}
+
+/// All classes in their order, with their probabilities.
+fn in_order(list: &[(usize, f64)]) -> impl Iterator<Item = (usize, f64)> {
+    let mut all = list.to_vec();
+    all.sort_by_key(|(class, _)| *class);
+    all.into_iter()
 }
 
 /// The `k` largest probabilities with their classes, largest first; of equals the lower class.

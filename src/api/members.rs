@@ -85,9 +85,18 @@ impl Members {
 /// The models that answer together for what a path names: all of a folder of folds or seeds, or the one that it names.
 ///
 /// # Errors
-/// The folder's file cannot be read.
+/// The folder's file cannot be read; one of its runs has not begun.
 pub fn models_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    Ok(Members::of(path)?.map_or_else(|| vec![path.to_owned()], |members| members.folders(path)))
+    let Some(members) = Members::of(path)? else { return Ok(vec![path.to_owned()]) };
+    let folders = members.folders(path);
+    if let Some(missing) = folders.iter().find(|folder| !folder.exists()) {
+        let (place, counted) = (path.display(), members.counted());
+        return Err(Failure::Usage(format!(
+            "`{place}` is to have {counted}, and `{}` is not there: its training has not come so far\nhelp: `runner train --resume {place}` goes on",
+            missing.display()
+        )));
+    }
+    Ok(folders)
 }
 
 /// What several models say of a sample together, before anything is made of it: the logarithm of the mean of their probabilities, the logit of

@@ -146,7 +146,9 @@ impl Lints<'_> {
             Some(row) => warning.at(row.span, "puts out any numbers"),
             None => warning,
         };
-        Some(self.at_loss(warning).help("put \"softplus\" at the end: below 0 the loss is no number"))
+        Some(self.at_loss(warning).help(
+            "put \"softplus\" at the end, as `with = { output_activation = \"softplus\" }` does in the models for tables: below 0 the loss is no number",
+        ))
     }
 
     fn dropout_at_end(&self) -> Option<Diagnostic> {

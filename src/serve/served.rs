@@ -262,7 +262,7 @@ impl Served {
     pub fn meaning(&self, top: usize) -> Meaning<'_> {
         let id = self.table.as_ref().and_then(|table| table.id.clone());
         let (task, data, quantiles, guard_formulas) = (self.task, &self.seen.data, &self.quantiles, false);
-        let meaning = Meaning { task, data, quantiles, top, guard_formulas, id, heads: Vec::new() };
+        let meaning = Meaning { task, data, quantiles, top, each_class: false, guard_formulas, id, heads: Vec::new() };
         meaning.and_of_heads(&self.seen.heads)
     }
 

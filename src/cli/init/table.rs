@@ -11,6 +11,7 @@ use crate::data::DataSpec;
 use crate::data::table::{CellType, Column, Format, Odd, Shown, is_parquet, open_sheet};
 use crate::terminal::{say, thousands};
 use crate::train::setup::input::table_columns;
+use encoding_rs::Encoding;
 use serde_json::json;
 
 /// Columns that the comment lists.
@@ -32,7 +33,12 @@ struct Keys {
     id: Option<String>,
     split: Option<String>,
     decimal_comma: bool,
+    /// The file is no UTF-8, and is read as most of such.
+    old_encoding: bool,
 }
+
+/// What most tables are in that are no UTF-8.
+const OLD_ENCODING: &str = "windows-1252";
 
 impl Keys {
     fn draft(&self, wanted: &Wanted, target: &str) -> Result<Experiment, Failure> {
@@ -44,6 +50,9 @@ impl Keys {
         }
         if self.decimal_comma {
             data += "decimal = \"comma\"\n";
+        }
+        if self.old_encoding {
+            data += &format!("encoding = \"{OLD_ENCODING}\"\n");
         }
         data += &match &self.split {
             Some(column) => format!("split_column = {}\n", quoted(column)),
@@ -77,11 +86,23 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     if let Some(made) = answers::of_table(wanted, target) {
         return made;
     }
-    let mut keys = Keys::default();
+    let opens = |encoding| open_sheet(wanted.source, Format { encoding, ..Format::default() }).is_ok();
+    let mut keys =
+        Keys { old_encoding: !opens(None) && opens(Encoding::for_label(OLD_ENCODING.as_bytes())), ..Keys::default() };
+    let is_number = |shown: &Shown| shown.column.name == target && shown.column.cells == CellType::Numbers;
     let first = match columns(&keys.draft(wanted, target)?) {
         Ok(first) => first,
-        // A table may have nothing but texts that differ in every row: those are learnt from as what they are.
-        Err(error) => return words::of_table(wanted, target).unwrap_or(Err(error)),
+        Err(error) => {
+            let with = Keys { decimal_comma: true, ..keys.clone() };
+            match with.draft(wanted, target).and_then(|draft| columns(&draft)) {
+                Ok(other) if other.iter().any(is_number) => {
+                    keys = with;
+                    other
+                }
+                // A table may have nothing but texts that differ in every row: those are learnt from as what they are.
+                _ => return words::of_table(wanted, target).unwrap_or(Err(error)),
+            }
+        }
     };
     if let Some(text) = words::alone(&first) {
         return words::configuration(wanted, target, &text);
@@ -91,7 +112,7 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     let comma = |shown: &Shown| matches!(shown.column.odd, Some(Odd::Comma(_)));
     let mut first = first;
     if first.iter().any(comma) {
-        let with = Keys { decimal_comma: true, ..Keys::default() };
+        let with = Keys { decimal_comma: true, ..keys.clone() };
         if let Ok(other) = columns(&with.draft(wanted, target)?)
             && numbers(&other) > numbers(&first)
         {
@@ -262,6 +283,9 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
     }
     if keys.decimal_comma {
         out.key("decimal", "\"comma\"", "1,5 is one and a half");
+    }
+    if keys.old_encoding {
+        out.key("encoding", &quoted(OLD_ENCODING), "the file is no UTF-8; another one, if letters look wrong");
     }
     match &keys.split {
         Some(column) => out.key("split_column", &quoted(column), "says which rows are for training, validation, test"),

@@ -22,6 +22,7 @@ use crate::data::tensors::read_fields;
 use crate::data::text::Placed;
 use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, RowName, Split};
 use crate::files::output::{Out, Output};
+use crate::graph::op::Task;
 use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
@@ -62,8 +63,15 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let id = table.as_ref().and_then(Rows::id);
     let quantiles = seen.quantile_names();
     let (task, guard_formulas) = (task(experiment), args.guard_formulas);
-    let meaning = Meaning { task, data, quantiles: &quantiles, top, guard_formulas, id, heads: Vec::new() };
+    let each_class = args.probabilities;
+    let meaning = Meaning { task, data, quantiles: &quantiles, top, each_class, guard_formulas, id, heads: Vec::new() };
     let meaning = meaning.and_of_heads(&seen.heads);
+    if each_class && (task == Task::Regression || meaning.has_positions()) {
+        return Err(Failure::Usage(
+            "`--probabilities` is for samples that have a class, and those of this model have none\nhelp: leave it out"
+                .into(),
+        ));
+    }
     if args.guard_formulas && form != Form::Csv {
         return Err(Failure::Usage(
             "`--guard-formulas` is for tables\nhelp: write one with --format csv, or leave it out".into(),

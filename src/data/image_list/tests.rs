@@ -191,7 +191,7 @@ fn what_is_wrong_is_told_with_its_line() {
         ),
         ("a.csv", "file_name,label\n1.png,\"a\n2.png,\"b\"\n", "line 3, column 8: a cell goes on behind the quote"),
         ("a.csv", "file_name,label\n1.png, \"a\"\n", "line 2, column 8: a space stands before the quote"),
-        ("a.csv", "file_name,label\r\n\r\n1.png,a\r\n2.png\r\n", "line 4 has 1 cells, and the table has 2"),
+        ("a.csv", "file_name,label\r\n\r\n1.png,a\r\n2.png\r\n", "line 4 has 1 cell, and the table has 2"),
         ("a.csv", &long, "line 3, column 7: a quote opens here that is not closed"),
         ("a.csv", &commas, "line 2 has more than 1048576 bytes"),
         ("a.csv", "file_name;label\n1.png;a\n", "the columns have semicolons between them, and commas are expected"),

@@ -22,6 +22,7 @@ pub use kept::{Kept, KeptRow, RowForm};
 pub use kinds::Kind;
 pub use object::scalar;
 pub use packing::inner_ending;
+pub use written::INDEX;
 
 use crate::files::pattern;
 use anyhow::{Result, bail, ensure};

@@ -36,6 +36,27 @@ enum Read<'a> {
     Record(Vec<String>),
 }
 
+/// The name that pandas gives to a first column without one, which is an index that it has written.
+pub const INDEX: &str = "Unnamed: 0";
+
+/// The names of columns. The first may lack its own, if no other does.
+fn named(record: &csv::StringRecord) -> Vec<String> {
+    let mut names: Vec<String> = record.iter().map(str::to_owned).collect();
+    if let [first, others @ ..] = &mut names[..]
+        && first.is_empty()
+        && !others.is_empty()
+        && others.iter().all(|name| !name.is_empty() && name != INDEX)
+    {
+        INDEX.clone_into(first);
+    }
+    names
+}
+
+/// `1 cell`, `2 cells`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// What is wrong with a row that can be left out.
 struct Fault {
     what: String,
@@ -74,6 +95,11 @@ impl Written {
         );
         let first = head.lines().find(|line| !line.trim().is_empty());
         let first = first.with_context(|| format!("`{place}` is empty: it has no columns"))?;
+        ensure!(
+            form == Form::Objects || !(first.starts_with("sep=") && first.trim_end().len() <= 5),
+            "`{place}`, line 1 is `{}`, which a spreadsheet reads and which is no line of a table: remove it, and set `separator` if the table's is not found",
+            first.trim_end()
+        );
         let (separator, quote) = match form {
             Form::Cells(Format { separator, quote, .. }) => {
                 (separator.unwrap_or_else(|| separator_of(first, quote)), quote)
@@ -92,7 +118,7 @@ impl Written {
                     .with_context(|| format!("cannot read `{place}`"))?;
                 sheet.text.close();
                 match header {
-                    true => record.iter().map(str::to_owned).collect(),
+                    true => named(&record),
                     false => (1..=record.len()).map(|number| number.to_string()).collect(),
                 }
             }
@@ -167,9 +193,9 @@ impl Written {
                 return take(line, Ok(Row::Cells(cells)));
             }
             let what = format!(
-                "`{place}`, line {line} has {} cells, and the table has {} columns",
-                cells.len(),
-                self.names.len()
+                "`{place}`, line {line} has {}, and the table has {}",
+                counted(cells.len(), "cell"),
+                counted(self.names.len(), "column")
             );
             let help = format!(
                 "a cell that contains {} stands in quotes, and a quote that opens is closed",

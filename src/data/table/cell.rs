@@ -137,11 +137,15 @@ fn eight(digits: u64) -> u64 {
     (fours & 0x0000_ffff_0000_ffff).wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// Whether a cell is a number with a comma before its fraction, and no list. Three digits behind a comma may be thousands.
+/// Whether a cell is a number with a comma before its fraction, and no list. Three digits behind a comma may be thousands, but not behind a
+/// zero.
 pub fn is_decimal_comma(cell: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let parts = cell.split_once(',');
-    parts.is_some_and(|(whole, part)| digits(whole.trim_start_matches('-')) && digits(part) && part.len() != 3)
+    parts.is_some_and(|(whole, part)| {
+        let whole = whole.trim_start_matches('-');
+        digits(whole) && digits(part) && (part.len() != 3 || whole == "0")
+    })
 }
 
 /// Whether a cell is a number that is written as a code is: `00062`, a zip code. Zeros before a number say that it names something.
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn decimal_commas_are_known_from_lists_and_texts() {
-        let are = ["1,5", "-12,75", "0,1234"];
+        let are = ["1,5", "-12,75", "0,1234", "0,844", "-0,500"];
         assert!(are.iter().all(|cell| is_decimal_comma(cell)));
         let others = ["1,5,2", "a,b", ",5", "1.5", "3", "1,500", "12,345,678"];
         assert!(!others.iter().any(|cell| is_decimal_comma(cell)));

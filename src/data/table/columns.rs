@@ -2,7 +2,7 @@
 
 use super::super::field::INPUTS;
 use super::codec::{Encoding, Fill, Scaling};
-use super::kinds::{CellType, Column};
+use super::kinds::{CellType, Column, Odd};
 use super::names::{no_column, quoted};
 use super::options::{BINS, Choice, MOST_CATEGORIES, TableOptions};
 use super::tokens::TokensOptions;
@@ -70,6 +70,19 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
     division.stratify_column.iter().try_for_each(|name| named(name, "stratify_column"))?;
     for rule in options.rules.iter().filter(|rule| !rule.pattern.contains(['*', '?'])) {
         named(&rule.pattern, "columns")?;
+        ensure!(
+            !options.learnt().any(|learnt| *learnt == rule.pattern),
+            "`columns` says what becomes of `{0}` for the model, and `{0}` is what it learns: leave it out of `columns`; `classes = true` learns its numbers as classes",
+            rule.pattern
+        );
+    }
+    let patterns = options.drop.iter().map(|pattern| (pattern, "drop"));
+    for (pattern, key) in patterns.chain(options.rules.iter().map(|rule| (&rule.pattern, "columns"))) {
+        ensure!(
+            columns.iter().any(|column| matches(pattern, &column.name)),
+            "no column has a name as `{pattern}` in `{key}` says: there are {}",
+            quoted(&columns.iter().map(|column| column.name.clone()).take(20).collect::<Vec<_>>())
+        );
     }
     let use_of = |column: &Column| -> Result<Use> {
         let name = &column.name;
@@ -121,12 +134,18 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             // A pattern is for those columns that it fits.
             Some(&Choice::Encode(_)) if !named => usual(column.cells),
             Some(&Choice::Encode(encoding)) => bail!(
-                "the column `{name}` has {}, and `columns` asks for {}: mend the cells, or choose another type",
+                "the column `{name}` has {}, and `columns` asks for {}: {}",
                 match &column.odd {
                     Some(odd) => odd.in_words(),
                     None => format!("{} cells, such as {}", column.cells.name(), examples(column)),
                 },
-                name_of(encoding)
+                name_of(encoding),
+                match column.odd {
+                    Some(Odd::Others { .. }) =>
+                        "mend the cells, leave their rows out with `on_error = \"skip\"`, or choose another type",
+                    Some(Odd::DateFormat(..)) => "say how they are written, or choose another type",
+                    Some(Odd::Comma(_) | Odd::Thousands(_)) | None => "mend the cells, or choose another type",
+                }
             ),
             None => match column.useless(rows) {
                 Some(why) => return Ok(Use::Left(why.to_owned())),

@@ -1,5 +1,6 @@
 //! Dates that are not written as ISO 8601 has them: by a format of `strftime`.
 
+use super::kinds::Odd;
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{Datelike, Timelike};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -45,6 +46,75 @@ impl DateForm {
         };
         let days = f64::from(date.num_days_from_ce() - BEFORE_1970);
         (1..=9999).contains(&date.year()).then(|| days + f64::from(seconds) / 86_400.0)
+    }
+}
+
+/// Cells that are all dates of one form, which is not that of ISO 8601: `9.2.2024`, `02/09/2024`, `2024/02/09`.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    /// How many there are.
+    pub count: usize,
+    first: Option<(String, Shape)>,
+    /// The largest of the two numbers beside the year, in their order.
+    largest: [u32; 2],
+}
+
+/// What separates the numbers of a date, and whether the year comes first.
+type Shape = (u8, bool);
+
+impl Written {
+    /// Takes the next cell, if it is written as those before it.
+    pub fn see(&mut self, cell: &str) {
+        let Some((shape, pair)) = numbers_of(cell) else { return };
+        match &self.first {
+            None => self.first = Some((cell.to_owned(), shape)),
+            Some((_, known)) if *known != shape => return,
+            Some(_) => {}
+        }
+        self.count += 1;
+        self.largest = [self.largest[0].max(pair[0]), self.largest[1].max(pair[1])];
+    }
+
+    /// Takes those of the rows behind.
+    pub fn join(&mut self, next: Written) {
+        match (&self.first, &next.first) {
+            (Some((_, own)), Some((_, other))) if own != other => return,
+            (None, _) => self.first = next.first,
+            _ => {}
+        }
+        self.count += next.count;
+        self.largest = [self.largest[0].max(next.largest[0]), self.largest[1].max(next.largest[1])];
+    }
+
+    /// The first of them, and a format that reads all. Where two do, points stand behind the day, and slashes behind the month, if no
+    /// number says otherwise.
+    pub fn odd(self) -> Option<Odd> {
+        let (cell, (separator, year_first)) = self.first?;
+        let s = char::from(separator);
+        let [first, second] = self.largest;
+        let format = match year_first {
+            true if first <= 12 => format!("%Y{s}%m{s}%d"),
+            true => return None,
+            false if second > 12 || first <= 12 && separator == b'/' => format!("%m{s}%d{s}%Y"),
+            false => format!("%d{s}%m{s}%Y"),
+        };
+        let read = |format: &str| DateForm::new(format).is_some_and(|form| form.days(&cell).is_some());
+        read(&format).then(|| Odd::DateFormat(cell.clone(), format))
+    }
+}
+
+/// The shape of a date, and the two numbers beside its year.
+fn numbers_of(cell: &str) -> Option<(Shape, [u32; 2])> {
+    let separator = cell.bytes().find(|byte| !byte.is_ascii_digit()).filter(|byte| b"./-".contains(byte))?;
+    let mut parts = cell.split(char::from(separator));
+    let parts = [parts.next()?, parts.next()?, parts.next()?, parts.next().unwrap_or_default()];
+    let number = |part: &str| part.parse::<u32>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
+    let short = |part: &str| number(part).filter(|number| part.len() <= 2 && (1..=31).contains(number));
+    let year = |part: &str| number(part).is_some_and(|_| part.len() == 4);
+    match parts {
+        [first, second, third, ""] if year(third) => Some(((separator, false), [short(first)?, short(second)?])),
+        [first, second, third, ""] if year(first) => Some(((separator, true), [short(second)?, short(third)?])),
+        _ => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a column of a table is.
 
+use super::super::sheet::INDEX;
+
 /// What the cells of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CellType {
@@ -54,48 +56,68 @@ pub struct Column {
     pub range: Option<[f64; 2]>,
     /// The first different values.
     pub examples: Vec<String>,
-    /// Of a column of texts nearly all of which are meant as numbers: why they are none.
+    /// Of a column of texts nearly all of which are meant as something else: why they are not that.
     pub odd: Option<Odd>,
 }
 
-/// Why a column that has numbers nearly everywhere is one of texts.
+/// Why a column that has numbers, dates or truths nearly everywhere is one of texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Odd {
-    /// Some cells are no numbers.
-    NoNumber {
-        /// Where the first of them is: `line 3`, and the file, if there are several.
+    /// Some cells are not what the others are.
+    Others {
+        /// What nearly all cells are: numbers, dates or truths.
+        meant: CellType,
+        /// Where the first other cell is: `line 3`, and the file, if there are several.
         line: String,
         /// What it has.
         cell: String,
-        /// How many cells of the column are no numbers.
+        /// How many cells of the column are others.
         count: usize,
         /// How many cells it has, those that are missing left out.
         of: usize,
     },
     /// There is a comma before the fraction of numbers, and they are read with a point: the first of them.
     Comma(String),
+    /// There are commas between the thousands of numbers: the first of them.
+    Thousands(String),
+    /// The dates are not written as 2026-11-28: the first of them, and a format that reads all of them.
+    DateFormat(String, String),
 }
 
 impl Odd {
     /// For a message.
     pub fn in_words(&self) -> String {
         match self {
-            Odd::NoNumber { line, cell, count, of } => {
+            Odd::Others { meant, line, cell, count, of } => {
                 let (cells, are) = if *count == 1 { ("cell", "is") } else { ("cells", "are") };
-                format!("{count} {cells} of {of} that {are} no number, the first of them `{cell}` in {line}")
+                let what = match meant {
+                    CellType::Truths => "neither true nor false",
+                    CellType::Dates => "no date of the form 2026-11-28",
+                    _ => "no number",
+                };
+                format!("{count} {cells} of {of} that {are} {what}, the first of them `{cell}` in {line}")
             }
             Odd::Comma(cell) => format!(
                 "numbers with a comma before the fraction, as `{cell}`, which `decimal = \"comma\"` in `[data]` reads"
             ),
+            Odd::Thousands(cell) => {
+                format!(
+                    "numbers with commas between the thousands, as `{cell}`, which are not read: write them without"
+                )
+            }
+            Odd::DateFormat(cell, format) => {
+                format!("dates as `{cell}`, which `{{ type = \"date\", format = \"{format}\" }}` in `columns` reads")
+            }
         }
     }
 }
 
 impl Column {
-    /// Takes it for numbers if it has those nearly everywhere: rows with other cells are left out.
+    /// Takes it for the numbers or dates that it has nearly everywhere: rows with other cells are left out. What stands beside truths
+    /// may be a word of the same kind, as `unknown` is.
     pub fn as_meant(&mut self) {
-        if matches!(self.odd, Some(Odd::NoNumber { .. })) {
-            (self.cells, self.readable_as, self.odd) = (CellType::Numbers, CellType::Numbers, None);
+        if let Some(Odd::Others { meant: meant @ (CellType::Numbers | CellType::Dates), .. }) = self.odd {
+            (self.cells, self.readable_as, self.odd) = (meant, meant, None);
         }
     }
 
@@ -103,6 +125,7 @@ impl Column {
     pub fn useless(&self, rows: usize) -> Option<&'static str> {
         match self.cells {
             CellType::Nothing => Some("it is empty"),
+            _ if self.name == INDEX => Some("it has no name, as an index that pandas writes"),
             _ if self.distinct == 1 && self.missing == 0 => Some("it has the same value in every row"),
             // A name or a number of the row itself.
             CellType::Texts | CellType::Codes

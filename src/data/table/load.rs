@@ -8,7 +8,7 @@ use super::aside::Lies;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read};
 use super::columns::{Use, choose, name_of};
-use super::division::{Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups, strata};
+use super::division::{Division, Fold, Parts, at_random, by_groups, by_time, fold_at_random, fold_by_groups, strata};
 use super::fitted::{TableCodec, Target};
 use super::kinds::{CellType, Column};
 use super::leaks::leaks;
@@ -117,9 +117,30 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     expect_targets(options, &mut raw, fitted).with_context(at)?;
     expect_weights(options, &text, &mut raw).with_context(at)?;
     let mut told = Vec::new();
+    // Numbers of classes are seldom meant as numbers.
+    let two = |column: &&Column| options.target.contains(&column.name) && column.whole && column.distinct == 2;
+    if let Some(column) =
+        columns.iter().find(two).filter(|_| own.is_none() && options.standardize_target && !options.classes)
+    {
+        told.push(format!(
+            "{}: the target `{}` has two values, {}, and is learnt as a number: `classes = true` in `[data]` with the loss `cross_entropy` learns which of the two it is",
+            at(),
+            column.name,
+            quoted(&column.examples)
+        ));
+    }
     let whole = with_targets(options, &raw, &mut told)?;
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
+    // A fold that cannot be trained on is known before the first is.
+    if let Some(Fold { number: 0, of }) = options.division.fold.filter(|_| fitted.is_none()) {
+        for number in 1..of {
+            let division = Division { fold: Some(Fold { number, of }), ..options.division.clone() };
+            let other = TableOptions { division, ..options.clone() };
+            let parts = divide(&other, &text, &raw, &whole, fitted).with_context(at)?;
+            fit_target(&other, &raw, (&whole, &parts.train)).with_context(at)?;
+        }
+    }
     // Its memory is for the samples now.
     drop(text);
     let codec = match own.clone() {
@@ -160,8 +181,15 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
                 column.name
             ));
         }
-        if let Some(odd) = &column.odd {
+        let text = matches!(used, Use::Input(Encoding::Category { .. } | Encoding::Hashed { .. } | Encoding::Text(_)));
+        if let Some(odd) = column.odd.as_ref().filter(|_| text && !rule) {
             told.push(format!("{}: `{}` is taken for texts: it has {}", at(), column.name, odd.in_words()));
+        } else if text && !rule && column.cells == CellType::Texts && column.readable_as == CellType::Dates {
+            let name = &column.name;
+            told.push(format!(
+                "{}: `{name}` is taken for texts, as the file says: `{name} = \"date\"` in `columns` reads its dates",
+                at()
+            ));
         }
     }
     if !left.is_empty() {

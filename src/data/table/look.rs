@@ -3,6 +3,7 @@
 use super::super::classes::value;
 use super::super::sheet::{Kind, Place};
 use super::cell;
+use super::dates::Written;
 use super::kinds::{CellType, Column, Odd};
 use foldhash::quality::RandomState;
 use std::collections::HashSet;
@@ -28,7 +29,10 @@ pub struct Look {
     dates: usize,
     whole: bool,
     range: [f64; 2],
-    odd: Option<(String, String)>,
+    /// The first cell that is no number, the first that is no date, the first that is no truth, and their places.
+    odd: [Option<(String, String)>; 3],
+    /// Dates in another form.
+    written: Written,
     /// Numbers that are the same with a comma before the fraction, cells that are numbers with that alone, and the first that has one.
     plain: usize,
     commas: usize,
@@ -71,7 +75,8 @@ impl Look {
             dates: 0,
             whole: true,
             range: [f64::INFINITY, f64::NEG_INFINITY],
-            odd: None,
+            odd: [const { None }; 3],
+            written: Written::default(),
             plain: 0,
             commas: 0,
             comma: None,
@@ -92,7 +97,8 @@ impl Look {
         self.dates += next.dates;
         self.whole &= next.whole;
         self.range = [self.range[0].min(next.range[0]), self.range[1].max(next.range[1])];
-        self.odd = self.odd.take().or(next.odd);
+        self.odd.iter_mut().zip(next.odd).for_each(|(odd, next)| *odd = odd.take().or(next));
+        self.written.join(next.written);
         self.plain += next.plain;
         self.commas += next.commas;
         self.comma = self.comma.take().or(next.comma);
@@ -186,31 +192,34 @@ impl Look {
         // A column is of one kind: what it is not in one row is not asked again. But where it has hardly anything else than numbers,
         // the others may be mistakes.
         let nearly_all = |count: usize| count >= NEARLY * self.filled / (NEARLY + 1);
-        let (numbers, commas, all_truths, all_dates) = (
-            nearly_all(self.numbers),
-            nearly_all(self.numbers + self.commas),
-            self.truths == self.filled,
-            self.dates == self.filled,
-        );
+        let [numbers, dates, truths] = [self.numbers, self.dates, self.truths].map(nearly_all);
+        let (commas, written) = (nearly_all(self.numbers + self.commas), self.written.count == self.filled);
         self.filled += 1;
         let mut found = None;
         if numbers && let Some(number) = cell::number(cell, decimal) {
             self.number(cell, number);
             found = Some(number);
-        } else if all_dates && let Some(date) = cell::date(cell) {
+        } else if dates && let Some(date) = cell::date(cell) {
             self.dates += 1;
             self.within(date);
-        } else if all_truths && cell::truth(cell).is_some() {
+        } else if truths && cell::truth(cell).is_some() {
             self.truths += 1;
         } else if commas && cell::number(cell, ',').is_some() {
             self.commas += 1;
             if self.comma.is_none() && cell::is_decimal_comma(cell) {
                 self.comma = Some(cell.to_owned());
             }
+        } else if written {
+            self.written.see(cell);
         }
-        if self.numbers < self.filled && self.odd.is_none() && cell::number(cell, decimal).is_none() {
+        let is_other = [
+            self.numbers < self.filled && self.odd[0].is_none() && cell::number(cell, decimal).is_none(),
+            self.dates < self.filled && self.odd[1].is_none() && cell::date(cell).is_none(),
+            self.truths < self.filled && self.odd[2].is_none() && cell::truth(cell).is_none(),
+        ];
+        for (odd, _) in self.odd.iter_mut().zip(is_other).filter(|(_, is_other)| *is_other) {
             let line = if several { place.to_string() } else { place.line_in_words() };
-            self.odd = Some((line, cell.chars().take(40).collect()));
+            *odd = Some((line, cell.chars().take(40).collect()));
         }
         self.see(cell, hasher);
         found.filter(|_| self.has_numbers_alone())
@@ -238,17 +247,21 @@ impl Look {
             Some(Kind::Unread(what)) => Some(*what),
             _ => None,
         };
-        let meant = |numbers: usize| {
-            kind.is_none() && cells == CellType::Texts && self.codes == 0 && numbers >= NEARLY * (self.filled - numbers)
+        let meant = |others: usize| {
+            kind.is_none() && cells == CellType::Texts && self.codes == 0 && others >= NEARLY * (self.filled - others)
         };
-        let comma = self.comma.filter(|_| written && meant(self.plain + self.commas)).map(Odd::Comma);
-        let no_number = self.odd.filter(|_| meant(self.numbers));
-        let odd = comma.or(no_number.map(|(line, cell)| Odd::NoNumber {
-            line,
-            cell,
-            count: self.filled - self.numbers,
-            of: self.filled,
-        }));
+        let commas = written && meant(self.plain + self.commas) && self.commas > 0;
+        let comma = commas.then(|| match self.comma {
+            Some(cell) => Odd::Comma(cell),
+            None => Odd::Thousands(self.odd[0].as_ref().map_or_else(String::new, |(_, cell)| cell.clone())),
+        });
+        let kinds = [(CellType::Numbers, self.numbers), (CellType::Dates, self.dates), (CellType::Truths, self.truths)];
+        let other = kinds.into_iter().zip(self.odd).find_map(|((kind, count), odd)| {
+            let (line, cell) = odd.filter(|_| meant(count))?;
+            Some(Odd::Others { meant: kind, line, cell, count: self.filled - count, of: self.filled })
+        });
+        let dated = Some(self.written).filter(|written| cells == CellType::Texts && written.count == self.filled);
+        let odd = comma.or(other).or_else(|| dated?.odd());
         let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
         Column {
             name: name.to_owned(),

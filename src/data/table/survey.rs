@@ -137,9 +137,57 @@ mod tests {
         std::fs::write(&path, "x\n".to_owned() + &rows_of.collect::<String>()).unwrap();
         let text = open(&path, Format::default()).unwrap();
         let odd = survey(&text, '.', None).unwrap().columns.remove(0).odd.unwrap();
-        assert_eq!(odd, Odd::NoNumber { line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 });
+        assert_eq!(
+            odd,
+            Odd::Others { meant: CellType::Numbers, line: "line 9".into(), cell: "about 3".into(), count: 1, of: 20 }
+        );
         let useless: Vec<bool> = columns.iter().map(|column| column.useless(rows).is_some()).collect();
         assert_eq!(useless, [false, false, false, false, false, true, true, false]);
+    }
+
+    /// One cell that is none does not make texts of dates and truths without a word, and dates are known in other forms.
+    #[test]
+    fn the_cell_that_makes_texts_of_a_column_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let cells = |i: usize| match i {
+            7 => ["soon", "maybe", "2024/13/01"].map(str::to_owned),
+            _ => [format!("2024-01-{:02}", i + 1), ["yes", "no"][i % 2].to_owned(), format!("2024/02/{}", i + 1)],
+        };
+        let mut content = "date,truth,slashes,days,months,either,words\n".to_owned();
+        for i in 0..28 {
+            let [date, truth, slashes] = cells(i);
+            let row = [
+                date,
+                truth,
+                slashes,
+                format!("{}.{}.2024", i + 1, i % 12 + 1),
+                format!("{:02}/{:02}/2024", i % 12 + 1, i + 1),
+                format!("{}/1/2024", i % 9 + 1),
+                ["1-2", "1.2.3", "a/b/2024"][i % 3].to_owned(),
+            ];
+            content += &(row.join(",") + "\n");
+        }
+        std::fs::write(&path, &content).unwrap();
+        let columns = survey(&open(&path, Format::default()).unwrap(), '.', None).unwrap().columns;
+        let others = |meant: CellType, cell: &str| {
+            Some(Odd::Others { meant, line: "line 9".into(), cell: cell.into(), count: 1, of: 28 })
+        };
+        let form = |cell: &str, format: &str| Some(Odd::DateFormat(cell.into(), format.into()));
+        let odd: Vec<Option<Odd>> = columns.into_iter().map(|column| column.odd).collect();
+        assert_eq!(
+            odd,
+            [
+                others(CellType::Dates, "soon"),
+                others(CellType::Truths, "maybe"),
+                // There is no 13th month.
+                None,
+                form("1.1.2024", "%d.%m.%Y"),
+                form("01/01/2024", "%m/%d/%Y"),
+                form("1/1/2024", "%m/%d/%Y"),
+                None,
+            ]
+        );
     }
 
     /// Numbers with a comma before the fraction, if nearly all cells are that.
@@ -147,7 +195,7 @@ mod tests {
     fn decimal_commas_are_told_from_texts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let rows: String = (0..30).map(|i| format!("{i},5;{i};{i},500;{i},5;{i};{i},{i}\n")).collect();
+        let rows: String = (0..30).map(|i| format!("{i},5;{i};{},500;{i},5;{i};{i},{i}\n", i + 1)).collect();
         let content = format!("comma;whole;thousands;point;odd;list\n{rows}7;7;7;7.5;7,5;1,2,3\nNA;;;;;4,5,6\n");
         std::fs::write(&path, &content).unwrap();
         let odd = |decimal| {
@@ -156,9 +204,12 @@ mod tests {
             columns.into_iter().map(|column| column.odd).collect::<Vec<_>>()
         };
         let of = |cell: &str| Some(Odd::Comma(cell.to_owned()));
-        assert_eq!(odd('.'), [of("0,5"), None, None, of("0,5"), of("7,5"), of("0,0")]);
+        assert_eq!(
+            odd('.'),
+            [of("0,5"), None, Some(Odd::Thousands("1,500".to_owned())), of("0,5"), of("7,5"), of("0,0")]
+        );
         let others = odd(',');
-        let count = |odd: &Option<Odd>| odd.as_ref().map(|odd| matches!(odd, Odd::NoNumber { .. }));
+        let count = |odd: &Option<Odd>| odd.as_ref().map(|odd| matches!(odd, Odd::Others { .. }));
         assert_eq!(others.iter().map(count).collect::<Vec<_>>(), [None, None, None, Some(true), None, Some(true)]);
     }
 }

@@ -4,7 +4,7 @@ use super::super::field::Standard;
 use super::super::held::listed;
 use super::codec::{Cells, Read, mean_and_deviation};
 use super::fitted::{Head, TableCodec, Target};
-use super::kinds::{CellType, Column};
+use super::kinds::{CellType, Column, Odd};
 use super::names::quoted;
 use super::options::{HeadOptions, Positive, TableOptions};
 use super::raw::Raw;
@@ -84,13 +84,24 @@ pub fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<
         );
     }
     let numbers = |column: &&Column| column.cells == CellType::Numbers;
-    if let Some((column, odd)) =
-        all.iter().find_map(|column| Some((column, column.odd.as_ref().filter(|_| !options.classes)?)))
-    {
-        bail!(
-            "the target `{}` has {}: mend them, or set `classes = true` if each text is a class",
-            column.name,
-            odd.in_words()
+    // Words beside truths may be classes.
+    let meant_as_number = |odd: &&Odd| match odd {
+        Odd::Others { meant, .. } => *meant == CellType::Numbers,
+        Odd::Comma(_) | Odd::Thousands(_) => true,
+        Odd::DateFormat(..) => false,
+    };
+    for column in all.iter().filter(|_| !options.classes) {
+        let name = &column.name;
+        if let Some(odd) = column.odd.as_ref().filter(meant_as_number) {
+            bail!(
+                "the target `{name}` has {}: mend them, or set `classes = true` if each text is a class",
+                odd.in_words()
+            );
+        }
+        ensure!(
+            column.readable_as != CellType::Dates && !matches!(column.odd, Some(Odd::DateFormat(..))),
+            "the target `{name}` has dates, and a model learns numbers or classes: add a column with the days since some date, or set \
+             `classes = true` if each date is a class"
         );
     }
     let classes = options.classes || !all.iter().all(numbers);
@@ -140,7 +151,7 @@ fn classes_of(
     if let Some(number) = unseen {
         let text = &texts[number as usize];
         bail!(
-            "the class `{text}` of `{column}` has no row in the training part: hold out fewer rows, or leave the class out"
+            "the class `{text}` of `{column}` has no row in the training part: hold out fewer rows, give the class more of them, or leave it out"
         );
     }
     Ok(names)
@@ -165,7 +176,13 @@ pub fn fit_target(options: &TableOptions, raw: &Raw, (rows, train): (&[u32], &[u
     let columns = &options.target;
     Ok(match &*raw.column(&columns[0])? {
         Cells::Texts(numbers, texts) => {
-            let names = classes_of(&columns[0], (numbers, texts), options.class_names.as_ref(), (rows, train))?;
+            let names = classes_of(&columns[0], (numbers, texts), options.class_names.as_ref(), (rows, train));
+            let names = match options.division.fold {
+                Some(fold) => {
+                    names.with_context(|| format!("without the rows of fold {} of {}", fold.number + 1, fold.of))?
+                }
+                None => names?,
+            };
             Target::Classes { column: columns[0].clone(), names }
         }
         Cells::Numbers(_) => {

@@ -103,7 +103,12 @@ fn checked(sheet: Sheet) -> Result<Sheet> {
             !name.is_empty(),
             "`{place}`{line}: column {} has no name{}",
             at + 1,
-            if cells { "; if the table has no line that names its columns, set `header = false`" } else { "" }
+            match cells {
+                true if at > 0 && at + 1 == columns =>
+                    "; if each line ends with a separator, remove it, or leave the column out under a name",
+                true => "; if the table has no line that names its columns, set `header = false`",
+                false => "",
+            }
         );
         if let Some(before) = seen.insert(name, at) {
             bail!("`{place}`{line}: columns {} and {} have the same name, `{name}`", before + 1, at + 1);
@@ -192,8 +197,11 @@ mod tests {
             (b"\n \n", "is empty"),
             (b"a,b\n1,2\n\"3,4\n5,6\n", "line 3, column 1: a quote opens here"),
             (b"a,b\n1,2,3\n", "line 2 has 3 cells, and the table has 2 columns"),
-            (b"a,b\r\n1,2\r\n3\r\n", "line 3 has 1 cells"),
-            (b"a,,b\n1,2,3\n", "column 2 has no name"),
+            (b"a,b\r\n1,2\r\n3\r\n", "line 3 has 1 cell, and the table has 2 columns"),
+            (b"a,,b\n1,2,3\n", "column 2 has no name; if the table has no line"),
+            (b"a,b,\n1,2,\n", "column 3 has no name; if each line ends with a separator"),
+            (b",,b\n1,2,3\n", "column 1 has no name"),
+            (b"sep=;\na;b\n1;2\n", "line 1 is `sep=;`, which a spreadsheet reads"),
             (b"a,b,a\n1,2,3\n", "columns 1 and 3 have the same name, `a`"),
             (b"a,b\n1,\xff\n", "line 2: the byte 0xff is not UTF-8"),
             (b"a,b\n1,\0\n", "line 2 has a zero byte"),

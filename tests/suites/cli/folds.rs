@@ -108,6 +108,21 @@ fn folds_that_were_cut_off_go_on() {
     assert!(place.fails("predict whole/nothing houses.csv", 1).contains("whole/nothing"));
 }
 
+/// A class that one fold alone has is told before any fold is trained, and folds that are not there are not looked for.
+#[test]
+fn a_class_in_one_fold_is_told_at_once() {
+    let place = place(TOWN);
+    place.write("houses.csv", houses(90).replacen(",sea,", ",cave,", 1));
+    let said = place.fails("train c.toml --quiet --out r", 2);
+    assert!(said.contains("without the rows of fold") && said.contains("the class `cave` of `town`"), "{said}");
+    assert!(!place.path("r/fold-1/last.safetensors").exists(), "nothing is trained before");
+    place.write("houses.csv", houses(90));
+    place.ok("train c.toml --quiet --out r");
+    fs::rename(place.path("r/fold-3"), place.path("aside")).unwrap();
+    let said = place.fails("predict r houses.csv", 2);
+    assert!(said.contains("3 folds") && said.contains("fold-3") && said.contains("train --resume r"), "{said}");
+}
+
 #[test]
 fn folds_say_what_they_need() {
     let place = place(PRICE);

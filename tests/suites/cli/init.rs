@@ -83,6 +83,23 @@ fn mistakes_about_a_table_say_what_there_is() {
     assert_eq!(files.len(), 2, "nothing was written: {files:?}");
 }
 
+/// A target with decimal commas, in a file that is no UTF-8.
+#[test]
+fn a_table_of_an_old_spreadsheet_is_read() {
+    let place = Place::new();
+    let rows: String =
+        (0..80).map(|i| format!("{};Straße {};1.{:03},59\n", i % 7, i % 5, 100 + i * 37 % 800)).collect();
+    let text = format!("räume;straße;preis\n{rows}");
+    place.write("alt.csv", text.chars().map(|c| c as u8).collect::<Vec<u8>>());
+    let told = place.ok("init alt.csv --target preis").err;
+    assert!(told.contains("learns the number `preis`"), "{told}");
+    let text = place.read("alt.toml");
+    for part in ["decimal = \"comma\"", "encoding = \"windows-1252\"", "straße  text"] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    trains(&place, "alt.toml", "--set train.epochs=1");
+}
+
 /// Decimal commas, a column that says which part a row is of, numbers that are names, and names that would be no TOML.
 #[test]
 fn what_a_table_says_of_itself_is_taken_over() {

@@ -53,6 +53,78 @@ fn a_table_is_judged_where_it_is_looked_at() {
     assert!(said.contains("the target `b` has numbers with a comma") && said.contains("decimal = "), "{said}");
 }
 
+/// Dates and truths that are texts for one cell, or for another form, are told as numbers are, and the advice helps.
+#[test]
+fn a_cell_that_is_no_date_is_named() {
+    let place = Place::with(&config("validation_split = 0.25"));
+    let mut text = ",built,open,sold,y\n".to_owned();
+    for i in 0..60 {
+        let built = if i == 30 { "01/02/2024".to_owned() } else { format!("2024-03-{:02}", i % 28 + 1) };
+        let open = if i == 20 { "perhaps" } else { ["yes", "no"][i % 2] };
+        let _ = writeln!(text, "{i},{built},{open},{:02}.{:02}.2023,{}", i % 28 + 1, i % 12 + 1, i % 9);
+    }
+    place.write("t.csv", text);
+    let built = "1 cell of 60 that is no date of the form 2024-11-28, the first of them `01/02/2024` in line 32"
+        .replace("2024-11", "2026-11");
+    let open = "1 cell of 60 that is neither true nor false, the first of them `perhaps` in line 22";
+    let sold = "dates as `01.01.2023`, which `{ type = \"date\", format = \"%d.%m.%Y\" }` in `columns` reads";
+    let index = "columns that are left out: `Unnamed: 0` (it has no name, as an index that pandas writes)";
+    let said = place.ok("check c.toml").err;
+    for part in [&built, open, sold, index] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let columns = "--set data.columns.sold={type=\"date\",format=\"%d.%m.%Y\"}";
+    let said = place.ok(&format!("check c.toml {columns} --set data.columns.open=category")).err;
+    assert!(!said.contains("dates as") && !said.contains("perhaps"), "{said}");
+    for (column, kind, part) in [("built", "date", &built[..]), ("open", "boolean", open)] {
+        let said = place.fails(&format!("check c.toml --set data.columns.{column}={kind}"), 2);
+        assert!(said.contains(part) && said.contains("on_error = \"skip\""), "{said}");
+        let said = place.ok(&format!("check c.toml --set data.columns.{column}={kind} --set data.on_error=skip")).err;
+        let cell = part.split('`').nth(1).unwrap();
+        assert!(said.contains("of 60 rows cannot be read and are left out") && said.contains(cell), "{said}");
+    }
+    for target in ["sold", "built"] {
+        let said = place.fails(&format!("check c.toml --set data.target={target} --set data.on_error=skip"), 2);
+        assert!(said.contains(&format!("the target `{target}` has dates")), "{said}");
+    }
+    // What names nothing is a mistake, and so is a rule for what is learnt.
+    for (set, part) in [
+        ("data.drop=[\"zzz*\"]", "no column has a name as `zzz*` in `drop` says"),
+        ("data.columns.'zzz*'=category", "no column has a name as `zzz*` in `columns` says"),
+        ("data.columns.y=category", "`y` is what it learns"),
+    ] {
+        let said = place.fails(&format!("check c.toml --set {set}"), 2);
+        assert!(said.contains(part), "{set}: {said}");
+    }
+}
+
+/// Two numbers may be classes, and both ways of learning them are named.
+#[test]
+fn a_target_of_two_numbers_may_be_a_class() {
+    let place = Place::with(&config("validation_split = 0.25"));
+    let rows: String = (0..40).map(|i| format!("{i},{}\n", i / 20)).collect();
+    place.write("t.csv", format!("x,y\n{rows}"));
+    let part = "the target `y` has two values, `0`, `1`, and is learnt as a number";
+    assert!(place.ok("check c.toml").err.contains(part));
+    let classes = "--set data.classes=true --set loss.type=cross_entropy";
+    assert!(!place.ok(&format!("check c.toml {classes}")).err.contains(part));
+    // A probability for each class.
+    place.ok(&format!("train c.toml --quiet --out r {classes}"));
+    place.write("new.csv", "x\n3\n35\n");
+    let told = place.ok("predict r new.csv --probabilities --format csv").out;
+    assert!(told.starts_with("file,sample,class,probability_0,probability_1\n"), "{told}");
+    let ranked = place.ok("predict r new.csv --json --top 2 --probabilities").json();
+    for (line, object) in told.lines().skip(1).zip(ranked.as_array().unwrap()) {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!(object["top"][0]["label"], cells[2]);
+        for (class, cell) in ["0", "1"].into_iter().zip(&cells[3..]) {
+            assert_eq!(object["probabilities"][class].as_f64().unwrap(), cell.parse::<f64>().unwrap());
+        }
+    }
+    place.ok("train c.toml --quiet --out number");
+    assert!(place.fails("predict number new.csv --probabilities", 2).contains("have none"));
+}
+
 /// The most columns that a table may have.
 #[test]
 fn a_hundred_thousand_columns_are_looked_at() {

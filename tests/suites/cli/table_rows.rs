@@ -322,6 +322,34 @@ fn counts_and_quantiles_are_learnt() {
     assert!(told.contains("mean_not_positive"), "{told}");
 }
 
+/// The models for tables learn a mean above 0, too.
+#[test]
+fn models_for_tables_learn_counts() {
+    let place = Place::new();
+    let rows: String = (0..120).map(|i| format!("{},{},{}\n", ["a", "b"][i % 2], i % 7, i % 3)).collect();
+    place.write("visits.csv", format!("kind,age,visits\n{rows}"));
+    place.write("new.csv", "kind,age\na,1\nb,5\n");
+    for model in ["linear", "tabular_mlp", "tabular_resnet", "tabular", "tabm", "ft_transformer", "dlrm"] {
+        let text = format!(
+            "seed = 1\n[data]\nsource = \"csv\"\npath = \"visits.csv\"\ntarget = \"visits\"\nvalidation_split = 0.2\nbatch_size = 24\n\
+             [model]\nuse = \"{model}\"\nwith = {{ output_activation = \"softplus\" }}\n[loss]\ntype = \"poisson_nll\"\n\
+             [optimizer]\ntype = \"adamw\"\nlr = 1e-3\n[train]\nepochs = 1\n"
+        );
+        place.write("c.toml", text);
+        let told = place.ok("check c.toml").err;
+        assert!(!told.contains("mean_not_positive"), "{model}: {told}");
+        if ["linear", "tabular"].contains(&model) {
+            place.ok(&format!("train c.toml --quiet --out {model}"));
+            let told = place.ok(&format!("predict {model} new.csv --json")).json();
+            let means: Vec<f64> =
+                told.as_array().unwrap().iter().map(|row| row["values"][0].as_f64().unwrap()).collect();
+            assert!(means.iter().all(|mean| (0.0..9.0).contains(mean)), "{model}: {means:?}");
+        }
+    }
+    let told = place.ok("check c.toml --set model.with.output_activation=identity").err;
+    assert!(told.contains("mean_not_positive") && told.contains("output_activation = \"softplus\""), "{told}");
+}
+
 /// Runs and threads give the same bits with these losses, too.
 #[test]
 fn losses_of_means_do_not_depend_on_threads() {

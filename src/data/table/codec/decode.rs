@@ -43,6 +43,13 @@ pub fn rounded(number: f64) -> f32 {
     if (number - whole).abs() <= 1e-6 * number.abs() { whole as f32 } else { number as f32 }
 }
 
+/// A number that was made in single precision from others of a `size`, with the seven digits that are known of it: 21.4 and 0, for
+/// 21.399998 and -0.00000003.
+fn as_written(number: f64, size: f64) -> f64 {
+    let step = 10f64.powi((number.abs().max(size).log10().floor() as i32).saturating_sub(6));
+    if step.is_normal() { (number / step).round() * step + 0.0 } else { number }
+}
+
 impl Decoded {
     /// The order in which they are shown: numbers and dates by value, texts by name, what is missing last.
     pub fn order(&self, other: &Decoded) -> Ordering {
@@ -72,12 +79,15 @@ impl ColumnCodec {
         let first = row.first().copied().map_or(0.0, f64::from);
         match &self.codec {
             Codec::Standardize { mean, deviation, log, .. } => {
-                let value = first * deviation + mean;
+                let value = as_written(first * deviation + mean, mean.abs().max(*deviation));
                 Decoded::Number(if *log { value.signum() * value.abs().exp_m1() } else { value })
             }
             Codec::Plain { .. } => Decoded::Number(first),
             Codec::Quantile { quantiles, .. } => Decoded::Number(quantiles.value(first)),
-            Codec::PiecewiseLinear { edges, .. } => Decoded::Number(of_bins(row, edges)),
+            Codec::PiecewiseLinear { edges, .. } => {
+                let size = edges.iter().fold(0.0, |most: f64, edge| most.max(edge.abs()));
+                Decoded::Number(as_written(of_bins(row, edges), size))
+            }
             Codec::Boolean => Decoded::Truth(first > 0.5),
             Codec::Date { mean, deviation, .. } => Decoded::Date((first * deviation + mean).round()),
             Codec::Category { values, .. } => match row.iter().position(|one| *one == 1.0) {
@@ -105,6 +115,16 @@ fn of_bins(row: &[f32], edges: &[f64]) -> f64 {
 mod tests {
     use super::super::{Cells, Encoding, Fill, Scaling};
     use super::*;
+
+    #[test]
+    fn digits_that_are_not_known_are_not_shown() {
+        let shown = |number, size| Decoded::Number(as_written(number, size)).to_string();
+        assert_eq!(shown(-3.192_786e-8, 14.0), "0");
+        assert_eq!(shown(21.399_998, 14.0), "21.4");
+        assert_eq!(shown(1_234_567.04, 1e6), "1234567");
+        assert_eq!(shown(0.001_234_567_8, 0.0), "0.001234568");
+        assert_eq!(shown(0.0, 0.0), "0");
+    }
 
     fn there_and_back(encoding: &Encoding, cells: &Cells, rows: usize) -> Vec<Decoded> {
         let all: Vec<u32> = (0..rows as u32).collect();
