@@ -90,7 +90,7 @@ fn a_cell_that_is_no_date_is_named() {
     // What names nothing is a mistake, and so is a rule for what is learnt.
     for (set, part) in [
         ("data.drop=[\"zzz*\"]", "no column has a name as `zzz*` in `drop` says"),
-        ("data.columns.'zzz*'=category", "no column has a name as `zzz*` in `columns` says"),
+        ("data.columns.zzz*=category", "no column has a name as `zzz*` in `columns` says"),
         ("data.columns.y=category", "`y` is what it learns"),
     ] {
         let said = place.fails(&format!("check c.toml --set {set}"), 2);
