@@ -9,6 +9,7 @@ use serde_json::{Value as Json, json};
 use super::args::DocsArgs;
 use super::{print, print_json};
 use crate::api::failure::Failure;
+use crate::config::load::models::built_in;
 use crate::config::nearest;
 use crate::config::schema::reference::{Described, Entry, Table, page, tables};
 use messages::{Explained, explained};
@@ -21,6 +22,8 @@ enum Found<'t> {
     Key(&'t Table, &'t Described, Vec<&'static str>),
     /// A section, by its path: what it has.
     Section(String, Vec<&'t Table>),
+    /// The key that says which type a section or a layer is of, and the tables of those types.
+    Choice(Vec<&'t Table>),
     /// What is no name of the language: a message or an exit code.
     Said(Explained),
 }
@@ -63,6 +66,7 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
         }
         found.extend(keys.into_iter().map(|(option, words)| Found::Key(table, option, words)));
     }
+    found.extend(choices(tables).into_iter().filter(|of| chosen_by(of, name)).map(Found::Choice));
     let of_section: Vec<&Table> = tables.iter().filter(|table| !name.is_empty() && place(table) == name).collect();
     if !of_section.is_empty() && !found.iter().any(|found| matches!(found, Found::Key(..))) {
         found.push(Found::Section(name.to_owned(), of_section));
@@ -76,6 +80,7 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
         let keys = entries().flat_map(|entry| entry.options.iter().map(|option| option.key));
         let last = name.rsplit('.').next().unwrap_or(name);
         let help = match nearest(last, words.chain(keys)) {
+            _ if built_in(name).is_some() => format!("`{name}` is a model: `runner models --show {name}` prints it"),
             // The name itself, which is a key of something else.
             Some(near) => format!("`runner docs {near}` describes `{near}`"),
             None => "`runner docs SECTION` names all keys of a section: data, model, loss, optimizer, train; of a message of an error \
@@ -85,6 +90,30 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
         return Err(Failure::Usage(format!("the language has no `{name}`\nhelp: {help}")));
     }
     Ok(found)
+}
+
+/// The tables of types, those of one kind together.
+fn choices(tables: &[Table]) -> Vec<Vec<&Table>> {
+    let mut kinds: Vec<Vec<&Table>> = Vec::new();
+    for table in tables.iter().filter(|table| table.kind.is_some_and(|kind| kind != "warning")) {
+        match kinds.iter_mut().find(|known| known[0].kind == table.kind) {
+            Some(known) => known.push(table),
+            None => kinds.push(vec![table]),
+        }
+    }
+    kinds
+}
+
+/// The key by which a type is chosen.
+fn choosing(table: &Table) -> &'static str {
+    if table.kind == Some("source") { "source" } else { "type" }
+}
+
+/// Whether the key that chooses one of these types is called so: `type`, `optimizer.type`, `layer.type`.
+fn chosen_by(of: &[&Table], name: &str) -> bool {
+    let key = choosing(of[0]);
+    let before = name.strip_suffix(key).and_then(|rest| rest.strip_suffix('.'));
+    name == key || before.is_some_and(|before| before == place(of[0]) || Some(before) == of[0].kind)
 }
 
 /// Whether what stands before a key names what has it: a section, a table in a section, or a type.
@@ -133,6 +162,11 @@ fn example(table: &Table, entry: &Entry) -> String {
     }
 }
 
+/// The words of all types in some tables.
+fn types<'t>(tables: &[&'t Table]) -> Vec<&'static str> {
+    tables.iter().flat_map(|table: &&'t Table| &table.entries).flat_map(|entry| entry.words.iter().copied()).collect()
+}
+
 fn as_text(found: &Found) -> String {
     match found {
         Found::Said(Explained { kind, name, about, page }) => format!("{name}: {kind}\n{about}\n  page       {page}"),
@@ -160,6 +194,21 @@ fn as_text(found: &Found) -> String {
                 text += &format!("\n  on resume  {}", option.resume);
             }
             text + &format!("\n  example    {}\n  page       docs/config/{}", option.example, page(&table.name))
+        }
+        Found::Choice(of) => {
+            let (key, words) = (choosing(of[0]), types(of));
+            let kind = of[0].kind.unwrap_or_default();
+            let whose = match &place(of[0])[..] {
+                "" => format!("of every {kind}"),
+                path => format!("in `[{path}]`"),
+            };
+            format!(
+                "{key}: key {whose}\nWhich {kind} it is. `runner docs {}` describes one of them.\n  values     {}\n  example    {key} = \"{}\"\n  page       docs/config/{}",
+                words[0],
+                words.join(", "),
+                words[0],
+                page(&of[0].name)
+            )
         }
         Found::Section(name, tables) => {
             let mut text = format!("{name}: section `[{name}]`");
@@ -202,6 +251,10 @@ fn as_json(found: &Found) -> Json {
             json["page"] = format!("docs/config/{}", page(&table.name)).into();
             json
         }
+        Found::Choice(of) => json!({
+            "name": choosing(of[0]), "kind": "key", "in": place(of[0]), "of": of[0].kind, "values": types(of),
+            "page": format!("docs/config/{}", page(&of[0].name)),
+        }),
         Found::Section(name, tables) => {
             let entries = || tables.iter().flat_map(|table| &table.entries);
             let keys = entries().filter(|entry| entry.words.is_empty()).flat_map(|entry| &entry.options);

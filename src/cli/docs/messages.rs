@@ -21,10 +21,22 @@ const EXIT_CODES: [(&str, &str); 5] = [
     ),
 ];
 
+/// Parts of a file that have names of the user's own, so that no table lists their keys.
+const SECTIONS: [(&str, &str); 2] = [
+    (
+        "params",
+        "Parameters of the file: `[params]` gives names to values, such as `width = 32`, and `\"$width\"` or `\"$width * 2\"` stands for them in `[blocks]` and `[model]`.",
+    ),
+    (
+        "blocks",
+        "Blocks of layers: `[blocks.NAME]` has `layers`, and in `params` the parameters of the block with their defaults. `{ block = \"NAME\", repeat = 2, with = { … } }` among the layers of the model uses it.",
+    ),
+];
+
 /// What is explained, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// `message` or `exit code`.
+    /// `message`, `exit code` or `section`.
     pub kind: &'static str,
     /// The message, with `…` for what differs, or the code.
     pub name: String,
@@ -53,7 +65,15 @@ pub fn explained(name: &str) -> Vec<Explained> {
         about: without_marks(about.trim()),
         page: "docs/guide/troubleshooting.md",
     });
-    codes.chain(fitting).collect()
+    let section = |(name, about): &(&str, &str)| Explained {
+        kind: "section",
+        name: (*name).to_owned(),
+        about: (*about).to_owned(),
+        page: "docs/config/blocks.md",
+    };
+    let first = plain.split('.').next().unwrap_or_default();
+    let sections = SECTIONS.iter().filter(|(known, _)| *known == first).map(section);
+    codes.chain(sections).chain(fitting).collect()
 }
 
 /// A message without what marks names in it, and without what stands before it in a terminal.

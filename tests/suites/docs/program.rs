@@ -46,9 +46,55 @@ fn sections_have_their_keys_and_types() {
     assert!(types.iter().any(|word| word == "csv") && data["entries"][0]["kind"] == "section", "{data}");
 }
 
+/// The keys that every file has: which source, which type.
+#[test]
+fn the_keys_that_choose_a_type_are_described() {
+    let source = told(&["data.source"]);
+    assert!(source.starts_with("source: key in `[data]`\n") && source.contains(", csv, "), "{source}");
+    let optimizer = told(&["optimizer.type"]);
+    assert!(
+        optimizer.starts_with("type: key in `[optimizer]`\n") && optimizer.contains("docs/config/optimizer"),
+        "{optimizer}"
+    );
+    assert!(!optimizer.contains("[loss]"), "{optimizer}");
+    let all = told(&["type"]);
+    for part in ["in `[loss]`", "in `[schedule]`", "of every layer", "of every transform"] {
+        assert!(all.contains(part), "{part}: {all}");
+    }
+    assert!(told(&["params", "blocks.conv"]).contains("page       docs/config/blocks.md"));
+    assert!(told(&["cannot listen"]).contains("--port"));
+    let json: serde_json::Value = serde_json::from_str(&told(&["schedule.type", "--json"])).unwrap();
+    assert!(json["entries"][0]["values"].as_array().unwrap().contains(&"cosine".into()), "{json}");
+    // Every key at the top of every configuration and model that is written here.
+    let known = |name: &str| docs(&[name]).status.success();
+    let mut names = std::collections::BTreeSet::new();
+    for folder in ["configs", "models"] {
+        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/").to_owned() + folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|ending| ending != "toml") {
+                continue;
+            }
+            let file: toml::Table = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            for (section, value) in &file {
+                let own = ["params", "blocks", "sweep"].contains(&section.as_str());
+                names.extend(
+                    value.as_table().filter(|_| !own).into_iter().flatten().map(|(key, _)| format!("{section}.{key}")),
+                );
+                names.insert(section.clone());
+            }
+        }
+    }
+    let unknown: Vec<&String> = names.iter().filter(|name| !known(name)).collect();
+    assert!(unknown.is_empty() && names.len() > 60, "{unknown:?} of {}", names.len());
+}
+
 #[test]
 fn what_is_not_there_is_an_error_that_helps() {
-    for (name, help) in [("optimizer.momentun", "`runner docs momentum`"), ("conv2d.lr", "`runner docs lr`")] {
+    for (name, help) in [
+        ("resnet18", "`runner models --show resnet18`"),
+        ("optimizer.momentun", "`runner docs momentum`"),
+        ("conv2d.lr", "`runner docs lr`"),
+    ] {
         let output = docs(&[name]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && output.stdout.is_empty() && error.contains(help), "{error}");
