@@ -34,7 +34,7 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// Who may ask; `None`: everyone.
     pub keys: Option<Keys>,
-    /// By which names pages of a browser on this machine may ask where there are no keys.
+    /// By which names requests may come where there are no keys.
     pub names: Names,
     /// How requests are written down.
     pub log: Log,

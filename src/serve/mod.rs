@@ -98,7 +98,7 @@ pub struct Options {
     pub drain: Duration,
     /// Who may ask; `None`: everyone.
     pub keys: Option<Keys>,
-    /// Names besides `localhost` by which pages of a browser on this machine may ask where there are no keys.
+    /// Names besides `localhost` by which requests may come where there are no keys and the server listens for this machine alone.
     pub names: Vec<String>,
     /// Who the server is, by which connections are secret; `None`: they are plain.
     pub identity: Option<Identity>,

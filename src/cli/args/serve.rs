@@ -89,9 +89,9 @@ pub struct ServeArgs {
     /// The page and the addresses below /v2/health need none.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub api_key_file: Option<PathBuf>,
-    /// Let pages of a browser ask by this name, too (repeatable)
+    /// Answer requests to this host name, too (repeatable)
     ///
-    /// Without keys, and on the loopback device, a page may ask by an address or by `localhost` alone: any name can be made to lead to this machine.
+    /// Without keys, and on the loopback device, requests to an address or to `localhost` alone are answered: any other name can be made to lead to this machine by a page in a browser.
     #[arg(long, value_name = "NAME", conflicts_with = "api_key_file")]
     pub allow_host: Vec<String>,
     /// Speak TLS with this certificate: a PEM file with it, and with those that lead to one that clients know

@@ -92,7 +92,8 @@ fn texts_that_are_served_at_a_time_are_those_of_generate() {
     let served = |prompt: &str, seed: usize| {
         let body = format!("{{\"prompt\": \"{prompt}\", \"max_tokens\": 12, \"seed\": {seed}}}");
         let mut stream = TcpStream::connect(&address).unwrap();
-        let head = "POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json";
+        let head =
+            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
         write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

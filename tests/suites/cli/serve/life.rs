@@ -189,8 +189,10 @@ fn an_end_is_not_put_off_for_ever() {
     for (args, twice) in [("r --drain-timeout 0", false), ("r --drain-timeout 3600", true)] {
         let mut server = Server::start(&place, args);
         let mut slow = server.connect();
-        slow.write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\nab")
-            .unwrap();
+        slow.write_all(
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\nab",
+        )
+        .unwrap();
         server.until("it is there", || server.metric("runner_request_memory_bytes") > 0.0);
         server.signal(libc::SIGTERM);
         if twice {

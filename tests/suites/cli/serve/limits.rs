@@ -19,7 +19,8 @@ fn what_is_too_large_is_refused() {
     }
     // Of a length that nobody has told.
     let mut chunked =
-        b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n"
+            .to_vec();
     for _ in 0..40 {
         chunked.extend(b"8000\r\n");
         chunked.extend(vec![0; 0x8000]);
@@ -29,7 +30,7 @@ fn what_is_too_large_is_refused() {
     assert_eq!(Reply::of(&server.raw(&chunked)).status, 413);
     // Who asks before sending is told at once, and sends nothing.
     let mut stream = server.connect();
-    let head = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n";
+    let head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -64,7 +65,8 @@ fn requests_share_their_memory() {
     assert!(refused.status == 413 && refused.error().contains("(--max-memory)"), "{refused:?}");
     // One that has nearly all of it and does not end.
     let mut holder = server.connect();
-    let head = "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 1040000\r\n\r\n";
+    let head =
+        "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 1040000\r\n\r\n";
     holder.write_all(head.as_bytes()).unwrap();
     holder.write_all(&[0; 1000]).unwrap();
     server.until("a little is taken", || server.metric("runner_request_memory_bytes") > 0.0);
@@ -204,13 +206,16 @@ fn slow_clients_do_not_stay() {
     assert!(end(b"").is_empty());
     let answer = end(b"POST /predict HTTP/1.1\r\nHost:");
     assert!(answer.is_empty() || Reply::of(&answer).status == 408);
-    let answer =
-        Reply::of(&end(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\nab"));
+    let answer = Reply::of(&end(
+        b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 9\r\n\r\nab",
+    ));
     assert!(answer.status == 408 && answer.error().contains("(--receive-timeout)"), "{answer:?}");
     // A byte now and then does not help.
     let mut stream = server.connect();
     stream
-        .write_all(b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: 900\r\n\r\n")
+        .write_all(
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 900\r\n\r\n",
+        )
         .unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
     let begun = std::time::Instant::now();
@@ -226,7 +231,7 @@ fn slow_clients_do_not_stay() {
     // As many answers as no buffer holds, and nobody who takes them.
     let mut greedy = server.connect();
     greedy.set_nonblocking(true).unwrap();
-    let asks = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2000);
+    let asks = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2000);
     let _ = greedy.write(&asks);
     server.until("it is let go", || server.metric("runner_connections") == 1.0);
     // All places are taken by those who say nothing, until they have to go. Meanwhile another one waits.
@@ -242,7 +247,7 @@ fn connections_beyond_the_limit_are_told_so() {
     // Each has been answered once, so that it has its place.
     let mut idle: Vec<_> = (0..2).map(|_| server.connect()).collect();
     for stream in &mut idle {
-        stream.write_all(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.write_all(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut begun = [0; 12];
         stream.read_exact(&mut begun).unwrap();
         assert_eq!(&begun, b"HTTP/1.1 200");

@@ -183,7 +183,7 @@ impl Drop for Server {
 fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let length =
         if body.is_empty() && method == "GET" { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}{length}\r\n");
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{headers}{length}\r\n");
     [head.as_bytes(), body].concat()
 }
 
