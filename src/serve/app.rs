@@ -26,7 +26,7 @@ pub struct App {
     pub limits: Limits,
     /// How long a body may take to arrive.
     pub patience: Duration,
-    /// How long a request may wait for what the device computes of it.
+    /// How long a request may wait for what the device computes of it, or for the first piece of a text.
     pub answer_time: Duration,
     /// The memory of all requests.
     pub budget: Arc<Budget>,

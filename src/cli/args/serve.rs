@@ -78,7 +78,7 @@ pub struct ServeArgs {
     /// Seconds that the head of a request may take to arrive, its body, and a client to take an answer
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub receive_timeout: u64,
-    /// Seconds after which a request is refused with 503 that still waits for what is computed of it, or for the first piece of a stream
+    /// Seconds after which a request is refused with 503 that still waits for what is computed of it, or for the first piece of a text
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub answer_timeout: u64,
     /// Seconds that requests have which are under way when the server is asked to stop

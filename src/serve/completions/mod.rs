@@ -99,19 +99,20 @@ async fn answer(app: &Arc<App>, request: Request, chat: bool, told: &mut Option<
     let mut events = writer.submit(texts)?;
     // It goes on with this model, whatever takes its place.
     drop(writer);
+    // Nothing is sent before: until a text is begun the answer may still be that it has to wait for too long.
+    let first = async {
+        match events.recv().await {
+            Some(Event::Failed(reason)) => Err(Refusal::internal(reason)),
+            Some(event) => Ok(event),
+            None => Err(fault()),
+        }
+    };
+    let first = app.in_time(first).await?;
     if asked.stream {
-        let first = async {
-            match events.recv().await {
-                Some(Event::Failed(reason)) => Err(Refusal::internal(reason)),
-                Some(event) => Ok(event),
-                None => Err(Refusal::internal("a fault of the program")),
-            }
-        };
-        let first = app.in_time(first).await?;
         let body = Body::new(Streamed::new(form, events, &first, charge));
         return Ok(([(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-cache")], body).into_response());
     }
-    let mut whole = Whole::new(form, events, charge);
+    let mut whole = Whole::new(form, events, &first, charge);
     match timeout(SILENCE, whole.complete()).await {
         Ok(answer) => answer.map(|answer| as_json(&answer)),
         Err(_) => Ok(([(CONTENT_TYPE, "application/json")], Body::new(whole)).into_response()),

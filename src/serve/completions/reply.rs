@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep};
 
-/// How long a client that waits for a whole answer hears nothing. Then it gets a space, which JSON lets stand before a value: if it has gone, that shows.
+/// How long a client that waits for the rest of a whole answer hears nothing. Then it gets a space, which JSON lets stand before a value: if it has gone, that shows.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
 /// What answers have in common.
@@ -143,10 +143,12 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Of a request that was handed over.
-    pub fn new(form: Form, events: UnboundedReceiver<Event>, charge: Charge) -> Whole {
+    /// Of a request that was handed over, of which `first` has come already.
+    pub fn new(form: Form, events: UnboundedReceiver<Event>, first: &Event, charge: Charge) -> Whole {
         let silence = Box::pin(tokio::time::sleep(SILENCE));
-        Whole { events, texts: Texts::new(form), silence, sent: false, _charge: charge }
+        let mut texts = Texts::new(form);
+        texts.add(Some(first));
+        Whole { events, texts, silence, sent: false, _charge: charge }
     }
 
     /// Waits for all of it. It may be dropped before, and nothing is lost.

@@ -39,14 +39,20 @@ fn texts_are_written_in_turn() {
         assert_eq!(streamed(&rest(begun)).1, "length");
         assert_eq!(waiting.join().unwrap(), alone[0]);
     });
-    // Not for any time.
+    // Not for any time, whichever way it is answered.
     let server = Server::start(&place, "r --texts 1 --answer-timeout 1 --max-tokens 1000000");
     let begun = server.begin(&json!({ "prompt": "a", "max_tokens": 1_000_000, "stream": true }));
-    let refused = server.write(&json!({ "prompt": "a", "max_tokens": 5, "stream": true }));
-    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
-    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
-    assert!(message.contains("no answer within 1 s (--answer-timeout)"), "{message}");
+    for stream in [true, false] {
+        let refused = server.write(&json!({ "prompt": "a", "max_tokens": 5, "stream": stream }));
+        let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{stream}: {refused:?}");
+        assert!(message.contains("no answer within 1 s (--answer-timeout)"), "{stream}: {message}");
+    }
     drop(begun);
+    // What was sent away is not written when its turn comes.
+    let before = server.metric("runner_tokens_total{model=\"r\",kind=\"prompt\"}");
+    assert_eq!(server.text(&asked(0)), alone[0]);
+    assert_eq!(server.metric("runner_tokens_total{model=\"r\",kind=\"prompt\"}") - before, 1.0);
 }
 
 #[test]
