@@ -1,6 +1,7 @@
 //! Image files as a model's input.
 
 use super::Field;
+use super::claims::Claims;
 use super::decoders::sides as sides_of;
 use super::photo::{MAX_FILE, Photo, decode, measure, read_photo, with_photo};
 use super::transforms::{Transform, transform_source};
@@ -72,6 +73,11 @@ pub fn image_bytes(file: &[u8], field: &Field, transforms: Option<&[Transform]>,
         }
     };
     sample.context("cannot read the image")
+}
+
+/// Height and width that the header of an image file claims, whatever they are, as they are in the file; `None`: it cannot be read.
+pub fn image_claims(file: &[u8]) -> Option<[u64; 2]> {
+    Claims::of(file).ok().map(|claims| claims.sides)
 }
 
 /// Height and width of the image in the content of a file, and the bytes that decoding it takes besides; without decoding it.

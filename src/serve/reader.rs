@@ -6,7 +6,7 @@ use super::samples::{Names, Samples};
 use super::served::{Served, Takes};
 use crate::data::table::{Given, Raw, TableCodec, TooManyRows, read_text};
 use crate::data::text::{Passage, Sentence, TextCodec, Tokenizer, passage, passage_bytes, sentence_bytes};
-use crate::data::{image_bytes, image_measures};
+use crate::data::{image_bytes, image_claims, image_measures};
 use axum::body::Bytes;
 
 /// Bytes of memory that a byte of a text becomes at most while it is read: a number of two characters is one of eight bytes, and lists grow by doubling.
@@ -89,13 +89,17 @@ impl Reader<'_> {
                 None => String::new(),
             };
             let bad = |error: anyhow::Error| Refusal::bad(format!("{place}{error:#}"));
-            let ([height, width], decoding) = image_measures(&file.content).map_err(bad)?;
-            if height as u64 * width as u64 > self.limits.pixels {
-                let most = self.limits.pixels;
-                return Err(Refusal::too_large(format!(
+            let most = self.limits.pixels;
+            let allowed = |[height, width]: [u64; 2]| match height.saturating_mul(width) > most {
+                true => Err(Refusal::too_large(format!(
                     "{place}the image has {width}×{height} pixels, and at most {most} are read (--max-pixels)"
-                )));
-            }
+                ))),
+                false => Ok(()),
+            };
+            // Before anything else is held against what it claims.
+            image_claims(&file.content).map_or(Ok(()), allowed)?;
+            let (sides, decoding) = image_measures(&file.content).map_err(bad)?;
+            allowed(sides.map(|side| side as u64))?;
             self.charge.add(decoding)?;
             let transforms = served.seen.transforms.as_deref();
             rows.extend(image_bytes(&file.content, field, transforms, self.invert).map_err(bad)?);
