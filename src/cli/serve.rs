@@ -95,7 +95,13 @@ fn named(words: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
     for word in words {
         let (name, path) = match word.split_once('=') {
             // A path may have a `=` in it.
-            Some((name, path)) if is_name(name) && !Path::new(word).exists() => (name.to_owned(), PathBuf::from(path)),
+            _ if Path::new(word).exists() => (name_of(Path::new(word)), PathBuf::from(word)),
+            Some((name, path)) if is_name(name) => (name.to_owned(), PathBuf::from(path)),
+            Some((name, path)) if Path::new(path).exists() => {
+                return Err(Failure::Usage(format!(
+                    "`{name}` cannot be the name of a model\nhelp: a name, as in NAME={path}, is made of letters of ASCII, digits, `-`, `_` and `.`, and not of dots alone"
+                )));
+            }
             _ => (name_of(Path::new(word)), PathBuf::from(word)),
         };
         if let Some((_, other)) = models.iter().find(|(known, _)| *known == name) {
@@ -162,5 +168,12 @@ mod tests {
         let shown: Vec<String> = models.iter().map(|(name, path)| format!("{name}:{}", path.display())).collect();
         assert_eq!(shown, ["a:runs/x/1", "lr_0.1:runs/lr=0.1/2", "b.c:y=z"]);
         assert!(read(&["runs/x/1", "runs/x/2"]).unwrap_err().to_string().contains("both called `x`"));
+        for name in ["", "a/b", "ü", "..", "a b"] {
+            let told = read(&[&format!("{name}=/")]).unwrap_err().to_string();
+            assert!(
+                told.contains(&format!("`{name}` cannot be the name of a model")) && told.contains("NAME=/"),
+                "{told}"
+            );
+        }
     }
 }

@@ -2,20 +2,27 @@
 
 use super::app::{App, as_json};
 use super::body::receive;
+use super::instances::{Take, read};
 use super::refusal::Refusal;
 use super::writer::{Event, TOKEN, WRITTEN, Writer};
 use crate::api::generate::{Request, Sampling};
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Body {
-    instances: Vec<Text>,
+/// The texts of a body of JSON.
+struct Texts(Vec<String>);
+
+impl Take for Texts {
+    fn take<'de, D: Deserializer<'de>>(&mut self, deserializer: D) -> Result<(), D::Error> {
+        match Text::deserialize(deserializer)? {
+            Text::One(text) | Text::Named(Named { text }) => self.0.push(text),
+        }
+        Ok(())
+    }
 }
 
 #[derive(Deserialize)]
@@ -50,8 +57,8 @@ pub async fn answer(
     let texts = {
         let _one = app.readers.acquire().await.map_err(|_| fault())?;
         let (app, writer) = (Arc::clone(app), Arc::clone(&writer));
-        let read = move || {
-            let texts = texts(&kind, &body)?;
+        let work = move || {
+            let texts = texts(&kind, &body, app.limits.rows)?;
             if texts.len() > app.limits.rows {
                 let (texts, most) = (texts.len(), app.limits.rows);
                 return Err(Refusal::too_large(format!(
@@ -74,7 +81,7 @@ pub async fn answer(
             let requests = texts.iter().enumerate().map(request).collect::<Result<Vec<_>, Refusal>>()?;
             Ok((requests, charge))
         };
-        tokio::task::spawn_blocking(read).await.map_err(|_| fault())??
+        tokio::task::spawn_blocking(work).await.map_err(|_| fault())??
     };
     let (requests, charge) = texts;
     let mut answers = vec![String::new(); requests.len()];
@@ -100,20 +107,14 @@ pub async fn answer(
     Ok(response)
 }
 
-/// The texts of a body.
-fn texts(kind: &str, body: &Bytes) -> Result<Vec<String>, Refusal> {
+/// The texts of a body. Of JSON there are at most `most`.
+fn texts(kind: &str, body: &Bytes, most: usize) -> Result<Vec<String>, Refusal> {
     let text = std::str::from_utf8(body).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
     match kind {
         "application/json" => {
-            let read: Result<Body, _> = serde_json::from_str(text);
-            let read = read.map_err(|error| match error.classify() {
-                serde_json::error::Category::Data => Refusal::unfit(error.to_string()),
-                _ => Refusal::bad(format!("the body is no JSON: {error}")),
-            })?;
-            let text = |text| match text {
-                Text::One(text) | Text::Named(Named { text }) => text,
-            };
-            Ok(read.instances.into_iter().map(text).collect())
+            let mut texts = Texts(Vec::new());
+            read(body, &mut texts, most)?;
+            Ok(texts.0)
         }
         "text/plain" => Ok(text.lines().map(str::to_owned).collect()),
         _ => Err(Refusal::other_type(

@@ -21,6 +21,7 @@ mod key;
 mod metrics;
 mod names;
 mod nested;
+mod object;
 mod open_inference;
 mod page;
 mod place;

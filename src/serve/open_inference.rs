@@ -3,6 +3,7 @@
 //! <https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md>.
 
 use super::nested::Nested;
+use super::object::{Object, Written};
 use super::reader::{READING, Reader};
 use super::refusal::Refusal;
 use super::samples::{Names, Samples, channels_last, looked_up, outside, put};
@@ -85,20 +86,57 @@ struct Asked {
     id: Option<String>,
     #[serde(default)]
     parameters: Parameters,
-    inputs: Vec<Input>,
+    inputs: Vec<Object<Input>>,
     #[serde(default)]
-    outputs: Vec<Output>,
+    outputs: Vec<Object<Output>>,
+}
+
+impl Written for Asked {
+    const WHAT: &'static str = "an object as {\"inputs\": [...]}";
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Input {
     name: String,
-    shape: Vec<usize>,
+    shape: Vec<Extent>,
     datatype: String,
     #[serde(default)]
     parameters: Parameters,
     data: Option<Nested>,
+}
+
+impl Written for Input {
+    const WHAT: &'static str = "a tensor as {\"name\": ..., \"shape\": [...], \"datatype\": ..., \"data\": [...]}";
+}
+
+/// A number of a shape.
+#[derive(Debug, Clone, Copy)]
+struct Extent(usize);
+
+impl<'de> Deserialize<'de> for Extent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_u64(ExtentVisitor)
+    }
+}
+
+struct ExtentVisitor;
+
+impl Visitor<'_> for ExtentVisitor {
+    type Value = Extent;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an element of `shape`, a whole number from 0")
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Extent, E> {
+        // One that is larger than any memory is refused as such.
+        Ok(Extent(usize::try_from(value).unwrap_or(usize::MAX)))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Extent, E> {
+        Err(E::invalid_value(de::Unexpected::Signed(value), &self))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -107,6 +145,10 @@ struct Output {
     name: String,
     #[serde(default)]
     parameters: Parameters,
+}
+
+impl Written for Output {
+    const WHAT: &'static str = "an output as {\"name\": ...}";
 }
 
 /// How the answer is written.
@@ -127,7 +169,7 @@ impl Reader<'_> {
             return Err(Refusal::bad(reason));
         };
         self.charge.add(text.len().saturating_mul(READING))?;
-        let asked: Asked = serde_json::from_slice(text).map_err(|error| match error.classify() {
+        let Object(asked): Object<Asked> = serde_json::from_slice(text).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => Refusal::unfit(error.to_string()),
             _ => Refusal::bad(format!("the body is no JSON: {error}")),
         })?;
@@ -140,7 +182,7 @@ impl Reader<'_> {
         let fields = &self.served.seen.fields;
         let mut rows: Vec<Option<Vec<u8>>> = vec![None; fields.len()];
         let mut count = None;
-        for input in &asked.inputs {
+        for Object(input) in &asked.inputs {
             let name = shown(&input.name);
             let at = fields.iter().position(|field| field.name == input.name);
             let Some((at, field)) = at.map(|at| (at, &fields[at])) else {
@@ -197,7 +239,7 @@ fn form(asked: &Asked, served: &Served) -> Result<Form, Refusal> {
     let mut left = served.tensors();
     let known = left.iter().map(|tensor| format!("`{}`", tensor.name)).collect::<Vec<_>>().join(", ");
     let mut tensors = Vec::new();
-    for output in &asked.outputs {
+    for Object(output) in &asked.outputs {
         let Some(at) = left.iter().position(|tensor| tensor.name == output.name) else {
             let reason = format!("the model puts out {known}, each once, and not `{}`", shown(&output.name));
             return Err(Refusal::unfit(reason));
@@ -220,9 +262,9 @@ fn fitting(field: &Field, input: &Input) -> Result<usize, Refusal> {
         return Err(Refusal::unfit(format!("`{name}` is of the datatype {right}, not {given}")));
     }
     match input.shape.split_first() {
-        Some((samples, shape)) if *shape == expected => Ok(*samples),
+        Some((samples, shape)) if shape.iter().map(|extent| extent.0).eq(expected.iter().copied()) => Ok(samples.0),
         _ => {
-            let given: Vec<usize> = input.shape.iter().copied().take(8).collect();
+            let given: Vec<usize> = input.shape.iter().take(8).map(|extent| extent.0).collect();
             let mut right = vec!["-1".to_owned()];
             right.extend(expected.iter().map(usize::to_string));
             Err(Refusal::unfit(format!("`{name}` has the shape {given:?}, and the model takes [{}]", right.join(", "))))

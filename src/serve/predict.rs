@@ -79,9 +79,10 @@ async fn answer(
     request: Request,
     answered: &mut usize,
 ) -> Result<Response, Refusal> {
-    let Query(asked) = asked.map_err(|error| {
-        let known = "`top` is a whole number from 1, `invert` is true or false";
-        Refusal::bad(format!("what follows the `?`: {}: {known}", error.body_text()))
+    let Query(asked) = asked.map_err(|_| {
+        let given: String = request.uri().query().unwrap_or_default().chars().take(60).collect();
+        let known = "`top` is a whole number from 1, `invert` is true or false, each once, and there is nothing else";
+        Refusal::bad(format!("what follows the `?`, `{given}`, is not understood: {known}"))
     })?;
     if let Answers::Texts(writer) = place.now()
         && writer.answers_texts()
@@ -179,12 +180,12 @@ impl Kind {
             "text/plain" if served.takes() == Takes::Texts => Ok(Kind::Table),
             image if image.starts_with("image/") && served.takes() == Takes::Images => Ok(Kind::Image),
             _ => {
-                let given = match given {
-                    "" => "no `Content-Type`".to_owned(),
-                    given => format!("`{}`", given.chars().take(60).collect::<String>()),
-                };
                 let accepted = accepted(served);
-                Err(Refusal::other_type(format!("the body is {given}, and the model takes {accepted}")))
+                let given = match given {
+                    "" => "there is no `Content-Type`".to_owned(),
+                    given => format!("the body is `{}`", given.chars().take(60).collect::<String>()),
+                };
+                Err(Refusal::other_type(format!("{given}, and the model takes {accepted}")))
             }
         }
     }

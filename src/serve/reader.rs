@@ -239,7 +239,7 @@ pub fn accepted(served: &Served) -> &'static str {
         Takes::Images => {
             "an image (image/png, image/jpeg, …), several as multipart/form-data, or tensors as application/json"
         }
-        Takes::Rows => "rows as application/json, or a table with a header as text/csv",
+        Takes::Rows => "rows as application/json, or a table with a header as text/csv or text/tab-separated-values",
         Takes::Texts => "texts as application/json, or as text/plain, one a line (pairs with a tab between both)",
         Takes::Tensors => "tensors as application/json",
     }

@@ -33,6 +33,8 @@ fn texts_are_answered_as_predict_answers_them() {
     };
     refused(r#"{"instances": ["abc", "xyz"]}"#, 422, "text 1: the prompt, line 1, column 1: the character 'x'");
     refused(r#"{"instances": [1]}"#, 422, "expected a text, or {\"text\": ...}");
+    refused("[]", 422, "an object as {\"instances\": [...]}");
+    refused(r#"{"instances": ["a"], "instances": ["b"]}"#, 422, "`instances` is there twice");
     refused(r#"{"instances": "#, 400, "the body is no JSON");
     assert_eq!(server.ask("POST", "/predict", "Content-Type: image/png\r\n", b"abc").status, 415);
     refused(r#"{"instances": ["a", "b", "a", "b"]}"#, 413, "(--max-rows)");

@@ -114,6 +114,9 @@ fn rows_are_answered_in_their_own_unit() {
     assert_eq!(answer.predictions(), expected);
     let answer = server.files("/predict/houses", &[("new.csv", csv.as_bytes().to_vec())]);
     assert_eq!(answer.predictions(), expected);
+    let tabs = csv.replace(';', "\t");
+    let answer = server.ask("POST", "/predict", "Content-Type: text/tab-separated-values\r\n", tabs.as_bytes());
+    assert_eq!(answer.predictions(), expected);
     // In any order, with columns that nobody asked for; numbers as numbers or as text.
     let objects = r#"{"instances": [
         {"town": "sea", "rooms": 9, "age": 0, "id": "x1", "price": [1, {"a": null}]}, {"rooms": "1", "age": 40.0, "town": " hill", "id": "x2"},
@@ -133,6 +136,15 @@ fn rows_are_answered_in_their_own_unit() {
         (r#"{"instances": [7]}"#, "a row: an object of columns, or a list of cells"),
         (r#"{"instances": {}}"#, "a list of instances"),
         (r#"{"instances": [], "more": 1}"#, "`more` is not expected here"),
+        (r#"{"instances": [], "instances": []}"#, "`instances` is there twice"),
+        (
+            r#"{"instances": [[1, 2, "sea"], {"rooms": 9, "age": 0, "town": "sea", "rooms": 3}]}"#,
+            "instance 1: the column `rooms` is there twice",
+        ),
+        (
+            r#"{"instances": [{"rooms": 9, "age": 0, "town": "sea", "id": "x", "id": "x"}]}"#,
+            "instance 0: the column `id` is there twice",
+        ),
         ("[]", "an object as"),
         ("{}", "there is no `instances`"),
     ] {
@@ -223,11 +235,15 @@ fn tensors_of_several_names_are_objects() {
         (json!({ "instances": [{ "more": [1, 2] }] }), "instance 0: there is no `numbers`"),
         (json!({ "instances": [{ "more": [1, 2], "numbers": [1, 2, 3], "other": 1 }] }), "the model takes no `other`"),
         (json!({ "instances": [{ "more": [1, 2, 3], "numbers": [1, 2, 3] }] }), "`more` is lists of 3"),
-        (json!({ "instances": [[1, 2]] }), "invalid type"),
+        (json!({ "instances": [[1, 2]] }), "expected an object of the tensors `more`, `numbers`"),
+        (json!({ "instances": [3] }), "expected an object of the tensors `more`, `numbers`"),
     ] {
         let answer = server.json("/predict", &body.to_string());
         assert!(answer.status == 422 && answer.error().contains(part), "{body}: {answer:?}");
     }
+    let twice = r#"{"instances": [{"more": [1, 2], "numbers": [1, 2, 3], "more": [3, 4]}]}"#;
+    let answer = server.json("/predict", twice);
+    assert!(answer.status == 422 && answer.error().contains("instance 0: `more` is there twice"), "{answer:?}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ fn refusals_say_why() {
     let image = "Content-Type: image/png\r\n";
     let (png, _) = drawing(1);
     for (method, path, headers, body, status, part) in [
-        ("POST", "/predict", "", &b"x"[..], 415, "the body is no `Content-Type`"),
+        ("POST", "/predict", "", &b"x"[..], 415, "there is no `Content-Type`, and the model takes an image"),
         ("POST", "/predict", "Content-Type: text/plain\r\n", b"x", 415, "the model takes an image"),
         ("POST", "/predict", "Content-Type: text/csv\r\n", b"a,b\n1,2\n", 415, "the model takes an image"),
         ("POST", "/predict", image, b"", 400, "it is no image"),
@@ -43,7 +43,9 @@ fn refusals_say_why() {
         ("POST", "/predict", "Content-Encoding: gzip\r\nContent-Type: image/png\r\n", &png, 415, "not packed"),
         ("POST", "/predict?top=x", image, &png, 400, "what follows the `?`"),
         ("POST", "/predict?top=-1", image, &png, 400, "`top` is a whole number from 1"),
-        ("POST", "/predict?top=0", image, &png, 400, "`top` is a whole number from 1"),
+        ("POST", "/predict?top=0", image, &png, 400, "`top=0`, is not understood: `top` is a whole number from 1"),
+        ("POST", "/predict?top=1&top=2", image, &png, 400, "`top=1&top=2`, is not understood"),
+        ("POST", "/predict?invert=yes", image, &png, 400, "`invert` is true or false"),
         ("POST", "/predict?all=1", image, &png, 400, "what follows the `?`"),
         ("POST", "/predict/..", image, &png, 404, "no model of this name"),
         ("POST", "/predict/%2e%2e%2fr%2fsecret.txt", image, &png, 404, "no model of this name"),

@@ -33,6 +33,10 @@ fn models_that_are_none_are_told_before_anything_is_served() {
         ("serve c.toml --port 0", 2, "names no weights"),
         ("serve r a=broken.safetensors --port 0", 1, "broken.safetensors"),
         ("serve r r/last.safetensors", 2, "both called `r`"),
+        ("serve a/b=r --port 0", 2, "`a/b` cannot be the name of a model"),
+        ("serve =r --port 0", 2, "`` cannot be the name of a model"),
+        ("serve ü=r --port 0", 2, "help: a name, as in NAME=r, is made of letters of ASCII"),
+        ("serve a/b=nowhere --port 0", 1, "a/b=nowhere"),
         ("serve r --queue 0", 2, "--queue"),
         ("serve r --max-body 0", 2, "--max-body"),
     ] {

@@ -163,7 +163,17 @@ fn tensors_that_do_not_fit_are_told() {
             422,
             "the model takes no `x`",
         ),
-        (json!([]), 422, "invalid"),
+        (json!([]), 422, "expected an object as {\"inputs\": [...]}"),
+        (json!([null, {}, [good()], []]), 422, "expected an object as {\"inputs\": [...]}"),
+        (json!({ "inputs": [[]] }), 422, "expected a tensor as {\"name\": ..., \"shape\": [...]"),
+        (json!({ "inputs": [good()], "outputs": ["outputs"] }), 422, "expected an output as {\"name\": ...}"),
+        (json!({}), 422, "missing field `inputs`"),
+        (
+            json!({ "inputs": [input(json!([-1, 1, 8, 8]), "UINT8", json!(vec![0; 64]))] }),
+            422,
+            "integer `-1`, expected an element of `shape`, a whole number from 0",
+        ),
+        (json!({ "inputs": [input(json!([1.5]), "UINT8", json!([]))] }), 422, "`1.5`, expected an element of `shape`"),
     ] {
         let answer = infer(&server, &body);
         assert_eq!(answer.status, status, "{body}: {answer:?}");

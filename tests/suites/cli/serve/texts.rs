@@ -412,5 +412,9 @@ fn texts_are_classified() {
     ] {
         assert_eq!(refused.status, status, "{refused:?}");
     }
+    for instance in ["3", "true", "null", "{\"text\": 1}"] {
+        let refused = server.json("/predict", &format!("{{\"instances\": [{instance}]}}"));
+        assert!(refused.status == 422 && refused.error().contains("expected a text, ["), "{instance}: {refused:?}");
+    }
     assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
 }
