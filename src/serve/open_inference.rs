@@ -344,8 +344,8 @@ pub fn answer(form: Form, model: &str, served: &Served, outputs: &[f32]) -> (Vec
     (body, header)
 }
 
-/// The metadata of a model.
-pub fn metadata(name: &str, served: &Served) -> Value {
+/// The metadata of a model; `None`: of one that writes texts, which takes no tensors and puts out none.
+pub fn metadata(name: &str, served: Option<&Served>) -> Value {
     let with_samples = |shape: Vec<usize>| -> Vec<i64> {
         std::iter::once(-1).chain(shape.into_iter().map(|extent| i64::try_from(extent).unwrap_or(i64::MAX))).collect()
     };
@@ -355,7 +355,7 @@ pub fn metadata(name: &str, served: &Served) -> Value {
     json!({
         "name": name,
         "platform": "runner",
-        "inputs": served.seen.fields.iter().map(input).collect::<Vec<_>>(),
-        "outputs": served.tensors().into_iter().map(output).collect::<Vec<_>>(),
+        "inputs": served.map_or(&[][..], |served| &served.seen.fields).iter().map(input).collect::<Vec<_>>(),
+        "outputs": served.map(Served::tensors).into_iter().flatten().map(output).collect::<Vec<_>>(),
     })
 }

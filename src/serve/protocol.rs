@@ -3,7 +3,7 @@
 use super::app::{App, Told, as_json};
 use super::body::receive;
 use super::open_inference::{HEADER, answer, metadata};
-use super::place::Place;
+use super::place::{Answers, Place};
 use super::predict::{named, read};
 use super::refusal::Refusal;
 use crate::terminal::say;
@@ -51,7 +51,11 @@ fn unwell(place: &Place) -> Refusal {
 /// What a model is.
 pub async fn model(State(app): State<Arc<App>>, name: Name) -> Result<Response, Refusal> {
     let place = named(&app, name)?;
-    Ok(as_json(&metadata(&place.name, &*place.samples()?)))
+    let served = match place.now() {
+        Answers::Samples(served) => Some(served),
+        Answers::Texts(_) => None,
+    };
+    Ok(as_json(&metadata(&place.name, served.as_deref())))
 }
 
 /// Whether a model answers.

@@ -232,7 +232,11 @@ fn what_is_wrong_is_said_as_openai_does() {
         let refused = server.json(path, body);
         assert!(refused.status == 400 && refused.error().contains("POST /v1/completions"), "{refused:?}");
     }
-    assert!(server.get("/v2/models/r").error().contains("POST /v1/completions"));
+    assert_eq!(
+        server.get("/v2/models/r").json(),
+        json!({ "name": "r", "platform": "runner", "inputs": [], "outputs": [] }),
+        "it takes no tensors"
+    );
     assert_eq!(server.get("/v2/models/r/ready").status, 200);
     assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
     assert_eq!(server.text(&json!({ "model": "r", "prompt": "a", "max_tokens": 3 })).chars().count(), 3);
