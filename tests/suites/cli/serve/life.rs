@@ -190,7 +190,9 @@ fn it_stops_when_all_is_answered() {
 #[test]
 fn an_end_is_not_put_off_for_ever() {
     let place = trained();
-    for (args, twice) in [("r --drain-timeout 0", false), ("r --drain-timeout 3600", true)] {
+    for (args, twice) in
+        [("r --drain-timeout 0", false), ("r --drain-timeout 1", false), ("r --drain-timeout 3600", true)]
+    {
         let mut server = Server::start(&place, args);
         let mut slow = server.connect();
         slow.write_all(

@@ -2,6 +2,7 @@
 
 mod answered;
 mod answers;
+mod batches;
 mod hostile;
 mod life;
 mod limits;
@@ -162,7 +163,7 @@ impl Server {
     }
 
     /// Waits until something is so.
-    fn until(&self, what: &str, condition: impl Fn() -> bool) {
+    fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !condition() {
             assert!(begun.elapsed() < PATIENCE, "{what}\n{}", self.told());
