@@ -177,7 +177,9 @@ fn bodies(list: &mut List) {
         json,
         b"{\"instances\":[{\"a\":1,\"b\":\"x\",\"when\":\"2024-01-01\"},{\"a\":null,\"b\":\"z\",\"when\":null}]}",
     );
+    seed("bad-row-twice", 1, json, b"{\"instances\":[{\"a\":1,\"b\":\"x\",\"when\":null,\"a\":2}]}");
     seed("ok-rows", 1, "text/csv", b"a,b,when\n1,x,2024-01-01\n,z,\n");
+    seed("ok-rows-with-tabs", 1, "text/tab-separated-values", b"a\tb\twhen\n1\tx\t2024-01-01\n");
     seed("ok-rows-form", 1, form, part("rows.csv", "a,b,when\n1,x,2024-01-01").as_bytes());
     seed("ok-text", 2, json, b"{\"instances\":[\"good words\",\"\"]}");
     seed("ok-lines", 2, "text/plain", b"good words\nbad\n");
@@ -191,6 +193,8 @@ fn bodies(list: &mut List) {
     seed("ok-binary", 3, &head.len().to_string(), &[head.as_bytes(), &[0; 64]].concat());
     seed("bad-binary-short", 3, &head.len().to_string(), &[head.as_bytes(), &[0; 63]].concat());
     seed("bad-length", 3, "999999", head.as_bytes());
+    seed("bad-tensors-in-a-list", 3, "", b"[null,{},[],[]]");
+    seed("bad-shape", 3, "", tensor("inputs", "[-1,1,8,8]", "UINT8", "\"data\":[]").as_bytes());
     seed("tensor-of-rows", 4, "", tensor("inputs", "[1,9]", "FP32", &format!("\"data\":[{}]", sevens(9))).as_bytes());
     seed(
         "ok-completion",
