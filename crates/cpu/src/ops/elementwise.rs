@@ -2,7 +2,6 @@
 //! this works on pointers: each element is read before it is written, by the task that writes it.
 
 use super::activation::{Function, with_activation};
-use crate::gemm::tile::{Finish, Rows};
 use crate::graph::op::{Activation, BinaryKind};
 use crate::graph::{DType, Shape};
 use crate::run::frame::{Frame, NodeKernel, View};
@@ -13,11 +12,11 @@ use crate::simd::lanes::Lane;
 use crate::simd::{Kernel, Simd, SimdLevel};
 
 /// `y = f(x)` for `n` elements; `x` and `y` are equal or apart.
-struct Map<F> {
-    f: F,
-    x: *const f32,
-    y: *mut f32,
-    n: usize,
+pub(super) struct Map<F> {
+    pub(super) f: F,
+    pub(super) x: *const f32,
+    pub(super) y: *mut f32,
+    pub(super) n: usize,
 }
 
 impl<F: Function> Kernel for Map<F> {
@@ -51,39 +50,6 @@ pub unsafe fn apply(level: SimdLevel, act: Option<Activation>, x: *const f32, y:
     with_activation!(act, f => level.run(Map { f, x, y, n }));
 }
 
-/// [`Map`] in place, row by row.
-struct MapRows<F> {
-    f: F,
-    rows: Rows,
-}
-
-impl<F: Function> Kernel for MapRows<F> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let Rows { first, rows, columns, step } = self.rows;
-        for r in 0..rows {
-            let y = first.wrapping_add(r * step);
-            Map { f: self.f, x: y, y, n: columns }.run(s);
-        }
-    }
-}
-
-/// An activation, to be applied to results in place.
-#[derive(Debug, Clone, Copy)]
-pub struct ActivationFinish {
-    /// Instructions.
-    pub level: SimdLevel,
-    /// The activation.
-    pub act: Activation,
-}
-
-impl Finish for ActivationFinish {
-    unsafe fn run(&self, rows: Rows) {
-        with_activation!(Some(self.act), f => self.level.run(MapRows { f, rows }));
-    }
-}
-
 /// `y = act(y)`, by all threads.
 pub fn activate(pool: &Pool, level: SimdLevel, act: Option<Activation>, y: &mut [f32]) {
     if act.is_some() {
@@ -95,12 +61,12 @@ pub fn activate(pool: &Pool, level: SimdLevel, act: Option<Activation>, y: &mut 
 }
 
 /// `dx = f'(saved) · dy` for `n` elements.
-struct MapGrad<F> {
-    f: F,
-    saved: *const f32,
-    dy: *const f32,
-    dx: *mut f32,
-    n: usize,
+pub(super) struct MapGrad<F> {
+    pub(super) f: F,
+    pub(super) saved: *const f32,
+    pub(super) dy: *const f32,
+    pub(super) dx: *mut f32,
+    pub(super) n: usize,
 }
 
 impl<F: Function> Kernel for MapGrad<F> {
@@ -132,47 +98,6 @@ impl<F: Function> Kernel for MapGrad<F> {
 /// All are valid for `n` elements; each operand is the result's memory or does not overlap it.
 pub unsafe fn apply_grad(level: SimdLevel, act: Activation, saved: *const f32, dy: *const f32, dx: *mut f32, n: usize) {
     with_activation!(Some(act), f => level.run(MapGrad { f, saved, dy, dx, n }));
-}
-
-/// [`MapGrad`] in place, row by row. `saved` is the first row's; its rows are as far apart as those of the result.
-struct MapGradRows<F> {
-    f: F,
-    saved: *const f32,
-    rows: Rows,
-}
-
-impl<F: Function> Kernel for MapGradRows<F> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let Rows { first, rows, columns, step } = self.rows;
-        for r in 0..rows {
-            let (dx, saved) = (first.wrapping_add(r * step), self.saved.wrapping_add(r * step));
-            MapGrad { f: self.f, saved, dy: dx, dx, n: columns }.run(s);
-        }
-    }
-}
-
-/// The gradient of an activation, to be applied in place to the gradients by its result.
-#[derive(Debug, Clone, Copy)]
-pub struct ActivationGradFinish<'a> {
-    /// Instructions.
-    pub level: SimdLevel,
-    /// The activation.
-    pub act: Activation,
-    /// What it saved, laid out like the whole result.
-    pub saved: &'a [f32],
-    /// The address of the whole result.
-    pub of: usize,
-}
-
-impl Finish for ActivationGradFinish<'_> {
-    unsafe fn run(&self, rows: Rows) {
-        let first = (rows.first.addr() - self.of) / size_of::<f32>();
-        let last = first + rows.rows.saturating_sub(1) * rows.step + rows.columns;
-        let saved = self.saved[first..last].as_ptr();
-        with_activation!(Some(self.act), f => self.level.run(MapGradRows { f, saved, rows }));
-    }
 }
 
 /// Elements on their way between rounded numbers and the functions of floats.

@@ -4,7 +4,8 @@ use super::conv::pooled::{
     Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel, PooledGrad,
 };
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
-use super::elementwise::{ActivationFinish, ActivationGradFinish, activate};
+use super::elementwise::activate;
+use super::finish::{ActivationFinish, ActivationGradFinish};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use crate::fusions::{Behind, Norm};
 use crate::gemm::memory::Memory;
