@@ -68,17 +68,17 @@ pub static FUSIONS: [Pattern; 8] = [
         has: |op| is_head(op) || matches!(op, Op::Binary(_)),
         takes: |group| {
             Behind::of(group.op)
-                .is_some_and(|b| b.summand.is_some() && b.act.is_none() && b.grad.is_none() && b.fits(group))
+                .is_some_and(|b| b.summand.is_some() && b.act.is_none() && b.mask.is_none() && b.fits(group))
         },
         repeats: |_| false,
     },
-    // Activations and their gradients, with what makes their operand.
+    // Activations, and the gradient of ReLU, with what makes their operand.
     Pattern {
         name: "fuse",
         has: |op| is_head(op) || matches!(op, Op::Binary(_) | Op::Activation(_) | Op::ActivationGrad(_)),
         takes: |group| {
             let behind = Behind::of(group.op);
-            behind.is_some_and(|b| (b.act.is_some() || b.grad.is_some()) && b.fits(group))
+            behind.is_some_and(|b| (b.act.is_some() || b.mask.is_some()) && b.fits(group))
                 || activated(group.op).is_some()
         },
         repeats: |_| false,
@@ -136,9 +136,8 @@ pub struct Behind {
     pub summand: Option<usize>,
     /// It goes through an activation.
     pub act: Option<Activation>,
-    /// It is the gradient by an activation's result, and becomes that by the activation's input: the activation, and the operand
-    /// that it saved.
-    pub grad: Option<(Activation, usize)>,
+    /// It is a gradient, and 0 where this operand, the result of the ReLU, is not above 0.
+    pub mask: Option<usize>,
 }
 
 impl Behind {
@@ -149,17 +148,12 @@ impl Behind {
         if !is_head(&head.op) || !head.from.iter().copied().eq(operands) {
             return None;
         }
-        // A ReLU's gradient is a mask, which all products take; the others' are left to those that finish their results.
-        let takes_grad = |act: Activation| match head.op {
-            Op::LinearGradInput(_) => true,
-            Op::Conv2dGradInput(_) => act == Activation::Relu,
-            _ => false,
-        };
-        let takes_act = !matches!(head.op, Op::LinearGradInput(_) | Op::Conv2dGradInput(_) | Op::LayerNormGrad(_));
+        let takes_mask = matches!(head.op, Op::LinearGradInput(_) | Op::Conv2dGradInput(_));
+        let takes_act = !takes_mask && !matches!(head.op, Op::LayerNormGrad(_));
         let mut behind = Behind::default();
         for (at, step) in rest.iter().enumerate() {
-            let Behind { summand, act, grad, .. } = behind;
-            let is_last = act.is_none() && grad.is_none();
+            let Behind { summand, act, mask, .. } = behind;
+            let is_last = act.is_none() && mask.is_none();
             let before = Source::Step(at);
             match (&step.op, &step.from[..]) {
                 (Op::BatchNormInfer(_), _) if at == 0 => behind.norm = Some(Norm::behind(head, step)?),
@@ -171,9 +165,9 @@ impl Behind {
                 }
                 (Op::Activation(op), [x]) if *x == before && is_last && takes_act => behind.act = Some(op.act),
                 (Op::ActivationGrad(op), [Source::Operand(saved), x])
-                    if *x == before && is_last && takes_grad(op.act) =>
+                    if *x == before && is_last && takes_mask && op.act == Activation::Relu =>
                 {
-                    behind.grad = Some((op.act, *saved));
+                    behind.mask = Some(*saved);
                 }
                 _ => return None,
             }
@@ -187,7 +181,7 @@ impl Behind {
     fn fits(&self, group: &Group) -> bool {
         let result = group.result();
         let whole = |i: usize| group.operands[i].shape == result.shape && group.operands[i].dtype == DType::F32;
-        result.dtype == DType::F32 && self.summand.into_iter().chain(self.grad.map(|(_, saved)| saved)).all(whole)
+        result.dtype == DType::F32 && self.summand.into_iter().chain(self.mask).all(whole)
     }
 }
 

@@ -343,7 +343,7 @@ fn product(
         }
         Op::LinearGradInput(_) => {
             let shape = LinearShape { rows: x(0).rows(), inputs: y.last(), outputs: x(0).last() };
-            Box::new(GradInput { kernel: LinearGradInputKernel::new(shape, how, threads), behind, level })
+            Box::new(GradInput { kernel: LinearGradInputKernel::new(shape, how, threads), behind })
         }
         Op::Conv2d(op) => {
             let (shape, rounded) = (conv_shape(x(0), x(1), y), rounded(graph, node, behind));
@@ -359,7 +359,7 @@ fn product(
         }
         Op::Conv2dGradInput(op) => {
             let kernel = Conv2dGradInputKernel::new(op, conv_shape(y, x(1), x(0)), how, threads);
-            Box::new(GradInput { kernel, behind, level })
+            Box::new(GradInput { kernel, behind })
         }
         Op::BatchNorm(op) => Box::new(BatchNormKernel::new(op, behind, x(0).rows(), x(0).last(), level)),
         Op::BatchNormApply(op) => Box::new(BatchNormApplyKernel::new(op, behind, x(0).rows(), x(0).last(), level)),

@@ -415,6 +415,13 @@ fn shortened(problems: Vec<Diagnostic>, text: &str) -> Vec<Diagnostic> {
         let first = told.next().and_then(|problem| problem.span());
         let error = Diagnostic::error(format!("this is no configuration: it looks like {what}, not like TOML"))
             .help("a configuration has sections like `[data]` and lines like `source = \"digits\"`");
+        let error = match what {
+            "a table (CSV)" => {
+                error.help("`runner init TABLE --target COLUMN` writes a configuration that learns a column of a table")
+            }
+            "a text" => error.help("`runner init TEXT` writes a configuration that learns from a text"),
+            _ => error,
+        };
         return vec![match first {
             Some(span) => error.at(span, "the first of what is not TOML"),
             None => error,
@@ -455,7 +462,9 @@ fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("more than {MAX_BYTES} bytes are too many for a configuration"));
+        return Err(format!(
+            "more than {MAX_BYTES} bytes are too many for a configuration; `runner init DATA` writes one for a table, photos or a text"
+        ));
     }
     match String::from_utf8(bytes) {
         // UTF-16 may be UTF-8 with zeros in it.

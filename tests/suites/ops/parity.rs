@@ -205,10 +205,8 @@ fn allowed(graph: &Graph, node: &Node, operands: &Values, written: ValueId, expe
             let mut op = op.clone();
             // No activation is steeper than 2; what a ReLU lets pass does not depend on the size of what it saw.
             for step in &mut op.steps {
-                match &mut step.op {
-                    Op::Activation(op) => op.act = Activation::Relu,
-                    Op::ActivationGrad(op) => op.act = Activation::Relu,
-                    _ => {}
+                if let Op::Activation(_) = step.op {
+                    step.op = ActivationOp { act: Activation::Relu }.into();
                 }
             }
             op.into()

@@ -2,6 +2,7 @@
 //! this works on pointers: each element is read before it is written, by the task that writes it.
 
 use super::activation::{Function, with_activation};
+use crate::gemm::tile::{Finish, Rows};
 use crate::graph::op::{Activation, BinaryKind};
 use crate::graph::{DType, Shape};
 use crate::run::frame::{Frame, NodeKernel, View};
@@ -12,11 +13,11 @@ use crate::simd::lanes::Lane;
 use crate::simd::{Kernel, Simd, SimdLevel};
 
 /// `y = f(x)` for `n` elements; `x` and `y` are equal or apart.
-pub(super) struct Map<F> {
-    pub(super) f: F,
-    pub(super) x: *const f32,
-    pub(super) y: *mut f32,
-    pub(super) n: usize,
+struct Map<F> {
+    f: F,
+    x: *const f32,
+    y: *mut f32,
+    n: usize,
 }
 
 impl<F: Function> Kernel for Map<F> {
@@ -50,6 +51,39 @@ pub unsafe fn apply(level: SimdLevel, act: Option<Activation>, x: *const f32, y:
     with_activation!(act, f => level.run(Map { f, x, y, n }));
 }
 
+/// [`Map`] in place, row by row.
+struct MapRows<F> {
+    f: F,
+    rows: Rows,
+}
+
+impl<F: Function> Kernel for MapRows<F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Rows { first, rows, columns, step } = self.rows;
+        for r in 0..rows {
+            let y = first.wrapping_add(r * step);
+            Map { f: self.f, x: y, y, n: columns }.run(s);
+        }
+    }
+}
+
+/// An activation, to be applied to results in place.
+#[derive(Debug, Clone, Copy)]
+pub struct ActivationFinish {
+    /// Instructions.
+    pub level: SimdLevel,
+    /// The activation.
+    pub act: Activation,
+}
+
+impl Finish for ActivationFinish {
+    unsafe fn run(&self, rows: Rows) {
+        with_activation!(Some(self.act), f => self.level.run(MapRows { f, rows }));
+    }
+}
+
 /// `y = act(y)`, by all threads.
 pub fn activate(pool: &Pool, level: SimdLevel, act: Option<Activation>, y: &mut [f32]) {
     if act.is_some() {
@@ -61,12 +95,12 @@ pub fn activate(pool: &Pool, level: SimdLevel, act: Option<Activation>, y: &mut 
 }
 
 /// `dx = f'(saved) · dy` for `n` elements.
-pub(super) struct MapGrad<F> {
-    pub(super) f: F,
-    pub(super) saved: *const f32,
-    pub(super) dy: *const f32,
-    pub(super) dx: *mut f32,
-    pub(super) n: usize,
+struct MapGrad<F> {
+    f: F,
+    saved: *const f32,
+    dy: *const f32,
+    dx: *mut f32,
+    n: usize,
 }
 
 impl<F: Function> Kernel for MapGrad<F> {

@@ -13,7 +13,6 @@ pub mod elementwise;
 mod elementwise_loss;
 pub mod embedding;
 pub mod error_sums;
-pub mod finish;
 pub mod group_norm;
 pub mod layer_norm;
 pub mod linear;

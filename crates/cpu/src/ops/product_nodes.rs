@@ -4,8 +4,7 @@ use super::conv::pooled::{
     Conv2dMaxPoolGradInputKernel, Conv2dMaxPoolGradWeightKernel, Conv2dMaxPoolKernel, PooledGrad,
 };
 use super::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel};
-use super::elementwise::activate;
-use super::finish::{ActivationFinish, ActivationGradFinish};
+use super::elementwise::{ActivationFinish, activate};
 use super::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel};
 use crate::fusions::{Behind, Norm};
 use crate::gemm::memory::Memory;
@@ -34,8 +33,6 @@ pub struct GradInput<K> {
     pub kernel: K,
     /// What is done with its results.
     pub behind: Behind,
-    /// Instructions.
-    pub level: SimdLevel,
 }
 
 /// A gradient by weight and bias: operands `x`, `dy`.
@@ -93,18 +90,10 @@ macro_rules! steps {
             }
 
             fn run(&self, frame: &Frame<'_>) {
-                let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output::<f32>(0));
-                let residual = self.behind.summand.map(|i| frame.input(i));
-                let (relu_mask, finish) = match self.behind.grad {
-                    Some((Activation::Relu, saved)) => (Some(frame.input(saved)), None),
-                    Some((act, saved)) => {
-                        let of = dx.as_ptr().addr();
-                        (None, Some(ActivationGradFinish { level: self.level, act, saved: frame.input(saved), of }))
-                    }
-                    None => (None, None),
-                };
-                let finish = finish.as_ref().map(|f| f as &dyn Finish);
-                let operands = EpilogueOperands { residual, relu_mask, finish, ..EpilogueOperands::default() };
+                let (dy, w, dx) = (frame.input(0), frame.input(1), frame.output(0));
+                let Behind { summand, mask, .. } = self.behind;
+                let [residual, relu_mask] = [summand, mask].map(|operand| operand.map(|i| frame.input(i)));
+                let operands = EpilogueOperands { residual, relu_mask, ..EpilogueOperands::default() };
                 self.kernel.run(frame.pool(), dy, w, operands, dx, frame.scratch().bytes());
             }
         }

@@ -6,7 +6,7 @@ use crate::gemm::numbers::{Numbers, NumbersMut, Rounded};
 use crate::gemm::tile::{EpilogueOperands, Finish};
 use crate::graph::op::Activation;
 use crate::ops::conv::Conv2dKernel;
-use crate::ops::finish::ActivationFinish;
+use crate::ops::elementwise::ActivationFinish;
 use crate::reference::{Workspace, draw, on_every_level};
 use crate::simd::bf16::{Bf16Unit, Instructions};
 use half::bf16;

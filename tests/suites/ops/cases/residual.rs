@@ -1,5 +1,5 @@
 //! What is done to a result before it is written: every case of the operations that can, with a summand, and gradients by
-//! the input with a summand and with the gradient of an activation behind them.
+//! the input with a summand and with the gradient of a ReLU behind them.
 
 use crate::case::{Case, Draw};
 use runner::graph::op::{
@@ -7,10 +7,6 @@ use runner::graph::op::{
     LinearGradInput, Source, Step,
 };
 use runner::graph::{DType, Op, Shape};
-
-/// One of each kind: masked, with the error function, with exponentials, saved by their input and by their result.
-const ACTS: [Activation; 5] =
-    [Activation::Gelu, Activation::Relu, Activation::Silu, Activation::Tanh, Activation::GeluTanh];
 
 const ADD: Binary = Binary { kind: BinaryKind::Add };
 
@@ -39,11 +35,8 @@ fn with_summand(op: &Op, operands: usize, outputs: usize) -> Option<Op> {
     Some(group.into())
 }
 
-/// The gradient by the input of a case's convolution or linear layer, with a summand, the gradient of an activation, or both.
-/// That of a convolution takes ReLU, that of a linear layer every activation: here the `i`th of [`ACTS`].
-fn gradient(i: usize, case: &Case, summand: bool, activated: bool) -> Option<Case> {
-    let linear = matches!(case.op, Op::Linear(_));
-    let act = activated.then(|| if linear { ACTS[i % ACTS.len()] } else { Activation::Relu });
+/// The gradient by the input of a case's convolution or linear layer, with a summand, the gradient of a ReLU, or both.
+fn gradient(case: &Case, summand: bool, relu: bool) -> Option<Case> {
     let op: Op = match &case.op {
         Op::Conv2d(op) => {
             let [_, h, w, _] = case.operands[0].shape.nhwc().unwrap();
@@ -56,19 +49,16 @@ fn gradient(i: usize, case: &Case, summand: bool, activated: bool) -> Option<Cas
     if summand {
         group = group.then(ADD, vec![Source::Step(0), Source::Operand(2)]);
     }
-    if let Some(act) = act {
+    if relu {
         let saved = Source::Operand(2 + usize::from(summand));
         let last = Source::Step(group.steps.len() - 1);
-        group = group.then(ActivationGrad { act }, vec![saved, last]);
+        group = group.then(ActivationGrad { act: Activation::Relu }, vec![saved, last]);
     }
-    let name = format!("gradient by the input, summand {summand}, {act:?}: {}", case.name);
+    let name = format!("gradient by the input, summand {summand}, relu {relu}: {}", case.name);
     let (y, x, w) = (result(case), &case.operands[0].shape, case.operands[1].clone());
     let mut d = Draw::new(&name);
     let mut operands = vec![d.normal(y), w];
-    operands.extend(summand.then(|| d.normal(x.clone())));
-    // Where the activation saves its result, those that it can have.
-    let bounded = |act: Activation| act.grad_from_output() && act != Activation::Relu;
-    operands.extend(act.map(|act| d.normal(x.clone()).map(|v| if bounded(act) { v.tanh().abs() } else { v })));
+    operands.extend((0..usize::from(summand) + usize::from(relu)).map(|_| d.normal(x.clone())));
     operands.iter_mut().for_each(|o| o.wrt = false);
     Some(Case { name, op: group.into(), operands, smooth: case.smooth })
 }
@@ -111,7 +101,6 @@ pub fn cases(of: &[Case]) -> Vec<Case> {
     };
     let behind = [(true, false), (false, true), (true, true)];
     // One after the other, each on a third of the cases.
-    let gradients =
-        of.iter().enumerate().filter_map(|(i, case)| gradient(i / 3, case, behind[i % 3].0, behind[i % 3].1));
+    let gradients = of.iter().enumerate().filter_map(|(i, case)| gradient(case, behind[i % 3].0, behind[i % 3].1));
     of.iter().filter_map(one).chain(gradients).chain(of.iter().filter_map(norm_gradient)).collect()
 }
