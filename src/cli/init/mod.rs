@@ -5,6 +5,7 @@
 mod answers;
 mod architecture;
 mod kind;
+mod parameters;
 mod photos;
 mod place;
 mod table;
@@ -86,7 +87,9 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
             }
         }
     };
-    out.put(text.as_bytes()).with_context(|| format!("cannot write `{shown}`"))?;
+    // A mistake of this command's is to be seen now, and not when the file is used. Its layers are built by `check`.
+    draft(&text)?;
+    out.put(text.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
     if args.output.json {
         print_json(&json!({ "written": path, "what": what }))?;
     } else {

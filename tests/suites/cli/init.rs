@@ -247,7 +247,7 @@ fn an_architecture_is_tried_on_samples_that_are_made_up() {
     let place = Place::new();
     place.ok("init --model lenet5");
     trains(&place, "lenet5.toml", "--set train.epochs=1");
-    assert!(place.fails("init --model tabular", 2).contains("runner init data.csv --target COLUMN"));
+    assert!(place.fails("init --model tabm", 2).contains("runner init data.csv --target COLUMN --model tabm"));
     place.ok("init --model models/tabular_mlp.toml --out t.toml");
     fs::remove_dir_all(place.path("r")).unwrap();
     trains(&place, "t.toml", "--set train.epochs=1");
