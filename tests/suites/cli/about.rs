@@ -63,6 +63,10 @@ fn the_manual_has_a_page_for_each_command() {
     assert_eq!(place.read("share/bash-completion/completions/runner"), place.ok("completions bash").out);
     let json = place.ok("man --out share --json").json();
     assert!(json["files"].as_array().unwrap().len() > 25, "{json}");
+    // Of some arguments there may be several.
+    let [serve, train] = ["serve", "train"].map(|name| place.read(&format!("share/man/man1/runner-{name}.1")));
+    assert!(serve.matches("MODEL...").count() == 2, "{serve}");
+    assert!(train.contains("CONFIG") && !train.contains("CONFIG..."), "{train}");
 }
 
 /// A run of two epochs with a checkpoint after ten and after twenty steps.
