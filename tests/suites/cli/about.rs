@@ -103,6 +103,19 @@ fn files_of_a_run_agree_however_it_went_on() {
     place.ok("verify steps");
     place.ok("train c.toml --quiet --out most --set train.max_steps=3");
     place.ok("verify most");
+    // Another monitor: figures from before are no match for those of the new one.
+    place.ok("train c.toml --quiet --out turned --set checkpoint.monitor=val_loss --set optimizer.lr=1e-5");
+    let set = "--set checkpoint.monitor=val_accuracy --set train.epochs=4";
+    place.ok(&format!("train --resume turned --quiet {set} --set optimizer.lr=0.003"));
+    let best = |run: &str| place.checkpoint(&format!("{run}/best.safetensors")).meta.best.unwrap();
+    assert_eq!(best("turned").monitor, "val_accuracy");
+    place.ok("verify turned");
+    place.ok("train c.toml --quiet --out worse --set checkpoint.monitor=val_loss");
+    place.ok(&format!("train --resume worse --quiet {set} --set optimizer.lr=10"));
+    let figures = place.metrics("worse");
+    let mut before = figures.iter().filter(|line| line["epoch"] == 2).filter_map(|line| line["val_accuracy"].as_f64());
+    assert!(best("worse").monitor == "val_accuracy" && before.any(|figure| figure > best("worse").value));
+    place.ok("verify worse");
     // A run that fails says so in its metrics.
     place.fails("train c.toml --quiet --out failed --set optimizer.lr=1e30 --set optimizer.type=sgd", 1);
     let done = place.run("verify failed");
