@@ -124,6 +124,26 @@ fn files_of_a_run_agree_however_it_went_on() {
 }
 
 #[test]
+fn several_runs_are_looked_at_one_by_one() {
+    let place = run();
+    place.ok("train c.toml --quiet --out other --set train.epochs=1");
+    let done = place.ok("verify r other").out;
+    assert!(done.contains("the files of `r` agree\n") && done.ends_with("the files of `other` agree\n"), "{done}");
+    fs::remove_file(place.path("r/metrics.csv")).unwrap();
+    let done = place.run("verify r other");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.out.contains("1 disagreement in `r`\n") && done.out.ends_with("the files of `other` agree\n"),
+        "{done:?}"
+    );
+    let json = place.run("verify r other --json").json();
+    assert_eq!((&json["agrees"], &json["runs"][0]["agrees"]), (&false.into(), &false.into()));
+    assert_eq!((&json["runs"][1]["agrees"], &json["runs"][1]["run"]), (&true.into(), &"other".into()));
+    assert!(place.fails("verify r nowhere", 2).contains("there is no run `nowhere`"));
+    assert!(place.fails("verify", 2).contains("<RUN>"));
+}
+
+#[test]
 fn each_file_that_does_not_agree_is_named() {
     let place = run();
     let keep: Vec<(String, Vec<u8>)> = fs::read_dir(place.path("r"))
@@ -197,6 +217,20 @@ fn each_file_that_does_not_agree_is_named() {
         lines.iter().map(|line| line.replace("\"val_accuracy\":", "\"val_accuracy\":1")).collect();
     place.write("r/metrics.jsonl", changed.join("\n") + "\n");
     found("metrics.jsonl", "in `best.safetensors`");
+    // The figure of an epoch that is not the best is better than it, in both files.
+    let best = place.checkpoint("r/best.safetensors").meta;
+    let of_epoch = |line: &&&str| line.starts_with("{\"kind\":\"epoch\"");
+    let step = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["step"].as_u64().unwrap();
+    let other = lines.iter().filter(of_epoch).find(|line| step(line) != best.step).unwrap();
+    let (_, figure) = other.split_once("\"val_accuracy\":").unwrap();
+    let figure = figure.split([',', '}']).next().unwrap();
+    let better = format!("0.{}", "9".repeat(figure.len() - 2));
+    assert!(best.best.unwrap().value < better.parse().unwrap(), "{better}");
+    place.write("r/metrics.jsonl", text.replace(*other, &other.replacen(figure, &better, 1)));
+    let table = place.read("r/metrics.csv");
+    let row = table.lines().find(|row| row.starts_with("epoch,") && row.contains(figure)).unwrap();
+    place.write("r/metrics.csv", table.replace(row, &row.replacen(figure, &better, 1)));
+    found("metrics.jsonl", "better than the");
     write(&[&lines[..], &["{\"kind\":\"step\",\"step\":99,\"epoch\":2,\"loss\":0.5,\"lr\":0.1}"]].concat());
     found("metrics.jsonl", "goes on to step 99");
     write(&[&lines[1..2], &lines[..1], &lines[2..]].concat());
