@@ -104,6 +104,20 @@ pub fn output(path: &Path) -> Result<Output, Failure> {
     Output::at(path).map_err(refused)
 }
 
+/// Refuses to write something to standard output together with JSON.
+///
+/// # Errors
+/// Both would be written there.
+pub fn expect_apart(output: &Output, json: bool) -> Result<(), Failure> {
+    match json && output.is_standard_output() {
+        true => Err(refuse(format!(
+            "`--json` and `--out {}` both write to standard output\nhelp: leave out one of them",
+            output.path().display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Refuses an output that is one of the files that the command reads.
 ///
 /// # Errors
@@ -221,8 +235,9 @@ fn refuse(text: String) -> Failure {
 ///
 /// # Errors
 /// It is there.
-pub fn expect_new(path: &Path, force: bool) -> Result<(), Failure> {
-    if path.is_file() && !force {
+pub fn expect_new(output: &Output, force: bool) -> Result<(), Failure> {
+    let path = output.path();
+    if path.is_file() && !output.is_stream() && !force {
         return Err(Failure::Usage(format!(
             "`{}` is there already\nhelp: `--force` replaces it, `--out FILE` writes to another file",
             path.display()

@@ -6,7 +6,7 @@ use super::args::ImportArgs;
 use super::print_json;
 use crate::api::failure::Failure;
 use crate::api::pretrained;
-use crate::api::what::{expect_new, expect_no_input, output};
+use crate::api::what::{expect_apart, expect_new, expect_no_input, output};
 use crate::checkpoint;
 use crate::config::language::pretrained::{Origin, Pretrained, Unknown};
 use crate::config::value_as_toml;
@@ -59,8 +59,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
             anyhow!("`{}` is not there: it is one of the three files that are needed", missing.display()).into()
         );
     }
-    expect_new(&path, args.force)?;
     let out = output(&path)?;
+    expect_new(&out, args.force)?;
+    expect_apart(&out, args.output.json)?;
     let parts = if checkpoint::is_index(weights) {
         checkpoint::files_of(weights).map_err(anyhow::Error::from)?
     } else {
@@ -80,6 +81,9 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let shown = path.display();
     if args.output.json {
         print_json(&json!({ "written": path }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if out.is_stream() {
         return Ok(ExitCode::SUCCESS);
     }
     say(&match architecture.task {

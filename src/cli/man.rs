@@ -6,7 +6,7 @@ use crate::api::failure::Failure;
 use crate::api::what::output;
 use crate::files::durable;
 use anyhow::{Context, Result};
-use clap::{Command, CommandFactory};
+use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
@@ -44,9 +44,17 @@ pub(super) fn run(args: &ManArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The argument for a page, which shows nothing but its name of how many are taken.
+fn telling_several(arg: Arg) -> Arg {
+    let several = arg.is_positional() && arg.get_num_args().is_some_and(|number| number.max_values() > 1);
+    let Some([name]) = arg.get_value_names().filter(|_| several) else { return arg };
+    let name = format!("{name}...");
+    arg.value_name(name)
+}
+
 /// A page for a command and for each below it: `runner.1`, `runner-train.1`, `runner-data-fetch.1`.
 fn pages(command: &Command, folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
-    let page = Man::new(command.clone());
+    let page = Man::new(command.clone().mut_args(telling_several));
     let name = page.get_filename();
     let mut text = Vec::new();
     page.render(&mut text).with_context(|| format!("cannot make the page `{name}`"))?;

@@ -116,6 +116,11 @@ pub(super) fn named(name: &str) -> Result<(&'static str, &'static str), Failure>
     })
 }
 
+/// What the architecture of that name is, in a few words: nothing if there is none.
+pub(super) fn heading(name: &str) -> &'static str {
+    built_in(name).map_or("", |(_, text)| title(text))
+}
+
 /// What a model's file says of itself first, without the paper and what comes behind.
 fn title(text: &str) -> &str {
     let line = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Whether the files of a run agree: checkpoints with their checksums and with one another, metrics, configuration.
 
+use super::figure::higher_is_better;
 use super::folder::flat;
 use super::lines::{Line, Lines, Wanted, number, within};
 use crate::checkpoint::{self, FileKind, Meta};
@@ -47,10 +48,7 @@ struct Sound {
 }
 
 /// Looks at all files of the run in a folder.
-///
-/// # Errors
-/// The folder cannot be read.
-pub fn verify(folder: &Path) -> Result<Verified> {
+pub fn verify(folder: &Path) -> Verified {
     let mut done = Verified::default();
     let (at_work, killed) = (is_at_work(folder), was_killed(folder));
     if at_work {
@@ -61,15 +59,21 @@ pub fn verify(folder: &Path) -> Result<Verified> {
                 .into(),
         );
     }
-    let checkpoints = checkpoints(folder, &mut done)?;
+    let checkpoints = match checkpoints(folder, &mut done) {
+        Ok(checkpoints) => checkpoints,
+        Err(error) => {
+            done.wrong(folder, format!("{error:#}"));
+            return done;
+        }
+    };
     let last = checkpoints.iter().find(|sound| sound.kind == FileKind::Last);
     configuration(folder, last, !at_work && !killed, &mut done);
-    let lines = metrics(folder, last, at_work, &mut done)?;
+    let lines = metrics(folder, last, &mut done);
     // It follows from lines that could be read.
     if lines.is_some() {
         table(folder, !at_work && !killed, &mut done);
     }
-    let Some(last) = last else { return Ok(done) };
+    let Some(last) = last else { return done };
     // A run writes `last` after the others. One that was killed in between goes on from `last`, and writes the others again.
     let ahead = |other: &Sound| (at_work || killed) && other.meta.step > last.meta.step;
     for other in checkpoints.iter().filter(|sound| sound.kind != FileKind::Last) {
@@ -83,7 +87,7 @@ pub fn verify(folder: &Path) -> Result<Verified> {
     if !checkpoints.iter().any(|other| other.kind == FileKind::Best && ahead(other)) {
         best(folder, &checkpoints, last, lines.as_ref(), &mut done);
     }
-    Ok(done)
+    done
 }
 
 impl Verified {
@@ -184,17 +188,17 @@ fn configuration(folder: &Path, last: Option<&Sound>, settled: bool, done: &mut 
 }
 
 /// The lines of the metrics: each by itself, their order, and how far the newest checkpoint counts on them.
-fn metrics(folder: &Path, last: Option<&Sound>, at_work: bool, done: &mut Verified) -> Result<Option<Lines>> {
+fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<Lines> {
     let path = folder.join(file::METRICS);
     if !files::is_there(&path) {
         done.wrong(&path, "is not there");
-        return Ok(None);
+        return None;
     }
     let lines = match Lines::read(&path, Wanted::All) {
         Ok(lines) => lines,
         Err(error) => {
             done.wrong(&path, error.problem.to_string());
-            return Ok(None);
+            return None;
         }
     };
     for (number, why) in lines.broken.iter().take(MOST_TOLD) {
@@ -214,10 +218,8 @@ fn metrics(folder: &Path, last: Option<&Sound>, at_work: bool, done: &mut Verifi
             );
         }
     }
-    let Some(last) = last else { return Ok(Some(lines)) };
-    // Where `max_steps` ends a run within an epoch, the figures there come behind the checkpoint, and a run that goes on takes them away.
-    let cut = key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most);
-    let settled = !at_work && !was_killed(folder) && !cut;
+    let Some(last) = last else { return Some(lines) };
+    let settled = is_settled(folder, last);
     let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
     let counted = Extra::of(&last.meta).map_or(0, |extra| extra.metrics_bytes);
     if bytes < counted {
@@ -244,7 +246,14 @@ fn metrics(folder: &Path, last: Option<&Sound>, at_work: bool, done: &mut Verifi
             );
         }
     }
-    Ok(Some(lines))
+    Some(lines)
+}
+
+/// Whether no line of the metrics came behind the newest checkpoint.
+fn is_settled(folder: &Path, last: &Sound) -> bool {
+    // Where `max_steps` ends a run within an epoch, the figures there come behind it, and a run that goes on takes them away.
+    let cut = key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most);
+    !is_at_work(folder) && !was_killed(folder) && !cut
 }
 
 /// A number of a configuration.
@@ -339,12 +348,31 @@ fn best(folder: &Path, all: &[Sound], last: &Sound, lines: Option<&Lines>, done:
         return;
     }
     let Some(lines) = lines.filter(|lines| lines.broken.is_empty() && lines.notes.is_empty()) else { return };
-    let at = lines.epochs.iter().find(|line| line.get("step").and_then(Value::as_u64) == Some(best.meta.step));
+    let step = |line: &Line| line.get("step").and_then(Value::as_u64);
+    let at = lines.epochs.iter().find(|line| step(line) == Some(best.meta.step));
     let has = at.and_then(|line| number(line, &own.monitor));
     if has != Some(own.value) {
         let has = has.map_or_else(|| "none".to_owned(), |value| value.to_string());
         let what =
             format!("`{}` at step {} is {has}, and {} in `{}`", own.monitor, best.meta.step, own.value, file::BEST);
+        return done.wrong(&folder.join(file::METRICS), what);
+    }
+    // Figures before did not count: another one was monitored. Those behind the checkpoint do not count yet.
+    let from = Extra::of(&last.meta).map_or(0, |extra| extra.best_from);
+    let until = last.meta.step + u64::from(is_settled(folder, last));
+    let higher = higher_is_better(&own.monitor);
+    let counted = lines.epochs.iter().filter_map(|line| Some((step(line)?, number(line, &own.monitor)?)));
+    let mut better = counted
+        .filter(|(step, _)| (from..until).contains(step))
+        .filter(|(_, value)| if higher { *value > own.value } else { *value < own.value });
+    if let Some((step, value)) = better.next() {
+        let what = format!(
+            "`{}` at step {step} is {value}, better than the {} of step {} in `{}`",
+            own.monitor,
+            own.value,
+            best.meta.step,
+            file::BEST
+        );
         done.wrong(&folder.join(file::METRICS), what);
     }
 }

@@ -8,9 +8,9 @@ use std::path::PathBuf;
 /// `runner verify`
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The folder of a run
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub run: PathBuf,
+    /// The folders of runs
+    #[arg(required = true, value_name = "RUN", value_hint = ValueHint::DirPath)]
+    pub runs: Vec<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

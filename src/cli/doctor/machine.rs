@@ -1,6 +1,7 @@
 //! The system, and what it allows this process.
 
 use super::read;
+use crate::cli::human_bytes;
 use crate::system;
 use std::path::Path;
 
@@ -48,14 +49,18 @@ pub fn limits() -> Vec<(String, String)> {
         rows.push(("processors".to_owned(), quota));
     }
     let text = read("/proc/self/limits").unwrap_or_default();
-    for (name, short) in LIMITS {
-        let soft =
-            text.lines().find_map(|line| line.strip_prefix(name)).and_then(|rest| rest.split_whitespace().next());
-        if let Some(soft) = soft.filter(|soft| *soft != "unlimited") {
-            rows.push((short.to_owned(), soft.to_owned()));
-        }
-    }
+    rows.extend(LIMITS.into_iter().filter_map(|(name, short)| Some((short.to_owned(), limit(&text, name)?))));
     rows
+}
+
+/// What `/proc/self/limits` says in the line of `name`, its soft limit; nothing if that is none.
+fn limit(text: &str, name: &str) -> Option<String> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let [soft, _, unit @ ..] = &words[..] else { return None };
+    // `unlimited` is no number.
+    let number: usize = soft.parse().ok()?;
+    Some(if unit == ["bytes"] { human_bytes(number) } else { number.to_string() })
 }
 
 /// What `cpu.max` says: microseconds of so many that may be used; nothing if there is no limit.
@@ -74,5 +79,19 @@ mod tests {
         assert_eq!(share("150000 100000").as_deref(), Some("the control group may use 1.50 of them"));
         assert_eq!([share("max 100000"), share(""), share("1 0")], [None, None, None]);
         assert!(system()[0].1.contains(std::env::consts::ARCH));
+    }
+
+    #[test]
+    fn limits_have_their_units() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                    Max file size             unlimited            unlimited            bytes     \n\
+                    Max open files            1024                 524288               files     \n\
+                    Max locked memory         8388608              8388608              bytes     \n\
+                    Max address space         17179869184          unlimited            bytes     \n\
+                    Max nice priority         0                    0                              \n";
+        let told = LIMITS.map(|(name, _)| limit(text, name));
+        let told = told.each_ref().map(Option::as_deref);
+        assert_eq!(told, [Some("1024"), Some("16.0 GiB"), None, None, Some("8.0 MiB")]);
+        assert_eq!(limit(text, "Max nice priority").as_deref(), Some("0"));
     }
 }

@@ -1,6 +1,7 @@
 //! A configuration for a table of texts with an answer each.
 
 use super::architecture::{Takes, expect, takes};
+use super::parameters::Parameters;
 use super::words::{LOOKED_AT, is_text};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
@@ -68,6 +69,11 @@ fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, Fail
         out.key("batch_size", "32", "").key("validation_split", "0.1", "texts that are held out");
         out.section("model");
         out.key("use", &quoted(model), &format!("`runner models --show {model}` prints its layers"));
+        let parameters = Parameters::of(model);
+        if parameters.has_attention() {
+            // Those of the paper learn from millions of texts.
+            parameters.write(&mut out, &[("width", "128"), ("heads", "4"), ("layers", "2"), ("hidden", "512")], "");
+        }
         out.section("loss").key("type", "\"cross_entropy\"", "");
         out.section("optimizer").key("type", "\"adamw\"", "").key(
             "lr",

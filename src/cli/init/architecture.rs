@@ -1,8 +1,10 @@
 //! What the architectures of the program are for, and a configuration for one of them without data.
 
-use super::writing::Writing;
-use super::{Made, draft};
+use super::Made;
+use super::parameters::{Parameters, Values};
+use super::writing::{Writing, quoted};
 use crate::api::failure::Failure;
+use crate::config::language::pretrained::Pretrained;
 use crate::config::load::models::MODELS;
 use crate::config::text::spelling::list;
 
@@ -63,6 +65,20 @@ pub fn expect(model: Option<&'static str>, fits: impl Fn(Takes) -> bool, what: &
     Err(Failure::Usage(format!("`{model}` is not for {what}\nhelp: for {what} there are {}", list(of_kind, "and"))))
 }
 
+/// What to write for weights to start from, as comments: of an architecture for large photos.
+pub fn weights(out: &mut Writing, name: &str) {
+    if !matches!(takes(name), Takes::Images { side: 224, .. }) {
+        return;
+    }
+    let named = format!("torchvision/{name}");
+    let (value, remark) = match Pretrained::parse(&named) {
+        Some(Ok(_)) => (named, "start from torchvision's weights, which `runner train` fetches"),
+        _ => (format!("{name}.pth"), "start from weights: the state dict in a file"),
+    };
+    out.maybe("weights", &quoted(&value), remark);
+    out.maybe("weights_strict", "false", "all but the last layer, if the classes are others");
+}
+
 /// A configuration for an architecture, with samples that are made up.
 ///
 /// # Errors
@@ -71,9 +87,12 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
     let needs = |what: &str, help: &str| {
         Err(Failure::Usage(format!("`{name}` learns from {what}, and there is none\nhelp: {help}")))
     };
-    let (data, with, loss, task): (&[[&str; 3]], &str, &str, &str) = match takes(name) {
+    let (data, with, loss, task): (&[[&str; 3]], Values, &str, &str) = match takes(name) {
         Takes::Columns => {
-            return needs("the columns of a table", "name one: `runner init data.csv --target COLUMN`");
+            return needs(
+                "the columns of a table",
+                &format!("name one: `runner init data.csv --target COLUMN --model {name}`"),
+            );
         }
         Takes::Text => return needs("a text", &format!("name one: `runner init input.txt --model {name}`")),
         Takes::Texts => {
@@ -107,13 +126,16 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
                 ["samples", "2000", ""],
                 ["val_samples", "500", ""],
             ],
-            "{ num_classes = 1 }",
+            &[("num_classes", "1")],
             "mse",
-            "source = \"csv\" reads a table: `runner init data.csv --target COLUMN` writes this section for yours",
+            "source = \"csv\" reads a table: `runner init data.csv --target COLUMN --model NAME` writes this section for yours",
         ),
-        Takes::ImagesToImages => {
-            (&[], "{ channels = 1, code = 4 }", "mse", "the bundled digits; source = \"mnist\" downloads larger ones")
-        }
+        Takes::ImagesToImages => (
+            &[],
+            &[("channels", "1"), ("code", "4")],
+            "mse",
+            "the bundled digits; source = \"mnist\" downloads larger ones",
+        ),
         Takes::Images { side, .. } => {
             let data: &[[&str; 3]] = match (name, side) {
                 ("lenet5", _) => &[
@@ -137,7 +159,7 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
             };
             (
                 data,
-                "",
+                &[],
                 "cross_entropy",
                 "source = \"image_folder\" reads photos: `runner init photos/ --model NAME` writes this section for yours",
             )
@@ -167,13 +189,8 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
     out.key("batch_size", batch, "larger is quicker, as far as the memory goes");
     out.section("model");
     out.key("use", &format!("\"{name}\""), "puts out as many numbers as there are classes, or targets");
-    if !with.is_empty() {
-        out.key("with", with, "");
-    }
-    if matches!(takes(name), Takes::Images { side: 224, .. }) {
-        out.maybe("weights", &format!("\"{name}.pth\""), "start from torchvision's weights: the state dict in a file");
-        out.maybe("weights_strict", "false", "all but the last layer, if the classes are others");
-    }
+    Parameters::of(name).write(&mut out, with, "");
+    weights(&mut out, name);
     out.section("loss").key("type", &format!("\"{loss}\""), "");
     if images {
         out.key("target", "\"inputs\"", "it learns to put out what it is given");
@@ -184,13 +201,12 @@ pub fn alone(name: &str, file: &str) -> Result<Made, Failure> {
         "the first thing to change: `runner lr-find` looks for one",
     );
     out.section("train").key("epochs", "2", "");
-    let text = out.text();
-    draft(&text)?;
-    Ok(Made { text, what: format!("{name} on samples that stand in for yours") })
+    Ok(Made { text: out.text(), what: format!("{name} on samples that stand in for yours") })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::draft;
     use super::*;
     use crate::train::setup::input;
 

@@ -5,6 +5,7 @@
 mod answers;
 mod architecture;
 mod kind;
+mod parameters;
 mod photos;
 mod place;
 mod table;
@@ -15,7 +16,7 @@ mod writing;
 use super::args::InitArgs;
 use super::{models, print_json};
 use crate::api::failure::Failure;
-use crate::api::what::{expect_new, expect_no_input, output};
+use crate::api::what::{expect_apart, expect_new, expect_no_input, output};
 use crate::config::{self, Experiment};
 use crate::data::DataSpec;
 use crate::terminal::{one_line, say, visible};
@@ -59,21 +60,24 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
         let shown = args.source.as_deref().map_or_else(|| "a model".to_owned(), |path| format!("`{}`", path.display()));
         return Err(Failure::Usage(format!("`--target` names a column, and {shown} is no table: leave it out")));
     }
-    let path = match (&args.out, args.source.as_deref()) {
-        (Some(out), _) => out.clone(),
-        (None, Some(source)) => PathBuf::from(format!("{}.toml", stem(source))),
-        (None, None) => PathBuf::from(format!("{}.toml", model.unwrap_or("model"))),
+    let usual = match args.source.as_deref() {
+        Some(source) => PathBuf::from(format!("{}.toml", stem(source))),
+        None => PathBuf::from(format!("{}.toml", model.unwrap_or("model"))),
     };
+    let path = args.out.clone().unwrap_or_else(|| usual.clone());
     let out = output(&path)?;
-    let shown = path.display();
-    expect_new(&path, args.force)?;
+    // What goes through a stream has no name that a command could be given.
+    let streams = out.is_stream();
+    let shown = if streams { &usual } else { &path }.display();
+    expect_new(&out, args.force)?;
+    expect_apart(&out, args.output.json)?;
     expect_no_input(&out, args.source.iter().map(PathBuf::as_path))?;
     let Made { text, what } = match source {
         None => architecture::alone(model.unwrap_or_default(), &shown.to_string())?,
         Some((source, kind)) => {
             let wanted = Wanted {
                 source,
-                written: Place::of(&path).written(source)?,
+                written: Place::of(&out).written(source)?,
                 target: args.target.as_deref(),
                 classes: args.classes,
                 model,
@@ -86,10 +90,12 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
             }
         }
     };
-    out.put(text.as_bytes()).with_context(|| format!("cannot write `{shown}`"))?;
+    // A mistake of this command's is to be seen now, and not when the file is used. Its layers are built by `check`.
+    draft(&text)?;
+    out.put(text.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
     if args.output.json {
         print_json(&json!({ "written": path, "what": what }))?;
-    } else {
+    } else if !streams {
         say(&format!(
             "wrote `{shown}`: {what}\n`runner check {shown}` shows the model, `runner train {shown}` trains it"
         ));

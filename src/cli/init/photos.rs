@@ -1,6 +1,6 @@
 //! A configuration for a folder of photos.
 
-use super::architecture::{Takes, expect, takes};
+use super::architecture::{Takes, expect, takes, weights};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
@@ -162,10 +162,9 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     out.section("model");
     out.key("use", &format!("\"{model}\""), &format!("`runner models --show {model}`"));
     if !matches!(takes(model), Takes::Images { side: 32, .. }) {
-        out.comment("A few hundred photos want weights that were trained on many: those of torchvision, the state dict in a file.");
-        out.maybe("weights", &format!("\"{model}.pth\""), "");
-        out.maybe("weights_strict", "false", "all of it but the last layer, whose classes are others");
+        out.comment("A few hundred photos want weights that were trained on many.");
     }
+    weights(&mut out, model);
     out.section("loss").key("type", "\"cross_entropy\"", "");
     let totals: Vec<usize> = found.counts.iter().map(|[train, _]| *train).collect();
     if let (Some(most), Some(least)) = (totals.iter().max(), totals.iter().min())

@@ -3,6 +3,7 @@
 use crate::api::failure::Failure;
 use crate::config::load::paths::absolute;
 use crate::files::durable::folder_of;
+use crate::files::output::Output;
 use anyhow::anyhow;
 use std::path::{Component, Path, PathBuf};
 
@@ -10,10 +11,9 @@ use std::path::{Component, Path, PathBuf};
 pub struct Place(PathBuf);
 
 impl Place {
-    /// That of the file at `out`. What is no file, such as `/dev/stdout`, is taken for one in the current folder.
-    pub fn of(out: &Path) -> Place {
-        let is_stream = out.exists() && !out.is_file();
-        Place(if is_stream { PathBuf::from(".") } else { folder_of(out).to_owned() })
+    /// That of the file at `out`. What is no file, such as standard output, is taken for one in the current folder.
+    pub fn of(out: &Output) -> Place {
+        Place(if out.is_stream() { PathBuf::from(".") } else { folder_of(out.path()).to_owned() })
     }
 
     /// The path of `source` as a configuration there has it.
@@ -60,20 +60,22 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir_all(at("configs/own")).unwrap();
         std::fs::create_dir_all(at("data/photos")).unwrap();
-        let way = |out: &str, source: &str| Place::of(&at(out)).written(&at(source)).unwrap();
+        let of = |out: &Path| Place::of(&Output::at(out).unwrap());
+        let way = |out: &str, source: &str| of(&at(out)).written(&at(source)).unwrap();
         assert_eq!(way("x.toml", "data/photos/"), "data/photos");
         assert_eq!(way("x.toml", "configs/../data/photos"), "data/photos");
         assert_eq!(way("configs/own/x.toml", "data/photos"), "../../data/photos");
         assert_eq!(way("data/photos/x.toml", "data/photos"), ".");
-        assert_eq!(Place::of(Path::new("x.toml")).written(Path::new("Cargo.toml")).unwrap(), "Cargo.toml");
+        assert_eq!(of(Path::new("x.toml")).written(Path::new("Cargo.toml")).unwrap(), "Cargo.toml");
         #[cfg(unix)]
         {
             // Behind a link `..` leads to where the link points.
             std::os::unix::fs::symlink(at("configs/own"), at("link")).unwrap();
             assert_eq!(way("link/x.toml", "data/photos"), "../../data/photos");
             assert_eq!(way("x.toml", "link/y.csv"), "link/y.csv");
-            let pipe = Place::of(Path::new("/dev/null")).written(Path::new("Cargo.toml")).unwrap();
-            assert_eq!(pipe, "Cargo.toml");
+            for stream in ["/dev/null", "/dev/stdout", "-"] {
+                assert_eq!(of(Path::new(stream)).written(Path::new("Cargo.toml")).unwrap(), "Cargo.toml");
+            }
         }
     }
 }

@@ -1,9 +1,11 @@
 //! A configuration for a table.
 
 use super::architecture::{Takes, expect, takes};
+use super::parameters::{Parameters, Values};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, answers, described, draft, named, run_name, words};
 use crate::api::failure::Failure;
+use crate::cli::models::heading;
 use crate::cli::show::table::lines;
 use crate::config::Experiment;
 use crate::config::value_as_toml;
@@ -20,6 +22,8 @@ const LISTED: usize = 40;
 const UPDATES: usize = 3000;
 /// Fewer different numbers than this may be names.
 const FEW: usize = 10;
+/// Rows to train on of a table that is small: a small net learns it, in a minute.
+const SMALL: usize = 2000;
 
 /// What was found.
 struct Found {
@@ -218,17 +222,9 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     data(&mut out, wanted, target, keys, found);
     out.section("model");
     let model = wanted.model.unwrap_or("tabular");
-    let what = match takes(model) {
-        Takes::Columns => "several nets that share their weights (TabM)",
-        _ => "a multilayer perceptron",
-    };
-    out.key("use", &format!("\"{model}\""), &format!("{what}; `runner models --show {model}`"));
-    let (wide, depth, dropout) = if train < 2000 { (64, 2, "0.1") } else { (256, 3, "0.1") };
-    out.key(
-        "with",
-        &format!("{{ width = {wide}, depth = {depth}, dropout = {dropout} }}"),
-        "its outputs are as many as the target asks for",
-    );
+    out.key("use", &format!("\"{model}\""), &format!("{}; `runner models --show {model}`", heading(model)));
+    let parameters = Parameters::of(model);
+    parameters.write(&mut out, sizes(&parameters, train), "its outputs are as many as the target asks for");
     out.section("loss");
     match &classes {
         Some(_) => {
@@ -240,7 +236,8 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
         }
     }
     out.section("optimizer").key("type", "\"adamw\"", "");
-    let rate = if takes(model) == Takes::Columns { "4e-3" } else { "1e-3" };
+    let bold = takes(model) == Takes::Columns && !parameters.has_attention();
+    let rate = if bold { "4e-3" } else { "1e-3" };
     out.key("lr", rate, "the first thing to change: `runner lr-find` looks for one").key("weight_decay", "1e-4", "");
     out.section("schedule").key("type", "\"cosine\"", "");
     let batch = batch(train);
@@ -256,6 +253,15 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     }
     let what = format!("it {task}, with {} rows to train on", thousands(train as u64));
     Made { text: out.text(), what }
+}
+
+/// The sizes of a net for so many rows. Of a large table, an architecture of blocks has the sizes that its authors give it.
+fn sizes(parameters: &Parameters, train: usize) -> Values {
+    match (train < SMALL, parameters.has("depth")) {
+        (true, _) => &[("width", "64"), ("depth", "2"), ("num_blocks", "2"), ("hidden", "128"), ("dropout", "0.1")],
+        (false, true) => &[("width", "256"), ("depth", "3"), ("dropout", "0.1")],
+        (false, false) => &[],
+    }
 }
 
 fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { columns, spec }: &Found) {

@@ -1,6 +1,7 @@
 //! A configuration for a text: a language model.
 
 use super::architecture::{Takes, expect};
+use super::parameters::{Parameters, Values};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, draft, named, run_name};
 use crate::api::failure::Failure;
@@ -48,8 +49,21 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     out.comment(&format!("A language model of {source}, small enough for a laptop: written by `runner init`."));
     let different = if large { String::new() } else { format!(", of which {} differ", thousands(vocabulary as u64)) };
     out.comment(&format!("Found: {} {looked_at}{different}.", thousands(tokens as u64)));
-    out.comment("What to change: the size of the model and `context`, the number of steps. On a GPU nanoGPT takes context = 256, batch_size = 64,");
-    out.comment("width = 384, heads = 6, layers = 6, dropout = 0.2 and 5000 steps.");
+    let parameters = Parameters::of(model);
+    out.comment("What to change: the size of the model and `context`, the number of steps.");
+    if parameters.has_attention() {
+        let large = parameters.set(&[
+            ("width", "384"),
+            ("heads", "6"),
+            ("kv_heads", "6"),
+            ("head_width", "64"),
+            ("layers", "6"),
+            ("hidden", "1024"),
+            ("dropout", "0.2"),
+        ]);
+        out.comment("On a GPU nanoGPT takes context = 256, batch_size = 64,");
+        out.comment(&format!("{} and 5000 steps.", large.join(", ")));
+    }
     out.comment(&format!(
         "`runner generate runs/{} --prompt TEXT` goes on with a text, once it is trained.",
         run_name(file)
@@ -72,15 +86,8 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     out.key("batch_size", "12", "").key("eval_batch_size", "64", "");
     out.key("validation_split", "0.1", "the end of the text, which is held out");
     out.section("model");
-    let layers = match model {
-        "gpt2" => "{ vocabulary = \"$vocabulary\", context = \"$context\", width = 128, heads = 4, layers = 4 }",
-        "llama" => {
-            "{ vocabulary = \"$vocabulary\", width = 128, heads = 4, kv_heads = 4, head_width = 32, layers = 4, hidden = 344 }"
-        }
-        _ => "{ width = 128, heads = 4, layers = 4, bias = false }",
-    };
     out.key("use", &format!("\"{model}\""), &format!("`runner models --show {model}`"));
-    out.key("with", layers, "");
+    parameters.write(&mut out, sizes(&parameters), "");
     out.section("loss").key("type", "\"cross_entropy\"", "");
     out.section("optimizer").key("type", "\"adamw\"", "");
     out.key("lr", "1e-3", "the first thing to change: `runner lr-find` looks for one");
@@ -89,6 +96,22 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     out.section("train").key("steps", "2000", "").key("clip_grad_norm", "1.0", "").key("eval_every_steps", "500", "");
     let what = format!("a language model of {} {looked_at}", thousands(tokens as u64));
     Ok(Made { text: out.text(), what })
+}
+
+/// The sizes of a small model. `vocabulary` and `context` are what the data says.
+fn sizes(parameters: &Parameters) -> Values {
+    match parameters.has_attention() {
+        true => &[
+            ("width", "128"),
+            ("heads", "4"),
+            ("kv_heads", "4"),
+            ("head_width", "32"),
+            ("layers", "4"),
+            ("hidden", "344"),
+            ("bias", "false"),
+        ],
+        false => &[("width", "128"), ("hidden", "256"), ("layers", "2")],
+    }
 }
 
 /// Bytes of a file, or of the files in a folder.

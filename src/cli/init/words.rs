@@ -1,12 +1,16 @@
 //! A configuration for a table of texts, each of a class.
 
 use super::architecture::{Takes, expect};
+use super::parameters::{Parameters, Values};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
+use crate::cli::models::heading;
 use crate::data::table::{CellType, Format, Shown, is_parquet, open_sheet};
 use crate::terminal::thousands;
 
+/// The model that is written where none is asked for.
+const MODEL: &str = "text_classifier";
 /// Words of a cell, in the mean, from which on it is a text of its own and no category.
 const WORDS: usize = 4;
 /// Rows that are looked at.
@@ -73,6 +77,7 @@ pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> 
 /// A configuration that learns which class a text is of.
 pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, Failure> {
     expect(wanted.model, |takes| takes == Takes::Texts, "texts with a class each")?;
+    let model = wanted.model.unwrap_or(MODEL);
     let write = |path: &str, comments: Option<&Comments>| {
         let mut out = Writing::default();
         if let Some(Comments { train, val, classes }) = comments {
@@ -116,16 +121,14 @@ pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, 
         out.key("max_length", &LENGTH.to_string(), "words; longer texts are cut to this").key("batch_size", "32", "");
         out.key("validation_split", "0.2", "texts that are held out, to see how good it is on others");
         out.section("model");
-        out.key(
-            "use",
-            "\"text_classifier\"",
-            "the mean of its words' vectors, and a layer; `runner models --show text_classifier`",
-        );
-        out.key("with", "{ width = 64, dropout = 0.5 }", "");
+        let what = if model == MODEL { "the mean of its words' vectors, and a layer" } else { heading(model) };
+        out.key("use", &quoted(model), &format!("{what}; `runner models --show {model}`"));
+        let parameters = Parameters::of(model);
+        parameters.write(&mut out, sizes(&parameters), "");
         out.section("loss").key("type", "\"cross_entropy\"", "");
         out.section("optimizer").key("type", "\"adamw\"", "").key(
             "lr",
-            "3e-3",
+            if parameters.has_attention() { "1e-3" } else { "3e-3" },
             "the first thing to change: `runner lr-find` looks for one",
         );
         out.section("train").key("epochs", "10", "");
@@ -144,6 +147,14 @@ pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, 
     };
     let what = format!("it tells which of {} classes a text of `{}` is", comments.classes.len(), named(text));
     Ok(Made { text: write(&wanted.written, Some(&comments)), what })
+}
+
+/// The sizes of a small model. `vocabulary` and `num_classes` are what the data says.
+fn sizes(parameters: &Parameters) -> Values {
+    match parameters.has_attention() {
+        true => &[("width", "64"), ("heads", "4"), ("layers", "2"), ("hidden", "256")],
+        false => &[("width", "64"), ("dropout", "0.5")],
+    }
 }
 
 /// What was found.

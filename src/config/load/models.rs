@@ -1,5 +1,9 @@
 //! The architectures of `models/`, which are a part of the program: `use = "resnet18"` works in any folder.
 
+use crate::config::text::diagnostics::SourceId;
+use crate::config::text::parse::parse;
+use crate::config::text::tree::Node;
+
 macro_rules! models {
     ($($name:literal),* $(,)?) => {
         /// The names of all architectures, and the texts of their files.
@@ -67,6 +71,14 @@ pub fn built_in(written: &str) -> Option<(&'static str, &'static str)> {
     MODELS.iter().find(|(known, _)| *known == name).copied()
 }
 
+/// The parameters that `with` may set of the architecture of that name, in the order of its file.
+pub fn parameters(name: &str) -> Vec<String> {
+    let Some((_, text)) = built_in(name) else { return Vec::new() };
+    let (file, _) = parse(SourceId(0), text);
+    let params = file.get("params").and_then(Node::as_table);
+    params.map_or_else(Vec::new, |params| params.entries.iter().map(|entry| entry.key.clone()).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +97,11 @@ mod tests {
         assert_eq!(built_in("gpt.toml"), built_in("gpt"));
         assert_eq!(built_in("models/own/gpt.toml"), None);
         assert_eq!(built_in("gpt3"), None);
+        assert!(
+            ["num_classes", "width", "depth"]
+                .iter()
+                .all(|name| parameters("tabular_mlp").iter().any(|own| own == name))
+        );
+        assert!(MODELS.iter().all(|(name, _)| !parameters(name).is_empty()));
     }
 }

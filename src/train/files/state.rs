@@ -42,6 +42,9 @@ pub struct Extra {
     /// The loss of the evaluation that the best checkpoint was chosen by: it decides where the figure is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_loss: Option<f64>,
+    /// Updates done at the first evaluation that the best one was chosen among: more than none where the run went on with another monitor.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub best_from: u64,
     /// The best value that early stopping has seen.
     pub early_best: Option<f64>,
     /// Evaluations since then.

@@ -19,6 +19,10 @@ impl Run<'_> {
         let of = if monitor.of_validation() { val } else { train };
         let loss = of.and_then(|figures| figures.get(Figure::Loss)).filter(|loss| loss.is_finite());
         let extra = &mut self.state.extra;
+        // The run goes on with another monitor: the value of the one before is no match for it.
+        if self.state.best.as_ref().is_some_and(|best| best.monitor != monitor.name()) {
+            (self.state.best, extra.best_loss, extra.best_from) = (None, None, self.state.step);
+        }
         let better = is_best(monitor, self.state.best.as_ref(), extra.best_loss, (value, loss));
         if better {
             self.state.best = Some(Best { monitor: monitor.name().to_string(), value });

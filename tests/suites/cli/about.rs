@@ -63,6 +63,10 @@ fn the_manual_has_a_page_for_each_command() {
     assert_eq!(place.read("share/bash-completion/completions/runner"), place.ok("completions bash").out);
     let json = place.ok("man --out share --json").json();
     assert!(json["files"].as_array().unwrap().len() > 25, "{json}");
+    // Of some arguments there may be several.
+    let [serve, train] = ["serve", "train"].map(|name| place.read(&format!("share/man/man1/runner-{name}.1")));
+    assert!(serve.matches("MODEL...").count() == 2, "{serve}");
+    assert!(train.contains("CONFIG") && !train.contains("CONFIG..."), "{train}");
 }
 
 /// A run of two epochs with a checkpoint after ten and after twenty steps.
@@ -99,11 +103,44 @@ fn files_of_a_run_agree_however_it_went_on() {
     place.ok("verify steps");
     place.ok("train c.toml --quiet --out most --set train.max_steps=3");
     place.ok("verify most");
+    // Another monitor: figures from before are no match for those of the new one.
+    place.ok("train c.toml --quiet --out turned --set checkpoint.monitor=val_loss --set optimizer.lr=1e-5");
+    let set = "--set checkpoint.monitor=val_accuracy --set train.epochs=4";
+    place.ok(&format!("train --resume turned --quiet {set} --set optimizer.lr=0.003"));
+    let best = |run: &str| place.checkpoint(&format!("{run}/best.safetensors")).meta.best.unwrap();
+    assert_eq!(best("turned").monitor, "val_accuracy");
+    place.ok("verify turned");
+    place.ok("train c.toml --quiet --out worse --set checkpoint.monitor=val_loss");
+    place.ok(&format!("train --resume worse --quiet {set} --set optimizer.lr=10"));
+    let figures = place.metrics("worse");
+    let mut before = figures.iter().filter(|line| line["epoch"] == 2).filter_map(|line| line["val_accuracy"].as_f64());
+    assert!(best("worse").monitor == "val_accuracy" && before.any(|figure| figure > best("worse").value));
+    place.ok("verify worse");
     // A run that fails says so in its metrics.
     place.fails("train c.toml --quiet --out failed --set optimizer.lr=1e30 --set optimizer.type=sgd", 1);
     let done = place.run("verify failed");
     assert!(!done.out.contains("more than when the run ended"), "{done:?}");
     assert!(place.fails("verify nowhere", 2).contains("there is no run `nowhere`"));
+}
+
+#[test]
+fn several_runs_are_looked_at_one_by_one() {
+    let place = run();
+    place.ok("train c.toml --quiet --out other --set train.epochs=1");
+    let done = place.ok("verify r other").out;
+    assert!(done.contains("the files of `r` agree\n") && done.ends_with("the files of `other` agree\n"), "{done}");
+    fs::remove_file(place.path("r/metrics.csv")).unwrap();
+    let done = place.run("verify r other");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(
+        done.out.contains("1 disagreement in `r`\n") && done.out.ends_with("the files of `other` agree\n"),
+        "{done:?}"
+    );
+    let json = place.run("verify r other --json").json();
+    assert_eq!((&json["agrees"], &json["runs"][0]["agrees"]), (&false.into(), &false.into()));
+    assert_eq!((&json["runs"][1]["agrees"], &json["runs"][1]["run"]), (&true.into(), &"other".into()));
+    assert!(place.fails("verify r nowhere", 2).contains("there is no run `nowhere`"));
+    assert!(place.fails("verify", 2).contains("<RUN>"));
 }
 
 #[test]
@@ -180,6 +217,20 @@ fn each_file_that_does_not_agree_is_named() {
         lines.iter().map(|line| line.replace("\"val_accuracy\":", "\"val_accuracy\":1")).collect();
     place.write("r/metrics.jsonl", changed.join("\n") + "\n");
     found("metrics.jsonl", "in `best.safetensors`");
+    // The figure of an epoch that is not the best is better than it, in both files.
+    let best = place.checkpoint("r/best.safetensors").meta;
+    let of_epoch = |line: &&&str| line.starts_with("{\"kind\":\"epoch\"");
+    let step = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["step"].as_u64().unwrap();
+    let other = lines.iter().filter(of_epoch).find(|line| step(line) != best.step).unwrap();
+    let (_, figure) = other.split_once("\"val_accuracy\":").unwrap();
+    let figure = figure.split([',', '}']).next().unwrap();
+    let better = format!("0.{}", "9".repeat(figure.len() - 2));
+    assert!(best.best.unwrap().value < better.parse().unwrap(), "{better}");
+    place.write("r/metrics.jsonl", text.replace(*other, &other.replacen(figure, &better, 1)));
+    let table = place.read("r/metrics.csv");
+    let row = table.lines().find(|row| row.starts_with("epoch,") && row.contains(figure)).unwrap();
+    place.write("r/metrics.csv", table.replace(row, &row.replacen(figure, &better, 1)));
+    found("metrics.jsonl", "better than the");
     write(&[&lines[..], &["{\"kind\":\"step\",\"step\":99,\"epoch\":2,\"loss\":0.5,\"lr\":0.1}"]].concat());
     found("metrics.jsonl", "goes on to step 99");
     write(&[&lines[1..2], &lines[..1], &lines[2..]].concat());

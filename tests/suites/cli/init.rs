@@ -247,7 +247,7 @@ fn an_architecture_is_tried_on_samples_that_are_made_up() {
     let place = Place::new();
     place.ok("init --model lenet5");
     trains(&place, "lenet5.toml", "--set train.epochs=1");
-    assert!(place.fails("init --model tabular", 2).contains("runner init data.csv --target COLUMN"));
+    assert!(place.fails("init --model tabm", 2).contains("runner init data.csv --target COLUMN --model tabm"));
     place.ok("init --model models/tabular_mlp.toml --out t.toml");
     fs::remove_dir_all(place.path("r")).unwrap();
     trains(&place, "t.toml", "--set train.epochs=1");
@@ -257,6 +257,31 @@ fn an_architecture_is_tried_on_samples_that_are_made_up() {
     assert!(place.fails("init --model resnet81", 2).contains("did you mean `resnet18`?"));
     assert!(place.fails("init --model gpt", 2).contains("runner init input.txt --model gpt"));
     assert!(place.fails("init", 2).contains("SOURCE"));
+}
+
+/// Through a stream comes the configuration, and nothing else.
+#[cfg(unix)]
+#[test]
+fn a_dash_is_standard_output() {
+    let place = Place::new();
+    place.write("houses.csv", houses(60));
+    place.ok("init houses.csv --target price");
+    let written = place.read("houses.toml");
+    for out in ["-", "/dev/stdout"] {
+        let done = place.ok(&format!("init houses.csv --target price --out {out}"));
+        assert_eq!((done.out.as_str(), done.err.as_str()), (written.as_str(), ""), "{out}");
+        // Into a file of the shell's, which is there already.
+        let file = fs::File::create(place.path("shell.toml")).unwrap();
+        let mut command = place.command(&format!("init houses.csv --target price --out {out}"));
+        assert!(command.stdout(file).status().unwrap().success(), "{out}");
+        assert_eq!(place.read("shell.toml"), written, "{out}");
+        let done = place.run(&format!("init houses.csv --target price --out {out} --json"));
+        let error = done.json()["errors"][0]["message"].as_str().unwrap().to_owned();
+        assert!(done.code == Some(2) && error.contains("both write to standard output"), "{error}");
+    }
+    assert!(!place.path("-").exists());
+    place.ok("init houses.csv --target price --out ./-");
+    assert_eq!(place.read("-"), written.replace("runs/houses/1", "runs/-/1"));
 }
 
 #[test]

@@ -36,6 +36,7 @@ mod hostile_tables;
 mod imported;
 mod imported_gradients;
 mod init;
+mod init_models;
 mod keep_columns;
 mod large_tables;
 mod leakage;

@@ -63,6 +63,19 @@ fn through(place: &Place, command: &str, out: &str, pipe: &Path) -> Vec<u8> {
 }
 
 #[test]
+fn a_dash_is_standard_output() {
+    let place = trained();
+    let predict = "predict r/last.safetensors a.png --format csv";
+    let expected = place.ok(predict).out;
+    assert_eq!(place.ok(&format!("{predict} --out -")).out, expected);
+    // The ending of a name says what a page or weights are written as.
+    assert!(place.fails("report r --out -", 2).contains("the format is .html"));
+    assert!(!place.path("-").exists());
+    place.ok(&format!("{predict} --out ./-"));
+    assert_eq!(place.read("-"), expected);
+}
+
+#[test]
 fn every_command_writes_to_every_kind_of_target() {
     let place = trained();
     for (number, (command, ending, _)) in WRITERS.into_iter().enumerate() {

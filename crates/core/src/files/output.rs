@@ -5,7 +5,7 @@
 //! | nothing | a new file |
 //! | a regular file | replaced when all has been written; the new file has its mode, owner and group |
 //! | a link | what it leads to is written, by these same rules |
-//! | a pipe, a device, an open descriptor (`/dev/stdout`) | written to, as it comes |
+//! | a pipe, a device, an open descriptor (`/dev/stdout`; `-` is that, too) | written to, as it comes |
 //! | a folder, a socket, a file that may not be written, an input of the same command | refused |
 //!
 //! Files that a run keeps in its own folder are written by [`durable`], which replaces links.
@@ -102,6 +102,16 @@ impl Output {
     /// The name, as it was given.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it is standard output of this process.
+    pub fn is_standard_output(&self) -> bool {
+        matches!(target(&self.path), Ok(Target::Descriptor(1)))
+    }
+
+    /// Whether there is no file of that name when it has been written, wherever a shell may lead it.
+    pub fn is_stream(&self) -> bool {
+        matches!(target(&self.path), Ok(Target::Stream(_) | Target::Descriptor(_)))
     }
 
     /// Refuses an output that is one of the files at `inputs`, under whatever name.
@@ -250,7 +260,7 @@ fn target(path: &Path) -> Result<Target, Refusal> {
 fn standard(path: &Path) -> Option<u8> {
     let name = path.to_str()?;
     match name {
-        "/dev/stdout" => Some(1),
+        "-" | "/dev/stdout" => Some(1),
         "/dev/stderr" => Some(2),
         _ => {
             let number = name.strip_prefix("/dev/fd/").or_else(|| name.strip_prefix("/proc/self/fd/"))?;
@@ -313,6 +323,19 @@ mod tests {
         assert_eq!(fs::metadata(at("file")).unwrap().mode() & 0o7777, 0o640);
         assert!(at("link").is_symlink() && at("link to it").is_symlink() && at("dangling").is_symlink());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5, "nothing is left beside them");
+    }
+
+    #[test]
+    fn standard_output_has_a_short_name() {
+        for name in ["-", "/dev/stdout", "/dev/fd/1"] {
+            let output = Output::at(Path::new(name)).unwrap();
+            assert!(output.is_standard_output() && output.is_stream(), "{name}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let output = Output::at(&dir.path().join("-")).unwrap();
+        assert!(!output.is_stream() && !output.is_standard_output());
+        let null = Output::at(Path::new("/dev/null")).unwrap();
+        assert!(null.is_stream() && !null.is_standard_output());
     }
 
     #[test]
