@@ -154,11 +154,10 @@ fn is_identifier(column: &Column, rows: usize) -> bool {
     }
 }
 
-/// Whether a column says which part a row is of.
+/// Whether a column says which part a row is of: it has nothing but names of parts.
 fn is_split(column: &Column) -> bool {
     let parts = ["train", "training", "val", "valid", "validation", "dev", "test"];
     column.cells == CellType::Texts
-        && column.name.to_ascii_lowercase().contains("split")
         && column.missing == 0
         && (2..=3).contains(&column.distinct)
         && column.examples.iter().all(|cell| parts.contains(&cell.as_str()))

@@ -119,6 +119,13 @@ fn what_is_no_configuration_is_named() {
     place.write("input.txt", &text);
     let told = place.fails("train input.txt", 2);
     assert!(told.contains("it looks like a text, not like TOML") && told.lines().count() < 15, "{told}");
+    assert!(told.contains("`runner init TEXT`"), "{told}");
+    place.write("t.csv", (0..40).map(|i| format!("{i},{},a{i}\n", i % 3)).collect::<String>());
+    let told = place.fails("train t.csv", 2);
+    assert!(
+        told.contains("it looks like a table (CSV)") && told.contains("`runner init TABLE --target COLUMN`"),
+        "{told}"
+    );
     place.write("c.yaml", (0..40).map(|i| format!("key{i}: value {i}\n")).collect::<String>());
     assert!(place.fails("check c.yaml", 2).contains("it looks like YAML"));
     // TOML with very many mistakes is still TOML.

@@ -109,12 +109,12 @@ fn what_a_table_says_of_itself_is_taken_over() {
         format!("{},5;{};{part};{};2026-01-{:02}\n", i * 3 % 17, i % 3, 1 + i * 7 % 5, 1 + i % 28)
     };
     let rows: String = (0..120).map(row).collect();
-    place.write("data sets/größe.csv", format!("a \"b\" = 1;kind;split;klasse_id;day\n{rows}"));
+    place.write("data sets/größe.csv", format!("a \"b\" = 1;kind;part;klasse_id;day\n{rows}"));
     place.run_in("data sets", "init größe.csv --target kind --classes");
     let text = place.read("data sets/größe.toml");
     for part in [
         "decimal = \"comma\"",
-        "split_column = \"split\"",
+        "split_column = \"part\"",
         "classes = true",
         "Classes: 0, 1, 2.",
         "90 rows to train on, 30 to validate on",
