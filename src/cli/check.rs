@@ -4,6 +4,7 @@ use super::args::{CheckArgs, OutputArgs};
 use super::cache;
 use super::human_bytes;
 use super::recompute::Gain;
+use super::show::table::{column_json, lines};
 use super::sweep;
 use super::time;
 use crate::api::failure::Failure;
@@ -16,6 +17,7 @@ use crate::backend::{Backend, DeviceError};
 use crate::config::text::diagnostics::to_json;
 use crate::config::{self, Loaded};
 use crate::data::DataSpec;
+use crate::data::table::Shown;
 use crate::passes::{FORWARD, PassOptions};
 use crate::terminal::{say, thousands};
 use crate::train::setup::input;
@@ -26,7 +28,11 @@ use crate::train::setup::programs::pass_names;
 use crate::train::setup::programs::{Kind, Programs, graph_after};
 use crate::train::setup::trained::LayerRate;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::ExitCode;
+
+/// Columns of a table that are shown.
+const COLUMNS: usize = 40;
 
 /// Validates a configuration and shows what training it would take.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
@@ -95,9 +101,13 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         };
         let largest = if times.is_some() { planned.largest() } else { None };
         let notes = input::table_notes(experiment)?;
+        let columns = input::table_columns(experiment).transpose()?;
         if args.output.json {
             let mut json = as_json(&loaded, &programs, &memory, &backend.describe());
             json["notes"] = notes.into();
+            if let Some(columns) = &columns {
+                json["columns"] = columns.iter().map(column_json).collect();
+            }
             if let Some(ranks) = ranks {
                 let [threads, processes] = [true, false].map(|threads| memory.of_ranks(ranks, threads));
                 json["memory"]["ranks"] = json!({ "count": ranks, "threads": threads, "processes": processes });
@@ -134,7 +144,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 notes.iter().for_each(|note| say(&format!("note: {note}")));
             }
             let of_each = ranks.map_or(String::new(), |ranks| format!(", of each of {ranks} ranks"));
-            let mut text = as_text(&loaded, &programs, &memory, &format!("{}{of_each}", backend.describe()));
+            let mut text = columns.map_or(String::new(), |columns| columns_as_text(&columns, &args.config));
+            text += &as_text(&loaded, &programs, &memory, &format!("{}{of_each}", backend.describe()));
             if let Some(ranks) = ranks {
                 let [threads, processes] = [true, false].map(|threads| human_bytes(memory.of_ranks(ranks, threads)));
                 text += &format!("{ranks} ranks on one machine: {threads} as threads, {processes} as processes\n");
@@ -161,6 +172,16 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The columns of a table and what becomes of them, before the layers; of very many the first ones.
+fn columns_as_text(columns: &[Shown], config: &Path) -> String {
+    let left = columns.len().saturating_sub(COLUMNS);
+    let mut text = lines(&columns[..columns.len() - left]).join("\n") + "\n";
+    if left > 0 {
+        text += &format!("and {} more: `runner data show {}`\n", thousands(left as u64), config.display());
+    }
+    text + "\n"
 }
 
 /// Prints a text, as JSON in an object with that one key.

@@ -99,7 +99,8 @@ fn short(text: &str) -> String {
     }
 }
 
-fn column_json(shown: &Shown) -> Value {
+/// The same of one column as JSON.
+pub fn column_json(shown: &Shown) -> Value {
     let column = &shown.column;
     json!({
         "name": column.name,

@@ -24,6 +24,7 @@ use super::weights::expect_weights;
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
+use std::fmt;
 use std::path::Path;
 
 /// Bytes of the columns whose codecs are fitted at a time, if that are several.
@@ -164,7 +165,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         if *path == options.path {
             told.push(format!("{} is both trained on and validated on: its figures say nothing of other rows", at()));
         }
-        let (all, rows) = validation(path, options, &codec, &mut told)?;
+        let (all, rows) = validation(path, options, &codec, &mut told).context(OfValidation)?;
         val = all.select(&rows);
     }
     let left = columns.iter().zip(&uses).filter_map(|(column, used)| match used {
@@ -217,6 +218,16 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         ..DataSpec::new(codec.fields())
     };
     Ok(Loaded { spec, train, val, test, columns, told, filing })
+}
+
+/// Marks an error of the file that is validated on, found by `downcast_ref`.
+#[derive(Debug)]
+pub struct OfValidation;
+
+impl fmt::Display for OfValidation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the rows to validate on")
+    }
 }
 
 /// The rows of a file of its own to validate on, and those of them whose target is there.

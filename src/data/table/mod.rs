@@ -43,7 +43,7 @@ pub use fitted::{Head, TableCodec, Target, read_input, read_rows, read_text};
 pub use given::{Cell, Given};
 pub use hashed::{MOST_BUCKETS, Norm, Words};
 pub use kinds::{CellType, Column, Odd};
-pub use load::Shown;
+pub use load::{OfValidation, Shown};
 pub use names::{no_column, quoted};
 pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
 pub use quantiles::Quantiles;

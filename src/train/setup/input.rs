@@ -259,6 +259,7 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
             let paths = experiment.data.source.paths();
             let key = match e.downcast_ref::<data::text::WrongColumn>() {
                 Some(_) if experiment.span_of("data.column").is_some() => "column",
+                None if e.downcast_ref::<data::table::OfValidation>().is_some() => "val_path",
                 _ => paths.first().map_or("path", |(key, _)| key),
             };
             at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")

@@ -45,6 +45,15 @@ fn a_table_is_judged_where_it_is_looked_at() {
         let notes = told.json()["notes"].clone();
         assert!(notes.as_array().is_some_and(|notes| notes.len() == 2 && notes[0] == odd), "{notes}");
     }
+    // Both show the columns, and what becomes of them.
+    let shown = |command: &str| place.ok(&format!("{command} c.toml --json")).json()["columns"].clone();
+    assert!(shown("check").as_array().is_some_and(|columns| columns.len() == 4));
+    assert_eq!(shown("check"), shown("data show"));
+    let line = |command: &str| {
+        let told = place.ok(&format!("{command} c.toml")).out;
+        told.lines().find(|line| line.starts_with("c ")).unwrap().to_owned()
+    };
+    assert!(line("check").contains("number") && line("check") == line("data show"), "{}", line("check"));
     // What it says to do helps.
     let notes = place.ok("check c.toml --json --set data.decimal=comma").json()["notes"].clone();
     assert_eq!(notes, serde_json::json!([odd]));
@@ -98,6 +107,21 @@ fn a_cell_that_is_no_date_is_named() {
     }
 }
 
+/// An error of the file that is validated on is shown where the configuration names it.
+#[test]
+fn an_error_of_validation_is_at_its_file() {
+    let place = Place::with(&config("val_path = \"v.csv\""));
+    place.write("t.csv", "x,y\n1,2\n3,5\n4,7\n");
+    place.write("v.csv", "x,y\n1,2\nmany,3\n");
+    let said = place.fails("check c.toml", 2);
+    assert!(said.contains("the rows to validate on: `v.csv`") && said.contains("line 3"), "{said}");
+    let shown: Vec<&str> = said.lines().filter(|line| line.contains("path = ")).collect();
+    assert!(shown.len() == 1 && shown[0].contains("val_path = "), "{said}");
+    place.write("t.csv", "x,y\n1,2\n3,5\nmany,7\n".repeat(9));
+    let said = place.fails("check c.toml --set data.columns.x=number", 2);
+    assert!(!said.contains("val_path = "), "{said}");
+}
+
 /// Two numbers may be classes, and both ways of learning them are named.
 #[test]
 fn a_target_of_two_numbers_may_be_a_class() {
@@ -149,6 +173,7 @@ fn a_hundred_thousand_columns_are_looked_at() {
     assert_eq!((&told["parameters"], notes.len()), (&99_001.into(), 1), "a hundredth is always the same");
     assert!(note.contains("`c100` (it has the same value in every row)") && note.ends_with(" and 979 more"), "{note}");
     assert_eq!(place.ok("data show c.toml --json").json()["features"], 99_000);
+    assert!(place.ok("check c.toml").out.contains("\nand 99,960 more: `runner data show c.toml`\n"));
 }
 
 /// What a model is asked about may have other columns than it takes, and lack cells that training had.
