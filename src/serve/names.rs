@@ -29,7 +29,7 @@ impl Names {
     /// Whether a request may be answered, as far as its name goes.
     ///
     /// # Errors
-    /// It comes by a name that anybody can have, or it is a browser's and has none.
+    /// It comes by a name that every site can have lead here, or it is a browser's and has none.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         if self.open {
             return Ok(());

@@ -108,9 +108,9 @@ fn folds_that_were_cut_off_go_on() {
     assert!(place.fails("predict whole/nothing houses.csv", 1).contains("whole/nothing"));
 }
 
-/// A class that one fold alone has is told before any fold is trained, and folds that are not there are not looked for.
+/// A class that one fold alone has is an error before any fold is trained; so is a fold that is not there where all are asked.
 #[test]
-fn a_class_in_one_fold_is_told_at_once() {
+fn a_class_in_one_fold_alone_is_refused() {
     let place = place(TOWN);
     place.write("houses.csv", houses(90).replacen(",sea,", ",cave,", 1));
     let said = place.fails("train c.toml --quiet --out r", 2);

@@ -62,7 +62,7 @@ fn a_table_is_judged_where_it_is_looked_at() {
     assert!(said.contains("the target `b` has numbers with a comma") && said.contains("decimal = "), "{said}");
 }
 
-/// Dates and truths that are texts for one cell, or for another form, are told as numbers are, and the advice helps.
+/// A column of dates or truths that is texts for one cell, or for the form of its dates, has a note, and its advice helps.
 #[test]
 fn a_cell_that_is_no_date_is_named() {
     let place = Place::with(&config("validation_split = 0.25"));
