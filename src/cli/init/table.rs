@@ -39,6 +39,8 @@ struct Keys {
     decimal_comma: bool,
     /// The file is no UTF-8, and is read as most of such.
     old_encoding: bool,
+    /// Columns of dates that are not written as 2026-11-28, and their formats.
+    dates: Vec<(String, String)>,
 }
 
 /// What most tables are in that are no UTF-8.
@@ -58,6 +60,9 @@ impl Keys {
         if self.old_encoding {
             data += &format!("encoding = \"{OLD_ENCODING}\"\n");
         }
+        if let Some(rules) = self.columns() {
+            data += &format!("columns = {rules}\n");
+        }
         data += &match &self.split {
             Some(column) => format!("split_column = {}\n", quoted(column)),
             None => "validation_split = 0.2\n".to_owned(),
@@ -66,6 +71,15 @@ impl Keys {
         draft(&format!(
             "[data]\n{data}[model]\nuse = \"tabular\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n"
         ))
+    }
+}
+
+impl Keys {
+    /// What becomes of columns, if there is something to say of it.
+    fn columns(&self) -> Option<String> {
+        let rule = |(name, format): &(String, String)| (name.clone(), json!({ "type": "date", "format": format }));
+        let rules: serde_json::Map<_, _> = self.dates.iter().map(rule).collect();
+        (!rules.is_empty()).then(|| value_as_toml(&rules.into()))
     }
 }
 
@@ -135,6 +149,11 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
         .map(|shown| &shown.column)
         .find(|column| column.name != target && is_split(column))
         .map(|column| column.name.clone());
+    let dates = first.iter().filter(|shown| shown.column.name != target).filter_map(|shown| match &shown.column.odd {
+        Some(Odd::DateFormat(_, format)) => Some((shown.column.name.clone(), format.clone())),
+        _ => None,
+    });
+    keys.dates = dates.collect();
     let experiment = keys.draft(wanted, target)?;
     let found = Found { columns: columns(&experiment)?, spec: described(&experiment)? };
     Ok(written(wanted, target, &keys, &found))
@@ -144,6 +163,7 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
 fn is_identifier(column: &Column, rows: usize) -> bool {
     let each = column.missing == 0 && column.distinct >= rows && rows > 1;
     match column.cells {
+        _ if matches!(column.odd, Some(Odd::DateFormat(..))) => false,
         CellType::Texts | CellType::Codes => each && !column.examples.iter().any(|text| text.contains(' ')),
         CellType::Numbers => {
             let name = column.name.as_str();
@@ -301,7 +321,9 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
     }
     let few =
         columns.iter().filter(input).find(|shown| shown.column.whole && (3..=FEW).contains(&shown.column.distinct));
-    if let Some(few) = few {
+    if let Some(rules) = keys.columns() {
+        out.key("columns", &rules, "how dates are written");
+    } else if let Some(few) = few {
         let rule = value_as_toml(&json!({ few.column.name.clone(): "category" }));
         out.maybe("columns", &rule, &format!("if its {} numbers are names", few.column.distinct));
     } else if let Some(number) = column_of(CellType::Numbers) {

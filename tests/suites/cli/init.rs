@@ -83,6 +83,21 @@ fn mistakes_about_a_table_say_what_there_is() {
     assert_eq!(files.len(), 2, "nothing was written: {files:?}");
 }
 
+/// Dates in another form are dates, and no names of rows.
+#[test]
+fn dates_have_their_format() {
+    let place = Place::new();
+    let rows: String =
+        (0..80).map(|i| format!("{:02}.{:02}.20{:02},{}\n", i % 28 + 1, i % 12 + 1, i % 20, i % 9)).collect();
+    place.write("t.csv", format!("sold,y\n{rows}"));
+    place.ok("init t.csv --target y");
+    let text = place.read("t.toml");
+    for part in ["columns = { sold = { ", "format = \"%d.%m.%Y\"", "a date"] {
+        assert!(text.contains(part) && !text.contains("id = \"sold\""), "{part}:\n{text}");
+    }
+    trains(&place, "t.toml", "--set train.epochs=1");
+}
+
 /// A target with decimal commas, in a file that is no UTF-8.
 #[test]
 fn a_table_of_an_old_spreadsheet_is_read() {
