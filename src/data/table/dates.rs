@@ -86,7 +86,7 @@ impl Written {
         self.largest = [self.largest[0].max(next.largest[0]), self.largest[1].max(next.largest[1])];
     }
 
-    /// The first of them, and a format that reads all. Where two do, points stand behind the day, and slashes behind the month, if no
+    /// The first of them, and their format. Where two do, points stand behind the day, and slashes behind the month, if no
     /// number says otherwise.
     pub fn odd(self) -> Option<Odd> {
         let (cell, (separator, year_first)) = self.first?;

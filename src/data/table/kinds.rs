@@ -80,7 +80,7 @@ pub enum Odd {
     Comma(String),
     /// There are commas between the thousands of numbers: the first of them.
     Thousands(String),
-    /// The dates are not written as 2026-11-28: the first of them, and a format that reads all of them.
+    /// The dates are not written as 2026-11-28: the first of them, and their format.
     DateFormat(String, String),
 }
 
@@ -113,8 +113,8 @@ impl Odd {
 }
 
 impl Column {
-    /// Takes it for the numbers or dates that it has nearly everywhere: rows with other cells are left out. What stands beside truths
-    /// may be a word of the same kind, as `unknown` is.
+    /// Makes a column of numbers, or of dates, of one that has these nearly everywhere: its other rows are left out. A column of truths stays
+    /// as it is: its other words may be answers, too, as `unknown` is.
     pub fn as_meant(&mut self) {
         if let Some(Odd::Others { meant: meant @ (CellType::Numbers | CellType::Dates), .. }) = self.odd {
             (self.cells, self.readable_as, self.odd) = (meant, meant, None);

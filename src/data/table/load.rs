@@ -133,14 +133,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let whole = with_targets(options, &raw, &mut told)?;
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
-    // A fold that cannot be trained on is known before the first is.
-    if let Some(Fold { number: 0, of }) = options.division.fold.filter(|_| fitted.is_none()) {
-        for number in 1..of {
-            let division = Division { fold: Some(Fold { number, of }), ..options.division.clone() };
-            let other = TableOptions { division, ..options.clone() };
-            let parts = divide(&other, &text, &raw, &whole, fitted).with_context(at)?;
-            fit_target(&other, &raw, (&whole, &parts.train)).with_context(at)?;
-        }
+    if own.is_none() {
+        expect_folds(options, &text, &raw, &whole).with_context(at)?;
     }
     // Its memory is for the samples now.
     drop(text);
@@ -376,6 +370,23 @@ fn words_of(
     let mut words = fresh();
     each_of(text, (column, key), fresh, take, |next| words.join(next))?;
     Ok(words.numbered())
+}
+
+/// Refuses folds one of which alone has a class, before the first of them is trained.
+fn expect_folds(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32]) -> Result<()> {
+    let Some(Fold { number: 0, of }) = options.division.fold else { return Ok(()) };
+    let mut learnt = options.learnt().map(|name| raw.column(name));
+    if !learnt.try_fold(false, |any, cells| Ok::<_, anyhow::Error>(any | matches!(&*cells?, Cells::Texts(..))))? {
+        return Ok(());
+    }
+    for number in 0..of {
+        let division = Division { fold: Some(Fold { number, of }), ..options.division.clone() };
+        let parts = divide(&TableOptions { division, ..options.clone() }, text, raw, rows, None)?;
+        let fitted = fit_target(options, raw, (rows, &parts.train))
+            .and_then(|_| options.heads.iter().try_for_each(|head| head.fit(raw, (rows, &parts.train)).map(|_| ())));
+        fitted.with_context(|| format!("without the rows of fold {} of {of}", number + 1))?;
+    }
+    Ok(())
 }
 
 /// Fits the codecs on the rows of training, `train`; in all of `rows` nothing is missing that is learnt.

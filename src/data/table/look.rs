@@ -33,10 +33,12 @@ pub struct Look {
     odd: [Option<(String, String)>; 3],
     /// Dates in another form.
     written: Written,
-    /// Numbers that are the same with a comma before the fraction, cells that are numbers with that alone, and the first that has one.
+    /// Numbers that are the same with a comma before the fraction, cells that are numbers with that alone, the first that has one there, and
+    /// the first whose comma may stand between thousands.
     plain: usize,
     commas: usize,
     comma: Option<String>,
+    thousands: Option<String>,
     /// Hashes of the values; they are not counted any more where there are enough.
     seen: HashSet<u64, BuildHasherDefault<AsItIs>>,
     counts: bool,
@@ -80,6 +82,7 @@ impl Look {
             plain: 0,
             commas: 0,
             comma: None,
+            thousands: None,
             seen: HashSet::default(),
             counts,
             more: false,
@@ -102,6 +105,7 @@ impl Look {
         self.plain += next.plain;
         self.commas += next.commas;
         self.comma = self.comma.take().or(next.comma);
+        self.thousands = self.thousands.take().or(next.thousands);
         self.more |= next.more;
         if self.seen.is_empty() {
             self.seen = next.seen;
@@ -206,9 +210,8 @@ impl Look {
             self.truths += 1;
         } else if commas && cell::number(cell, ',').is_some() {
             self.commas += 1;
-            if self.comma.is_none() && cell::is_decimal_comma(cell) {
-                self.comma = Some(cell.to_owned());
-            }
+            let first = if cell::is_decimal_comma(cell) { &mut self.comma } else { &mut self.thousands };
+            first.get_or_insert_with(|| cell.to_owned());
         } else if written {
             self.written.see(cell);
         }
@@ -250,11 +253,8 @@ impl Look {
         let meant = |others: usize| {
             kind.is_none() && cells == CellType::Texts && self.codes == 0 && others >= NEARLY * (self.filled - others)
         };
-        let commas = written && meant(self.plain + self.commas) && self.commas > 0;
-        let comma = commas.then(|| match self.comma {
-            Some(cell) => Odd::Comma(cell),
-            None => Odd::Thousands(self.odd[0].as_ref().map_or_else(String::new, |(_, cell)| cell.clone())),
-        });
+        let comma = self.comma.map(Odd::Comma).or(self.thousands.map(Odd::Thousands));
+        let comma = comma.filter(|_| written && meant(self.plain + self.commas));
         let kinds = [(CellType::Numbers, self.numbers), (CellType::Dates, self.dates), (CellType::Truths, self.truths)];
         let other = kinds.into_iter().zip(self.odd).find_map(|((kind, count), odd)| {
             let (line, cell) = odd.filter(|_| meant(count))?;

@@ -208,6 +208,12 @@ mod tests {
             odd('.'),
             [of("0,5"), None, Some(Odd::Thousands("1,500".to_owned())), of("0,5"), of("7,5"), of("0,0")]
         );
+        // A cell with a comma is named, not the word before it.
+        let others: String = (0..28).map(|i| format!("{i}\n")).collect();
+        std::fs::write(&path, format!("x\nnone of it\n{others}\"1,234\"\n")).unwrap();
+        let found = survey(&open(&path, Format::default()).unwrap(), '.', None).unwrap().columns.remove(0).odd;
+        assert_eq!(found, Some(Odd::Thousands("1,234".to_owned())));
+        std::fs::write(&path, &content).unwrap();
         let others = odd(',');
         let count = |odd: &Option<Odd>| odd.as_ref().map(|odd| matches!(odd, Odd::Others { .. }));
         assert_eq!(others.iter().map(count).collect::<Vec<_>>(), [None, None, None, Some(true), None, Some(true)]);

@@ -176,13 +176,7 @@ pub fn fit_target(options: &TableOptions, raw: &Raw, (rows, train): (&[u32], &[u
     let columns = &options.target;
     Ok(match &*raw.column(&columns[0])? {
         Cells::Texts(numbers, texts) => {
-            let names = classes_of(&columns[0], (numbers, texts), options.class_names.as_ref(), (rows, train));
-            let names = match options.division.fold {
-                Some(fold) => {
-                    names.with_context(|| format!("without the rows of fold {} of {}", fold.number + 1, fold.of))?
-                }
-                None => names?,
-            };
+            let names = classes_of(&columns[0], (numbers, texts), options.class_names.as_ref(), (rows, train))?;
             Target::Classes { column: columns[0].clone(), names }
         }
         Cells::Numbers(_) => {

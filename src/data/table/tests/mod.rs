@@ -1,9 +1,9 @@
 //! Tables, read whole; and their codecs beside scikit-learn's.
 
+mod folds;
 mod leakage;
 
-use super::super::progress::Event;
-use super::super::{HoldOut, Split};
+use super::super::{HoldOut, Split, progress::Event};
 use super::codec::{Cells, ColumnCodec};
 use super::*;
 use anyhow::Result;
