@@ -45,8 +45,6 @@ mod lr_find;
 mod masks;
 mod memory;
 mod mlflow;
-#[cfg(target_os = "linux")]
-mod mpi;
 mod network;
 mod not_finite;
 mod optimizers;
@@ -65,6 +63,8 @@ mod prompted;
 #[cfg(target_os = "linux")]
 mod pty;
 mod quantiles;
+#[path = "../../support/ranked.rs"]
+mod ranked;
 mod ranks;
 mod real_data;
 mod recurrent;

@@ -1,7 +1,7 @@
 //! Ranks whose network is slow, stands still or breaks, and whatever else happens to one of them at any moment.
 
-use super::processes::{SILENCE, SOON, free_port, variables};
-use super::ranks::config;
+use super::processes::{SOON, free_port, variables};
+use super::ranked::{SILENCE, config};
 use super::support::{Done, Place, Running, assert_same_runs};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,15 +1,10 @@
 //! Ranks that are processes: the same bits as one, and a clear end when one is killed, stopped or does not fit.
 
-use super::ranks::config;
-
+use super::ranked::{SILENCE, TENSORS, config, tensors};
 use super::support::{Done, Place, Running, assert_same_runs};
-use runner::checkpoint::{Tensor, write_weights};
 use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
-
-/// After which a rank counts as gone that gives no sign of life.
-pub const SILENCE: (&str, &str) = ("RUNNER_RANK_TIMEOUT", "2");
 
 /// For all to have ended after that: much more than they take.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -93,17 +88,6 @@ fn a_secret_that_can_be_guessed_is_refused() {
     assert_eq!(done.code, Some(2), "{done:?}");
     assert!(done.err.contains("`RUNNER_SECRET` has 5 characters, and must have 16 at least"), "{done:?}");
 }
-
-pub fn tensors(place: &Place, changed: f32) {
-    let mut inputs: Vec<f32> = (0..36).map(|i| i as f32 * 0.01).collect();
-    inputs[20] += changed;
-    let (x, y) = (Tensor::from_f32([12, 3], &inputs), Tensor::from_f32([12, 1], &[0.5; 12]));
-    write_weights(&place.path("t.safetensors"), &[x.view("inputs"), y.view("targets")]).unwrap();
-}
-
-pub const TENSORS: &str = "seed = 1\ndevice = \"cpu\"\n[data]\nsource = \"tensors\"\npath = \"/proc/self/cwd/t.safetensors\"\nbatch_size = 4\n\
-    [model]\nlayers = [{ type = \"linear\", out_features = 1 }]\n[loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.01\n\
-    [train]\nepochs = 2\n[distributed]\nshards = 4\n";
 
 #[test]
 fn ranks_that_differ_are_refused_before_the_first_step() {
@@ -336,4 +320,16 @@ fn signals_that_were_ignored_stay_ignored() {
         running.signal(ends);
         assert_eq!(running.wait().1.code, Some(130));
     }
+}
+
+#[test]
+fn a_transport_that_cannot_be_had_is_told() {
+    let place = Place::with(&config("epochs = 1", ""));
+    let mpi = (!cfg!(feature = "mpi")).then_some(("mpi", "this program was built without MPI"));
+    for (transport, expected) in mpi.into_iter().chain([("smoke", "must be `mpi` or `tcp`")]) {
+        let done = Done::of(place.command("train c.toml").env("RUNNER_TRANSPORT", transport).output().unwrap());
+        assert_eq!(done.code, Some(2), "{done:?}");
+        assert!(done.err.contains(expected) && done.err.contains("RUNNER_TRANSPORT"), "{done:?}");
+    }
+    assert!(!place.path("runs").exists());
 }

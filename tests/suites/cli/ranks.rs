@@ -1,29 +1,8 @@
 //! Several ranks come to what one comes to, to the bit.
 
+use super::ranked::config;
 use super::support::{LAYERS, Place, assert_same_runs, digits, repository};
 use runner::checkpoint::{Tensor, write_weights};
-
-/// A model of convolutions with batch norm and dropout, its data augmented and mixed, its gradients clipped; a last batch that is smaller, and of
-/// fewer shards. Evaluation has figures of every kind.
-pub fn config(train: &str, more: &str) -> String {
-    let layers = r#"[model]
-layers = [
-  { type = "conv2d", out_channels = 6, kernel_size = 3, padding = 1 }, "batch_norm2d", "relu",
-  { type = "max_pool2d", kernel_size = 2 },
-  "flatten", { type = "dropout", p = 0.2 }, { type = "linear", out_features = 24 }, "batch_norm1d", { type = "linear", out_features = 10 },
-]"#;
-    let data = "train_transforms = [{ type = \"random_crop\", size = 8, padding = 1 }, { type = \"mixup\", alpha = 0.4, p = 0.8 }]\n\
-                transforms = [{ type = \"normalize\", mean = [0.5], std = [0.5] }]\neval_batch_size = 7";
-    digits(
-        data,
-        &format!(
-            "{layers}\n[optimizer]\ntype = \"adamw\"\nlr = 3e-3\nema = {{ decay = 0.9 }}\n[schedule]\ntype = \"cosine\"\n[train]\n{train}\n\
-             clip_grad_norm = 1.0\n[metrics]\nfigures = [\"auroc\", \"macro_f1\"]\n[distributed]\nshards = 12\n[log]\nevery_steps = 1\n{more}"
-        ),
-    )
-    .replace("batch_size = 32", "batch_size = 48")
-    .replace("limit = 320", "limit = 302")
-}
 
 /// One rank and several, each of which divides the shards.
 pub fn same_for_all(config: &str) {

@@ -1,6 +1,7 @@
 //! `sync_batch_norm`: batch normalisation takes the statistics of all shards of a step, whichever rank has them.
 
-use super::ranks::{config, same_for_all};
+use super::ranked::config;
+use super::ranks::same_for_all;
 use super::support::{Place, assert_same_runs, digits};
 use runner::checkpoint::{Checkpoint, Tensor, write_weights};
 

@@ -1,4 +1,15 @@
-//! Ranks over MPI, without a model: each test starts itself under `mpiexec`, where there is one.
+//! Ranks over MPI, where there is one: without a model, each test starting itself under `mpiexec`, and the program.
+
+#[cfg(target_os = "linux")]
+mod program;
+#[cfg(target_os = "linux")]
+#[path = "../../support/ranked.rs"]
+mod ranked;
+// Shared with tests that use all of it.
+#[cfg(target_os = "linux")]
+#[allow(dead_code)]
+#[path = "../../support/command.rs"]
+mod support;
 
 use runner::collective::tcp::Limits;
 use runner::collective::{Collective, Slots, team};

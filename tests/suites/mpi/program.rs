@@ -1,7 +1,6 @@
 //! Ranks that MPI starts and whose messages it carries: the same bits as one without it, and a clear end of all when one ends.
 
-use super::processes::{SILENCE, TENSORS, tensors};
-use super::ranks::config;
+use super::ranked::{SILENCE, TENSORS, config, tensors};
 use super::support::{Done, Place, Running, assert_same_runs};
 use std::fs;
 use std::path::Path;
@@ -19,12 +18,8 @@ struct Mpi {
 }
 
 impl Mpi {
-    /// `None` where this program has no MPI, or the machine has none.
+    /// `None` where the machine has none.
     fn found() -> Option<Mpi> {
-        if !cfg!(feature = "mpi") {
-            eprintln!("skipped: this is built without the feature `mpi`");
-            return None;
-        }
         let version = |program| Some((program, Command::new(program).arg("--version").output().ok()?));
         let Some((program, version)) = ["mpiexec", "mpirun"].into_iter().find_map(version) else {
             eprintln!("skipped: there is neither `mpiexec` nor `mpirun`");
@@ -221,16 +216,10 @@ fn all_ranks_over_mpi_stop_with_everything_saved_when_one_is_asked_to() {
 }
 
 #[test]
-fn mpi_that_cannot_be_had_is_told() {
+fn a_process_that_mpi_did_not_start_is_told() {
     let place = Place::with(&config("epochs = 1", ""));
-    let expected = match cfg!(feature = "mpi") {
-        true => "this process was started by nothing that starts processes of MPI",
-        false => "this program was built without MPI",
-    };
-    for (transport, expected) in [("mpi", expected), ("smoke", "must be `mpi` or `tcp`")] {
-        let done = Done::of(place.command("train c.toml").env("RUNNER_TRANSPORT", transport).output().unwrap());
-        assert_eq!(done.code, Some(2), "{done:?}");
-        assert!(done.err.contains(expected) && done.err.contains("RUNNER_TRANSPORT"), "{done:?}");
-    }
+    let done = Done::of(place.command("train c.toml").env("RUNNER_TRANSPORT", "mpi").output().unwrap());
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.err.contains("this process was started by nothing that starts processes of MPI"), "{done:?}");
     assert!(!place.path("runs").exists());
 }
