@@ -303,6 +303,11 @@ mod tests {
             refused(&format!("{gpt2},\"activation_function\":\"relu\"}}")).contains("`activation_function` is `relu`")
         );
         assert!(refused(&format!("{gpt2},\"n_inner\":9}}")).contains("`n_inner`"));
+        for (key, value) in
+            [("scale_attn_weights", false), ("scale_attn_by_inverse_layer_idx", true), ("add_cross_attention", true)]
+        {
+            assert!(refused(&format!("{gpt2},\"{key}\":{value}}}")).contains(&format!("`{key}` is {value}")));
+        }
         let llama = r#"{"model_type":"llama","hidden_size":8,"num_attention_heads":2,"vocab_size":9,"num_hidden_layers":1,"intermediate_size":8,"max_position_embeddings":8,"rope_scaling":"#;
         assert!(refused(&format!(r#"{llama}{{"rope_type":"yarn"}}}}"#)).contains("`rope_scaling` has the type `yarn`"));
         assert!(refused(&format!(r#"{llama}{{"type":"linear"}}}}"#)).contains("`rope_scaling` has no `factor`"));

@@ -1,5 +1,7 @@
 //! Warnings about a whole model that is probably not as meant, from its forward graph for training.
 
+mod future;
+
 use super::{Forward, LayerRow};
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections::Transform;
@@ -25,6 +27,7 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, forward: &Forward) -> Vec
     found.extend(lints.activations_without_effect());
     found.extend(lints.unused_layers());
     found.extend(lints.normalize_range());
+    found.extend(lints.sees_the_future());
     found
 }
 

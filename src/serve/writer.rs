@@ -132,7 +132,8 @@ pub struct Writer {
     longest_text: Option<usize>,
     /// What stands around texts that are answered by going on with a prompt, and the token that ends answers.
     prompts: Option<(Prompts, u32)>,
-    /// The tokens that end a text.
+    /// The tokens that texts begin with, and those of which each ends one.
+    begin: Vec<u32>,
     ends: Vec<u32>,
     /// When it was loaded, in seconds since 1970.
     pub loaded: u64,
@@ -169,14 +170,14 @@ impl Writer {
         }
         let (tokenizer, vocabulary, capacity) = (first.tokenizer().clone(), first.vocabulary(), first.capacity());
         let (longest_text, prompts) = (first.longest_text(), first.prompts().cloned());
-        let ends = first.ends().to_vec();
+        let (begin, ends) = (first.beginning().to_vec(), first.ends().to_vec());
         let texts = generators.iter().map(Generator::texts).sum();
         metrics.writes();
         let loaded = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let (waiting, changed, failed) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
         let shared = Arc::new(Shared { waiting, changed, queue: how.queue, failed, metrics });
         let writer =
-            Writer { tokenizer, chat, vocabulary, capacity, longest_text, prompts, ends, loaded, texts, shared };
+            Writer { tokenizer, chat, vocabulary, capacity, longest_text, prompts, begin, ends, loaded, texts, shared };
         for generator in generators {
             let shared = Arc::clone(&writer.shared);
             let work = move || shared.work(generator);
@@ -193,16 +194,16 @@ impl Writer {
         match (self.longest_text, &self.prompts) {
             (Some(longest), _) => generate::text(&self.tokenizer, longest, text, "the prompt"),
             (None, Some((prompts, end))) => prompts.tokens((&self.tokenizer, *end), text, "the prompt"),
-            (None, None) => self.raw(text),
+            (None, None) => generate::prompt(&self.tokenizer, [&self.begin, &self.ends], text, "the prompt"),
         }
     }
 
-    /// The tokens of a text that is gone on with as it is.
+    /// The tokens of a conversation as its template writes it, which has all that stands before it.
     ///
     /// # Errors
     /// It has a character that has no token.
-    pub fn raw(&self, text: &str) -> anyhow::Result<Vec<u32>> {
-        generate::prompt((&self.tokenizer, &self.ends), text, "the prompt")
+    pub fn rendered(&self, text: &str) -> anyhow::Result<Vec<u32>> {
+        generate::prompt(&self.tokenizer, [&[], &self.ends], text, "the prompt")
     }
 
     /// Whether it answers texts; else it goes on with them.

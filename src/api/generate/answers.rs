@@ -110,7 +110,19 @@ impl Generator {
             let how = How::Answers(answers);
             let (chat, prompts) = (None, None);
             let ends = vec![end];
-            let parts = Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts: 1, beams, how, note };
+            let parts = Parts {
+                tokenizer,
+                chat,
+                prompts,
+                begin: Vec::new(),
+                ends,
+                vocabulary,
+                capacity,
+                texts: 1,
+                beams,
+                how,
+                note,
+            };
             return Generator::with(model, programs, &spec, backend, parts);
         }
     }
@@ -187,6 +199,11 @@ impl Generator {
             if let Ok(true) = goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         goes_on.map(drop)
+    }
+
+    /// The tokens that texts begin with, as the tokenizer puts them there.
+    pub fn beginning(&self) -> &[u32] {
+        &self.begin
     }
 
     /// The tokens that end a text.

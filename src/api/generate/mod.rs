@@ -102,6 +102,8 @@ pub struct Generator {
     /// Of beam search: the row that each row of the next run goes on from.
     parents: Vec<u32>,
     how: How,
+    /// The tokens that texts begin with, and those of which each ends one.
+    begin: Vec<u32>,
     ends: Vec<u32>,
     bytes: Vec<u8>,
     /// Why there is no cache, if one was wanted.
@@ -131,6 +133,7 @@ struct Parts {
     tokenizer: Tokenizer,
     chat: Option<Chat>,
     prompts: Option<(Prompts, u32)>,
+    begin: Vec<u32>,
     ends: Vec<u32>,
     /// Tokens that there may be.
     vocabulary: usize,
@@ -181,7 +184,7 @@ impl Generator {
             return Generator::of_answers(model, &sample, codec, options);
         }
         let (prompts, ends) = (codec.prompts_and_end(), codec.ends());
-        let chat = codec.chat;
+        let (chat, begin) = (codec.chat, codec.begin);
         let Some(tokenizer) = codec.tokenizer else {
             return Err(Failure::Usage(
                 "the checkpoint has no tokenizer, so that it cannot read or write text\nhelp: name the one that its tokens were made with, \
@@ -222,8 +225,19 @@ impl Generator {
                 Ok(programs) => {
                     if fits(model, (&programs, &spec), backend.as_ref(), options, texts == 1)? {
                         let how = How::Cached { chunk, whole };
-                        let parts =
-                            Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts, beams, how, note };
+                        let parts = Parts {
+                            tokenizer,
+                            chat,
+                            prompts,
+                            begin,
+                            ends,
+                            vocabulary,
+                            capacity,
+                            texts,
+                            beams,
+                            how,
+                            note,
+                        };
                         return Generator::with(model, programs, &spec, backend, parts);
                     }
                     texts /= 2;
@@ -239,7 +253,7 @@ impl Generator {
         let programs = build(&model.loaded, &sample, &sizes, backend.as_ref(), &passes)?;
         fits(model, (&programs, &sample), backend.as_ref(), options, true)?;
         let how = How::Anew;
-        let parts = Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts, beams, how, note };
+        let parts = Parts { tokenizer, chat, prompts, begin, ends, vocabulary, capacity, texts, beams, how, note };
         Generator::with(model, programs, &sample, backend, parts)
     }
 
@@ -250,7 +264,7 @@ impl Generator {
         backend: Box<dyn Backend>,
         parts: Parts,
     ) -> Result<Generator, Failure> {
-        let Parts { tokenizer, chat, prompts, ends, vocabulary, capacity, texts, beams, how, note } = parts;
+        let Parts { tokenizer, chat, prompts, begin, ends, vocabulary, capacity, texts, beams, how, note } = parts;
         let in_batch = if let How::Answers(own) = &how { own.batch } else { rows(beams) };
         let parents = beams.map_or_else(Vec::new, |_| (0..in_batch as u32).collect());
         let layout = programs.plan.slot.clone();
@@ -280,6 +294,7 @@ impl Generator {
             beams,
             parents,
             how,
+            begin,
             ends,
             bytes,
             note,
@@ -333,7 +348,7 @@ impl Generator {
     pub fn prompt(&self, (text, called): (&str, &str), raw: bool) -> Result<Vec<u32>> {
         match self.answers_texts() && !raw {
             true => self.text(text, called),
-            false => prompt((&self.tokenizer, &self.ends), text, called),
+            false => prompt(&self.tokenizer, [&self.begin, &self.ends], text, called),
         }
     }
 

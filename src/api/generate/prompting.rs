@@ -23,7 +23,7 @@ pub fn longest<'a>(
     for (text, called) in texts {
         let tokens = match &prompts {
             Some((prompts, end)) => prompts.tokens((tokenizer, *end), text, called)?,
-            None => prompt((tokenizer, &ends), text, called)?,
+            None => prompt(tokenizer, [&codec.begin, &ends], text, called)?,
         };
         longest = longest.max(tokens.len());
     }

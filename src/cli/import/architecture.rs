@@ -5,8 +5,17 @@ use serde_json::{Value, json};
 
 /// Keys that may be left out, by what they have.
 const WORDS: [&str; 5] = ["model_type", "hidden_act", "activation", "activation_function", "position_embedding_type"];
-const TRUTHS: [&str; 6] =
-    ["attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window", "is_decoder", "sinusoidal_pos_embds"];
+const TRUTHS: [&str; 9] = [
+    "attention_bias",
+    "mlp_bias",
+    "tie_word_embeddings",
+    "use_sliding_window",
+    "is_decoder",
+    "sinusoidal_pos_embds",
+    "scale_attn_weights",
+    "scale_attn_by_inverse_layer_idx",
+    "add_cross_attention",
+];
 const WHOLE: [&str; 5] = ["head_dim", "num_key_value_heads", "n_inner", "type_vocab_size", "sliding_window"];
 const NUMBERS: [&str; 10] = [
     "rms_norm_eps",
@@ -110,6 +119,16 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
             expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
             let (width, positions) = (number("n_embd")?, number("n_positions")?);
             ensure!(whole("n_inner").is_none_or(|inner| inner == 4 * width), "`n_inner` is not four times `n_embd`");
+            ensure!(
+                keys.get("scale_attn_weights").and_then(Value::as_bool) != Some(false),
+                "`scale_attn_weights` is false, and attention scales its scores here"
+            );
+            for (key, what) in [
+                ("scale_attn_by_inverse_layer_idx", "scores that are divided by the number of the layer are"),
+                ("add_cross_attention", "attention to a second sequence is"),
+            ] {
+                ensure!(!truth(key), "`{key}` is true, and {what} not known here");
+            }
             let eps = fraction("layer_norm_epsilon", 1e-5);
             ensure!((eps - 1e-5).abs() < 1e-12, "`layer_norm_epsilon` is {eps}, and 0.00001 is known here");
             let params = vec![

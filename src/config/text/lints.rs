@@ -50,6 +50,8 @@ lints! {
         "The model puts out one number for `cross_entropy`: the loss is always 0.";
     UnusedLayer "unused_layer":
         "No layer takes what this one puts out, so that its parameters are counted but never trained.";
+    SeesTheFuture "sees_the_future":
+        "A layer of a language model that sees the tokens which the model is to tell: attention that is not causal, a second direction, a convolution with zeros behind.";
     NormalizeRange "normalize_range":
         "A `normalize` that is meant for pixels from 0 to 255; they come from 0 to 1.";
     BatchLargerThanData "batch_larger_than_data":

@@ -161,7 +161,7 @@ fn fitted(options: &AnsweredOptions, written: &Written) -> Result<TextCodec> {
         end,
     };
     let vocabulary = own.max(start + 1).max(end + 1) as usize;
-    Ok(TextCodec { vocabulary, tokenizer: Some(tokenizer), chat: None, samples })
+    Ok(TextCodec { vocabulary, tokenizer: Some(tokenizer), chat: None, begin: Vec::new(), samples })
 }
 
 /// The rows of a table as samples.

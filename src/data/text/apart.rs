@@ -3,7 +3,7 @@
 use super::super::field::{Field, Lengths};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::tokenizer::{Tokenizer, UNKNOWN_TOKEN};
-use super::options::{ApartOptions, End};
+use super::options::{ApartOptions, End, TextOptions};
 use super::prompts::ENDS;
 use super::tokens::{Tokens, put_tokens};
 use super::windows::fields_of_lengths;
@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail, ensure};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The token that ends documents: the one that is named, or the first of those that usually do which the tokenizer has.
+/// The token that ends documents: the one that is named, or where they are kept apart the first of those that usually do which the tokenizer has.
 ///
 /// # Errors
 /// The vocabulary does not have it.
-pub fn end(options: &ApartOptions, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<u32>> {
+pub fn end(options: &TextOptions, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Option<u32>> {
     let token = |name: &str| tokenizer.and_then(|tokenizer| tokenizer.token(name));
     let end = match &options.end {
-        None => return Ok(ENDS.into_iter().find_map(token)),
+        None => return Ok(options.apart.as_ref().and_then(|_| ENDS.into_iter().find_map(token))),
         Some(End::Name(name)) => {
             token(name).with_context(|| format!("the tokenizer has no token `{name}`, which `end_token` names"))?
         }
@@ -35,8 +35,9 @@ pub fn end(options: &ApartOptions, tokenizer: Option<&Tokenizer>, vocabulary: us
 /// Where documents of a row of tokens end.
 #[derive(Debug, Clone, Copy)]
 pub enum Ends<'a> {
-    /// With a token, which the next one begins with: the model learns to write it behind a document, and to begin one behind it.
-    Token(u32),
+    /// With a token. The next one begins with it, unless documents are `begun` by tokens of their own: the model learns to write it behind a document, and to
+    /// begin one behind it.
+    Token { end: u32, begun: bool },
     /// Behind so many tokens each, ascending.
     Places(&'a [usize]),
 }
@@ -54,11 +55,11 @@ pub fn documents(tokens: &Tokens, ends: Ends) -> Result<Vec<Range<usize>>> {
         }
     };
     match ends {
-        Ends::Token(end) => {
+        Ends::Token { end, begun } => {
             let mut least = 1;
             tokens.each_place_of(end, &mut |place| {
                 add(start..place, least);
-                (start, least) = (place, 2);
+                (start, least) = if begun { (place + 1, 1) } else { (place, 2) };
             })?;
             add(start..tokens.len().saturating_sub(1), 1);
         }

@@ -168,6 +168,7 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
                 vocabulary: tokenizer.vocabulary() + usize::from(separator.is_some()),
                 tokenizer: Some(tokenizer),
                 chat: None,
+                begin: Vec::new(),
                 samples: Samples::Labelled {
                     text: options.text.clone(),
                     text_pair: options.text_pair.clone(),

@@ -74,9 +74,7 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
     };
     let of_val = other.as_ref().unwrap_or(&text);
     let bytes_per_token = match &val {
-        Some(val) if options.counts_bytes => {
-            bytes_per_token(&of_val.tokens, val.range.clone(), codec.tokenizer.as_ref())?
-        }
+        Some(val) if options.counts_bytes => bytes_per_token(&of_val.tokens, val.range.clone(), &codec)?,
         _ => None,
     };
     let val = val.map_or_else(|| train.select(&[]), |val| val.split);
@@ -130,11 +128,11 @@ fn documents(
     (text, other): (&Text, Option<&Text>),
     codec: &TextCodec,
 ) -> Result<(Part, Option<Part>)> {
-    let end = apart::end(apart, codec.tokenizer.as_ref(), codec.vocabulary)?;
+    let end = apart::end(options, codec.tokenizer.as_ref(), codec.vocabulary)?;
     let called = |text: &Text| format!("`{}`", text.path.display());
     let documents = |text: &Text| -> Result<Vec<Range<usize>>> {
         let ends = match (end, &options.content) {
-            (Some(end), _) => Ends::Token(end),
+            (Some(end), _) => Ends::Token { end, begun: !codec.begin.is_empty() },
             (None, Content::Text(_)) => Ends::Places(&text.file_ends),
             (None, Content::Tokens { .. }) => bail!(
                 "`packed = false` keeps documents apart, and no token is known that ends them: write its number or its name as `end_token`"
@@ -168,16 +166,18 @@ fn last(options: &TextOptions, text: &Text) -> Result<usize> {
 
 /// How many bytes a token stands for: those that a model learns to tell, all but the first, or so many of them that no more would change the figure. `None` without a
 /// tokenizer.
-fn bytes_per_token(tokens: &Tokens, range: Range<usize>, tokenizer: Option<&Tokenizer>) -> Result<Option<f64>> {
+fn bytes_per_token(tokens: &Tokens, range: Range<usize>, codec: &TextCodec) -> Result<Option<f64>> {
     const MOST: usize = 4 << 20;
     let range = range.start + 1..range.end.min(range.start + 1 + MOST);
-    Ok(match tokenizer.filter(|_| !range.is_empty()) {
+    Ok(match codec.tokenizer.as_ref().filter(|_| !range.is_empty()) {
         None => None,
         // Bytes that are no text would be another number of them.
         Some(Tokenizer::Bytes) => Some(1.0),
         Some(tokenizer) => {
             let (count, mut reader) = (range.len(), tokens.reader(range.end));
-            let read = range.map(|at| reader.get(at)).collect::<Result<Vec<u32>>>()?;
+            let mut read = range.map(|at| reader.get(at)).collect::<Result<Vec<u32>>>()?;
+            // They stand for no text.
+            read.retain(|token| !codec.begin.contains(token));
             Some(tokenizer.decode(&read)?.len() as f64 / count as f64)
         }
     })
@@ -201,9 +201,8 @@ fn held_out(how: HoldOut, all: usize) -> Result<usize> {
 /// # Errors
 /// The vocabulary does not have the token that is to end documents.
 pub fn samples(options: &TextOptions, tokenizer: Option<&Tokenizer>, vocabulary: usize) -> Result<Samples> {
-    let apart = options.apart.as_ref();
-    let lengths = apart.map(|apart| apart.lengths.clone()).unwrap_or_default();
-    let end = apart.map(|apart| apart::end(apart, tokenizer, vocabulary)).transpose()?.flatten();
+    let lengths = options.apart.as_ref().map(|apart| apart.lengths.clone()).unwrap_or_default();
+    let end = apart::end(options, tokenizer, vocabulary)?;
     Ok(Samples::Windows { context: options.context, lengths, end })
 }
 
@@ -225,7 +224,10 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                     (None, None) => bail!("neither `vocab_size` nor `tokenizer` says how many tokens there may be"),
                 };
                 let samples = samples(options, tokenizer.as_ref(), vocabulary)?;
-                *codec = Some(TextCodec { tokenizer, chat: chat()?, vocabulary, samples });
+                // Other programs may have left them out of the file.
+                let begin = tokenizer.as_ref().map_or(&[][..], Tokenizer::before);
+                let begin = if tokens.start_with(begin)? { begin.to_vec() } else { Vec::new() };
+                *codec = Some(TextCodec { tokenizer, chat: chat()?, begin, vocabulary, samples });
             }
             Ok(Text { path, tokens, file_ends: Vec::new(), told: Vec::new(), reading: 0 })
         }
@@ -243,8 +245,8 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                     let tokenizer = Tokenizer::choose(choice, &[text.utf8()])?;
                     let vocabulary = tokenizer.vocabulary();
                     let samples = samples(options, Some(&tokenizer), vocabulary)?;
-                    let tokenizer = Some(tokenizer);
-                    none.insert(TextCodec { tokenizer, chat: chat()?, vocabulary, samples })
+                    let (begin, tokenizer) = (tokenizer.before().to_vec(), Some(tokenizer));
+                    none.insert(TextCodec { tokenizer, chat: chat()?, begin, vocabulary, samples })
                 }
             };
             let Some(tokenizer) = &codec.tokenizer else {
@@ -257,7 +259,7 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                 expect_room(text.len(), working, &host, &called, INSTEAD)?;
             }
             let samples = samples(options, Some(tokenizer), codec.vocabulary)?;
-            let encoded = encoded((&text, &called), ends, &samples, (tokenizer, codec.vocabulary));
+            let encoded = encoded((&text, &called), ends, &samples, (tokenizer, codec));
             if let (Err(_), Some(documents)) = (&encoded, &documents) {
                 // The same with the row that it is in.
                 documents.expect_tokens(tokenizer)?;
@@ -272,8 +274,9 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
             let mut told = vec![format!("{called}{of}{bytes} bytes of text are {count} tokens ({words})")];
             match &documents {
                 Some(documents) => {
-                    if options.apart.is_none() && documents.count() > 1 {
-                        told[0] += "; nothing stands between two rows, and `packed = false` keeps them apart";
+                    let marked = options.end.is_some() || !codec.begin.is_empty();
+                    if options.apart.is_none() && !marked && documents.count() > 1 {
+                        told[0] += "; nothing stands between two rows: `end_token` puts a token there, and `packed = false` keeps them apart";
                     }
                     match documents.empty() {
                         0 => {}
@@ -311,22 +314,30 @@ fn encoded(
     (text, called): (&Read, &str),
     ends: Vec<usize>,
     samples: &Samples,
-    (tokenizer, vocabulary): (&Tokenizer, usize),
+    (tokenizer, codec): (&Tokenizer, &TextCodec),
 ) -> Result<(Tokens, Vec<usize>)> {
-    let (mut tokens, mut file_ends) = (Tokens::in_memory(vocabulary), Vec::new());
-    match samples {
-        Samples::Windows { lengths, end, .. } if !lengths.is_empty() => {
-            let mut start = 0;
-            for file in ends {
-                text.encode(start..file, tokenizer, called, &mut tokens)?;
-                if let Some(end) = end.filter(|end| tokens.last() != Some(*end)) {
-                    tokens.extend(&[end]);
-                }
-                file_ends.push(tokens.len());
-                start = file;
-            }
+    let (mut tokens, mut file_ends) = (Tokens::in_memory(codec.vocabulary), Vec::new());
+    let (apart, end) = match samples {
+        Samples::Windows { lengths, end, .. } => (!lengths.is_empty(), *end),
+        _ => (false, None),
+    };
+    if !apart && codec.begin.is_empty() && end.is_none() {
+        text.encode(0..text.len(), tokenizer, called, &mut tokens)?;
+        return Ok((tokens.whole(), file_ends));
+    }
+    let mut start = 0;
+    for file in ends {
+        if start < file {
+            tokens.extend(&codec.begin);
         }
-        _ => text.encode(0..text.len(), tokenizer, called, &mut tokens)?,
+        text.encode(start..file, tokenizer, called, &mut tokens)?;
+        if let Some(end) = end.filter(|end| tokens.last() != Some(*end)) {
+            tokens.extend(&[end]);
+        }
+        if apart {
+            file_ends.push(tokens.len());
+        }
+        start = file;
     }
     Ok((tokens.whole(), file_ends))
 }

@@ -113,6 +113,11 @@ pub fn prompt_and_answer(split: &Split, sample: usize, ignored: i32) -> Result<(
     Ok((prompt.to_vec(), answer.to_vec()))
 }
 
+/// What samples of a text are; its tokenizer is not read. `None`: the data is none, or from a checkpoint that is broken.
+pub fn samples_of(spec: &DataSpec) -> Option<Samples> {
+    Samples::deserialize(spec.fitted.as_ref()?.get("samples")?).ok()
+}
+
 /// A field of whole numbers of a sample.
 fn whole_numbers(split: &Split, sample: usize, field: usize) -> Result<Vec<i32>> {
     let bytes = split.fields()[field].bytes();
@@ -138,7 +143,8 @@ pub fn without_reading(options: &TextOptions) -> Result<Option<DataSpec>> {
     let vocabulary = tokenizer.vocabulary().max(vocabulary.unwrap_or(0));
     let samples = load::samples(options, Some(&tokenizer), vocabulary)?;
     let chat = options.chat.as_deref().map(Chat::read).transpose()?;
-    let codec = TextCodec { tokenizer: Some(tokenizer), chat, vocabulary, samples };
+    let begin = tokenizer.before().to_vec();
+    let codec = TextCodec { tokenizer: Some(tokenizer), chat, begin, vocabulary, samples };
     Ok(Some(DataSpec { fitted: Some(codec.written()?), ..DataSpec::new(codec.fields()) }))
 }
 
@@ -149,6 +155,8 @@ pub struct TextCodec {
     pub tokenizer: Option<Tokenizer>,
     /// How conversations become text, if that is known.
     pub chat: Option<Chat>,
+    /// The tokens that texts begin with which a language model goes on with, as the tokenizer puts them there.
+    pub begin: Vec<u32>,
     /// How many tokens there are.
     pub vocabulary: usize,
     /// What samples are.
@@ -231,6 +239,8 @@ struct Written {
     tokenizer: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     chat: Option<Chat>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    begin: Vec<u32>,
     vocabulary: usize,
     samples: Samples,
 }
@@ -258,7 +268,7 @@ impl TextCodec {
     /// It is none that a training has written.
     pub fn read(written: &Value) -> Result<TextCodec> {
         let broken = "what the checkpoint says of its text cannot be read";
-        let Written { tokenizer, chat, vocabulary, samples } = Written::deserialize(written).context(broken)?;
+        let Written { tokenizer, chat, begin, vocabulary, samples } = Written::deserialize(written).context(broken)?;
         let tokenizer = tokenizer.as_ref().map(Tokenizer::of_written).transpose()?;
         let own = tokenizer.as_ref().map_or(1, Tokenizer::vocabulary);
         ensure!(own <= vocabulary, "the checkpoint says {vocabulary} tokens, and its tokenizer has {own}");
@@ -287,8 +297,8 @@ impl TextCodec {
                 !tags.is_empty() && ascending(lengths) && layout.word_column > 0 && layout.tag_column != Some(0)
             }
         };
-        ensure!(sane, "{broken}");
-        Ok(TextCodec { tokenizer, chat, vocabulary, samples })
+        ensure!(sane && begin.iter().all(|token| (*token as usize) < vocabulary), "{broken}");
+        Ok(TextCodec { tokenizer, chat, begin, vocabulary, samples })
     }
 
     /// As a checkpoint has it.
@@ -297,8 +307,9 @@ impl TextCodec {
     /// The tokenizer cannot be written.
     pub fn written(&self) -> Result<Arc<Value>> {
         let tokenizer = self.tokenizer.as_ref().map(Tokenizer::written).transpose()?;
-        let (chat, vocabulary, samples) = (self.chat.clone(), self.vocabulary, self.samples.clone());
-        Ok(Arc::new(serde_json::to_value(Written { tokenizer, chat, vocabulary, samples })?))
+        let (chat, begin) = (self.chat.clone(), self.begin.clone());
+        let (vocabulary, samples) = (self.vocabulary, self.samples.clone());
+        Ok(Arc::new(serde_json::to_value(Written { tokenizer, chat, begin, vocabulary, samples })?))
     }
 
     /// Whether samples are sentences whose words have a tag each.
@@ -320,7 +331,7 @@ impl TextCodec {
     pub fn prompts(&self) -> Option<Prompts> {
         let Samples::Prompted { template, system, .. } = &self.samples else { return None };
         let (template, chat, system) = (template.clone(), self.chat.clone(), system.clone());
-        Some(Prompts { template, chat, system })
+        Some(Prompts { template, chat, system, begin: self.begin.clone() })
     }
 
     /// The same, and the token that ends answers.
@@ -363,6 +374,14 @@ impl TextCodec {
 }
 
 impl Samples {
+    /// Whether each position of a sample is to tell the token behind it.
+    pub fn tells_next_tokens(&self) -> bool {
+        match self {
+            Samples::Windows { .. } | Samples::Prompted { .. } => true,
+            Samples::Labelled { .. } | Samples::Answered { .. } | Samples::Tagged { .. } => false,
+        }
+    }
+
     /// Their fields, of so many tokens.
     pub fn fields(&self, vocabulary: usize) -> Vec<Field> {
         match self {

@@ -22,6 +22,8 @@ pub struct TextOptions {
     pub context: usize,
     /// Samples of a batch of training and of evaluation, where a batch goes on where the one before it ended.
     pub streams: Option<[usize; 2]>,
+    /// The token that ends documents, if one is named.
+    pub end: Option<End>,
     /// How documents are kept apart, if samples do not go on from one to the next.
     pub apart: Option<ApartOptions>,
     /// What is held out at the end to validate on: a part of the tokens, or a number of them.
@@ -37,8 +39,6 @@ pub struct TextOptions {
 pub struct ApartOptions {
     /// The lengths of batches, ascending.
     pub lengths: Vec<usize>,
-    /// The token that ends documents, if one is named.
-    pub end: Option<End>,
     /// The target of what fills a batch.
     pub ignore_index: i32,
 }

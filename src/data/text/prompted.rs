@@ -95,7 +95,9 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
 fn learnt(options: &PromptedOptions, written: &Written) -> Result<TextCodec> {
     let chat = options.chat.as_deref().map(Chat::read).transpose()?;
     let (template, system) = (options.template.clone(), options.system.clone());
-    let prompts = Prompts { template: template.clone(), chat: chat.clone(), system: system.clone() };
+    // What is learnt here is learnt of texts, and the end of an answer is far behind its beginning.
+    let begin = Vec::new();
+    let prompts = Prompts { template: template.clone(), chat: chat.clone(), system: system.clone(), begin };
     let called = |row: usize| place(&options.path, &written.lines, row);
     let tokenizer = match &options.choice {
         Choice::Bytes | Choice::Json(_) => Tokenizer::choose(&options.choice, &[])?,
@@ -119,7 +121,8 @@ fn learnt(options: &PromptedOptions, written: &Written) -> Result<TextCodec> {
         system,
         end,
     };
-    Ok(TextCodec { vocabulary, tokenizer: Some(tokenizer), chat, samples })
+    let begin = tokenizer.before().to_vec();
+    Ok(TextCodec { vocabulary, tokenizer: Some(tokenizer), chat, begin, samples })
 }
 
 /// Where a row is, for errors.

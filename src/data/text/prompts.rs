@@ -10,16 +10,21 @@ const PLACE: &str = "{text}";
 /// Tokens that end what a language model writes, where the tokenizer has one of these names.
 pub(super) const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
 
-/// The tokens of a prompt as it is; of one without a text, what a text begins with: the first of `ends`, the tokens that end texts, or a new line.
+/// The tokens of a prompt behind `begin`, those that texts begin with. Of one without a text: `begin` alone, or the first of `ends`, the tokens that end texts, or a new line.
 ///
 /// # Errors
 /// It has a character that has no token, which `called` names.
-pub fn prompt((tokenizer, ends): (&Tokenizer, &[u32]), text: &str, called: &str) -> Result<Vec<u32>> {
+pub fn prompt(tokenizer: &Tokenizer, [begin, ends]: [&[u32]; 2], text: &str, called: &str) -> Result<Vec<u32>> {
     if !text.is_empty() {
-        return tokenizer.encode(text, called);
+        return Ok(begun(begin, tokenizer.encode(text, called)?));
     }
-    let end = ends.first().map(|end| vec![*end]);
+    let end = Some(begin).filter(|begin| !begin.is_empty()).or(ends.get(..1)).map(<[u32]>::to_vec);
     Ok(end.or_else(|| tokenizer.encode("\n", "").ok().filter(|tokens| !tokens.is_empty())).unwrap_or(vec![0]))
+}
+
+/// `tokens` behind `begin`, unless they begin like that already: a text may have its first token in words.
+fn begun(begin: &[u32], tokens: Vec<u32>) -> Vec<u32> {
+    if tokens.starts_with(begin) { tokens } else { [begin, &tokens].concat() }
 }
 
 /// What stands around texts that a model answers, which it was trained on.
@@ -31,6 +36,8 @@ pub struct Prompts {
     pub chat: Option<Chat>,
     /// What these begin with.
     pub system: Option<String>,
+    /// The tokens that texts begin with. A template for conversations writes them itself.
+    pub begin: Vec<u32>,
 }
 
 impl Prompts {
@@ -88,7 +95,17 @@ impl Prompts {
     /// As [`Prompts::text`]; it has a character without a token, which `called` names.
     pub fn tokens(&self, (tokenizer, end): (&Tokenizer, u32), text: &str, called: &str) -> Result<Vec<u32>> {
         let prompt = self.text(text).with_context(|| called.to_owned())?;
-        of_prompt((tokenizer, end), &prompt, called)
+        self.of_prompt((tokenizer, end), &prompt, called)
+    }
+
+    fn of_prompt(&self, (tokenizer, end): (&Tokenizer, u32), prompt: &str, called: &str) -> Result<Vec<u32>> {
+        let tokens = tokenizer.encode(prompt, called)?;
+        let tokens = if self.is_conversation() { tokens } else { begun(&self.begin, tokens) };
+        Ok(if tokens.is_empty() { vec![end] } else { tokens })
+    }
+
+    fn is_conversation(&self) -> bool {
+        self.template.is_none() && self.chat.is_some()
     }
 
     /// The tokens of a text's prompt, and those of an answer with the one that ends it, `end`.
@@ -102,7 +119,7 @@ impl Prompts {
         called: &str,
     ) -> Result<[Vec<u32>; 2]> {
         let [prompt, rest] = self.pair(text, answer).with_context(|| called.to_owned())?;
-        let prompt = of_prompt((tokenizer, end), &prompt, &format!("{called}, the text"))?;
+        let prompt = self.of_prompt((tokenizer, end), &prompt, &format!("{called}, the text"))?;
         let mut rest = tokenizer.encode(&rest, &format!("{called}, the answer"))?;
         // A template for conversations may write it itself, and something behind it that is never come to.
         match rest.iter().rposition(|token| *token == end).filter(|_| self.chat.is_some()) {
@@ -133,11 +150,6 @@ impl Prompts {
         }
         Ok(written.or_else(|| known.first().copied()).unwrap_or(tokenizer.vocabulary() as u32))
     }
-}
-
-fn of_prompt((tokenizer, end): (&Tokenizer, u32), prompt: &str, called: &str) -> Result<Vec<u32>> {
-    let tokens = tokenizer.encode(prompt, called)?;
-    Ok(if tokens.is_empty() { vec![end] } else { tokens })
 }
 
 fn said(role: &str, content: &str) -> Message {

@@ -33,6 +33,8 @@ pub struct Stretch {
     pub path: PathBuf,
     /// Its bytes.
     pub range: Range<u64>,
+    /// The file begins where it does.
+    pub begins: bool,
     /// The file ends where it does.
     pub ends: bool,
 }
@@ -56,7 +58,7 @@ pub fn stretches(paths: &[PathBuf], held_out: Option<f64>, cut: Cut) -> Result<[
             let read = opened.file.take(MARK.len() as u64).read_to_end(&mut first);
             read.with_context(|| format!("cannot read `{}`", path.display()))?;
             let mark = if first == MARK.as_bytes() { MARK.len() as u64 } else { 0 };
-            all.push(Stretch { path, range: mark..opened.size, ends: true });
+            all.push(Stretch { path, range: mark..opened.size, begins: true, ends: true });
         }
     }
     let bytes: u64 = all.iter().map(Stretch::bytes).sum();
@@ -75,7 +77,7 @@ pub fn stretches(paths: &[PathBuf], held_out: Option<f64>, cut: Cut) -> Result<[
             let (before, behind) = (stretch.range.start..at, at..stretch.range.end);
             let ends = behind.is_empty();
             kept.push(Stretch { range: before, ends, ..stretch.clone() });
-            held.extend((!ends).then_some(Stretch { range: behind, ..stretch }));
+            held.extend((!ends).then_some(Stretch { range: behind, begins: false, ..stretch }));
             left = 0;
         } else {
             held.push(stretch);
@@ -192,7 +194,7 @@ impl Iterator for Blocks<'_> {
 /// It cannot be read.
 pub fn line_of(path: &Path, at: u64) -> Result<usize> {
     let mut lines = 1;
-    let stretch = Stretch { path: path.to_owned(), range: 0..at, ends: false };
+    let stretch = Stretch { path: path.to_owned(), range: 0..at, begins: true, ends: false };
     for block in stretch.blocks(Cut::Bytes)? {
         lines += block?.1.iter().filter(|byte| **byte == b'\n').count();
     }

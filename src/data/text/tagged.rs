@@ -79,7 +79,7 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
                 tags: options.tags.clone().unwrap_or_else(of_words),
             };
             let vocabulary = tokenizer.vocabulary();
-            TextCodec { vocabulary, tokenizer: Some(tokenizer), chat: None, samples }
+            TextCodec { vocabulary, tokenizer: Some(tokenizer), chat: None, begin: Vec::new(), samples }
         }
     };
     let mut told = Vec::new();

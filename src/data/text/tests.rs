@@ -2,6 +2,7 @@
 
 mod answered;
 mod apart;
+mod begun;
 mod columns;
 mod prompted;
 mod streams;
@@ -24,6 +25,7 @@ fn buffer(bytes: usize) -> HostBuffer {
 fn options(path: PathBuf, choice: Choice, context: usize) -> TextOptions {
     TextOptions {
         streams: None,
+        end: None,
         apart: None,
         path,
         val_path: None,

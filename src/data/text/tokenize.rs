@@ -192,6 +192,9 @@ impl Tokenizing {
         seen: &mut dyn FnMut(usize),
         take: &mut dyn FnMut(&[u32]) -> Result<()>,
     ) -> Result<()> {
+        if stretch.begins && stretch.bytes() > 0 {
+            take(self.tokenizer.before())?;
+        }
         for block in stretch.blocks(self.cut)? {
             let (at, block) = block?;
             if self.cut == Cut::Bytes {
@@ -220,6 +223,7 @@ impl Tokenizing {
                 self.tokenizer.encode(&document.text, &document.place)
             });
             for (tokens, document) in tokens.into_iter().zip(some) {
+                take(self.tokenizer.before())?;
                 let mut tokens = tokens?;
                 tokens.extend(self.end);
                 take(&tokens)?;

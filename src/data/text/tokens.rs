@@ -100,6 +100,20 @@ impl Tokens {
         }
     }
 
+    /// Whether these stand first.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn start_with(&self, first: &[u32]) -> Result<bool> {
+        let mut reader = self.reader(first.len());
+        for (at, token) in first.iter().enumerate() {
+            if at >= self.len() || reader.get(at)? != *token {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The last one of those in memory.
     pub fn last(&self) -> Option<u32> {
         match self {

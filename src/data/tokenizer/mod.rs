@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use whole::before;
 use words::Words;
 
 /// Largest `tokenizer.json` that is read, in bytes. Those of large language models have some ten million.
@@ -68,6 +69,8 @@ pub struct Json {
     pub(super) tokenizer: tokenizers::Tokenizer,
     /// Whether it parts words at spaces, so that a text may be cut there.
     parts_words: bool,
+    /// The tokens that it puts before a text.
+    before: Vec<u32>,
 }
 
 /// A tokenizer as a checkpoint has it.
@@ -136,8 +139,8 @@ impl Tokenizer {
         // What it puts around a text may name tokens that it lacks, which shows only when it does so.
         contained(|| tokenizer.encode_fast("", true).map_err(|e| anyhow!("{e}")))
             .context("it fails on an empty text")?;
-        let parts_words = parts_words(&text);
-        Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer, parts_words })))
+        let (parts_words, before) = (parts_words(&text), before(&tokenizer)?);
+        Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer, parts_words, before })))
     }
 
     /// As a checkpoint has it.

@@ -40,7 +40,29 @@ pub struct Whole {
     pub cut: bool,
 }
 
+/// The tokens that a tokenizer puts before a text, as `<s>`.
+///
+/// # Errors
+/// It names tokens that it lacks.
+pub(super) fn before(tokenizer: &tokenizers::Tokenizer) -> Result<Vec<u32>> {
+    // A text of one token, which no vocabulary has.
+    let text = u32::MAX;
+    let (one, x) = (vec![1], vec!["x".to_owned()]);
+    let encoding =
+        Encoding::new(vec![text], vec![0], x, vec![None], vec![(0, 1)], vec![0], one, Vec::new(), Default::default());
+    let whole = contained(|| tokenizer.post_process(encoding, None, true).map_err(|e| anyhow!("{e}")))?;
+    Ok(whole.get_ids().iter().copied().take_while(|token| *token != text).collect())
+}
+
 impl Tokenizer {
+    /// The tokens that a `tokenizer.json` puts before a text. What a language model goes on with begins with them.
+    pub fn before(&self) -> &[u32] {
+        match self {
+            Tokenizer::Json(json) => &json.before,
+            Tokenizer::Bytes | Tokenizer::Characters(_) | Tokenizer::Words(_) => &[],
+        }
+    }
+
     /// How many tokens a `tokenizer.json` adds to one text, or to a pair.
     pub fn added(&self, pair: bool) -> usize {
         let Tokenizer::Json(json) = self else { return 0 };

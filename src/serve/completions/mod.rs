@@ -161,7 +161,7 @@ fn understand(app: &App, body: &[u8], chat: bool, mut charge: Charge) -> Result<
                 let encoding = bytes.saturating_mul(writer.tokenizer.memory_of_a_byte());
                 charge.add(encoding)?;
                 // A conversation has its template around it.
-                let tokens = if chat { writer.raw(text) } else { writer.prompt(text) };
+                let tokens = if chat { writer.rendered(text) } else { writer.prompt(text) };
                 let tokens = tokens.map_err(|error| unfit(error, about))?;
                 if tokens.is_empty() {
                     let why = "the prompt has no tokens: the tokenizer leaves out all of its characters";

@@ -59,12 +59,13 @@ impl Texts {
         }
         let codec = TextCodec::of(spec)?.context("`sample_prompts` are for a language model")?;
         let (around, ends) = (codec.prompts_and_end(), codec.ends());
+        let begin = codec.begin;
         let tokenizer = codec.tokenizer.context("`sample_prompts` needs a tokenizer, and the data has none")?;
         let of = |(number, text): (usize, &String)| {
             let called = format!("`sample_prompts`, text {}", number + 1);
             let tokens = match &around {
                 Some((prompts, end)) => prompts.tokens((&tokenizer, *end), text, &called)?,
-                None => prompt((&tokenizer, &ends), text, &called)?,
+                None => prompt(&tokenizer, [&begin, &ends], text, &called)?,
             };
             Ok((text.clone(), tokens))
         };

@@ -4,6 +4,7 @@ mod adapters;
 mod averages;
 pub mod balance;
 pub mod class_report;
+pub mod depth;
 pub mod device;
 pub mod error_report;
 pub mod figures;

@@ -7,10 +7,11 @@ mod making;
 mod training;
 mod updates;
 
+use super::depth::LayerRate;
 use super::gradients::GradientOf;
 pub use super::kind::Kind;
 use super::muon::Split;
-use super::trained::{self, LayerRate};
+use super::trained;
 use super::{precision, recompute};
 use crate::backend::{Backend, HostBuffer, pattern_names};
 use crate::config::language::sections::Head;

@@ -1,6 +1,7 @@
 //! Which parameters are trained, with which options each, and from when on.
 
 use super::adapters;
+use super::depth::{LayerRate, Layers};
 use super::muon::{Split, muon};
 use super::patterns::no_match;
 use crate::config::language::sections::{NoDecay, OptimizerRule};
@@ -31,15 +32,6 @@ pub struct Phases {
     pub split: Option<Split>,
 }
 
-/// The learning rate of the parameters in one of the model's own layers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LayerRate {
-    /// The layer's name.
-    pub layer: String,
-    /// Its share of the section's rate.
-    pub share: f64,
-}
-
 /// Applies `freeze`, and gathers the optimizer's options of each parameter. `full` is the graph of a full batch.
 ///
 /// # Errors
@@ -64,7 +56,9 @@ pub fn phases(
             errors.push(no_match(pattern, &names, "clip_grad_adaptive_except"));
         }
     }
-    let decays = layer_rates(experiment, &names);
+    let all_names = || names.iter().map(|(_, name)| name.as_str());
+    let layers = Layers::new(all_names());
+    let decays = o.layer_decay.map_or_else(Vec::new, |decay| layers.rates(decay, all_names()));
     let (muon, split) = match &o.rule {
         OptimizerRule::Muon(options) => match muon(options, vars, &names) {
             Ok((muon, split)) => (Some(muon), Some(split)),
@@ -88,7 +82,7 @@ pub fn phases(
         let group = o.groups.iter().find(|g| g.patterns.iter().any(|p| p.matches(name)));
         let base = o.rule.lr();
         let [lr, decay] = rest(id);
-        let share = decays.iter().find(|rate| rate.layer == top(name)).map_or(1.0, |rate| rate.share);
+        let share = decays.iter().find(|rate| rate.layer == layers.of(name)).map_or(1.0, |rate| rate.share);
         let share = if base != 0.0 { share * (lr / base) } else { share };
         // A base rate of zero leaves nothing to scale.
         let lr_scale = group.and_then(|g| g.lr).filter(|_| base != 0.0).map_or(share, |l| l / base) as f32;
@@ -166,28 +160,6 @@ fn averaged(experiment: &Experiment, vars: &Variables, tensors: &[(VarId, Tensor
     }
     let buffers = vars.iter().filter(|(_, v)| v.kind == VarKind::Buffer && v.dtype == DType::F32).map(|(id, _)| id);
     tensors.iter().map(|(id, _)| *id).chain(buffers).collect()
-}
-
-/// The name of the model's own layer that a parameter is in.
-fn top(name: &str) -> &str {
-    name.split_once('.').map_or("", |(layer, _)| layer)
-}
-
-/// What `layer_decay` makes of the learning rates of the model's own layers that have parameters, the lowest first.
-fn layer_rates(experiment: &Experiment, names: &[(VarId, String)]) -> Vec<LayerRate> {
-    let Some(decay) = experiment.optimizer.layer_decay else { return Vec::new() };
-    let mut layers: Vec<&str> = Vec::new();
-    for layer in names.iter().map(|(_, name)| top(name)) {
-        if !layers.contains(&layer) {
-            layers.push(layer);
-        }
-    }
-    let below = |i: usize| (layers.len() - 1 - i) as i32;
-    layers
-        .iter()
-        .enumerate()
-        .map(|(i, layer)| LayerRate { layer: layer.to_string(), share: decay.powi(below(i)) })
-        .collect()
 }
 
 fn parameters(vars: &Variables) -> Vec<(VarId, String)> {

@@ -38,6 +38,36 @@ fn models_of_hugging_face_are_imported() {
     }
 }
 
+/// What a tokenizer puts before a text, as Llama's do, stands before prompts, and before each file that is trained on.
+#[test]
+fn prompts_begin_as_their_tokenizer_says() {
+    let (place, _) = imported("language_models", "llama");
+    let generated = |prompt: &str| {
+        place.ok("import llama --force");
+        let args = "generate llama.toml --max-tokens 20 --temperature 0 --json --device cpu --prompt";
+        Done::of(place.command(args).arg(prompt).output().unwrap()).json()["tokens"].clone()
+    };
+    let [without, wanted] = ["The sea", "!The sea"].map(generated);
+    let mut json: Value = serde_json::from_str(&place.read("llama/tokenizer.json")).unwrap();
+    let first = json["model"]["vocab"]["!"].clone();
+    json["post_processor"] = serde_json::json!({
+        "type": "TemplateProcessing",
+        "single": [{ "SpecialToken": { "id": "!", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+        "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 1 } }],
+        "special_tokens": { "!": { "id": "!", "ids": [first], "tokens": ["!"] } },
+    });
+    place.write("llama/tokenizer.json", json.to_string());
+    assert_eq!(generated("The sea"), wanted);
+    assert_ne!(wanted, without);
+    // It is kept with what was trained.
+    place.write("text.txt", "The sea is wide and the sea is deep, ".repeat(30));
+    let sets = "--set data.path=text.txt --set data.context=8 --set train.max_steps=1";
+    place.ok(&format!("train llama.toml --device cpu --out r {sets}"));
+    let args = "generate r --max-tokens 5 --temperature 0 --json --device cpu --prompt";
+    let of_run = |prompt: &str| Done::of(place.command(args).arg(prompt).output().unwrap()).json()["tokens"].clone();
+    assert_eq!(of_run("The sea"), of_run("!The sea"));
+}
+
 /// Weights in 16 bits, as hubs have most models, are those that single precision rounds to them.
 #[test]
 fn weights_in_bf16_are_imported() {

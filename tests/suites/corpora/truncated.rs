@@ -70,6 +70,7 @@ fn tokens(path: &Path) -> Found {
         chat: None,
         column: None,
         context: 1,
+        end: None,
         apart: None,
         streams: None,
         hold_out: None,

@@ -77,6 +77,16 @@ fn told(text: &str) -> String {
     if all.is_empty() { "nothing\n".into() } else { diagnostics::render(&loaded.sources, &all, false) }
 }
 
+/// One whose layer between its embedding and its outputs this is.
+fn language_model(layer: &str) -> String {
+    let layers = format!(
+        "{{ type = \"embedding\", num_embeddings = 256, embedding_dim = 24 }},\n  {layer},\n  \
+         {{ type = \"linear\", out_features = 256 }},"
+    );
+    let data = "[data]\nsource = \"text\"\npath = \"tests/golden/language_models/text.txt\"\ntokenizer = \"bytes\"\ncontext = 8\nvalidation_split = 0.1\nbatch_size = 10\n\n";
+    format!("{data}[model]\nlayers = [\n  {layers}\n]\n\n{}", &GOOD[GOOD.find("[loss]").unwrap()..])
+}
+
 /// A way to make each kind of mistake, once or more.
 fn cases() -> Vec<(Lint, Vec<String>)> {
     let last = |layer: &str| changed(&[(FC, &format!("{FC}\n  {layer},"))]);
@@ -151,6 +161,17 @@ fn cases() -> Vec<(Lint, Vec<String>)> {
                 .replace("\"flatten\",", "\"flatten\", \"identity\",")
                 .replace("from = \"pool\"", "from = \"4\""),
             ],
+        ),
+        (
+            Lint::SeesTheFuture,
+            [
+                "{ type = \"scaled_dot_product_attention\", num_heads = 2 }",
+                "{ type = \"lstm\", hidden_size = 8, bidirectional = true }",
+                "{ type = \"permute\", dims = [0, 2, 1] },\n  { type = \"conv1d\", out_channels = 8, kernel_size = 3, dilation = 2, padding = \"same\" },\n  \
+                 { type = \"permute\", dims = [0, 2, 1] }",
+            ]
+            .map(language_model)
+            .to_vec(),
         ),
         (
             Lint::NormalizeRange,
@@ -444,6 +465,12 @@ fn what_is_in_order_is_not_warned_of() {
         ("val_samples = 20", "val_samples = 0"),
         ("[train]", "[checkpoint]\nmonitor = \"train_loss\"\n[train]"),
     ]));
+    // Zeros and what came before alone.
+    quiet.push(language_model(
+        "{ type = \"permute\", dims = [0, 2, 1] }, { type = \"conv1d\", out_channels = 24, kernel_size = 3, padding = 2 },
+  { type = \"slice\", end = 8, dim = 2 }, { type = \"permute\", dims = [0, 2, 1] },
+  { type = \"scaled_dot_product_attention\", num_heads = 2, is_causal = true }, { type = \"lstm\", hidden_size = 8 }",
+    ));
     // Adam scales the gradient, and the decay with it.
     quiet.push(changed(&[("type = \"sgd\"\nlr = 0.1", "type = \"adam\"\nlr = 0.1\nweight_decay = 5")]));
     quiet.push(changed(&[(

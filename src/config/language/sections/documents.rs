@@ -48,7 +48,6 @@ impl Documents<'_> {
     /// has names of tokens.
     pub fn check(self, part: &Part, context: usize, has_names: bool, carry_state: bool) {
         let apart = "is for `packed = false`, where samples do not go on from a document to the next";
-        part.require("end_token", !self.packed || self.end_token.is_none(), apart);
         part.require("buckets", !self.packed || self.buckets.is_none(), apart);
         if !self.packed {
             check_lengths(part, self.buckets, context, "context");

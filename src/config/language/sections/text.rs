@@ -54,8 +54,9 @@ options! {
         /// sample before it ended. Documents are the files or the rows of a table, and what stands between two `end_token`.
         #[option(default = true)]
         pub packed: bool,
-        /// The token that ends documents, by its name in the `tokenizer.json` or by its number. With `packed = false`, files and rows that do not end with it get it.
-        #[option(otherwise = "`<|endoftext|>`, `</s>` or their like, if the tokenizer has one", example = r#""<|endoftext|>""#)]
+        /// The token that ends documents, by its name in the `tokenizer.json` or by its number: files and rows that do not end with it get it, and what `generate`
+        /// writes ends with it.
+        #[option(otherwise = "none with `packed = true`, else `<|endoftext|>`, `</s>` or their like, if the tokenizer has one", example = r#""<|endoftext|>""#)]
         pub end_token: Option<EndToken>,
         /// Lengths of batches, ascending and up to `context`: a sample of `packed = false` is filled up to the first that it fits into.
         #[option(otherwise = "a quarter and a half of `context`, and all of it", length = 1..=16, range = 1..=MAX_SIZE, unit = "tokens", example = "[32, 64, 128]")]
@@ -90,8 +91,8 @@ options! {
         /// As of `text`. Documents are what stands between two `end_token`, across files as well.
         #[option(default = true)]
         pub packed: bool,
-        /// As of `text`.
-        #[option(otherwise = "`<|endoftext|>`, `</s>` or their like, if the tokenizer has one", example = "50256")]
+        /// The token that ends documents, by its name or by its number: documents end where it stands, and what `generate` writes does.
+        #[option(otherwise = "none with `packed = true`, else `<|endoftext|>`, `</s>` or their like, if the tokenizer has one", example = "50256")]
         pub end_token: Option<EndToken>,
         /// As of `text`.
         #[option(otherwise = "a quarter and a half of `context`, and all of it", length = 1..=16, range = 1..=MAX_SIZE, unit = "tokens", example = "[256, 512, 1024]")]

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 const END: u32 = 9;
 
-fn apart(lengths: &[usize], end: Option<End>) -> Option<ApartOptions> {
-    Some(ApartOptions { lengths: lengths.to_vec(), end, ignore_index: -100 })
+fn apart(lengths: &[usize]) -> Option<ApartOptions> {
+    Some(ApartOptions { lengths: lengths.to_vec(), ignore_index: -100 })
 }
 
 /// Of each sample of a split, what the model is given and what it is to tell, without what fills batches.
@@ -32,7 +32,8 @@ fn token_file(folder: &Path, name: &str, tokens: &[u32]) -> PathBuf {
 fn of_tokens(path: PathBuf, context: usize, lengths: &[usize]) -> TextOptions {
     TextOptions {
         content: Content::Tokens { vocabulary: Some(10), tokenizer: None },
-        apart: apart(lengths, Some(End::Number(END))),
+        apart: apart(lengths),
+        end: Some(End::Number(END)),
         ..options(path, Choice::Bytes, context)
     }
 }
@@ -67,11 +68,11 @@ fn every_token_is_told_once_from_its_own_document() {
         let mut memory = Tokens::in_memory(if case % 2 == 0 { 10 } else { 70_000 });
         memory.extend(&tokens);
         let file = Tokens::in_files(&token_file(folder.path(), "t.bin", &tokens)).unwrap();
-        let found = documents(&memory, Ends::Token(END)).unwrap();
-        assert_eq!(found, documents(&file, Ends::Token(END)).unwrap());
+        let found = documents(&memory, Ends::Token { end: END, begun: false }).unwrap();
+        assert_eq!(found, documents(&file, Ends::Token { end: END, begun: false }).unwrap());
         let mut told = vec![0; tokens.len()];
         if !found.is_empty() {
-            let of = apart(&[context.div_ceil(2), context], None).unwrap();
+            let of = apart(&[context.div_ceil(2), context]).unwrap();
             let store = Apart::new(&Arc::new(file), &found, 10, &of).unwrap();
             let split = Split::new(Arc::new(store)).unwrap();
             let samples = samples(&split);
@@ -102,7 +103,7 @@ fn files_of_a_text_are_documents() {
     for (name, content) in [("a.txt", "abc"), ("b.txt", "d"), ("c.txt", "ef")] {
         text(folder.path(), name, content);
     }
-    let own = |end| TextOptions { apart: apart(&[8], end), ..options(folder.path().to_owned(), Choice::Bytes, 8) };
+    let own = |end| TextOptions { end, apart: apart(&[8]), ..options(folder.path().to_owned(), Choice::Bytes, 8) };
     let set = open(&Source::Text(Box::new(own(None)))).unwrap();
     let [a, b, c, d, e, f] = [97, 98, 99, 100, 101, 102];
     assert_eq!(samples(&set.train), [[vec![a, b], vec![b, c]], [vec![e], vec![f]]]);
@@ -124,11 +125,11 @@ fn documents_that_cannot_be_told_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = token_file(folder.path(), "a.bin", &[1, 2, 3, 9, 4]);
     let own = || of_tokens(path.clone(), 4, &[4]);
-    let told = refused(TextOptions { apart: apart(&[4], None), ..own() });
+    let told = refused(TextOptions { end: None, apart: apart(&[4]), ..own() });
     assert!(told.contains("no token is known that ends them") && told.contains("`end_token`"), "{told}");
-    let told = refused(TextOptions { apart: apart(&[4], Some(End::Number(10))), ..own() });
+    let told = refused(TextOptions { end: Some(End::Number(10)), apart: apart(&[4]), ..own() });
     assert!(told.contains("`end_token` is 10, and the vocabulary has 10 tokens, 0 .. 9"), "{told}");
-    let told = refused(TextOptions { apart: apart(&[4], Some(End::Name("<eos>".into()))), ..own() });
+    let told = refused(TextOptions { end: Some(End::Name("<eos>".into())), apart: apart(&[4]), ..own() });
     assert!(told.contains("the tokenizer has no token `<eos>`"), "{told}");
     let one = token_file(folder.path(), "one.bin", &[1, 2, 3]);
     let held = TextOptions { hold_out: Some(HoldOut::Count(1)), ..of_tokens(one, 4, &[4]) };

@@ -58,14 +58,15 @@ fn read(options: TextOptions) -> ([Batches; 2], DataSpec, Vec<String>) {
 fn rows_are_as_files_are() {
     let folder = tempfile::tempdir().unwrap();
     let (tables, files) = tables(folder.path());
-    let apart = |end| Some(ApartOptions { lengths: vec![4, 8], end, ignore_index: -100 });
+    let apart = Some(ApartOptions { lengths: vec![4, 8], ignore_index: -100 });
+    let ends = || Some(End::Number(1));
     for choice in [Choice::Bytes, Choice::Characters, Choice::Words(5), Choice::Bpe(262)] {
-        for apart in [None, apart(None), apart(Some(End::Number(1)))] {
+        for (apart, end) in [(None, None), (None, ends()), (apart.clone(), None), (apart.clone(), ends())] {
             let of = |path: &Path, column: Option<&str>| {
-                let (apart, column) = (apart.clone(), column.map(str::to_owned));
+                let (apart, end, column) = (apart.clone(), end.clone(), column.map(str::to_owned));
                 let hold_out = Some(HoldOut::Fraction(0.4));
                 let context = if apart.is_some() { 8 } else { 2 };
-                read(TextOptions { apart, column, hold_out, ..options(path.to_owned(), choice.clone(), context) })
+                read(TextOptions { apart, end, column, hold_out, ..options(path.to_owned(), choice.clone(), context) })
             };
             let (batches, spec, _) = of(&files, None);
             for table in &tables {
@@ -142,7 +143,7 @@ fn columns_that_cannot_be_read_are_told() {
     assert!(told.contains("several.jsonl` is a table, and other files of") && told.contains("`*.jsonl`"), "{told}");
     // The error for a character that training has not seen names its row.
     let val_path = Some(put("val.csv", b"n,text\n1,abab\n2,\"a\nbcb\"\n"));
-    for apart in [None, Some(ApartOptions { lengths: vec![2], end: None, ignore_index: -100 })] {
+    for apart in [None, Some(ApartOptions { lengths: vec![2], ignore_index: -100 })] {
         let path = put("train.csv", b"n,text\n1,abababa\n1,abababa\n");
         let (column, val_path) = (Some("text".to_owned()), val_path.clone());
         let told = refused(TextOptions { column, val_path, apart, ..options(path, Choice::Characters, 2) });

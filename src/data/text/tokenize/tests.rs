@@ -72,6 +72,28 @@ fn tokens_of_blocks_are_those_of_the_whole_text() {
     assert!(place.written(&again, 0) == whole.concat());
 }
 
+/// `<s>` or its like, which stands before each text, and not where a text is cut.
+#[test]
+fn files_begin_with_what_their_tokenizer_puts_there() {
+    let place = Place::new();
+    let mut json: serde_json::Value = serde_json::from_str(&of_words(10, "Whitespace")).unwrap();
+    json["post_processor"] = serde_json::json!({
+        "type": "TemplateProcessing",
+        "single": [{ "SpecialToken": { "id": "w1", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+        "pair": [{ "Sequence": { "id": "A", "type_id": 0 } }, { "Sequence": { "id": "B", "type_id": 1 } }],
+        "special_tokens": { "w1": { "id": "w1", "ids": [1], "tokens": ["w1"] } },
+    });
+    let json = Choice::Json(place.put("tokenizer.json", json.to_string()));
+    let paths = [place.put("a.txt", "w3 w4"), place.put("b.txt", "w5 w6 w7 w8")];
+    let work = of(&paths, &json, None, Some("w9")).unwrap();
+    assert_eq!(place.written(&work, 0), [1, 3, 4, 9, 1, 5, 6, 7, 8, 9]);
+    let work = of(&paths, &json, Some(0.3), None).unwrap();
+    assert_eq!([0, 1].map(|part| place.written(&work, part)), [vec![1, 3, 4, 1, 5, 6, 7], vec![8]]);
+    let table = place.put("t.jsonl", "{\"text\": \"w3\"}\n{\"text\": \"w4 w5\"}\n");
+    let work = of(&[table], &json, None, None).unwrap();
+    assert_eq!(place.written(&work, 0), [1, 3, 1, 4, 5]);
+}
+
 #[test]
 fn what_is_held_out_is_not_learnt_from() {
     let place = Place::new();

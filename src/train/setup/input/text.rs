@@ -22,9 +22,9 @@ const BYTE_PAIRS: usize = 4096;
 pub fn of_text(text: &Text, experiment: &Experiment) -> TextOptions {
     let content = Content::Text(choice(&text.tokenizer, text.vocab_size));
     let chat = text.chat_template.as_deref();
-    let apart = apart(text.lengths(), text.end_token.as_ref(), experiment);
+    let apart = apart(text.lengths(), experiment);
     let options = options((&text.path, text.val_path.as_deref(), chat), content, (text.context, apart), experiment);
-    TextOptions { column: text.column.clone(), ..options }
+    TextOptions { column: text.column.clone(), end: end(text.end_token.as_ref()), ..options }
 }
 
 /// What it reads of tokens.
@@ -32,8 +32,10 @@ pub fn of_tokens(tokens: &TokenFile, experiment: &Experiment) -> TextOptions {
     let tokenizer = tokens.tokenizer.as_ref().map(|tokenizer| choice(tokenizer, None));
     let content = Content::Tokens { vocabulary: tokens.vocab_size, tokenizer };
     let chat = tokens.chat_template.as_deref();
-    let apart = apart(tokens.lengths(), tokens.end_token.as_ref(), experiment);
-    options((&tokens.path, tokens.val_path.as_deref(), chat), content, (tokens.context, apart), experiment)
+    let apart = apart(tokens.lengths(), experiment);
+    let options =
+        options((&tokens.path, tokens.val_path.as_deref(), chat), content, (tokens.context, apart), experiment);
+    TextOptions { end: end(tokens.end_token.as_ref()), ..options }
 }
 
 /// What it reads of texts that have a class each.
@@ -103,14 +105,17 @@ pub fn of_pairs(texts: &TextPairs, experiment: &Experiment) -> PromptedOptions {
 }
 
 /// How documents are kept apart, if batches have lengths.
-fn apart(lengths: Option<Vec<usize>>, end: Option<&EndToken>, experiment: &Experiment) -> Option<ApartOptions> {
+fn apart(lengths: Option<Vec<usize>>, experiment: &Experiment) -> Option<ApartOptions> {
     Some(ApartOptions {
         lengths: lengths?,
-        end: end.map(|end| match end {
-            EndToken::Name(name) => End::Name(name.clone()),
-            EndToken::Number(number) => End::Number(*number),
-        }),
         ignore_index: experiment.loss.describe().ignore_index().unwrap_or(IGNORE_INDEX),
+    })
+}
+
+fn end(token: Option<&EndToken>) -> Option<End> {
+    token.map(|token| match token {
+        EndToken::Name(name) => End::Name(name.clone()),
+        EndToken::Number(number) => End::Number(*number),
     })
 }
 
@@ -142,6 +147,7 @@ fn options(
         column: None,
         chat: chat.map(shown),
         context,
+        end: None,
         apart,
         streams: experiment
             .data

@@ -74,8 +74,8 @@ fn hashed() -> Vec<Rule> {
 }
 
 /// Documents that are kept apart.
-fn apart(context: usize, end: End) -> ApartOptions {
-    ApartOptions { lengths: vec![context], end: Some(end), ignore_index: -100 }
+fn apart(context: usize) -> ApartOptions {
+    ApartOptions { lengths: vec![context], ignore_index: -100 }
 }
 
 /// One long text; the first byte tells how it becomes tokens.
@@ -89,7 +89,8 @@ pub fn text(data: &[u8]) -> bool {
             chat: None,
             column: None,
             context: 1 + usize::from(how >> 2 & 7),
-            apart: (how & 32 != 0).then(|| apart(1 + usize::from(how >> 2 & 7), End::Number(10))),
+            end: (how & 32 != 0).then_some(End::Number(10)),
+            apart: (how & 32 != 0).then(|| apart(1 + usize::from(how >> 2 & 7))),
             streams: None,
             hold_out: None,
             counts_bytes: false,
@@ -182,7 +183,8 @@ pub fn tokens(data: &[u8]) -> bool {
             chat: None,
             column: None,
             context: 1 + usize::from(how & 7),
-            apart: (how & 128 != 0).then(|| apart(1 + usize::from(how & 7), End::Number(1))),
+            end: (how & 128 != 0).then_some(End::Number(1)),
+            apart: (how & 128 != 0).then(|| apart(1 + usize::from(how & 7))),
             streams: None,
             hold_out: None,
             counts_bytes: false,

@@ -22,9 +22,8 @@ options! {
         /// Parameters that are treated differently; a parameter belongs to the first group that matches it.
         #[option(default = Vec::new(), resume = Differs)]
         pub groups: Vec<ParamGroup>,
-        /// Factor of the learning rate from each layer to the one below it: the last of the model's own layers that have parameters has
-        /// the full rate, the one before it this factor of it, the next its square. A group's own `lr` is taken as it is. `check`
-        /// shows the rates.
+        /// Factor of the learning rate from each layer to the one below it: the last one that has parameters has the full rate, the one before it this
+        /// factor of it, the next its square. Layers are the model's own, and in a stack its blocks. A group's own `lr` is taken as it is. `check` shows the rates.
         #[option(range = above(0.0).to(1.0), resume = Differs)]
         pub layer_decay: Option<f64>,
         /// Parameters without weight decay: `"norm"`, those of normalisation layers, `"bias"`, all whose name ends with `bias`. A group's own
