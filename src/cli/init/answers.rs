@@ -2,16 +2,18 @@
 
 use super::architecture::{Takes, expect, takes};
 use super::parameters::Parameters;
-use super::words::{LOOKED_AT, is_text};
+use super::words::{first_cells, is_text};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
-use crate::data::table::{Format, is_parquet, open_sheet};
+use crate::data::table::is_parquet;
 use crate::terminal::thousands;
 use std::collections::HashSet;
 
 /// The model that is written where none is asked for.
 const MODEL: &str = "gru_seq2seq";
+/// Rows that say enough of short answers.
+const FEW: usize = 4;
 
 /// The configuration for a table of two columns, whose target differs from row to row and is a text, or for one that a model of answers is asked for; `None`:
 /// it is no such table.
@@ -20,25 +22,25 @@ pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> 
     if wanted.classes || wanted.model.is_some() && !asked {
         return None;
     }
-    let sheet = open_sheet(wanted.source, Format::default()).ok()?;
-    let at = sheet.column(target)?;
-    let others: Vec<&String> = sheet.names().iter().filter(|name| *name != target).collect();
-    let [text] = others[..] else { return None };
-    let (mut answers, mut rows) = (Vec::new(), 0);
-    let read = sheet.each_cells(&[at], |_, row| {
-        rows += 1;
-        if rows <= LOOKED_AT {
-            answers.push(row[at].to_owned());
-        }
-        Ok(())
-    });
-    read.ok()?;
-    let differ = answers.iter().collect::<HashSet<_>>().len() * 2 > answers.len();
-    let fits = asked || differ && is_text(answers.iter().map(String::as_str));
-    fits.then(|| configuration(wanted, target, text))
+    let columns = first_cells(wanted)?;
+    let (answers, others): (Vec<_>, Vec<_>) = columns.iter().partition(|(name, _)| name == target);
+    let ([(_, answers)], [(text, _)]) = (&answers[..], &others[..]) else { return None };
+    let fits = asked || are_answers(answers);
+    // A tenth of some rows is none.
+    let held_out = if answers.len() < 20 { "0.3" } else { "0.1" };
+    fits.then(|| configuration(wanted, (text, target), held_out))
 }
 
-fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, Failure> {
+/// Whether cells are written anew for each row, and name no class: texts that mostly differ, or words of which hardly any comes twice.
+fn are_answers(cells: &[String]) -> bool {
+    let different = cells.iter().collect::<HashSet<_>>().len();
+    let letters = cells.iter().filter(|cell| cell.chars().any(char::is_alphabetic)).count();
+    let texts = 2 * different > cells.len() && is_text(cells.iter().map(String::as_str));
+    let words = cells.len() >= FEW && 10 * different >= 9 * cells.len() && 2 * letters > cells.len();
+    texts || words
+}
+
+fn configuration(wanted: &Wanted, (text, target): (&str, &str), held_out: &str) -> Result<Made, Failure> {
     expect(wanted.model, |takes| takes == Takes::Answers, "texts with an answer each")?;
     let model = wanted.model.unwrap_or(MODEL);
     let write = |path: &str, found: Option<[usize; 2]>| {
@@ -66,7 +68,7 @@ fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, Fail
         out.key("tokenizer", "\"characters\"", "or \"bpe\": parts of words, for more than some thousand texts");
         out.key("max_length", "256", "tokens; longer texts are cut to this");
         out.key("max_target_length", "256", "the same of answers");
-        out.key("batch_size", "32", "").key("validation_split", "0.1", "texts that are held out");
+        out.key("batch_size", "32", "").key("validation_split", held_out, "texts that are held out");
         out.section("model");
         out.key("use", &quoted(model), &format!("`runner models --show {model}` prints its layers"));
         let parameters = Parameters::of(model);

@@ -122,7 +122,7 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
             }
         }
     };
-    if let Some(text) = words::alone(&first) {
+    if let Some(text) = words::alone(wanted, &first) {
         return words::configuration(wanted, target, &text);
     }
     expect(wanted.model, |takes| matches!(takes, Takes::Columns | Takes::Rows), "a table")?;

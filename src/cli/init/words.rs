@@ -8,11 +8,14 @@ use crate::api::failure::Failure;
 use crate::cli::models::heading;
 use crate::data::table::{CellType, Format, Shown, is_parquet, open_sheet};
 use crate::terminal::thousands;
+use std::collections::HashSet;
 
 /// The model that is written where none is asked for.
 const MODEL: &str = "text_classifier";
 /// Words of a cell, in the mean, from which on it is a text of its own and no category.
 const WORDS: usize = 4;
+/// The same where most cells differ.
+const FEW_WORDS: usize = 2;
 /// Rows that are looked at.
 pub const LOOKED_AT: u64 = 200;
 /// Different numbers that may be names of classes.
@@ -22,25 +25,46 @@ const LISTED: usize = 10;
 /// Tokens of a text at most.
 const LENGTH: usize = 256;
 
-/// Whether cells are texts of their own, and no categories.
+/// Whether cells are texts of their own, and no categories: they have some words, or at least two and differ in most rows.
 pub fn is_text<'a>(cells: impl Iterator<Item = &'a str>) -> bool {
-    let (mut count, mut words) = (0, 0);
+    let (mut count, mut words, mut different) = (0, 0, HashSet::new());
     for cell in cells {
         count += 1;
         words += cell.split_whitespace().count();
+        different.insert(cell);
     }
-    count > 0 && words >= WORDS * count
+    let most_differ = 2 * different.len() > count && count > 1;
+    count > 0 && words >= count * if most_differ { FEW_WORDS } else { WORDS }
+}
+
+/// The first cells of each column of a table. `None`: it cannot be read.
+pub fn first_cells(wanted: &Wanted) -> Option<Vec<(String, Vec<String>)>> {
+    let sheet = open_sheet(wanted.source, Format::default()).ok()?;
+    let mut columns: Vec<(String, Vec<String>)> = sheet.names().iter().map(|name| (name.clone(), Vec::new())).collect();
+    let mut rows = 0;
+    sheet
+        .each_cells(&sheet.readable(), |_, row| {
+            rows += 1;
+            if rows <= LOOKED_AT {
+                columns.iter_mut().zip(row).for_each(|((_, column), cell)| column.push((*cell).to_owned()));
+            }
+            Ok(())
+        })
+        .ok()?;
+    Some(columns)
 }
 
 /// The column of texts, if the model could learn from that alone: the target is one of some classes, and no other column is of use.
-pub fn alone(columns: &[Shown]) -> Option<String> {
+pub fn alone(wanted: &Wanted, columns: &[Shown]) -> Option<String> {
     let is_target = |shown: &&Shown| shown.becomes.starts_with("the target");
     let target = &columns.iter().find(is_target)?.column;
     if target.cells == CellType::Numbers && target.distinct > CLASSES {
         return None;
     }
+    let cells = first_cells(wanted)?;
     let texts = |shown: &&Shown| {
-        shown.column.cells == CellType::Texts && is_text(shown.column.examples.iter().map(String::as_str))
+        let own = cells.iter().find(|(name, _)| *name == shown.column.name);
+        shown.column.cells == CellType::Texts && own.is_some_and(|(_, cells)| is_text(cells.iter().map(String::as_str)))
     };
     let (own, others): (Vec<&Shown>, Vec<&Shown>) = columns.iter().filter(|shown| !is_target(shown)).partition(texts);
     let of_use = others.iter().any(|shown| shown.width > 0 && !shown.column.name.to_ascii_lowercase().ends_with("id"));
@@ -52,24 +76,9 @@ pub fn alone(columns: &[Shown]) -> Option<String> {
 
 /// The configuration for a table of which nothing is left but texts that differ in every row; `None`: it is no such table.
 pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> {
-    let sheet = open_sheet(wanted.source, Format::default()).ok()?;
-    sheet.column(target)?;
-    let mut columns: Vec<Vec<String>> = vec![Vec::new(); sheet.names().len()];
-    let mut rows = 0;
-    sheet
-        .each_cells(&sheet.readable(), |_, row| {
-            rows += 1;
-            if rows <= LOOKED_AT {
-                columns.iter_mut().zip(row).for_each(|(column, cell)| column.push((*cell).to_owned()));
-            }
-            Ok(())
-        })
-        .ok()?;
-    let mut texts = sheet
-        .names()
-        .iter()
-        .zip(&columns)
-        .filter(|(name, cells)| *name != target && is_text(cells.iter().map(String::as_str)));
+    let columns = first_cells(wanted)?;
+    columns.iter().find(|(name, _)| name == target)?;
+    let mut texts = columns.iter().filter(|(name, cells)| name != target && is_text(cells.iter().map(String::as_str)));
     let (text, _) = texts.next()?;
     texts.next().is_none().then(|| configuration(wanted, target, text))
 }

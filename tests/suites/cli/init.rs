@@ -173,6 +173,34 @@ fn texts_of_a_table_are_read_as_texts() {
     trains(&place, "reviews.toml", "--set train.epochs=2");
 }
 
+/// Three words are a text where most rows have others, and one word is an answer where hardly any comes twice.
+#[test]
+fn short_texts_and_answers_are_no_categories() {
+    let place = Place::new();
+    let words = ["lake", "stone", "horse", "moon", "bee", "apple", "river"];
+    let row = |i: usize| format!("{} {} {}\n", words[i % 7], words[i / 7 % 7], words[i / 3 % 7]);
+    let labels = ["pos", "neg"];
+    let rows: String = (0..60).map(|i| row(i).replace('\n', &format!(",{}\n", labels[i % 2]))).collect();
+    place.write("short.csv", format!("review,label\n{rows}"));
+    place.ok("init short.csv --target label");
+    assert!(place.read("short.toml").contains("source = \"text_classes\""), "{}", place.read("short.toml"));
+    // The same few texts again and again are categories.
+    let rows: String = (0..60).map(|i| format!("good {},{}\n", words[i % 4], labels[i % 2])).collect();
+    place.write("few.csv", format!("review,label\n{rows}"));
+    place.ok("init few.csv --target label");
+    assert!(place.read("few.toml").contains("source = \"csv\""), "{}", place.read("few.toml"));
+    place.write("qa.csv", "text,answer\nWhat do bees make?,Honey\nWho wrote Hamlet?,Shakespeare\nWhat is two plus two?,Four\nWhich sea is it?,The Baltic\n");
+    place.ok("init qa.csv --target answer");
+    assert!(place.read("qa.toml").contains("source = \"text_to_text\""), "{}", place.read("qa.toml"));
+    // Numbers are learnt as such, and classes as classes, however few rows there are.
+    place.write("n.csv", "text,length\nWhat do bees make?,18\nWho wrote Hamlet?,17\nWhat is two plus two?,21.5\nWhich sea is it?,16\nWhere?,6\n");
+    place.ok("init n.csv --target length");
+    assert!(!place.read("n.toml").contains("text_to_text"), "{}", place.read("n.toml"));
+    place.write("c.csv", "text,kind\nWhat do bees make?,b\nWho wrote Hamlet?,h\nWhat is two plus two?,b\nWhich sea is it?,h\nWhere is it?,h\n");
+    place.ok("init c.csv --target kind");
+    assert!(place.read("c.toml").contains("source = \"text_classes\""), "{}", place.read("c.toml"));
+}
+
 #[test]
 fn a_folder_of_photos_becomes_a_classifier() {
     let place = Place::new();
