@@ -257,6 +257,12 @@ pub struct EvalArgs {
     /// Which samples
     #[arg(long, value_enum, default_value_t = SplitName::Val)]
     pub split: SplitName,
+    /// Evaluate on this file, of the same kind as that of the training, which need not be there
+    ///
+    /// A text, a file of tokens, a table, or a list of photos; several by a pattern. Short for `--set data.path=FILE --set data.val_path=FILE`, without the keys that
+    /// hold samples out.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "split")]
+    pub data: Option<PathBuf>,
     /// Write what the model says of every sample to FILE: a table (.csv) or JSON Lines (.jsonl)
     ///
     /// A row for each sample: its number, its file or (of a table) its line or what `id` calls it, target, prediction, probabilities or numbers and, where it is simple, the

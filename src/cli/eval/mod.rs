@@ -10,13 +10,14 @@ use crate::api::failure::{Failure, warn};
 use crate::api::generate::{self, Generator};
 use crate::api::members::Members;
 use crate::api::memory::Planned;
-use crate::api::model::{build, describe_data, device, load_model};
+use crate::api::model::{build, describe_data, device, load_any_model, load_model};
 use crate::api::samples;
 use crate::api::what::{expect_no_input, expect_no_run_file, output};
 use crate::checkpoint::Best;
 use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
+use crate::config::value_as_toml;
 use crate::data::{Batch, Field, FieldKind, Split, Unread};
 use crate::files::output::{Out, Output};
 use crate::graph::op::{Figure, Task};
@@ -313,11 +314,41 @@ fn written<T>(
     }
 }
 
+/// The keys of `[data]` that say which samples are held out.
+const HOLD_OUT: [&str; 6] =
+    ["validation_split", "split_column", "group_column", "time_column", "stratify_column", "folds"];
+
+/// What is changed of the configuration, with the data of `--data` in the place of its own.
+fn with_data(args: &EvalArgs) -> Result<Overrides, Failure> {
+    let mut overrides = args.overrides.clone();
+    let Some(file) = &args.data else { return Ok(overrides) };
+    let experiment = load_any_model(&args.model, &args.overrides.sets())?.loaded.experiment;
+    let source = &experiment.data.source;
+    if !source.has_val_path() {
+        return Err(Failure::Usage(format!(
+            "`--data` names a file, and `source = \"{}\"` reads none\nhelp: name the keys of `[data]` with `--set`, as `--set data.root=DIR`",
+            source.type_name()
+        )));
+    }
+    let file = file.to_str().with_context(|| format!("`{}` is not UTF-8", file.display()))?;
+    let held = HOLD_OUT.map(|key| format!("data.{key}")).into_iter().filter(|key| experiment.span_of(key).is_some());
+    overrides.unset.extend(held);
+    let file = value_as_toml(&file.into());
+    overrides.set.extend(["path", "val_path"].map(|key| format!("data.{key}={file}")));
+    Ok(overrides)
+}
+
 /// Evaluates a model on a part of its data, and prints the figures.
 pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if let Some(all) = Members::of(&args.model)? {
+        if args.data.is_some() {
+            return Err(Failure::Usage(
+                "`--data` is for one model, and this is a folder of several\nhelp: `--set data.val_path=FILE` has all of them answer for another file".into(),
+            ));
+        }
         return members::run(args, all);
     }
+    let overrides = with_data(args)?;
     if let (Some(option), None) = (args.writing.asked(), &args.predictions) {
         return Err(Failure::Usage(format!(
             "`{option}` is for answers that are written, and figures come from the tokens of the data\nhelp: name a file for them with `--predictions`"
@@ -325,7 +356,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     let asked = Asked {
         model: &args.model,
-        overrides: &args.overrides,
+        overrides: &overrides,
         passes: args.passes.options(),
         split: args.split,
         allow_download: args.allow_download,

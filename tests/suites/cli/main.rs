@@ -20,6 +20,7 @@ mod dry_run;
 mod elsewhere;
 mod embedded;
 mod escapes;
+mod eval_data;
 mod explain;
 mod failures;
 mod fields;

@@ -176,6 +176,17 @@ impl Source {
         matches!(self, Source::Text(_) | Source::Tokens(_) | Source::TextToText(_) | Source::TextPairs(_))
     }
 
+    /// Whether `val_path` names a file that is validated on.
+    pub fn has_val_path(&self) -> bool {
+        match self {
+            Source::ImageList(_) | Source::Csv(_) | Source::Parquet(_) | Source::Text(_) | Source::Tokens(_) => true,
+            Source::TextClasses(_) | Source::TextTags(_) | Source::TextToText(_) | Source::TextPairs(_) => true,
+            Source::Mnist(_) | Source::FashionMnist(_) | Source::Cifar10(_) | Source::Cifar100(_) => false,
+            Source::Digits(_) | Source::ImageFolder(_) | Source::WebDataset(_) | Source::Tensors(_) => false,
+            Source::Synthetic(_) => false,
+        }
+    }
+
     /// Whether recurrent layers go on from batch to batch.
     pub fn carries_state(&self) -> bool {
         match self {
