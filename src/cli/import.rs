@@ -10,10 +10,10 @@ use crate::api::what::{expect_apart, expect_new, expect_no_input, output};
 use crate::checkpoint;
 use crate::config::language::pretrained::{Origin, Pretrained, Unknown};
 use crate::config::value_as_toml;
-use crate::data::text::{BESIDE, Chat};
+use crate::data::text::{BESIDE, Chat, Tokenizer};
 use crate::files;
 use crate::terminal::say;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use architecture::{Architecture, Task, architecture};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -71,6 +71,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let text = files::read(config, MAX_CONFIG).map_err(anyhow::Error::from)?;
     let keys: Value = serde_json::from_slice(&text).with_context(|| format!("`{}` is no JSON", config.display()))?;
     let architecture = architecture(&keys, args.tags).with_context(|| format!("`{}`", config.display()))?;
+    expect_tokens(&architecture, [tokenizer, config])?;
     let (settings, template) = (folder.join(SETTINGS), folder.join(BESIDE));
     let chat = match Chat::is_in(&settings) {
         true => Some(settings.as_path()),
@@ -99,6 +100,21 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
         ),
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a tokenizer with more tokens than the model has embeddings. Fewer are usual: models have some to spare.
+fn expect_tokens(architecture: &Architecture, [tokenizer, config]: [&Path; 2]) -> Result<()> {
+    let tokens = Tokenizer::read(tokenizer)?.vocabulary();
+    let known = architecture.params.iter().find(|(name, _)| *name == "vocabulary");
+    let known = known.and_then(|(_, value)| value.as_u64()).unwrap_or(u64::MAX);
+    ensure!(
+        tokens as u64 <= known,
+        "`{}` has {tokens} tokens, and `vocab_size` of `{}` is {known}\n\
+         help: take the `tokenizer.json` of the same model, without tokens that were added to it later",
+        tokenizer.display(),
+        config.display()
+    );
+    Ok(())
 }
 
 /// Fetches the files of a model of the hub. Their folder, and the model's name.
@@ -316,6 +332,24 @@ mod tests {
         assert!(
             refused(r#"{"model_type":"qwen2","use_sliding_window":true}"#).contains("`use_sliding_window` is true")
         );
+        for (key, from) in [("n_embd", 8), ("n_positions", 4), ("n_head", 2), ("n_layer", 1), ("vocab_size", 9)] {
+            let zero = format!("{gpt2}}}").replace(&format!("\"{key}\":{from}"), &format!("\"{key}\":0"));
+            assert!(refused(&zero).contains(&format!("`{key}` is 0")), "{zero}");
+        }
+        assert!(
+            refused(&format!("{gpt2}}}").replace("_head\":2", "_head\":3")).contains("does not divide `n_embd`, 8")
+        );
+        let llama = llama.replace(",\"rope_scaling\":", ",\"num_key_value_heads\":");
+        assert!(refused(&format!("{llama}0}}")).contains("`num_key_value_heads` is 0"));
+        assert!(refused(&format!("{llama}3}}")).contains("does not divide `num_attention_heads`, 2"));
+        let bert = r#"{"model_type":"distilbert","dim":8,"n_heads":2,"vocab_size":9,"n_layers":1,"hidden_dim":8,"max_position_embeddings":8,"#;
+        let learns = |more: &str| refused(&format!("{bert}{more}}}"));
+        assert!(learns(r#""problem_type":"regression""#).contains("`problem_type` is `regression`"));
+        let labels = r#""problem_type":"multi_label_classification","id2label":{"0":"A","1":"B"}"#;
+        assert!(learns(labels).contains("`problem_type` is `multi_label_classification`"));
+        assert!(learns(r#""id2label":{"0":"LABEL_0"}"#).contains("`id2label` has 1 label:"));
+        let tags = serde_json::from_str(&format!(r#"{bert}"id2label":{{"0":"LABEL_0"}}}}"#)).unwrap();
+        assert!(architecture(&tags, true).is_ok(), "tags have a classifier of their own");
         let found = architecture(&serde_json::from_str(&format!("{gpt2}}}")).unwrap(), false).unwrap();
         assert_eq!((found.positions, found.params[2].clone()), (4, ("width", 8.into())));
     }

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 /// Keys that may be left out, by what they have.
-const WORDS: [&str; 5] = ["model_type", "hidden_act", "activation", "activation_function", "position_embedding_type"];
+const WORDS: [&str; 6] =
+    ["model_type", "hidden_act", "activation", "activation_function", "position_embedding_type", "problem_type"];
 const TRUTHS: [&str; 9] = [
     "attention_bias",
     "mlp_bias",
@@ -16,7 +17,15 @@ const TRUTHS: [&str; 9] = [
     "scale_attn_by_inverse_layer_idx",
     "add_cross_attention",
 ];
-const WHOLE: [&str; 5] = ["head_dim", "num_key_value_heads", "n_inner", "type_vocab_size", "sliding_window"];
+const WHOLE: [&str; 2] = ["n_inner", "sliding_window"];
+const COUNTS: [&str; 3] = ["head_dim", "num_key_value_heads", "type_vocab_size"];
+/// Numbers of heads, and the widths that they share.
+const HEADS: [[&str; 2]; 4] = [
+    ["n_head", "n_embd"],
+    ["n_heads", "dim"],
+    ["num_attention_heads", "hidden_size"],
+    ["num_key_value_heads", "num_attention_heads"],
+];
 const NUMBERS: [&str; 10] = [
     "rms_norm_eps",
     "layer_norm_eps",
@@ -47,14 +56,20 @@ pub enum Task {
 
 impl Task {
     /// That of an encoder of texts: tags, if they are `asked` for or the `config.json` is of a model that has them.
-    fn of_encoder(keys: &Value, asked: bool) -> Task {
+    fn of_encoder(keys: &Value, asked: bool) -> Result<Task> {
         let names = names(keys);
         let architectures = keys.get("architectures").and_then(Value::as_array).into_iter().flatten();
         let own = architectures.filter_map(Value::as_str).any(|name| name.ends_with("ForTokenClassification"));
-        match own || asked {
-            true => Task::Tags { names: names.filter(|_| own), own },
-            false => Task::Classes(names),
+        if own || asked {
+            return Ok(Task::Tags { names: names.filter(|_| own), own });
         }
+        // Their losses and answers are others than those of classes, which exclude each other.
+        let learns = match (keys.get("problem_type").and_then(Value::as_str), labels(keys)) {
+            (Some(kind @ ("multi_label_classification" | "regression")), _) => format!("`problem_type` is `{kind}`"),
+            (_, Some(count @ (0 | 1))) => format!("`id2label` has {count} label{}", if count == 1 { "" } else { "s" }),
+            _ => return Ok(Task::Classes(names)),
+        };
+        bail!("{learns}: an imported classifier tells which one of several classes a text has, and nothing else")
     }
 
     /// How many classes there are.
@@ -85,7 +100,10 @@ pub struct Architecture {
 /// The architecture that a `config.json` describes; `tags`: it is to learn tags of words.
 pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
     let whole = |key: &str| keys.get(key).and_then(Value::as_u64);
-    let number = |key: &str| whole(key).with_context(|| format!("`{key}` is not there, or no whole number"));
+    let number = |key: &str| match whole(key) {
+        Some(0) => bail!("`{key}` is 0, and a whole number from 1 up is expected"),
+        number => number.with_context(|| format!("`{key}` is not there, or no whole number")),
+    };
     let fraction = |key: &str, other: f64| keys.get(key).and_then(Value::as_f64).unwrap_or(other);
     let truth = |key: &str| keys.get(key).and_then(Value::as_bool) == Some(true);
     let word = |key: &str| keys.get(key).and_then(Value::as_str);
@@ -107,8 +125,17 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
     typed(&WORDS, Value::is_string, "a text")?;
     typed(&TRUTHS, Value::is_boolean, "true or false")?;
     typed(&WHOLE, Value::is_u64, "a whole number")?;
+    typed(&COUNTS, |value| value.as_u64().is_some_and(|count| count > 0), "a whole number from 1 up")?;
     typed(&NUMBERS, |value| value.as_f64().is_some_and(|number| number >= 0.0), "a number from 0 up")?;
     typed(&["id2label"], Value::is_object, "an object with the name of each class")?;
+    for [heads, width] in HEADS {
+        if let (Some(count), Some(of)) = (whole(heads), whole(width)) {
+            ensure!(
+                count == 0 || of.is_multiple_of(count),
+                "`{heads}` is {count}, which does not divide `{width}`, {of}"
+            );
+        }
+    }
     let encoder = matches!(word("model_type"), Some("bert" | "distilbert"));
     ensure!(
         encoder || !tags || word("model_type").is_none(),
@@ -155,7 +182,6 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
             let window = whole("sliding_window").filter(|_| kind == "mistral");
             ensure!(window != Some(0), "`sliding_window` is 0, and a position sees itself at least");
             let (width, heads) = (number("hidden_size")?, number("num_attention_heads")?);
-            ensure!(heads > 0 && width.is_multiple_of(heads), "`num_attention_heads` does not divide `hidden_size`");
             let theta = keys.get("rope_theta").or_else(|| keys.pointer("/rope_parameters/rope_theta"));
             let tie = if truth("tie_word_embeddings") { "model.embed_tokens.weight" } else { "" };
             let params = vec![
@@ -183,7 +209,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
             ensure!(!truth("is_decoder"), "`is_decoder` is true, and BERT is a classifier here");
             let positions = number("max_position_embeddings")?;
             let dropout = fraction("hidden_dropout_prob", 0.1);
-            let task = Task::of_encoder(keys, tags);
+            let task = Task::of_encoder(keys, tags)?;
             let params = vec![
                 ("vocabulary", number("vocab_size")?.into()),
                 ("num_classes", task.classes(keys)),
@@ -205,7 +231,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
             expect("activation", &["gelu"])?;
             ensure!(!truth("sinusoidal_pos_embds"), "`sinusoidal_pos_embds` is true, and positions are learned here");
             let positions = number("max_position_embeddings")?;
-            let task = Task::of_encoder(keys, tags);
+            let task = Task::of_encoder(keys, tags)?;
             let dropout = fraction("dropout", 0.1);
             let before_classes = match task {
                 Task::Tags { .. } => dropout,
@@ -264,6 +290,10 @@ fn names(keys: &Value) -> Option<Vec<String>> {
 
 /// How many classes there are: as many as have names, else what the data says. transformers writes no number, as two is its default.
 fn classes(keys: &Value) -> Value {
-    let named = keys.get("id2label").and_then(Value::as_object).map(|labels| labels.len());
-    named.map_or_else(|| "$classes".into(), Value::from)
+    labels(keys).map_or_else(|| "$classes".into(), Value::from)
+}
+
+/// How many classes have names.
+fn labels(keys: &Value) -> Option<usize> {
+    keys.get("id2label").and_then(Value::as_object).map(|labels| labels.len())
 }

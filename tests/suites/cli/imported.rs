@@ -393,6 +393,10 @@ fn what_is_not_known_of_a_model_is_refused() {
         ("language_models", "llama", "head_dim", Value::from(-4)),
         ("language_models", "llama", "tie_word_embeddings", Value::from("no")),
         ("language_models", "llama", "num_key_value_heads", Value::from("2")),
+        ("language_models", "llama", "num_hidden_layers", Value::from(0)),
+        ("text_classifiers", "bert", "problem_type", Value::from("regression")),
+        // Each token of the tokenizer has an embedding.
+        ("language_models", "gpt2", "vocab_size", Value::from(100)),
     ] {
         let (place, _) = imported(kind, name);
         let path = place.path(&format!("{name}/config.json"));
@@ -402,6 +406,23 @@ fn what_is_not_known_of_a_model_is_refused() {
         let told = place.fails(&format!("import {name}"), 1);
         assert!(told.contains("config.json`") && told.contains(&format!("`{key}`")), "{key}: {told}");
         assert!(!place.path(&format!("{name}.toml")).exists());
+    }
+    // A model has embeddings to spare, and no others.
+    let (place, _) = imported("language_models", "gpt2");
+    let path = place.path("gpt2/config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let tokens = runner::data::text::Tokenizer::read(&place.path("gpt2/tokenizer.json")).unwrap().vocabulary();
+    for (count, fits) in [(tokens + 7, true), (tokens, true), (tokens - 1, false)] {
+        config["vocab_size"] = count.into();
+        fs::write(&path, config.to_string()).unwrap();
+        if fits {
+            place.ok("import gpt2 --force");
+        } else {
+            let told = place.fails("import gpt2 --force", 1);
+            let words =
+                format!("tokenizer.json` has {tokens} tokens, and `vocab_size` of `gpt2/config.json` is {count}");
+            assert!(told.contains(&words), "{told}");
+        }
     }
     let place = Place::new();
     assert!(place.fails("import none", 1).contains("there is no folder `none`"));
