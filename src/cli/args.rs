@@ -33,6 +33,7 @@ use crate::passes::{FORWARD, PassOptions};
 use crate::train::setup::programs::pass_names;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// Trains standard neural networks from a TOML file.
@@ -219,7 +220,7 @@ pub struct TrainArgs {
     /// Stop when so many epochs of the run are done, with everything saved; `--resume` goes on
     ///
     /// The schedule is that of the whole run, and so are the numbers when the run has gone on.
-    #[arg(long, value_name = "EPOCH", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "EPOCH", value_parser = whole(1..=u64::MAX))]
     pub pause_after: Option<u64>,
     /// Do one of everything in a temporary folder, tell what each takes, and keep nothing of it
     ///
@@ -436,6 +437,14 @@ pub struct BenchArgs {
 fn graph_help() -> String {
     let passes = pass_names(false).join(", ");
     format!("Print the graph of the training step on the device instead, as it is after this pass: {FORWARD}, {passes}")
+}
+
+/// A whole number within bounds, in words that say which.
+fn whole(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| format!("expected a whole number from {} to {}", bounds.start(), bounds.end()))
+    }
 }
 
 /// Most threads: more than any machine has cores, and fewer than a system refuses.

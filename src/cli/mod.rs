@@ -75,8 +75,9 @@ fn be_told_of_limits() {
 
 fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     // Colours are put in by the parser and taken out where they are printed, if there are to be none.
-    let mut command =
-        Cli::command().color(clap::ColorChoice::Always).term_width(terminal::width(terminal::Stream::Out));
+    let mut command = usage::negative_numbers(Cli::command())
+        .color(clap::ColorChoice::Always)
+        .term_width(terminal::width(terminal::Stream::Out));
     let matches = command.try_get_matches_from_mut(words);
     let read = matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m).map_err(|e| e.format(&mut command)));
     read.map_err(|error| usage::explain(error, words))

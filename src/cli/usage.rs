@@ -2,9 +2,19 @@
 
 use super::args::Cli;
 use crate::config::keys_for_option;
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, CommandFactory};
 use std::ffi::OsString;
+
+/// The command with options that take a number below zero as their value, and say themselves whether it may be one: else `-1` would be an
+/// option that is unknown.
+pub fn negative_numbers(command: Command) -> Command {
+    let takes = |arg: Arg| match arg.get_action().takes_values() && !arg.is_positional() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(negative_numbers)
+}
 
 /// An error of the command line. For an option that is a key of the configuration, `--epochs 3`, it says how to set that.
 pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
@@ -51,6 +61,38 @@ pub fn explain(mut error: clap::Error, words: &[OsString]) -> clap::Error {
 mod tests {
     use super::*;
     use clap::Parser;
+
+    #[test]
+    fn a_negative_number_is_the_value_of_an_option() {
+        let read = |line: &str| negative_numbers(Cli::command()).try_get_matches_from(line.split(' '));
+        for (line, range) in [
+            ("generate r --temperature -1", "from 0 to"),
+            ("generate r --top-p -0.1", "from 0 to 1"),
+            ("generate r --min-p -0.5", "from 0 to 1"),
+            ("generate r --repetition-penalty -1e3", "above 0"),
+            ("generate r --seed -1", "from 0 to 18446744073709551615"),
+            ("generate r --top-k -1", "1..=4294967295"),
+            ("generate r --max-tokens -1", "1..=4294967295"),
+            ("generate r --threads -1", "from 1 to 1024"),
+            ("explain r --seed -1", "from 0 to"),
+            ("explain r --rows -1", "from 1 on"),
+            ("train a.toml --pause-after -1", "from 1 to"),
+            ("data tokenize a.txt --out t --vocab-size -1", "257..=16777216"),
+            ("data show a.toml --out a.png --epoch -1", "from 1 to"),
+            ("serve r --batch-delay -1", "from 0 to 60000"),
+            ("serve r --max-pixels -1", "from 1 to"),
+            ("serve r --receive-timeout -1", "from 1 to 86400"),
+            ("serve r --answer-timeout -1", "from 1 to 86400"),
+            ("serve r --drain-timeout -1", "from 0 to 86400"),
+            ("lr-find a.toml --from -1", "above 0"),
+        ] {
+            let text = read(&format!("runner {line}")).unwrap_err().to_string();
+            assert!(text.contains("invalid value '-") && text.contains(range), "{line}\n{text}");
+        }
+        // Elsewhere it is as wrong as before, and a text may be a number.
+        assert!(read("runner generate r -1").is_err());
+        assert!(read("runner generate r --prompt -5 --beams 2 --length-penalty -0.5").is_ok());
+    }
 
     #[test]
     fn an_option_that_is_a_key_is_told_how_to_be_set() {

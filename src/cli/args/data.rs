@@ -1,6 +1,6 @@
 //! `runner data`.
 
-use super::{OutputArgs, Overrides, Suggest};
+use super::{OutputArgs, Overrides, Suggest, whole};
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
 
@@ -76,7 +76,7 @@ pub struct ShowArgs {
     #[arg(long, value_enum, default_value_t = ShownSplit::Train)]
     pub split: ShownSplit,
     /// The epoch whose first images are drawn, in its order and with its random changes [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "out")]
+    #[arg(long, value_name = "N", value_parser = whole(1..=u64::MAX), requires = "out")]
     pub epoch: Option<u64>,
     /// Write the measured mean and standard deviation into the configuration, as `normalize` in `transforms`
     #[arg(long)]

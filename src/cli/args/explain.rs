@@ -1,6 +1,6 @@
 //! What `runner explain` is given.
 
-use super::{OutputArgs, Overrides, SplitName, threads};
+use super::{OutputArgs, Overrides, SplitName, threads, whole};
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", default_value_t = POINTS, value_parser = points, requires = "column")]
     pub points: usize,
     /// Draws and shuffles are made from this
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
     /// Compute threads of the CPU [default: all cores]
     ///

@@ -1,6 +1,6 @@
 //! `runner generate`.
 
-use super::{OutputArgs, Overrides, threads};
+use super::{OutputArgs, Overrides, threads, whole};
 use crate::api::generate::{AT_A_TIME, Beams, Options};
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "TEXT")]
     pub stop: Vec<String>,
     /// Keys the draws: the same seed gives the same text
-    #[arg(long, conflicts_with = "beams", value_name = "N", default_value_t = 0)]
+    #[arg(long, conflicts_with = "beams", value_name = "N", default_value_t = 0, value_parser = whole(0..=u64::MAX))]
     pub seed: u64,
     /// Compute every token from the whole text before it, and keep nothing: slow, the same tokens
     #[arg(long, conflicts_with = "texts")]
@@ -77,7 +77,7 @@ pub struct WritingArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub beams: Option<u32>,
     /// With `--beams`: the score of a text is its log-probability divided by its number of tokens to the power of X; above 0 prefers longer texts, below 0 shorter ones
-    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "beams", allow_negative_numbers = true, value_parser = power)]
+    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "beams", value_parser = power)]
     pub length_penalty: f32,
     /// With `--beams`: end as soon as N texts have ended [default: when none that goes on has a better score than the worst of them]
     #[arg(long, requires = "beams")]

@@ -1,6 +1,6 @@
 //! `runner serve`.
 
-use super::{OutputArgs, Overrides, threads};
+use super::{OutputArgs, Overrides, threads, whole};
 use clap::{Args, ValueEnum, ValueHint};
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub struct ServeArgs {
     /// Milliseconds that a request waits for others at most, where requests come in crowds
     ///
     /// One that comes alone is computed at once.
-    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    #[arg(long, value_name = "MS", default_value_t = 2, value_parser = whole(0..=60_000))]
     pub batch_delay: u64,
     /// Requests of a model that may wait to be computed; the next one is refused with 429
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
@@ -59,7 +59,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_body: u32,
     /// Most pixels of an image
-    #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = whole(1..=u64::MAX))]
     pub max_pixels: u64,
     /// Most samples of a request, and most prompts
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
@@ -76,13 +76,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_connections: u32,
     /// Seconds that the head of a request may take to arrive, its body, and a client to take an answer
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole(1..=86_400))]
     pub receive_timeout: u64,
     /// Seconds after which a request is refused with 503 that still waits for what is computed of it, or for the first piece of a text
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = whole(1..=86_400))]
     pub answer_timeout: u64,
     /// Seconds that requests have which are under way when the server is asked to stop
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole(0..=86_400))]
     pub drain_timeout: u64,
     /// Ask for a key of this file, which has one a line: requests send it as `Authorization: Bearer KEY`
     ///
