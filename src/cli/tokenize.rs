@@ -5,12 +5,18 @@ use crate::api::failure::Failure;
 use crate::api::what::{expect_no_input, output};
 use crate::data::text::{Choice, Texts, Tokenizing};
 use crate::files::output::Output;
-use crate::terminal::{Bar, human_bytes, thousands};
+use crate::terminal::{Bar, human_bytes, say, thousands};
 use anyhow::Context;
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const TRAIN: &str = "train.bin";
+const VAL: &str = "val.bin";
+const TOKENIZER: &str = "tokenizer.json";
+/// All that it may write.
+const FILES: [&str; 3] = [TOKENIZER, TRAIN, VAL];
 
 /// A file that was written.
 struct Written {
@@ -31,6 +37,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         let message = format!("`--validation-split {part}`: a part of the text, between 0 and 1, is held out");
         return Err(Failure::Usage(message));
     }
+    expect_no_files(args, &choice)?;
     let mut bar = None;
     let end = args.end_of_text.as_deref();
     let mut seen = |bytes, all| {
@@ -40,6 +47,12 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
     let column = args.column.as_deref();
     let work = Tokenizing::new(&args.texts, column, &choice, args.validation_split, end, &mut seen)?;
     drop(bar);
+    for table in work.plain_tables() {
+        say(&format!(
+            "note: `{}` is read as a text, with its separators: `--column` reads one of its columns",
+            table.display()
+        ));
+    }
     let [train, val] = &work.parts;
     let inputs = || train.iter().chain(val).flat_map(Texts::paths);
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make the folder `{}`", args.out.display()))?;
@@ -50,10 +63,10 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         Ok(out)
     };
     let learnt = work.tokenizer().json().filter(|_| matches!(choice, Choice::Bpe(_)));
-    let learnt = learnt.map(|json| Ok::<_, Failure>((place("tokenizer.json")?, json))).transpose()?;
-    let mut outs = vec![(place("train.bin")?, train)];
+    let learnt = learnt.map(|json| Ok::<_, Failure>((place(TOKENIZER)?, json))).transpose()?;
+    let mut outs = vec![(place(TRAIN)?, train)];
     if !val.is_empty() {
-        outs.push((place("val.bin")?, val));
+        outs.push((place(VAL)?, val));
     }
     if let Some((out, json)) = &learnt {
         out.put(json.as_bytes()).with_context(|| format!("cannot write `{}`", out.path().display()))?;
@@ -72,6 +85,14 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         });
     }
     drop(bar);
+    // They would be taken for those of these texts.
+    let mut removed = Vec::new();
+    for path in earlier(args, &choice).filter(|path| outs.iter().all(|(out, _)| out.path() != path)) {
+        if learnt.as_ref().is_none_or(|(out, _)| out.path() != path) {
+            std::fs::remove_file(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+            removed.push(path);
+        }
+    }
     let tokenizer = match (&learnt, &choice) {
         (Some((out, _)), _) => out.path().display().to_string(),
         (None, Choice::Json(path)) => path.display().to_string(),
@@ -83,11 +104,38 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
             "tokenizer": tokenizer,
             "vocab_size": vocabulary,
             "files": written.iter().map(|w| json!({ "path": w.path, "bytes": w.bytes, "tokens": w.tokens, "empty_rows": w.empty })).collect::<Vec<_>>(),
+            "removed": removed,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
+    for path in removed {
+        say(&format!("note: removed `{}` of an earlier run, which does not belong to the new files", path.display()));
+    }
     super::print(&told(&written, &tokenizer, vocabulary, learnt.is_some()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Files of an earlier run in the folder. The tokenizer that is asked for is none of them.
+fn earlier<'a>(args: &'a TokenizeArgs, choice: &'a Choice) -> impl Iterator<Item = PathBuf> + 'a {
+    let paths = FILES.into_iter().map(|name| args.out.join(name)).filter(|path| path.is_file());
+    paths.filter(move |path| match choice {
+        Choice::Json(used) => output(path).is_ok_and(|out| out.is_none_of([used.as_path()]).is_ok()),
+        Choice::Bytes | Choice::Bpe(_) | Choice::Characters | Choice::Words(_) => true,
+    })
+}
+
+/// Refuses to replace files of an earlier run, unless that is asked for; those that are read here in any case.
+fn expect_no_files(args: &TokenizeArgs, choice: &Choice) -> Result<(), Failure> {
+    for path in earlier(args, choice) {
+        expect_no_input(&output(&path)?, args.texts.iter().map(PathBuf::as_path))?;
+        if !args.force {
+            return Err(Failure::Usage(format!(
+                "`{}` is there already\nhelp: `--force` replaces the files of an earlier run, `--out DIR` writes to another folder",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// How text becomes tokens.

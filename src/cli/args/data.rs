@@ -52,6 +52,9 @@ pub struct TokenizeArgs {
     /// A token to put behind each file or row, such as `<|endoftext|>`; `bpe` learns it
     #[arg(long, value_name = "TOKEN")]
     pub end_of_text: Option<String>,
+    /// Replace the files of an earlier run, and remove those of them that are not made anew
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,

@@ -5,7 +5,7 @@ use super::super::tokenizer::pieces::pieces;
 use super::super::tokenizer::{Choice, Tokenizer, trained};
 use super::documents::{Document, Documents};
 use super::stretches::{Cut, Stretch, line_of, stretches};
-use super::text_files::{are_tables_alone, expect_room};
+use super::text_files::{are_tables_alone, expect_room, is_plain_table};
 use super::tokens::{HEADER, MAGIC};
 use crate::files::host_memory::host_memory;
 use crate::files::output::{Out, Output};
@@ -111,6 +111,18 @@ impl Tokenizing {
     /// How text becomes tokens.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// Files of CSV or TSV that are read as texts, with their separators.
+    pub fn plain_tables(&self) -> Vec<&Path> {
+        let stretches = self.parts.iter().flatten().filter_map(|text| match text {
+            Texts::Stretch(stretch) => Some(stretch.path.as_path()),
+            Texts::Documents(_) => None,
+        });
+        let mut found: Vec<&Path> = stretches.filter(|path| is_plain_table(path)).collect();
+        // The end of one may be held out.
+        found.dedup();
+        found
     }
 
     /// Writes the tokens of some texts, and gives back how many they are: bare numbers of 16 bits, as nanoGPT has them, where those suffice; else

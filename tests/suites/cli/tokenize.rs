@@ -26,7 +26,7 @@ fn a_text_becomes_tokens_that_are_trained_on_and_written_again() {
     place.ok("train c.toml --out run");
     let written = place.ok("generate run --prompt the --max-tokens 5 --seed 1").out;
     assert!(written.starts_with("the"), "{written}");
-    let json = place.ok(&args.replace("<|end|>", "<|end|> --json")).json();
+    let json = place.ok(&args.replace("<|end|>", "<|end|> --json --force")).json();
     assert!((258..=300).contains(&json["vocab_size"].as_u64().unwrap()), "{json}");
     let tokens: u64 = json["files"].as_array().unwrap().iter().map(|file| file["tokens"].as_u64().unwrap()).sum();
     let sizes = ["train", "val"].map(|name| fs::metadata(place.path(&format!("tokens/{name}.bin"))).unwrap().len());
@@ -42,11 +42,11 @@ fn a_column_of_a_table_becomes_tokens() {
     let args = "data tokenize a.jsonl --column story --out tokens --vocab-size 300 --end-of-text <|end|>";
     let out = place.ok(args).out;
     assert!(out.contains("of text; 1 row has none") && out.contains("path = \"tokens/train.bin\""), "{out}");
-    let json = place.ok(&format!("{args} --json")).json();
+    let json = place.ok(&format!("{args} --json --force")).json();
     assert_eq!(json["files"][0]["empty_rows"], 1);
     assert_eq!(json["files"][0]["bytes"].as_u64(), Some(text().replace('\n', "").len() as u64));
     // No other column has texts.
-    let only = place.ok(&args.replace("--column story ", "")).out;
+    let only = place.ok(&args.replace("--column story ", "--force ")).out;
     assert_eq!(only, out);
     // The table is no place for what is made of it.
     place.write("t/train.bin", "story\nthe cat\n");
@@ -75,7 +75,64 @@ fn what_cannot_be_is_refused_and_loses_nothing() {
     }
     // An output that is an input.
     place.write("t/train.bin", "kept as it is");
-    let err = place.fails("data tokenize t/train.bin --out t --tokenizer bytes", 2);
-    assert!(err.contains("this command reads that file"), "{err}");
+    for force in ["", " --force"] {
+        let err = place.fails(&format!("data tokenize t/train.bin --out t --tokenizer bytes{force}"), 2);
+        assert!(err.contains("this command reads that file"), "{err}");
+    }
     assert_eq!(fs::read_to_string(place.path("t/train.bin")).unwrap(), "kept as it is");
+}
+
+#[test]
+fn files_of_an_earlier_run_are_replaced_if_that_is_asked_for() {
+    let place = Place::new();
+    place.write("a.txt", text());
+    let files = || {
+        let mut names: Vec<String> = fs::read_dir(place.path("t"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    place.ok("data tokenize a.txt --out t --vocab-size 300 --validation-split 0.1");
+    assert_eq!(files(), ["tokenizer.json", "train.bin", "val.bin"]);
+    let before = fs::read(place.path("t/train.bin")).unwrap();
+    for name in ["tokenizer.json", "train.bin", "val.bin"] {
+        // Each of them alone is enough, also one that would not be written.
+        place.write(&format!("{name}.d/{name}"), "mine");
+        let err = place.fails(&format!("data tokenize a.txt --out {name}.d --tokenizer bytes"), 2);
+        assert!(err.contains(&format!("{name}` is there already")) && err.contains("`--force`"), "{err}");
+        assert_eq!(fs::read_to_string(place.path(&format!("{name}.d/{name}"))).unwrap(), "mine");
+    }
+    // That is known before any text is read.
+    let err = place.fails("data tokenize none.txt --out t", 2);
+    assert!(err.contains("is there already"), "{err}");
+    assert_eq!(fs::read(place.path("t/train.bin")).unwrap(), before);
+    // What an earlier run has left does not stay beside the tokens of another.
+    let done = place.ok("data tokenize a.txt --out t --tokenizer bytes --force");
+    assert_eq!(files(), ["train.bin"]);
+    for name in ["val.bin", "tokenizer.json"] {
+        assert!(done.err.contains(&format!("removed `t/{name}` of an earlier run")), "{}", done.err);
+    }
+    // The tokenizer that is asked for stays, and is no obstacle.
+    place.ok("data tokenize a.txt --out t --vocab-size 300 --force");
+    fs::remove_file(place.path("t/train.bin")).unwrap();
+    let json = place.ok("data tokenize a.txt --out t --tokenizer t/tokenizer.json --json").json();
+    assert_eq!(json["removed"], serde_json::json!([]));
+    let json = place.ok("data tokenize a.txt --out t --tokenizer t/tokenizer.json --json --force").json();
+    assert_eq!(
+        (&json["removed"], files()),
+        (&serde_json::json!([]), vec!["tokenizer.json".into(), "train.bin".into()])
+    );
+}
+
+#[test]
+fn a_table_that_is_read_as_a_text_is_told() {
+    let place = Place::new();
+    place.write("a.csv", "id,story\n1,the cat sat on the mat\n2,a dog ran to it\n");
+    let note = "note: `a.csv` is read as a text, with its separators: `--column` reads one of its columns";
+    let done = place.ok("data tokenize a.csv --out t --tokenizer bytes --validation-split 0.5");
+    assert_eq!(done.err.matches(note).count(), 1, "{}", done.err);
+    let done = place.ok("data tokenize a.csv --out t --tokenizer bytes --column story --force");
+    assert!(!done.err.contains("separators"), "{}", done.err);
 }

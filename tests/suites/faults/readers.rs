@@ -105,7 +105,7 @@ fn a_look_at_the_data() {
 
 #[test]
 fn files_of_tokens() {
-    replaces("data tokenize", "data tokenize c.toml --tokenizer bytes --out .", ".train.bin.tmp-", 4);
+    replaces("data tokenize", "data tokenize c.toml --tokenizer bytes --out . --force", ".train.bin.tmp-", 4);
 }
 
 /// The command puts one file in the place of another, whole or not at all; `temporary` is how the name of the unfinished one begins.
