@@ -171,7 +171,7 @@ pub fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> 
     let names = parameters(vars);
     let mut errors = unfitting(experiment, &names);
     if let Some(lora) = &experiment.model.lora {
-        errors.extend(adapters::alone(lora, &names, vars));
+        errors.extend(adapters::alone(&experiment.model, lora, &names, vars));
     }
     for pattern in &experiment.model.freeze {
         let mut found = false;

@@ -109,6 +109,15 @@ fn what_cannot_have_an_adapter_is_refused() {
         ("--set model.lora.targets=['q_prok']", "`q_prok` in `targets` of `lora` names no `linear` layer"),
         ("--set model.lora.targets=['q_prok']", "did you mean `q_proj`?"),
         ("--set model.lora.targets=['norm']", "names no `linear` layer"),
+        ("--set model.lora.targets=['norm']", "is of type `rms_norm`"),
+        ("--set model.lora.targets=['embed_tokens']", "`model.embed_tokens` is of type `embedding`"),
+        (
+            "--set model.lora.targets=['embed_tokens']",
+            "`linear` layers can have an adapter: `q_proj`, `k_proj`, `v_proj`",
+        ),
+        ("--set model.lora.targets=['xyz']", "`linear` layers can have an adapter: `q_proj`"),
+        ("--set model.lora.targets=['mlp']", "is of type `group`"),
+        ("--set model.lora.alpha=0", "must be a finite number above 0"),
         ("--set model.lora.targets=['lm_head']", "whose matrix is that of another layer"),
         ("--set model.lora.modules_to_save=['none']", "`none` in `modules_to_save` fits no parameter"),
         ("--set model.lora.rank=0", "rank"),
@@ -118,6 +127,8 @@ fn what_cannot_have_an_adapter_is_refused() {
         let said = place.fails(&format!("check c.toml {sets}"), 2);
         assert!(said.contains(told), "{sets}: {said}");
     }
+    let said = place.fails("check c.toml --set model.lora.targets=['embed_tokens']", 2);
+    assert!(!said.contains("did you mean") && !said.contains("`lm_head`"), "{said}");
     let said = place
         .fails("export c.toml a --adapter --set model.lora.targets=['q_prok'] --set model.weights_strict=false", 1);
     assert!(said.contains("named by `targets` of `lora`: `q_prok`"), "{said}");

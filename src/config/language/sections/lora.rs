@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use crate::config::declare::bounds::MAX_SIZE;
+use crate::config::declare::bounds::{MAX_SIZE, above};
 use crate::config::declare::options::{self, Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::schema::Table;
@@ -20,7 +20,7 @@ options! {
         #[option(range = 1..=MAX_SIZE, example = "8")]
         pub rank: usize,
         /// The factor of what adapters put out, times `rank`.
-        #[option(otherwise = "`rank`", range = 0.0.., example = "16.0")]
+        #[option(otherwise = "`rank`", range = above(0.0), example = "16.0")]
         pub alpha: Option<f64>,
         /// The `linear` layers that get an adapter, by their names or the ends of those: `"q_proj"` names those in all blocks. `*` stands for any characters.
         #[option(length = 1.., example = r#"["q_proj", "v_proj"]"#)]
