@@ -18,7 +18,7 @@ pub use chart::{Look, Series, chart};
 pub use color::{can_redraw, color, fitting, unicode, width};
 pub use columns::{columns, fitted};
 pub use listener::{Event, Listener, heard_by, listener};
-pub use numbers::{duration, figure, human_bytes, percent, thousands};
+pub use numbers::{counted, duration, figure, human_bytes, percent, thousands};
 pub use visible::{Visible, is_hidden, masked, one_line, visible, visible_json};
 
 use serde_json::Value;

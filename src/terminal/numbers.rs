@@ -53,6 +53,11 @@ pub fn thousands(n: u64) -> String {
     out
 }
 
+/// `1 token`, `2 tokens`.
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A duration in two of its largest units: `45s`, `12m 30s`, `3h 05m`, `2d 04h`.
 pub fn duration(seconds: f64) -> String {
     // Beyond a thousand years nobody waits, and infinity has no whole number.
@@ -68,6 +73,11 @@ pub fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_has_no_plural() {
+        assert_eq!([0, 1, 2].map(|n| counted(n, "token")), ["0 tokens", "1 token", "2 tokens"]);
+    }
 
     #[test]
     fn figures_keep_to_their_width() {

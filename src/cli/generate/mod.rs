@@ -8,7 +8,7 @@ use super::{print_json, printed, signals};
 use crate::api::failure::Failure;
 use crate::api::generate::{self, Finish, Found, Generator, Options, Request, Sampling};
 use crate::api::model::load_model;
-use crate::terminal::{self, say};
+use crate::terminal::{self, counted, say};
 use anyhow::Result;
 use prompts::Prompt;
 use serde_json::json;
@@ -96,7 +96,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     }
     let seconds = started.elapsed().as_secs_f64();
     if !args.output.json {
-        say(&format!("{generated} tokens, {:.1} a second", generated as f64 / seconds.max(1e-9)));
+        say(&format!("{}, {:.1} a second", counted(generated, "token"), generated as f64 / seconds.max(1e-9)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! The bytes of a file as a text: unpacked where its name says that it is packed, and in whichever encoding.
 
-use super::packing::{Packing, all_of};
+use super::OBJECT_ENDINGS;
+use super::packing::{Packing, all_of, inner_ending};
 use crate::files;
 use crate::files::host_memory::host_memory;
 use crate::terminal::human_bytes;
@@ -49,7 +50,7 @@ fn read_in(path: &Path, most: u64, room: u64, because: &str) -> Result<Vec<u8>> 
 /// # Errors
 /// As [`read`] and [`text`].
 pub fn file_text(path: &Path, most: u64) -> Result<String> {
-    text(path, read(path, most)?, None)
+    text_of(path, read(path, most)?, None, false)
 }
 
 /// The bytes as text, without the mark that some programs begin it with, which says that they are UTF-8 or UTF-16. Without a mark they are in `encoding`; UTF-8, if that is
@@ -57,7 +58,16 @@ pub fn file_text(path: &Path, most: u64) -> Result<String> {
 ///
 /// # Errors
 /// They are no text, with the line.
-pub fn text(path: &Path, mut bytes: Vec<u8>, encoding: Option<&'static Encoding>) -> Result<String> {
+pub fn text(path: &Path, bytes: Vec<u8>, encoding: Option<&'static Encoding>) -> Result<String> {
+    text_of(path, bytes, encoding, has_cells(path))
+}
+
+/// Whether a file may be one of cells, by its name: of these alone a configuration can say what bytes stand for.
+pub fn has_cells(path: &Path) -> bool {
+    !OBJECT_ENDINGS.contains(&inner_ending(path).as_str())
+}
+
+fn text_of(path: &Path, mut bytes: Vec<u8>, encoding: Option<&'static Encoding>, cells: bool) -> Result<String> {
     let place = path.display();
     let marked = Encoding::for_bom(&bytes).is_some();
     if let Some(encoding) = encoding.filter(|encoding| !marked && *encoding != UTF_8) {
@@ -77,9 +87,9 @@ pub fn text(path: &Path, mut bytes: Vec<u8>, encoding: Option<&'static Encoding>
         bytes.drain(..3);
     }
     if memchr::memchr(0, &bytes).is_some() {
-        return Err(no_text(path, &bytes, 0));
+        return Err(no_text(path, &bytes, 0, cells));
     }
-    String::from_utf8(bytes).map_err(|error| no_text(path, error.as_bytes(), 0))
+    String::from_utf8(bytes).map_err(|error| no_text(path, error.as_bytes(), 0, cells))
 }
 
 /// Bytes of an encoding as text.
@@ -105,8 +115,8 @@ fn decoded(path: &Path, bytes: &[u8], encoding: &'static Encoding) -> Result<Str
     Ok(text)
 }
 
-/// What is to be said of bytes that are no text, before which there are so many lines.
-pub fn no_text(path: &Path, bytes: &[u8], lines: usize) -> anyhow::Error {
+/// What is to be said of bytes that are no text, before which there are so many lines; `cells`: in a file of cells.
+pub fn no_text(path: &Path, bytes: &[u8], lines: usize, cells: bool) -> anyhow::Error {
     let place = path.display();
     let line_of = |at: usize| lines + memchr::memchr_iter(b'\n', &bytes[..at]).count() + 1;
     if let Some(at) = memchr::memchr(0, bytes) {
@@ -114,9 +124,11 @@ pub fn no_text(path: &Path, bytes: &[u8], lines: usize) -> anyhow::Error {
     }
     let at = std::str::from_utf8(bytes).map_or_else(|error| error.valid_up_to(), str::len);
     let (line, byte) = (line_of(at), bytes.get(at).copied().unwrap_or_default());
-    anyhow!(
-        "`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8, or say what it is with `encoding`, which `source = \"csv\"` has"
-    )
+    let otherwise = match cells {
+        true => ", or say what it is with `encoding`, which `source = \"csv\"` has",
+        false => ", for example with `iconv -t UTF-8`",
+    };
+    anyhow!("`{place}`, line {line}: the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8{otherwise}")
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub fn scan(
         let kept = buffer.len();
         let last = more(&mut buffer, PIECE.max(kept))?;
         // The error names the line.
-        let no_text = || bytes::no_text(path, &buffer, lines);
+        let no_text = || bytes::no_text(path, &buffer, lines, bytes::has_cells(path));
         ensure!(memchr::memchr(0, &buffer[kept..]).is_none(), no_text());
         let whole = match std::str::from_utf8(&buffer) {
             Ok(text) => text.len(),

@@ -5,6 +5,7 @@ use super::object::{Object, scalar};
 use super::quotes::{self, Begin, PIECE, Scan};
 use super::text::{PieceText, Text};
 use super::{Form, Format, Limits, Row, bytes};
+use crate::terminal::counted;
 use anyhow::{Context, Result, anyhow, ensure};
 use memchr::{memchr, memchr_iter};
 use serde_json::{Map, Value};
@@ -50,11 +51,6 @@ fn named(record: &csv::StringRecord) -> Vec<String> {
         INDEX.clone_into(first);
     }
     names
-}
-
-/// `1 cell`, `2 cells`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// What is wrong with a row that can be left out.

@@ -21,7 +21,7 @@ use super::text::{expect_rows, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
 use super::weights::expect_weights;
-use crate::terminal::human_bytes;
+use crate::terminal::{counted, human_bytes};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use std::fmt;
@@ -248,7 +248,7 @@ fn validation(
 fn cut_in_words(path: &Path, codec: &TableCodec, all: &Split, cut: usize) -> Option<String> {
     let tokens = codec.tokens.as_ref().filter(|_| cut > 0)?;
     let (path, column, longest) = (path.display(), &tokens.column, tokens.longest());
-    Some(format!("`{path}`: {cut} of {} texts of `{column}` are cut to {longest} tokens", all.len()))
+    Some(format!("`{path}`: {cut} of {} texts of `{column}` are cut to {}", all.len(), counted(longest, "token")))
 }
 
 /// The columns that the model takes, and how their cells are read.

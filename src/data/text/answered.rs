@@ -11,6 +11,7 @@ use super::labelled::{Filled, filled};
 use super::loaded::{Load, Loaded, working_memory};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
+use crate::terminal::counted;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -175,7 +176,7 @@ fn split(path: &Path, written: Written, codec: &TextCodec, ignore_index: i32, to
     for (cut, longest, what) in [(answered.cut[0], longest[0], "texts"), (answered.cut[1], longest[1], "answers")] {
         if cut > 0 {
             let all = answered.len();
-            told.push(format!("`{}`: {cut} of {all} {what} are cut to {longest} tokens", path.display()));
+            told.push(format!("`{}`: {cut} of {all} {what} are cut to {}", path.display(), counted(longest, "token")));
         }
     }
     Split::new(Arc::new(Answered { names: RowNames::Lines(written.lines), ..answered }))

@@ -13,6 +13,7 @@ use super::super::weights::{no_weight, weight, weighted};
 use super::loaded::{Load, Loaded, working_memory};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
+use crate::terminal::counted;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -228,7 +229,13 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
     }
     if texts.cut > 0 {
         let longest = lengths.last().copied().unwrap_or_default();
-        told.push(format!("`{}`: {} of {} texts are cut to {longest} tokens", path.display(), texts.cut, texts.len()));
+        told.push(format!(
+            "`{}`: {} of {} texts are cut to {}",
+            path.display(),
+            texts.cut,
+            texts.len(),
+            counted(longest, "token")
+        ));
     }
     let split = Split::new(Arc::new(texts))?;
     match &written.weights {

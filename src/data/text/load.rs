@@ -11,6 +11,7 @@ use super::tokens::Tokens;
 use super::windows::{Order, Windows};
 use super::{Chat, Samples, TextCodec};
 use crate::files::host_memory::host_memory;
+use crate::terminal::counted;
 use anyhow::{Context, Result, bail, ensure};
 use std::ops::Range;
 use std::path::Path;
@@ -271,7 +272,12 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                 None => ": ".to_owned(),
             };
             let (bytes, count, words) = (text.len(), tokens.len(), tokenizer.in_words());
-            let mut told = vec![format!("{called}{of}{bytes} bytes of text are {count} tokens ({words})")];
+            let mut told = vec![format!(
+                "{called}{of}{} of text {} {} ({words})",
+                counted(bytes, "byte"),
+                if bytes == 1 { "is" } else { "are" },
+                counted(count, "token")
+            )];
             match &documents {
                 Some(documents) => {
                     let marked = options.end.is_some() || !codec.begin.is_empty();

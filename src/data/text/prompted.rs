@@ -10,6 +10,7 @@ use super::answered::{Ragged, Written, read};
 use super::loaded::{Load, Loaded};
 use super::prompts::{Prompts, fitted};
 use super::{Chat, Samples, TextCodec};
+use crate::terminal::counted;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -145,11 +146,12 @@ fn split(path: &Path, written: Written, codec: &TextCodec, ignore_index: i32, to
     let [prompts, answers] = prompted.cut;
     if prompts > 0 {
         told.push(format!(
-            "`{path}`: {prompts} of {all} prompts are cut at their beginning, so that they have {longest} tokens with their answers"
+            "`{path}`: {prompts} of {all} prompts are cut at their beginning, so that they have {} with their answers",
+            counted(longest, "token")
         ));
     }
     if answers > 0 {
-        told.push(format!("`{path}`: {answers} of {all} answers are cut to {longest} tokens"));
+        told.push(format!("`{path}`: {answers} of {all} answers are cut to {}", counted(longest, "token")));
     }
     Split::new(Arc::new(Prompted { names: RowNames::Lines(written.lines), ..prompted }))
 }

@@ -3,6 +3,7 @@
 use super::super::sheet::{OBJECT_ENDINGS, Row, file_text, inner_ending};
 use super::super::table::{Format, open_sheet};
 use super::given::each_line;
+use crate::terminal::counted;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -111,10 +112,10 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
         let cell = |column: usize, what: &str| match cells.get(column - 1) {
             Some(cell) if !cell.is_empty() => Ok((*cell).to_owned()),
             _ => bail!(
-                "`{}`, line {number} has no {what} in column {column}: it has {} columns; \
+                "`{}`, line {number} has no {what} in column {column}: it has {}; \
                  an empty line ends a sentence, and `word_column` and `tag_column` say where words and tags stand",
                 path.display(),
-                cells.len()
+                counted(cells.len(), "column")
             ),
         };
         one.words.push(cell(layout.word_column, "word")?);
@@ -122,18 +123,17 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
             let column = layout.tag_column.unwrap_or(cells.len());
             ensure!(
                 column != layout.word_column,
-                "`{}`, line {number} has a word and no tag: it has {} column{}",
+                "`{}`, line {number} has a word and no tag: it has {}",
                 path.display(),
-                cells.len(),
-                if cells.len() == 1 { "" } else { "s" }
+                counted(cells.len(), "column")
             );
             // What is last in a line that lacks a column is no tag.
             let (columns, at) = *first.get_or_insert((cells.len(), number));
             ensure!(
                 layout.tag_column.is_some() || cells.len() == columns,
-                "`{}`, line {number} has {} columns, and line {at} has {columns}: `tag_column` says which one has the tag",
+                "`{}`, line {number} has {}, and line {at} has {columns}: `tag_column` says which one has the tag",
                 path.display(),
-                cells.len()
+                counted(cells.len(), "column")
             );
             one.tags.push(cell(column, "tag")?);
         }
@@ -153,11 +153,11 @@ fn of_objects(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
         let tags = if tagged { list(&layout.tags)? } else { Vec::new() };
         ensure!(
             !tagged || words.len() == tags.len(),
-            "`{}`, line {line}: there are {} words in `{}`, and {} tags in `{}`",
+            "`{}`, line {line} has {} in `{}` and {} in `{}`: each word has one tag",
             path.display(),
-            words.len(),
+            counted(words.len(), "word"),
             layout.words,
-            tags.len(),
+            counted(tags.len(), "tag"),
             layout.tags
         );
         if !words.is_empty() {
@@ -235,7 +235,10 @@ mod tests {
         );
         assert_eq!(all.unwrap(), ["New_York 1_2 @1"]);
         for (text, part) in [
-            ("{\"tokens\": [\"a\"], \"ner\": []}", "line 1: there are 1 words in `tokens`, and 0 tags in `ner`"),
+            (
+                "{\"tokens\": [\"a\"], \"ner\": []}",
+                "line 1 has 1 word in `tokens` and 0 tags in `ner`: each word has one tag",
+            ),
             ("{\"tokens\": [\"a\"]}", "line 1: there is no `ner`; the object has `tokens`"),
             ("{\"tokens\": \"a\", \"ner\": []}", "line 1: `tokens` is no list of texts"),
             ("{\"tokens\": [[\"a\"]], \"ner\": []}", "`tokens` is no list of texts"),
@@ -243,5 +246,26 @@ mod tests {
             let told = told("a.jsonl", text, &layout(None)).unwrap_err();
             assert!(told.contains(part), "{told}");
         }
+    }
+
+    /// `encoding` is a key of tables alone.
+    #[test]
+    fn bytes_that_are_no_utf8_are_told_with_what_helps() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, part) in [("a.conll", "iconv"), ("a.jsonl", "iconv"), ("a.csv", "`encoding`")] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, b"caf\xff B\n").unwrap();
+            let told = match name {
+                "a.csv" => file_of_cells(&path),
+                _ => read_tagged(&path, &layout(None)).unwrap_err(),
+            };
+            let told = format!("{told:#}");
+            assert!(told.contains("line 1: the byte 0xff is not UTF-8") && told.contains(part), "{told}");
+            assert_eq!(told.contains("encoding"), name == "a.csv", "{told}");
+        }
+    }
+
+    fn file_of_cells(path: &Path) -> anyhow::Error {
+        open_sheet(path, Format::default()).and_then(|sheet| sheet.each(|_, _| Ok(()))).unwrap_err()
     }
 }

@@ -11,6 +11,7 @@ use super::loaded::{Load, Loaded, working_memory};
 use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
+use crate::terminal::counted;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -138,10 +139,11 @@ fn split(
     if tagged.cut > 0 {
         let longest = lengths.last().copied().unwrap_or_default();
         told.push(format!(
-            "`{}`: {} of {} sentences are cut to {longest} tokens",
+            "`{}`: {} of {} sentences are cut to {}",
             path.display(),
             tagged.cut,
-            tagged.len()
+            tagged.len(),
+            counted(longest, "token")
         ));
     }
     Split::new(Arc::new(tagged))

@@ -5,6 +5,7 @@ use super::super::store::{Rows, Store, Unreadable};
 use super::tokens::{Tokens, put_tokens};
 use crate::data::Classes;
 use crate::graph::DType;
+use crate::terminal::counted;
 use anyhow::{Result, ensure};
 use std::ops::Range;
 use std::sync::Arc;
@@ -67,8 +68,9 @@ impl Windows {
     ) -> Result<Windows> {
         ensure!(
             range.len() > context,
-            "{} tokens are too few for a sample of {context} and the one behind it: make `context` smaller, or the text longer",
-            range.len()
+            "{} {} too few for a sample of {context} and the one behind it: make `context` smaller, or the text longer",
+            counted(range.len(), "token"),
+            if range.len() == 1 { "is" } else { "are" }
         );
         if let Order::Streams(streams) = order {
             ensure!(
