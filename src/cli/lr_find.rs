@@ -48,7 +48,8 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
             .require()
     };
     require(&described, &programs.plan, photos.with(input::footprint(&loaded.experiment)))?;
-    let mut samples = samples::load(&loaded.experiment, &samples::as_configured(&loaded.experiment))?;
+    let mut samples = samples::load(&loaded.experiment, &samples::as_configured(&loaded.experiment))
+        .map_err(|error| samples::refused(&loaded, error))?;
     if let Some(note) = &samples.note {
         say(&format!("warning: {note}"));
     }

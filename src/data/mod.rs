@@ -53,6 +53,7 @@ mod values;
 mod verify;
 pub mod webdataset;
 mod weights;
+mod wrong_file;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
 pub use classes::Classes;
@@ -81,6 +82,7 @@ pub use transforms::{
 };
 pub use unreadable::{Unread, most_unreadable};
 pub use values::Values;
+pub use wrong_file::WrongFile;
 
 use anyhow::{Context, Result};
 use known::Known;

@@ -21,6 +21,7 @@ use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device};
 use super::predictor::lacking;
+use super::samples::refused;
 use crate::backend::{Backend, DeviceError, HostBuffer};
 use crate::data::text::{Chat, Prompts, Samples, TextCodec, Tokenizer};
 use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, LENGTHS, Lengths};
@@ -152,9 +153,15 @@ struct Parts {
 pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>, Failure> {
     let sample = match model.checkpoint {
         Some(_) => model.sample()?,
-        None => text_without_reading(&model.loaded.experiment)?.map_or_else(|| model.sample(), Ok)?,
+        None => {
+            let known = text_without_reading(&model.loaded.experiment);
+            known.map_err(|error| refused(&model.loaded, error))?.map_or_else(|| model.sample(), Ok)?
+        }
     };
-    let Some(codec) = TextCodec::of(&sample)? else { return Ok(None) };
+    let Some(mut codec) = TextCodec::of(&sample)? else { return Ok(None) };
+    if codec.tokenizer.is_none() {
+        codec.tokenizer = given_tokenizer(model, codec.vocabulary)?;
+    }
     Ok(match codec.samples {
         Samples::Windows { context, .. } => Some((sample, codec, context)),
         Samples::Answered { ref lengths, .. } => {
@@ -167,6 +174,18 @@ pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>
         }
         Samples::Labelled { .. } | Samples::Tagged { .. } => None,
     })
+}
+
+/// The tokenizer that the configuration names for a model which was trained on tokens without one.
+fn given_tokenizer(model: &Model, vocabulary: usize) -> Result<Option<Tokenizer>, Failure> {
+    let named = text_without_reading(&model.loaded.experiment).map_err(|error| refused(&model.loaded, error))?;
+    let named = named.map(|spec| TextCodec::of(&spec)).transpose()?.flatten().and_then(|codec| codec.tokenizer);
+    match named.as_ref().map(Tokenizer::vocabulary).filter(|own| *own > vocabulary) {
+        Some(own) => Err(Failure::Usage(format!(
+            "the model was trained on {vocabulary} tokens, and the tokenizer has {own}\nhelp: name the one that its tokens were made with"
+        ))),
+        None => Ok(named),
+    }
 }
 
 impl Generator {

@@ -44,7 +44,7 @@ pub fn balanced(loaded: &mut Loaded, samples: &Samples) -> Result<Option<Vec<f64
 pub fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Reporter) -> Result<Samples, Failure> {
     let experiment = &loaded.experiment;
     let samples = match resumed {
-        false => samples::load(experiment, take)?,
+        false => samples::load(experiment, take).map_err(|error| samples::refused(loaded, error))?,
         true => samples::load(experiment, take)
             .map_err(|e| samples::missing(e, experiment, "the run goes on with the data that it was begun with"))?,
     };

@@ -20,7 +20,8 @@ const LONGEST: usize = 400;
 /// Shows the text of a configuration.
 pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
-    let samples = samples::load(experiment, &samples::as_configured(experiment))?;
+    let samples = samples::load(experiment, &samples::as_configured(experiment));
+    let samples = samples.map_err(|error| samples::refused(loaded, error))?;
     let Some(codec) = TextCodec::of(&samples.spec)? else {
         return Err(anyhow::anyhow!("there is nothing to show: the samples are no text").into());
     };

@@ -3,6 +3,7 @@
 //! Templates are Jinja's, in the dialect of <https://huggingface.co/docs/transformers/chat_templating>. They may come from anybody: each has so much fuel, which
 //! bounds its time and its memory.
 
+use super::super::wrong_file::WrongFile;
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow};
 use minijinja::syntax::SyntaxConfig;
@@ -49,6 +50,10 @@ impl Chat {
     /// # Errors
     /// It cannot be read, or has no template that can.
     pub fn read(path: &Path) -> Result<Chat> {
+        Chat::of_file(path).map_err(WrongFile::of("chat_template"))
+    }
+
+    fn of_file(path: &Path) -> Result<Chat> {
         let text = |path: &Path| {
             let bytes = files::read(path, MAX_FILE)?;
             String::from_utf8(bytes).map_err(|_| anyhow!("`{}` is not UTF-8", path.display()))

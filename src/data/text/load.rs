@@ -2,6 +2,7 @@
 
 use super::super::field::{DataSpec, Lengths};
 use super::super::tokenizer::{Choice, Tokenizer};
+use super::super::wrong_file::WrongFile;
 use super::super::{HoldOut, Split};
 use super::apart::{self, Apart, Ends};
 use super::documents::Documents;
@@ -68,7 +69,8 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
         // A model that is trained may be evaluated on samples of another kind.
         codec.samples = samples.clone();
     }
-    let other = options.val_path.as_deref().map(|path| read(options, path, &mut Some(codec.clone()))).transpose()?;
+    let other = options.val_path.as_deref().map(|path| read(options, path, &mut Some(codec.clone()))).transpose();
+    let other = other.map_err(WrongFile::of("val_path"))?;
     let (Part { split: train, .. }, val) = match &options.apart {
         Some(apart) => documents(options, apart, (&text, other.as_ref()), &codec)?,
         None => windows(options, (&text, other.as_ref()), codec.vocabulary)?,
@@ -212,7 +214,7 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
     let chat = || options.chat.as_deref().map(Chat::read).transpose();
     match &options.content {
         Content::Tokens { vocabulary, tokenizer } => {
-            let tokens = Arc::new(Tokens::in_files(path)?);
+            let tokens = Arc::new(Tokens::in_files(path).map_err(WrongFile::of("path"))?);
             if codec.is_none() {
                 let tokenizer = tokenizer.as_ref().map(|choice| Tokenizer::choose(choice, &[])).transpose()?;
                 let own = tokenizer.as_ref().map(Tokenizer::vocabulary);

@@ -7,6 +7,7 @@ pub(super) mod words;
 pub use whole::{Passage, tokens_of};
 pub use words::UNKNOWN_TOKEN;
 
+use super::wrong_file::WrongFile;
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow, ensure};
 use pieces::{parts_words, pieces};
@@ -21,6 +22,18 @@ use words::Words;
 
 /// Largest `tokenizer.json` that is read, in bytes. Those of large language models have some ten million.
 const MAX_FILE: u64 = 256 << 20;
+/// What a `tokenizer.json` consists of.
+const PARTS: [&str; 9] = [
+    "version",
+    "truncation",
+    "padding",
+    "added_tokens",
+    "normalizer",
+    "pre_tokenizer",
+    "post_processor",
+    "decoder",
+    "model",
+];
 /// Tokens that are handed on together.
 const SOME: usize = 1 << 14;
 /// Bytes of memory that a byte of a usual text takes while a `tokenizer.json` makes tokens of it: of each token it keeps the text, the place and more.
@@ -120,9 +133,12 @@ impl Tokenizer {
     /// # Errors
     /// It cannot be read, or is no tokenizer.
     pub fn read(path: &Path) -> Result<Tokenizer> {
-        let bytes = files::read(path, MAX_FILE)?;
-        let text = String::from_utf8(bytes).map_err(|_| anyhow!("`{}` is not UTF-8", path.display()))?;
-        Tokenizer::of_json(text).with_context(|| format!("`{}` is no tokenizer that can be read", path.display()))
+        let read = || {
+            let bytes = files::read(path, MAX_FILE)?;
+            let text = String::from_utf8(bytes).map_err(|_| anyhow!("`{}` is not UTF-8", path.display()))?;
+            Tokenizer::of_json(text).with_context(|| format!("`{}` is no tokenizer that can be read", path.display()))
+        };
+        read().map_err(WrongFile::of("tokenizer"))
     }
 
     /// That of the text of a `tokenizer.json`.
@@ -130,8 +146,8 @@ impl Tokenizer {
     /// # Errors
     /// It is none.
     pub(in crate::data) fn of_json(text: String) -> Result<Tokenizer> {
-        let tokenizer = contained(|| text.parse::<tokenizers::Tokenizer>().map_err(|e| anyhow!("{e}")))?;
-        let mut tokenizer = tokenizer;
+        let tokenizer = contained(|| text.parse::<tokenizers::Tokenizer>().map_err(|e| anyhow!("{e}")));
+        let mut tokenizer = tokenizer.map_err(|error| lacking(&text).unwrap_or(error))?;
         // They are for batches of sentences. Texts are cut here.
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|e| anyhow!("{e}"))?;
@@ -379,6 +395,21 @@ pub(in crate::data) fn trained(
         tokenizer.to_string(false).map_err(|e| anyhow!("{e}"))
     })
     .context("no tokenizer can be trained on the text")
+}
+
+/// What a text that is no `tokenizer.json` lacks, where that can be said better than by the reader, which fails somewhere in its middle.
+fn lacking(text: &str) -> Option<anyhow::Error> {
+    use serde_json::Value;
+    let keys = match serde_json::from_str(text) {
+        Err(error) => return Some(anyhow!("it is no JSON: {error}")),
+        Ok(Value::Object(keys)) => keys,
+        Ok(_) => return Some(anyhow!("it is JSON, and no object")),
+    };
+    if !keys.get("model").is_some_and(Value::is_object) {
+        return Some(anyhow!("it has no `model`, which says what the tokens are"));
+    }
+    let unknown = keys.keys().find(|key| !PARTS.contains(&key.as_str()))?;
+    Some(anyhow!("it has `{unknown}`, which no `tokenizer.json` has"))
 }
 
 /// The error for a character of `text` that has no token.

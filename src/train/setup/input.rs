@@ -260,11 +260,28 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
             let key = match e.downcast_ref::<data::text::WrongColumn>() {
                 Some(_) if experiment.span_of("data.column").is_some() => "column",
                 None if e.downcast_ref::<data::table::OfValidation>().is_some() => "val_path",
-                _ => paths.first().map_or("path", |(key, _)| key),
+                _ => wrong_file(experiment, &e).or(paths.first().map(|(key, _)| *key)).unwrap_or("path"),
             };
             at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")
         }
     })
+}
+
+/// The key of the file that an error is about, if it is about one and the configuration has the key.
+fn wrong_file(experiment: &Experiment, error: &anyhow::Error) -> Option<&'static str> {
+    let key = error.downcast_ref::<data::WrongFile>()?.key;
+    experiment.span_of(&format!("data.{key}")).map(|_| key)
+}
+
+/// An error of samples that could not be read, at the key of the file that it is about; the error itself, if it is about none.
+///
+/// # Errors
+/// It is about none.
+pub fn placed(experiment: &Experiment, error: anyhow::Error) -> Result<Diagnostic> {
+    match wrong_file(experiment, &error) {
+        Some(key) => Ok(at(experiment, format!("{error:#}"), &format!("data.{key}"), "the data is described here")),
+        None => Err(error),
+    }
 }
 
 /// What samples of text look like to a model whose tokenizer the configuration names: no text is read. `None`: it takes the text to know.

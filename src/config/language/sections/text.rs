@@ -38,8 +38,8 @@ options! {
         /// How many tokens `"words"` and `"bpe"` have at most.
         #[option(otherwise = "`10000` words, `4096` byte pairs", range = 2..=MAX_SIZE, unit = "tokens")]
         pub vocab_size: Option<usize>,
-        /// How a conversation becomes the text that the model goes on with, for `/v1/chat/completions` of `runner serve`: a `tokenizer_config.json` of Hugging
-        /// Face's, or the Jinja template itself. It travels in checkpoints.
+        /// How a conversation becomes the text that the model goes on with, for `/v1/chat/completions` of `runner serve`: the path of a `tokenizer_config.json` of
+        /// Hugging Face's, or of a file with the Jinja template alone, such as `chat_template.jinja`. It travels in checkpoints.
         #[option(example = r#""smollm2/tokenizer_config.json""#, resume = Harmless)]
         pub chat_template: Option<PathBuf>,
         /// Tokens of a sample: how far the model looks back.
@@ -151,6 +151,7 @@ impl Check for Text {
             );
         }
         self.tokenizer.check(part, self.vocab_size);
+        check_chat(part, self.chat_template.as_deref());
         Documents { packed: self.packed, end_token: self.end_token.as_ref(), buckets: self.buckets.as_deref() }.check(
             part,
             self.context,
@@ -158,6 +159,16 @@ impl Check for Text {
             self.carry_state,
         );
     }
+}
+
+/// Reports a template that stands where its file is named.
+pub(super) fn check_chat(part: &Part, chat: Option<&Path>) {
+    let inline = chat.and_then(Path::to_str).is_some_and(|path| ["{{", "{%"].iter().any(|start| path.contains(start)));
+    part.require(
+        "chat_template",
+        !inline,
+        "is the path of a file, and this is a template: put it into a file such as `chat_template.jinja`, and name that",
+    );
 }
 
 /// Whether a file has the name of a text.
@@ -176,6 +187,7 @@ impl Check for TokenFile {
             matches!(self.tokenizer, Some(Tokenizer::File(_))),
             self.carry_state,
         );
+        check_chat(part, self.chat_template.as_deref());
         let told = self.tokenizer.as_ref().is_none_or(|t| matches!(t, Tokenizer::Bytes | Tokenizer::File(_)));
         part.require(
             "tokenizer",

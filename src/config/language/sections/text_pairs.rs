@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::public::AboutSource;
-use super::text::{Tokenizer, check_buckets, lengths_of, paths, paths_mut};
+use super::text::{Tokenizer, check_buckets, check_chat, lengths_of, paths, paths_mut};
 use crate::config::declare::bounds::MAX_SIZE;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
@@ -64,6 +64,7 @@ impl Check for TextPairs {
     fn check(&self, part: &Part) {
         self.tokenizer.check(part, self.vocab_size);
         check_buckets(part, self.buckets.as_deref(), self.max_length);
+        check_chat(part, self.chat_template.as_deref());
         part.require("target", self.target != self.text, "is the text");
         let places = self.template.as_ref().map_or(1, |template| template.matches(PLACE).count());
         part.require("template", places == 1, "must have `{text}` once, which is where the text stands");
