@@ -279,6 +279,12 @@ const REMARKS: &[(&str, &[&str], &str)] = &[
         &["normalizedshape"],
         "write `normalized_dims`, how many of the last dimensions; their sizes are inferred",
     ),
+    (
+        "layer `multihead_attention`",
+        &["numkvheads", "nkvheads", "kvheads", "numkeyvalueheads", "numquerygroups"],
+        "each head has keys and values of its own here: grouped queries are `num_kv_heads` of `scaled_dot_product_attention`, behind `linear` \
+         layers that make queries, keys and values, as in `models/llama.toml`",
+    ),
     ("layer `multihead_attention`", &["batchfirst"], "there is no need for it, the batch is always first: delete it"),
     ("layer `lstm`", &["batchfirst"], "there is no need for it, the batch is always first: delete it"),
     ("layer `gru`", &["batchfirst"], "there is no need for it, the batch is always first: delete it"),
