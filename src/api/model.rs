@@ -3,13 +3,13 @@
 pub use super::failure::refuse;
 use super::failure::{Failure, warn};
 use super::pretrained;
-use super::reading::{expect_own_columns, other_mask_values};
+use super::reading::{expect_own_columns, expect_own_tokenizer, is_of, other_mask_values, written};
 use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
-use crate::config::language::sections::{ClassWeights, Fitted};
+use crate::config::language::sections::{ClassWeights, Fitted, Tokenizer};
 use crate::config::load::paths::shown;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Diagnostic, Experiment, Loaded};
@@ -57,10 +57,14 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
     expect_configuration(path)?;
     let ask = |experiment: &Experiment| match fitted {
         Some(fitted) => Ok(input::counts_of(fitted, experiment)),
-        // Without the data, the checkpoint whose weights are taken says it.
-        None => input::counts(experiment).or_else(|error| {
-            weights::fitted(experiment).map(|fitted| input::counts_of(&fitted, experiment)).ok_or(error)
-        }),
+        None => match weights::fitted(experiment).filter(|fitted| has_its_tokens(experiment, fitted)) {
+            // Text becomes tokens as it did for the weights.
+            Some(fitted) => Ok(input::counts_of(&fitted, experiment)),
+            // Without the data, the checkpoint whose weights are taken says it.
+            None => input::counts(experiment).or_else(|error| {
+                weights::fitted(experiment).map(|fitted| input::counts_of(&fitted, experiment)).ok_or(error)
+            }),
+        },
     };
     let mut loaded = config::load_asking(path, sets, &ask)?;
     warn(&loaded.sources, &loaded.warnings);
@@ -70,14 +74,23 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
     Ok(loaded)
 }
 
+/// Whether the texts of the data become tokens as they did for the checkpoint whose weights a model starts from: unless the configuration names the file of
+/// another tokenizer. That is meant: whether the weights are for it is judged when they are read.
+fn has_its_tokens(experiment: &Experiment, fitted: &Fitted) -> bool {
+    let source = &experiment.data.source;
+    let other = match source.tokenizer() {
+        Some(Tokenizer::File(path)) => weights::are_for_another_tokenizer(fitted, &shown(path)),
+        _ => false,
+    };
+    source.has_tokens() && fitted.source.is_some() && !other
+}
+
 /// Holds the data to the checkpoint whose weights a model starts from, where its classes are the same in another order, or where the
 /// data is not there.
 fn hold_to_weights(experiment: &mut Experiment) {
     let Some(fitted) = weights::fitted(experiment) else { return };
     let source = &experiment.data.source;
-    // A tokenizer that the configuration names is meant: whether the weights are for it is judged when they are read.
-    let named = source.paths().into_iter().find(|(key, _)| *key == "tokenizer");
-    if named.is_some_and(|(_, path)| weights::are_for_another_tokenizer(&fitted, &shown(path))) {
+    if source.has_tokens() && fitted.source.is_some() && !has_its_tokens(experiment, &fitted) {
         return;
     }
     if fitted.source.is_some() && source.is_counted_by_reading() {
@@ -87,7 +100,19 @@ fn hold_to_weights(experiment: &mut Experiment) {
             _ if source.table().is_some() => {
                 format!("weights: rows become samples as they did for `{path}`, column by column")
             }
-            _ => format!("weights: text becomes tokens as it did for `{path}`"),
+            _ => {
+                let known = weights::tokenizer_of(&fitted);
+                let named = source.tokenizer().filter(|_| experiment.span_of("data.tokenizer").is_some());
+                let unused = known.zip(named).filter(|(known, named)| !is_of(named, known));
+                let unused = unused.map(|(known, named)| {
+                    format!(
+                        ", by its tokenizer ({}); `tokenizer = \"{}\"` of the configuration is not used",
+                        known.in_words(),
+                        written(named)
+                    )
+                });
+                format!("weights: text becomes tokens as it did for `{path}`{}", unused.unwrap_or_default())
+            }
         });
         experiment.data.fitted = Some(fitted);
         return;
@@ -145,6 +170,8 @@ pub fn load_any_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     if !sets.is_empty() {
         let own = config::load_effective(&carried_by(path), &meta.config, &[])?.experiment;
         expect_own_columns(&loaded.experiment, &own).map_err(|error| refuse(&loaded, error))?;
+        let fitted = Extra::of(&meta).and_then(|extra| extra.fitted());
+        expect_own_tokenizer(&loaded.experiment, &own, fitted.as_ref()).map_err(|error| refuse(&loaded, error))?;
         if let Some(other) = other_mask_values(&loaded.experiment, &own) {
             say(&format!("warning: {other}"));
         }

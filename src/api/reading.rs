@@ -1,8 +1,11 @@
 //! How the data of a checkpoint is read: what belongs to the model, and what a command may say anew.
 
-use crate::config::language::sections::{Csv, ImageList, LabelKind, Source};
+use crate::config::language::sections::{self as config, Csv, Fitted, ImageList, LabelKind, Source};
+use crate::config::load::paths::shown;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::listed;
+use crate::data::text::Tokenizer;
+use crate::train::files::weights::tokenizer_of;
 
 /// Refuses another way to make numbers of a table's rows than that which the model was trained on, the configuration of which is `own`: what was fitted in
 /// training is used, and nothing else.
@@ -30,6 +33,59 @@ pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(
         Some(span) => error.at(span, "the checkpoint has this otherwise"),
         None => error,
     })
+}
+
+/// Refuses another tokenizer than that of a training, whose configuration is `own`; `fitted` is what it has found. A training on tokens without a tokenizer may be
+/// given one.
+///
+/// # Errors
+/// The configuration asks for another one.
+pub fn expect_own_tokenizer(
+    experiment: &Experiment,
+    own: &Experiment,
+    fitted: Option<&Fitted>,
+) -> Result<(), Diagnostic> {
+    let (Some(asked), Some(known)) = (experiment.data.source.tokenizer(), fitted.and_then(tokenizer_of)) else {
+        return Ok(());
+    };
+    let Some(span) = experiment.span_of("data.tokenizer") else { return Ok(()) };
+    if own.data.source.tokenizer() == Some(asked) || is_of(asked, &known) {
+        return Ok(());
+    }
+    let error = "`data.tokenizer` cannot be another one than in training: the tokenizer is a part of the checkpoint";
+    Err(Diagnostic::error(error.to_owned())
+        .at(span, "the checkpoint has another one")
+        .help(format!("leave it out, and text becomes tokens as it did in training ({})", known.in_words())))
+}
+
+/// Whether a configuration names that tokenizer.
+pub fn is_of(named: &config::Tokenizer, known: &Tokenizer) -> bool {
+    match (named, known) {
+        (config::Tokenizer::Bytes, Tokenizer::Bytes)
+        | (config::Tokenizer::Characters, Tokenizer::Characters(_))
+        | (config::Tokenizer::Words, Tokenizer::Words(_))
+        | (config::Tokenizer::Bpe, Tokenizer::Json(_)) => true,
+        (config::Tokenizer::File(path), known) => Tokenizer::read(&shown(path))
+            .is_ok_and(|own| own.vocabulary() == known.vocabulary() && own.differs_from(known).is_none()),
+        (
+            config::Tokenizer::Bytes
+            | config::Tokenizer::Characters
+            | config::Tokenizer::Words
+            | config::Tokenizer::Bpe,
+            _,
+        ) => false,
+    }
+}
+
+/// A tokenizer as a configuration names it.
+pub fn written(tokenizer: &config::Tokenizer) -> String {
+    match tokenizer {
+        config::Tokenizer::Bytes => "bytes".into(),
+        config::Tokenizer::Characters => "characters".into(),
+        config::Tokenizer::Words => "words".into(),
+        config::Tokenizer::Bpe => "bpe".into(),
+        config::Tokenizer::File(path) => shown(path).display().to_string(),
+    }
 }
 
 fn rules(csv: &Csv) -> Option<Vec<(&String, String)>> {

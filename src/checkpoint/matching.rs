@@ -52,6 +52,19 @@ impl Mismatch {
         all.then(|| (self.wrong_shape.iter().map(|(n, _, _)| n.as_str()).collect(), classes.0, classes.1))
     }
 
+    /// The tensors that alone differ, if all of them do in how many rows they have, and have as many: embeddings and the head of another vocabulary; with the
+    /// file's number and the model's.
+    pub fn other_rows(&self) -> Option<(Vec<&str>, usize, usize)> {
+        let (_, wanted, has) = self.wrong_shape.first()?;
+        let rows = (*has.first()?, *wanted.first()?);
+        let alike = |(_, wanted, has): &(String, Vec<usize>, Vec<usize>)| {
+            (has.first(), wanted.first()) == (Some(&rows.0), Some(&rows.1)) && wanted[1..] == has[1..]
+        };
+        let all = self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.iter().all(alike);
+        (all && rows.0 != rows.1)
+            .then(|| (self.wrong_shape.iter().map(|(name, ..)| name.as_str()).collect(), rows.0, rows.1))
+    }
+
     /// True if nothing differs.
     pub fn is_empty(&self) -> bool {
         self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.is_empty()

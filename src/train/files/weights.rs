@@ -7,9 +7,10 @@ use crate::backend::Backend;
 use crate::checkpoint::{self, Choose, Mismatch, Tensor};
 use crate::config::language::sections::{Fitted, Lora};
 use crate::config::load::paths::shown;
+use crate::config::text::spelling::list;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::text::{TextCodec, Tokenizer};
-use crate::data::{DataSpec, listed};
+use crate::data::{DataSpec, FieldKind, listed};
 use crate::graph::{VarId, VarKind, Variable, Variables};
 use crate::terminal::thousands;
 use crate::train::setup::programs::Programs;
@@ -76,7 +77,11 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
         let fits = |v: &Variable| tensors.get(&v.name).is_some_and(|t| t.shape == v.storage.outside.dims());
         let fitting = model.iter().filter(|(_, v)| fits(v)).count();
         let last = vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).last().map(|(_, v)| layer(&v.name));
-        at(misfit(path, &mismatch, last, fitting, model.len()), &label(&mismatch))
+        let tokens = data.fields.iter().find_map(|field| match &field.kind {
+            FieldKind::Tokens(tokens) => Some(tokens.number),
+            _ => None,
+        });
+        at(misfit(path, &mismatch, (last, tokens), fitting, model.len()), &label(&mismatch))
     })?;
     if let Some(what) = other_tokens(experiment, data) {
         if strict {
@@ -172,7 +177,8 @@ pub fn are_for_another_tokenizer(fitted: &Fitted, path: &Path) -> bool {
     known.zip(Tokenizer::read(path).ok()).is_some_and(|(known, own)| known.differs_from(&own).is_some())
 }
 
-fn tokenizer_of(fitted: &Fitted) -> Option<Tokenizer> {
+/// The tokenizer of a training on texts.
+pub fn tokenizer_of(fitted: &Fitted) -> Option<Tokenizer> {
     let source = fitted.source.as_ref().filter(|source| TextCodec::is(source))?;
     TextCodec::read(source).ok()?.tokenizer
 }
@@ -268,6 +274,11 @@ fn differs_in(mismatch: &Mismatch, last: &str) -> bool {
     own.clone().any(|name| *name == whole) && own.all(|name| layer(name) == last) && others.len() <= 1
 }
 
+/// The ending of a verb after those names.
+fn third(names: &[&str]) -> &'static str {
+    if names.len() == 1 { "s" } else { "" }
+}
+
 /// What a file lacks or has too much, in a few words.
 fn label(mismatch: &Mismatch) -> String {
     match mismatch.len() {
@@ -277,12 +288,28 @@ fn label(mismatch: &Mismatch) -> String {
 }
 
 /// The error for a file that has `fitting` of the `all` parameters and buffers of a model, whose `last` layer with parameters is
-/// that.
-fn misfit(path: &Path, mismatch: &Mismatch, last: Option<&str>, fitting: usize, all: usize) -> Diagnostic {
+/// that; and which takes so many `tokens`, if it takes any.
+fn misfit(
+    path: &Path,
+    mismatch: &Mismatch,
+    (last, tokens): (Option<&str>, Option<usize>),
+    fitting: usize,
+    all: usize,
+) -> Diagnostic {
     let error = Diagnostic::error(format!("the weights in `{}` do not fit the model", path.display()));
+    let rows = mismatch.other_rows().filter(|(_, _, wanted)| tokens.is_some_and(|tokens| *wanted >= tokens));
+    if let Some((names, has, wanted)) = rows {
+        return error
+            .note(format!("{mismatch}"))
+            .note(format!("only {} differ{}: a vocabulary of {has} tokens instead of {wanted}", list(names.iter().copied(), "and"), third(&names)))
+            .help(
+                "take the tokenizer that the weights were trained with: name its file as `tokenizer` in `[data]`, or as `weights` a checkpoint \
+                 of that training, which has it; `weights_strict = false` in `[model]` takes the rest, and what is of single tokens starts anew",
+            );
+    }
     if let Some((names, has, wanted)) = mismatch.other_classes() {
+        let s = third(&names);
         let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
-        let s = if names.len() == 1 { "s" } else { "" };
         return error
             .note(format!("{mismatch}"))
             .note(format!(

@@ -98,6 +98,7 @@ mod tables;
 mod tensorboard;
 mod text;
 mod text_columns;
+mod text_files;
 mod text_pairs;
 mod text_ranks;
 mod text_samples;

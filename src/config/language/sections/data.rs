@@ -10,7 +10,7 @@ use super::cache::{ByteSize, Cache};
 use super::photos::{ImageFolder, ImageList, WebDataset};
 use super::public::{AboutSource, Cifar100, Digits, Download};
 use super::table::Csv;
-use super::text::{Text, TextClasses, TokenFile};
+use super::text::{Text, TextClasses, TokenFile, Tokenizer};
 use super::text_pairs::TextPairs;
 use super::text_tags::TextTags;
 use super::text_to_text::TextToText;
@@ -199,6 +199,19 @@ impl Source {
     /// Whether its samples are tokens.
     pub fn has_tokens(&self) -> bool {
         self.is_text() || matches!(self, Source::TextClasses(_) | Source::TextTags(_))
+    }
+
+    /// How its texts become tokens, if its samples are texts and it says so.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        match self {
+            Source::Text(text) => Some(&text.tokenizer),
+            Source::Tokens(tokens) => tokens.tokenizer.as_ref(),
+            Source::TextClasses(texts) => Some(&texts.tokenizer),
+            Source::TextTags(texts) => Some(&texts.tokenizer),
+            Source::TextToText(texts) => Some(&texts.tokenizer),
+            Source::TextPairs(texts) => Some(&texts.tokenizer),
+            _ => None,
+        }
     }
 
     /// Whether its samples are rows of a table or texts, so that what is counted in it is known once it is read.
