@@ -2,6 +2,7 @@
 
 use crate::api::failure::Failure;
 use crate::cli::args::GenerateArgs;
+use crate::data::text::MARK;
 use crate::files;
 use anyhow::{Context, Result, ensure};
 use std::io::Read;
@@ -66,7 +67,9 @@ fn whole(path: &Path) -> Result<String> {
         }
         false => files::read(path, MOST)?,
     };
-    String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8", name(path)))
+    let text = String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8", name(path)))?;
+    // It is no part of the text, as in data.
+    Ok(text.strip_prefix(MARK).map(str::to_owned).unwrap_or(text))
 }
 
 fn name(path: &Path) -> String {

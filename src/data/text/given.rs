@@ -4,6 +4,7 @@ use super::super::Split;
 use super::super::table::{Format, is_table, open_sheet};
 use super::super::tokenizer::{Passage, UNKNOWN_TOKEN, tokens_of};
 use super::labelled::Texts;
+use super::text_files::MARK;
 use super::{Samples, TextCodec};
 use crate::files::Lines;
 use anyhow::{Context, Result, bail, ensure};
@@ -85,6 +86,7 @@ pub fn each_line(path: &Path, mut take: impl FnMut(u32, &str) -> Result<()>) -> 
         ensure!(!of_input || bytes <= MOST_OF_INPUT, "standard input has more than 1 GiB: give a file in its place");
         ensure!(!line.too_long, "{}: it has more than {MAX_LINE} bytes", at());
         let text = std::str::from_utf8(line.bytes).with_context(|| format!("{} is no UTF-8", at()))?;
+        let text = if number == 1 { text.strip_prefix(MARK).unwrap_or(text) } else { text };
         take(number, text.trim_end_matches(['\n', '\r']))?;
     }
     Ok(())

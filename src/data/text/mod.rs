@@ -34,6 +34,7 @@ pub use prompts::{Prompts, parted, prompt};
 pub use sentences::{Layout, Sentence};
 pub use spans::{Span, Spans};
 pub use tagged::{Placed, TaggedOptions, read_sentences, sentence_bytes};
+pub use text_files::MARK;
 pub use tokenize::{Texts, Tokenizing};
 
 pub use super::tokenizer::{Choice, Decoder, Passage, Tokenizer, tokens_of as tokens_of_passage};

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const ENDINGS: [&str; 3] = ["txt", "md", "text"];
 
 /// A mark of the order of bytes: it is no part of the text.
-pub(super) const MARK: &str = "\u{FEFF}";
+pub const MARK: &str = "\u{FEFF}";
 
 /// Refuses a text that there is no memory to make tokens of, which takes `working` bytes.
 /// `help`: what to do.
