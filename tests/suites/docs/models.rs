@@ -103,6 +103,18 @@ fn millions(n: u64) -> String {
 }
 
 #[test]
+fn the_readme_says_how_many_models_there_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let count = std::fs::read_dir(root.join("models")).unwrap().count();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    for words in
+        [format!("the {count} [architectures](docs/models.md)"), format!("[{count} in `models/`](docs/models.md)")]
+    {
+        assert!(readme.contains(&words), "{words}");
+    }
+}
+
+#[test]
 fn the_table_of_models_is_fresh() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("models");
     let mut rows = BTreeMap::new();
