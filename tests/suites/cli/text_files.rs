@@ -1,16 +1,18 @@
 //! Files that a configuration of a text names, and are not there or not right; and which tokenizer counts where several are named.
 
 use super::support::{Place, repository};
-use super::text::{counting, language_model, place};
+use super::text::{classifier, counting, language_model, place, reviews};
 use std::fs;
 
 /// A training of two steps.
 const BRIEF: &str = "--quiet --set train.steps=2 --set train.eval_every_steps=2";
 
+/// The command fails, points into the line that begins with `key`, and says these parts.
 fn refused(place: &Place, command: &str, key: &str, parts: &[&str]) {
     let told = place.fails(command, 2);
-    let line = told.lines().find(|line| line.contains('^') || line.contains('│') && line.contains(key));
-    assert!(line.is_some(), "{command}: {key} is not pointed at: {told}");
+    let lines: Vec<&str> = told.lines().collect();
+    let pointed = lines.windows(2).any(|pair| pair[0].contains(&format!("| {key}")) && pair[1].contains('^'));
+    assert!(pointed, "{command}: {key} is not pointed at: {told}");
     for part in parts {
         assert!(told.contains(part), "{command}: {part} is not in {told}");
     }
@@ -101,7 +103,8 @@ fn the_tokenizer_of_a_checkpoint_counts() {
     place.ok("eval s --set data.tokenizer=moved.json");
     place.ok("eval s");
     // A configuration that names another one than its weights have is trained by that of the weights, and says so.
-    let told = place.ok(&format!("train c.toml --out t --set model.weights=r/best.safetensors --set train.steps=2 --set train.eval_every_steps=2 --set data.tokenizer=words")).err;
+    let sets = "--set model.weights=r/best.safetensors --set data.tokenizer=words";
+    let told = place.ok(&format!("train c.toml --out t {BRIEF} {sets}")).err;
     let words = "weights: text becomes tokens as it did for `r/best.safetensors`, by its tokenizer (28 characters); `tokenizer = \"words\"` of the configuration is not used";
     assert!(told.contains(words), "{told}");
     let told = place.ok("check c.toml --set model.weights=r/best.safetensors").err;
@@ -166,4 +169,15 @@ fn a_mark_at_the_front_of_prompts_is_left_out() {
         let more = format!("generate r {option} - --max-tokens 4 --json");
         assert_eq!(place.given(&more, marked).out, said("plain.txt"), "{option}");
     }
+    // Nor of lines that get a class.
+    place.write("c.toml", classifier(""));
+    place.write("reviews.csv", reviews(60));
+    place.ok("train c.toml --out classes --quiet --set train.epochs=1");
+    let probabilities = |text: &str| {
+        place.write("lines.txt", text);
+        place.ok("predict classes lines.txt --json").json()[0]["top"].clone()
+    };
+    let plain = probabilities("lovely film\n");
+    assert!(plain.is_array(), "{plain}");
+    assert_eq!(probabilities("\u{feff}lovely film\n"), plain);
 }
