@@ -1,5 +1,6 @@
 //! Text as numbers and back: bytes, characters, or the tokens of a `tokenizer.json`.
 
+mod lacking;
 pub(super) mod pieces;
 pub(super) mod whole;
 pub(super) mod words;
@@ -10,6 +11,7 @@ pub use words::UNKNOWN_TOKEN;
 use super::wrong_file::WrongFile;
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow, ensure};
+use lacking::lacking;
 use pieces::{parts_words, pieces};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -22,18 +24,6 @@ use words::Words;
 
 /// Largest `tokenizer.json` that is read, in bytes. Those of large language models have some ten million.
 const MAX_FILE: u64 = 256 << 20;
-/// What a `tokenizer.json` consists of.
-const PARTS: [&str; 9] = [
-    "version",
-    "truncation",
-    "padding",
-    "added_tokens",
-    "normalizer",
-    "pre_tokenizer",
-    "post_processor",
-    "decoder",
-    "model",
-];
 /// Tokens that are handed on together.
 const SOME: usize = 1 << 14;
 /// Bytes of memory that a byte of a usual text takes while a `tokenizer.json` makes tokens of it: of each token it keeps the text, the place and more.
@@ -395,21 +385,6 @@ pub(in crate::data) fn trained(
         tokenizer.to_string(false).map_err(|e| anyhow!("{e}"))
     })
     .context("no tokenizer can be trained on the text")
-}
-
-/// What a text that is no `tokenizer.json` lacks, where that can be said better than by the reader, which fails somewhere in its middle.
-fn lacking(text: &str) -> Option<anyhow::Error> {
-    use serde_json::Value;
-    let keys = match serde_json::from_str(text) {
-        Err(error) => return Some(anyhow!("it is no JSON: {error}")),
-        Ok(Value::Object(keys)) => keys,
-        Ok(_) => return Some(anyhow!("it is JSON, and no object")),
-    };
-    if !keys.get("model").is_some_and(Value::is_object) {
-        return Some(anyhow!("it has no `model`, which says what the tokens are"));
-    }
-    let unknown = keys.keys().find(|key| !PARTS.contains(&key.as_str()))?;
-    Some(anyhow!("it has `{unknown}`, which no `tokenizer.json` has"))
 }
 
 /// The error for a character of `text` that has no token.
