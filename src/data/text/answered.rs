@@ -55,6 +55,10 @@ impl Load for AnsweredOptions {
     fn load(&self) -> Result<Loaded> {
         load(self)
     }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// The fields of a sample: the tokens of its text, those of its answer behind the one that begins it, how many the first are, and the tokens of the answer
@@ -105,7 +109,7 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
         Some(codec) => codec.clone(),
         None => fitted(options, &written)?,
     };
-    let Samples::Answered { lengths, .. } = &codec.samples else { bail!("{NO_ANSWERS}") };
+    let Samples::Answered { .. } = &codec.samples else { bail!("{NO_ANSWERS}") };
     let mut told = Vec::new();
     let mut reading = written.working_memory(&codec);
     let train = split(&options.path, written, &codec, options.ignore_index, &mut told)?;
@@ -120,7 +124,7 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
     let spec = DataSpec {
         train: Some(train.len()),
         val: Some(val.len()),
-        lengths: of_batches(lengths),
+        lengths: codec.samples.lengths(),
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
@@ -129,11 +133,6 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
 
 /// Why a model takes no such samples.
 const NO_ANSWERS: &str = "the model writes no answers to texts";
-
-/// The lengths of batches.
-fn of_batches(lengths: &[[usize; 2]]) -> Vec<Lengths> {
-    lengths.iter().map(|[text, answer]| Lengths::both(*text, *answer)).collect()
-}
 
 /// The tokenizer for these texts and answers, and the tokens around answers.
 fn fitted(options: &AnsweredOptions, written: &Written) -> Result<TextCodec> {
@@ -232,7 +231,7 @@ impl Answered {
             answers: Ragged::new(),
             start: *start,
             ignore_index,
-            lengths: of_batches(lengths),
+            lengths: codec.samples.lengths(),
             cut: [0, 0],
             fields: codec.fields(),
             names: RowNames::Lines(Lines::default()),

@@ -10,7 +10,7 @@ use super::super::table::{Format, open_sheet};
 use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_of};
 use super::super::values::Values;
 use super::super::weights::{no_weight, weight, weighted};
-use super::loaded::{Load, Loaded, working_memory};
+use super::loaded::{Load, Loaded, is_told, working_memory};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
 use crate::terminal::counted;
@@ -52,6 +52,35 @@ impl Load for LabelledOptions {
 
     fn load(&self) -> Result<Loaded> {
         load(self)
+    }
+
+    fn told(&self) -> Result<Option<TextCodec>> {
+        if self.fitted.is_some() || !is_told(&self.choice, self.classes.as_ref()) {
+            return Ok(None);
+        }
+        Ok(Some(codec(self, Tokenizer::choose(&self.choice, &[])?, self.classes.clone().unwrap_or_default())))
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What is known of texts with these classes.
+fn codec(options: &LabelledOptions, tokenizer: Tokenizer, classes: Vec<String>) -> TextCodec {
+    let separator = tokenizer.separator().filter(|_| options.text_pair.is_some());
+    TextCodec {
+        vocabulary: tokenizer.vocabulary() + usize::from(separator.is_some()),
+        tokenizer: Some(tokenizer),
+        chat: None,
+        begin: Vec::new(),
+        samples: Samples::Labelled {
+            text: options.text.clone(),
+            text_pair: options.text_pair.clone(),
+            target: options.target.clone(),
+            lengths: options.lengths.clone(),
+            classes,
+        },
     }
 }
 
@@ -158,26 +187,13 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
         None => {
             let texts: Vec<&str> = written.texts.iter().flat_map(Passage::texts).collect();
             let tokenizer = Tokenizer::choose(&options.choice, &texts)?;
-            let separator = tokenizer.separator().filter(|_| options.text_pair.is_some());
             let of_rows = || {
                 let mut names: Vec<String> =
                     written.labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();
                 in_order(&mut names);
                 names
             };
-            TextCodec {
-                vocabulary: tokenizer.vocabulary() + usize::from(separator.is_some()),
-                tokenizer: Some(tokenizer),
-                chat: None,
-                begin: Vec::new(),
-                samples: Samples::Labelled {
-                    text: options.text.clone(),
-                    text_pair: options.text_pair.clone(),
-                    target: options.target.clone(),
-                    lengths: options.lengths.clone(),
-                    classes: options.classes.clone().unwrap_or_else(of_rows),
-                },
-            }
+            codec(options, tokenizer, options.classes.clone().unwrap_or_else(of_rows))
         }
     };
     let mut told = Vec::new();

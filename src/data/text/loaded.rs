@@ -4,9 +4,13 @@ use super::super::dataset::Dataset;
 use super::super::field::DataSpec;
 use super::super::found::Found;
 use super::super::progress::Event;
+use super::super::tokenizer::Choice;
 use super::super::{Describes, Footprint, Split};
 use super::TextCodec;
+use crate::files;
+use crate::files::pattern;
 use anyhow::Result;
+use std::path::Path;
 
 /// Samples that are read.
 #[derive(Debug, Clone)]
@@ -47,10 +51,33 @@ pub trait Load: PartialEq + Clone + 'static {
     /// # Errors
     /// They cannot be read, or do not fit the options.
     fn load(&self) -> Result<Loaded>;
+
+    /// What reading would find out, where the options say all of it: asked for where there is no file, as for a model that another program has trained.
+    ///
+    /// # Errors
+    /// The tokenizer cannot be read.
+    fn told(&self) -> Result<Option<TextCodec>> {
+        Ok(None)
+    }
+
+    /// The file.
+    fn path(&self) -> &Path;
+}
+
+/// How many classes a model tells apart is known, and its tokenizer does not depend on a text.
+pub fn is_told(choice: &Choice, classes: Option<&Vec<String>>) -> bool {
+    classes.is_some() && matches!(choice, Choice::Bytes | Choice::Json(_))
 }
 
 impl<T: Load> Describes for &T {
     fn describe(&self) -> Result<DataSpec> {
+        if !files::is_there(self.path())
+            && pattern::paths(self.path()).is_err()
+            && let Some(codec) = self.told()?
+        {
+            let lengths = codec.samples.lengths();
+            return Ok(DataSpec { fitted: Some(codec.written()?), lengths, ..DataSpec::new(codec.fields()) });
+        }
         T::found().look(self, || self.load(), |loaded| loaded.spec.clone())
     }
 

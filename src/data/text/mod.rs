@@ -40,7 +40,7 @@ pub use tokenize::{Texts, Tokenizing};
 pub use super::tokenizer::{Choice, Decoder, Passage, Tokenizer, tokens_of as tokens_of_passage};
 
 use super::dataset::Dataset;
-use super::field::{DataSpec, Field, FieldKind};
+use super::field::{DataSpec, Field, FieldKind, Lengths};
 use super::found::Found;
 use super::progress::Event;
 use super::store::{Column, Key, Rows};
@@ -380,6 +380,19 @@ impl Samples {
         match self {
             Samples::Windows { .. } | Samples::Prompted { .. } => true,
             Samples::Labelled { .. } | Samples::Answered { .. } | Samples::Tagged { .. } => false,
+        }
+    }
+
+    /// The lengths of batches, if samples differ in theirs.
+    pub fn lengths(&self) -> Vec<Lengths> {
+        match self {
+            Samples::Windows { lengths, .. }
+            | Samples::Labelled { lengths, .. }
+            | Samples::Prompted { lengths, .. }
+            | Samples::Tagged { lengths, .. } => Lengths::firsts(lengths),
+            Samples::Answered { lengths, .. } => {
+                lengths.iter().map(|[text, answer]| Lengths::both(*text, *answer)).collect()
+            }
         }
     }
 

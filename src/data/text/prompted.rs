@@ -53,6 +53,10 @@ impl Load for PromptedOptions {
     fn load(&self) -> Result<Loaded> {
         load(self)
     }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// Why a model takes no such samples.

@@ -7,7 +7,7 @@ use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::tokenizer::{Choice, Tokenizer, UNKNOWN_TOKEN};
-use super::loaded::{Load, Loaded, working_memory};
+use super::loaded::{Load, Loaded, is_told, working_memory};
 use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
@@ -47,6 +47,24 @@ impl Load for TaggedOptions {
     fn load(&self) -> Result<Loaded> {
         load(self)
     }
+
+    fn told(&self) -> Result<Option<TextCodec>> {
+        if self.fitted.is_some() || !is_told(&self.choice, self.tags.as_ref()) {
+            return Ok(None);
+        }
+        Ok(Some(codec(self, Tokenizer::choose(&self.choice, &[])?, self.tags.clone().unwrap_or_default())))
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What is known of sentences with these tags.
+fn codec(options: &TaggedOptions, tokenizer: Tokenizer, tags: Vec<String>) -> TextCodec {
+    let samples = Samples::Tagged { layout: options.layout.clone(), lengths: options.lengths.clone(), tags };
+    let vocabulary = tokenizer.vocabulary();
+    TextCodec { vocabulary, tokenizer: Some(tokenizer), chat: None, begin: Vec::new(), samples }
 }
 
 /// The fields of a sample: its tokens, how many they are, and the tag of each.
@@ -74,13 +92,7 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
                 in_order(&mut tags);
                 tags
             };
-            let samples = Samples::Tagged {
-                layout: options.layout.clone(),
-                lengths: options.lengths.clone(),
-                tags: options.tags.clone().unwrap_or_else(of_words),
-            };
-            let vocabulary = tokenizer.vocabulary();
-            TextCodec { vocabulary, tokenizer: Some(tokenizer), chat: None, begin: Vec::new(), samples }
+            codec(options, tokenizer, options.tags.clone().unwrap_or_else(of_words))
         }
     };
     let mut told = Vec::new();

@@ -220,6 +220,20 @@ fn classifiers_of_hugging_face_are_imported() {
         place.ok(&format!("train {name}.toml --device cpu --out r {sets} --set train.epochs=1"));
         place.ok("export r back.safetensors");
         assert_eq!(shapes(&place, &format!("{name}/model.safetensors")), shapes(&place, "back.safetensors"));
+        // The file knows the classes, so no table is needed to look at the model and to ask it.
+        fs::remove_file(place.path("texts.csv")).unwrap();
+        place.write("new.txt", "a lovely film\ndull and long\n");
+        let classes = golden["probabilities"][0].as_array().unwrap().len();
+        let names: Vec<String> = (0..classes).map(|class| format!("class {class}")).collect();
+        let named = format!("data.classes={names:?}");
+        let args = |command: &str| format!("{command} {name}.toml --device cpu {sets} --json");
+        let run = |command: &str, more: &[&str]| {
+            Done::of(place.command(&args(command)).args(["--set", &named]).args(more).output().unwrap())
+        };
+        assert_eq!(run("predict", &["new.txt"]).json().as_array().unwrap().len(), 2);
+        assert!(run("check", &[]).json()["parameters"].as_u64().is_some_and(|parameters| parameters > 0));
+        let missing = run("train", &[]);
+        assert!(missing.code == Some(2) && missing.err.contains("cannot read `texts.csv`"), "{missing:?}");
     }
 }
 
