@@ -198,11 +198,13 @@ pub fn peek(path: &Path) -> Result<Meta, CheckpointError> {
 /// The names of the tensors of a safetensors file; nothing but the header is read.
 ///
 /// # Errors
-/// The file cannot be read, or is none.
+/// The file cannot be read, is none, or is not as long as its header says.
 pub(super) fn names_of_one(path: &Path) -> Result<Vec<String>, CheckpointError> {
     let read = || -> Result<Vec<String>, Reason> {
         let mut opened = files::open(path)?;
-        let (_, metadata) = read_metadata(&read_header(&mut opened.file, opened.size)?)?;
+        let header = read_header(&mut opened.file, opened.size)?;
+        let (_, metadata) = read_metadata(&header)?;
+        accounted(&header, &metadata, opened.size)?;
         Ok(metadata.tensors().into_keys().collect())
     };
     read().map_err(|e| CheckpointError::new(path, e))

@@ -1,6 +1,7 @@
 //! Weights in several files beside an index of Hugging Face's, `model.safetensors.index.json`, which says which file has which tensor.
 
 use super::error::{CheckpointError, Reason};
+use super::format::names_of_one;
 use super::pth::Choose;
 use super::weights::{Loaded, load_one};
 use crate::files;
@@ -64,9 +65,18 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
 /// The names of its tensors.
 ///
 /// # Errors
-/// As [`files_of`].
+/// As [`files_of`]; one of the files is cut short or no safetensors file, or lacks a tensor.
 pub fn names(path: &Path) -> Result<Vec<String>, CheckpointError> {
-    let mut names: Vec<String> = parts(path)?.into_values().flatten().collect();
+    let parts = parts(path)?;
+    for (file, names) in &parts {
+        // Messages name the index, and say which of its files it is.
+        let inside = |reason: String| CheckpointError::new(path, Reason::Invalid(reason));
+        let there = names_of_one(file).map_err(|error| inside(error.to_string()))?;
+        if let Some(name) = names.iter().find(|name| !there.contains(name)) {
+            return Err(inside(format!("`{}` has no tensor `{name}`", file.display())));
+        }
+    }
+    let mut names: Vec<String> = parts.into_values().flatten().collect();
     names.sort_unstable();
     Ok(names)
 }

@@ -3,6 +3,7 @@
 mod architecture;
 
 use super::args::ImportArgs;
+use super::init::Place;
 use super::print_json;
 use crate::api::failure::Failure;
 use crate::api::pretrained;
@@ -32,6 +33,9 @@ const MAX_CONFIG: u64 = 1 << 20;
 const MOST_CONTEXT: u64 = 1024;
 /// Tokens of a text that is classified where the model would take more.
 const MOST_OF_A_TEXT: u64 = 256;
+
+/// What names of tensors begin with where a model was saved without the class that has a head.
+const BARE: [&str; 7] = ["embeddings.", "encoder.", "pooler.", "transformer.", "embed_tokens.", "layers.", "norm."];
 
 /// Writes a configuration for a model of a folder.
 pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
@@ -77,7 +81,8 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
         true => Some(settings.as_path()),
         false => files::is_there(&template).then_some(template.as_path()),
     };
-    let written = configuration(&architecture, name, [tokenizer, weights], chat)?;
+    let place = Place::of(&out);
+    let written = configuration(&architecture, name, [tokenizer, weights], chat, &place)?;
     out.put(written.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
     let shown = path.display();
     if args.output.json {
@@ -155,10 +160,16 @@ fn configuration(
     name: &str,
     [tokenizer, weights]: [&Path; 2],
     chat: Option<&Path>,
-) -> Result<String> {
-    let tensors = checkpoint::names(weights)?;
-    let quoted = |path: &Path| -> Result<String> {
-        let text = path.to_str().with_context(|| format!("`{}` is not UTF-8", path.display()))?;
+    place: &Place,
+) -> Result<String, Failure> {
+    let tensors = checkpoint::names(weights).map_err(anyhow::Error::from)?;
+    expect_head(architecture, &tensors, weights)?;
+    // A path from the root on was meant as such; another one holds from the folder of the configuration on.
+    let quoted = |path: &Path| -> Result<String, Failure> {
+        let text = match path.is_absolute() {
+            true => path.to_str().with_context(|| format!("`{}` is not UTF-8", path.display()))?.to_owned(),
+            false => place.written(path)?,
+        };
         Ok(value_as_toml(&text.into()))
     };
     let (name, tokenizer) = (name.replace(char::is_control, " "), quoted(tokenizer)?);
@@ -203,17 +214,29 @@ fn configuration(
     })
 }
 
+/// Refuses weights without the matrix of the outputs where that is not the embedding's.
+fn expect_head(architecture: &Architecture, tensors: &[String], weights: &Path) -> Result<()> {
+    let own = architecture.params.iter().any(|(name, value)| *name == "tie" && value == "");
+    ensure!(
+        !own || tensors.iter().any(|name| name.ends_with("lm_head.weight")),
+        "`{}` has no `lm_head.weight`, and `tie_word_embeddings` is false: it is a model without its outputs, which cannot go on with a text",
+        weights.display()
+    );
+    Ok(())
+}
+
 /// The sections of the model, from its file: with the numbers of its parameters, and how the names of its `tensors` become those of the file.
 fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> String {
-    let Architecture { template, params, prefix, task, attention, .. } = architecture;
+    let Architecture { template, params, prefix, task, attention, windows, .. } = architecture;
     let starts = |with: &str| tensors.iter().any(|name| name.starts_with(with));
-    let rename: Vec<(String, String)> = match task {
-        Task::Language if !prefix.is_empty() && starts(prefix) => vec![(prefix.to_string(), String::new())],
-        Task::Language => Vec::new(),
-        Task::Classes(_) | Task::Tags { .. } => {
+    let has_prefix = template.contains(&format!("name = \"{}\"", prefix.trim_end_matches('.')));
+    let rename: Vec<(String, String)> = match has_prefix {
+        false if starts(prefix) => vec![(prefix.to_string(), String::new())],
+        false => Vec::new(),
+        true => {
             // An encoder alone has names without its own; in older files norms have names of TensorFlow's. Of these rules the first that
             // fits a name counts.
-            let parts = ["embeddings.", "encoder.", "pooler.", "transformer."].into_iter().filter(|part| starts(part));
+            let parts = BARE.into_iter().filter(|part| starts(part));
             let parts: Vec<(&str, String)> = parts.map(|part| (part, format!("{prefix}{part}"))).collect();
             let ends = [("", ""), (".gamma", ".weight"), (".beta", ".bias")];
             let bare = |name: &String| parts.iter().any(|(part, _)| name.starts_with(part));
@@ -255,8 +278,18 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
     };
     // A parameter is no table and cannot be left out, so these are written where they belong.
     let theta = "rope_theta = \"$rope_theta\"";
-    let more: String = attention.iter().map(|(key, value)| format!(", {key} = {}", value_as_toml(value))).collect();
-    let completed = |line: &str| line.replace(theta, &format!("{theta}{more}"));
+    let mut more: String = attention.iter().map(|(key, value)| format!(", {key} = {}", value_as_toml(value))).collect();
+    let block = "{ name = \"layers\", block = \"layer\", repeat = \"$layers\" }";
+    let mut layers = block.to_owned();
+    if let Some(widest) = windows.iter().max() {
+        more += ", sliding_window = \"$window\"";
+        let layer = |window: &u64| match window == widest {
+            true => "\n      { block = \"layer\" },".to_owned(),
+            false => format!("\n      {{ block = \"layer\", with = {{ window = {window} }} }},"),
+        };
+        layers = format!("{{ name = \"layers\", layers = [{}\n    ] }}", windows.iter().map(layer).collect::<String>());
+    }
+    let completed = |line: &str| line.replace(theta, &format!("{theta}{more}")).replace(block, &layers);
     let classifier = starts("classifier.") && !matches!(task, Task::Tags { own: false, .. });
     let of_words = matches!(task, Task::Tags { .. });
     let mut within = false;
@@ -276,6 +309,10 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
             continue;
         }
         let key = line.split_once(" = ").map_or("", |(key, _)| key);
+        // Where each layer is written down, their number is not asked for.
+        if section == "[params]" && key == "layers" && !windows.is_empty() {
+            continue;
+        }
         let _ = match params.iter().find(|(name, _)| section == "[params]" && *name == key) {
             Some(("num_classes", _)) if !classifier => {
                 writeln!(model, "num_classes = \"$classes\"              # what the data says")
@@ -283,6 +320,9 @@ fn model(architecture: &Architecture, tensors: &[String], weights: &str) -> Stri
             Some((_, value)) => writeln!(model, "{key} = {}", value_as_toml(value)),
             None => writeln!(model, "{}", completed(line)),
         };
+        if let (true, Some(widest)) = (line == "[blocks.layer]", windows.iter().max()) {
+            let _ = writeln!(model, "params = {{ window = {widest} }}             # as far as a layer sees");
+        }
         if line == "[model]" {
             let _ = writeln!(model, "weights = {weights}");
             if !rename.is_empty() {
@@ -328,10 +368,6 @@ mod tests {
         assert!(refused(&format!(r#"{llama}{{"rope_type":"yarn"}}}}"#)).contains("`rope_scaling` has the type `yarn`"));
         assert!(refused(&format!(r#"{llama}{{"type":"linear"}}}}"#)).contains("`rope_scaling` has no `factor`"));
         assert!(refused(r#"{"model_type":"llama","attention_bias":true}"#).contains("`attention_bias` is true"));
-        assert!(refused(r#"{"model_type":"mistral","sliding_window":0}"#).contains("`sliding_window` is 0"));
-        assert!(
-            refused(r#"{"model_type":"qwen2","use_sliding_window":true}"#).contains("`use_sliding_window` is true")
-        );
         for (key, from) in [("n_embd", 8), ("n_positions", 4), ("n_head", 2), ("n_layer", 1), ("vocab_size", 9)] {
             let zero = format!("{gpt2}}}").replace(&format!("\"{key}\":{from}"), &format!("\"{key}\":0"));
             assert!(refused(&zero).contains(&format!("`{key}` is 0")), "{zero}");

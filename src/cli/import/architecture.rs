@@ -1,7 +1,10 @@
 //! The architectures of Hugging Face's that are known: which model file has one, and which numbers of a `config.json` are its parameters.
 
+mod attention;
+
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use attention::{rope_scaling, rope_theta, windows};
+use serde_json::Value;
 
 /// Keys that may be left out, by what they have.
 const WORDS: [&str; 6] =
@@ -17,7 +20,7 @@ const TRUTHS: [&str; 9] = [
     "scale_attn_by_inverse_layer_idx",
     "add_cross_attention",
 ];
-const WHOLE: [&str; 2] = ["n_inner", "sliding_window"];
+const WHOLE: [&str; 3] = ["n_inner", "sliding_window", "max_window_layers"];
 const COUNTS: [&str; 3] = ["head_dim", "num_key_value_heads", "type_vocab_size"];
 /// Numbers of heads, and the widths that they share.
 const HEADS: [[&str; 2]; 4] = [
@@ -26,11 +29,13 @@ const HEADS: [[&str; 2]; 4] = [
     ["num_attention_heads", "hidden_size"],
     ["num_key_value_heads", "num_attention_heads"],
 ];
-const NUMBERS: [&str; 10] = [
+const NUMBERS: [&str; 12] = [
     "rms_norm_eps",
     "layer_norm_eps",
     "layer_norm_epsilon",
-    "rope_theta",
+    "resid_pdrop",
+    "embd_pdrop",
+    "attn_pdrop",
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "classifier_dropout",
@@ -58,8 +63,7 @@ impl Task {
     /// That of an encoder of texts: tags, if they are `asked` for or the `config.json` is of a model that has them.
     fn of_encoder(keys: &Value, asked: bool) -> Result<Task> {
         let names = names(keys);
-        let architectures = keys.get("architectures").and_then(Value::as_array).into_iter().flatten();
-        let own = architectures.filter_map(Value::as_str).any(|name| name.ends_with("ForTokenClassification"));
+        let own = classes_of(keys).any(|name| name.ends_with("ForTokenClassification"));
         if own || asked {
             return Ok(Task::Tags { names: names.filter(|_| own), own });
         }
@@ -91,10 +95,24 @@ pub struct Architecture {
     pub params: Vec<(&'static str, Value)>,
     /// How many positions the model knows.
     pub positions: u64,
-    /// What stands before names of its tensors that the file does not have.
+    /// What a class of transformers with a head has before the names of the model's tensors, and its base class has not.
     pub prefix: &'static str,
     /// Options of attention that the file has no parameters for.
     pub attention: Vec<(&'static str, Value)>,
+    /// How far each layer sees, if not all see as far.
+    pub windows: Vec<u64>,
+}
+
+impl Architecture {
+    fn new(
+        task: Task,
+        template: &'static str,
+        params: Vec<(&'static str, Value)>,
+        positions: u64,
+        prefix: &'static str,
+    ) -> Self {
+        Architecture { task, template, params, positions, prefix, attention: Vec::new(), windows: Vec::new() }
+    }
 }
 
 /// The architecture that a `config.json` describes; `tags`: it is to learn tags of words.
@@ -141,6 +159,9 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
         encoder || !tags || word("model_type").is_none(),
         "`model_type` is no encoder: `--tags` is for bert and distilbert"
     );
+    if let Some(kind) = word("model_type") {
+        expect_class(kind, keys)?;
+    }
     match word("model_type") {
         Some("gpt2") => {
             expect("activation_function", &["gelu_new", "gelu_pytorch_tanh"])?;
@@ -158,31 +179,34 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
             }
             let eps = fraction("layer_norm_epsilon", 1e-5);
             ensure!((eps - 1e-5).abs() < 1e-12, "`layer_norm_epsilon` is {eps}, and 0.00001 is known here");
-            let params = vec![
+            let dropout = fraction("resid_pdrop", 0.1);
+            let mut params = vec![
                 ("vocabulary", number("vocab_size")?.into()),
                 ("context", positions.into()),
                 ("width", width.into()),
                 ("heads", number("n_head")?.into()),
                 ("layers", number("n_layer")?.into()),
+                ("dropout", dropout.into()),
             ];
+            // In the file these are `dropout`, which one word then changes.
+            let others = [("embedding_dropout", "embd_pdrop"), ("attention_dropout", "attn_pdrop")];
+            let others = others.map(|(name, key)| (name, fraction(key, 0.1)));
+            params.extend(others.into_iter().filter(|(_, p)| *p != dropout).map(|(name, p)| (name, p.into())));
+            if keys.get("tie_word_embeddings").and_then(Value::as_bool) == Some(false) {
+                params.push(("tie", "".into()));
+            }
             let template = include_str!("../../../models/gpt2.toml");
-            let attention = Vec::new();
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "transformer.", attention })
+            Ok(Architecture::new(Task::Language, template, params, positions, "transformer."))
         }
         Some(kind @ ("llama" | "mistral" | "qwen2")) => {
             expect("hidden_act", &["silu"])?;
-            for (key, what) in [
-                ("use_sliding_window", "a window of some layers alone"),
-                ("mlp_bias", "a bias of the layers behind attention"),
-                ("attention_bias", "a bias behind attention"),
-            ] {
+            for (key, what) in
+                [("mlp_bias", "a bias of the layers behind attention"), ("attention_bias", "a bias behind attention")]
+            {
                 ensure!(!truth(key), "`{key}` is true, and {what} is not known here");
             }
-            // The others have it, too, and do not look at it.
-            let window = whole("sliding_window").filter(|_| kind == "mistral");
-            ensure!(window != Some(0), "`sliding_window` is 0, and a position sees itself at least");
             let (width, heads) = (number("hidden_size")?, number("num_attention_heads")?);
-            let theta = keys.get("rope_theta").or_else(|| keys.pointer("/rope_parameters/rope_theta"));
+            let layers = number("num_hidden_layers")?;
             let tie = if truth("tie_word_embeddings") { "model.embed_tokens.weight" } else { "" };
             let params = vec![
                 ("vocabulary", number("vocab_size")?.into()),
@@ -190,18 +214,26 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("heads", heads.into()),
                 ("kv_heads", whole("num_key_value_heads").unwrap_or(heads).into()),
                 ("head_width", whole("head_dim").unwrap_or(width / heads).into()),
-                ("layers", number("num_hidden_layers")?.into()),
+                ("layers", layers.into()),
                 ("hidden", number("intermediate_size")?.into()),
-                ("rope_theta", theta.and_then(Value::as_f64).unwrap_or(10_000.0).into()),
+                ("rope_theta", rope_theta(keys)?.into()),
                 ("eps", fraction("rms_norm_eps", 1e-6).into()),
                 ("qkv_bias", (kind == "qwen2").into()),
                 ("tie", tie.into()),
             ];
             let (template, positions) =
                 (include_str!("../../../models/llama.toml"), number("max_position_embeddings")?);
-            let scaling = rope_scaling(keys)?.map(|scaling| ("rope_scaling", scaling));
-            let attention = scaling.into_iter().chain(window.map(|window| ("sliding_window", window.into()))).collect();
-            Ok(Architecture { task: Task::Language, template, params, positions, prefix: "", attention })
+            let mut found = Architecture::new(Task::Language, template, params, positions, "model.");
+            found.attention.extend(rope_scaling(keys)?.map(|scaling| ("rope_scaling", scaling)));
+            let dropout = fraction("attention_dropout", 0.0);
+            found.attention.extend((dropout > 0.0).then(|| ("dropout", dropout.into())));
+            let windows = windows(kind, keys, layers)?;
+            if windows.iter().all(|window| *window == windows[0]) {
+                found.attention.extend(windows[0].map(|window| ("sliding_window", window.into())));
+            } else {
+                found.windows = windows.into_iter().map(|window| window.unwrap_or(positions)).collect();
+            }
+            Ok(found)
         }
         Some("bert") => {
             expect("hidden_act", &["gelu"])?;
@@ -225,7 +257,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("classifier_dropout", fraction("classifier_dropout", dropout).into()),
             ];
             let template = include_str!("../../../models/bert.toml");
-            Ok(Architecture { task, template, params, positions, prefix: "bert.", attention: Vec::new() })
+            Ok(Architecture::new(task, template, params, positions, "bert."))
         }
         Some("distilbert") => {
             expect("activation", &["gelu"])?;
@@ -250,7 +282,7 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
                 ("classifier_dropout", before_classes.into()),
             ];
             let template = include_str!("../../../models/distilbert.toml");
-            Ok(Architecture { task, template, params, positions, prefix: "distilbert.", attention: Vec::new() })
+            Ok(Architecture::new(task, template, params, positions, "distilbert."))
         }
         Some(other) => {
             bail!("`model_type` is `{other}`, and gpt2, llama, mistral, qwen2, bert and distilbert are known here")
@@ -259,25 +291,29 @@ pub fn architecture(keys: &Value, tags: bool) -> Result<Architecture> {
     }
 }
 
-/// How rotary positions are scaled: `rope_scaling` or, as newer versions of transformers write it, `rope_parameters`.
-fn rope_scaling(keys: &Value) -> Result<Option<Value>> {
-    let there = |key| Some((key, keys.get(key).filter(|scaling| !scaling.is_null())?));
-    let Some((key, scaling)) = ["rope_scaling", "rope_parameters"].into_iter().find_map(there) else {
-        return Ok(None);
+/// The classes of transformers that a `config.json` names.
+fn classes_of(keys: &Value) -> impl Iterator<Item = &str> {
+    keys.get("architectures").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// Refuses models whose class has a head that is not known here: classifiers that are no encoders, and encoders that choose among texts.
+fn expect_class(kind: &str, keys: &Value) -> Result<()> {
+    let encoder = matches!(kind, "bert" | "distilbert");
+    let is_known = |name: &&str| match kind {
+        "bert" | "distilbert" => !name.ends_with("ForMultipleChoice"),
+        "gpt2" | "llama" | "mistral" | "qwen2" => {
+            ["ForCausalLM", "LMHeadModel"].iter().any(|end| name.ends_with(end))
+                || name.strip_suffix("Model").is_some_and(|name| name.to_lowercase() == kind)
+        }
+        _ => true,
     };
-    let kind = scaling.get("rope_type").or_else(|| scaling.get("type")).and_then(Value::as_str).unwrap_or("default");
-    let needed: &[&str] = match kind {
-        "default" => return Ok(None),
-        "linear" => &["factor"],
-        "llama3" => &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
-        other => bail!("`{key}` has the type `{other}`, and default, linear and llama3 are known here"),
-    };
-    let mut found = json!({ "rope_type": kind });
-    for name in needed {
-        let number = scaling.get(name).filter(|number| number.as_f64().is_some_and(|number| number > 0.0));
-        found[*name] = number.with_context(|| format!("`{key}` has no `{name}` above 0"))?.clone();
+    match classes_of(keys).find(|name| !is_known(name)) {
+        Some(name) if encoder => bail!("`architectures` has `{name}`, and choices among texts are not known here"),
+        Some(name) => {
+            bail!("`architectures` has `{name}`, and of `{kind}` only models that go on with a text are known here")
+        }
+        None => Ok(()),
     }
-    Ok(Some(found))
 }
 
 /// The names of the classes, in the order of their numbers, where a `config.json` has others than `LABEL_0`, `LABEL_1` and so on.

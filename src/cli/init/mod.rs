@@ -23,7 +23,7 @@ use crate::terminal::{one_line, say, visible};
 use crate::train::setup::input;
 use anyhow::Context;
 use kind::{Source, look};
-use place::Place;
+pub(super) use place::Place;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -9,4 +9,5 @@ pub mod resume;
 pub mod sample;
 pub mod state;
 pub mod tensorboard;
+mod tied;
 pub mod weights;

@@ -3,6 +3,7 @@
 
 use super::folder::file;
 use super::state::Extra;
+use super::tied;
 use crate::backend::Backend;
 use crate::checkpoint::{self, Choose, Mismatch, Tensor};
 use crate::config::language::sections::{Fitted, Lora};
@@ -69,10 +70,16 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     let checkpoint::Loaded { mut tensors, mut notes } = checkpoint::load_chosen(path, &choose).map_err(unreadable)?;
     notes.extend(rename(experiment, path, &mut tensors)?);
     notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
+    let strict = experiment.model.weights_strict;
+    if let Some((layer, tie)) = tied::take_copies(experiment, &mut tensors).filter(|_| strict) {
+        let error = Diagnostic::error(format!("the weights in `{}` do not fit the model", path.display()))
+            .note(format!("`{layer}.weight` there is another matrix than `{tie}`, which `{layer}` takes by `tie`"))
+            .help(format!("`tie = \"\"` gives `{layer}` a matrix of its own; `weights_strict = false` in `[model]` leaves that of the file out"));
+        return Err(at(error, "a matrix besides"));
+    }
     // Adapters are added to a model: a file need not have them.
     let own = |v: &Variable| !Lora::has(&v.name) || tensors.contains_key(&v.name);
     let names = model.iter().filter(|(_, v)| own(v)).map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
-    let strict = experiment.model.weights_strict;
     let matched = checkpoint::match_names(names, &tensors, strict).map_err(|mismatch| {
         let fits = |v: &Variable| tensors.get(&v.name).is_some_and(|t| t.shape == v.storage.outside.dims());
         let fitting = model.iter().filter(|(_, v)| fits(v)).count();

@@ -35,6 +35,7 @@ mod hostile_data;
 mod hostile_files;
 mod hostile_tables;
 mod imported;
+mod imported_configs;
 mod imported_gradients;
 mod init;
 mod init_models;
