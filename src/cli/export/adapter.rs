@@ -6,17 +6,33 @@ use crate::api::what::{expect_no_input, expect_no_run_file, output};
 use crate::checkpoint::{self, Tensor};
 use crate::cli::args::ExportArgs;
 use crate::cli::{print, print_json};
-use crate::config::language::sections::Lora;
+use crate::config::language::pattern::Pattern;
+use crate::config::language::sections::{Lora, Rename};
 use crate::terminal::thousands;
 use anyhow::{Context, anyhow};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What stands before the names of a model's tensors.
 const PREFIX: &str = "base_model.model.";
+
+/// Parameters of a GPT-2, which its class has below `transformer`, whether its file has that before its names or not.
+const GPT2: [&str; 4] = ["wte.weight", "wpe.weight", "h.0.attn.c_attn.weight", "ln_f.weight"];
+/// What classes with a head have before the names of a model that was saved without one.
+const CLASSES: [&str; 3] = ["bert.", "distilbert.", "model."];
+
+/// The name that a parameter has in the class of the model: that of the file of weights, unless the file is of the model without the class's head.
+fn original(rules: &[Rename], name: &str) -> String {
+    let of_class = |rule: &&Rename| CLASSES.iter().any(|class| rule.to == format!("{class}{}", rule.from));
+    let rule = rules.iter().filter(|rule| !rule.from.contains('*')).find(|rule| name.starts_with(&rule.to));
+    match rule {
+        Some(rule) if !of_class(&rule) => format!("{}{}", rule.from, &name[rule.to.len()..]),
+        _ => name.to_owned(),
+    }
+}
 
 /// Writes the two files of an adapter into a folder.
 pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
@@ -31,11 +47,12 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     };
     let saved = |name: &str| Lora::has(name) || lora.modules_to_save.iter().any(|pattern| pattern.matches(name));
     let tensors: BTreeMap<&String, &Tensor> = parts.tensors.iter().filter(|(name, _)| saved(name)).collect();
-    // The names that the file of weights has.
+    let is_gpt2 = GPT2.iter().all(|own| parts.variables.iter().any(|(_, variable)| variable.name == *own));
     let rules = &experiment.model.weights_rename;
-    let original = |name: &str| {
-        let rule = rules.iter().filter(|rule| !rule.from.contains('*')).find(|rule| name.starts_with(&rule.to));
-        rule.map_or_else(|| name.to_owned(), |rule| format!("{}{}", rule.from, &name[rule.to.len()..]))
+    let original = |name: &str| match is_gpt2 {
+        true if name.starts_with("lm_head.") => name.to_owned(),
+        true => format!("transformer.{name}"),
+        false => original(rules, name),
     };
     let adapted: Vec<&str> = tensors.keys().filter_map(|name| name.strip_suffix(Lora::A)).collect();
     if adapted.is_empty() {
@@ -48,6 +65,18 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         true => adapted.iter().map(|layer| original(layer.trim_end_matches('.'))).collect(),
         false => lora.targets.iter().map(|target| target.text.clone()).collect(),
     };
+    let layers = |pattern: &Pattern| -> BTreeSet<String> {
+        let own = parts.tensors.keys().filter(|name| pattern.matches(name) && !Lora::has(name));
+        own.filter_map(|name| Some(original(name.rsplit_once('.')?.0))).collect()
+    };
+    let modules: Vec<String> = lora
+        .modules_to_save
+        .iter()
+        .flat_map(|pattern| match pattern.text.contains('*') {
+            true => layers(pattern),
+            false => BTreeSet::from([pattern.text.clone()]),
+        })
+        .collect();
     let transposed = adapted.iter().filter(|layer| parts.is_transposed(layer.trim_end_matches('.'))).count();
     if transposed > 0 && transposed < adapted.len() {
         return Err(anyhow!(
@@ -65,7 +94,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         "lora_alpha": lora.scale() * lora.rank as f64,
         "lora_dropout": lora.dropout,
         "target_modules": targets,
-        "modules_to_save": lora.modules_to_save.iter().map(|pattern| pattern.text.clone()).collect::<Vec<_>>(),
+        "modules_to_save": modules,
         "fan_in_fan_out": transposed > 0,
         "bias": "none",
     });

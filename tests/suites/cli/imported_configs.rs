@@ -194,3 +194,58 @@ fn classes_and_files_that_are_not_known_are_refused() {
     assert!(said.contains("model-1.safetensors` has no tensor `h.9.ln_1.weight`"), "{said}");
     assert!(!place.path("gpt2.toml").exists());
 }
+
+/// Adapters have the names that PEFT looks for: those of the class with a head, whatever names the file has.
+#[test]
+fn adapters_have_the_names_of_the_class() {
+    let names = |place: &Place| -> Vec<String> {
+        let tensors = load_tensors(&place.path("a/adapter_model.safetensors")).unwrap().tensors;
+        tensors.into_keys().map(|name| name.strip_prefix("base_model.model.").unwrap().to_owned()).collect()
+    };
+    for (name, target, layer) in
+        [("gpt2", "c_attn", "transformer.h.0.attn.c_attn."), ("llama", "q_proj", "model.layers.0.self_attn.q_proj.")]
+    {
+        let run = |is_bare: bool| {
+            let (place, _) = imported("language_models", name);
+            let class = if name == "gpt2" { "transformer." } else { "model." };
+            if is_bare {
+                rewrite(&place, name, |tensors| bare(tensors, class));
+            }
+            fs::copy(repository("tests/golden/language_models/text.txt"), place.path("input.txt")).unwrap();
+            place.ok(&format!("import {name}"));
+            let lora = format!("--set model.lora={{rank=2,targets=['*.0.*{target}','*.1.*{target}']}}");
+            place.ok(&format!("train {name}.toml --out r --device cpu --set data.context=8 --set train.steps=2 --unset train.epochs {lora}"));
+            place.ok("export r a --adapter");
+            let config: Value = serde_json::from_str(&place.read("a/adapter_config.json")).unwrap();
+            let named = config["target_modules"].as_array().unwrap().clone();
+            assert!(named.contains(&layer.trim_end_matches('.').into()), "{named:?}");
+            (names(&place), named)
+        };
+        let (with_class, without) = (run(false), run(true));
+        assert!(with_class.0.contains(&format!("{layer}lora_A.weight")), "{with_class:?}");
+        assert_eq!(with_class, without, "{name}");
+    }
+    for (name, class, target, layer) in [
+        ("encoder", "", "query", "bert.encoder.layer.0.attention.self.query."),
+        ("distilbert", "distilbert.", "q_lin", "distilbert.transformer.layer.0.attention.q_lin."),
+        ("bert", "", "query", "bert.encoder.layer.0.attention.self.query."),
+    ] {
+        let (place, _) = imported("text_classifiers", name);
+        if !class.is_empty() {
+            rewrite(&place, name, |tensors| bare(tensors, class));
+        }
+        fs::copy(repository("tests/golden/text_classifiers/texts.csv"), place.path("texts.csv")).unwrap();
+        place.ok(&format!("import {name}"));
+        let lora = format!("--set model.lora={{rank=2,targets=['{target}'],modules_to_save=['classif*']}}");
+        place.ok(&format!(
+            "train {name}.toml --out r --device cpu --set data.max_length=16 --set train.epochs=1 {lora}"
+        ));
+        place.ok("export r a --adapter");
+        let names = names(&place);
+        for wanted in [format!("{layer}lora_A.weight"), "classifier.weight".to_owned()] {
+            assert!(names.contains(&wanted), "{name}: {names:?}");
+        }
+        let config: Value = serde_json::from_str(&place.read("a/adapter_config.json")).unwrap();
+        assert_eq!(config["modules_to_save"], json!(["classifier"]), "{name}");
+    }
+}
