@@ -45,8 +45,6 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
             args.checkpoint.display()
         )));
     };
-    let saved = |name: &str| Lora::has(name) || lora.modules_to_save.iter().any(|pattern| pattern.matches(name));
-    let tensors: BTreeMap<&String, &Tensor> = parts.tensors.iter().filter(|(name, _)| saved(name)).collect();
     let is_gpt2 = GPT2.iter().all(|own| parts.variables.iter().any(|(_, variable)| variable.name == *own));
     let rules = &experiment.model.weights_rename;
     let original = |name: &str| match is_gpt2 {
@@ -54,6 +52,27 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         true => format!("transformer.{name}"),
         false => original(rules, name),
     };
+    let layer = |name: &str| Some(original(name.rsplit_once('.')?.0));
+    let layers = |pattern: &Pattern| -> BTreeSet<String> {
+        let own = parts.tensors.keys().filter(|name| pattern.matches(name) && !Lora::has(name));
+        own.filter_map(|name| layer(name)).collect()
+    };
+    // PEFT saves layers, and knows no `*`.
+    let of_layers = |pattern: &&Pattern| !pattern.text.contains('*') && !parts.tensors.contains_key(&pattern.text);
+    let modules: BTreeSet<String> = lora
+        .modules_to_save
+        .iter()
+        .flat_map(|pattern| match of_layers(&pattern) {
+            true => BTreeSet::from([pattern.text.clone()]),
+            false => layers(pattern),
+        })
+        .collect();
+    // It takes all layers whose names end so, also `pre_classifier` for `classifier`.
+    let saved = |name: &str| {
+        let is_module = |layer: String| modules.iter().any(|module| layer.ends_with(module));
+        Lora::has(name) || layer(name).is_some_and(is_module)
+    };
+    let tensors: BTreeMap<&String, &Tensor> = parts.tensors.iter().filter(|(name, _)| saved(name)).collect();
     let adapted: Vec<&str> = tensors.keys().filter_map(|name| name.strip_suffix(Lora::A)).collect();
     if adapted.is_empty() {
         let targets: Vec<String> = lora.targets.iter().map(|target| format!("`{}`", target.text)).collect();
@@ -65,18 +84,6 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         true => adapted.iter().map(|layer| original(layer.trim_end_matches('.'))).collect(),
         false => lora.targets.iter().map(|target| target.text.clone()).collect(),
     };
-    let layers = |pattern: &Pattern| -> BTreeSet<String> {
-        let own = parts.tensors.keys().filter(|name| pattern.matches(name) && !Lora::has(name));
-        own.filter_map(|name| Some(original(name.rsplit_once('.')?.0))).collect()
-    };
-    let modules: Vec<String> = lora
-        .modules_to_save
-        .iter()
-        .flat_map(|pattern| match pattern.text.contains('*') {
-            true => layers(pattern),
-            false => BTreeSet::from([pattern.text.clone()]),
-        })
-        .collect();
     let transposed = adapted.iter().filter(|layer| parts.is_transposed(layer.trim_end_matches('.'))).count();
     if transposed > 0 && transposed < adapted.len() {
         return Err(anyhow!(

@@ -245,6 +245,8 @@ fn adapters_have_the_names_of_the_class() {
         for wanted in [format!("{layer}lora_A.weight"), "classifier.weight".to_owned()] {
             assert!(names.contains(&wanted), "{name}: {names:?}");
         }
+        // PEFT asks for the weights of all layers whose names end as those of `modules_to_save`.
+        assert_eq!(names.contains(&"pre_classifier.bias".to_owned()), name == "distilbert", "{names:?}");
         let config: Value = serde_json::from_str(&place.read("a/adapter_config.json")).unwrap();
         assert_eq!(config["modules_to_save"], json!(["classifier"]), "{name}");
     }
