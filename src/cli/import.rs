@@ -13,7 +13,7 @@ use crate::config::language::pretrained::{Origin, Pretrained, Unknown};
 use crate::config::value_as_toml;
 use crate::data::text::{BESIDE, Chat, Tokenizer};
 use crate::files;
-use crate::terminal::say;
+use crate::terminal::{say, thousands};
 use anyhow::{Context, Result, anyhow, ensure};
 use architecture::{Architecture, Task, architecture};
 use serde_json::{Value, json};
@@ -176,7 +176,15 @@ fn configuration(
     let model = model(architecture, &tensors, &quoted(weights)?);
     Ok(match &architecture.task {
         Task::Language => {
-            let context = architecture.positions.min(MOST_CONTEXT);
+            let context = match architecture.positions {
+                more if more > MOST_CONTEXT => {
+                    format!(
+                        "{MOST_CONTEXT}                      # the model knows {} positions, which take more memory",
+                        thousands(more)
+                    )
+                }
+                positions => positions.to_string(),
+            };
             let chat = match chat {
                 Some(settings) => format!("chat_template = {}\n", quoted(settings)?),
                 None => String::new(),
