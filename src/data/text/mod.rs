@@ -30,7 +30,7 @@ pub use given::{STANDARD_INPUT, passage, passage_bytes, read_given, read_passage
 pub use labelled::LabelledOptions;
 pub use options::{ApartOptions, Content, End, TextOptions};
 pub use prompted::PromptedOptions;
-pub use prompts::{Prompts, parted, prompt};
+pub use prompts::{ENDS, Prompts, parted, prompt};
 pub use sentences::{Layout, Sentence};
 pub use spans::{Span, Spans};
 pub use tagged::{Placed, TaggedOptions, read_sentences, sentence_bytes};
@@ -344,7 +344,7 @@ impl TextCodec {
     /// The tokens that end what a language model writes.
     pub fn ends(&self) -> Vec<u32> {
         let own = self.chat.as_ref().map(Chat::end).filter(|end| !end.is_empty());
-        let named = prompts::ENDS.into_iter().chain(own);
+        let named = ENDS.into_iter().chain(own);
         let mut ends = Vec::new();
         if let Samples::Windows { end: Some(end), .. } = self.samples {
             ends.push(end);

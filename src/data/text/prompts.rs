@@ -8,7 +8,18 @@ use anyhow::{Context, Result, ensure};
 const PLACE: &str = "{text}";
 
 /// Tokens that end what a language model writes, where the tokenizer has one of these names.
-pub(super) const ENDS: [&str; 6] = ["<|endoftext|>", "</s>", "<eos>", "<|im_end|>", "<|end_of_text|>", "<|eot_id|>"];
+pub const ENDS: [&str; 10] = [
+    "<|endoftext|>",
+    "</s>",
+    "<eos>",
+    "<|im_end|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
+    "<|end|>",
+];
 
 /// The tokens of a prompt behind `begin`, those that texts begin with. Of one without a text: `begin` alone, or the first of `ends`, the tokens that end texts, or a new line.
 ///

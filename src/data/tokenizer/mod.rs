@@ -340,7 +340,7 @@ impl Tokenizer {
     }
 
     /// The text of a token by itself, if there is one of that number.
-    fn piece(&self, token: u32) -> Option<String> {
+    pub fn piece(&self, token: u32) -> Option<String> {
         let at = token as usize;
         match self {
             Tokenizer::Bytes => u8::try_from(token).ok().map(|byte| byte.escape_ascii().to_string()),

@@ -138,6 +138,71 @@ fn dropout_is_that_of_the_config() {
     assert!(place.read("llama.toml").contains("rope_theta = \"$rope_theta\", dropout = 0.3"));
 }
 
+/// The token that ends texts, by its number in `generation_config.json` or in `config.json`, ends what the model writes.
+#[test]
+fn the_token_that_ends_texts_is_named() {
+    let (place, golden) = imported("language_models", "gpt2");
+    let tokenizer: Value = serde_json::from_str(&place.read("gpt2/tokenizer.json")).unwrap();
+    let name_of = |number: u64| {
+        let all = tokenizer["model"]["vocab"].as_object().unwrap();
+        all.iter().find(|(_, token)| token.as_u64() == Some(number)).unwrap().0.clone()
+    };
+    let written = |place: &Place| {
+        let arguments = "generate gpt2.toml --max-tokens 20 --temperature 0 --json --device cpu --prompt";
+        Done::of(place.command(arguments).arg("The sea").output().unwrap()).json()
+    };
+    // The fourth token that it writes, and one that it does not write.
+    let tokens: Vec<u64> = golden["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap()).collect();
+    let (fourth, other) = (tokens[3], (0..).find(|token| !tokens.contains(token)).unwrap());
+    assert!(!tokens[..3].contains(&fourth));
+    for (config, generation, end) in [
+        (json!(50256), None, None),
+        (json!(null), None, None),
+        (json!(fourth), None, Some(fourth)),
+        (json!([fourth, other]), None, Some(fourth)),
+        (json!(other), Some(json!([fourth])), Some(fourth)),
+        (json!(fourth), Some(json!(null)), Some(fourth)),
+    ] {
+        change(&place, "gpt2", &json!({ "eos_token_id": config }));
+        _ = fs::remove_file(place.path("gpt2/generation_config.json"));
+        if let Some(generation) = &generation {
+            place.write("gpt2/generation_config.json", json!({ "eos_token_id": generation }).to_string());
+        }
+        place.ok("import gpt2 --force");
+        let line = end.map(|end| format!("end_token = {:?} ", name_of(end)));
+        let has = place.read("gpt2.toml").contains("end_token");
+        let fits = line.as_ref().map_or(!has, |line| place.read("gpt2.toml").contains(line.as_str()));
+        assert!(fits, "{config} {generation:?} {line:?} {}", place.read("gpt2.toml"));
+        let done = written(&place);
+        match end {
+            Some(_) => assert_eq!((&done["finish"], done["tokens"].as_array().unwrap().len()), (&json!("end"), 3)),
+            None => assert_eq!(done["finish"], "length", "{done}"),
+        }
+    }
+    // One that is known by its name, or ends conversations, is not named.
+    for (name, settings) in
+        [("<end_of_turn>", json!({})), ("<over>", json!({ "chat_template": "x", "eos_token": "<over>" }))]
+    {
+        let mut renamed = tokenizer.clone();
+        let vocabulary = renamed["model"]["vocab"].as_object_mut().unwrap();
+        let old = vocabulary.iter().find(|(_, token)| token.as_u64() == Some(fourth)).unwrap().0.clone();
+        let token = vocabulary.remove(&old).unwrap();
+        vocabulary.insert(name.into(), token);
+        let merges = renamed["model"]["merges"].as_array_mut().unwrap();
+        merges.retain(|pair| !pair.to_string().contains(&old));
+        place.write("gpt2/tokenizer.json", renamed.to_string());
+        place.write("gpt2/tokenizer_config.json", settings.to_string());
+        place.ok("import gpt2 --force");
+        assert!(!place.read("gpt2.toml").contains("end_token"), "{name}");
+        assert_eq!(written(&place)["finish"], "end", "{name}");
+    }
+    change(&place, "gpt2", &json!({ "eos_token_id": "x" }));
+    fs::remove_file(place.path("gpt2/generation_config.json")).unwrap();
+    assert!(place.fails("import gpt2 --force", 1).contains("`eos_token_id` has \"x\""));
+    place.write("gpt2/generation_config.json", "{");
+    assert!(place.fails("import gpt2 --force", 1).contains("generation_config.json` is no JSON"));
+}
+
 /// Paths hold from the folder of the configuration, wherever a command is started.
 #[test]
 fn a_configuration_in_another_folder_names_the_files() {

@@ -156,6 +156,10 @@ fn losses_over_answers_are_those_of_transformers() {
             fs::copy(from.join(file), place.path(file)).unwrap();
         }
         place.ok(&format!("import {name}"));
+        // Their `config.json` has the number of another tokenizer.
+        let imported = place.read(&format!("{name}.toml"));
+        let kept = imported.lines().filter(|line| !line.starts_with("end_token")).map(|line| format!("{line}\n"));
+        place.write(&format!("{name}.toml"), kept.collect::<String>());
         for (kind, wanted) in all.as_object().unwrap() {
             let around = match kind.as_str() {
                 "chat" => format!("chat_template = \"settings.json\"\nsystem = {}\n", golden["system"]),
@@ -170,7 +174,8 @@ fn losses_over_answers_are_those_of_transformers() {
                     golden["lr"]
                 ),
             );
-            let sets = "--unset data.validation_split --unset train.clip_grad_norm";
+            let dropout = if name == "gpt2" { "--set params.dropout=0.0" } else { "" };
+            let sets = &format!("--unset data.validation_split --unset train.clip_grad_norm {dropout}");
             let close = |own: &Value, wanted: &Value, within: f64| {
                 let [own, wanted] = [own, wanted].map(|loss| loss.as_f64().unwrap());
                 assert!((own - wanted).abs() < within, "{name}, {kind}: {own}, {wanted}");
