@@ -26,6 +26,11 @@ pub(super) fn rope_theta(keys: &Value) -> Result<f64> {
 
 /// How rotary positions are scaled.
 pub(super) fn rope_scaling(keys: &Value) -> Result<Option<Value>> {
+    let beside = rope(keys).and_then(|(_, rope)| rope.get("partial_rotary_factor"));
+    let part = beside.or_else(|| keys.get("partial_rotary_factor")).filter(|part| !part.is_null());
+    if let Some(part) = part.filter(|part| part.as_f64() != Some(1.0)) {
+        bail!("`partial_rotary_factor` is {part}, and positions that turn all numbers of a head are known here");
+    }
     let Some((key, scaling)) = rope(keys) else { return Ok(None) };
     if let Some((layers, _)) = scaling.as_object().into_iter().flatten().find(|(_, value)| value.is_object()) {
         bail!("`{key}` has angles of their own for layers of the type `{layers}`, and the same for all are known here");
@@ -39,7 +44,10 @@ pub(super) fn rope_scaling(keys: &Value) -> Result<Option<Value>> {
     };
     let mut found = json!({ "rope_type": kind });
     for name in needed {
-        let number = scaling.get(name).filter(|number| number.as_f64().is_some_and(|number| number > 0.0));
+        // Where the whole file has it, too, that one counts.
+        let whole = keys.get(name).filter(|number| *name == "original_max_position_embeddings" && !number.is_null());
+        let number =
+            whole.or_else(|| scaling.get(name)).filter(|number| number.as_f64().is_some_and(|number| number > 0.0));
         found[*name] = number.with_context(|| format!("`{key}` has no `{name}` above 0"))?.clone();
     }
     Ok(Some(found))
@@ -146,6 +154,12 @@ mod tests {
             assert_eq!(rope_theta(&keys).unwrap(), wanted, "{keys}");
         }
         assert!(rope_theta(&json!({ "rope_parameters": { "rope_theta": "x" } })).is_err());
+        let part = json!({ "rope_parameters": { "rope_type": "default", "partial_rotary_factor": 0.5 } });
+        assert!(rope_scaling(&part).unwrap_err().to_string().contains("`partial_rotary_factor` is 0.5"));
+        assert!(rope_scaling(&json!({ "partial_rotary_factor": 1.0 })).unwrap().is_none());
+        let llama3 = json!({ "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 16 });
+        let whole = json!({ "rope_scaling": llama3, "original_max_position_embeddings": 32 });
+        assert_eq!(rope_scaling(&whole).unwrap().unwrap()["original_max_position_embeddings"], 32);
         let nested = json!({ "rope_parameters": { "full_attention": { "rope_type": "default" } } });
         assert!(rope_scaling(&nested).unwrap_err().to_string().contains("`full_attention`"));
     }
