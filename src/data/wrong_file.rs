@@ -1,4 +1,4 @@
-//! Errors about files that are named by another key than `path`.
+//! Errors about files, with the key that names each.
 
 use std::fmt;
 

@@ -5,6 +5,7 @@ use super::super::field::DataSpec;
 use super::super::found::Found;
 use super::super::progress::Event;
 use super::super::tokenizer::Choice;
+use super::super::wrong_file::WrongFile;
 use super::super::{Describes, Footprint, Split};
 use super::TextCodec;
 use crate::files;
@@ -82,7 +83,14 @@ impl<T: Load> Describes for &T {
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Loaded { spec, train, val, told, .. } = T::found().look(self, || self.load(), Loaded::clone)?;
+        let loaded = T::found().look(self, || self.load(), Loaded::clone);
+        // A model may have been built without the file.
+        let missing = !files::is_there(self.path());
+        let loaded = loaded.map_err(|error| match missing && !error.is::<WrongFile>() {
+            true => WrongFile::of("path")(error),
+            false => error,
+        });
+        let Loaded { spec, train, val, told, .. } = loaded?;
         Ok(Dataset { told, ..Dataset::new(spec, train, val) })
     }
 

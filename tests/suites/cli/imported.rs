@@ -226,12 +226,12 @@ fn classifiers_of_hugging_face_are_imported() {
         let classes = golden["probabilities"][0].as_array().unwrap().len();
         let names: Vec<String> = (0..classes).map(|class| format!("class {class}")).collect();
         let named = format!("data.classes={names:?}");
-        let args = |command: &str| format!("{command} {name}.toml --device cpu {sets} --json");
+        let args = |command: &str| format!("{command} {name}.toml --device cpu {sets}");
         let run = |command: &str, more: &[&str]| {
             Done::of(place.command(&args(command)).args(["--set", &named]).args(more).output().unwrap())
         };
-        assert_eq!(run("predict", &["new.txt"]).json().as_array().unwrap().len(), 2);
-        assert!(run("check", &[]).json()["parameters"].as_u64().is_some_and(|parameters| parameters > 0));
+        assert_eq!(run("predict", &["--json", "new.txt"]).json().as_array().unwrap().len(), 2);
+        assert!(run("check", &["--json"]).json()["parameters"].as_u64().is_some_and(|parameters| parameters > 0));
         let missing = run("train", &[]);
         assert!(missing.code == Some(2) && missing.err.contains("cannot read `texts.csv`"), "{missing:?}");
     }

@@ -6,6 +6,7 @@ mod errors;
 mod fields;
 mod gradients;
 mod growth;
+mod in_order;
 mod kept;
 mod lints;
 mod memory;
