@@ -8,7 +8,7 @@ use super::{print_json, printed, signals};
 use crate::api::failure::Failure;
 use crate::api::generate::{self, Finish, Found, Generator, Options, Request, Sampling};
 use crate::api::model::load_model;
-use crate::terminal::{self, counted, say};
+use crate::terminal::{self, counted, say, thousands};
 use anyhow::Result;
 use prompts::Prompt;
 use serde_json::json;
@@ -56,6 +56,15 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     }
     let tokens = prompts.iter().map(|prompt| generator.prompt((&prompt.text, &prompt.called), args.raw));
     let tokens = tokens.collect::<Result<Vec<_>>>()?;
+    let (longest, seen) = (tokens.iter().map(Vec::len).max().unwrap_or(0), generator.capacity());
+    if longest > seen && !generator.has_answers() {
+        let what = if tokens.len() == 1 { "the prompt" } else { "the longest prompt" };
+        let cut = thousands((longest - seen) as u64);
+        let [longest, seen] = [longest, seen].map(|tokens| thousands(tokens as u64));
+        say(&format!(
+            "note: {what} has {longest} tokens, and the model looks back {seen}: the first {cut} are left out (a model that knows more positions sees more with `--set data.context=N`)"
+        ));
+    }
     let request = |number: usize| Request {
         prompt: tokens[number / samples].clone(),
         max_tokens: args.max_tokens as usize,
