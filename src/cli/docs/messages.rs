@@ -3,6 +3,9 @@
 /// The guide's page of messages: a heading for each, in which `…` stands for what differs.
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/troubleshooting.md"));
 
+/// The page of figures: a row of its table for some that belong together.
+const FIGURES: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/config/metrics.md"));
+
 /// The exit codes, as docs/cli.md has them.
 const EXIT_CODES: [(&str, &str); 5] = [
     (
@@ -36,7 +39,7 @@ const SECTIONS: [(&str, &str); 2] = [
 /// What is explained, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explained {
-    /// `message`, `exit code` or `section`.
+    /// `message`, `exit code`, `section` or `figure`.
     pub kind: &'static str,
     /// The message, with `…` for what differs, or the code.
     pub name: String,
@@ -73,7 +76,18 @@ pub fn explained(name: &str) -> Vec<Explained> {
     };
     let first = plain.split('.').next().unwrap_or_default();
     let sections = SECTIONS.iter().filter(|(known, _)| *known == first).map(section);
-    codes.chain(sections).chain(fitting).collect()
+    codes.chain(sections).chain(figure(&plain)).chain(fitting).collect()
+}
+
+/// What explains a figure, also by the name that it has in `metrics.jsonl`: `val_accuracy`.
+fn figure(name: &str) -> Option<Explained> {
+    let name = ["val_", "train_"].iter().find_map(|part| name.strip_prefix(part)).unwrap_or(name);
+    let rows = FIGURES.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    let (_, about) = rows
+        .filter(|(_, about)| !about.contains(" | "))
+        .find(|(names, _)| names.split(", ").any(|one| one.trim_matches('`') == name))?;
+    let (kind, page) = ("figure", "docs/config/metrics.md");
+    Some(Explained { kind, name: name.to_owned(), about: without_marks(about), page })
 }
 
 /// A message without what marks names in it, and without what stands before it in a terminal.
@@ -120,6 +134,7 @@ fn without_marks(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::op::Figure;
 
     fn names(said: &str) -> Vec<String> {
         explained(said).into_iter().map(|one| one.name).collect()
@@ -138,6 +153,16 @@ mod tests {
         );
         for nothing in ["in", "the", "no such words at all", ""] {
             assert!(names(nothing).is_empty(), "{nothing}: {:?}", names(nothing));
+        }
+    }
+
+    #[test]
+    fn figures_are_explained() {
+        for figure in Figure::ALL {
+            for name in [figure.name().to_owned(), format!("val_{}", figure.name())] {
+                let [found] = &explained(&name)[..] else { panic!("{name}") };
+                assert!(found.kind == "figure" && found.name == figure.name() && found.about.len() > 10, "{found:?}");
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use super::super::table::{Format, open_sheet};
 use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_of};
 use super::super::values::Values;
 use super::super::weights::{no_weight, weight, weighted};
-use super::loaded::{Load, Loaded, is_told, working_memory};
+use super::loaded::{Load, Loaded, is_told, tokenizer, working_memory};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
 use crate::terminal::counted;
@@ -183,10 +183,10 @@ fn read(path: &Path, options: &LabelledOptions) -> Result<Written> {
 fn load(options: &LabelledOptions) -> Result<Loaded> {
     let written = read(&options.path, options)?;
     let codec = match options.fitted.as_deref() {
-        Some(codec) => codec.clone(),
-        None => {
+        Some(codec) if matches!(codec.samples, Samples::Labelled { .. }) => codec.clone(),
+        other => {
             let texts: Vec<&str> = written.texts.iter().flat_map(Passage::texts).collect();
-            let tokenizer = Tokenizer::choose(&options.choice, &texts)?;
+            let tokenizer = tokenizer(other, &options.choice, &texts)?;
             let of_rows = || {
                 let mut names: Vec<String> =
                     written.labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();

@@ -4,7 +4,7 @@ use super::super::dataset::Dataset;
 use super::super::field::DataSpec;
 use super::super::found::Found;
 use super::super::progress::Event;
-use super::super::tokenizer::Choice;
+use super::super::tokenizer::{Choice, Tokenizer};
 use super::super::wrong_file::WrongFile;
 use super::super::{Describes, Footprint, Split};
 use super::TextCodec;
@@ -63,6 +63,17 @@ pub trait Load: PartialEq + Clone + 'static {
 
     /// The file.
     fn path(&self) -> &Path;
+}
+
+/// The tokenizer of a model that was trained on samples of another kind, else the one that the options choose for these texts.
+///
+/// # Errors
+/// A file of a tokenizer cannot be read, or is none.
+pub fn tokenizer(fitted: Option<&TextCodec>, choice: &Choice, texts: &[&str]) -> Result<Tokenizer> {
+    match fitted.and_then(|codec| codec.tokenizer.as_ref()) {
+        Some(tokenizer) => Ok(tokenizer.clone()),
+        None => Tokenizer::choose(choice, texts),
+    }
 }
 
 /// How many classes a model tells apart is known, and its tokenizer does not depend on a text.

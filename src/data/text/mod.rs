@@ -115,8 +115,8 @@ pub fn prompt_and_answer(split: &Split, sample: usize, ignored: i32) -> Result<(
 }
 
 /// What samples of a text are; its tokenizer is not read. `None`: the data is none, or from a checkpoint that is broken.
-pub fn samples_of(spec: &DataSpec) -> Option<Samples> {
-    Samples::deserialize(spec.fitted.as_ref()?.get("samples")?).ok()
+pub fn samples_of(fitted: Option<&Value>) -> Option<Samples> {
+    Samples::deserialize(fitted?.get("samples")?).ok()
 }
 
 /// A field of whole numbers of a sample.

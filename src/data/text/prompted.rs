@@ -7,7 +7,7 @@ use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::tokenizer::{Choice, Tokenizer, UNKNOWN_TOKEN};
 use super::answered::{Ragged, Written, read};
-use super::loaded::{Load, Loaded};
+use super::loaded::{Load, Loaded, tokenizer};
 use super::prompts::{Prompts, fitted};
 use super::{Chat, Samples, TextCodec};
 use crate::terminal::counted;
@@ -66,8 +66,8 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
     let columns = (options.text.as_str(), options.target.as_str());
     let written = read(&options.path, columns)?;
     let codec = match options.fitted.as_deref() {
-        Some(codec) => codec.clone(),
-        None => learnt(options, &written)?,
+        Some(codec) if matches!(codec.samples, Samples::Prompted { .. }) => codec.clone(),
+        other => learnt(options, &written, other)?,
     };
     let Samples::Prompted { lengths, .. } = &codec.samples else { bail!("{NO_PROMPTS}") };
     let ignored = options.ignore_index;
@@ -97,7 +97,7 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
 }
 
 /// The tokenizer for these texts and answers, and the token that ends answers.
-fn learnt(options: &PromptedOptions, written: &Written) -> Result<TextCodec> {
+fn learnt(options: &PromptedOptions, written: &Written, fitted: Option<&TextCodec>) -> Result<TextCodec> {
     let chat = options.chat.as_deref().map(Chat::read).transpose()?;
     let (template, system) = (options.template.clone(), options.system.clone());
     // What is learnt here is learnt of texts, and the end of an answer is far behind its beginning.
@@ -105,6 +105,7 @@ fn learnt(options: &PromptedOptions, written: &Written) -> Result<TextCodec> {
     let prompts = Prompts { template: template.clone(), chat: chat.clone(), system: system.clone(), begin };
     let called = |row: usize| place(&options.path, &written.lines, row);
     let tokenizer = match &options.choice {
+        choice if fitted.is_some() => tokenizer(fitted, choice, &[])?,
         Choice::Bytes | Choice::Json(_) => Tokenizer::choose(&options.choice, &[])?,
         // What is learnt of texts is learnt of prompts, too.
         Choice::Characters | Choice::Words(_) | Choice::Bpe(_) => {
@@ -118,6 +119,13 @@ fn learnt(options: &PromptedOptions, written: &Written) -> Result<TextCodec> {
     let [text, answer] = &written.rows[0];
     let end = prompts.end(&tokenizer, options.end.as_deref(), [text, answer]).with_context(|| called(0))?;
     let vocabulary = tokenizer.vocabulary().max(end as usize + 1);
+    if let Some(known) = fitted.map(|codec| codec.vocabulary) {
+        ensure!(
+            vocabulary <= known,
+            "the weights know {known} tokens, and none of them ends answers: `end_token` names one of a `tokenizer.json`, and `runner data tokenize --end-of-text` \
+             makes a tokenizer that has such a token for the language model to be trained with"
+        );
+    }
     let samples = Samples::Prompted {
         text: options.text.clone(),
         target: options.target.clone(),

@@ -7,7 +7,7 @@ use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::tokenizer::{Choice, Tokenizer, UNKNOWN_TOKEN};
-use super::loaded::{Load, Loaded, is_told, working_memory};
+use super::loaded::{Load, Loaded, is_told, tokenizer, working_memory};
 use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
@@ -82,10 +82,10 @@ pub fn fields(lengths: &[usize], tags: &[String], vocabulary: usize) -> Vec<Fiel
 fn load(options: &TaggedOptions) -> Result<Loaded> {
     let sentences = read_tagged(&options.path, &options.layout)?;
     let codec = match options.fitted.as_deref() {
-        Some(codec) => codec.clone(),
-        None => {
+        Some(codec) if matches!(codec.samples, Samples::Tagged { .. }) => codec.clone(),
+        other => {
             let words: Vec<&str> = sentences.iter().flat_map(|one| &one.words).map(String::as_str).collect();
-            let tokenizer = Tokenizer::choose(&options.choice, &words)?;
+            let tokenizer = tokenizer(other, &options.choice, &words)?;
             let of_words = || {
                 let tags = sentences.iter().flat_map(|one| &one.tags).collect::<BTreeSet<_>>();
                 let mut tags: Vec<String> = tags.into_iter().cloned().collect();

@@ -139,14 +139,29 @@ fn mask_classes(list: &ImageList, trained: Option<&[String]>) -> (Vec<String>, V
     (names.to_vec(), names.iter().map(value).collect())
 }
 
+/// Whether a training was on samples such as these. A classifier of texts may begin with the weights of a language model, whose classes are tokens.
+fn is_of_this_kind(fitted: &Fitted, experiment: &Experiment) -> bool {
+    match (&experiment.data.source, data::text::samples_of(fitted.source.as_deref())) {
+        (Written::TextClasses(_), Some(samples)) => matches!(samples, data::text::Samples::Labelled { .. }),
+        (Written::TextTags(_), Some(samples)) => matches!(samples, data::text::Samples::Tagged { .. }),
+        (Written::TextPairs(_), Some(samples)) => matches!(samples, data::text::Samples::Prompted { .. }),
+        _ => true,
+    }
+}
+
+/// What a training has found on samples such as these.
+fn found_before(experiment: &Experiment) -> Option<&Fitted> {
+    experiment.data.fitted.as_ref().filter(|fitted| is_of_this_kind(fitted, experiment))
+}
+
 /// What the classes are called that a model was trained on, if it is trained already.
 fn trained_names(experiment: &Experiment) -> Option<Vec<String>> {
-    experiment.data.fitted.as_ref()?.class_names.clone()
+    found_before(experiment)?.class_names.clone()
 }
 
 /// The classes that a model was trained on, if it is trained already.
 fn trained(experiment: &Experiment) -> Option<KnownClasses> {
-    let Fitted { classes, exact, class_names, .. } = experiment.data.fitted.clone()?;
+    let Fitted { classes, exact, class_names, .. } = found_before(experiment)?.clone();
     Some(KnownClasses { number: classes, exact, names: class_names })
 }
 
@@ -327,7 +342,12 @@ pub fn counts_of(fitted: &Fitted, experiment: &Experiment) -> Counts {
     let each = experiment.loss.quantiles().len().max(1);
     let fields = fitted.source.as_ref().and_then(|written| data::fields_of(written));
     let vocabulary = fields.and_then(|fields| DataSpec::new(fields).vocabulary());
-    Counts { classes: Some(experiment.loss.outputs(fitted.classes * each)), vocabulary }
+    let classes = match is_of_this_kind(fitted, experiment) {
+        true => Some(experiment.loss.outputs(fitted.classes * each)),
+        // Of those the tokenizer is kept.
+        false => counts(experiment).ok().and_then(|counts| counts.classes),
+    };
+    Counts { classes, vocabulary }
 }
 
 /// The memory that the samples of an experiment take, without reading them.

@@ -105,6 +105,7 @@ mod text_ranks;
 mod text_samples;
 mod text_tags;
 mod text_to_text;
+mod text_transfer;
 mod tokenize;
 mod two_at_once;
 mod weighted_samples;
