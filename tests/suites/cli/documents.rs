@@ -18,7 +18,7 @@ fn tokens(documents: &[String]) -> Vec<u8> {
     bytes.chain([END]).flat_map(|byte| u16::from(byte).to_le_bytes()).collect()
 }
 
-fn place() -> Place {
+pub fn place() -> Place {
     let apart = "packed = false\nend_token = 0\nbuckets = [4, 8, 16]\n";
     let config = language_model(apart)
         .replace("\"text\"\npath = \"input.txt\"", "\"tokens\"\ntokenizer = \"bytes\"\npath = \"train.bin\"")

@@ -1,6 +1,7 @@
 //! A run that is interrupted or killed at any moment goes on to the same bits.
 
 use super::support::{LAYERS, Place, Running, assert_same_runs, digits};
+use super::{documents, text};
 use runner::checkpoint;
 use runner::random::{Purpose, Stream};
 use std::time::Duration;
@@ -89,6 +90,21 @@ fn a_run_that_is_killed_again_and_again() {
         let left: Vec<_> = std::fs::read_dir(place.path("r")).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left.len(), 7, "nothing else is left behind: {left:?}");
         std::fs::remove_dir_all(place.path("r")).unwrap();
+    }
+}
+
+/// Windows of a text, which are drawn; and documents in batches of several lengths.
+#[test]
+fn texts_that_are_killed_again_and_again() {
+    for (place, seed) in [(text::place(), 4), (documents::place(), 5)] {
+        let own =
+            place.read("c.toml").replace("steps = 150\neval_every_steps = 50", "steps = 30\neval_every_steps = 7");
+        place.write("c.toml", own.replace("epochs = 8", "epochs = 4") + "[checkpoint]\nevery_steps = 3\n");
+        place.ok("train c.toml --quiet --out whole");
+        let end = place.checkpoint("whole/last.safetensors").meta.step;
+        let stops = stop_often(&place, libc::SIGKILL, seed, end);
+        assert!(end >= 20 && stops > 1, "{stops} of {end}");
+        assert_same_runs((&place, "whole"), (&place, "r"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Texts of all kinds on several ranks.
 
 use super::support::{Place, assert_same_runs};
-use super::{text, text_to_text};
+use super::{prompted, text, text_to_text};
 
 #[test]
 fn two_ranks_come_to_what_one_does() {
@@ -11,6 +11,7 @@ fn two_ranks_come_to_what_one_does() {
         (text::place(), "--set train.steps=6 --set train.eval_every_steps=3"),
         (classifier, "--set train.epochs=1"),
         (text_to_text::place(), "--set train.epochs=1 --set data.limit=48"),
+        (prompted::place(), "--set train.epochs=2 --set data.limit=80"),
     ] {
         let sets = format!("--set distributed.shards=2 {length}");
         place.ok(&format!("train c.toml --out one {sets}"));
