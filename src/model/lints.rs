@@ -281,7 +281,7 @@ impl Lints<'_> {
     }
 
     fn normalize_range(&self) -> Option<Diagnostic> {
-        // Of floats nobody knows the range.
+        // The range of floats is not known.
         if transformed(&self.data.fields).is_none_or(|i| self.data.fields[i].dtype != DType::U8) {
             return None;
         }

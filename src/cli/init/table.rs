@@ -72,9 +72,7 @@ impl Keys {
             "[data]\n{data}[model]\nuse = \"tabular\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n"
         ))
     }
-}
 
-impl Keys {
     /// What becomes of columns, if there is something to say of it.
     fn columns(&self) -> Option<String> {
         let rule = |(name, format): &(String, String)| (name.clone(), json!({ "type": "date", "format": format }));

@@ -100,7 +100,7 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
 fn learnt(options: &PromptedOptions, written: &Written, fitted: Option<&TextCodec>) -> Result<TextCodec> {
     let chat = options.chat.as_deref().map(Chat::read).transpose()?;
     let (template, system) = (options.template.clone(), options.system.clone());
-    // What is learnt here is learnt of texts, and the end of an answer is far behind its beginning.
+    // Here prompts are texts. Their tokens come after the tokenizer.
     let begin = Vec::new();
     let prompts = Prompts { template: template.clone(), chat: chat.clone(), system: system.clone(), begin };
     let called = |row: usize| place(&options.path, &written.lines, row);

@@ -11,7 +11,7 @@ pub struct LayerRate {
     pub share: f64,
 }
 
-/// Which layer each parameter is in, where those of stacks count by themselves.
+/// Which layer each parameter is in. Each block of a stack is a layer.
 pub struct Layers<'a> {
     /// The names of groups that have numbered groups in them, at any depth.
     stacks: HashSet<&'a str>,
@@ -33,7 +33,7 @@ impl<'a> Layers<'a> {
         Layers { stacks }
     }
 
-    /// The layer that a parameter is in: of the model's own ones, but in a stack the group with its number, and what stands beside them.
+    /// The layer that a parameter is in: a block of a stack, a layer beside a stack, or else one of the model's own layers.
     pub fn of<'b>(&self, parameter: &'b str) -> &'b str {
         let mut layer = "";
         for (at, _) in parameter.match_indices('.') {

@@ -40,7 +40,7 @@ fn what_is_in_order_is_not_warned_of() {
         "batch_size = 10",
         "batch_size = 10\ntransforms = [{ type = \"normalize\", mean = [0], std = [1] }]",
     )]));
-    // Vectors are floats, of which nobody knows the range.
+    // Vectors are floats, and their range is not known.
     quiet.push(
         changed(&[(
             "shape = [3, 8, 8]",

@@ -64,7 +64,7 @@ pub(super) fn windows(kind: &str, keys: &Value, layers: u64) -> Result<Vec<Optio
         None => Some(other),
     };
     let window = whole("sliding_window", WINDOW);
-    // Llama has neither, and Qwen2 has a window only if it is told to.
+    // Llama has no windows. Qwen2 has one only with `use_sliding_window`.
     let window = match kind {
         "mistral" => window,
         "qwen2" => window.filter(|_| keys.get("use_sliding_window").and_then(Value::as_bool) == Some(true)),

@@ -23,7 +23,7 @@ options! {
         #[option(default = Vec::new(), resume = Differs)]
         pub groups: Vec<ParamGroup>,
         /// Factor of the learning rate from each layer to the one below it: the last one that has parameters has the full rate, the one before it this
-        /// factor of it, the next its square. Layers are the model's own, and in a stack its blocks. A group's own `lr` is taken as it is. `check` shows the rates.
+        /// factor of it, the next its square. Each block of a stack is a layer. A group's own `lr` is taken as it is. `check` shows the rates.
         #[option(range = above(0.0).to(1.0), resume = Differs)]
         pub layer_decay: Option<f64>,
         /// Parameters without weight decay: `"norm"`, those of normalisation layers, `"bias"`, all whose name ends with `bias`. A group's own
