@@ -38,43 +38,14 @@ def two(name: str, lines: list[str], net, **more) -> Case:
     return Case(f"combinations/{name}", lines, net, shape, fields=FIELDS, samples=3, extra_init=biases, optimizer=SGD, **more)
 
 
-LAYER = {
-    "encoder_layer": f"""
-[blocks.encoder_layer]
-layers = [
-  {{ type = "residual", layers = [{{ name = "self_attn", type = "multihead_attention", num_heads = {HEADS} }}] }},
-  {{ name = "norm1", type = "layer_norm" }},
-  {{ type = "residual", layers = [
-    {{ name = "linear1", type = "linear", out_features = {HIDDEN} }},
-    "relu",
-    {{ name = "linear2", type = "linear", out_features = {WIDTH} }},
-  ] }},
-  {{ name = "norm2", type = "layer_norm" }},
-]
-""",
-    "decoder_layer": f"""
-[blocks.decoder_layer]
-layers = [
-  {{ type = "residual", layers = [{{ name = "self_attn", type = "multihead_attention", num_heads = {HEADS}, is_causal = true }}] }},
-  {{ name = "norm1", type = "layer_norm" }},
-  {{ type = "residual", layers = [{{ name = "multihead_attn", type = "multihead_attention", from = ["norm1", "MEMORY"], num_heads = {HEADS} }}] }},
-  {{ name = "norm2", type = "layer_norm" }},
-  {{ type = "residual", layers = [
-    {{ name = "linear1", type = "linear", out_features = {HIDDEN} }},
-    "relu",
-    {{ name = "linear2", type = "linear", out_features = {WIDTH} }},
-  ] }},
-  {{ name = "norm3", type = "layer_norm" }},
-]
-""",
-}
+LAYER = f"d_model = {WIDTH}, nhead = {HEADS}, dim_feedforward = {HIDDEN}, dropout = 0.0"
 
 
 def causal(length: int) -> torch.Tensor:
     return torch.full((length, length), -math.inf).triu(1)
 
 
-def decoder_layer() -> Case:
+def decoder_layer(name: str, words: str = "", **more) -> Case:
     """`nn.TransformerDecoderLayer`."""
 
     class Net(Two):
@@ -82,10 +53,10 @@ def decoder_layer() -> Case:
             y = self.layer(answers, inputs, tgt_mask=causal(answers.shape[1]).to(answers.dtype), tgt_is_causal=True)
             return self.head(y.flatten(1))
 
-    lines = ['{ name = "layer", block = "decoder_layer", from = "answers" }', FLATTEN, linear("head", 3)]
-    layer = lambda: nn.TransformerDecoderLayer(WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True)  # noqa: E731
+    layer_line = f'{{ name = "layer", type = "transformer_decoder_layer", from = ["answers", "inputs"], {LAYER}{words} }}'
+    layer = lambda: nn.TransformerDecoderLayer(WIDTH, HEADS, HIDDEN, dropout=0.0, batch_first=True, **more)  # noqa: E731
     net = lambda: Net(layer=layer(), head=nn.Linear(FIELDS["answers"][0] * WIDTH, 3))  # noqa: E731
-    return two("decoder_layer", lines, net, blocks=LAYER["decoder_layer"].replace("MEMORY", "inputs"))
+    return two(name, [layer_line, FLATTEN, linear("head", 3)], net)
 
 
 def transformer() -> Case:
@@ -97,16 +68,17 @@ def transformer() -> Case:
             return self.head(y.flatten(1))
 
     lines = [
-        '{ name = "transformer", from = "inputs", layers = ['
-        '{ name = "encoder", layers = [{ name = "layers", block = "encoder_layer", repeat = 2 }, { name = "norm", type = "layer_norm" }] }, '
-        '{ name = "decoder", from = "answers", layers = [{ name = "layers", block = "decoder_layer", repeat = 2 }, { name = "norm", type = "layer_norm" }] }] }',
+        '{ name = "transformer", layers = ['
+        f'{{ name = "encoder", from = "inputs", layers = [{{ name = "layers", type = "transformer_encoder_layer", {LAYER}, repeat = 2 }}, '
+        '{ name = "norm", type = "layer_norm" }] }, '
+        f'{{ name = "decoder", layers = [{{ name = "layers", type = "transformer_decoder_layer", from = ["answers", "encoder"], {LAYER}, repeat = 2 }}, '
+        '{ name = "norm", type = "layer_norm" }] }] }',
         FLATTEN,
         linear("head", 3),
     ]
     inner = lambda: nn.Transformer(WIDTH, HEADS, 2, 2, HIDDEN, dropout=0.0, batch_first=True)  # noqa: E731
     net = lambda: Net(transformer=inner(), head=nn.Linear(FIELDS["answers"][0] * WIDTH, 3))  # noqa: E731
-    blocks = LAYER["encoder_layer"] + LAYER["decoder_layer"].replace("MEMORY", "encoder")
-    return two("transformer", lines, net, blocks=blocks)
+    return two("transformer", lines, net)
 
 
 def shared_keys() -> Case:
@@ -176,7 +148,9 @@ def far(name: str, heads: int, words: str, is_causal: bool, window: int | None, 
 
 def cases() -> list[Case]:
     return [
-        decoder_layer(),
+        decoder_layer("decoder_layer"),
+        decoder_layer("decoder_layer_norm_first", ', norm_first = true, activation = "gelu", layer_norm_eps = 1e-2, bias = false',
+                      norm_first=True, activation="gelu", layer_norm_eps=1e-2, bias=False),
         transformer(),
         shared_keys(),
         far("sliding_window", 2, ", is_causal = true, sliding_window = 3", True, 3, False),

@@ -310,23 +310,9 @@ def from_pth() -> Case:
 def encoder(name: str, is_causal: bool, bias: bool, width=12, heads=3, hidden=20, shape=(7, 4)) -> Case:
     """Two layers of a transformer: attention and a small net, each behind a normalisation and added to its input."""
     length, features = shape
-    bias_is = f"bias = {toml(bias)}"
-    block = f"""
-[blocks.encoder]
-layers = [
-  {{ type = "residual", layers = [
-    {{ name = "norm1", type = "layer_norm", {bias_is} }},
-    {{ name = "self_attn", type = "multihead_attention", num_heads = {heads}, is_causal = {toml(is_causal)}, {bias_is} }},
-  ] }},
-  {{ type = "residual", layers = [
-    {{ name = "norm2", type = "layer_norm", {bias_is} }},
-    {{ name = "linear1", type = "linear", out_features = {hidden}, {bias_is} }},
-    "gelu",
-    {{ name = "linear2", type = "linear", out_features = {width}, {bias_is} }},
-  ] }},
-]
-"""
-    lines = [linear("embed", width), '{ name = "layers", block = "encoder", repeat = 2 }', FLATTEN, linear("head", 3)]
+    layer = f'd_model = {width}, nhead = {heads}, dim_feedforward = {hidden}, dropout = 0.0, activation = "gelu", norm_first = true'
+    layer = f'{{ name = "layers", type = "transformer_encoder_layer", {layer}, bias = {toml(bias)}, is_causal = {toml(is_causal)}, repeat = 2 }}'
+    lines = [linear("embed", width), layer, FLATTEN, linear("head", 3)]
 
     def net() -> nn.Module:
         encoders = [EncoderLayer(width, heads, hidden, bias, is_causal) for _ in range(2)]
@@ -341,7 +327,7 @@ layers = [
                 p.normal_(0, 0.3)
 
     return Case(
-        f"combinations/{name}", lines, net, shape, samples=5, batch_size=3, val_samples=2, classes=3, blocks=block, extra_init=biases,
+        f"combinations/{name}", lines, net, shape, samples=5, batch_size=3, val_samples=2, classes=3, extra_init=biases,
         optimizer={"type": "adamw", "lr": 0.003, "weight_decay": 0.05, "eps": 1e-3}, train={"clip_grad_norm": 1.0},
     )  # fmt: skip
 

@@ -83,6 +83,13 @@ impl Builder<'_> {
                         "add a `projection`, or `shortcut = \"if_same_shape\"` to leave the sum out where shapes differ",
                     ),
                 };
+                // Of a layer of a transformer, which is written out as residuals.
+                if let Some(&place) = node.fields.get("d_model") {
+                    let message = format!("`d_model` is not the size of the last dimension of {a}");
+                    let label = format!("must be {}", self.shape(shortcut).last());
+                    self.refuse_at(node, place, &message, &label, &[shortcut], "");
+                    return x;
+                }
                 let message = format!("the residual cannot add its {what} {a} and its body's output {b}");
                 self.refuse(node, &message, "adds both", &[shortcut, y], help);
             }

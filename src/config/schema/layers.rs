@@ -8,7 +8,8 @@ use crate::config::declare::options::Options;
 use crate::config::declare::schema::Table;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::layers::{
-    Block, CONTAINERS, CommonKeys, Group, JOINS, JoinKeys, Layer, MAX_INPUTS, PAIRS, PairKeys, container,
+    Block, CONTAINERS, CommonKeys, DECODER_LAYER, ENCODER_LAYER, Group, JOINS, JoinKeys, Layer, MAX_INPUTS, MemoryKeys,
+    PAIRS, PairKeys, container,
 };
 
 /// A layer: a bare word, a table of one of the types, or something that holds layers.
@@ -30,10 +31,15 @@ pub fn layer(generator: &mut SchemaGenerator) -> Value {
     }
     let words = bare(&tables, Layer::TAG);
 
+    let memory = Table::of::<MemoryKeys>(generator);
     let mut holds = |word: Option<&str>, declaration: Declaration| {
         let mut table = Table::default().described(&declaration.about);
-        table.join(&common);
-        table.join(&Table::from_declaration(declaration));
+        table.join(if word == Some(DECODER_LAYER) { &memory } else { &common });
+        let mut own = Table::from_declaration(declaration);
+        if matches!(word, Some(ENCODER_LAYER | DECODER_LAYER)) {
+            own.properties_mut().for_each(with_expressions);
+        }
+        table.join(&own);
         tables.push(match word {
             Some(word) => table.tagged(Layer::TAG, word),
             None => table,

@@ -10,7 +10,9 @@ use crate::config::declare::declaration::{Declaration, Declare, Declared, Effect
 use crate::config::declare::options::Options;
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::keys;
-use crate::config::language::layers::{Block, CONTAINERS, CommonKeys, Layer, RopeScaling, container};
+use crate::config::language::layers::{
+    Block, CONTAINERS, CommonKeys, DECODER_LAYER, ENCODER_LAYER, Layer, RopeScaling, container,
+};
 use crate::config::language::sections::{
     EarlyStopping, Ema, Head, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
 };
@@ -92,8 +94,13 @@ pub fn tables() -> Vec<Table> {
     }
     made.plain("layer", &[CommonKeys::declaration], false, generator);
     made.plain("block", &[Block::declaration], false, generator);
-    let containers = CONTAINERS.map(|word| (word, container(word).expect("is declared").1(generator)));
+    let all = CONTAINERS.map(|word| (word, container(word).expect("is declared").1(generator)));
+    let (whole, containers): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(word, _)| [ENCODER_LAYER, DECODER_LAYER].contains(word));
     made.kinds("containers", "layer", &containers, None);
+    for kind in whole {
+        made.kinds(&format!("layers {}", kind.0), "layer", &[kind], None);
+    }
     let lint = |lint: &Lint| Entry {
         words: vec![lint.name()],
         about: lint.meaning().into(),

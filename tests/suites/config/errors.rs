@@ -88,6 +88,18 @@ mistakes! {
         [("layers = [", "inputs = [\"a\", \"b\"]\nlayers = [\n  { type = \"concat\", from = [\"a\", \"b\"] },")],
         [("layers = [", "inputs = [\"a\"]\nlayers = [\n  { type = \"add\", from = [\"a\", \"a\"] },")],
     ];
+    layers_of_transformers: [
+        [("\"relu\"", "{ type = \"transformer_encoder_layer\" }")],
+        [("\"relu\"", "{ type = \"transformer_encoder_layer\", d_model = 8, nhead = 3, activation = \"silu\" }")],
+        [("\"relu\"", "{ type = \"transformer_encoder_layer\", d_model = 8, num_heads = 2, batch_first = true }")],
+        [("\"relu\"", "{ type = \"transformer_encoder_layer\", d_model = 8, nhead = 2, repeat = 0 }")],
+        [("\"relu\"", "{ type = \"TransformerEncoder\", d_model = 8, nhead = 2 }")],
+        [("\"relu\"", "{ type = \"transformer_decoder_layer\", d_model = 8, nhead = 2 }")],
+        [("\"relu\"", "{ name = \"norm1\", type = \"relu\" },\n  { type = \"transformer_decoder_layer\", from = [\"norm1\", \"norm1\"], d_model = 8, nhead = 2 }")],
+        [("\"relu\"", "{ name = \"x\", type = \"relu\" },\n  { type = \"transformer_decoder_layer\", from = [\"x\", \"memory\"], d_model = 8, nhead = 2, repeat = 2 }")],
+        // Nothing is wrong with this.
+        [("\"relu\"", "{ name = \"x\", type = \"relu\" },\n  { type = \"transformer_decoder_layer\", from = [\"x\", \"x\"], d_model = 8, nhead = 2, repeat = 2 }")],
+    ];
     shards_of_a_batch: [
         [("epochs = 3", "epochs = 3\n[distributed]\nshards = 12")],
         [("epochs = 3", "epochs = 3\n[distributed]\nshards = 64")],

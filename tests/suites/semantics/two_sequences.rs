@@ -133,3 +133,19 @@ fn names_are_those_of_pytorchs_transformer() {
     let rest = ["generator.bias", "generator.weight", "src_tok_emb.embedding.weight", "tgt_tok_emb.embedding.weight"];
     assert!(found.keys().eq(rest), "{found:?}");
 }
+
+/// A layer that stands for several: the error is at the option that is wrong, not within.
+#[test]
+fn widths_of_a_transformers_layers() {
+    let of = |layers: &str| {
+        let end = "  \"flatten\",\n  { type = \"linear\", out_features = 10 },";
+        told(&images(&format!("  {{ type = \"flatten\", end_dim = 2 }},\n{layers}\n{end}")))
+    };
+    let all = [
+        of("  { type = \"transformer_encoder_layer\", d_model = 64, nhead = 4, dim_feedforward = 8, repeat = 2 },"),
+        of("  { name = \"memory\", type = \"linear\", out_features = 12 },
+  { name = \"x\", type = \"linear\", out_features = 8 },
+  { type = \"transformer_decoder_layer\", from = [\"x\", \"memory\"], d_model = 8, nhead = 4, dim_feedforward = 8 },"),
+    ];
+    insta::assert_snapshot!(all.join("\n==========\n"));
+}

@@ -312,13 +312,23 @@ impl Layers {
                 )
             }
             9 => {
-                let (name, heads) = (self.name(), self.divisor(e));
-                (
-                    format!(
-                        r#"{{ name = "{name}", type = "residual", layers = ["layer_norm", {{ type = "multihead_attention", num_heads = {heads} }}] }}"#
+                let (heads, wide) = (self.divisor(e), 1 + self.below(20));
+                let (first, bias, causal) =
+                    (self.of(&["true", "false"]), self.of(&["true", "false"]), self.of(&["true", "false"]));
+                let (act, dropout, repeat) =
+                    (self.of(&["relu", "gelu"]), self.of(&["0.0", "0.2"]), self.of(&["", ", repeat = 2"]));
+                let options = format!(
+                    r#"d_model = {e}, nhead = {heads}, dim_feedforward = {wide}, norm_first = {first}, bias = {bias}, is_causal = {causal}, activation = "{act}", dropout = {dropout}{repeat}"#
+                );
+                // The decoder's attention looks at what comes in here.
+                let name = self.name();
+                let text = match self.of(&["encoder", "decoder"]) {
+                    "encoder" => format!(r#"{{ type = "transformer_encoder_layer", {options} }}"#),
+                    _ => format!(
+                        r#"{{ name = "{name}", type = "identity" }}, {{ type = "transformer_decoder_layer", from = ["{name}", "{name}"], {options} }}"#
                     ),
-                    same,
-                )
+                };
+                (text, same)
             }
             _ => {
                 let (name, wide) = (self.name(), 1 + self.below(20));

@@ -170,6 +170,8 @@ fn everything_occurs() {
         "linear",
         "conv2d",
         "multihead_attention",
+        "transformer_encoder_layer",
+        "transformer_decoder_layer",
         "shifted_window_attention",
         "lstm",
         "gru",

@@ -1,5 +1,5 @@
-//! What holds layers: groups, residuals, gates, branches, the uses of blocks. Their options are declared here; `model` reads them,
-//! as it unrolls the layers inside.
+//! What holds layers: groups, residuals, gates, branches, the uses of blocks. Their options are declared here, those of the layers of
+//! transformers in `transformer_layer.rs`; `load/model` reads them, as it unrolls the layers inside.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::json;
@@ -8,8 +8,10 @@ use crate::config::declare::declaration::Declare;
 use crate::config::declare::options::{Options, options};
 use crate::config::declare::value::Elsewhere;
 
+use super::transformer_layer::{DECODER_LAYER, ENCODER_LAYER, TransformerDecoderLayer, TransformerEncoderLayer};
+
 /// Types that hold layers rather than being one.
-pub const CONTAINERS: [&str; 3] = ["residual", "gate", "branches"];
+pub const CONTAINERS: [&str; 5] = ["residual", "gate", "branches", ENCODER_LAYER, DECODER_LAYER];
 
 /// Types that take two inputs or more.
 pub const JOINS: [&str; 3] = ["add", "multiply", "concat"];
@@ -54,6 +56,16 @@ options! {
         pub name: Elsewhere,
         /// Take the output of this earlier layer instead of the one before; of two, queries are of the first, and keys and values of the second.
         #[option(otherwise = "the layer before", schema_by = one_or_two_inputs)]
+        pub from: Elsewhere,
+    }
+
+    /// The same of the layers that take two inputs.
+    pub struct MemoryKeys {
+        /// Its part of the names of parameters; `{i}` is the index within `repeat`.
+        #[option(otherwise = "its index among its siblings", schema_by = name)]
+        pub name: Elsewhere,
+        /// Take the outputs of these two earlier layers: `["x", "memory"]`.
+        #[option(required = true, schema_by = two_inputs)]
         pub from: Elsewhere,
     }
 
@@ -122,6 +134,8 @@ pub fn container(word: &str) -> Option<(&'static [&'static str], Declare)> {
         "residual" => Some((Residual::KEYS, Residual::declaration)),
         "gate" => Some((Gate::KEYS, Gate::declaration)),
         "branches" => Some((Branches::KEYS, Branches::declaration)),
+        ENCODER_LAYER => Some((TransformerEncoderLayer::KEYS, TransformerEncoderLayer::declaration)),
+        DECODER_LAYER => Some((TransformerDecoderLayer::KEYS, TransformerDecoderLayer::declaration)),
         _ => None,
     }
 }
@@ -136,6 +150,10 @@ fn one_input(_: &mut SchemaGenerator) -> Schema {
 
 fn one_or_two_inputs(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 2 }] })
+}
+
+fn two_inputs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": { "type": "string" }, "minItems": 2, "maxItems": 2 })
 }
 
 fn several_inputs(_: &mut SchemaGenerator) -> Schema {

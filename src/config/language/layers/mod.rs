@@ -17,6 +17,7 @@ mod shape;
 mod softmax;
 mod tabular;
 mod transformer;
+mod transformer_layer;
 
 pub use activation::*;
 pub use attention::*;
@@ -32,6 +33,7 @@ pub use shape::*;
 pub use softmax::*;
 pub use tabular::*;
 pub use transformer::*;
+pub use transformer_layer::*;
 
 use crate::config::declare::tagged::tagged;
 

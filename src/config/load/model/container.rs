@@ -1,4 +1,4 @@
-//! Groups, residuals, gates and branches.
+//! Groups, residuals, gates and branches, and what stands for several layers.
 
 use super::layer::{Common, node};
 use super::{Context, Unroller};
@@ -6,7 +6,9 @@ use crate::config::declare::options::Options;
 use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::{Combine, LayerKind, LayerNode};
-use crate::config::language::layers::{Branches, COMBINES, CommonKeys, Gate, Group, Layer, Residual, SHORTCUTS};
+use crate::config::language::layers::{
+    Branches, COMBINES, CommonKeys, DECODER_LAYER, ENCODER_LAYER, Gate, Group, Layer, Residual, SHORTCUTS,
+};
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::spelling::list;
 use crate::config::text::tree::{Node, Table};
@@ -29,9 +31,12 @@ impl Unroller<'_> {
             .then(|| Some(node(table, span, common, LayerKind::Group(body?))))?
     }
 
-    /// `residual`, `gate` or `branches`.
+    /// `residual`, `gate`, `branches`, or a layer of a transformer.
     pub(super) fn container(&self, word: &Node, table: &Table, common: Common, context: &Context) -> Option<LayerNode> {
         let span = word.span;
+        if let Some(kind @ (ENCODER_LAYER | DECODER_LAYER)) = word.as_str() {
+            return self.transformer_layer(kind, span, table, common, context);
+        }
         if !self.admit(&common.path, context, span) {
             return None;
         }

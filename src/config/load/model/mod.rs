@@ -3,6 +3,7 @@
 mod block;
 mod container;
 mod layer;
+mod transformer;
 mod wiring;
 
 use std::cell::{Cell, RefCell};
