@@ -27,7 +27,8 @@ unset RUNNER_TEST_DATA RUNNER_TEST_GPU RUNNER_TEST_CASES DEVICE SCALE FAMILY_SEC
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/tree"
-BUILD=debug scripts/gpu_pack.sh "$folder/bundle.tar.xz"
+bundle=$folder/bundle.tar.xz
+BUILD=debug scripts/gpu_pack.sh "$bundle"
 # What travels: tracked files, and those that git does not ignore.
 git ls-files -z --cached --others --exclude-standard --deduplicate |
     while IFS= read -r -d '' file; do
@@ -37,7 +38,7 @@ cd "$folder/tree"
 
 # check STAGE FAMILY...: what is asked for must have been run, and well.
 check() {
-    if ! scripts/gpu_check.sh "$folder/bundle.tar.xz" "$@" >"$folder/said" 2>&1; then
+    if ! scripts/gpu_check.sh "$bundle" "$@" >"$folder/said" 2>&1; then
         cat "$folder/said"
         cat "$OUT/$1"/*.log
         exit 1
@@ -53,6 +54,9 @@ mkdir "$folder/tools"
 printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift 2; done\n"$@" || exit\necho "========= ERROR SUMMARY: 0 errors"\n' >"$folder/tools/compute-sanitizer"
 chmod +x "$folder/tools/compute-sanitizer"
 PATH=$folder/tools:$PATH check correctness devices ops/softmax ops/loss golden/losses cuda/trace cuda/limits program/bench::steps program/selection sanitizer/memcheck
+# It has been unpacked once by the checks; from here on they take a folder.
+python3 scripts/gpu_bundle.py unpack "$bundle" "$folder/bundle"
+bundle=$folder/bundle
 check training configs/linear_regression bits/digits_cnn.fp32 bits/digits_cnn.resumed precision/fp32 precision/bf16
 MODELS="mlp mnist_cnn" check speed bench/mlp bench/mnist_cnn.fp32.own profile/mnist_cnn.fp32
 # Something of every part of the quick stage; a file of the user's among what is profiled.
