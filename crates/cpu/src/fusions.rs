@@ -1,7 +1,8 @@
 //! What the CPU does at once, and what of a group its kernels need to know.
 
 use crate::graph::op::{
-    Activation, ActivationGrad, ActivationOp, BatchNormApply, BatchNormGrad, BinaryKind, Fused, Group, MaxPool2d,
+    Activation, ActivationGrad, ActivationOp, BatchNormApply, BatchNormGrad, BatchNormGradOperands,
+    BatchNormStatistics, Binary, BinaryKind, Conv2d, Conv2dGradInput, Conv2dGradWeight, Fused, Group, MaxPool2d,
     MaxPool2dGrad, Pattern, Source, Step, StepOutput,
 };
 use crate::graph::{DType, Op};
@@ -46,10 +47,7 @@ pub static FUSIONS: [Pattern; 8] = [
             let norm = matches!(op, Op::BatchNormApply(_) | Op::Activation(_));
             norm || matches!(op, Op::Conv2d(_) | Op::Conv2dGradWeight(_))
         },
-        takes: |group| {
-            let product = &group.op.steps[group.op.steps.len() - 1].op;
-            NormRead::of(group.op).is_some_and(|norm| norm.fits(group, product))
-        },
+        takes: |group| NormRead::of(group.op).is_some_and(|(norm, reader)| norm.fits(group, reader)),
         repeats: |_| false,
     },
     // Convolutions, of normalised values or not, and the statistics of their results for the normalisation behind them.
@@ -95,6 +93,39 @@ pub static FUSIONS: [Pattern; 8] = [
 /// The same where products are made in bf16: tiles of its convolutions are not whole windows of the pooling behind them.
 pub static BF16_FUSIONS: LazyLock<Vec<Pattern>> =
     LazyLock::new(|| FUSIONS.iter().filter(|pattern| pattern.name != "pool").copied().collect());
+
+/// What a group is: each is lowered in its own way.
+pub enum Known<'a> {
+    /// A product or a normalisation, and what is done with each result.
+    Head(&'a Op, Behind),
+    /// A sum or product of two values, and the activation behind it.
+    Activated(&'a Binary, Activation),
+    /// The gradient of batch normalisation, with what lies between it and the gradient that comes in.
+    NormGrad(NormGrad),
+    /// What reads normalised values.
+    NormRead(NormRead, Reader<'a>),
+    /// A convolution and the statistics of its results.
+    NormStatistics(ConvStatistics<'a>),
+    /// A convolution and pooling, or a gradient of both.
+    Pooled(Pooled<'a>),
+    /// Element-wise operations.
+    Chain,
+}
+
+impl<'a> Known<'a> {
+    /// What `op` is, which one of [`FUSIONS`] has taken.
+    pub fn of(op: &'a Fused) -> Known<'a> {
+        if let Some(behind) = Behind::of(op) {
+            return Known::Head(&op.steps[0].op, behind);
+        }
+        None.or_else(|| activated(op).map(|(sum, act)| Known::Activated(sum, act)))
+            .or_else(|| NormGrad::of(op).map(Known::NormGrad))
+            .or_else(|| NormRead::of(op).map(|(norm, reader)| Known::NormRead(norm, reader)))
+            .or_else(|| ConvStatistics::of(op).map(Known::NormStatistics))
+            .or_else(|| Pooled::of(op).map(Known::Pooled))
+            .unwrap_or(Known::Chain)
+    }
+}
 
 /// True for what can have something behind it.
 fn is_head(op: &Op) -> bool {
@@ -204,7 +235,8 @@ pub struct NormGrad {
 impl NormGrad {
     /// That of [`BatchNormGrad`] alone.
     pub fn alone(op: &BatchNormGrad) -> NormGrad {
-        NormGrad { act: None, dz: 1, statistics: [2, 3], gamma: op.affine.then_some(4), beta: None }
+        let BatchNormGradOperands { dy, mean, invstd, gamma, .. } = op.places();
+        NormGrad { act: None, dz: dy, statistics: [mean, invstd], gamma, beta: None }
     }
 
     /// What a group is: the normalised value, the activation's gradient, the normalisation's; `None` if it is something else.
@@ -238,20 +270,28 @@ pub struct NormRead {
     pub own: usize,
 }
 
+/// What reads normalised values.
+#[derive(Clone, Copy)]
+pub enum Reader<'a> {
+    /// A convolution.
+    Conv(&'a Conv2d),
+    /// Its gradient by the weight.
+    GradWeight(&'a Conv2dGradWeight),
+}
+
 impl NormRead {
     /// What a group is; `None` if it is something else.
-    pub fn of(op: &Fused) -> Option<NormRead> {
-        let read = NormRead::of_steps(&op.steps)?;
-        let last = op.steps.len() - 1;
-        let outputs = match &op.steps[last].op {
-            Op::Conv2dGradWeight(grad) => 1 + usize::from(grad.bias),
-            _ => 1,
+    pub fn of(op: &Fused) -> Option<(NormRead, Reader<'_>)> {
+        let (read, reader) = NormRead::of_steps(&op.steps)?;
+        let outputs = match reader {
+            Reader::Conv(_) => 1,
+            Reader::GradWeight(grad) => 1 + usize::from(grad.bias),
         };
-        let results = (0..outputs).map(|output| StepOutput { step: last, output });
-        op.results.iter().copied().eq(results).then_some(read)
+        let results = (0..outputs).map(|output| StepOutput { step: op.steps.len() - 1, output });
+        op.results.iter().copied().eq(results).then_some((read, reader))
     }
 
-    fn of_steps(steps: &[Step]) -> Option<NormRead> {
+    fn of_steps(steps: &[Step]) -> Option<(NormRead, Reader<'_>)> {
         let (norm, act, product) = match steps {
             [norm, product] => (norm, None, product),
             [norm, Step { op: Op::Activation(act), from }, product] if from[..] == [Source::Step(0)] => {
@@ -264,20 +304,23 @@ impl NormRead {
         let rest = (own..own + product.from.len().saturating_sub(1)).map(Source::Operand);
         let in_order = norm.from.iter().copied().eq((0..own).map(Source::Operand))
             && product.from.iter().copied().eq(std::iter::once(Source::Step(steps.len() - 2)).chain(rest));
-        let known = in_order && matches!(product.op, Op::Conv2d(_) | Op::Conv2dGradWeight(_));
-        known.then_some(NormRead { affine, act, own })
+        let reader = match &product.op {
+            Op::Conv2d(conv) => Reader::Conv(conv),
+            Op::Conv2dGradWeight(grad) => Reader::GradWeight(grad),
+            _ => return None,
+        };
+        in_order.then_some((NormRead { affine, act, own }, reader))
     }
 
-    /// True if `product`, a step of the group, is a matrix product or a depthwise convolution of floats, whose kernels read
+    /// True if `reader`, a step of the group, is a matrix product or a depthwise convolution of floats, whose kernels read
     /// what they copy.
-    fn fits(&self, group: &Group, product: &Op) -> bool {
-        let (conv, kernel, outputs) = match product {
-            Op::Conv2d(conv) => {
+    fn fits(&self, group: &Group, reader: Reader) -> bool {
+        let (conv, kernel, outputs) = match reader {
+            Reader::Conv(conv) => {
                 let Some([outputs, kernel @ .., _]) = group.operands[self.own].shape.nhwc() else { return false };
                 (conv, kernel, outputs)
             }
-            Op::Conv2dGradWeight(op) => (&op.conv, op.kernel, group.operands[self.own].shape.last()),
-            _ => return false,
+            Reader::GradWeight(op) => (&op.conv, op.kernel, group.operands[self.own].shape.last()),
         };
         let x = group.operands[0];
         let channels = x.shape.last();
@@ -290,37 +333,38 @@ impl NormRead {
 }
 
 /// A convolution with the statistics of its results. Outputs: `mean`, the convolution's result, `invstd`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConvStatistics {
+pub struct ConvStatistics<'a> {
     /// What is done with the convolution's operand on the way.
     pub read: Option<NormRead>,
-    /// Number of the convolution among the steps; the last one makes the statistics.
-    pub conv: usize,
+    /// The convolution.
+    pub conv: &'a Conv2d,
+    /// The last step.
+    pub statistics: &'a BatchNormStatistics,
     /// Number of the first operand of the statistics beside the convolution's result.
     pub first: usize,
 }
 
-impl ConvStatistics {
+impl ConvStatistics<'_> {
     /// What a group is; `None` if it is something else.
-    pub fn of(op: &Fused) -> Option<ConvStatistics> {
-        let (statistics, before) = op.steps.split_last()?;
-        let (Op::BatchNormStatistics(_), Some(Step { op: Op::Conv2d(_), from })) = (&statistics.op, before.last())
+    pub fn of(op: &Fused) -> Option<ConvStatistics<'_>> {
+        let (step, before) = op.steps.split_last()?;
+        let (Op::BatchNormStatistics(statistics), Some(Step { op: Op::Conv2d(conv), from })) =
+            (&step.op, before.last())
         else {
             return None;
         };
-        let read = NormRead::of_steps(before);
-        let (conv, last) = (before.len() - 1, before.len());
+        let read = NormRead::of_steps(before).map(|(read, _)| read);
+        let (at, last) = (before.len() - 1, before.len());
         let first = read.as_ref().map_or(from.len(), |read| read.own + from.len() - 1);
-        let known = read.is_some() || conv == 0 && from.iter().copied().eq((0..first).map(Source::Operand));
-        let rest = (first..first + statistics.from.len() - 1).map(Source::Operand);
-        let in_order = statistics.from.iter().copied().eq(std::iter::once(Source::Step(conv)).chain(rest));
-        let results = [(last, 0), (conv, 0), (last, 1)].map(|(step, output)| StepOutput { step, output });
-        (known && in_order && op.results == results).then_some(ConvStatistics { read, conv, first })
+        let known = read.is_some() || at == 0 && from.iter().copied().eq((0..first).map(Source::Operand));
+        let rest = (first..first + step.from.len() - 1).map(Source::Operand);
+        let in_order = step.from.iter().copied().eq(std::iter::once(Source::Step(at)).chain(rest));
+        let results = [(last, 0), (at, 0), (last, 1)].map(|(step, output)| StepOutput { step, output });
+        (known && in_order && op.results == results).then_some(ConvStatistics { read, conv, statistics, first })
     }
 
     fn fits(&self, group: &Group) -> bool {
-        let conv = &group.op.steps[self.conv].op;
-        all_floats(group) && self.read.as_ref().is_none_or(|read| read.fits(group, conv))
+        all_floats(group) && self.read.as_ref().is_none_or(|read| read.fits(group, Reader::Conv(self.conv)))
     }
 }
 
@@ -336,12 +380,12 @@ const FEW_ROWS: usize = 16;
 const FEW_CHANNELS: usize = 8;
 
 /// The sum or product of a group, and the activation behind it.
-pub fn activated(op: &Fused) -> Option<(BinaryKind, Activation)> {
+fn activated(op: &Fused) -> Option<(&Binary, Activation)> {
     match &op.steps[..] {
         [Step { op: Op::Binary(op), from: operands }, Step { op: Op::Activation(act), from }]
             if from[..] == [Source::Step(0)] && operands[..] == [Source::Operand(0), Source::Operand(1)] =>
         {
-            Some((op.kind, act.act))
+            Some((op, act.act))
         }
         _ => None,
     }
@@ -349,25 +393,26 @@ pub fn activated(op: &Fused) -> Option<(BinaryKind, Activation)> {
 }
 
 /// A group with max-pooling over windows of 2 × 2 pixels, 2 apart.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pooled {
+pub enum Pooled<'a> {
     /// A convolution, batch normalisation or none, pooling, and no activation, or one that clamps. Operands: those of the
     /// convolution, then those of the normalisation; results: the pooled image, and where each maximum lay.
     Forward {
+        /// The convolution.
+        conv: &'a Conv2d,
         /// The normalisation.
         norm: Option<Norm>,
         /// The activation.
         act: Option<Activation>,
     },
     /// The gradient of a convolution by its input. Operands: the gradient by the pooled image, positions, the weight.
-    GradInput,
+    GradInput(&'a Conv2dGradInput),
     /// The gradient of a convolution by its weight. Operands: the gradient by the pooled image, positions, the input.
-    GradWeight,
+    GradWeight(&'a Conv2dGradWeight),
 }
 
-impl Pooled {
+impl Pooled<'_> {
     /// What a group is; `None` if it is none of these.
-    pub fn of(op: &Fused) -> Option<Pooled> {
+    pub fn of(op: &Fused) -> Option<Pooled<'_>> {
         let operands: Vec<Source> = (0..3).map(Source::Operand).collect();
         let (head, rest) = op.steps.split_first()?;
         let own = head.from.len().min(3);
@@ -375,7 +420,7 @@ impl Pooled {
             return None;
         }
         match (&head.op, rest) {
-            (Op::Conv2d(_), rest) => {
+            (Op::Conv2d(conv), rest) => {
                 let (norm, rest) = match rest {
                     [step, rest @ ..] if matches!(step.op, Op::BatchNormInfer(_)) => {
                         (Some(Norm::behind(head, step)?), rest)
@@ -397,12 +442,14 @@ impl Pooled {
                     }
                     _ => return None,
                 };
-                (!stored(before)).then_some(Pooled::Forward { norm, act })
+                (!stored(before)).then_some(Pooled::Forward { conv, norm, act })
             }
             (Op::MaxPool2dGrad(MaxPool2dGrad { pool, .. }), [step]) if touches(pool) => {
                 match (&step.op, &step.from[..]) {
-                    (Op::Conv2dGradInput(_), [Source::Step(0), Source::Operand(2)]) => Some(Pooled::GradInput),
-                    (Op::Conv2dGradWeight(_), [Source::Operand(2), Source::Step(0)]) => Some(Pooled::GradWeight),
+                    (Op::Conv2dGradInput(grad), [Source::Step(0), Source::Operand(2)]) => Some(Pooled::GradInput(grad)),
+                    (Op::Conv2dGradWeight(grad), [Source::Operand(2), Source::Step(0)]) => {
+                        Some(Pooled::GradWeight(grad))
+                    }
                     _ => None,
                 }
             }

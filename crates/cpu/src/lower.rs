@@ -1,6 +1,6 @@
 //! From operations to kernels: the one place that names them all.
 
-use super::fusions::{Behind, ConvStatistics, NormGrad, NormRead, Pooled, activated};
+use super::fusions::{Behind, ConvStatistics, Known, NormGrad, Pooled, Reader};
 use super::gemm::numbers::Rounded;
 use super::ops::attention::{AttentionGradKernel, AttentionKernel, AttentionShape};
 use super::ops::avg_pool::{MeanPoolGradKernel, MeanPoolKernel, Windows};
@@ -153,14 +153,7 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         }
         Op::LayerNorm(op) => {
             let row = x(0).len() / y(1).len().max(1);
-            Box::new(LayerNormKernel {
-                row,
-                eps: op.eps,
-                weight: op.weight,
-                bias: op.bias,
-                centered: op.centered,
-                level,
-            })
+            Box::new(LayerNormKernel { row, op: op.clone(), level })
         }
         Op::LocalResponseNorm(op) => Box::new(LocalResponseNormKernel { op: op.clone(), channels: x(0).last() }),
         Op::LocalResponseNormGrad(op) => {
@@ -172,13 +165,14 @@ pub fn lower(graph: &Graph, node: &Node, how: Instructions, threads: usize) -> O
         Op::LogSoftmax(_) => Box::new(LogSoftmaxKernel { row: x(0).last(), level }),
         Op::LogSoftmaxGrad(_) => Box::new(LogSoftmaxGradKernel { row: x(0).last(), level }),
         Op::Attention(op) => {
-            let shape = AttentionShape::new(op, x(0), x(op.sources() - 1), op.bias.then(|| x(1)));
-            Box::new(AttentionKernel::new(shape, how, threads))
+            let places = op.places();
+            let shape = AttentionShape::new(op, x(places.q), x(places.kv.unwrap_or(places.q)), places.bias.map(x));
+            Box::new(AttentionKernel::new(shape, places, how, threads))
         }
         Op::AttentionGrad(op) => {
-            let of = &op.attention;
-            let shape = AttentionShape::new(of, x(1), x(of.sources()), of.bias.then(|| x(4)));
-            Box::new(AttentionGradKernel::new(shape, how, threads))
+            let (of, places) = (&op.attention, op.places());
+            let shape = AttentionShape::new(of, x(places.q), x(places.kv.unwrap_or(places.q)), places.bias.map(x));
+            Box::new(AttentionGradKernel::new(shape, places, how, threads))
         }
         Op::CachedAttention(op) => Box::new(CachedAttentionKernel::new(op, x(0), x(1), level, threads)),
         Op::Rotary(op) => Box::new(RotaryKernel::new(op, x(0), level)),
@@ -235,64 +229,50 @@ fn fused(graph: &Graph, node: &Node, op: &Fused, how: Instructions, threads: usi
     let level = how.level;
     let x = |i: usize| graph.shape(node.inputs[i]);
     let y = |i: usize| graph.shape(node.outputs[i]);
-    if let Some(behind) = Behind::of(op) {
-        return product(graph, node, &op.steps[0].op, behind, how, threads);
-    }
-    if let Some((kind, act)) = activated(op) {
-        return Some(binary(graph, node, &Binary { kind }, Some(act), level, threads));
-    }
-    if let Some(norm) = NormGrad::of(op) {
-        return Some(Box::new(BatchNormGradKernel::new(norm, x(0).rows(), x(0).last(), level)));
-    }
-    let step = op.steps.last().map(|step| &step.op);
-    if let Some(norm) = NormRead::of(op) {
-        let (channels, other) = (x(0).last(), x(norm.own));
-        return Some(match step? {
-            Op::Conv2d(conv) => {
-                let kernel = prepared(conv, conv_shape(x(0), other, y(0)), how, threads);
-                Box::new(NormConvKernel::normalised(norm, kernel, conv.bias, channels, None, level))
-            }
-            Op::Conv2dGradWeight(grad) => {
-                let shape = conv_shape(x(0), y(0), other);
-                let kernel = PreparedConv2dGradWeightKernel::new(grad, shape, how, threads);
-                let kernel = kernel.expect("the pattern takes what there is a kernel for");
-                Box::new(NormGradWeightKernel::new(norm, kernel, grad.bias, channels, level))
-            }
-            _ => return None,
-        });
-    }
-    if let Some(ConvStatistics { read, conv, first }) = ConvStatistics::of(op) {
-        let (Op::Conv2d(conv), Op::BatchNormStatistics(batch)) = (&op.steps[conv].op, step?) else { return None };
-        let statistics = Statistics::new(batch.clone(), [y(1).rows(), y(1).last()], first, level);
-        let weight = read.as_ref().map_or(1, |read| read.own);
-        let shape = conv_shape(x(0), x(weight), y(1));
-        return Some(Box::new(match read {
-            Some(read) => {
-                let (kernel, channels) = (prepared(conv, shape, how, threads), x(0).last());
-                NormConvKernel::normalised(read, kernel, conv.bias, channels, Some(statistics), level)
-            }
-            None => NormConvKernel::plain(
-                Conv2dKernel::new(conv, None, shape, how, threads, trains(graph)),
-                conv.bias,
-                statistics,
-            ),
-        }));
-    }
-    Some(match (Pooled::of(op), &op.steps[0].op, step) {
-        (Some(Pooled::Forward { norm, act }), Op::Conv2d(conv), _) => {
+    Some(match Known::of(op) {
+        Known::Head(head, behind) => return product(graph, node, head, behind, how, threads),
+        Known::Activated(sum, act) => binary(graph, node, sum, Some(act), level, threads),
+        Known::NormGrad(norm) => Box::new(BatchNormGradKernel::new(norm, x(0).rows(), x(0).last(), level)),
+        Known::NormRead(norm, Reader::Conv(conv)) => {
+            let kernel = prepared(conv, conv_shape(x(0), x(norm.own), y(0)), how, threads);
+            Box::new(NormConvKernel::normalised(norm, kernel, conv.bias, x(0).last(), None, level))
+        }
+        Known::NormRead(norm, Reader::GradWeight(grad)) => {
+            let shape = conv_shape(x(0), y(0), x(norm.own));
+            let kernel = PreparedConv2dGradWeightKernel::new(grad, shape, how, threads);
+            let kernel = kernel.expect("the pattern takes what there is a kernel for");
+            Box::new(NormGradWeightKernel::new(norm, kernel, grad.bias, x(0).last(), level))
+        }
+        Known::NormStatistics(ConvStatistics { read, conv, statistics, first }) => {
+            let statistics = Statistics::new(statistics.clone(), [y(1).rows(), y(1).last()], first, level);
+            let weight = read.as_ref().map_or(1, |read| read.own);
+            let shape = conv_shape(x(0), x(weight), y(1));
+            Box::new(match read {
+                Some(read) => {
+                    let (kernel, channels) = (prepared(conv, shape, how, threads), x(0).last());
+                    NormConvKernel::normalised(read, kernel, conv.bias, channels, Some(statistics), level)
+                }
+                None => NormConvKernel::plain(
+                    Conv2dKernel::new(conv, None, shape, how, threads, trains(graph)),
+                    conv.bias,
+                    statistics,
+                ),
+            })
+        }
+        Known::Pooled(Pooled::Forward { conv, norm, act }) => {
             let kernel =
                 Conv2dMaxPoolKernel::new(conv, act, conv_shape(x(0), x(1), y(0)), level, threads, trains(graph));
             let norm = norm.map(|norm| Folded { norm, bias: conv.bias, channels: y(0).last() });
             Box::new(ConvMaxPool { kernel, bias: conv.bias, norm })
         }
-        (Some(Pooled::GradInput), _, Some(Op::Conv2dGradInput(op))) => {
+        Known::Pooled(Pooled::GradInput(op)) => {
             Box::new(Conv2dMaxPoolGradInputKernel::new(op, conv_shape(y(0), x(2), x(0)), level, threads))
         }
-        (Some(Pooled::GradWeight), _, Some(Op::Conv2dGradWeight(op))) => {
+        Known::Pooled(Pooled::GradWeight(op)) => {
             let kernel = Conv2dMaxPoolGradWeightKernel::new(op, conv_shape(x(2), y(0), x(0)), level, threads);
             Box::new(GradWeight { kernel, bias: op.bias })
         }
-        _ => {
+        Known::Chain => {
             let shapes: Vec<&Shape> = node.inputs.iter().map(|v| graph.shape(*v)).collect();
             Box::new(ChainKernel::rounded(op, &shapes, y(0), &rounded_values(graph, node), level, threads))
         }

@@ -1,6 +1,6 @@
 //! What may lie in memory rounded to bf16 where products are made in it: see [`crate::graph::Value::narrow`].
 
-use super::fusions::Behind;
+use super::fusions::{Behind, Known};
 use super::lower::conv_shape;
 use super::ops::conv::Conv2dKernel;
 use super::ops::linear::{LinearKernel, LinearShape};
@@ -9,9 +9,9 @@ use crate::graph::{Graph, Narrow, Node, Op, ValueId};
 /// What the kernel of `node` reads and writes in either width.
 pub fn narrows(graph: &Graph, node: &Node) -> Narrow {
     let (head, behind) = match &node.op {
-        Op::Fused(op) => match Behind::of(op) {
-            Some(behind) => (&op.steps[0].op, behind),
-            None => return element_wise(graph, node),
+        Op::Fused(op) => match Known::of(op) {
+            Known::Head(head, behind) => (head, behind),
+            _ => return element_wise(graph, node),
         },
         Op::Binary(_) => return element_wise(graph, node),
         op => (op, Behind::default()),

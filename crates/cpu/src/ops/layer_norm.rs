@@ -3,7 +3,7 @@
 use super::reduce_columns::{Grid, flush};
 use super::reduce_rows::{Plain, SquaresAbout, Terms, sum};
 use crate::fusions::Behind;
-use crate::graph::op::LayerNormGrad;
+use crate::graph::op::{LayerNorm, LayerNormGrad, LayerNormGradOperands, LayerNormOperands};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::parallel::{for_chunks, rows_per_chunk, vectorised};
 use crate::run::threads::{Parts, chunks};
@@ -14,18 +14,12 @@ use std::ops::Range;
 /// Rows whose parameter gradients are summed in single precision.
 const RUN: usize = 32;
 
-/// [`crate::graph::op::LayerNorm`].
+/// [`LayerNorm`].
 pub struct LayerNormKernel {
     /// Length of a row.
     pub row: usize,
-    /// Added to the variance.
-    pub eps: f32,
-    /// There is `gamma`.
-    pub weight: bool,
-    /// There is `beta`.
-    pub bias: bool,
-    /// The mean is taken off.
-    pub centered: bool,
+    /// The operation.
+    pub op: LayerNorm,
     /// Instructions.
     pub level: SimdLevel,
 }
@@ -146,9 +140,9 @@ vectorised! {
 
 impl NodeKernel for LayerNormKernel {
     fn run(&self, frame: &Frame<'_>) {
-        let x = frame.input::<f32>(0);
-        let gamma = if self.weight { frame.input::<f32>(1) } else { &[] };
-        let beta = if self.bias { frame.input::<f32>(2) } else { &[] };
+        let LayerNormOperands { x, gamma, beta } = self.op.places();
+        let x = frame.input::<f32>(x);
+        let [gamma, beta] = [gamma, beta].map(|place| place.map_or(&[][..], |i| frame.input::<f32>(i)));
         let row = self.row;
         let outputs = [0, 1, 2].map(|i| Parts::new(frame.output::<f32>(i)));
         let pieces = chunks(x.len() / row, rows_per_chunk(row));
@@ -158,7 +152,7 @@ impl NodeKernel for LayerNormKernel {
             // SAFETY: each task has its own rows.
             let (y, mean, rstd) =
                 unsafe { (outputs[0].part(r.clone()), outputs[1].part(rows.clone()), outputs[2].part(rows)) };
-            forward(self.level, &x[r], y, mean, rstd, gamma, beta, self.eps as f64, self.centered);
+            forward(self.level, &x[r], y, mean, rstd, gamma, beta, self.op.eps as f64, self.op.centered);
         });
     }
 }
@@ -176,9 +170,9 @@ impl NodeKernel for LayerNormGradKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let (x, dy) = (frame.input::<f32>(0), frame.input::<f32>(1));
-        let (mean, rstd) = (frame.input::<f32>(2), frame.input::<f32>(3));
-        let gamma = if self.op.weight { frame.input::<f32>(4) } else { &[] };
+        let LayerNormGradOperands { x, dy, mean, rstd, gamma } = self.op.places();
+        let [x, dy, mean, rstd] = [x, dy, mean, rstd].map(|i| frame.input::<f32>(i));
+        let gamma = gamma.map_or(&[][..], |i| frame.input::<f32>(i));
         let residual = self.behind.summand.map(|i| frame.input::<f32>(i));
         let row = self.row;
         for_chunks(frame.pool(), frame.output::<f32>(0), rows_per_chunk(row) * row, |start, dx| {

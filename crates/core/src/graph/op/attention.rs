@@ -1,6 +1,7 @@
 //! Scaled dot-product attention (Vaswani et al. 2017): of one sequence, or of one to another.
 
 use super::cached_attention::one_each;
+use super::operands::operands;
 use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, singles};
 use crate::graph::{DType, Shape};
 
@@ -66,15 +67,22 @@ pub struct AttentionGrad {
     pub attention: Attention,
 }
 
+operands! {
+    /// Of [`Attention`]: `q` is `qkv` unless it is `between`.
+    Attention => AttentionOperands {
+        q, kv if |op| op.between, bias if |op| op.bias, lengths if |op| op.lengths, key if |op| op.dropout.is_some(),
+    }
+    /// Of [`AttentionGrad`].
+    AttentionGrad => AttentionGradOperands {
+        dy, q, kv if |op| op.attention.between, y, lse, bias if |op| op.attention.bias,
+        lengths if |op| op.attention.lengths, key if |op| op.attention.dropout.is_some(),
+    }
+}
+
 impl Attention {
     /// How many operands queries, keys and values come in.
     pub fn sources(&self) -> usize {
         1 + usize::from(self.between)
-    }
-
-    /// How many operands there are beside those.
-    fn others(&self) -> usize {
-        [self.bias, self.lengths, self.dropout.is_some()].map(usize::from).iter().sum()
     }
 
     /// N, Lq, Lk and E, by the operands from `first` on.
@@ -189,25 +197,24 @@ impl OpRules for Attention {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let sources = self.sources();
-        arity(self.name(), inputs, sources + self.others())?;
+        arity(self.name(), inputs, self.arity())?;
+        let places = self.places();
         let dtype = float(self.name(), inputs, 0)?;
         let [n, queries, keys, e] = self.sizes(self.name(), inputs, 0)?;
-        if self.bias {
-            bias_shape(self.name(), inputs, 1, [n, keys], self.heads)?;
+        if let Some(bias) = places.bias {
+            bias_shape(self.name(), inputs, bias, [n, keys], self.heads)?;
         }
-        if self.lengths {
-            one_each(self.name(), inputs, sources + usize::from(self.bias), n)?;
+        if let Some(lengths) = places.lengths {
+            one_each(self.name(), inputs, lengths, n)?;
         }
         Ok(vec![(dtype, Shape::from([n, queries, e])), (DType::F32, Shape::from([n, self.heads, queries]))])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let (sources, others) = cx.inputs.split_at(self.sources());
-        let mut operands = vec![cx.dy()];
-        operands.extend(sources);
-        operands.extend([cx.outputs[0], cx.outputs[1]]);
-        operands.extend(others);
+        let AttentionOperands { q, kv, bias, lengths, key } = self.operands(cx.inputs);
+        let sources = [cx.dy(), q].into_iter().chain(kv);
+        let all = sources.chain([cx.outputs[0], cx.outputs[1]]).chain(bias).chain(lengths).chain(key);
+        let operands: Vec<ValueId> = all.collect();
         let inputs = cx.inputs.len();
         let grads = cx.graph.add(AttentionGrad { attention: self.clone() }, &operands)?;
         let mut grads: Vec<Option<ValueId>> = grads.into_iter().map(Some).collect();
@@ -227,24 +234,24 @@ impl OpRules for AttentionGrad {
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
         let of = &self.attention;
-        let (y, lse) = (1 + of.sources(), 2 + of.sources());
-        arity(self.name(), inputs, lse + 1 + of.others())?;
+        arity(self.name(), inputs, self.arity())?;
+        let AttentionGradOperands { dy, y, lse, bias, lengths, .. } = self.places();
         let dtype = float(self.name(), inputs, 1)?;
         singles(self.name(), inputs, [lse])?;
         let [n, queries, keys, e] = of.sizes(self.name(), inputs, 1)?;
-        for (i, wanted) in [(0, [n, queries, e]), (y, [n, queries, e]), (lse, [n, of.heads, queries])] {
+        for (i, wanted) in [(dy, [n, queries, e]), (y, [n, queries, e]), (lse, [n, of.heads, queries])] {
             let Value { dtype: found, shape, .. } = inputs[i];
             if shape.dims() != wanted || i != lse && *found != dtype {
                 let message = format!("operand {i} of `{}` is of {found} and {shape}", self.name());
                 return Err(ShapeError::of(i, message));
             }
         }
-        if of.lengths {
-            one_each(self.name(), inputs, lse + 1 + usize::from(of.bias), n)?;
+        if let Some(lengths) = lengths {
+            one_each(self.name(), inputs, lengths, n)?;
         }
         let mut outputs: Vec<Output> = inputs[1..y].iter().map(|source| (dtype, source.shape.clone())).collect();
-        if of.bias {
-            outputs.push((DType::F32, bias_shape(self.name(), inputs, lse + 1, [n, keys], of.heads)?));
+        if let Some(bias) = bias {
+            outputs.push((DType::F32, bias_shape(self.name(), inputs, bias, [n, keys], of.heads)?));
         }
         Ok(outputs)
     }

@@ -89,13 +89,13 @@ impl Op {
             Op::Embedding(_) => of_batch == [false, true],
             // A bias is that of window `n mod W`, and every part has whole images.
             Op::Attention(op) => {
-                let (sources, last) = (op.sources(), of_batch.len() - 1);
-                let is_length = |i: usize| op.lengths && i == sources + usize::from(op.bias);
-                op.dropout.is_none() && (0..=last).all(|i| of_batch[i] == (i < sources || is_length(i)))
+                let places = op.places();
+                let of_samples = |i: usize| i == places.q || [places.kv, places.lengths].contains(&Some(i));
+                op.dropout.is_none() && of_batch.iter().enumerate().all(|(i, batch)| *batch == of_samples(i))
             }
             Op::Recurrent(op) => {
-                let last = of_batch.len() - 1;
-                let of_samples = |i: usize| i == 0 || op.lengths && i == last;
+                let places = op.places();
+                let of_samples = |i: usize| i == places.x || Some(i) == places.lengths;
                 !op.carries && of_batch.iter().enumerate().all(|(i, batch)| *batch == of_samples(i))
             }
             // What is no batch must be stretched over it.

@@ -27,6 +27,7 @@ mod loss_scale;
 mod metrics;
 mod muon;
 mod norm;
+mod operands;
 mod optim;
 mod optimizer_step;
 mod part;
@@ -46,7 +47,10 @@ pub use accumulate::{AccumulateGrad, AccumulateLoss, MeanScale, ZeroGrad};
 pub use activation::{Activation, SELU_ALPHA, SELU_SCALE};
 pub use adafactor::{Matrices, Moments};
 pub use adaptive_clip::{AdaptiveClip, units};
-pub use attention::{Attention, AttentionDropout, AttentionGrad, alibi_power, alibi_slope, attention_scale};
+pub use attention::{
+    Attention, AttentionDropout, AttentionGrad, AttentionGradOperands, AttentionOperands, alibi_power, alibi_slope,
+    attention_scale,
+};
 pub use batch_part::{BatchJoin, BatchPart};
 pub use cached_attention::CachedAttention;
 pub use cast::Cast;
@@ -68,8 +72,10 @@ pub use loss_scale::UpdateScale;
 pub use metrics::{Figure, Gathered, METRIC_SLOTS, Metrics, Task, metric_slot};
 pub use muon::{MuonPolynomial, MuonStart, MuonStep, StepLength, as_matrix};
 pub use norm::{
-    BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm,
-    LayerNormGrad,
+    BatchNorm, BatchNormApply, BatchNormApplyOperands, BatchNormGrad, BatchNormGradOperands, BatchNormInfer,
+    BatchNormInferOperands, BatchNormOperands, BatchNormStatistics, BatchNormStatisticsOperands, GroupNorm,
+    GroupNormGrad, GroupNormGradOperands, GroupNormOperands, LayerNorm, LayerNormGrad, LayerNormGradOperands,
+    LayerNormOperands,
 };
 pub use optim::{Algorithm, Nadam, TensorOptions, Trust, radam_rectification};
 pub use optimizer_step::OptimizerStep;
@@ -78,7 +84,7 @@ pub use pool::{
     AdaptiveAvgPool2d, AdaptiveAvgPool2dGrad, AdaptiveMaxPool2d, AdaptiveMaxPool2dGrad, AvgPool2d, AvgPool2dGrad,
     MaxPool2d, MaxPool2dGrad, pool_out,
 };
-pub use recurrent::{Cell, Recurrent, RecurrentGrad};
+pub use recurrent::{Cell, Recurrent, RecurrentGrad, RecurrentGradOperands, RecurrentOperands};
 pub use resize::{Resize2d, Resize2dGrad, ResizeMode, Taps, readers};
 pub use response_norm::{LocalResponseNorm, LocalResponseNormGrad};
 pub use rotary::Rotary;

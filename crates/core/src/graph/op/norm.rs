@@ -1,6 +1,7 @@
 //! Normalisations, as in `torch.nn`, channels last. Batch normalisation keeps the float type of its images, forward and
 //! backward; its parameters and statistics, and every operand and result of the other normalisations, are `F32`.
 
+use super::operands::operands;
 use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, float, floats, singles};
 use crate::graph::{DType, Shape};
 
@@ -111,6 +112,34 @@ pub struct LayerNormGrad {
     pub centered: bool,
 }
 
+operands! {
+    /// Of [`BatchNorm`].
+    BatchNorm => BatchNormOperands {
+        x, gamma if |op| op.affine, beta if |op| op.affine,
+        running_mean if |op| op.track, running_var if |op| op.track, num_batches_tracked if |op| op.track,
+    }
+    /// Of [`BatchNormStatistics`].
+    BatchNormStatistics => BatchNormStatisticsOperands {
+        x, running_mean if |op| op.track, running_var if |op| op.track, num_batches_tracked if |op| op.track,
+    }
+    /// Of [`BatchNormGrad`].
+    BatchNormGrad => BatchNormGradOperands { x, dy, mean, invstd, gamma if |op| op.affine }
+    /// Of [`BatchNormApply`].
+    BatchNormApply => BatchNormApplyOperands { x, mean, invstd, gamma if |op| op.affine, beta if |op| op.affine }
+    /// Of [`BatchNormInfer`].
+    BatchNormInfer => BatchNormInferOperands {
+        x, gamma if |op| op.affine, beta if |op| op.affine, running_mean, running_var,
+    }
+    /// Of [`GroupNorm`].
+    GroupNorm => GroupNormOperands { x, gamma if |op| op.affine, beta if |op| op.affine }
+    /// Of [`GroupNormGrad`].
+    GroupNormGrad => GroupNormGradOperands { x, dy, mean, rstd, gamma if |op| op.affine }
+    /// Of [`LayerNorm`].
+    LayerNorm => LayerNormOperands { x, gamma if |op| op.weight, beta if |op| op.bias }
+    /// Of [`LayerNormGrad`].
+    LayerNormGrad => LayerNormGradOperands { x, dy, mean, rstd, gamma if |op| op.weight }
+}
+
 fn f32s(n: usize) -> Output {
     (DType::F32, Shape::from([n]))
 }
@@ -159,26 +188,26 @@ impl OpRules for BatchNorm {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let params = 2 * self.affine as usize;
-        arity("batch_norm", inputs, 1 + params + 3 * self.track as usize)?;
+        arity("batch_norm", inputs, self.arity())?;
         let dtype = float("batch_norm", inputs, 0)?;
-        channels("batch_norm", inputs, 1, params + 2 * self.track as usize)?;
+        // All but the counter, which is the last of the running statistics.
+        channels("batch_norm", inputs, 1, self.arity() - 1 - usize::from(self.track))?;
         several_rows(inputs[0])?;
         let c = inputs[0].shape.last();
         Ok(vec![(dtype, inputs[0].shape.clone()), f32s(c), f32s(c)])
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let mut operands = vec![cx.inputs[0], cx.dy(), cx.outputs[1], cx.outputs[2]];
-        if self.affine {
-            operands.push(cx.inputs[1]);
-        }
+        let own = self.operands(cx.inputs);
+        let operands = [own.x, cx.dy(), cx.outputs[1], cx.outputs[2]].into_iter().chain(own.gamma);
+        let operands: Vec<ValueId> = operands.collect();
         let grads = cx.graph.add(BatchNormGrad { affine: self.affine }, &operands)?;
         Ok(spread(cx, &grads))
     }
 
-    fn mutates(&self, inputs: usize) -> Vec<usize> {
-        if self.track { (inputs - 3..inputs).collect() } else { Vec::new() }
+    fn mutates(&self, _: usize) -> Vec<usize> {
+        let places = self.places();
+        [places.running_mean, places.running_var, places.num_batches_tracked].into_iter().flatten().collect()
     }
 }
 
@@ -188,16 +217,17 @@ impl OpRules for BatchNormStatistics {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("batch_norm_statistics", inputs, 1 + 3 * self.track as usize)?;
+        arity("batch_norm_statistics", inputs, self.arity())?;
         float("batch_norm_statistics", inputs, 0)?;
-        channels("batch_norm_statistics", inputs, 1, 2 * self.track as usize)?;
+        channels("batch_norm_statistics", inputs, 1, self.arity() - 1 - usize::from(self.track))?;
         several_rows(inputs[0])?;
         let c = inputs[0].shape.last();
         Ok(vec![f32s(c), f32s(c)])
     }
 
-    fn mutates(&self, inputs: usize) -> Vec<usize> {
-        if self.track { (inputs - 3..inputs).collect() } else { Vec::new() }
+    fn mutates(&self, _: usize) -> Vec<usize> {
+        let places = self.places();
+        [places.running_mean, places.running_var, places.num_batches_tracked].into_iter().flatten().collect()
     }
 }
 
@@ -207,7 +237,7 @@ impl OpRules for BatchNormGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("batch_norm_grad", inputs, 4 + self.affine as usize)?;
+        arity("batch_norm_grad", inputs, self.arity())?;
         let dtype = floats("batch_norm_grad", inputs, 0, 1)?;
         singles("batch_norm_grad", inputs, 2..inputs.len())?;
         let c = inputs[0].shape.last();
@@ -229,9 +259,8 @@ impl OpRules for BatchNormApply {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let operands = 3 + 2 * self.affine as usize;
-        arity("batch_norm_apply", inputs, operands)?;
-        channels("batch_norm_apply", inputs, 1, operands - 1)?;
+        arity("batch_norm_apply", inputs, self.arity())?;
+        channels("batch_norm_apply", inputs, 1, self.arity() - 1)?;
         Ok(vec![(float("batch_norm_apply", inputs, 0)?, inputs[0].shape.clone())])
     }
 
@@ -246,9 +275,8 @@ impl OpRules for BatchNormInfer {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let params = 2 * self.affine as usize;
-        arity("batch_norm_infer", inputs, 3 + params)?;
-        channels("batch_norm_infer", inputs, 1, params + 2)?;
+        arity("batch_norm_infer", inputs, self.arity())?;
+        channels("batch_norm_infer", inputs, 1, self.arity() - 1)?;
         Ok(vec![(float("batch_norm_infer", inputs, 0)?, inputs[0].shape.clone())])
     }
 
@@ -263,10 +291,9 @@ impl OpRules for GroupNorm {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let params = 2 * self.affine as usize;
-        arity("group_norm", inputs, 1 + params)?;
+        arity("group_norm", inputs, self.arity())?;
         singles("group_norm", inputs, 0..inputs.len())?;
-        channels("group_norm", inputs, 1, params)?;
+        channels("group_norm", inputs, 1, self.arity() - 1)?;
         let x = &inputs[0].shape;
         if x.rank() < 2 || !x.last().is_multiple_of(self.groups) {
             return Err(ShapeError::of(
@@ -279,10 +306,9 @@ impl OpRules for GroupNorm {
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let mut operands = vec![cx.inputs[0], cx.dy(), cx.outputs[1], cx.outputs[2]];
-        if self.affine {
-            operands.push(cx.inputs[1]);
-        }
+        let own = self.operands(cx.inputs);
+        let operands = [own.x, cx.dy(), cx.outputs[1], cx.outputs[2]].into_iter().chain(own.gamma);
+        let operands: Vec<ValueId> = operands.collect();
         let grads = cx.graph.add(GroupNormGrad { groups: self.groups, affine: self.affine }, &operands)?;
         Ok(spread(cx, &grads))
     }
@@ -294,7 +320,7 @@ impl OpRules for GroupNormGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("group_norm_grad", inputs, 4 + self.affine as usize)?;
+        arity("group_norm_grad", inputs, self.arity())?;
         singles("group_norm_grad", inputs, 0..inputs.len())?;
         let c = inputs[0].shape.last();
         let mut out = vec![(DType::F32, inputs[0].shape.clone())];
@@ -311,7 +337,7 @@ impl OpRules for LayerNorm {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("layer_norm", inputs, 1 + self.weight as usize + self.bias as usize)?;
+        arity("layer_norm", inputs, self.arity())?;
         singles("layer_norm", inputs, 0..inputs.len())?;
         let x = &inputs[0].shape;
         if self.dims == 0 || self.dims >= x.rank() {
@@ -331,10 +357,9 @@ impl OpRules for LayerNorm {
     }
 
     fn grad(&self, cx: &mut GradContext) -> Result<Vec<Option<ValueId>>, ShapeError> {
-        let mut operands = vec![cx.inputs[0], cx.dy(), cx.outputs[1], cx.outputs[2]];
-        if self.weight {
-            operands.push(cx.inputs[1]);
-        }
+        let own = self.operands(cx.inputs);
+        let operands = [own.x, cx.dy(), cx.outputs[1], cx.outputs[2]].into_iter().chain(own.gamma);
+        let operands: Vec<ValueId> = operands.collect();
         let op = LayerNormGrad { dims: self.dims, weight: self.weight, bias: self.bias, centered: self.centered };
         let grads = cx.graph.add(op, &operands)?;
         Ok(spread(cx, &grads))
@@ -347,7 +372,7 @@ impl OpRules for LayerNormGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        arity("layer_norm_grad", inputs, 4 + self.weight as usize)?;
+        arity("layer_norm_grad", inputs, self.arity())?;
         singles("layer_norm_grad", inputs, 0..inputs.len())?;
         let x = &inputs[0].shape;
         let tail = (DType::F32, Shape::from(&x.dims()[x.rank() - self.dims..]));

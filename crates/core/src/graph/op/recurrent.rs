@@ -3,6 +3,7 @@
 
 use super::cached_attention::one_each;
 use super::linear::LinearGradWeight;
+use super::operands::operands;
 use super::{GradContext, OpRules, Output, ShapeError, Value, ValueId, arity, singles};
 use crate::graph::{DType, Shape};
 
@@ -92,6 +93,17 @@ pub struct RecurrentGrad {
     pub of: Recurrent,
 }
 
+operands! {
+    /// Of [`Recurrent`].
+    Recurrent => RecurrentOperands {
+        x, w, b if |op| op.bias, lengths if |op| op.lengths, carried if |op| op.carries,
+    }
+    /// Of [`RecurrentGrad`].
+    RecurrentGrad => RecurrentGradOperands {
+        dh, h, saved if |op| op.of.cell.saved() > 0, w, lengths if |op| op.of.lengths, carried if |op| op.of.carries,
+    }
+}
+
 /// Most numbers of a gate: rows of the weight are found by offsets of 32 bits.
 const MOST: usize = 1 << 20;
 
@@ -113,17 +125,15 @@ impl Recurrent {
         [n, l, self.cell.gates(), h, h].into_iter().fold(2, |product, by| product.saturating_mul(by as u64))
     }
 
-    /// Checks operand `at`, what the sequences go on from.
+    /// Checks what the sequences go on from, if they do.
     fn expect_carried(
         &self,
         name: &str,
         inputs: &[&Value],
-        at: usize,
+        place: Option<usize>,
         [n, _, h]: [usize; 3],
     ) -> Result<(), ShapeError> {
-        if !self.carries {
-            return Ok(());
-        }
+        let Some(at) = place else { return Ok(()) };
         singles(name, inputs, [at])?;
         if self.reverse {
             return Err(ShapeError::of(at, format!("`{name}` from the end of a sequence goes on from no other one")));
@@ -148,17 +158,17 @@ impl OpRules for Recurrent {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let others = usize::from(self.bias) + usize::from(self.lengths);
-        arity(self.name(), inputs, 2 + others + usize::from(self.carries))?;
-        singles(self.name(), inputs, 0..2 + usize::from(self.bias))?;
-        let [n, l, h] = self.sizes(self.name(), inputs, &inputs[0].shape, 1)?;
-        if self.bias && inputs[2].shape.dims() != [self.cell.gates() * h] {
-            return Err(ShapeError::of(2, format!("`{}` cannot add a bias of {}", self.name(), inputs[2].shape)));
+        arity(self.name(), inputs, self.arity())?;
+        let RecurrentOperands { x, w, b, lengths, carried } = self.places();
+        singles(self.name(), inputs, [x, w].into_iter().chain(b))?;
+        let [n, l, h] = self.sizes(self.name(), inputs, &inputs[x].shape, w)?;
+        if let Some(b) = b.filter(|b| inputs[*b].shape.dims() != [self.cell.gates() * h]) {
+            return Err(ShapeError::of(b, format!("`{}` cannot add a bias of {}", self.name(), inputs[b].shape)));
         }
-        if self.lengths {
-            one_each(self.name(), inputs, 1 + others, n)?;
+        if let Some(lengths) = lengths {
+            one_each(self.name(), inputs, lengths, n)?;
         }
-        self.expect_carried(self.name(), inputs, 2 + others, [n, l, h])?;
+        self.expect_carried(self.name(), inputs, carried, [n, l, h])?;
         let mut outputs = vec![(DType::F32, Shape::from([n, l, h]))];
         if self.leaves() {
             outputs.push((DType::F32, Shape::from([n, l, self.cell.saved() * h])));
@@ -170,12 +180,9 @@ impl OpRules for Recurrent {
         if !self.saves {
             return Err(ShapeError::new(format!("`{}` leaves nothing for its gradient here", self.name())));
         }
-        let mut operands = vec![cx.dy()];
-        operands.extend(cx.outputs);
-        operands.push(cx.inputs[1]);
-        // The lengths, and what the sequences went on from, are the last operands.
-        let others = usize::from(self.lengths) + usize::from(self.carries);
-        operands.extend_from_slice(&cx.inputs[cx.inputs.len() - others..]);
+        let RecurrentOperands { w, lengths, carried, .. } = self.operands(cx.inputs);
+        let states = std::iter::once(cx.dy()).chain(cx.outputs.iter().copied());
+        let operands: Vec<ValueId> = states.chain([w]).chain(lengths).chain(carried).collect();
         let made = cx.graph.add(RecurrentGrad { of: self.clone() }, &operands)?;
         let (dx, before) = (made[0], made[1]);
         let by_product = made.get(2).copied().unwrap_or(dx);
@@ -202,27 +209,26 @@ impl OpRules for RecurrentGrad {
     }
 
     fn infer(&self, inputs: &[&Value]) -> Result<Vec<Output>, ShapeError> {
-        let (of, saved) = (&self.of, self.of.cell.saved());
-        let w = 2 + usize::from(saved > 0);
-        let lengths = usize::from(of.lengths);
-        arity(self.name(), inputs, w + 1 + lengths + usize::from(of.carries))?;
+        let of = &self.of;
+        arity(self.name(), inputs, self.arity())?;
+        let RecurrentGradOperands { dh, h: states, saved, w, lengths, carried } = self.places();
         singles(self.name(), inputs, 0..=w)?;
-        let dims = inputs[0].shape.dims();
+        let dims = inputs[dh].shape.dims();
         let [n, l, _] = *dims else {
-            return Err(ShapeError::of(0, format!("`{}` cannot take {}", self.name(), inputs[0].shape)));
+            return Err(ShapeError::of(dh, format!("`{}` cannot take {}", self.name(), inputs[dh].shape)));
         };
-        let gates = Shape::from([n, l, of.cell.gates() * inputs[0].shape.last()]);
+        let gates = Shape::from([n, l, of.cell.gates() * inputs[dh].shape.last()]);
         let [_, _, h] = of.sizes(self.name(), inputs, &gates, w)?;
-        for (i, width) in [(1, h), (2, saved * h)].into_iter().take(w - 1) {
+        for (i, width) in std::iter::once((states, h)).chain(saved.map(|i| (i, of.cell.saved() * h))) {
             if inputs[i].shape.dims() != [n, l, width] {
                 let message = format!("operand {i} of `{}` is of {}", self.name(), inputs[i].shape);
                 return Err(ShapeError::of(i, message));
             }
         }
-        if of.lengths {
-            one_each(self.name(), inputs, w + 1, n)?;
+        if let Some(lengths) = lengths {
+            one_each(self.name(), inputs, lengths, n)?;
         }
-        of.expect_carried(self.name(), inputs, w + 1 + lengths, [n, l, h])?;
+        of.expect_carried(self.name(), inputs, carried, [n, l, h])?;
         let mut outputs = vec![(DType::F32, gates.clone()), (DType::F32, Shape::from([n, l, h]))];
         if of.cell == Cell::Gru {
             outputs.push((DType::F32, gates));

@@ -6,6 +6,7 @@ use super::rows::{AddBiasArgs, Dots, DotsArgs, Mask, Rows, WeightGrads, WeightGr
 use super::{AttentionShape, Layout, Left, Right, Target, table};
 use crate::gemm::round_up;
 use crate::gemm::tile::{MAX_ROWS, for_each_tile, tile_rows};
+use crate::graph::op::AttentionGradOperands;
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::Parts;
 use crate::simd::bf16::Instructions;
@@ -14,6 +15,7 @@ use std::ops::Range;
 /// [`crate::graph::op::AttentionGrad`].
 pub struct AttentionGradKernel {
     plan: Plan,
+    places: AttentionGradOperands<usize>,
     how: Instructions,
     /// Floats of scratch memory of a worker.
     floats: usize,
@@ -85,10 +87,11 @@ const TASKS: usize = 64;
 
 impl AttentionGradKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
-    pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
+    pub fn new(shape: AttentionShape, places: AttentionGradOperands<usize>, how: Instructions, threads: usize) -> Self {
         let level = how.level;
         AttentionGradKernel {
             plan: Plan::new(shape, how),
+            places,
             how,
             floats: shape.most(|shape| Plan::new(shape, how).worker_floats()),
             threads,
@@ -235,8 +238,8 @@ impl NodeKernel for AttentionGradKernel {
     fn run(&self, frame: &Frame<'_>) {
         let shape = &self.plan.layout.shape;
         let (e, l, biases) = (shape.embedding(), shape.query_room, shape.biases);
-        let behind = 2 + usize::from(shape.between);
-        let ([dy, y, lse], [q, kv]) = ([0, behind, behind + 1].map(|i| frame.input::<f32>(i)), shape.sources(frame, 1));
+        let AttentionGradOperands { dy, q, kv, y, lse, bias, lengths, key } = self.places;
+        let ([dy, y, lse], [q, kv]) = ([dy, y, lse].map(|i| frame.input::<f32>(i)), shape.sources(frame, q, kv));
         let positions = shape.samples * l;
         assert!(dy.len() == positions * e && y.len() == dy.len() && lse.len() == positions * shape.heads);
         let dq = Parts::new(frame.output::<f32>(0));
@@ -250,10 +253,9 @@ impl NodeKernel for AttentionGradKernel {
         // Without a bias each sample is a stretch by itself.
         let stretches = if l + shape.room == 0 { 0 } else { self.stretches() };
         let (turns, square) = (biases.max(1), shape.room * shape.room);
-        let others = behind + 2 + usize::from(biases > 0);
-        let all = if shape.biases > 0 { frame.input::<f32>(others - 1) } else { &[] };
-        let lengths = shape.lengths(frame, others);
-        let mask = shape.mask(frame, others + usize::from(shape.lengths));
+        let all = bias.map_or(&[][..], |i| frame.input::<f32>(i));
+        let lengths = shape.lengths(frame, lengths);
+        let mask = shape.mask(frame, key);
         frame.pool().run(stretches * turns * shape.heads, |task, worker| {
             let (of, h) = (task / shape.heads, task % shape.heads);
             let (stretch, turn) = (of / turns, of % turns);

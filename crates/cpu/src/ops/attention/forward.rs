@@ -6,6 +6,7 @@ use super::rows::{Mask, Scale, ScaleArgs, Weights, WeightsArgs};
 use super::{AttentionShape, Layout, Left, Right, Target, table};
 use crate::gemm::round_up;
 use crate::gemm::tile::{MAX_ROWS, tile_rows, tiles_in};
+use crate::graph::op::AttentionOperands;
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::{Parts, TASKS_PER_THREAD};
 use crate::simd::SimdLevel;
@@ -21,6 +22,7 @@ const TILES: usize = 2;
 /// [`crate::graph::op::Attention`].
 pub struct AttentionKernel {
     plan: Plan,
+    places: AttentionOperands<usize>,
     how: Instructions,
     /// Floats of scratch memory of a worker.
     floats: usize,
@@ -99,12 +101,13 @@ pub(super) fn stretches(heads: usize, groups: usize, threads: usize) -> usize {
 
 impl AttentionKernel {
     /// With the sizes known. `threads` is the most that the pool may have.
-    pub fn new(shape: AttentionShape, how: Instructions, threads: usize) -> Self {
+    pub fn new(shape: AttentionShape, places: AttentionOperands<usize>, how: Instructions, threads: usize) -> Self {
         let (level, plan) = (how.level, Plan::new(shape, how));
         let groups = shape.queries.div_ceil(if plan.tiles.is_some() { GROUP } else { plan.layout.tiles.rows * TILES });
         let stretches = stretches(shape.samples * shape.heads, groups, threads);
         AttentionKernel {
             plan,
+            places,
             how,
             floats: shape.most(|shape| Plan::new(shape, how).worker_floats()),
             threads,
@@ -212,17 +215,17 @@ impl NodeKernel for AttentionKernel {
     fn run(&self, frame: &Frame<'_>) {
         let shape = &self.plan.layout.shape;
         let (e, l) = (shape.embedding(), shape.query_room);
-        let ([q, kv], y, lse) = (shape.sources(frame, 0), frame.output::<f32>(0), frame.output::<f32>(1));
+        let AttentionOperands { q, kv, bias, lengths, key } = self.places;
+        let ([q, kv], y, lse) = (shape.sources(frame, q, kv), frame.output::<f32>(0), frame.output::<f32>(1));
         assert!(y.len() == shape.samples * l * e && lse.len() == shape.samples * l * shape.heads);
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = self.floats;
         let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
         let (y, lse) = (Parts::new(y), Parts::new(lse));
         let stretches = if l == 0 { 0 } else { self.stretches };
-        let all = if shape.biases > 0 { frame.input::<f32>(1) } else { &[] };
-        let others = 1 + usize::from(shape.between) + usize::from(shape.biases > 0);
-        let lengths = shape.lengths(frame, others);
-        let mask = shape.mask(frame, others + usize::from(shape.lengths));
+        let all = bias.map_or(&[][..], |i| frame.input::<f32>(i));
+        let lengths = shape.lengths(frame, lengths);
+        let mask = shape.mask(frame, key);
         frame.pool().run(shape.samples * shape.heads * stretches, |task, worker| {
             let (head, stretch) = (task / stretches, task % stretches);
             let (sample, h) = (head / shape.heads, head % shape.heads);

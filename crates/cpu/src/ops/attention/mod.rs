@@ -129,18 +129,18 @@ impl AttentionShape {
         [sample * self.query_room * queries + at, key, key + self.embedding()]
     }
 
-    /// The operands with queries and with keys and values, the first of which is operand `i`.
-    fn sources<'a>(&self, frame: &Frame<'a>, i: usize) -> [&'a [f32]; 2] {
-        let sources = [i, i + usize::from(self.between)].map(|i| frame.input::<f32>(i));
+    /// The operands with queries and with keys and values, which may be one.
+    fn sources<'a>(&self, frame: &Frame<'a>, q: usize, kv: Option<usize>) -> [&'a [f32]; 2] {
+        let sources = [q, kv.unwrap_or(q)].map(|i| frame.input::<f32>(i));
         let [queries, keys] = self.steps();
         let floats = [self.samples * self.query_room * queries, self.samples * self.room * keys];
         assert!(sources.map(<[f32]>::len) == floats, "operands are of their shapes");
         sources
     }
 
-    /// The lengths of all samples, which are operand `i`; none, if samples have no such.
-    fn lengths<'a>(&self, frame: &Frame<'a>, i: usize) -> &'a [i32] {
-        if self.lengths { frame.input(i) } else { &[] }
+    /// The lengths of all samples; none, if samples have no such.
+    fn lengths<'a>(&self, frame: &Frame<'a>, place: Option<usize>) -> &'a [i32] {
+        place.map_or(&[], |i| frame.input(i))
     }
 
     /// The length of a sample, of all `lengths`.
@@ -159,9 +159,9 @@ impl AttentionShape {
         Added { bias, slope }
     }
 
-    /// Which weights of all heads are left out: those of operand `i`, if there is dropout.
-    fn mask(&self, frame: &Frame<'_>, i: usize) -> Mask {
-        let Some(AttentionDropout { p, stream }) = self.dropout else { return Mask::default() };
+    /// Which weights of all heads are left out, by the random key, if there is dropout.
+    fn mask(&self, frame: &Frame<'_>, key: Option<usize>) -> Mask {
+        let Some((AttentionDropout { p, stream }, i)) = self.dropout.zip(key) else { return Mask::default() };
         let random = frame.input::<u32>(i).try_into().expect("the key has four words");
         let (threshold, scale) = (dropout_threshold(p), 1.0 / (1.0 - p));
         Mask { random, stream, threshold, scale, length: self.room, row: 0, column: 0 }

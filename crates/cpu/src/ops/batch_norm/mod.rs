@@ -13,7 +13,10 @@ pub use sync::{FromSumsKernel, GradFromSumsKernel, GradSumsKernel, SumsKernel};
 use super::activation::{Function, with_activation};
 use super::reduce_columns::Grid;
 use crate::fusions::Behind;
-use crate::graph::op::{Activation, BatchNorm, BatchNormApply, BatchNormInfer};
+use crate::graph::op::{
+    Activation, BatchNorm, BatchNormApply, BatchNormApplyOperands, BatchNormInfer, BatchNormInferOperands,
+    BatchNormOperands,
+};
 use crate::run::frame::{Frame, NodeKernel, Scratch, View};
 use crate::run::parallel::rows_per_chunk;
 use crate::run::threads::chunks;
@@ -156,7 +159,7 @@ fn normalise(
 
 /// [`BatchNorm`].
 pub struct BatchNormKernel {
-    affine: bool,
+    places: BatchNormOperands<usize>,
     statistics: Statistics,
     behind: Behind,
 }
@@ -164,8 +167,11 @@ pub struct BatchNormKernel {
 impl BatchNormKernel {
     /// For an operand of `rows × channels` elements.
     pub fn new(op: &BatchNorm, behind: Behind, rows: usize, channels: usize, level: SimdLevel) -> Self {
-        let statistics = Statistics::new(op.statistics(), [rows, channels], 1 + 2 * usize::from(op.affine), level);
-        BatchNormKernel { affine: op.affine, statistics, behind }
+        let places = op.places();
+        // The running ones begin with their mean.
+        let running = places.running_mean.unwrap_or(op.arity());
+        let statistics = Statistics::new(op.statistics(), [rows, channels], running, level);
+        BatchNormKernel { places, statistics, behind }
     }
 }
 
@@ -179,7 +185,7 @@ impl NodeKernel for BatchNormKernel {
         let mut scratch = frame.scratch();
         let (mean, invstd) = (frame.output::<f32>(1), frame.output::<f32>(2));
         self.statistics.run(frame, &mut scratch, frame.input(0), [&mut *mean, &mut *invstd]);
-        let parameters = [1, 2].map(|i| self.affine.then(|| frame.input::<f32>(i)));
+        let parameters = [self.places.gamma, self.places.beta].map(|place| place.map(|i| frame.input::<f32>(i)));
         let tables = Tables::new(&mut scratch, size, [mean, invstd], parameters);
         let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
@@ -209,8 +215,9 @@ impl NodeKernel for BatchNormApplyKernel {
 
     fn run(&self, frame: &Frame<'_>) {
         let mut scratch = frame.scratch();
-        let parameters = [3, 4].map(|i| self.op.affine.then(|| frame.input::<f32>(i)));
-        let tables = Tables::new(&mut scratch, &self.size, [1, 2].map(|i| frame.input(i)), parameters);
+        let BatchNormApplyOperands { mean, invstd, gamma, beta, .. } = self.op.places();
+        let parameters = [gamma, beta].map(|place| place.map(|i| frame.input::<f32>(i)));
+        let tables = Tables::new(&mut scratch, &self.size, [mean, invstd].map(|i| frame.input(i)), parameters);
         let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
         normalise(frame, self.level, self.behind.act, views, [tables.mean, tables.factor, tables.offset]);
@@ -239,20 +246,20 @@ impl NodeKernel for BatchNormInferKernel {
     }
 
     fn run(&self, frame: &Frame<'_>) {
-        let first = 1 + 2 * self.op.affine as usize;
-        let (mean, variance) = (frame.input::<f32>(first), frame.input::<f32>(first + 1));
+        let BatchNormInferOperands { gamma, beta, running_mean, running_var, .. } = self.op.places();
+        let [mean, variance] = [running_mean, running_var].map(|i| frame.input::<f32>(i));
         let mut scratch = frame.scratch();
         let [means, factors, offsets] = std::array::from_fn(|_| scratch.take::<f32>(self.width));
-        let gamma = self.op.affine.then(|| frame.input::<f32>(1));
+        let gamma = gamma.map(|i| frame.input::<f32>(i));
         for (i, f) in factors.iter_mut().enumerate() {
             let c = i % self.channels;
             *f = 1.0 / (variance[c] + self.op.eps).sqrt() * gamma.map_or(1.0, |g| g[c]);
         }
         widen(mean, means);
-        if self.op.affine {
-            widen(frame.input::<f32>(2), offsets);
+        if let Some(i) = beta {
+            widen(frame.input::<f32>(i), offsets);
         }
-        let beta = if self.op.affine { offsets } else { &mut offsets[..0] };
+        let beta = if beta.is_some() { offsets } else { &mut offsets[..0] };
         let residual = self.behind.summand.map(|i| frame.source::<f32>(i));
         let views = (frame.source::<f32>(0), residual, frame.target::<f32>(0));
         normalise(frame, self.level, self.behind.act, views, [means, factors, beta]);

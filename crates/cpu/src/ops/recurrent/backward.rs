@@ -4,7 +4,7 @@ use super::Layout;
 use super::cells::{Earlier, backward};
 use super::product::{StepProduct, odd_lines};
 use crate::graph::Shape;
-use crate::graph::op::{Cell, RecurrentGrad};
+use crate::graph::op::{Cell, RecurrentGrad, RecurrentGradOperands};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::Parts;
 use crate::simd::bf16::Instructions;
@@ -12,6 +12,7 @@ use crate::simd::bf16::Instructions;
 /// [`RecurrentGrad`].
 pub struct RecurrentGradKernel {
     layout: Layout,
+    places: RecurrentGradOperands<usize>,
     product: StepProduct,
 }
 
@@ -20,7 +21,7 @@ impl RecurrentGradKernel {
     pub fn new(op: &RecurrentGrad, states: &Shape, how: Instructions, threads: usize) -> Self {
         let layout = Layout::new(&op.of, states, how.level, threads);
         let product = StepProduct::new(layout.samples, layout.rows(), [layout.gates(), layout.hidden], how);
-        RecurrentGradKernel { layout, product }
+        RecurrentGradKernel { layout, places: op.places(), product }
     }
 
     /// Floats that a task has: gradients by products, as rows of the product with the weight; by states, which are its result; and what goes from
@@ -40,11 +41,10 @@ impl NodeKernel for RecurrentGradKernel {
     fn run(&self, frame: &Frame<'_>) {
         let layout = &self.layout;
         let (h, gates, width) = (layout.hidden, layout.gates(), layout.saved());
-        let (dy, y) = (frame.input::<f32>(0), frame.input::<f32>(1));
-        let saved = if width > 0 { frame.input::<f32>(2) } else { &[] };
-        let at = 2 + usize::from(width > 0);
-        let (w, positions) = (frame.input::<f32>(at), layout.positions(frame, at + 1));
-        let carried_on = layout.carried(frame, at + 1);
+        let RecurrentGradOperands { dh, h: states, saved, w, lengths, carried } = self.places;
+        let [dy, y, w] = [dh, states, w].map(|i| frame.input::<f32>(i));
+        let [saved, carried_on] = [saved, carried].map(|place| place.map_or(&[][..], |i| frame.input::<f32>(i)));
+        let positions = layout.positions(frame, lengths);
         let (dx, before) = (Parts::new(frame.output::<f32>(0)), Parts::new(frame.output::<f32>(1)));
         // Of a GRU the gradient by products is another one than that by the input.
         let apart = if layout.cell == Cell::Gru { gates } else { 0 };

@@ -4,7 +4,7 @@ use super::Layout;
 use super::cells::{Gates, forward};
 use super::product::{StepProduct, odd_lines};
 use crate::graph::Shape;
-use crate::graph::op::Recurrent;
+use crate::graph::op::{Recurrent, RecurrentOperands};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::threads::Parts;
 use crate::simd::bf16::Instructions;
@@ -12,7 +12,7 @@ use crate::simd::bf16::Instructions;
 /// [`Recurrent`].
 pub struct RecurrentKernel {
     layout: Layout,
-    bias: bool,
+    places: RecurrentOperands<usize>,
     saves: bool,
     product: StepProduct,
 }
@@ -33,7 +33,7 @@ impl RecurrentKernel {
         let layout = Layout::new(op, states, how.level, threads);
         let product = StepProduct::new(layout.samples, layout.rows(), [layout.hidden, layout.gates()], how);
         let saves = op.saves && layout.saved() > 0;
-        RecurrentKernel { layout, bias: op.bias, saves, product }
+        RecurrentKernel { layout, places: op.places(), saves, product }
     }
 
     /// Floats of states, products and cells of a task, and of what the products need.
@@ -51,10 +51,11 @@ impl NodeKernel for RecurrentKernel {
 
     fn run(&self, frame: &Frame<'_>) {
         let (layout, h, gates) = (&self.layout, self.layout.hidden, self.layout.gates());
-        let (x, w) = (frame.input::<f32>(0), frame.input::<f32>(1));
-        let bias = if self.bias { frame.input::<f32>(2) } else { &[] };
-        let positions = layout.positions(frame, 2 + usize::from(self.bias));
-        let carried = layout.carried(frame, 2 + usize::from(self.bias));
+        let RecurrentOperands { x, w, b, lengths, carried } = self.places;
+        let [x, w] = [x, w].map(|i| frame.input::<f32>(i));
+        // Empty if there is none; without states to go on from, sequences begin with zeros.
+        let [bias, carried] = [b, carried].map(|place| place.map_or(&[][..], |i| frame.input::<f32>(i)));
+        let positions = layout.positions(frame, lengths);
         let y = Parts::new(frame.output::<f32>(0));
         let saved = Parts::new(if self.saves { frame.output::<f32>(1) } else { &mut [] });
         let width = if self.saves { layout.saved() } else { 0 };

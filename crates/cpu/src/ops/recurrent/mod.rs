@@ -27,8 +27,6 @@ const SAMPLES: usize = 32;
 struct Layout {
     cell: Cell,
     reverse: bool,
-    lengths: bool,
-    carries: bool,
     samples: usize,
     length: usize,
     hidden: usize,
@@ -40,8 +38,8 @@ impl Layout {
     /// Of the states `[N, L, H]`.
     fn new(op: &Recurrent, states: &Shape, level: SimdLevel, threads: usize) -> Self {
         let [samples, length, hidden] = states.dims().try_into().expect("the shape rule asks for three dimensions");
-        let Recurrent { cell, reverse, lengths, carries, .. } = *op;
-        Layout { cell, reverse, lengths, carries, samples, length, hidden, threads: threads.max(1), level }
+        let Recurrent { cell, reverse, .. } = *op;
+        Layout { cell, reverse, samples, length, hidden, threads: threads.max(1), level }
     }
 
     /// Numbers of all gates.
@@ -65,14 +63,9 @@ impl Layout {
         self.tasks().range(0).len()
     }
 
-    /// Positions of each sample, operand `i` of the frame.
-    fn positions<'a>(&self, frame: &Frame<'a>, i: usize) -> Positions<'a> {
-        Positions { lengths: if self.lengths { frame.input::<i32>(i) } else { &[] }, most: self.length }
-    }
-
-    /// What samples go on from, operand `i` of the frame behind the lengths; empty if they begin with zeros.
-    fn carried<'a>(&self, frame: &Frame<'a>, i: usize) -> &'a [f32] {
-        if self.carries { frame.input::<f32>(i + usize::from(self.lengths)) } else { &[] }
+    /// Positions of each sample.
+    fn positions<'a>(&self, frame: &Frame<'a>, lengths: Option<usize>) -> Positions<'a> {
+        Positions { lengths: lengths.map_or(&[], |i| frame.input::<i32>(i)), most: self.length }
     }
 
     /// The state and the cell that a sample goes on from, each empty if there is none.

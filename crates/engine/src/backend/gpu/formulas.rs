@@ -51,6 +51,16 @@ pub fn activation(act: Activation) -> (u32, [f32; 2]) {
     (number, constants)
 }
 
+/// The last formula that the kernels of products, normalisations and sums apply to their results, too: `activate` in
+/// `kernels/cuda/common.cuh`. With all others in every kernel, what is packed would be a fifth larger. Most of those need their operand
+/// for the gradient, so that nothing joins them in training.
+const LAST_JOINED: u32 = 11;
+
+/// Whether these kernels apply it. Those of element-wise operations and groups have all formulas.
+pub fn is_joined(act: Activation) -> bool {
+    activation(act).0 <= LAST_JOINED
+}
+
 /// The number of a loss in `enum Elementwise` of `kernels/cuda/loss.cu`, and its parameter.
 pub fn elementwise_loss(loss: ElementwiseLoss) -> (usize, f32) {
     match loss {

@@ -1,5 +1,6 @@
 //! What GPUs do at once: the groups of operations that have a kernel.
 
+use super::formulas;
 use crate::graph::op::{
     Activation, BatchNorm, Binary, BinaryKind, Fused, Group, LayerNorm, LayerNormGrad, Pattern, Source, Step,
 };
@@ -50,7 +51,7 @@ pub fn activated(op: &Fused) -> Option<(&Op, Activation)> {
             let in_order = operands.iter().copied().eq((0..operands.len()).map(Source::Operand));
             // What lies between is not written.
             let alone = op.results.iter().all(|r| r.step == 1 || r.output > 0);
-            (is_head(head) && in_order && alone && is_joined(act.act) && from[..] == [Source::Step(0)])
+            (is_head(head) && in_order && alone && formulas::is_joined(act.act) && from[..] == [Source::Step(0)])
                 .then_some((head, act.act))
         }
         _ => None,
@@ -144,37 +145,6 @@ pub fn fits_warps(x: &Shape, dims: usize) -> bool {
     let length: usize = x.dims()[x.rank() - dims..].iter().product();
     let longest = WARP_LENGTHS[usize::from(x.len() / length.max(1) >= MANY_ROWS)];
     (64..=longest).contains(&length) && length.is_multiple_of(4)
-}
-
-/// Whether the kernels of products, normalisations and sums have the formula: `activate` in `kernels/cuda/common.cuh`. Those of
-/// element-wise operations and groups have all of them. In every kernel the rest would make what is packed a fifth larger; and most
-/// of them need their operand for the gradient, so that nothing joins them in training.
-fn is_joined(act: Activation) -> bool {
-    match act {
-        Activation::Relu
-        | Activation::Relu6
-        | Activation::Hardtanh { .. }
-        | Activation::LeakyRelu { .. }
-        | Activation::Elu { .. }
-        | Activation::Celu { .. }
-        | Activation::Gelu
-        | Activation::GeluTanh
-        | Activation::Silu
-        | Activation::Tanh
-        | Activation::Sigmoid
-        | Activation::Hardsigmoid
-        | Activation::Hardswish => true,
-        Activation::Sin
-        | Activation::Cos
-        | Activation::Mish
-        | Activation::Softplus { .. }
-        | Activation::Selu
-        | Activation::Softsign
-        | Activation::LogSigmoid
-        | Activation::Tanhshrink
-        | Activation::Hardshrink { .. }
-        | Activation::Softshrink { .. } => false,
-    }
 }
 
 #[cfg(test)]

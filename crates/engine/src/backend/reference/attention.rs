@@ -2,7 +2,9 @@
 
 use super::Tensor;
 use super::softmax::log_sum_exp;
-use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, alibi_slope, attention_scale};
+use crate::graph::op::{
+    Attention, AttentionDropout, AttentionGrad, AttentionGradOperands, AttentionOperands, alibi_slope, attention_scale,
+};
 use crate::random::{attention_draw, dropout_draws, dropout_keeps};
 use std::ops::Range;
 
@@ -10,24 +12,13 @@ use std::ops::Range;
 struct Heads<'a> {
     op: &'a Attention,
     /// Queries, keys and values; or queries, and keys and values.
-    sources: &'a [Tensor<'a>],
+    sources: Vec<Tensor<'a>>,
     /// What is added to the scores.
     bias: Option<Tensor<'a>>,
     lengths: Option<Tensor<'a>>,
 }
 
 impl<'a> Heads<'a> {
-    /// Of the `sources` of queries, keys and values, and of the operands `others`; what is left of these.
-    fn of(op: &'a Attention, sources: &'a [Tensor<'a>], mut others: &'a [Tensor<'a>]) -> (Self, &'a [Tensor<'a>]) {
-        let mut take = |there: bool| {
-            let (first, rest) = if there { others.split_first()? } else { return None };
-            others = rest;
-            Some(*first)
-        };
-        let (bias, lengths) = (take(op.bias), take(op.lengths));
-        (Heads { op, sources, bias, lengths }, others)
-    }
-
     /// Positions of a sample's keys that are no padding.
     fn length(&self, n: usize) -> usize {
         let [_, _, l] = self.sizes();
@@ -116,7 +107,7 @@ fn add(to: &mut [f64], factor: f64, x: &[f64]) {
 }
 
 /// What each of `length` weights in row `row` is multiplied by, `key` being the random key.
-fn mask(dropout: Option<AttentionDropout>, key: Option<&Tensor>, row: usize, length: usize) -> Vec<f64> {
+fn mask(dropout: Option<AttentionDropout>, key: Option<Tensor>, row: usize, length: usize) -> Vec<f64> {
     let Some((AttentionDropout { p, stream }, key)) = dropout.zip(key) else { return vec![1.0; length] };
     let key: Vec<u32> = key.data.iter().map(|k| *k as u32).collect();
     let one = |column| {
@@ -128,8 +119,8 @@ fn mask(dropout: Option<AttentionDropout>, key: Option<&Tensor>, row: usize, len
 }
 
 pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (sources, others) = x.split_at(op.sources());
-    let (heads, key) = Heads::of(op, sources, others);
+    let AttentionOperands { q, kv, bias, lengths, key } = op.operands(x);
+    let heads = Heads { op, sources: [q].into_iter().chain(kv).collect(), bias, lengths };
     let ([samples, queries, keys], d) = (heads.sizes(), heads.width());
     let mut y = vec![0.0; samples * queries * op.heads * d];
     let mut lse = vec![0.0; samples * op.heads * queries];
@@ -139,7 +130,7 @@ pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
         let row = (n * op.heads + h) * queries + i;
         lse[row] = sum;
         let start = ((n * queries + i) * op.heads + h) * d;
-        let mask = mask(op.dropout, key.first(), row, keys);
+        let mask = mask(op.dropout, key, row, keys);
         for (j, s) in scores {
             add(&mut y[start..start + d], (s - sum).exp() * mask[j], heads.part(2, [n, h, j]));
         }
@@ -148,20 +139,18 @@ pub(super) fn forward(op: &Attention, x: &[Tensor]) -> Vec<Vec<f64>> {
 }
 
 pub(super) fn grad(op: &AttentionGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let AttentionGradOperands { dy, q, kv, y, lse, bias, lengths, key } = op.operands(x);
     let op = &op.attention;
-    let ((dy, rest), count) = (x.split_first().expect("the shape rule asks for operands"), op.sources());
-    let (sources, rest) = rest.split_at(count);
-    let (y, lse) = (rest[0], rest[1]);
-    let (heads, key) = Heads::of(op, sources, &rest[2..]);
+    let heads = Heads { op, sources: [q].into_iter().chain(kv).collect(), bias, lengths };
     let ([_, queries, keys], d) = (heads.sizes(), heads.width());
-    let mut dx: Vec<Vec<f64>> = sources.iter().map(|source| vec![0.0; source.data.len()]).collect();
+    let mut dx: Vec<Vec<f64>> = heads.sources.iter().map(|source| vec![0.0; source.data.len()]).collect();
     let mut dbias = vec![0.0; heads.bias.map_or(0, |bias| bias.data.len())];
     heads.for_each(|[n, h, i]| {
         let row = ((n * queries + i) * op.heads + h) * d;
         let (dy, y) = (&dy.data[row..row + d], &y.data[row..row + d]);
         let delta = dot(dy, y);
         let at = (n * op.heads + h) * queries + i;
-        let mask = mask(op.dropout, key.first(), at, keys);
+        let mask = mask(op.dropout, key, at, keys);
         for (j, s) in heads.scores([n, h, i]) {
             let p = (s - lse.data[at]).exp();
             let by_score = p * (mask[j] * dot(dy, heads.part(2, [n, h, j])) - delta);

@@ -3,7 +3,10 @@
 
 use super::Tensor;
 use crate::graph::op::{
-    BatchNorm, BatchNormGrad, BatchNormInfer, BatchNormStatistics, GroupNorm, GroupNormGrad, LayerNorm, LayerNormGrad,
+    BatchNorm, BatchNormApply, BatchNormApplyOperands, BatchNormGrad, BatchNormGradOperands, BatchNormInfer,
+    BatchNormInferOperands, BatchNormOperands, BatchNormStatistics, BatchNormStatisticsOperands, GroupNorm,
+    GroupNormGrad, GroupNormGradOperands, GroupNormOperands, LayerNorm, LayerNormGrad, LayerNormGradOperands,
+    LayerNormOperands,
 };
 
 /// Which set, and which parameter, every element of `x` belongs to.
@@ -80,8 +83,8 @@ impl Sets {
         x: &Tensor,
         mean: &[f64],
         rstd: &[f64],
-        gamma: Option<&Tensor>,
-        beta: Option<&Tensor>,
+        gamma: Option<Tensor>,
+        beta: Option<Tensor>,
     ) -> Vec<f64> {
         let one = |(i, x): (usize, &f64)| {
             let (s, p) = (self.set[i], self.param[i]);
@@ -98,7 +101,7 @@ impl Sets {
         dy: &Tensor,
         mean: &Tensor,
         rstd: &Tensor,
-        gamma: Option<&Tensor>,
+        gamma: Option<Tensor>,
         centered: bool,
     ) -> [Vec<f64>; 3] {
         let x_hat = |i: usize| (x.data[i] - mean.data[self.set[i]]) * rstd.data[self.set[i]];
@@ -119,21 +122,27 @@ fn rstd(var: &[f64], eps: f32) -> Vec<f64> {
 }
 
 pub(super) fn batch_norm(op: &BatchNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (gamma, beta) = if op.affine { (Some(&x[1]), Some(&x[2])) } else { (None, None) };
-    let mut results = batch_norm_statistics(&op.statistics(), x);
-    let y = Sets::batch(&x[0]).normalise(&x[0], &results[0], &results[1], gamma, beta);
+    let BatchNormOperands { x, gamma, beta, running_mean, running_var, num_batches_tracked } = op.operands(x);
+    let running = [running_mean, running_var, num_batches_tracked];
+    let mut results = statistics_of(&op.statistics(), x, running);
+    let y = Sets::batch(&x).normalise(&x, &results[0], &results[1], gamma, beta);
     results.insert(0, y);
     results
 }
 
 pub(super) fn batch_norm_statistics(op: &BatchNormStatistics, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (mean, var) = Sets::batch(&x[0]).statistics(&x[0]);
+    let BatchNormStatisticsOperands { x, running_mean, running_var, num_batches_tracked } = op.operands(x);
+    statistics_of(op, x, [running_mean, running_var, num_batches_tracked])
+}
+
+/// The statistics, and the running ones behind them: mean, variance, number of batches.
+fn statistics_of(op: &BatchNormStatistics, x: Tensor, running: [Option<Tensor>; 3]) -> Vec<Vec<f64>> {
+    let (mean, var) = Sets::batch(&x).statistics(&x);
     let mut results = vec![mean.clone(), rstd(&var, op.eps)];
-    if op.track {
-        let [old_mean, old_var, batches] = [x[x.len() - 3], x[x.len() - 2], x[x.len() - 1]];
+    if let [Some(old_mean), Some(old_var), Some(batches)] = running {
         let batches = batches.data[0] + 1.0;
         let weight = op.momentum.map_or(1.0 / batches, f64::from);
-        let n = x[0].rows() as f64;
+        let n = x.rows() as f64;
         let blend = |old: &Tensor, new: Vec<f64>| {
             old.data.iter().zip(new).map(|(old, new)| (1.0 - weight) * old + weight * new).collect()
         };
@@ -144,46 +153,51 @@ pub(super) fn batch_norm_statistics(op: &BatchNormStatistics, x: &[Tensor]) -> V
 }
 
 pub(super) fn batch_norm_grad(op: &BatchNormGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let [dx, dgamma, dbeta] = Sets::batch(&x[0]).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4), true);
+    let BatchNormGradOperands { x, dy, mean, invstd, gamma } = op.operands(x);
+    let [dx, dgamma, dbeta] = Sets::batch(&x).gradients(&x, &dy, &mean, &invstd, gamma, true);
     if op.affine { vec![dx, dgamma, dbeta] } else { vec![dx] }
 }
 
-pub(super) fn batch_norm_apply(x: &[Tensor]) -> Vec<Vec<f64>> {
-    vec![Sets::batch(&x[0]).normalise(&x[0], x[1].data, x[2].data, x.get(3), x.get(4))]
+pub(super) fn batch_norm_apply(op: &BatchNormApply, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let BatchNormApplyOperands { x, mean, invstd, gamma, beta } = op.operands(x);
+    vec![Sets::batch(&x).normalise(&x, mean.data, invstd.data, gamma, beta)]
 }
 
 pub(super) fn batch_norm_infer(op: &BatchNormInfer, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let (gamma, beta) = if op.affine { (Some(&x[1]), Some(&x[2])) } else { (None, None) };
-    let (mean, var) = (x[x.len() - 2], x[x.len() - 1]);
-    vec![Sets::batch(&x[0]).normalise(&x[0], mean.data, &rstd(var.data, op.eps), gamma, beta)]
+    let BatchNormInferOperands { x, gamma, beta, running_mean, running_var } = op.operands(x);
+    vec![Sets::batch(&x).normalise(&x, running_mean.data, &rstd(running_var.data, op.eps), gamma, beta)]
 }
 
 pub(super) fn group_norm(op: &GroupNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let sets = Sets::group(&x[0], op.groups);
-    let (mean, var) = sets.statistics(&x[0]);
+    let GroupNormOperands { x, gamma, beta } = op.operands(x);
+    let sets = Sets::group(&x, op.groups);
+    let (mean, var) = sets.statistics(&x);
     let rstd = rstd(&var, op.eps);
-    let y = sets.normalise(&x[0], &mean, &rstd, x.get(1), x.get(2));
+    let y = sets.normalise(&x, &mean, &rstd, gamma, beta);
     vec![y, mean, rstd]
 }
 
 pub(super) fn group_norm_grad(op: &GroupNormGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let [dx, dgamma, dbeta] = Sets::group(&x[0], op.groups).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4), true);
+    let GroupNormGradOperands { x, dy, mean, rstd, gamma } = op.operands(x);
+    let [dx, dgamma, dbeta] = Sets::group(&x, op.groups).gradients(&x, &dy, &mean, &rstd, gamma, true);
     if op.affine { vec![dx, dgamma, dbeta] } else { vec![dx] }
 }
 
 pub(super) fn layer_norm(op: &LayerNorm, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let sets = Sets::layer(&x[0], op.dims);
+    let LayerNormOperands { x, gamma, beta } = op.operands(x);
+    let sets = Sets::layer(&x, op.dims);
     let (mean, var) = match op.centered {
-        true => sets.statistics(&x[0]),
-        false => (vec![0.0; sets.count], sets.means(|i| x[0].data[i].powi(2))),
+        true => sets.statistics(&x),
+        false => (vec![0.0; sets.count], sets.means(|i| x.data[i].powi(2))),
     };
     let rstd = rstd(&var, op.eps);
-    let y = sets.normalise(&x[0], &mean, &rstd, x.get(1), x.get(2));
+    let y = sets.normalise(&x, &mean, &rstd, gamma, beta);
     vec![y, mean, rstd]
 }
 
 pub(super) fn layer_norm_grad(op: &LayerNormGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let [dx, dgamma, dbeta] = Sets::layer(&x[0], op.dims).gradients(&x[0], &x[1], &x[2], &x[3], x.get(4), op.centered);
+    let LayerNormGradOperands { x, dy, mean, rstd, gamma } = op.operands(x);
+    let [dx, dgamma, dbeta] = Sets::layer(&x, op.dims).gradients(&x, &dy, &mean, &rstd, gamma, op.centered);
     let mut results = vec![dx];
     if op.weight {
         results.push(dgamma);

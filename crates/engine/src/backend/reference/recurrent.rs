@@ -1,7 +1,7 @@
 //! Recurrent layers.
 
 use super::Tensor;
-use crate::graph::op::{Cell, Recurrent};
+use crate::graph::op::{Cell, Recurrent, RecurrentGrad, RecurrentGradOperands, RecurrentOperands};
 
 fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
@@ -19,10 +19,9 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(op: &'a Recurrent, x: &[Tensor<'a>], hidden: usize) -> Self {
-        let carried = x.last().copied().filter(|_| op.carries);
-        let lengths = x.iter().rev().nth(usize::from(op.carries)).copied().filter(|_| op.lengths);
-        Layout { op, lengths, carried, samples: x[0].dims[0], length: x[0].dims[1], hidden }
+    /// Of what has N and L in front, and of the weight.
+    fn new(op: &'a Recurrent, x: Tensor, w: Tensor, lengths: Option<Tensor<'a>>, carried: Option<Tensor<'a>>) -> Self {
+        Layout { op, lengths, carried, samples: x.dims[0], length: x.dims[1], hidden: w.last() }
     }
 
     /// The rows of the positions of sample `n`, in order.
@@ -45,7 +44,8 @@ impl<'a> Layout<'a> {
 }
 
 pub(super) fn forward(op: &Recurrent, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let layout = Layout::new(op, x, x[1].last());
+    let RecurrentOperands { x, w, b, lengths, carried } = op.operands(x);
+    let layout = Layout::new(op, x, w, lengths, carried);
     let (h, gates, saved) = (layout.hidden, layout.gates(), op.cell.saved());
     let rows = layout.samples * layout.length;
     let (mut states, mut kept) = (vec![0.0; rows * h], vec![0.0; rows * saved * h]);
@@ -54,10 +54,10 @@ pub(super) fn forward(op: &Recurrent, x: &[Tensor]) -> Vec<Vec<f64>> {
         let is_lstm = op.cell == Cell::Lstm;
         let mut cell: Vec<f64> = (0..h).map(|j| if is_lstm { layout.carried(n, true, j) } else { 0.0 }).collect();
         for row in layout.rows(n) {
-            let given = &x[0].data[row * gates..(row + 1) * gates];
+            let given = &x.data[row * gates..(row + 1) * gates];
             let product = |g: usize| -> f64 {
-                let bias = if op.bias { x[2].data[g] } else { 0.0 };
-                bias + (0..h).map(|k| x[1].at([g, k]) * state[k]).sum::<f64>()
+                let bias = b.map_or(0.0, |b| b.data[g]);
+                bias + (0..h).map(|k| w.at([g, k]) * state[k]).sum::<f64>()
             };
             let r: Vec<f64> = (0..gates).map(product).collect();
             let sum = |gate: usize, j: usize| given[gate * h + j] + r[gate * h + j];
@@ -88,10 +88,12 @@ pub(super) fn forward(op: &Recurrent, x: &[Tensor]) -> Vec<Vec<f64>> {
     if op.saves && saved > 0 { vec![states, kept] } else { vec![states] }
 }
 
-pub(super) fn grad(op: &Recurrent, x: &[Tensor]) -> Vec<Vec<f64>> {
-    let saved = op.cell.saved();
-    let (dh, states, kept, w) = (x[0], x[1], x[2], x[2 + usize::from(saved > 0)]);
-    let layout = Layout::new(op, x, w.last());
+pub(super) fn grad(op: &RecurrentGrad, x: &[Tensor]) -> Vec<Vec<f64>> {
+    let RecurrentGradOperands { dh, h: states, saved: kept, w, lengths, carried } = op.operands(x);
+    let (op, saved) = (&op.of, op.of.cell.saved());
+    let layout = Layout::new(op, dh, w, lengths, carried);
+    // A cell that saves nothing asks for nothing of it.
+    let kept = kept.map_or(&[][..], |kept| kept.data);
     let (h, gates, rows) = (layout.hidden, layout.gates(), layout.samples * layout.length);
     let mut dx = vec![0.0; rows * gates];
     let mut by_product = vec![0.0; rows * gates];
@@ -102,7 +104,7 @@ pub(super) fn grad(op: &Recurrent, x: &[Tensor]) -> Vec<Vec<f64>> {
         let (mut state, mut cell) = (vec![0.0; h], vec![0.0; h]);
         for at in (0..order.len()).rev() {
             let (row, last) = (order[at], at.checked_sub(1).map(|at| order[at]));
-            let kept_at = |row: usize, i: usize, j: usize| kept.data[(row * saved + i) * h + j];
+            let kept_at = |row: usize, i: usize, j: usize| kept[(row * saved + i) * h + j];
             let dx = &mut dx[row * gates..(row + 1) * gates];
             let by_product = &mut by_product[row * gates..(row + 1) * gates];
             for j in 0..h {

@@ -2,11 +2,13 @@
 //! sums depends on the shapes alone. There are two sets: `kernels/cuda/attention_mma.cuh` for tensor cores, and `kernels/cuda/attention_plain.cuh` for
 //! all else. `attention_far` launches those for two sequences, windows and slopes.
 
-use super::Context;
 use super::elementwise::sum_rows;
+use super::{Context, operand};
 use crate::backend::gpu::launch::{Arg, BLOCK, Kernel, Lowered, Memory, Module, Step, suffix};
 use crate::backend::gpu::target::Target;
-use crate::graph::op::{Attention, AttentionDropout, AttentionGrad, alibi_power, attention_scale};
+use crate::graph::op::{
+    Attention, AttentionDropout, AttentionGrad, AttentionGradOperands, AttentionOperands, alibi_power, attention_scale,
+};
 use crate::graph::{DType, Shape};
 use crate::random::dropout_threshold;
 
@@ -98,14 +100,12 @@ pub(super) fn delta(dtype: DType, [dy, y, to]: [Memory; 3], [samples, length, he
 }
 
 /// Dropout as the last arguments of a kernel; the random key is operand `key`.
-pub(super) fn of_dropout(kernel: Kernel, dropout: Option<AttentionDropout>, key: usize) -> Kernel {
-    let (key, stream, threshold, kept) = match dropout {
-        Some(AttentionDropout { p, stream }) => {
-            (Memory::Input(key).into(), stream, dropout_threshold(p), 1.0 / (1.0 - p))
-        }
-        None => (Arg::Null, 0, 0, 1.0),
+pub(super) fn of_dropout(kernel: Kernel, dropout: Option<AttentionDropout>, key: Option<usize>) -> Kernel {
+    let (stream, threshold, kept) = match dropout {
+        Some(AttentionDropout { p, stream }) => (stream, dropout_threshold(p), 1.0 / (1.0 - p)),
+        None => (0, 0, 1.0),
     };
-    kernel.arg(key).arg(Arg::U32(stream)).arg(Arg::U32(threshold)).float(kept)
+    kernel.arg(operand(key)).arg(Arg::U32(stream)).arg(Arg::U32(threshold)).float(kept)
 }
 
 /// A window as an argument of a kernel: that without one is wider than any sequence.
@@ -130,20 +130,19 @@ struct Sizes {
     bias: Option<(usize, usize)>,
     /// Number of the operand that has the samples' lengths.
     lengths: Option<usize>,
-    /// Number of the operand that is the random key, if there is dropout.
-    key: usize,
+    /// Number of the operand that is the random key.
+    key: Option<usize>,
     dropout: Option<AttentionDropout>,
 }
 
 impl Sizes {
-    /// Of the packed operand, and of the bias of the scores, if there is one, which is operand `at`; other operands are behind it.
-    fn new(op: &Attention, qkv: &Shape, at: usize, bias: Option<&Shape>) -> Sizes {
+    /// Of the packed operand, of the bias of the scores with the number of its operand, and of the numbers of the lengths and the random key.
+    fn new(op: &Attention, qkv: &Shape, bias: Option<(usize, &Shape)>, others: [Option<usize>; 2]) -> Sizes {
         let [samples, length, packed] = qkv.dims().try_into().expect("the shape rule asks for three dimensions");
         let Attention { heads, causal, dropout, .. } = *op;
-        let (width, bias) = (packed / 3 / heads, bias.map(|shape| (at, shape.dims()[0])));
-        let lengths = at + usize::from(op.bias);
-        let key = lengths + usize::from(op.lengths);
-        Sizes { samples, length, heads, width, causal, bias, lengths: op.lengths.then_some(lengths), key, dropout }
+        let (width, bias) = (packed / 3 / heads, bias.map(|(at, shape)| (at, shape.dims()[0])));
+        let [lengths, key] = others;
+        Sizes { samples, length, heads, width, causal, bias, lengths, key, dropout }
     }
 
     /// Which kernels on tensor cores take these heads, if any do.
@@ -169,7 +168,7 @@ impl Sizes {
             Some((at, biases)) => kernel.arg(Memory::Input(at)).int(biases),
             None => kernel.arg(Arg::Null).int(1),
         };
-        let kernel = kernel.arg(self.lengths.map_or(Arg::Null, |at| Memory::Input(at).into()));
+        let kernel = kernel.arg(operand(self.lengths));
         let kernel = kernel.int(self.length).int(self.heads).int(self.width).int(self.causal.into()).float(scale);
         of_dropout(kernel, self.dropout, self.key)
     }
@@ -177,23 +176,24 @@ impl Sizes {
 
 /// One launch.
 pub fn attention(cx: &Context, op: &Attention) -> Lowered {
-    let sizes = Sizes::new(op, cx.x(0), 1, op.bias.then(|| cx.x(1)));
+    let AttentionOperands { q: qkv, bias, lengths, key, .. } = op.places();
+    let sizes = Sizes::new(op, cx.x(qkv), bias.map(|at| (at, cx.x(at))), [lengths, key]);
     let kernel = match sizes.tensor_cores(cx.target, cx.x_type(0)) {
         Some(of) => sizes.on_tensor_cores(of, "attention_mma", of.tiles.queries),
         None if op.bias => sizes.blocks("attention_biased", cx.x_type(0)),
         None => sizes.blocks("attention", cx.x_type(0)),
     };
-    let kernel = kernel.arg(Memory::Input(0)).arg(Memory::Output(0));
+    let kernel = kernel.arg(Memory::Input(qkv)).arg(Memory::Output(0));
     Lowered::one(sizes.args(kernel.arg(Memory::Output(1))))
 }
 
 /// Three launches: the row sums of results times their gradients, the gradients of keys and values, and those of queries. With a bias
 /// of the scores one more for its gradient, and what adds up its parts.
 pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
-    let op = &op.attention;
-    let sizes = Sizes::new(op, cx.x(1), 4, op.bias.then(|| cx.x(4)));
-    let dtype = cx.x_type(0);
-    let [dy, qkv, y, lse] = [0, 1, 2, 3].map(Memory::Input);
+    let AttentionGradOperands { dy, q, y, lse, bias, lengths, key, .. } = op.places();
+    let sizes = Sizes::new(&op.attention, cx.x(q), bias.map(|at| (at, cx.x(at))), [lengths, key]);
+    let (dtype, scores) = (cx.x_type(dy), cx.x(lse).len());
+    let [dy, qkv, y, lse] = [dy, q, y, lse].map(Memory::Input);
     let sums = Memory::Scratch(0);
     let products = delta(dtype, [dy, y, sums], [sizes.samples, sizes.length, sizes.heads, sizes.width]);
     let grads = match sizes.tensor_cores(cx.target, dtype) {
@@ -204,7 +204,7 @@ pub fn grad(cx: &Context, op: &AttentionGrad) -> Lowered {
     };
     let grads = grads.map(|kernel| sizes.args(kernel.arg(dy).arg(qkv).arg(lse).arg(sums).arg(Memory::Output(0))));
     let steps = [products].into_iter().chain(grads).map(Step::Kernel).collect();
-    let scratch_bytes = (cx.x(3).len() * size_of::<f32>()).next_multiple_of(64);
+    let scratch_bytes = (scores * size_of::<f32>()).next_multiple_of(64);
     let mut lowered = Lowered { steps, scratch_bytes };
     if let Some((_, biases)) = sizes.bias {
         let tiles = sizes.length.div_ceil(SIDE);
@@ -235,7 +235,7 @@ mod tests {
     fn tensor_cores_take_the_heads_that_they_are_made_for() {
         let op = Attention { heads: 2, ..Attention::default() };
         let kernels = |capability, tf32, dtype, width: usize| {
-            let sizes = Sizes::new(&op, &Shape::from([1, 5, 6 * width]), 1, None);
+            let sizes = Sizes::new(&op, &Shape::from([1, 5, 6 * width]), None, [None; 2]);
             let of = sizes.tensor_cores(&Target { tf32, ..Target::new(capability) }, dtype)?;
             Some(sizes.on_tensor_cores(of, "k", of.tiles.queries).name)
         };

@@ -2,16 +2,15 @@
 
 use super::Context;
 use super::columns::{Columns, aligned};
+use super::operand;
 use crate::backend::gpu::fusions::NormSum;
 use crate::backend::gpu::launch::{Arg, Kernel, Lowered, Memory, Module, Step};
-use crate::graph::op::{Activation, BatchNorm, BatchNormApply, BatchNormGrad, BatchNormInfer, BatchNormStatistics};
+use crate::graph::op::{
+    Activation, BatchNorm, BatchNormApply, BatchNormApplyOperands, BatchNormGrad, BatchNormGradOperands,
+    BatchNormInfer, BatchNormInferOperands, BatchNormOperands, BatchNormStatistics, BatchNormStatisticsOperands,
+};
 
 pub(super) const MODULE: Module = Module::BatchNorm;
-
-/// A pointer to operand `i`, or null if the node has no such operand.
-pub(super) fn operand(i: usize, there: bool) -> Arg {
-    if there { Memory::Input(i).into() } else { Arg::Null }
-}
 
 /// The operand as a matrix: all positions of all samples × channels.
 pub(super) fn matrix(cx: &Context) -> (usize, Columns) {
@@ -57,8 +56,9 @@ fn apply_as(
 
 /// The normalised elements, from the statistics that the batch had.
 pub fn again(cx: &Context, op: &BatchNormApply) -> Lowered {
-    let parameters = [3, 4].map(|i| operand(i, op.affine));
-    Lowered::one(apply(cx, Some(Memory::Output(0)), [1, 2].map(Memory::Input), parameters, Arg::Null))
+    let BatchNormApplyOperands { mean, invstd, gamma, beta, .. } = op.places();
+    let statistics = [mean, invstd].map(Memory::Input);
+    Lowered::one(apply(cx, Some(Memory::Output(0)), statistics, [gamma, beta].map(operand), Arg::Null))
 }
 
 /// Sums by block, in the scratch memory.
@@ -72,8 +72,14 @@ pub(super) fn moments(cx: &Context) -> Kernel {
         .int(cx.x(0).last())
 }
 
-/// Statistics by block, and statistics of the batch; operands from `tracked` on are the running ones.
-fn of_batch(cx: &Context, op: &BatchNormStatistics, tracked: usize, [mean, invstd]: [Memory; 2]) -> [Kernel; 2] {
+/// Statistics by block, and statistics of the batch; `tracked` are the operands with the running ones: mean, variance, number of batches.
+fn of_batch(
+    cx: &Context,
+    op: &BatchNormStatistics,
+    tracked: [Option<usize>; 3],
+    [mean, invstd]: [Memory; 2],
+) -> [Kernel; 2] {
+    let [running_mean, running_var, batches] = tracked.map(operand);
     let (rows, columns) = matrix(cx);
     let (channels, partials) = (cx.x(0).last(), Memory::Scratch(0));
     let statistics = columns
@@ -86,19 +92,18 @@ fn of_batch(cx: &Context, op: &BatchNormStatistics, tracked: usize, [mean, invst
         .arg(Arg::F64(op.momentum.map_or(-1.0, f64::from)))
         .arg(mean)
         .arg(invstd)
-        .arg(operand(tracked, op.track))
-        .arg(operand(tracked + 1, op.track))
-        .arg(operand(tracked + 2, op.track));
+        .arg(running_mean)
+        .arg(running_var)
+        .arg(batches);
     [moments(cx), statistics]
 }
 
 /// The statistics, and the normalised elements.
 pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
-    let tracked = 1 + 2 * usize::from(op.affine);
+    let BatchNormOperands { gamma, beta, running_mean, running_var, num_batches_tracked: batches, .. } = op.places();
     let made = [1, 2].map(Memory::Output);
-    let [moments, statistics] = of_batch(cx, &op.statistics(), tracked, made);
-    let parameters = [1, 2].map(|i| operand(i, op.affine));
-    let apply = apply(cx, Some(Memory::Output(0)), made, parameters, operand(tracked + 2, op.track));
+    let [moments, statistics] = of_batch(cx, &op.statistics(), [running_mean, running_var, batches], made);
+    let apply = apply(cx, Some(Memory::Output(0)), made, [gamma, beta].map(operand), operand(batches));
     let steps = [moments, statistics, apply].map(Step::Kernel).into();
     Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
 }
@@ -106,12 +111,12 @@ pub fn batch_norm(cx: &Context, op: &BatchNorm) -> Lowered {
 /// The statistics, and the sum of the normalised elements and another operand.
 pub fn with_sum(cx: &Context, sum: &NormSum) -> Lowered {
     let op = sum.norm;
-    let tracked = 1 + 2 * usize::from(op.affine);
+    let BatchNormOperands { gamma, beta, running_mean, running_var, num_batches_tracked: batches, .. } = op.places();
     let made = [1, 2].map(Memory::Output);
-    let [moments, statistics] = of_batch(cx, &op.statistics(), tracked, made);
-    let parameters = [1, 2].map(|i| operand(i, op.affine));
+    let [moments, statistics] = of_batch(cx, &op.statistics(), [running_mean, running_var, batches], made);
+    let parameters = [gamma, beta].map(operand);
     let start = |kernel: Kernel| kernel.arg(Memory::Input(0)).arg(Memory::Input(sum.summand));
-    let (y, counter) = (Some(Memory::Output(0)), operand(tracked + 2, op.track));
+    let (y, counter) = (Some(Memory::Output(0)), operand(batches));
     let apply = apply_as("batch_norm_apply_sum", start, cx, sum.act, y, made, parameters, counter);
     let steps = [moments, statistics, apply].map(Step::Kernel).into();
     Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
@@ -119,10 +124,11 @@ pub fn with_sum(cx: &Context, sum: &NormSum) -> Lowered {
 
 /// The statistics alone. The launch behind them adds to the counter, and normalises nothing.
 pub fn statistics(cx: &Context, op: &BatchNormStatistics) -> Lowered {
+    let BatchNormStatisticsOperands { running_mean, running_var, num_batches_tracked: batches, .. } = op.places();
     let made = [0, 1].map(Memory::Output);
-    let mut kernels = Vec::from(of_batch(cx, op, 1, made));
-    if op.track {
-        kernels.push(apply(cx, None, made, [Arg::Null, Arg::Null], operand(3, true)));
+    let mut kernels = Vec::from(of_batch(cx, op, [running_mean, running_var, batches], made));
+    if batches.is_some() {
+        kernels.push(apply(cx, None, made, [Arg::Null, Arg::Null], operand(batches)));
     }
     let steps = kernels.into_iter().map(Step::Kernel).collect();
     Lowered { steps, scratch_bytes: matrix(cx).1.partial_bytes() }
@@ -167,17 +173,18 @@ pub fn grad(cx: &Context, op: &BatchNormGrad) -> Lowered {
     let channels = cx.x(0).last();
     let (partials, table) = (Memory::Scratch(0), aligned(columns.partial_bytes()));
     let parameter = |i| if op.affine { Memory::Output(i).into() } else { Arg::Null };
+    let BatchNormGradOperands { invstd, gamma, .. } = op.places();
     let totals = columns
         .totals(MODULE, "batch_norm_grad_totals")
         .arg(partials)
         .long(columns.partials())
         .long(rows)
         .int(channels)
-        .arg(Memory::Input(3))
+        .arg(Memory::Input(invstd))
         .arg(Memory::Scratch(table))
         .arg(parameter(1))
         .arg(parameter(2));
-    let apply = input_gradient(cx, operand(4, op.affine), table);
+    let apply = input_gradient(cx, operand(gamma), table);
     let scratch_bytes = table + 2 * channels * size_of::<f32>();
     Lowered { steps: [dots(cx), totals, apply].map(Step::Kernel).into(), scratch_bytes }
 }
@@ -185,16 +192,16 @@ pub fn grad(cx: &Context, op: &BatchNormGrad) -> Lowered {
 /// One launch, with the running statistics.
 pub fn infer(cx: &Context, op: &BatchNormInfer) -> Lowered {
     let (rows, columns) = matrix(cx);
-    let statistics = 1 + 2 * usize::from(op.affine);
+    let BatchNormInferOperands { x, gamma, beta, running_mean, running_var } = op.places();
     let map = columns.map();
     let kernel: Kernel = columns
         .launch(MODULE, "batch_norm_infer", cx.x_type(0), map.splits)
-        .arg(Memory::Input(0))
+        .arg(Memory::Input(x))
         .arg(Memory::Output(0))
-        .arg(Memory::Input(statistics))
-        .arg(Memory::Input(statistics + 1))
-        .arg(operand(1, op.affine))
-        .arg(operand(2, op.affine))
+        .arg(Memory::Input(running_mean))
+        .arg(Memory::Input(running_var))
+        .arg(operand(gamma))
+        .arg(operand(beta))
         .float(op.eps)
         .activation(cx.act)
         .long(rows)

@@ -2,8 +2,9 @@
 
 use super::Context;
 use super::columns::{Columns, aligned};
+use super::operand;
 use crate::backend::gpu::launch::{Arg, BLOCK, Kernel, Lowered, Memory, Module, Step};
-use crate::graph::op::{GroupNorm, GroupNormGrad};
+use crate::graph::op::{GroupNorm, GroupNormGrad, GroupNormGradOperands, GroupNormOperands};
 
 const MODULE: Module = Module::GroupNorm;
 
@@ -30,21 +31,17 @@ impl Samples {
     }
 }
 
-/// A pointer to operand `i`, or null if the node has no such operand.
-fn operand(i: usize, there: bool) -> Arg {
-    if there { Memory::Input(i).into() } else { Arg::Null }
-}
-
 /// Three launches: partial sums by block, statistics by group, and the normalised elements.
 pub fn group_norm(cx: &Context, op: &GroupNorm) -> Lowered {
     let Samples { rows, channels, sets, columns } = Samples::new(cx, op.groups);
     let dtype = cx.x_type(0);
     let partials = Memory::Scratch(0);
+    let GroupNormOperands { x, gamma, beta } = op.places();
 
     let sums = columns.sums();
     let moments = columns
         .launch(MODULE, "group_norm_moments", dtype, sums)
-        .arg(Memory::Input(0))
+        .arg(Memory::Input(x))
         .arg(partials)
         .long(rows)
         .int(sums)
@@ -63,12 +60,12 @@ pub fn group_norm(cx: &Context, op: &GroupNorm) -> Lowered {
     let map = columns.map();
     let apply = columns
         .launch(MODULE, "group_norm_apply", dtype, map.splits)
-        .arg(Memory::Input(0))
+        .arg(Memory::Input(x))
         .arg(Memory::Output(0))
         .arg(Memory::Output(1))
         .arg(Memory::Output(2))
-        .arg(operand(1, op.affine))
-        .arg(operand(2, op.affine))
+        .arg(operand(gamma))
+        .arg(operand(beta))
         .int(op.groups)
         .long(rows)
         .long(map.stretch)
@@ -82,7 +79,8 @@ pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
     let samples = Samples::new(cx, op.groups);
     let Samples { rows, channels, sets, columns } = samples;
     let dtype = cx.x_type(0);
-    let [x, dy, mean, rstd] = [0, 1, 2, 3].map(Memory::Input);
+    let GroupNormGradOperands { x, dy, mean, rstd, gamma } = op.places();
+    let [x, dy, mean, rstd] = [x, dy, mean, rstd].map(Memory::Input);
     let (partials, table) = (Memory::Scratch(0), aligned(columns.partial_bytes()));
 
     let sums = columns.sums();
@@ -105,7 +103,7 @@ pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
         .int(sums)
         .int(channels)
         .arg(rstd)
-        .arg(operand(4, op.affine))
+        .arg(operand(gamma))
         .arg(Memory::Scratch(table));
     let mut kernels = vec![grad_sums, totals];
     if op.affine {
@@ -129,7 +127,7 @@ pub fn grad(cx: &Context, op: &GroupNormGrad) -> Lowered {
         .arg(Memory::Output(0))
         .arg(mean)
         .arg(rstd)
-        .arg(operand(4, op.affine))
+        .arg(operand(gamma))
         .arg(Memory::Scratch(table))
         .long(sets)
         .int(op.groups)

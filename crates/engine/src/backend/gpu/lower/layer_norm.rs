@@ -2,10 +2,11 @@
 
 use super::Context;
 use super::columns::{Columns, column_totals};
+use super::operand;
 use super::rows::Rows;
 use crate::backend::gpu::fusions::fits_warps;
 use crate::backend::gpu::launch::{Arg, Kernel, Lowered, Memory, Module, Step, suffix};
-use crate::graph::op::{LayerNorm, LayerNormGrad};
+use crate::graph::op::{LayerNorm, LayerNormGrad, LayerNormGradOperands, LayerNormOperands};
 use crate::graph::{DType, Shape};
 
 const MODULE: Module = Module::LayerNorm;
@@ -33,16 +34,16 @@ pub fn layer_norm(cx: &Context, op: &LayerNorm) -> Lowered {
     let (n, length) = matrix(cx.x(0), op.dims);
     let warps = fits_warps(cx.x(0), op.dims);
     let rows = Rows::new(n, length, 1);
-    let parameter = |i, there| if there { Memory::Input(i).into() } else { Arg::Null };
+    let LayerNormOperands { x, gamma, beta } = op.places();
     let kernel = if warps {
         by_warps("layer_norm", [cx.x_type(0), cx.y_type(0)], n, 1)
     } else {
         rows.launch(MODULE, "layer_norm", cx.x_type(0))
     };
     let kernel = kernel
-        .arg(Memory::Input(0))
-        .arg(parameter(1, op.weight))
-        .arg(parameter(2, op.bias))
+        .arg(Memory::Input(x))
+        .arg(operand(gamma))
+        .arg(operand(beta))
         .arg(Memory::Output(0))
         .arg(Memory::Output(1))
         .arg(Memory::Output(2))
@@ -53,23 +54,14 @@ pub fn layer_norm(cx: &Context, op: &LayerNorm) -> Lowered {
     Lowered::one(kernel.int(usize::from(op.centered)))
 }
 
-/// The operands of a gradient.
-struct Operands {
-    x: usize,
-    dy: usize,
-    /// The first of those behind them: mean, deviation, `gamma`.
-    rest: usize,
-}
-
 /// The gradient of the input. With parameters, also partial sums by block of their gradients, and a launch that adds these.
 pub fn grad(cx: &Context, op: &LayerNormGrad) -> Lowered {
-    let operands = Operands { x: 0, dy: 1, rest: 2 };
-    if fits_warps(cx.x(0), op.dims) { grad_by_warps(cx, op, operands) } else { grad_by_rows(cx, op) }
+    if fits_warps(cx.x(0), op.dims) { grad_by_warps(cx, op, op.places()) } else { grad_by_rows(cx, op) }
 }
 
 /// The same of a gradient that is cast first, which is the first operand.
 pub fn grad_of_cast(cx: &Context, op: &LayerNormGrad) -> Lowered {
-    grad_by_warps(cx, op, Operands { x: 1, dy: 0, rest: 2 })
+    grad_by_warps(cx, op, LayerNormGradOperands { x: 1, dy: 0, ..op.places() })
 }
 
 /// The launch that adds partial sums of the parameters' gradients, `[partials, 2, length]`.
@@ -83,17 +75,17 @@ fn totals(op: &LayerNormGrad, partials: usize, length: usize) -> Kernel {
 }
 
 /// One trip through memory, for rows that warps keep.
-fn grad_by_warps(cx: &Context, op: &LayerNormGrad, operands: Operands) -> Lowered {
-    let Operands { x, dy, rest } = operands;
+fn grad_by_warps(cx: &Context, op: &LayerNormGrad, operands: LayerNormGradOperands<usize>) -> Lowered {
+    let LayerNormGradOperands { x, dy, mean, rstd, gamma } = operands;
     let (n, length) = matrix(cx.x(x), op.dims);
     let kernel = by_warps("layer_norm_grad", [cx.x_type(dy), cx.x_type(x)], n, ROWS_OF_WARP);
     let blocks = kernel.grid[0] as usize;
     let kernel = kernel
         .arg(Memory::Input(x))
         .arg(Memory::Input(dy))
-        .arg(Memory::Input(rest))
-        .arg(Memory::Input(rest + 1))
-        .arg(if op.weight { Memory::Input(rest + 2).into() } else { Arg::Null })
+        .arg(Memory::Input(mean))
+        .arg(Memory::Input(rstd))
+        .arg(operand(gamma))
         .arg(Memory::Output(0))
         .arg(if op.weight { Memory::Scratch(0).into() } else { Arg::Null })
         .long(n)
@@ -110,7 +102,8 @@ fn grad_by_warps(cx: &Context, op: &LayerNormGrad, operands: Operands) -> Lowere
 fn grad_by_rows(cx: &Context, op: &LayerNormGrad) -> Lowered {
     let (n, length) = matrix(cx.x(0), op.dims);
     let dtype = cx.x_type(0);
-    let [x, dy, mean, rstd] = [0, 1, 2, 3].map(Memory::Input);
+    let LayerNormGradOperands { x, dy, mean, rstd, gamma } = op.places();
+    let [x, dy, mean, rstd] = [x, dy, mean, rstd].map(Memory::Input);
 
     let rows = Rows::new(n, length, 2);
     let input = rows
@@ -119,7 +112,7 @@ fn grad_by_rows(cx: &Context, op: &LayerNormGrad) -> Lowered {
         .arg(dy)
         .arg(mean)
         .arg(rstd)
-        .arg(if op.weight { Memory::Input(4).into() } else { Arg::Null })
+        .arg(operand(gamma))
         .arg(Memory::Output(0))
         .long(n)
         .int(length)

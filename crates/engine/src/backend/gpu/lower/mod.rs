@@ -32,7 +32,7 @@ mod softmax;
 mod state;
 mod sync_batch_norm;
 
-use super::launch::Lowered;
+use super::launch::{Arg, Lowered, Memory};
 use super::target::Target;
 use crate::backend::gpu::fusions::{CastRows, activated, cast_rows, norm_sum};
 use crate::graph::op::{Activation, Algorithm};
@@ -80,6 +80,11 @@ impl<'a> Context<'a> {
     pub fn y_type(&self, i: usize) -> DType {
         self.output(i).dtype
     }
+}
+
+/// A pointer to an operand, or null if the node has no such operand.
+fn operand(place: Option<usize>) -> Arg {
+    place.map_or(Arg::Null, |i| Memory::Input(i).into())
 }
 
 /// The launches of `node`; `None` for a view, which only gives memory another shape.
@@ -152,7 +157,7 @@ pub fn lower(graph: &Graph, node: &Node, target: &Target) -> Option<Lowered> {
         Op::CachedAttention(op) => cached_attention::cached(cx, op),
         Op::Rotary(op) => cached_attention::rotary(cx, op),
         Op::Recurrent(op) => recurrent::recurrent(cx, op),
-        Op::RecurrentGrad(op) => recurrent::grad(cx, &op.of),
+        Op::RecurrentGrad(op) => recurrent::grad(cx, op),
         Op::Embedding(_) => embedding::embedding(cx),
         Op::EmbeddingGrad(op) => embedding::grad(cx, op),
         Op::Loss(op) => loss::loss(cx, op),

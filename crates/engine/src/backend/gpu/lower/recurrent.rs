@@ -1,9 +1,9 @@
 //! Launches of recurrent layers: one for each position.
 
-use super::Context;
+use super::{Context, operand};
 use crate::backend::gpu::launch::{Arg, Kernel, Lowered, Memory, Module};
 use crate::graph::Shape;
-use crate::graph::op::{Cell, Recurrent};
+use crate::graph::op::{Cell, Recurrent, RecurrentGrad, RecurrentGradOperands, RecurrentOperands};
 
 /// Side of a block's tile of samples and units: `SIDE` in `kernels/cuda/recurrent.cu`.
 const SIDE: usize = 16;
@@ -57,13 +57,12 @@ fn positions(op: &Recurrent, length: usize) -> Vec<(usize, Option<usize>, Option
 /// Lowers the operation.
 pub fn recurrent(cx: &Context, op: &Recurrent) -> Lowered {
     let sizes = Sizes::of(cx.y(0));
-    let operand = |there: bool, at: usize| if there { Memory::Input(at).into() } else { Arg::Null };
+    let RecurrentOperands { x, w, b, lengths, carried } = op.places();
     let saves = op.saves && op.cell.saved() > 0;
     let cells = op.cell == Cell::Lstm && !saves;
     let step = |(t, before, _)| {
-        let kernel = sizes.kernel(format!("{}_f32", name(op.cell))).arg(Memory::Input(0)).arg(Memory::Input(1));
-        let kernel = kernel.arg(operand(op.bias, 2)).arg(operand(op.lengths, 2 + usize::from(op.bias)));
-        let kernel = kernel.arg(operand(op.carries, 2 + usize::from(op.bias) + usize::from(op.lengths)));
+        let kernel = sizes.kernel(format!("{}_f32", name(op.cell))).arg(Memory::Input(x)).arg(Memory::Input(w));
+        let kernel = kernel.arg(operand(b)).arg(operand(lengths)).arg(operand(carried));
         let kernel = kernel.arg(Memory::Output(0)).arg(if saves { Memory::Output(1).into() } else { Arg::Null });
         let kernel = kernel.arg(if cells { Memory::Scratch(0).into() } else { Arg::Null });
         sizes.args(kernel, &[Some(t), before]).into()
@@ -73,20 +72,18 @@ pub fn recurrent(cx: &Context, op: &Recurrent) -> Lowered {
 }
 
 /// Lowers the gradient.
-pub fn grad(cx: &Context, op: &Recurrent) -> Lowered {
-    let (sizes, saved) = (Sizes::of(cx.y(1)), op.cell.saved() > 0);
-    let w = 2 + usize::from(saved);
-    let carried = matches!(op.cell, Cell::Lstm | Cell::Gru);
+pub fn grad(cx: &Context, op: &RecurrentGrad) -> Lowered {
+    let RecurrentGradOperands { dh, h, saved, w, lengths, carried } = op.places();
+    let (sizes, op) = (Sizes::of(cx.y(1)), &op.of);
+    let between = matches!(op.cell, Cell::Lstm | Cell::Gru);
     let step = |(t, before, behind)| {
-        let kernel = sizes.kernel(format!("{}_grad_f32", name(op.cell))).arg(Memory::Input(0)).arg(Memory::Input(1));
-        let kernel = kernel.arg(if saved { Memory::Input(2).into() } else { Arg::Null }).arg(Memory::Input(w));
-        let operand = |there: bool, at: usize| if there { Memory::Input(at).into() } else { Arg::Null };
-        let kernel = kernel.arg(operand(op.lengths, w + 1)).arg(operand(op.carries, w + 1 + usize::from(op.lengths)));
+        let kernel = sizes.kernel(format!("{}_grad_f32", name(op.cell))).arg(Memory::Input(dh)).arg(Memory::Input(h));
+        let kernel = kernel.arg(operand(saved)).arg(Memory::Input(w)).arg(operand(lengths)).arg(operand(carried));
         let product = Memory::Output(if op.cell == Cell::Gru { 2 } else { 0 });
         let kernel = kernel.arg(Memory::Output(0)).arg(Memory::Output(1)).arg(product);
-        let kernel = kernel.arg(if carried { Memory::Scratch(0).into() } else { Arg::Null });
+        let kernel = kernel.arg(if between { Memory::Scratch(0).into() } else { Arg::Null });
         sizes.args(kernel, &[Some(t), behind, before]).into()
     };
     let steps = positions(op, sizes.0[1]).into_iter().rev().map(step).collect();
-    Lowered { steps, scratch_bytes: if carried { sizes.bytes() } else { 0 } }
+    Lowered { steps, scratch_bytes: if between { sizes.bytes() } else { 0 } }
 }

@@ -1,7 +1,8 @@
 //! Launches of batch normalisation over all shards of a step.
 
 use super::Context;
-use super::batch_norm::{MODULE, dots, input_gradient, matrix, moments, operand};
+use super::batch_norm::{MODULE, dots, input_gradient, matrix, moments};
+use super::operand;
 use crate::backend::gpu::launch::{Arg, Kernel, Lowered, Memory, Step};
 use crate::graph::op::{BatchNormFromSums, BatchNormGradFromSums, BatchNormGradSums};
 
@@ -33,9 +34,9 @@ pub fn from_sums(cx: &Context, op: &BatchNormFromSums) -> Lowered {
         .arg(Arg::F64(op.momentum.map_or(-1.0, f64::from)))
         .arg(Memory::Output(0))
         .arg(Memory::Output(1))
-        .arg(operand(1, op.track))
-        .arg(operand(2, op.track))
-        .arg(operand(3, op.track));
+        .arg(operand(op.track.then_some(1)))
+        .arg(operand(op.track.then_some(2)))
+        .arg(operand(op.track.then_some(3)));
     let count = || Kernel::new(MODULE, "batch_norm_count").block(32, 1).arg(Memory::Input(3));
     let steps = std::iter::once(statistics).chain(op.track.then(count)).map(Step::Kernel).collect();
     Lowered { steps, scratch_bytes: 0 }
@@ -66,6 +67,6 @@ pub fn grad_from_sums(cx: &Context, op: &BatchNormGradFromSums) -> Lowered {
         .int(channels)
         .arg(Memory::Input(3))
         .arg(Memory::Scratch(0));
-    let apply = input_gradient(cx, operand(6, op.affine), 0);
+    let apply = input_gradient(cx, operand(op.affine.then_some(6)), 0);
     Lowered { steps: [means, apply].map(Step::Kernel).into(), scratch_bytes: 2 * channels * size_of::<f32>() }
 }
