@@ -141,7 +141,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let codec = match own.clone() {
         Some(codec) => {
             let mut unseen = Unseen::default();
-            unseen.look(&codec.columns, &raw)?;
+            unseen.look(&codec.columns, &raw, &whole)?;
             told.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
             codec
         }

@@ -39,11 +39,11 @@ impl Unseen {
         (!names.is_empty()).then(|| format!("{columns} that the model does not take: {}{more}", names.join(", ")))
     }
 
-    /// Looks at the rows of a table. Of a column in which rare texts share a place nothing is found: an unknown text has that place, too.
+    /// Looks at `rows` of a table. Of a column in which rare texts share a place nothing is found: an unknown text has that place, too.
     ///
     /// # Errors
     /// The rows are in a file that cannot be read.
-    pub fn look(&mut self, columns: &[ColumnCodec], raw: &Raw) -> Result<()> {
+    pub fn look(&mut self, columns: &[ColumnCodec], raw: &Raw, rows: &[u32]) -> Result<()> {
         for column in columns {
             let given = column.instead_of_missing();
             if given.is_none() && !column.is_category() {
@@ -51,7 +51,7 @@ impl Unseen {
             }
             let cells = raw.column(&column.name)?;
             if let Some(given) = given {
-                let missing = (0..raw.rows() as u32).filter(|row| cells.is_missing(*row) && !raw.skips(*row)).count();
+                let missing = rows.iter().filter(|row| cells.is_missing(**row)).count();
                 if missing > 0 {
                     self.missing.entry(column.name.clone()).or_insert((given, 0)).1 += missing;
                 }
@@ -61,12 +61,14 @@ impl Unseen {
             }
             let Cells::Texts(numbers, texts) = &*cells else { continue };
             let unseen: Vec<bool> = texts.iter().map(|text| !column.has_place_for(text)).collect();
-            let read = (0..).zip(numbers).filter(|(row, _)| !raw.skips(*row));
-            let rows = read.filter(|(_, number)| number.is_some_and(|number| unseen[number as usize])).count();
-            if rows > 0 {
-                let found = self.texts.entry(column.name.clone()).or_default();
-                found.0.extend(texts.iter().zip(unseen).filter(|(_, unseen)| *unseen).map(|(text, _)| text.clone()));
-                found.1 += rows;
+            let texts_of = rows.iter().filter_map(|row| numbers[*row as usize]);
+            for text in texts_of.filter(|text| unseen[*text as usize]) {
+                let (known, rows) = self.texts.entry(column.name.clone()).or_default();
+                *rows += 1;
+                let text = &texts[text as usize];
+                if !known.contains(text) {
+                    known.insert(text.clone());
+                }
             }
         }
         Ok(())
