@@ -10,7 +10,7 @@ use super::language::devices::Devices;
 use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
-    Checkpoint, Data, Distributed, Head, InitRule, Lints, Log, Lora, Loss, Metric, Metrics, Optimizer, Rename,
+    Checkpoint, Data, Distributed, Head, InitRule, Lints, Log, Lora, Loss, Metric, Metrics, Monitor, Optimizer, Rename,
     Schedule, Sweep, Train,
 };
 use super::language::values::{Device, Precision};
@@ -89,9 +89,9 @@ impl Experiment {
 
     /// The figures that evaluation measures besides those that the loss comes with: those asked for, and those watched.
     pub fn asked_figures(&self) -> Vec<Figure> {
-        let stopping = self.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
-        let watched =
-            [stopping, self.schedule.monitor(), self.checkpoint.monitor].into_iter().flatten().map(Metric::figure);
+        let stopping = self.train.early_stopping.as_ref().map(|stopping| &stopping.monitor);
+        let watched = [stopping, self.schedule.monitor(), self.checkpoint.monitor.as_ref()];
+        let watched = watched.into_iter().flatten().filter_map(Monitor::of_model).map(Metric::figure);
         // What language models are told apart by. It comes from the loss and costs nothing.
         let of_text =
             (self.data.source.is_text() && self.loss.describe().is_likelihood()).then_some(Figure::Perplexity);

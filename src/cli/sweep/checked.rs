@@ -6,7 +6,7 @@ use crate::api::memory::{Planned, resolve_batch};
 use crate::api::model::{build, describe_data, refuse};
 use crate::api::what::expect_configuration;
 use crate::backend::{Backend, DeviceError};
-use crate::config::language::sections::{Length, Metric, Sweep};
+use crate::config::language::sections::{Length, Monitor, Sweep};
 use crate::config::{self, Assigned, Diagnostic, Loaded, Severity, SourceId, Sources, Trials};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
@@ -31,7 +31,7 @@ pub struct Read {
     /// Its `[sweep]`.
     pub sweep: Sweep,
     /// The figure by which trials are compared.
-    pub monitor: Metric,
+    pub monitor: Monitor,
     /// What each trial assigns.
     pub values: Vec<Vec<Assigned>>,
 }
@@ -72,7 +72,7 @@ impl Read {
                 path.display()
             )));
         };
-        let monitor = sweep.monitor.unwrap_or_else(|| base.experiment.checkpoint.monitor());
+        let monitor = sweep.monitor.clone().unwrap_or_else(|| base.experiment.checkpoint.monitor().clone());
         let values = draw::trials(&sweep, base.experiment.seed);
         Ok(Read { path: path.to_path_buf(), sets: sets.to_vec(), trials, base, sweep, monitor, values })
     }
@@ -80,7 +80,7 @@ impl Read {
     /// All that a trial has in the place of the configuration's own.
     fn assigned(&self, trial: usize) -> Vec<Assigned> {
         let mut all = self.values[trial].clone();
-        if let (Some(monitor), Some(span)) = (self.sweep.monitor, self.base.experiment.nearest_span("sweep.monitor")) {
+        if let (Some(monitor), Some(span)) = (&self.sweep.monitor, self.base.experiment.nearest_span("sweep.monitor")) {
             let word = monitor.name();
             let toml = toml::Value::String(word.into()).to_string();
             all.push(Assigned { key: "checkpoint.monitor".into(), value: word.into(), toml, key_span: span, span });

@@ -70,7 +70,10 @@ pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
 /// A configuration without a word about it: neither the data nor the number of its classes is looked at. What is wrong is reported when it is loaded to be
 /// trained.
 fn glance(config: &Path, sets: &[String]) -> Option<Experiment> {
-    let ask = |_: &Experiment| Ok(Counts { classes: Some(2), vocabulary: Some(2) });
+    let ask = |experiment: &Experiment| {
+        let heads = experiment.heads.iter().map(|head| (head.name().to_owned(), 2)).collect();
+        Ok(Counts { classes: Some(2), vocabulary: Some(2), heads })
+    };
     config::load_asking(config, sets, &ask).ok().map(|loaded| loaded.experiment)
 }
 

@@ -4,13 +4,15 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 
 use crate::config::declare::part::with_suggestion;
-use crate::config::text::diagnostics::{Diagnostic, Span};
+use crate::config::text::diagnostics::{Diagnostic, SourceId, Span};
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
 /// The parameters that every model sees and that are what is counted in the data: its classes, and the tokens of its text.
 pub const COUNTED: [&str; 2] = ["classes", "vocabulary"];
+/// What the number of classes of a head begins with; its name follows.
+pub const OF_HEAD: &str = "classes.";
 /// The parameter that every model sees and that is the number of tokens of a sample of text.
 pub const CONTEXT: &str = "context";
 const MAX_LENGTH: usize = 1000;
@@ -30,18 +32,20 @@ pub struct Scope<'a> {
     outer: Option<&'a Scope<'a>>,
     /// What `{i}` stands for: the index of a copy of a repeated block.
     index: Option<usize>,
+    /// The names of heads, whose classes are counted.
+    heads: &'a [String],
     used: &'a RefCell<HashSet<Span>>,
 }
 
 impl<'a> Scope<'a> {
-    /// No parameters; definitions that are used are noted in `used`.
-    pub fn new(used: &'a RefCell<HashSet<Span>>) -> Self {
-        Self { params: Vec::new(), outer: None, index: None, used }
+    /// No parameters, in a model with these heads; definitions that are used are noted in `used`.
+    pub fn new(heads: &'a [String], used: &'a RefCell<HashSet<Span>>) -> Self {
+        Self { params: Vec::new(), outer: None, index: None, heads, used }
     }
 
     /// A scope within this one, in the copy of a repeated block with that index.
     pub fn inner(&'a self, index: Option<usize>) -> Self {
-        Self { params: Vec::new(), outer: Some(self), index, used: self.used }
+        Self { params: Vec::new(), outer: Some(self), index, heads: self.heads, used: self.used }
     }
 
     /// Adds a parameter that was defined at `place`. Its value must be plain: a number, a word, a short list.
@@ -72,6 +76,12 @@ impl<'a> Scope<'a> {
         } else {
             self.params.push((name.to_owned(), place, value));
         }
+    }
+
+    /// Adds a number that is counted in the data.
+    pub fn count(&mut self, name: String, number: usize) {
+        let place = Span { source: SourceId(usize::MAX), start: 0, end: 0 };
+        self.params.push((name, place, Node { value: Value::Integer(number as i64), span: place }));
     }
 
     fn get(&self, name: &str) -> Option<&Node> {
@@ -119,6 +129,24 @@ impl<'a> Scope<'a> {
 
     fn explain(&self, problem: Problem, span: Span) -> Diagnostic {
         match problem {
+            Problem::Unknown(name) if name.starts_with(OF_HEAD) => {
+                let head = &name[OF_HEAD.len()..];
+                if self.heads.iter().any(|known| known == head) {
+                    let error =
+                        Diagnostic::error(format!("the number of classes of the head `{head}` is not known here"));
+                    return error.at(span, "it is counted in the data").help("write a number");
+                }
+                let heads: Vec<&str> = self.heads.iter().map(String::as_str).collect();
+                let error =
+                    Diagnostic::error(format!("there is no head `{}`, whose classes are asked for", shorten(head)));
+                let error = with_suggestion(error, span, "no head has this name", head, &heads);
+                match heads[..] {
+                    [] => error.help(
+                        "the configuration has no `[[heads]]`; `$classes` is the number of classes of the target",
+                    ),
+                    _ => error.help(format!("the heads are {}", list(heads, "and"))),
+                }
+            }
             Problem::Unknown(name) => {
                 let all = std::iter::successors(Some(self), |scope| scope.outer).flat_map(|scope| &scope.params);
                 let mut known: Vec<&str> = all.map(|(known, ..)| known.as_str()).collect();
@@ -178,9 +206,28 @@ impl Problem {
 
 /// Whether an expression names a parameter.
 pub fn names_parameter(text: &str, name: &str) -> bool {
-    let begins =
-        |(at, _): (usize, &str)| text[at + 1..].strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_name));
+    let begins = |(at, _): (usize, &str)| {
+        let rest = text[at + 1..].strip_prefix(name);
+        rest.is_some_and(|rest| !rest.starts_with(is_name) && !rest.starts_with('.'))
+    };
     text.match_indices('$').any(begins)
+}
+
+/// The heads whose classes an expression asks for.
+pub fn heads_named<'t>(text: &'t str, heads: &'t [String]) -> impl Iterator<Item = &'t str> {
+    text.match_indices('$').filter_map(|(at, _)| Some(head_at(text[at + 1..].strip_prefix(OF_HEAD)?, heads)))
+}
+
+/// The name of a head at the beginning of a text: the longest that there is or, where there is none, all that could be one. A name may have a `-`, as a
+/// difference has.
+fn head_at<'t>(text: &'t str, heads: &[String]) -> &'t str {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    let begins = |head: &&String| text.strip_prefix(&***head).is_some_and(|rest| !rest.starts_with(part));
+    let length = match heads.iter().filter(begins).map(String::len).max() {
+        Some(length) => length,
+        None => text.find(|c| !part(c) && c != '-').unwrap_or(text.len()),
+    };
+    &text[..length]
 }
 
 fn is_name(c: char) -> bool {
@@ -305,9 +352,18 @@ impl Parser<'_> {
             }
             Some('$') => {
                 self.at += 1;
-                let name = self.word(is_name).to_owned();
-                if name.is_empty() {
-                    return Err(Problem::other("a name must follow `$`"));
+                let name = match self.text[self.at..].strip_prefix(OF_HEAD) {
+                    Some(rest) => OF_HEAD.to_owned() + head_at(rest, self.scope.heads),
+                    None => self.text[self.at..].split(|c| !is_name(c)).next().unwrap_or_default().to_owned(),
+                };
+                self.at += name.len();
+                if name.is_empty() || name == OF_HEAD {
+                    let what = if name.is_empty() {
+                        "a name must follow `$`"
+                    } else {
+                        "the name of a head must follow `$classes.`"
+                    };
+                    return Err(Problem::other(what));
                 }
                 match self.scope.get(&name) {
                     Some(Node { value: Value::Integer(number), .. }) => Number::Whole(*number),

@@ -126,7 +126,11 @@ impl Files {
 
     /// Whether the model depends on the number of classes of the data.
     pub fn asked(&self, root: &Table) -> Option<Asked> {
-        written(root).map(|(span, name)| Asked::Written(span, name)).or(self.unset.then_some(Asked::Unset))
+        let written = written(root);
+        match written.is_empty() {
+            false => Some(Asked::Written(written)),
+            true => self.unset.then_some(Asked::Unset),
+        }
     }
 
     fn open(&mut self, path: &Path, named_at: Option<Span>) -> Option<SourceId> {
@@ -271,7 +275,7 @@ impl Files {
             let Some(number) = params.as_mut().and_then(|params| params.get_mut(name)) else { continue };
             self.unset = true;
             let counted = if name == NUM_CLASSES[0] { COUNTED[0] } else { COUNTED[1] };
-            if let (Classes::Known(_), Some(known)) = (self.classes, self.classes.value(counted)) {
+            if let (Classes::Known(_), Some(known)) = (&self.classes, self.classes.value(counted)) {
                 number.value = Value::Integer(known as i64);
             }
         }

@@ -125,7 +125,7 @@ fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &
         files.complete(&mut root, sets)?;
         let start = Span { source, start: 0, end: 0 };
         let asked = files.asked(&root);
-        let experiment = resolve::resolve(name, (&root, start), &files.sources, files.classes, &files.sink)?;
+        let experiment = resolve::resolve(name, (&root, start), &files.sources, &files.classes, &files.sink)?;
         Some((experiment, asked))
     });
     let Files { sources, sink, left, .. } = files;

@@ -19,7 +19,8 @@ use crate::config::language::keys::{self, Section};
 use crate::config::language::pretrained::{Pretrained, Unknown};
 use crate::config::language::sections::{
     Checkpoint, Curve, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys,
-    ModelLayers, Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train, Warmup,
+    ModelLayers, Monitor, Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train,
+    Warmup,
 };
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
@@ -33,7 +34,7 @@ pub(super) fn resolve(
     name: &str,
     (root, start): (&Table, Span),
     sources: &Sources,
-    classes: Classes,
+    classes: &Classes,
     sink: &Sink,
 ) -> Option<Experiment> {
     let top = Part { table: root, span: start, what: "the configuration", bad: &[], sink };
@@ -117,7 +118,7 @@ fn fill_in(experiment: &mut Experiment) {
     let text = experiment.data.source.is_text();
     let figure = if text { Figure::Loss } else { experiment.loss.describe().task().monitor() };
     let default = Metric::ALL.iter().copied().find(|m| m.of_validation() && m.figure() == figure);
-    experiment.checkpoint.monitor = experiment.checkpoint.monitor.or(default);
+    experiment.checkpoint.monitor = experiment.checkpoint.monitor.take().or(default.map(Monitor::from));
 }
 
 /// Whether one of the layers, or one inside of them, is of that type.
@@ -132,7 +133,7 @@ struct Reader<'a> {
     start: Span,
     nothing: &'a Table,
     sources: &'a Sources,
-    classes: Classes,
+    classes: &'a Classes,
     sink: &'a Sink,
     sections: Vec<Section>,
 }

@@ -8,7 +8,7 @@ mod trainings;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
 use crate::config::language::sections::{
-    Cache, Course, Curve, Length, Loss, Method, Metric, RANDOM_TRANSFORMS, Source, Transform,
+    Cache, Course, Curve, Length, Loss, Method, Metric, Monitor, RANDOM_TRANSFORMS, Source, Transform,
 };
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::lints::Lint;
@@ -93,25 +93,29 @@ impl Rules<'_> {
     }
 
     /// The figures that are watched, with the keys that say so.
-    fn watched(&self) -> impl Iterator<Item = (&'static str, Metric)> {
-        let stopping = self.experiment.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
+    fn watched(&self) -> impl Iterator<Item = (&'static str, &Monitor)> {
+        let stopping = self.experiment.train.early_stopping.as_ref().map(|stopping| &stopping.monitor);
         let all = [
             ("train.early_stopping.monitor", stopping),
             ("schedule.monitor", self.experiment.schedule.monitor()),
-            ("checkpoint.monitor", self.experiment.checkpoint.monitor),
-            ("sweep.monitor", self.experiment.sweep.as_ref().and_then(|sweep| sweep.monitor)),
+            ("checkpoint.monitor", self.experiment.checkpoint.monitor.as_ref()),
+            ("sweep.monitor", self.experiment.sweep.as_ref().and_then(|sweep| sweep.monitor.as_ref())),
         ];
         all.into_iter().filter_map(|(key, metric)| Some((key, metric?)))
     }
 
-    /// A figure that is watched must be one that this loss comes with.
+    /// A figure that is watched must be one that this loss comes with, or that of a head.
     fn monitors(&self) {
-        for (key, metric) in self.watched() {
-            let task = self.experiment.loss.describe().task();
-            let figures = [task.figures(), task.asked_figures()].concat();
-            if !figures.contains(&metric.figure()) {
-                let there = Metric::ALL.iter().filter(|m| m.of_validation() && figures.contains(&m.figure()));
-                self.not_measured(metric.name(), there.map(|m| m.name()), key);
+        let task = self.experiment.loss.describe().task();
+        let figures = [task.figures(), task.asked_figures()].concat();
+        let own = Metric::ALL.iter().filter(|m| m.of_validation() && figures.contains(&m.figure()));
+        let of_heads = self.figures_of_heads();
+        let there: Vec<&str> = own.map(|m| m.name()).chain(of_heads.iter().map(String::as_str)).collect();
+        for (key, monitor) in self.watched() {
+            match monitor {
+                Monitor::Model(metric) if figures.contains(&metric.figure()) => {}
+                Monitor::Model(metric) => self.not_measured(metric.name(), there.iter().copied(), key),
+                Monitor::Head(of) => self.watches_a_head(monitor.name(), of, &there, key),
             }
         }
         let there = self.experiment.loss.describe().task().asked_figures();
@@ -141,7 +145,7 @@ impl Rules<'_> {
         let Some(target) = self.experiment.loss.target() else { return };
         let asked = self.experiment.metrics.figures.iter().enumerate();
         let asked = asked.map(|(i, figure)| (format!("metrics.figures.{i}"), figure.figure()));
-        let watched = self.watched().map(|(key, metric)| (key.to_owned(), metric.figure()));
+        let watched = self.watched().filter_map(|(key, monitor)| Some((key.to_owned(), monitor.of_model()?.figure())));
         for (key, figure) in asked.chain(watched).filter(|(_, figure)| figure.gathered() == Gathered::Outputs) {
             let error = Diagnostic::error(format!("there is no `{}` of a model that learns `{target}`", figure.name()));
             let error = error.help("leave it out: it compares outputs with targets of the data");

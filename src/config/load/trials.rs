@@ -97,7 +97,7 @@ impl Trials {
             root.remove("sweep");
         }
         let classes = files.asked(&root);
-        let experiment = resolve::resolve(&self.name, (&root, start), &files.sources, files.classes, &files.sink);
+        let experiment = resolve::resolve(&self.name, (&root, start), &files.sources, &files.classes, &files.sink);
         let Some(experiment) = experiment else { return Err(failed(files)) };
         let Files { sources, sink, left, .. } = files;
         let mut warnings = sink.into_vec();

@@ -130,7 +130,7 @@ impl Run<'_> {
         if let Some(value) = Self::figure(monitor, train.as_ref(), val.as_ref()) {
             self.reporter.note_watched(monitor, value);
         }
-        let early = self.experiment.train.early_stopping.as_ref().filter(|_| due).map(|early| early.monitor);
+        let early = self.experiment.train.early_stopping.as_ref().filter(|_| due).map(|early| &early.monitor);
         if let Some(watched) = early
             && Self::figure(watched, train.as_ref(), val.as_ref()).is_some_and(|value| !value.is_finite())
         {

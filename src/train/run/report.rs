@@ -3,7 +3,7 @@
 use super::live::Live;
 use super::pace::{Horizon, Pace, Place};
 use super::table::{Row, Table};
-use crate::config::language::sections::Metric;
+use crate::config::language::sections::Monitor;
 use crate::data::Unread;
 use crate::graph::op::{Figure, Task};
 use crate::terminal::{self, Bar, Stream, can_redraw, duration, figure, panel, percent};
@@ -198,9 +198,9 @@ impl Reporter {
     }
 
     /// Notes the value that a monitored figure has now; it is shown until there is a newer one.
-    pub fn note_watched(&mut self, metric: Metric, value: f64) {
-        let told = if metric.figure().is_share() { percent(value) } else { figure(value, 4, 8) };
-        self.watched = Some(format!("{} {told}", metric.name()));
+    pub fn note_watched(&mut self, monitor: &Monitor, value: f64) {
+        let told = if monitor.figure().is_share() { percent(value) } else { figure(value, 4, 8) };
+        self.watched = Some(format!("{} {told}", monitor.name()));
     }
 
     /// Tells how far the stretch is: samples done, updates done, the newest loss.
@@ -341,6 +341,7 @@ impl State<'_> {
 mod tests {
     use super::*;
     use crate::config::language::sections::EvalEvery;
+    use crate::config::language::sections::Metric;
 
     #[test]
     fn progress_in_words() {
@@ -358,10 +359,10 @@ mod tests {
         let parts: Vec<String> = state.parts().into_iter().map(|(_, text)| text).collect();
         assert_eq!(parts.join(" | "), "24 % | loss 0.1235 | acc 97.12 % | 17000 samples/s | at most 3h 05m left");
         let mut reporter = Reporter::new(Verbosity::Quiet);
-        reporter.note_watched(Metric::ValAccuracy, 0.5);
-        reporter.note_watched(Metric::ValLoss, 0.25);
+        reporter.note_watched(&Metric::ValAccuracy.into(), 0.5);
+        reporter.note_watched(&Metric::ValLoss.into(), 0.25);
         assert_eq!(reporter.watched.as_deref(), Some("val_loss 0.2500"));
-        reporter.note_watched(Metric::ValAccuracy, 0.5);
+        reporter.note_watched(&Metric::ValAccuracy.into(), 0.5);
         state.watched = reporter.watched.as_deref();
         assert_eq!(
             state.line(),

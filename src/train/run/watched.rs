@@ -2,21 +2,34 @@
 
 use super::Run;
 use crate::checkpoint::Best;
-use crate::config::language::sections::{EarlyStopping, Metric};
+use crate::config::language::sections::{EarlyStopping, Monitor};
 use crate::graph::op::Figure;
 use crate::train::files::state::Extra;
 use crate::train::setup::figures::Figures;
 
 impl Run<'_> {
     /// The monitored figure of an epoch; `None` if it was not evaluated.
-    pub(super) fn figure(metric: Metric, train: Option<&Figures>, val: Option<&Figures>) -> Option<f64> {
-        if metric.of_validation() { val } else { train }?.get(metric.figure())
+    pub(super) fn figure(monitor: &Monitor, train: Option<&Figures>, val: Option<&Figures>) -> Option<f64> {
+        Self::figures_with(monitor, train, val)?.get(monitor.figure())
+    }
+
+    /// The figures that the monitored one is among: those of the main target, or of a head.
+    fn figures_with<'f>(
+        monitor: &Monitor,
+        train: Option<&'f Figures>,
+        val: Option<&'f Figures>,
+    ) -> Option<&'f Figures> {
+        let all = if monitor.of_validation() { val } else { train }?;
+        match monitor {
+            Monitor::Model(_) => Some(all),
+            Monitor::Head(of) => all.of_head(&of.head),
+        }
     }
 
     pub(super) fn note_best(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
         let monitor = self.experiment.checkpoint.monitor();
         let Some(value) = Self::figure(monitor, train, val).filter(|v| v.is_finite()) else { return false };
-        let of = if monitor.of_validation() { val } else { train };
+        let of = Self::figures_with(monitor, train, val);
         let loss = of.and_then(|figures| figures.get(Figure::Loss)).filter(|loss| loss.is_finite());
         let extra = &mut self.state.extra;
         // The run goes on with another monitor: the value of the one before is no match for it.
@@ -33,7 +46,7 @@ impl Run<'_> {
 
     pub(super) fn out_of_patience(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> bool {
         let Some(early) = &self.experiment.train.early_stopping else { return false };
-        let Some(value) = Self::figure(early.monitor, train, val) else { return false };
+        let Some(value) = Self::figure(&early.monitor, train, val) else { return false };
         wait(early, &mut self.state.extra, value)
     }
 
@@ -45,7 +58,7 @@ impl Run<'_> {
     /// Lets the learning rate drop if its figure has not improved for long enough; then what is to be said of it.
     pub(super) fn note_plateau(&mut self, train: Option<&Figures>, val: Option<&Figures>) -> Option<String> {
         let rule = self.schedule.plateau.as_ref()?;
-        let value = Self::figure(rule.monitor, train, val)?;
+        let value = Self::figure(&rule.monitor, train, val)?;
         let state = &mut self.state.extra.plateau;
         state.note(rule, value, self.schedule.base).then(|| {
             // As short as it can be told.
@@ -68,7 +81,7 @@ impl Run<'_> {
 
 /// Takes the figure of a validation into what early stopping knows; whether its patience is at its end.
 fn wait(early: &EarlyStopping, extra: &mut Extra, value: f64) -> bool {
-    let better = extra.early_best.is_none_or(|best| improves(early.monitor, value, best, early.min_delta));
+    let better = extra.early_best.is_none_or(|best| improves(&early.monitor, value, best, early.min_delta));
     if value.is_finite() && better {
         extra.early_best = Some(value);
         extra.early_waited = 0;
@@ -80,24 +93,25 @@ fn wait(early: &EarlyStopping, extra: &mut Extra, value: f64) -> bool {
 
 /// Whether a figure is better than the best so far, which came with `best_loss`: of several that are the same, the one with the least loss is, and the first
 /// of those. An accuracy of few samples is often the same, while the loss still tells one model from another.
-fn is_best(monitor: Metric, best: Option<&Best>, best_loss: Option<f64>, (value, loss): (f64, Option<f64>)) -> bool {
+fn is_best(monitor: &Monitor, best: Option<&Best>, best_loss: Option<f64>, (value, loss): (f64, Option<f64>)) -> bool {
     let Some(best) = best else { return true };
     let less = loss.zip(best_loss).is_some_and(|(loss, least)| loss < least);
     improves(monitor, value, best.value, 0.0) || value == best.value && less
 }
 
-fn improves(monitor: Metric, new: f64, old: f64, min_delta: f64) -> bool {
+fn improves(monitor: &Monitor, new: f64, old: f64, min_delta: f64) -> bool {
     if monitor.higher_is_better() { new > old + min_delta } else { new < old - min_delta }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::language::sections::Metric;
 
     /// After each of the figures, which are binary fractions so that their differences are exact: the best one, how many have been waited
     /// for, and whether that is enough.
     fn told(monitor: Metric, min_delta: f64, figures: &[f64]) -> Vec<(f64, usize, bool)> {
-        let early = EarlyStopping { monitor, patience: 2, min_delta };
+        let early = EarlyStopping { monitor: monitor.into(), patience: 2, min_delta };
         let mut extra = Extra::default();
         let told = figures.iter().map(|value| {
             let ends = wait(&early, &mut extra, *value);
@@ -130,7 +144,8 @@ mod tests {
 
     #[test]
     fn of_several_best_the_one_with_the_least_loss_is_kept() {
-        for (monitor, better, worse) in [(Metric::ValAccuracy, 0.75, 0.25), (Metric::ValLoss, 0.25, 0.75)] {
+        for (metric, better, worse) in [(Metric::ValAccuracy, 0.75, 0.25), (Metric::ValLoss, 0.25, 0.75)] {
+            let monitor = &Monitor::from(metric);
             let best = Best { monitor: monitor.name().to_owned(), value: 0.5 };
             let told = |value, loss| is_best(monitor, Some(&best), Some(0.5), (value, loss));
             assert_eq!([0.5, better, worse].map(|value| told(value, Some(0.5))), [false, true, false]);

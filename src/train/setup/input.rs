@@ -16,8 +16,8 @@ use crate::data::synthetic::{SyntheticOptions, Task};
 use crate::data::tensors::TensorsOptions;
 use crate::data::webdataset::{Labels, WebDatasetOptions};
 use crate::data::{
-    self, Cache, Classes as KnownClasses, DataSpec, FieldKind, Fingerprint, Footprint, HoldOut, Missing, Source, Split,
-    UnknownField,
+    self, Cache, Classes as KnownClasses, DataSpec, Field, FieldKind, Fingerprint, Footprint, HoldOut, Missing, Source,
+    Split, UnknownField,
 };
 pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
@@ -334,20 +334,32 @@ pub fn counts(experiment: &Experiment) -> Result<Counts, Diagnostic> {
     let numbers = spec.fitted.as_ref().and(spec.target()).map(|(_, field)| field.shape.len() * each);
     let tokens = spec.vocabulary();
     let classes = spec.classes().map(|classes| experiment.loss.outputs(classes.number));
-    Ok(Counts { classes: classes.or(numbers), vocabulary: tokens })
+    Ok(Counts { classes: classes.or(numbers), vocabulary: tokens, heads: classes_of_heads(&spec) })
+}
+
+/// The heads whose targets are classes, and how many those are.
+fn classes_of_heads(spec: &DataSpec) -> Vec<(String, usize)> {
+    let of = |(_, field): (_, &Field)| {
+        let head = field.name.strip_prefix(data::TARGETS)?.strip_prefix('_')?;
+        Some((head.to_owned(), field.kind.classes()?.number))
+    };
+    spec.heads().filter_map(of).collect()
 }
 
 /// The same of what a training of this experiment has found.
 pub fn counts_of(fitted: &Fitted, experiment: &Experiment) -> Counts {
     let each = experiment.loss.quantiles().len().max(1);
     let fields = fitted.source.as_ref().and_then(|written| data::fields_of(written));
-    let vocabulary = fields.and_then(|fields| DataSpec::new(fields).vocabulary());
-    let classes = match is_of_this_kind(fitted, experiment) {
-        true => Some(experiment.loss.outputs(fitted.classes * each)),
+    let spec = fields.map(DataSpec::new);
+    let vocabulary = spec.as_ref().and_then(DataSpec::vocabulary);
+    match is_of_this_kind(fitted, experiment) {
+        true => {
+            let classes = Some(experiment.loss.outputs(fitted.classes * each));
+            Counts { classes, vocabulary, heads: spec.as_ref().map_or(Vec::new(), classes_of_heads) }
+        }
         // Of those the tokenizer is kept.
-        false => counts(experiment).ok().and_then(|counts| counts.classes),
-    };
-    Counts { classes, vocabulary }
+        false => Counts { vocabulary, ..counts(experiment).unwrap_or_default() },
+    }
 }
 
 /// The memory that the samples of an experiment take, without reading them.

@@ -4,7 +4,7 @@ use super::oversights;
 use super::schedule::{Schedule, batches, updates};
 use crate::config::experiment::Validation;
 use crate::config::language::pattern::Pattern;
-use crate::config::language::sections::{EvalEvery, Length, Metric};
+use crate::config::language::sections::{EvalEvery, Length, Monitor};
 use crate::config::{Diagnostic, Experiment, Lint};
 use crate::data::DataSpec;
 use crate::graph::op::Op;
@@ -207,29 +207,29 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
     if data.val != Some(0) {
         return Vec::new();
     }
-    let warning = |message: String, key: &str, metric: Metric| {
+    let warning = |message: String, key: &str, monitor: &Monitor| {
         let warning = Diagnostic::warning(Lint::MonitorWithoutValidation, message)
             .help("`validation_split` in `[data]` holds samples out; `train_loss` is there in any case");
-        at(experiment, warning, &[(key, &format!("there is no `{}`", metric.name()))])
+        at(experiment, warning, &[(key, &format!("there is no `{}`", monitor.name()))])
     };
     let mut found = Vec::new();
-    let watched = Metric::of_validation;
-    if let Some(stopping) = experiment.train.early_stopping.as_ref().filter(|s| watched(s.monitor)) {
+    let watched = Monitor::of_validation;
+    if let Some(stopping) = experiment.train.early_stopping.as_ref().filter(|s| watched(&s.monitor)) {
         let message = "`early_stopping` has no effect: there are no samples to validate on";
         let written = experiment.span_of("train.early_stopping.monitor").is_some();
         let key = if written { "train.early_stopping.monitor" } else { "train.early_stopping" };
-        found.push(warning(message.into(), key, stopping.monitor));
+        found.push(warning(message.into(), key, &stopping.monitor));
     }
-    if let Some(metric) = experiment.schedule.monitor().filter(|metric| watched(*metric)) {
+    if let Some(monitor) = experiment.schedule.monitor().filter(|monitor| watched(monitor)) {
         let message = "the learning rate never drops: there are no samples to validate on";
         let written = experiment.span_of("schedule.monitor").is_some();
-        found.push(warning(message.into(), if written { "schedule.monitor" } else { "schedule.type" }, metric));
+        found.push(warning(message.into(), if written { "schedule.monitor" } else { "schedule.type" }, monitor));
     }
     // By default a run without validation simply has no `best`.
     let written = experiment.span_of("checkpoint.monitor").is_some();
-    if let Some(metric) = experiment.checkpoint.monitor.filter(|m| written && watched(*m)) {
+    if let Some(monitor) = experiment.checkpoint.monitor.as_ref().filter(|m| written && watched(m)) {
         let message = "there will be no `best` checkpoint: there are no samples to validate on";
-        found.push(warning(message.into(), "checkpoint.monitor", metric));
+        found.push(warning(message.into(), "checkpoint.monitor", monitor));
     }
     found
 }
@@ -237,7 +237,7 @@ fn monitors_without_validation(experiment: &Experiment, data: &DataSpec) -> Vec<
 /// No samples to validate on.
 fn no_validation(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
     // Who watches the training alone has said so.
-    let watched = experiment.checkpoint.monitor.filter(|_| experiment.span_of("checkpoint.monitor").is_some());
+    let watched = experiment.checkpoint.monitor.as_ref().filter(|_| experiment.span_of("checkpoint.monitor").is_some());
     if data.val != Some(0) || watched.is_some() {
         return None;
     }
@@ -254,17 +254,17 @@ fn chosen_on_test_set(experiment: &Experiment, data: &DataSpec) -> Option<Diagno
         return None;
     }
     let written = |key: &str| experiment.span_of(key).is_some();
-    let stopping = experiment.train.early_stopping.as_ref().map(|stopping| stopping.monitor);
+    let stopping = experiment.train.early_stopping.as_ref().map(|stopping| &stopping.monitor);
     let stopping_key =
         if written("train.early_stopping.monitor") { "train.early_stopping.monitor" } else { "train.early_stopping" };
     let plateau_key = if written("schedule.monitor") { "schedule.monitor" } else { "schedule.type" };
-    let best = experiment.checkpoint.monitor.filter(|_| written("checkpoint.monitor"));
+    let best = experiment.checkpoint.monitor.as_ref().filter(|_| written("checkpoint.monitor"));
     let keys = [
         (best, "checkpoint.monitor", "chooses `best`"),
         (stopping, stopping_key, "ends the run"),
         (experiment.schedule.monitor(), plateau_key, "lowers the learning rate"),
     ];
-    let keys = keys.iter().filter(|(metric, ..)| metric.is_some_and(Metric::of_validation));
+    let keys = keys.iter().filter(|(monitor, ..)| monitor.is_some_and(Monitor::of_validation));
     let keys: Vec<(&str, &str)> = keys.map(|(_, key, what)| (*key, *what)).collect();
     if keys.is_empty() {
         return None;

@@ -41,7 +41,7 @@ fn defaults_are_pytorchs() {
         experiment.schedule.curve,
         Curve::Course(Course::Constant(runner::config::language::sections::Constant {}))
     );
-    assert_eq!(experiment.checkpoint.monitor(), Metric::ValAccuracy);
+    assert_eq!(experiment.checkpoint.monitor(), &Metric::ValAccuracy.into());
     assert_eq!(experiment.log.every_steps, 50);
     assert_eq!(experiment.span_of("optimizer.lr"), None);
     let span = experiment.nearest_span("optimizer.lr").expect("the section is there");
@@ -78,7 +78,7 @@ epochs = 1
     assert_eq!(experiment.data.loading.validation_split, Some(ValidationSplit::Count(10)));
     assert!(experiment.model.weights_strict);
     assert_eq!(loaded.sources.text(experiment.model.freeze[0].span), "\"features.*\"");
-    assert_eq!(experiment.checkpoint.monitor(), Metric::ValLoss);
+    assert_eq!(experiment.checkpoint.monitor(), &Metric::ValLoss.into());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::config::declare::options::{Check, options};
 use crate::config::declare::value::values;
 use crate::graph::op::Figure;
 
-values!(EvalFigure, Metric);
+values!(EvalFigure);
 
 /// A figure that evaluation measures where it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -198,11 +198,6 @@ impl Metric {
     /// Whether it is measured on the validation samples; else on those of training.
     pub fn of_validation(self) -> bool {
         self != Metric::TrainLoss
-    }
-
-    /// Whether more is better.
-    pub fn higher_is_better(self) -> bool {
-        self.figure().higher_is_better()
     }
 }
 

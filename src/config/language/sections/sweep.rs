@@ -5,7 +5,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
-use super::metrics::Metric;
+use super::monitor::Monitor;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::value::{Value, values};
@@ -66,7 +66,7 @@ options! {
         pub trials: Option<usize>,
         /// The figure by which trials are compared. Their `best.safetensors` is chosen by it, too.
         #[option(otherwise = "`checkpoint.monitor`", resume = Harmless)]
-        pub monitor: Option<Metric>,
+        pub monitor: Option<Monitor>,
         /// What is different from trial to trial: keys as `--set` takes them, each with a list of values, or with a range:
         /// `{ linear = [a, b] }` or `{ log = [a, b] }`. Between whole numbers lie whole numbers. `steps` makes so many values of a range,
         /// its ends among them.

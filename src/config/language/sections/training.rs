@@ -15,6 +15,7 @@ use crate::config::text::tree::Node;
 
 use super::length::{EvalEvery, Length};
 use super::metrics::Metric;
+use super::monitor::Monitor;
 use super::recompute::Recompute;
 
 options! {
@@ -78,9 +79,9 @@ options! {
 
     /// When to stop early.
     pub struct EarlyStopping {
-        /// The figure to watch.
-        #[option(default = Metric::ValLoss)]
-        pub monitor: Metric,
+        /// The figure to watch, or one of a head, as `val_sold_loss`.
+        #[option(default = Monitor::Model(Metric::ValLoss))]
+        pub monitor: Monitor,
         /// How many validations without improvement to wait for.
         #[option(default = 10, range = 1.., unit = "validations")]
         pub patience: usize,
@@ -150,9 +151,9 @@ impl JsonSchema for EarlyStopping {
 options! {
     /// The `[checkpoint]` section.
     pub struct Checkpoint {
-        /// The figure by which `best` is chosen.
+        /// The figure by which `best` is chosen, or one of a head, as `val_sold_accuracy`.
         #[option(otherwise = "`val_accuracy` for classes, else `val_loss`", resume = Harmless)]
-        pub monitor: Option<Metric>,
+        pub monitor: Option<Monitor>,
         /// How many of the `step-N` checkpoints to keep, the newest.
         #[option(default = 3, range = 1.., unit = "checkpoints", resume = Harmless)]
         pub keep: usize,
@@ -193,8 +194,8 @@ impl Check for Checkpoint {}
 
 impl Checkpoint {
     /// The figure by which `best` is chosen.
-    pub fn monitor(&self) -> Metric {
-        self.monitor.unwrap_or(Metric::ValLoss)
+    pub fn monitor(&self) -> &Monitor {
+        self.monitor.as_ref().unwrap_or(&Monitor::Model(Metric::ValLoss))
     }
 }
 

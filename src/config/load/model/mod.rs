@@ -10,10 +10,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use super::classes::{self, Classes};
-use super::expr::{CONTEXT, COUNTED, Scope};
+use super::expr::{CONTEXT, COUNTED, OF_HEAD, Scope};
 use crate::config::experiment::LayerNode;
 use crate::config::language::layers::MAX_INPUTS;
-use crate::config::text::diagnostics::{Diagnostic, SourceId, Span};
+use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::lints::Lint;
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::shorten;
@@ -36,7 +36,7 @@ pub fn unroll(
     root: &Table,
     layers: &[Node],
     (inputs, init): (&[(String, Span)], Option<&Node>),
-    classes: Classes,
+    classes: &Classes,
     sink: &Sink,
 ) -> (Vec<LayerNode>, Option<Node>) {
     let used = RefCell::default();
@@ -55,11 +55,13 @@ pub fn unroll(
     let blocks = tables("blocks", "blocks");
 
     // What every model sees, unless a parameter of its own has the name.
-    let mut outermost = Scope::new(&used);
+    let heads = classes::heads(root);
+    let mut outermost = Scope::new(&heads, &used);
     for (name, number) in COUNTED.iter().filter_map(|name| Some((name, classes.value(name)?))) {
-        let place = Span { source: SourceId(usize::MAX), start: 0, end: 0 };
-        let value = Node { value: Value::Integer(number as i64), span: place };
-        outermost.define(name, place, value, sink);
+        outermost.count((*name).to_owned(), number);
+    }
+    for (head, number) in heads.iter().filter_map(|head| Some((head, classes.of_head(head)?))) {
+        outermost.count(format!("{OF_HEAD}{head}"), number);
     }
     if let Some(context) = classes::context(root) {
         outermost.define(CONTEXT, context.span, context, sink);

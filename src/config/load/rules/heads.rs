@@ -4,8 +4,9 @@ use super::Rules;
 use crate::config::declare::part::with_suggestion;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::LayerNode;
+use crate::config::language::sections::{Head, OfHead};
 use crate::config::text::diagnostics::Diagnostic;
-use crate::config::text::spelling::shorten;
+use crate::config::text::spelling::{list, shorten};
 use crate::graph::op::Figure;
 
 /// What an ONNX file calls its inputs and outputs, and JSON the answers of all heads.
@@ -17,6 +18,8 @@ impl Rules<'_> {
         if self.experiment.heads.is_empty() || !self.heads_have_a_table() {
             return;
         }
+        // After errors a layer may simply not be there.
+        let whole = !self.reporter.sink.has_errors();
         let (mut paths, mut several) = (Vec::new(), Vec::new());
         collect(&self.experiment.model.layers, &mut paths);
         paths.sort_unstable();
@@ -35,7 +38,7 @@ impl Rules<'_> {
                 self.reporter
                     .sink
                     .push(error.at(span, "several are called so").help("give the layer a `name` of its own"));
-            } else if !paths.contains(&path) {
+            } else if whole && !paths.contains(&path) {
                 let error = Diagnostic::error(format!("there is no layer `{}` for a head", shorten(path)));
                 let error = match head.output {
                     Some(_) => error,
@@ -56,16 +59,6 @@ impl Rules<'_> {
             ));
             let error = error.help("leave `heads` out, or read a table with `source = \"csv\"` or `\"parquet\"`");
             self.reporter.at_keys(error, "heads", "no columns to learn", "data.source", "no table");
-        }
-        if source.folds().is_some() {
-            let error = Diagnostic::error("models of several folds answer together, and have no heads")
-                .help("leave `heads` or `folds` out");
-            self.reporter.at_keys(error, "data.folds", "several models", "heads", "the heads");
-        }
-        if self.experiment.train.seeds.is_some() {
-            let error = Diagnostic::error("models of several seeds answer together, and have no heads")
-                .help("leave `heads` or `seeds` out");
-            self.reporter.at_keys(error, "train.seeds", "several models", "heads", "the heads");
         }
         fits
     }
@@ -92,6 +85,43 @@ impl Rules<'_> {
         } else if TAKEN.contains(&name) {
             let error = Diagnostic::error(format!("a head cannot be called `{name}`"));
             self.reporter.at_key(error.help("give the head another `name`"), key, "something else is called so");
+        }
+    }
+
+    /// The names of the figures of heads that can be watched on the validation samples.
+    pub(super) fn figures_of_heads(&self) -> Vec<String> {
+        let of = |head: &Head| {
+            let figures = head.loss.0.describe().task().figures().iter();
+            figures.map(|figure| format!("val_{}_{}", head.name(), figure.name())).collect::<Vec<_>>()
+        };
+        self.experiment.heads.iter().flat_map(of).collect()
+    }
+
+    /// A figure of a head that is watched must be one that the head's loss comes with; `there` are all that can be watched.
+    pub(super) fn watches_a_head(&self, name: &str, of: &OfHead, there: &[&str], key: &str) {
+        let heads = &self.experiment.heads;
+        let at = heads.iter().position(|head| head.name() == of.head);
+        let loss = at.map(|at| &heads[at].loss.0);
+        if loss.is_some_and(|loss| loss.describe().task().figures().contains(&of.figure)) {
+            return;
+        }
+        let help = format!("there are {}", list(there.iter().copied(), "and"));
+        match (at, loss) {
+            (Some(at), Some(loss)) => {
+                let error =
+                    Diagnostic::error(format!("there is no `{}` with the loss `{}`", shorten(name), loss.type_name()));
+                let (at, label) = (format!("heads.{at}.loss"), format!("the loss of `{}`", shorten(&of.head)));
+                self.reporter.at_keys(error.help(help), key, "never computed", &at, &label);
+            }
+            _ => {
+                let Some(span) = self.experiment.nearest_span(key) else { return };
+                let error = Diagnostic::error(format!("there is no figure `{}`", shorten(name))).help(help);
+                self.reporter.sink.push(match of.head.is_empty() {
+                    false if heads.is_empty() => error.at(span, "there are no `[[heads]]`"),
+                    false => with_suggestion(error, span, "no head has such a figure", name, there),
+                    true => with_suggestion(error, span, "no figure has this name", name, there),
+                });
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::value::values;
 use crate::config::language::sections::metrics::Metric;
+use crate::config::language::sections::monitor::Monitor;
 use crate::config::language::values::Anneal;
 
 values!(By, ThresholdMode);
@@ -169,9 +170,9 @@ options! {
     /// The learning rate drops when a figure no longer improves. `torch.optim.lr_scheduler.ReduceLROnPlateau`; whether less or more of the
     /// figure is better is known.
     pub struct Plateau {
-        /// The figure to watch.
-        #[option(default = Metric::ValLoss, resume = Differs)]
-        pub monitor: Metric,
+        /// The figure to watch, or one of a head, as `val_sold_loss`.
+        #[option(default = Monitor::Model(Metric::ValLoss), resume = Differs)]
+        pub monitor: Monitor,
         /// What each drop multiplies the learning rate with.
         #[option(default = 0.1, range = above(0.0).below(1.0), resume = Differs)]
         pub factor: f64,

@@ -13,7 +13,7 @@ use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::{Tagged, tagged};
 use crate::config::declare::value::Value;
 use crate::config::language::sections::length::Length;
-use crate::config::language::sections::metrics::Metric;
+use crate::config::language::sections::monitor::Monitor;
 use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::tree::{Node, Table};
 
@@ -115,9 +115,9 @@ impl Check for Warmup {
 
 impl Schedule {
     /// The figure that it watches, if it does.
-    pub fn monitor(&self) -> Option<Metric> {
+    pub fn monitor(&self) -> Option<&Monitor> {
         match &self.curve {
-            Curve::Plateau(plateau) => Some(plateau.monitor),
+            Curve::Plateau(plateau) => Some(&plateau.monitor),
             Curve::Course(_) | Curve::Sequential(_) => None,
         }
     }
