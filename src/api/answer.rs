@@ -62,6 +62,12 @@ pub struct Of<'a> {
 }
 
 impl<'a> Meaning<'a> {
+    /// Whether something is said of a class, or of labels, of a sample: of the target or of a head.
+    pub fn tells_a_class(&self) -> bool {
+        let own = self.task != Task::Regression && !self.has_positions();
+        own || self.heads.iter().any(|(_, _, meaning)| meaning.tells_a_class())
+    }
+
     /// The same of a model that has these heads besides.
     pub fn and_of_heads(self, heads: &'a [HeadSeen]) -> Self {
         let of = |head: &'a HeadSeen| {

@@ -1,7 +1,7 @@
 //! Several models of one folder, one for each fold or seed, that answer a sample together.
 
 use super::failure::Failure;
-use super::members::{Members, together};
+use super::members::{Members, together_in_parts};
 use super::model::{Model, load_model};
 use super::predictor::{Predictor, Seen};
 use crate::data::table::TableCodec;
@@ -31,8 +31,12 @@ impl Ensemble {
         let first = members.next().ok_or_else(|| anyhow!("there is no model"))?;
         let others: Vec<Predictor> = members.collect();
         let alike = |other: &Predictor| {
-            let answers = |one: &Predictor| (one.width(), one.classes().map(<[String]>::to_vec));
-            first.task() == other.task() && answers(&first) == answers(other)
+            let answers = |one: &Predictor| {
+                let heads =
+                    one.heads().iter().map(|head| (head.name.clone(), head.data.class_names().map(<[String]>::to_vec)));
+                (one.parts(), one.classes().map(<[String]>::to_vec), heads.collect::<Vec<_>>())
+            };
+            answers(&first) == answers(other)
         };
         match others.iter().position(|other| !alike(other)) {
             Some(at) => Err(anyhow!("models 1 and {} of the folder answer other classes or numbers", at + 2)),
@@ -69,10 +73,10 @@ impl Ensemble {
             other.raw_with_heads(of(number), &mut outputs)?;
             all.push(outputs);
         }
-        let width = self.first.width().max(1);
+        let (width, parts) = (self.first.width().max(1), self.first.parts());
         for (at, mean) in out.chunks_exact_mut(width).enumerate() {
             let each: Vec<&[f32]> = all.iter().map(|outputs| &outputs[at * width..][..width]).collect();
-            mean.copy_from_slice(&together(self.first.task(), &each));
+            mean.copy_from_slice(&together_in_parts(&parts, &each));
         }
         Ok(())
     }
@@ -121,7 +125,7 @@ pub fn load_members(path: &Path, sets: &[String]) -> Result<Vec<Model>, Failure>
     if looks(path, &folders) != before {
         return Err(refused("files were replaced while they were read"));
     }
-    let shared: Vec<Option<Vec<&str>>> =
+    let shared: Vec<Option<Vec<String>>> =
         models.iter().map(|model| model.checkpoint.as_ref().map(|(_, meta)| without_own_keys(&meta.config))).collect();
     if let Some(at) = shared.iter().position(|one| *one != shared[0]) {
         return Err(refused(&format!("the configurations of {one} 1 and {one} {} differ", at + 1)));
@@ -129,10 +133,23 @@ pub fn load_members(path: &Path, sets: &[String]) -> Result<Vec<Model>, Failure>
     Ok(models)
 }
 
-/// The lines of a configuration but for those in which the models of one training differ.
-fn without_own_keys(config: &str) -> Vec<&str> {
+/// The lines of a configuration but for what the models of one training differ in.
+fn without_own_keys(config: &str) -> Vec<String> {
     let is_own = |line: &&str| line.split_once('=').is_some_and(|(key, _)| OWN_KEYS.contains(&key.trim()));
-    config.lines().filter(|line| !is_own(line)).collect()
+    config.lines().filter(|line| !is_own(line)).map(without_class_weights).collect()
+}
+
+/// A line without the numbers that classes weigh: those that are balanced are counted in the rows that a fold is trained on.
+fn without_class_weights(line: &str) -> String {
+    const WEIGHT: &str = "weight = [";
+    let (mut out, mut rest) = (String::with_capacity(line.len()), line);
+    while let Some((before, after)) = rest.split_once(WEIGHT) {
+        out += before;
+        out += WEIGHT;
+        let is_key = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        rest = after.find(']').filter(|_| is_key).map_or(after, |end| &after[end..]);
+    }
+    out + rest
 }
 
 /// By what is seen whether files of a folder were replaced.
@@ -153,5 +170,11 @@ mod tests {
             |seed: u64, epochs: u64| format!("seed = {seed}\n[data]\nfold = {seed}\n[train]\nepochs = {epochs}\n");
         assert_eq!(without_own_keys(&config(1, 2)), without_own_keys(&config(2, 2)));
         assert_ne!(without_own_keys(&config(1, 2)), without_own_keys(&config(1, 3)));
+        let weights = |one: f64, other: f64| {
+            let loss = format!("{{ type = \"cross_entropy\", weight = [{one}, 2.0] }}");
+            format!("heads = [{{ loss = {loss}, weight = 0.5 }}]\npos_weight = [{other}]\nweight = [{one}]")
+        };
+        assert_eq!(without_own_keys(&weights(0.5, 1.0)), without_own_keys(&weights(0.7, 1.0)));
+        assert_ne!(without_own_keys(&weights(0.5, 1.0)), without_own_keys(&weights(0.5, 2.0)));
     }
 }

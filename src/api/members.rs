@@ -121,9 +121,32 @@ pub fn together(task: Task, outputs: &[&[f32]]) -> Vec<f32> {
     }
 }
 
+/// The same of models with heads: `parts` are what stands one behind the other in an output, each with how many numbers it is.
+pub fn together_in_parts(parts: &[(Task, usize)], outputs: &[&[f32]]) -> Vec<f32> {
+    let mut first = 0;
+    let mean = |(task, numbers): &(Task, usize)| {
+        let own = first..first + numbers;
+        first = own.end;
+        together(*task, &outputs.iter().map(|output| &output[own.clone()]).collect::<Vec<_>>())
+    };
+    parts.iter().flat_map(mean).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_have_means_of_their_own() {
+        let parts = [(Task::Regression, 1), (Task::Classification, 2), (Task::BinaryClassification, 1)];
+        let (a, b) = ([1.0, 0.9f32.ln(), 0.1f32.ln(), 0.0], [2.0, 0.5f32.ln(), 0.5f32.ln(), 0.0]);
+        let mean = together_in_parts(&parts, &[&a, &b]);
+        let wanted = [1.5, 0.7f32.ln(), 0.3f32.ln(), 0.0];
+        assert!(
+            mean.len() == 4 && mean.iter().zip(wanted).all(|(got, wanted)| (got - wanted).abs() < 1e-6),
+            "{mean:?}"
+        );
+    }
 
     #[test]
     fn means_are_of_probabilities() {

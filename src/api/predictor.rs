@@ -207,6 +207,12 @@ impl Predictor {
         self.outputs + self.seen.heads.iter().map(HeadSeen::outputs).sum::<usize>()
     }
 
+    /// What stands one behind the other in an answer with heads, each with how many numbers it is.
+    pub fn parts(&self) -> Vec<(Task, usize)> {
+        let of_heads = self.seen.heads.iter().map(|head| (head.task, head.outputs()));
+        std::iter::once((self.task, self.outputs)).chain(of_heads).collect()
+    }
+
     /// What the model learnt beside its target, in the order in which it answers.
     pub fn heads(&self) -> &[HeadSeen] {
         &self.seen.heads

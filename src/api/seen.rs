@@ -56,9 +56,9 @@ impl Seen {
         let fields = input_fields(experiment, &data, false);
         let targets = target_field(experiment, &data, false).map(|(_, field)| field);
         let of_heads: Vec<Field> = data.heads().map(|(_, field)| field.clone()).collect();
-        let alone = |(HeadOf { name, task }, field): (HeadOf, &Field)| {
+        let alone = |(head, field): (HeadOf, &Field)| {
             let fields = fields.iter().chain([field]).cloned().collect();
-            HeadSeen { name, task, data: DataSpec { fields, fitted: None, ..data.clone() } }
+            HeadSeen { task: head.task(), name: head.name, data: DataSpec { fields, fitted: None, ..data.clone() } }
         };
         let heads = HeadOf::all(experiment).into_iter().zip(&of_heads).map(alone).collect();
         let all = fields.iter().cloned().chain(targets).chain(of_heads.iter().cloned()).collect();

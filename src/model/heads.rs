@@ -26,6 +26,17 @@ pub fn head_metrics(mode: Mode, head: &str) -> String {
     format!("{}.{head}", metrics_variable(mode))
 }
 
+/// Name of the counts of classes of a head.
+pub fn head_class_counts(head: &str) -> String {
+    format!("{CLASS_COUNTS}.{head}")
+}
+
+/// Whether a variable of that name has what is counted or summed of classes or errors, of the main target or of a head.
+pub fn is_counted(name: &str) -> bool {
+    let of_head = || name.strip_prefix(CLASS_COUNTS).is_some_and(|rest| rest.starts_with('.'));
+    [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&name) || of_head()
+}
+
 /// The running metric sums of a mode: those of the main target, then those of heads.
 pub fn metric_sums(variables: &Variables, mode: Mode) -> Vec<VarId> {
     let main = metrics_variable(mode);
@@ -36,7 +47,7 @@ pub fn metric_sums(variables: &Variables, mode: Mode) -> Vec<VarId> {
 
 /// All that an evaluation sums up.
 pub fn eval_sums(variables: &Variables) -> Vec<VarId> {
-    let others = [CLASS_COUNTS, ERROR_SUMS_VARIABLE].into_iter().filter_map(|name| variables.find(name));
+    let others = variables.iter().filter(|(_, var)| is_counted(&var.name)).map(|(id, _)| id);
     metric_sums(variables, Mode::Eval).into_iter().chain(others).collect()
 }
 
@@ -158,6 +169,7 @@ impl<'a> Builder<'a> {
 
     fn loss_of_head(&mut self, head: &HeadOutput) -> ValueId {
         let loss = head.head.loss.0.describe();
+        let counted = self.class_counts(&loss, head.y, false).filter(|_| self.experiment.class_counts);
         self.graph.set_origin(&format!("loss.{}", head.head.name()));
         let mut dims = vec![self.batch];
         dims.extend_from_slice(head.field.shape.dims());
@@ -175,6 +187,10 @@ impl<'a> Builder<'a> {
         let sums = self.vars.get_or_add(Variable::zeros(name, DType::F64, [METRIC_SLOTS], VarKind::Metric));
         let sums = self.graph.variable(self.vars, sums);
         self.graph.add(metrics, &[made[0], made[1], head.prediction, targets, sums]).expect(sound);
+        if let Some(op) = counted {
+            let name = head_class_counts(head.head.name());
+            self.count_classes(op, name, head.y, [made[0], head.prediction, targets]);
+        }
         made[0]
     }
 }

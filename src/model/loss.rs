@@ -50,7 +50,9 @@ impl Builder<'_> {
         let (items, metrics) =
             (loss.items(self.shape(y)), Metrics { task: loss.task(), ignore_index: loss.ignore_index() });
         let sound = "`output_fits` has held the operands against each other";
-        let counts = self.class_counts(&loss, y);
+        let asked = experiment.class_counts || self.is_asked_for(Gathered::ClassCounts);
+        let several = self.target.as_ref().is_some_and(|(_, field)| field.shape.rank() > 0);
+        let counts = if asked { self.class_counts(&loss, y, several) } else { None };
         let errors = self.error_sums(&loss, y);
         // Mixed samples belong to several classes in part; the figures go by that of the largest.
         let mixed = self.mode == Mode::Train && mixing(experiment).is_some();
@@ -87,10 +89,7 @@ impl Builder<'_> {
         let sums = self.graph.variable(self.vars, sums);
         self.graph.add(metrics, &[value, weight, prediction, targets, sums]).expect(sound);
         if let Some(op) = counts {
-            let len = op.len(self.shape(y).last());
-            let counts = self.vars.get_or_add(Variable::zeros(CLASS_COUNTS, DType::F64, [len], VarKind::Metric));
-            let counts = self.graph.variable(self.vars, counts);
-            self.graph.add(op, &[value, prediction, targets, counts]).expect(sound);
+            self.count_classes(op, CLASS_COUNTS.to_owned(), y, [value, prediction, targets]);
         }
         if let Some(op) = errors {
             let zeros = Variable::zeros(ERROR_SUMS_VARIABLE, DType::F64, [op.outputs, ERROR_SUMS], VarKind::Metric);
@@ -137,20 +136,28 @@ impl Builder<'_> {
         self.prepared.iter().find(|(known, _)| known == name).map(|(_, x)| *x)
     }
 
-    /// What is to be counted of classes, if anything is: in evaluation, where a figure needs it or it is to be reported.
-    fn class_counts(&mut self, loss: &op::Loss, y: Tensor) -> Option<ClassCounts> {
-        let experiment = self.experiment;
-        if self.mode != Mode::Eval || !(experiment.class_counts || self.is_asked_for(Gathered::ClassCounts)) {
+    /// Counts classes of a loss and the predictions and targets that it is of, in a variable of that name.
+    pub(super) fn count_classes(&mut self, op: ClassCounts, name: String, y: Tensor, operands: [ValueId; 3]) {
+        let len = op.len(self.shape(y).last());
+        let counts = self.vars.get_or_add(Variable::zeros(name, DType::F64, [len], VarKind::Metric));
+        let counts = self.graph.variable(self.vars, counts);
+        let [value, prediction, targets] = operands;
+        let sound = "what a loss takes can be counted";
+        self.graph.add(op, &[value, prediction, targets, counts]).expect(sound);
+    }
+
+    /// What is to be counted of classes in evaluation, if the loss has some; of labels there may be several.
+    pub(super) fn class_counts(&self, loss: &op::Loss, y: Tensor, several: bool) -> Option<ClassCounts> {
+        if self.mode != Mode::Eval {
             return None;
         }
         let classes = self.shape(y).last();
-        let labels = if self.target.as_ref().is_some_and(|(_, field)| field.shape.rank() > 0) { classes } else { 1 };
         let of = match loss.task() {
             Task::Classification => Counted::Classes {
                 ignore_index: loss.ignore_index(),
-                matrix: experiment.class_counts && classes <= MOST_IN_MATRIX,
+                matrix: self.experiment.class_counts && classes <= MOST_IN_MATRIX,
             },
-            Task::BinaryClassification => Counted::Labels(labels),
+            Task::BinaryClassification => Counted::Labels(if several { classes } else { 1 }),
             Task::Regression => return None,
         };
         Some(ClassCounts { of })

@@ -5,7 +5,7 @@ use super::super::samples;
 use crate::config::Loaded;
 use crate::terminal::figure;
 use crate::train::run::report::Reporter;
-use crate::train::setup::balance::balance;
+use crate::train::setup::balance::{Balanced, balance};
 use crate::train::setup::input::{Samples, Take};
 
 /// Puts numbers in the place of the loss's `weight = "balanced"`; whether it was there.
@@ -13,28 +13,27 @@ use crate::train::setup::input::{Samples, Take};
 /// # Errors
 /// As [`balanced`].
 pub fn balance_classes(loaded: &mut Loaded, samples: &Samples, reporter: &Reporter) -> Result<bool, Failure> {
-    let Some(weights) = balanced(loaded, samples)? else { return Ok(false) };
-    let told = |of: fn(f64, f64) -> f64| weights.iter().copied().reduce(of).unwrap_or(1.0);
-    let (least, most) = (told(f64::min), told(f64::max));
-    reporter.info(&format!(
-        "weight = \"balanced\": the classes weigh from {} to {}",
-        figure(least, 3, 9),
-        figure(most, 3, 9)
-    ));
-    Ok(true)
+    let balanced = balanced(loaded, samples)?;
+    for Balanced { head, weights } in &balanced {
+        let told = |of: fn(f64, f64) -> f64| weights.iter().copied().reduce(of).unwrap_or(1.0);
+        let (least, most) = (told(f64::min), told(f64::max));
+        let of = head.as_ref().map_or(String::new(), |head| format!(" of the head `{head}`"));
+        reporter.info(&format!(
+            "weight = \"balanced\": the classes{of} weigh from {} to {}",
+            figure(least, 3, 9),
+            figure(most, 3, 9)
+        ));
+    }
+    Ok(!balanced.is_empty())
 }
 
-/// The weights of classes that are put in the place of `weight = "balanced"`, if it is there.
+/// The weights of classes that are put in the place of `weight = "balanced"`, wherever it is.
 ///
 /// # Errors
 /// The classes cannot be counted.
-pub fn balanced(loaded: &mut Loaded, samples: &Samples) -> Result<Option<Vec<f64>>, Failure> {
-    if !loaded.experiment.loss.is_to_be_balanced() {
-        return Ok(None);
-    }
-    let weights = balance(&mut loaded.experiment, &samples.train, &samples.spec);
-    let weights = weights.ok_or_else(|| anyhow::anyhow!("the classes cannot be counted: `weight` must be numbers"))?;
-    Ok(Some(weights.to_vec()))
+pub fn balanced(loaded: &mut Loaded, samples: &Samples) -> Result<Vec<Balanced>, Failure> {
+    let balanced = balance(&mut loaded.experiment, &samples.train, &samples.spec);
+    Ok(balanced.ok_or_else(|| anyhow::anyhow!("the classes cannot be counted: `weight` must be numbers"))?)
 }
 
 /// Reads them.

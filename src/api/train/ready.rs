@@ -325,7 +325,7 @@ fn figures(loaded: &Loaded, asked: &[Figure]) -> Vec<String> {
     let train = own.iter().map(|figure| format!("train_{}", figure.name()));
     let val = own.iter().chain(asked).map(|figure| format!("val_{}", figure.name()));
     let of_heads = HeadOf::all(&loaded.experiment).into_iter().flat_map(|head| {
-        let figures = head.task.figures().iter().map(move |figure| format!("{}_{}", head.name, figure.name()));
+        let figures = head.task().figures().iter().map(move |figure| format!("{}_{}", head.name, figure.name()));
         figures.flat_map(|figure| ["train", "val"].map(|of| format!("{of}_{figure}")))
     });
     train.chain(val).chain(of_heads).collect()

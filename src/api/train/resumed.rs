@@ -106,11 +106,15 @@ pub fn find(request: &Request, asked: &Resume, reporter: &Reporter) -> Result<Re
         // As many as there were GPUs then.
         loaded.experiment.distributed.shards = old.experiment.distributed.shards;
     }
-    if loaded.experiment.loss.is_to_be_balanced()
-        && let Some(weights) = loaded.experiment.loss.class_weights()
-        && let Some(kept) = old.experiment.loss.clone().class_weights()
+    let heads = loaded.experiment.heads.iter_mut().map(|head| &mut head.loss.0);
+    let of_heads = old.experiment.heads.iter().map(|head| &head.loss.0);
+    let now = std::iter::once(&mut loaded.experiment.loss).chain(heads);
+    for (loss, kept) in
+        now.zip(std::iter::once(&old.experiment.loss).chain(of_heads)).filter(|(loss, _)| loss.is_to_be_balanced())
     {
-        weights.clone_from(kept);
+        if let (Some(weights), Some(kept)) = (loss.class_weights(), kept.clone().class_weights()) {
+            weights.clone_from(kept);
+        }
     }
     loaded.experiment.data.fitted = fitted;
     keep_paths(&mut loaded.experiment.data.source, &old.experiment.data.source, &new_sets);

@@ -1,9 +1,10 @@
 //! Figures of several models: of each row by the fold that has not seen it; of other rows, and of seeds, by all together.
 
+use super::learnt::{Learnt, Outputs, targets};
 use super::predictions::Predictions;
 use super::{Asked, Evaluated, SplitName, evaluated, in_lines, written};
 use crate::api::failure::Failure;
-use crate::api::members::{Members, together};
+use crate::api::members::{Members, together_in_parts};
 use crate::api::scores::{sigmoid, softmax};
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::config::declare::tagged::Tagged;
@@ -11,9 +12,7 @@ use crate::config::language::sections::middle;
 use crate::data::{Batch, Split};
 use crate::files::output::Output;
 use crate::graph::op::{Figure, Task};
-use crate::model::task;
 use crate::terminal::{Stream, figure, percent, thousands, width};
-use crate::train::setup::programs::Kind;
 use crate::train::setup::session::Session;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -22,17 +21,28 @@ use std::process::ExitCode;
 /// What a model puts out for some samples, and what it should.
 #[derive(Default)]
 struct Answers {
-    task: Option<Task>,
-    /// For each sample.
+    /// What it learns: the main target, then those of heads.
+    learnt: Vec<Target>,
+    /// For each sample, of all that is learnt one behind the other.
     outputs: Vec<Vec<f32>>,
     /// Likewise; classes are whole numbers.
     targets: Vec<Vec<f32>>,
-    /// The quantiles of each target, if there are several.
+    source: String,
+    split: &'static str,
+}
+
+/// What is learnt.
+#[derive(Clone)]
+struct Target {
+    /// What its figures begin with: the name of its head, and `_`.
+    prefix: String,
+    task: Task,
+    /// The quantiles of each number, if there are several.
     quantiles: Vec<f64>,
     /// Samples of this class do not count.
     ignored: Option<i32>,
-    source: String,
-    split: &'static str,
+    /// Of what is put out for a sample, how many numbers are of it; and of what is learnt.
+    widths: [usize; 2],
 }
 
 impl Answers {
@@ -42,39 +52,71 @@ impl Answers {
         see: &mut dyn FnMut(&mut Session, &Batch, &Split) -> anyhow::Result<()>,
     ) -> Result<Answers, Failure> {
         let mut found = Answers::default();
-        let (mut bytes, mut targets) = (Vec::new(), Vec::new());
         let Evaluated { loaded, split, .. } = evaluated(asked, &mut |session, batch, split| {
             see(session, batch, split)?;
-            session.outputs(Kind::Eval, batch.shape, &mut bytes)?;
-            let words = session.programs.targets(&batch.buffer, batch.shape).as_chunks::<4>().0;
-            let outputs = bytes.as_chunks::<4>().0;
-            let [each, of_each] = [outputs.len(), words.len()].map(|all| all / batch.shape.samples);
+            let outputs = Outputs::of(session, batch)?;
+            let learnt = Learnt::all(&session.programs);
             for i in 0..batch.samples().len() {
-                let output = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b));
-                found.outputs.push(output.collect());
-                targets.push(words[i * of_each..][..of_each].to_vec());
+                found.outputs.push(outputs.sample(i));
+                let targets = targets(&session.programs, batch, i);
+                if found.learnt.is_empty() {
+                    let widths = outputs.widths().into_iter().zip(targets.iter().map(|target| target.len()));
+                    found.learnt =
+                        learnt.iter().zip(widths).map(|(learnt, (a, b))| Target::new(learnt, [a, b])).collect();
+                }
+                let numbers = found.learnt.iter().zip(targets).flat_map(|(learnt, target)| {
+                    target.iter().map(|bytes| match learnt.task {
+                        Task::Classification => i32::from_ne_bytes(*bytes) as f32,
+                        Task::BinaryClassification | Task::Regression => f32::from_ne_bytes(*bytes),
+                    })
+                });
+                found.targets.push(numbers.collect());
             }
             Ok(())
         })?;
-        let task = task(&loaded.experiment);
-        let number = |bytes: &[u8; 4]| match task {
-            Task::Classification => i32::from_ne_bytes(*bytes) as f32,
-            Task::BinaryClassification | Task::Regression => f32::from_ne_bytes(*bytes),
-        };
-        found.targets = targets.iter().map(|words| words.iter().map(number).collect()).collect();
-        found.task = Some(task);
-        found.quantiles = loaded.experiment.loss.quantiles().to_vec();
-        found.ignored = loaded.experiment.loss.describe().ignore_index();
         found.source = loaded.experiment.data.source.type_name().to_owned();
         found.split = split;
         Ok(found)
     }
 
-    fn figures(&self) -> Vec<(Figure, f64)> {
-        let pairs = || self.outputs.iter().zip(&self.targets);
+    /// What stands one behind the other in an output.
+    fn parts(&self) -> Vec<(Task, usize)> {
+        self.learnt.iter().map(|target| (target.task, target.widths[0])).collect()
+    }
+
+    /// The figures of all that is learnt, with their names.
+    fn figures(&self) -> Vec<(String, Figure, f64)> {
+        let mut first = [0, 0];
+        let of = |target: &Target| {
+            let from = first;
+            first = [from[0] + target.widths[0], from[1] + target.widths[1]];
+            let outputs = self.outputs.iter().map(|output| &output[from[0]..first[0]]);
+            let targets = self.targets.iter().map(|numbers| &numbers[from[1]..first[1]]);
+            let figures = target.figures(&outputs.zip(targets).collect::<Vec<_>>()).into_iter();
+            figures
+                .map(|(figure, value)| (format!("{}{}", target.prefix, figure.name()), figure, value))
+                .collect::<Vec<_>>()
+        };
+        self.learnt.iter().flat_map(of).collect()
+    }
+}
+
+impl Target {
+    fn new(learnt: &Learnt, widths: [usize; 2]) -> Target {
+        Target {
+            prefix: learnt.head.map_or(String::new(), |head| format!("{head}_")),
+            task: learnt.loss.task(),
+            quantiles: learnt.quantiles.to_vec(),
+            ignored: learnt.loss.ignore_index(),
+            widths,
+        }
+    }
+
+    /// Its figures over samples, of each what is put out and what should be.
+    fn figures(&self, samples: &[(&[f32], &[f32])]) -> Vec<(Figure, f64)> {
         let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
         let numbers = || {
-            let all = pairs().flat_map(|(x, t)| x.chunks_exact(each).zip(t));
+            let all = samples.iter().flat_map(|(x, t)| x.chunks_exact(each).zip(*t));
             all.map(|(x, t)| (f64::from(x[at]), f64::from(*t)))
         };
         let inside = |(x, t): (&[f32], &f32)| f64::from(x.iter().any(|x| x <= t) && x.iter().any(|x| x >= t));
@@ -83,17 +125,20 @@ impl Answers {
             sum / count
         };
         match self.task {
-            Some(Task::Classification) => {
+            Task::Classification => {
                 let ignored = self.ignored.map(|class| class as f32);
-                let pairs = || pairs().filter(|(_, t)| Some(t[0]) != ignored);
+                let counted = || samples.iter().filter(|(_, t)| Some(t[0]) != ignored);
                 let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
-                let right = |(x, t): (&Vec<f32>, &Vec<f32>)| f64::from(largest(x) == t[0] as usize);
-                let log = |(x, t): (&Vec<f32>, &Vec<f32>)| {
+                let right = |(x, t): &(&[f32], &[f32])| f64::from(largest(x) == t[0] as usize);
+                let log = |(x, t): &(&[f32], &[f32])| {
                     -softmax(x.iter().copied()).nth(t[0] as usize).unwrap_or(0.0).max(f64::MIN_POSITIVE).ln()
                 };
-                vec![(Figure::Accuracy, mean(&mut pairs().map(right))), (Figure::LogLoss, mean(&mut pairs().map(log)))]
+                vec![
+                    (Figure::Accuracy, mean(&mut counted().map(right))),
+                    (Figure::LogLoss, mean(&mut counted().map(log))),
+                ]
             }
-            Some(Task::BinaryClassification) => {
+            Task::BinaryClassification => {
                 let right = |(x, t): (f64, f64)| f64::from((x > 0.0) == (t > 0.5));
                 let log = |(x, t): (f64, f64)| {
                     let p = sigmoid(x as f32);
@@ -104,17 +149,16 @@ impl Answers {
                     (Figure::LogLoss, mean(&mut numbers().map(log))),
                 ]
             }
-            Some(Task::Regression) => {
+            Task::Regression => {
                 let square = mean(&mut numbers().map(|(x, t)| (x - t).powi(2)));
                 let absolute = mean(&mut numbers().map(|(x, t)| (x - t).abs()));
                 let mut all = vec![(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
                 if each > 1 {
-                    let covered = pairs().flat_map(|(x, t)| x.chunks_exact(each).zip(t)).map(inside);
+                    let covered = samples.iter().flat_map(|(x, t)| x.chunks_exact(each).zip(*t)).map(inside);
                     all.push((Figure::Coverage, mean(&mut { covered })));
                 }
                 all
             }
-            None => Vec::new(),
         }
     }
 }
@@ -158,14 +202,14 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
     };
     let (figures, count, split) = (all.figures(), all.outputs.len(), all.split);
     if args.output.json {
-        let metrics: Map<String, Value> = figures.iter().map(|(f, v)| (f.name().to_owned(), json!(v))).collect();
+        let metrics: Map<String, Value> = figures.iter().map(|(name, _, v)| (name.clone(), json!(v))).collect();
         let by = if other { "all" } else { "each" };
         crate::cli::print_json(
             &json!({ "data": all.source, "split": split, "samples": count, format!("{}s", members.one()): members.number(), "by": by, "metrics": metrics }),
         )?;
     } else {
-        let told = |(f, v): &(Figure, f64)| {
-            format!("{} {}", f.name(), if f.is_share() { percent(*v) } else { figure(*v, 6, 12) })
+        let told = |(name, f, v): &(String, Figure, f64)| {
+            format!("{name} {}", if f.is_share() { percent(*v) } else { figure(*v, 6, 12) })
         };
         let list: Vec<String> = figures.iter().map(told).collect();
         let n = thousands(count as u64);
@@ -206,10 +250,10 @@ fn answers(
             Some((_, rows)) if !other => rows.see(session, batch, split),
             // What is said together is known when the last one is heard.
             Some((_, rows)) if last => {
-                let task = each.first().and_then(|one| one.task).unwrap_or(Task::Regression);
+                let parts = each.first().map_or(Vec::new(), Answers::parts);
                 let with = |sample: usize, output: Vec<f32>| {
                     let others = each.iter().map(|one| &one.outputs[sample][..]);
-                    together(task, &others.chain([&output[..]]).collect::<Vec<_>>())
+                    together_in_parts(&parts, &others.chain([&output[..]]).collect::<Vec<_>>())
                 };
                 rows.see_with(session, batch, split, &with)
             }
@@ -225,14 +269,15 @@ fn answers(
         }
     }
     if let Some(first) = each.first() {
-        let task = first.task.unwrap_or(Task::Regression);
-        let row = |at: usize| together(task, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
+        let parts = first.parts();
+        let row =
+            |at: usize| together_in_parts(&parts, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
         all = Answers {
             outputs: (0..first.outputs.len()).map(row).collect(),
             targets: first.targets.clone(),
+            learnt: first.learnt.clone(),
             source: first.source.clone(),
-            quantiles: first.quantiles.clone(),
-            ..*first
+            split: first.split,
         };
     }
     Ok(all)

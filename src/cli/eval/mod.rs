@@ -1,8 +1,10 @@
 //! `runner eval`.
 
+mod learnt;
 mod losses;
 mod members;
 mod predictions;
+mod said;
 
 use super::args::{EvalArgs, Overrides, SplitName, WritingArgs};
 use super::{class_table, error_table};
@@ -37,6 +39,7 @@ use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::Sizes;
 use crate::train::setup::session::Session;
 use anyhow::Context;
+use learnt::OfHead;
 use predictions::{Form, Predictions, cannot_write};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -76,6 +79,8 @@ pub struct Evaluated {
     pub figures: Figures,
     /// The figures of each class, if there are classes.
     pub report: Option<ClassReport>,
+    /// The same of the heads that learn classes.
+    pub of_heads: Vec<OfHead>,
     /// The figures of each number that is learnt, if there are several.
     pub errors: Option<ErrorReport>,
     /// What must be known of the samples.
@@ -222,6 +227,7 @@ pub fn evaluated(
         Chosen { best, on, same }
     });
     let (report, errors, count) = (session.class_report()?, session.error_report()?, split.len());
+    let of_heads = OfHead::all(&mut session)?;
     Ok(Evaluated {
         loaded: model.loaded,
         samples,
@@ -229,6 +235,7 @@ pub fn evaluated(
         count,
         figures,
         report,
+        of_heads,
         errors,
         notes,
         unread,
@@ -363,17 +370,13 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         threads: args.threads,
         out: None,
     };
-    let Evaluated { loaded, samples, split: name, count, figures, report, errors, notes, unread, not_finite, chosen } =
-        match &args.predictions {
-            Some(path) => with_predictions(&asked, path, args.guard_formulas, &args.writing)?,
-            None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
-        };
+    let found = match &args.predictions {
+        Some(path) => with_predictions(&asked, path, args.guard_formulas, &args.writing)?,
+        None => evaluated(&asked, &mut |_, _, _| Ok(()))?,
+    };
+    let Evaluated { loaded, samples, split: name, count, figures, report, of_heads, errors, .. } = found;
+    let Evaluated { notes, unread, not_finite, chosen, .. } = found;
     let experiment = &loaded.experiment;
-    if !experiment.heads.is_empty() && args.predictions.is_some() {
-        say(
-            "note: the rows have what the model says of its main target; `predict` also says what it says of its heads",
-        );
-    }
     let names = samples.spec.class_names();
     if args.output.json {
         let mut metrics: Map<String, Value> =
@@ -389,6 +392,9 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         if let Some(report) = &report {
             class_table::add_json(&mut out, report, names);
+        }
+        for OfHead { head, names, report } in &of_heads {
+            class_table::add_json(&mut out["heads"][head], report, names.as_deref());
         }
         if let Some(each) = errors.as_ref().and_then(|errors| error_table::json(errors, &samples.spec)) {
             out["per_target"] = each;
@@ -434,7 +440,10 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             n => format!(", {} of them not finite", thousands(n)),
         };
         let line = in_lines(&format!("{name}, {n} samples{instead}{left_out}:"), &list, width(Stream::Out));
-        super::print(&format!("{line}{}", table.unwrap_or_default()))?;
+        let of_heads = of_heads.iter().map(|OfHead { head, names, report }| {
+            format!("\n\n{head}\n{}", class_table::text(report, names.as_deref(), false, width(Stream::Out)))
+        });
+        super::print(&format!("{line}{}{}", table.unwrap_or_default(), of_heads.collect::<String>()))?;
         if let Some(chosen) = &chosen {
             say(&format!("note: {}", chosen.in_words()));
         }

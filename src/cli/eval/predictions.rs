@@ -1,15 +1,16 @@
 //! What a model says of every sample of an evaluation, a row each: as a table, or as JSON Lines.
 
-use super::losses::{mean_loss, mean_pinball};
+use super::learnt::{Learnt, Outputs, targets};
+use super::said::Said;
 use crate::api::answer::id_column;
 use crate::api::failure::Failure;
 use crate::api::generate::Generator;
 use crate::data::text::parted;
 use crate::data::{Batch, INPUTS, LENGTHS, RowName, Split, TARGETS};
-use crate::graph::op::{IGNORE_INDEX, Task};
+use crate::graph::op::IGNORE_INDEX;
 use crate::graph::{Input, Shape};
 use crate::terminal::json_line;
-use crate::train::setup::programs::{Kind, Programs};
+use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -51,9 +52,8 @@ struct Row {
     /// The fold that says it, from 1.
     fold: Option<usize>,
     of: Of,
-    said: Said,
-    /// `None`: losses of samples are not told; `Some(None)`: this one has none.
-    loss: Option<Option<f64>>,
+    /// Of the main target, then of those of heads, with their names.
+    said: Vec<(Option<String>, Said)>,
 }
 
 /// Where a sample comes from.
@@ -91,20 +91,6 @@ impl Of {
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum Said {
-    /// A class, with the probabilities of all.
-    Class { target: Option<usize>, prediction: usize, probabilities: Vec<f64> },
-    /// A class for each position.
-    Positions { targets: Vec<Option<usize>>, predictions: Vec<usize> },
-    /// Yes or no for each label, with the probability of a yes.
-    Labels { targets: Option<Vec<f32>>, probabilities: Vec<f64> },
-    /// Numbers: one for each target, or one for each of several quantiles of it.
-    Values { targets: Option<Vec<f32>>, predictions: Vec<f32>, quantiles: Vec<f64> },
-    /// A text.
-    Text { target: String, prediction: String },
-}
-
 /// Writes rows, a batch at a time.
 pub struct Predictions<'a> {
     form: Form,
@@ -113,7 +99,6 @@ pub struct Predictions<'a> {
     /// Where the rows go, for errors.
     path: &'a Path,
     file: BufWriter<&'a mut dyn Write>,
-    outputs: Vec<u8>,
     begun: bool,
     /// The sample of the last row.
     last: Option<u32>,
@@ -135,7 +120,6 @@ impl<'a> Predictions<'a> {
             guard_formulas,
             path,
             file,
-            outputs: Vec::new(),
             begun: false,
             last: None,
             held: BTreeMap::new(),
@@ -174,18 +158,14 @@ impl<'a> Predictions<'a> {
         split: &Split,
         with: &dyn Fn(usize, Vec<f32>) -> Vec<f32>,
     ) -> Result<()> {
-        let shape = session.outputs(Kind::Eval, batch.shape, &mut self.outputs)?;
+        let outputs = Outputs::of(session, batch)?;
         let programs = &session.programs;
         let mut texts = match &mut self.writer {
             Some(writer) => answered(writer, programs, batch)?.into_iter(),
             None => Vec::new().into_iter(),
         };
-        let targets = programs.targets(&batch.buffer, batch.shape);
-        let all = std::mem::take(&mut self.outputs);
-        let outputs = all.as_chunks::<4>().0;
-        let each = outputs.len() / batch.shape.samples;
-        let target_words = targets.as_chunks::<4>().0;
-        let of_each = target_words.len() / batch.shape.samples;
+        let (learnt, widths) = (Learnt::all(programs), outputs.widths());
+        let names: Vec<&[String]> = learnt.iter().map(|learnt| learnt.names).collect();
         let by_length = split.lengths().len() > 1;
         for (i, sample) in batch.samples().iter().enumerate() {
             let text = texts.next();
@@ -194,17 +174,25 @@ impl<'a> Predictions<'a> {
                 continue;
             }
             self.last = Some(*sample);
-            let output = outputs[i * each..][..each].iter().map(|b| f32::from_ne_bytes(*b)).collect();
-            let output = with(*sample as usize, output);
-            let target = &target_words[i * of_each..][..of_each];
-            let (said, loss) = match text {
-                Some(text) => (text, None),
-                None => said(programs, &output, target, &shape),
+            let said = match text {
+                Some(text) => vec![(None, text)],
+                None => {
+                    let output = with(*sample as usize, outputs.sample(i));
+                    let mut rest = &output[..];
+                    let each = learnt.iter().zip(&widths).zip(targets(programs, batch, i));
+                    let said = each.map(|((learnt, width), target)| {
+                        let own = rest.split_off(..*width).unwrap_or_default();
+                        // A head says one thing of a sample.
+                        let shape = if learnt.head.is_some() { &Shape::default() } else { &outputs.shape };
+                        (learnt.head.map(str::to_owned), learnt.said(own, target, shape))
+                    });
+                    said.collect()
+                }
             };
             // Folds have parts of one table.
             let number = if self.fold.is_some() { split.at(*sample as usize) as u32 } else { *sample };
-            let row = Row { sample: number, fold: self.fold, of: Of::sample(split, *sample as usize), said, loss };
-            let text = self.text(&row, &programs.class_names)?;
+            let row = Row { sample: number, fold: self.fold, of: Of::sample(split, *sample as usize), said };
+            let text = self.text(&row, &names)?;
             if by_length || self.fold.is_some() {
                 self.held.insert(number, text);
                 continue;
@@ -212,7 +200,6 @@ impl<'a> Predictions<'a> {
             self.file.write_all(text.as_bytes()).with_context(|| cannot_write(self.path))?;
             self.rows += 1;
         }
-        self.outputs = all;
         Ok(())
     }
 
@@ -229,11 +216,11 @@ impl<'a> Predictions<'a> {
         Ok(self.rows)
     }
 
-    fn text(&mut self, row: &Row, names: &[String]) -> Result<String> {
+    fn text(&mut self, row: &Row, names: &[&[String]]) -> Result<String> {
         if self.form == Form::JsonLines {
             return Ok(json_line(&row.json(names)) + "\n");
         }
-        if matches!(row.said, Said::Positions { .. }) {
+        if row.said.iter().any(|(_, said)| said.has_positions()) {
             bail!("a table has no room for a class at each position: end the name with .jsonl");
         }
         let cells = row.cells(names, self.guard_formulas);
@@ -251,60 +238,6 @@ impl<'a> Predictions<'a> {
 /// An error of the file that gets the rows.
 pub(super) fn cannot_write(path: &Path) -> String {
     format!("cannot write `{}`", path.display())
-}
-
-/// What is said of a sample, and its loss where that is simple: the likelihood of a class, or a mean over its numbers.
-fn said(programs: &Programs, output: &[f32], target: &[[u8; 4]], shape: &Shape) -> (Said, Option<Option<f64>>) {
-    let class = |bytes: &[u8; 4], classes: usize| {
-        let class = i32::from_ne_bytes(*bytes);
-        let counts = programs.loss.ignore_index() != Some(class);
-        usize::try_from(class).ok().filter(|class| counts && *class < classes)
-    };
-    let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
-    match programs.loss.task() {
-        Task::Classification if target.len() == 1 => {
-            let logs = log_softmax(output);
-            let target = class(&target[0], output.len());
-            let loss = programs.loss.is_likelihood().then(|| target.map(|class| -logs[class]));
-            let probabilities = logs.iter().map(|log| log.exp()).collect();
-            (Said::Class { target, prediction: largest(output), probabilities }, loss)
-        }
-        Task::Classification => {
-            let classes = shape.last();
-            let targets = target.iter().map(|bytes| class(bytes, classes)).collect();
-            (Said::Positions { targets, predictions: output.chunks_exact(classes).map(largest).collect() }, None)
-        }
-        task => {
-            let floats: Vec<f32> = target.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
-            // The loss is that of what is learnt.
-            let standard =
-                programs.fields.iter().find(|field| field.is_target()).and_then(|field| field.standard.as_ref());
-            let standard = standard.filter(|_| task == Task::Regression && !programs.learns_inputs);
-            let each = programs.quantiles.len().max(1);
-            let learnt = |list: &[f32], each: usize| {
-                standard.map_or_else(|| list.to_vec(), |standard| standard.repeated(each).of(list))
-            };
-            let loss = match floats.is_empty() {
-                true => None,
-                false if each > 1 => {
-                    Some(Some(mean_pinball(&programs.quantiles, &learnt(output, each), &learnt(&floats, 1))))
-                }
-                false => mean_loss(&programs.loss, &learnt(output, 1), &learnt(&floats, 1)).map(Some),
-            };
-            let order = |list: Vec<f32>| in_pytorch_order(list, shape);
-            let (output, targets) = (order(output.to_vec()), (!floats.is_empty()).then(|| order(floats)));
-            let said = match task {
-                Task::BinaryClassification => {
-                    let probabilities = output.iter().map(|x| 1.0 / (1.0 + f64::from(-x).exp())).collect();
-                    Said::Labels { targets, probabilities }
-                }
-                Task::Classification | Task::Regression => {
-                    Said::Values { targets, predictions: output, quantiles: programs.quantiles.clone() }
-                }
-            };
-            (said, loss)
-        }
-    }
 }
 
 /// The answers to the texts of a batch: those of the data, and those that the model writes.
@@ -340,94 +273,25 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
         let ends = |token: &u32| writer.ends().contains(token) || *token > i32::MAX as u32;
         let target = target.split(ends).next().unwrap_or_default();
         let [target, prediction] = [target, answer].map(|tokens| writer.tokenizer().decode(tokens));
-        Ok(Said::Text { target: target?, prediction: prediction? })
+        Ok(Said::text(target?, prediction?))
     };
     targets.into_iter().zip(&answers).map(said).collect()
 }
 
-/// The logarithms of the softmax of a row.
-fn log_softmax(row: &[f32]) -> Vec<f64> {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = row.iter().map(|x| (f64::from(*x) - f64::from(most)).exp()).sum();
-    row.iter().map(|x| f64::from(*x) - f64::from(most) - sum.ln()).collect()
-}
-
-/// A sample's numbers as PyTorch has them: images channels-first. `shape` is that of a batch.
-fn in_pytorch_order(list: Vec<f32>, shape: &Shape) -> Vec<f32> {
-    match shape.nhwc() {
-        Some([_, h, w, c]) if list.len() == h * w * c => {
-            (0..c * h * w).map(|i| list[i % (h * w) * c + i / (h * w)]).collect()
-        }
-        _ => list,
-    }
-}
-
 impl Row {
-    fn label(names: &[String], class: usize) -> String {
-        names.get(class).cloned().unwrap_or_else(|| class.to_string())
-    }
-
-    /// The columns with their names.
-    fn cells(&self, names: &[String], guard_formulas: bool) -> Vec<(String, String)> {
+    /// The columns with their names; `names` has those of the classes of each target.
+    fn cells(&self, names: &[&[String]], guard_formulas: bool) -> Vec<(String, String)> {
         let guarded = |name: String| if guard_formulas { crate::api::answer::guarded(name) } else { name };
-        let label = |class: usize| guarded(Row::label(names, class));
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
         cells.extend(self.fold.map(|fold| ("fold".to_owned(), fold.to_string())));
         let named = cells.len();
         cells.extend(self.of.cells().into_iter().map(|(name, cell)| (name, guarded(cell))));
-        let mut cell = |name: &str, text: String| cells.push((name.to_owned(), text));
-        let loss = |cell: &mut dyn FnMut(&str, String)| {
-            if let Some(loss) = self.loss {
-                cell("loss", loss.map_or(String::new(), |loss| loss.to_string()));
-            }
-        };
-        // Several of a kind have names or numbers behind that of their column.
-        let several =
-            |what: &str, i: usize, of: usize| if of == 1 { what.to_owned() } else { format!("{what}_{}", i + 1) };
-        match &self.said {
-            Said::Class { target, prediction, probabilities } => {
-                cell("target", target.map_or(String::new(), label));
-                cell("prediction", label(*prediction));
-                loss(&mut cell);
-                for (class, p) in probabilities.iter().enumerate() {
-                    cell(&format!("probability_{}", Row::label(names, class)), p.to_string());
-                }
-            }
-            Said::Labels { targets, probabilities } => {
-                let of = probabilities.len();
-                let name = |what: &str, i: usize| match names.get(i) {
-                    Some(label) if of > 1 => format!("{what}_{label}"),
-                    _ => several(what, i, of),
-                };
-                for (i, t) in targets.iter().flatten().enumerate() {
-                    cell(&name("target", i), t.to_string());
-                }
-                for (i, p) in probabilities.iter().enumerate() {
-                    cell(&name("prediction", i), u8::from(*p > 0.5).to_string());
-                }
-                loss(&mut cell);
-                for (i, p) in probabilities.iter().enumerate() {
-                    cell(&name("probability", i), p.to_string());
-                }
-            }
-            Said::Values { targets, predictions, quantiles } => {
-                let each = quantiles.len().max(1);
-                let of = predictions.len() / each;
-                for (i, t) in targets.iter().flatten().enumerate() {
-                    cell(&several("target", i, of), t.to_string());
-                }
-                for (i, x) in predictions.iter().enumerate() {
-                    let name = several("prediction", i / each, of);
-                    let behind = quantiles.get(i % each).map_or(String::new(), |q| format!("_q{q}"));
-                    cell(&(name + &behind), x.to_string());
-                }
-                loss(&mut cell);
-            }
-            Said::Text { target, prediction } => {
-                cell("target", guarded(target.clone()));
-                cell("prediction", guarded(prediction.clone()));
-            }
-            Said::Positions { .. } => {}
+        for ((head, said), names) in self.said.iter().zip(names) {
+            let own = said.cells(names, &guarded).into_iter().map(|(name, cell)| match head {
+                Some(head) => (format!("{head}_{name}"), cell),
+                None => (name, cell),
+            });
+            cells.extend(own);
         }
         if let Of::Id(column, _) = &self.of {
             let others = cells.iter().enumerate().filter(|(at, _)| *at != named).map(|(_, (name, _))| name.as_str());
@@ -436,7 +300,7 @@ impl Row {
         cells
     }
 
-    fn json(&self, names: &[String]) -> Value {
+    fn json(&self, names: &[&[String]]) -> Value {
         let mut out = Map::new();
         let mut put = |name: &str, value: Value| _ = out.insert(name.to_owned(), value);
         put("sample", self.sample.into());
@@ -450,43 +314,15 @@ impl Row {
             Of::Id(column, id) => put(&id_column(column, []), id.as_str().into()),
             Of::Nothing => {}
         }
-        match &self.said {
-            Said::Class { target, prediction, probabilities } => {
-                put("target", json!(target));
-                put("prediction", json!(prediction));
-                if !names.is_empty() {
-                    put("target_label", json!(target.map(|class| Row::label(names, class))));
-                    put("prediction_label", Row::label(names, *prediction).into());
-                }
-                put("probabilities", json!(probabilities));
-            }
-            Said::Positions { targets, predictions } => {
-                put("target", json!(targets));
-                put("prediction", json!(predictions));
-            }
-            Said::Text { target, prediction } => {
-                put("target", json!(target));
-                put("prediction", json!(prediction));
-            }
-            Said::Labels { targets, probabilities } => {
-                if let Some(targets) = targets {
-                    put("target", json!(targets));
-                }
-                put("prediction", probabilities.iter().map(|p| u8::from(*p > 0.5)).collect());
-                put("probabilities", json!(probabilities));
-            }
-            Said::Values { targets, predictions, quantiles } => {
-                if let Some(targets) = targets {
-                    put("target", json!(targets));
-                }
-                put("prediction", json!(predictions));
-                if !quantiles.is_empty() {
-                    put("quantiles", json!(quantiles));
-                }
+        let mut heads = Map::new();
+        for ((head, said), names) in self.said.iter().zip(names) {
+            match head {
+                Some(head) => _ = heads.insert(head.clone(), said.json(names).into()),
+                None => out.extend(said.json(names)),
             }
         }
-        if let Some(loss) = self.loss {
-            put("loss", json!(loss));
+        if !heads.is_empty() {
+            out.insert("heads".to_owned(), heads.into());
         }
         Value::Object(out)
     }

@@ -13,7 +13,7 @@ use super::args::PredictArgs;
 use crate::api::answer::{Meaning, Of};
 use crate::api::failure::Failure;
 use crate::api::generate::{self, Generator};
-use crate::api::members::{Members, models_of, together};
+use crate::api::members::{Members, models_of, together_in_parts};
 use crate::api::model::{device, load_model};
 use crate::api::predictor::{Options, Predictor, Room, Seen};
 use crate::api::what::{expect_no_input, expect_no_run_file, output};
@@ -22,7 +22,6 @@ use crate::data::tensors::read_fields;
 use crate::data::text::Placed;
 use crate::data::{DataSpec, Footprint, Loader, LoaderOptions, NamedImages, Position, RowName, Split};
 use crate::files::output::{Out, Output};
-use crate::graph::op::Task;
 use crate::model::task;
 use crate::terminal::{say, thousands};
 use crate::train::setup::slots;
@@ -66,7 +65,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let each_class = args.probabilities;
     let meaning = Meaning { task, data, quantiles: &quantiles, top, each_class, guard_formulas, id, heads: Vec::new() };
     let meaning = meaning.and_of_heads(&seen.heads);
-    if each_class && (task == Task::Regression || meaning.has_positions()) {
+    if each_class && !meaning.tells_a_class() {
         return Err(Failure::Usage(
             "`--probabilities` is for samples that have a class, and those of this model have none\nhelp: leave it out"
                 .into(),
@@ -352,7 +351,7 @@ impl Batches<'_> {
         others: &[Vec<f32>],
         sink: &mut Sink,
     ) -> Result<bool> {
-        let predictor = self.predictor;
+        let (predictor, parts) = (self.predictor, self.predictor.parts());
         let buffers = (0..self.slots).map(|_| predictor.host_buffer()).collect::<Result<Vec<_>>>()?;
         let options = LoaderOptions {
             batch_size: predictor.batch(),
@@ -375,7 +374,7 @@ impl Batches<'_> {
                             let mean = match others.len() {
                                 0 => None,
                                 _ => {
-                                    Some(together(predictor.task(), &iter::once(row).chain(others).collect::<Vec<_>>()))
+                                    Some(together_in_parts(&parts, &iter::once(row).chain(others).collect::<Vec<_>>()))
                                 }
                             };
                             let said = mean.as_deref().unwrap_or(row);

@@ -62,7 +62,7 @@ impl Table {
         let names: Vec<String> = heads.iter().map(|head| head.name.clone()).collect();
         let of_heads = |val: bool| {
             // The first is the loss. Of a run that validates it is that of the validation.
-            let figure = |(at, head): (usize, &HeadOf)| Some(Content::Head(at, *head.task.figures().get(1)?, val));
+            let figure = |(at, head): (usize, &HeadOf)| Some(Content::Head(at, *head.task().figures().get(1)?, val));
             let there = val != validation.is_empty();
             heads.iter().enumerate().filter_map(figure).filter(move |_| there).collect::<Vec<_>>()
         };
@@ -190,7 +190,7 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::op::METRIC_SLOTS;
+    use crate::graph::op::{CrossEntropy, ElementwiseLoss, IGNORE_INDEX, METRIC_SLOTS, RowLoss};
 
     fn figures(task: Task, value: f64) -> Figures {
         let figures = Figures::new(task, &[0.0; METRIC_SLOTS]);
@@ -287,8 +287,14 @@ mod tests {
     }
     #[test]
     fn heads_have_a_figure_each_where_there_is_room() {
-        let head = |name: &str, task| HeadOf { name: name.into(), task };
-        let heads = [head("sold", Task::Classification), head("rent", Task::Regression)];
+        let sold = CrossEntropy {
+            form: RowLoss::CrossEntropy,
+            label_smoothing: 0.0,
+            ignore_index: IGNORE_INDEX,
+            weight: Vec::new(),
+        };
+        let head = |name: &str, loss| HeadOf { name: name.into(), loss };
+        let heads = [head("sold", sold.into()), head("rent", ElementwiseLoss::Mse.into())];
         let table = |width| Table::new(Task::Regression, Task::Regression.figures(), &heads, ("epoch", 3), width);
         let of = |task, value| figures(task, value);
         let all = of(Task::Regression, 0.5).and_of_head("sold".into(), Some(of(Task::Classification, 0.5)));

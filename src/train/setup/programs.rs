@@ -125,19 +125,24 @@ pub struct Programs {
 }
 
 /// A head of a model.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HeadOf {
     /// What it is called.
     pub name: String,
-    /// What it is measured by.
-    pub task: Task,
+    /// What it learns by.
+    pub loss: Loss,
 }
 
 impl HeadOf {
     /// Those of an experiment.
     pub fn all(experiment: &Experiment) -> Vec<HeadOf> {
-        let of = |head: &Head| HeadOf { name: head.name().to_owned(), task: head.loss.0.describe().task() };
+        let of = |head: &Head| HeadOf { name: head.name().to_owned(), loss: head.loss.0.describe() };
         experiment.heads.iter().map(of).collect()
+    }
+
+    /// What it is measured by.
+    pub fn task(&self) -> Task {
+        self.loss.task()
     }
 }
 
@@ -145,6 +150,11 @@ impl Programs {
     /// Whether the figure of the loss is the mean negative log-likelihood of the targets.
     pub fn loss_is_likelihood(&self) -> bool {
         self.loss.is_likelihood() && self.heads.is_empty()
+    }
+
+    /// The fields that are learnt: the main target's, then those of heads.
+    pub fn learnt(&self) -> impl Iterator<Item = &Field> {
+        self.fields.iter().filter(|field| field.is_target())
     }
 
     /// The program of that kind for batches of that shape.
@@ -167,10 +177,16 @@ impl Programs {
 
     /// The bytes of what is learnt of the samples of a batch; empty where that is not in the batch, because the model learns what it is given.
     pub fn targets<'a>(&self, batch: &'a HostBuffer, shape: BatchShape) -> &'a [u8] {
-        // Those of heads stand behind it.
-        let target = self.fields.iter().position(Field::is_target).map(|number| Input::Field(number as u32));
+        self.targets_of(0, batch, shape)
+    }
+
+    /// The same of the main target, 0, or of a head, whose numbers are from 1.
+    pub fn targets_of<'a>(&self, number: usize, batch: &'a HostBuffer, shape: BatchShape) -> &'a [u8] {
+        let mut targets = self.fields.iter().enumerate().filter(|(_, field)| field.is_target());
+        let target = targets.nth(number).map(|(number, _)| Input::Field(number as u32));
         let is = |at: &&SlotInput| Some(at.input) == target;
-        let Some(at) = self.plan.slot.inputs.iter().find(is).filter(|_| !self.learns_inputs) else { return &[] };
+        let there = |_: &&SlotInput| number > 0 || !self.learns_inputs;
+        let Some(at) = self.plan.slot.inputs.iter().find(is).filter(there) else { return &[] };
         let each = self.elements(at, shape.lengths) * at.dtype.bytes();
         &batch.bytes()[at.offset..][..shape.samples * each]
     }

@@ -21,10 +21,11 @@ use super::programs::{Kind, Programs};
 use super::transfer::Transfer;
 use crate::backend::{Backend, Detail, DeviceUse, Executable, HostBuffer, MemoryUse, Span};
 use crate::collective::Collective;
-use crate::graph::op::{Figure, METRIC_SLOTS, Op, Task, metric_slot};
+use crate::graph::op::{Figure, METRIC_SLOTS, Task, metric_slot};
 use crate::graph::{Input, Shape, ValueId, VarId, Variable};
 use crate::model::{
-    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, metric_sums, metrics_variable,
+    BatchShape, CLASS_COUNTS, ERROR_SUMS_VARIABLE, Mode, carried_variables, init, is_counted, metric_sums,
+    metrics_variable,
 };
 use anyhow::{Context, Result, anyhow};
 use gather::Gathered;
@@ -335,14 +336,7 @@ impl Session {
     /// # Errors
     /// The device failed.
     pub fn class_report(&mut self) -> Result<Option<ClassReport>> {
-        let plan = self.programs.plan.clone();
-        let Some(id) = plan.variables.find(CLASS_COUNTS) else { return Ok(None) };
-        let counted = plan.programs.iter().flat_map(|program| &program.graph.nodes).find_map(|node| match &node.op {
-            Op::ClassCounts(op) => Some(op),
-            _ => None,
-        });
-        let counts = self.doubles(id)?;
-        Ok(counted.map(|op| ClassReport::new(op, &counts)))
+        self.counted_classes(CLASS_COUNTS)
     }
 
     /// What has been summed of errors since the figures of evaluation were reset; `None` if that is not summed.
@@ -385,7 +379,7 @@ impl Session {
         for id in metric_sums(&self.programs.plan.variables, mode) {
             self.executable.upload(id, &[0; 8 * METRIC_SLOTS])?;
         }
-        let counted = |name: &str| mode == Mode::Eval && [CLASS_COUNTS, ERROR_SUMS_VARIABLE].contains(&name);
+        let counted = |name: &str| mode == Mode::Eval && is_counted(name);
         self.initialize(0, |var| counted(&var.name) || var.name.starts_with(carried_variables(mode)))
     }
 

@@ -25,7 +25,7 @@ options! {
         /// The layer whose output is compared with the target: its name, or its path if it stands in a group, as `from` has it.
         #[option(otherwise = "the layer of the head's name", example = r#""sold""#)]
         pub output: Option<String>,
-        /// Its loss: a table as `[loss]`, or a word alone. Without `target`, `weight = "balanced"`, several quantiles and `ordinal`.
+        /// Its loss: a table as `[loss]`, or a word alone. Without `target`, several quantiles and `ordinal`.
         #[option(example = r#"{ type = "cross_entropy" }"#)]
         pub loss: HeadLoss,
         /// What its loss is multiplied by in the sum that training makes smaller. The main loss weighs 1.
@@ -58,7 +58,6 @@ impl Check for Head {
         let loss = &self.loss.0;
         let refused = [
             (loss.target().is_some(), "has no `target` in a head: that is the head's own key, a column of the table"),
-            (loss.is_to_be_balanced(), "takes numbers as `weight` in a head: classes are balanced for `[loss]` alone"),
             (!loss.quantiles().is_empty(), "takes one quantile in a head: several are for `[loss]` alone"),
             (loss.is_ordinal(), "cannot be `ordinal` in a head: that is for `[loss]` alone"),
         ];

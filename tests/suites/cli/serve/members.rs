@@ -1,6 +1,6 @@
 //! Folders of seeds and folds, whose models answer together as those of `predict`.
 
-use super::super::{photos, tables::houses};
+use super::super::{heads, photos, tables::houses};
 use super::Server;
 use crate::support::{Place, digits};
 use serde_json::{Value, json};
@@ -95,6 +95,28 @@ fn seeds_of_a_table_answer_tensors_too() {
         assert!((mean - expected).abs() <= 1e-5 * expected.abs().max(1.0), "{mean} and {expected}");
     }
     assert_ne!(each[0], each[1]);
+}
+
+/// What models with heads say together is the mean for each head, too.
+#[test]
+fn folds_with_heads_answer_as_by_predict() {
+    let place = heads::place(heads::HEADS, "");
+    // What the classes weigh is another number for each fold.
+    let balanced = "{ type = \"cross_entropy\", weight = \"balanced\" }";
+    let config = place.read("c.toml").replace("validation_split = 0.25", "folds = 2");
+    let config = config.replace("loss = \"cross_entropy\"", &format!("loss = {balanced}"));
+    place.write("c.toml", config);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let new = "area,rooms,city\n40,2,A\n150,5,C\n";
+    place.write("new.csv", new);
+    let expected = predicted(&place, "new.csv", "--set data.eval_batch_size=4");
+    assert!(expected.iter().all(|one| one["heads"]["kids"]["probabilities"].is_array()), "{expected:?}");
+    let server = Server::start(&place, "r --batch 4");
+    let answer =
+        |server: &Server| server.ask("POST", "/predict", "Content-Type: text/csv\r\n", new.as_bytes()).predictions();
+    assert_eq!(answer(&server), expected);
+    let one = Server::start(&place, "r/fold-1 --batch 4");
+    assert_ne!(answer(&one), expected);
 }
 
 #[test]

@@ -1,0 +1,224 @@
+//! What a model says of a target of a sample, with what is true of it: as columns of a table, and as JSON.
+
+use super::learnt::Learnt;
+use super::losses::{mean_loss, mean_pinball};
+use crate::graph::Shape;
+use crate::graph::op::Task;
+use serde_json::{Map, Value, json};
+
+/// What a model says of a target, and its loss.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    what: What,
+    /// `None`: losses of samples are not told; `Some(None)`: this one has none.
+    loss: Option<Option<f64>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum What {
+    /// A class, with the probabilities of all.
+    Class { target: Option<usize>, prediction: usize, probabilities: Vec<f64> },
+    /// A class for each position.
+    Positions { targets: Vec<Option<usize>>, predictions: Vec<usize> },
+    /// Yes or no for each label, with the probability of a yes.
+    Labels { targets: Option<Vec<f32>>, probabilities: Vec<f64> },
+    /// Numbers: one for each target, or one for each of several quantiles of it.
+    Values { targets: Option<Vec<f32>>, predictions: Vec<f32>, quantiles: Vec<f64> },
+    /// A text.
+    Text { target: String, prediction: String },
+}
+
+impl Learnt<'_> {
+    /// What `output` says of a sample, and its loss where that is simple: the likelihood of a class, or a mean over its numbers. `shape` is that of what is
+    /// put out for a batch.
+    pub fn said(&self, output: &[f32], target: &[[u8; 4]], shape: &Shape) -> Said {
+        let class = |bytes: &[u8; 4], classes: usize| {
+            let class = i32::from_ne_bytes(*bytes);
+            let counts = self.loss.ignore_index() != Some(class);
+            usize::try_from(class).ok().filter(|class| counts && *class < classes)
+        };
+        let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+        let (what, loss) = match self.loss.task() {
+            Task::Classification if target.len() == 1 => {
+                let logs = log_softmax(output);
+                let target = class(&target[0], output.len());
+                let loss = self.loss.is_likelihood().then(|| target.map(|class| -logs[class]));
+                let probabilities = logs.iter().map(|log| log.exp()).collect();
+                (What::Class { target, prediction: largest(output), probabilities }, loss)
+            }
+            Task::Classification => {
+                let classes = shape.last();
+                let targets = target.iter().map(|bytes| class(bytes, classes)).collect();
+                (What::Positions { targets, predictions: output.chunks_exact(classes).map(largest).collect() }, None)
+            }
+            task => {
+                let floats: Vec<f32> = target.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
+                // The loss is that of what is learnt.
+                let standard = self.standard.filter(|_| task == Task::Regression);
+                let each = self.quantiles.len().max(1);
+                let learnt = |list: &[f32], each: usize| {
+                    standard.map_or_else(|| list.to_vec(), |standard| standard.repeated(each).of(list))
+                };
+                let loss = match floats.is_empty() {
+                    true => None,
+                    false if each > 1 => {
+                        Some(Some(mean_pinball(self.quantiles, &learnt(output, each), &learnt(&floats, 1))))
+                    }
+                    false => mean_loss(self.loss, &learnt(output, 1), &learnt(&floats, 1)).map(Some),
+                };
+                let order = |list: Vec<f32>| in_pytorch_order(list, shape);
+                let (output, targets) = (order(output.to_vec()), (!floats.is_empty()).then(|| order(floats)));
+                let what = match task {
+                    Task::BinaryClassification => {
+                        let probabilities = output.iter().map(|x| 1.0 / (1.0 + f64::from(-x).exp())).collect();
+                        What::Labels { targets, probabilities }
+                    }
+                    Task::Classification | Task::Regression => {
+                        What::Values { targets, predictions: output, quantiles: self.quantiles.to_vec() }
+                    }
+                };
+                (what, loss)
+            }
+        };
+        Said { what, loss }
+    }
+}
+
+/// The logarithms of the softmax of a row.
+fn log_softmax(row: &[f32]) -> Vec<f64> {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = row.iter().map(|x| (f64::from(*x) - f64::from(most)).exp()).sum();
+    row.iter().map(|x| f64::from(*x) - f64::from(most) - sum.ln()).collect()
+}
+
+/// A sample's numbers as PyTorch has them: images channels-first. `shape` is that of a batch.
+fn in_pytorch_order(list: Vec<f32>, shape: &Shape) -> Vec<f32> {
+    match shape.nhwc() {
+        Some([_, h, w, c]) if list.len() == h * w * c => {
+            (0..c * h * w).map(|i| list[i % (h * w) * c + i / (h * w)]).collect()
+        }
+        _ => list,
+    }
+}
+
+fn label(names: &[String], class: usize) -> String {
+    names.get(class).cloned().unwrap_or_else(|| class.to_string())
+}
+
+impl Said {
+    /// A text, where another one was to be told.
+    pub fn text(target: String, prediction: String) -> Said {
+        Said { what: What::Text { target, prediction }, loss: None }
+    }
+
+    /// Whether there is a class at each position, for which a table has no room.
+    pub fn has_positions(&self) -> bool {
+        matches!(self.what, What::Positions { .. })
+    }
+
+    /// Its columns with their names; `names` are those of classes, and `guarded` makes of a text what a table may have.
+    pub fn cells(&self, names: &[String], guarded: &dyn Fn(String) -> String) -> Vec<(String, String)> {
+        let own = |class: usize| guarded(label(names, class));
+        let mut cells = Vec::new();
+        let mut cell = |name: &str, text: String| cells.push((name.to_owned(), text));
+        let loss = |cell: &mut dyn FnMut(&str, String)| {
+            if let Some(loss) = self.loss {
+                cell("loss", loss.map_or(String::new(), |loss| loss.to_string()));
+            }
+        };
+        // Several of a kind have names or numbers behind that of their column.
+        let several =
+            |what: &str, i: usize, of: usize| if of == 1 { what.to_owned() } else { format!("{what}_{}", i + 1) };
+        match &self.what {
+            What::Class { target, prediction, probabilities } => {
+                cell("target", target.map_or(String::new(), own));
+                cell("prediction", own(*prediction));
+                loss(&mut cell);
+                for (class, p) in probabilities.iter().enumerate() {
+                    cell(&format!("probability_{}", label(names, class)), p.to_string());
+                }
+            }
+            What::Labels { targets, probabilities } => {
+                let of = probabilities.len();
+                let name = |what: &str, i: usize| match names.get(i) {
+                    Some(label) if of > 1 => format!("{what}_{label}"),
+                    _ => several(what, i, of),
+                };
+                for (i, t) in targets.iter().flatten().enumerate() {
+                    cell(&name("target", i), t.to_string());
+                }
+                for (i, p) in probabilities.iter().enumerate() {
+                    cell(&name("prediction", i), u8::from(*p > 0.5).to_string());
+                }
+                loss(&mut cell);
+                for (i, p) in probabilities.iter().enumerate() {
+                    cell(&name("probability", i), p.to_string());
+                }
+            }
+            What::Values { targets, predictions, quantiles } => {
+                let each = quantiles.len().max(1);
+                let of = predictions.len() / each;
+                for (i, t) in targets.iter().flatten().enumerate() {
+                    cell(&several("target", i, of), t.to_string());
+                }
+                for (i, x) in predictions.iter().enumerate() {
+                    let name = several("prediction", i / each, of);
+                    let behind = quantiles.get(i % each).map_or(String::new(), |q| format!("_q{q}"));
+                    cell(&(name + &behind), x.to_string());
+                }
+                loss(&mut cell);
+            }
+            What::Text { target, prediction } => {
+                cell("target", guarded(target.clone()));
+                cell("prediction", guarded(prediction.clone()));
+            }
+            What::Positions { .. } => {}
+        }
+        cells
+    }
+
+    /// As JSON; `names` are those of classes.
+    pub fn json(&self, names: &[String]) -> Map<String, Value> {
+        let mut out = Map::new();
+        let mut put = |name: &str, value: Value| _ = out.insert(name.to_owned(), value);
+        match &self.what {
+            What::Class { target, prediction, probabilities } => {
+                put("target", json!(target));
+                put("prediction", json!(prediction));
+                if !names.is_empty() {
+                    put("target_label", json!(target.map(|class| label(names, class))));
+                    put("prediction_label", label(names, *prediction).into());
+                }
+                put("probabilities", json!(probabilities));
+            }
+            What::Positions { targets, predictions } => {
+                put("target", json!(targets));
+                put("prediction", json!(predictions));
+            }
+            What::Text { target, prediction } => {
+                put("target", json!(target));
+                put("prediction", json!(prediction));
+            }
+            What::Labels { targets, probabilities } => {
+                if let Some(targets) = targets {
+                    put("target", json!(targets));
+                }
+                put("prediction", probabilities.iter().map(|p| u8::from(*p > 0.5)).collect());
+                put("probabilities", json!(probabilities));
+            }
+            What::Values { targets, predictions, quantiles } => {
+                if let Some(targets) = targets {
+                    put("target", json!(targets));
+                }
+                put("prediction", json!(predictions));
+                if !quantiles.is_empty() {
+                    put("quantiles", json!(quantiles));
+                }
+            }
+        }
+        if let Some(loss) = self.loss {
+            put("loss", json!(loss));
+        }
+        out
+    }
+}
