@@ -103,6 +103,65 @@ def shared_keys() -> Case:
     return two("attention_to_shared_keys", lines, lambda: Net(**parts(), head=nn.Linear(FIELDS["answers"][0] * heads * width, 3)))
 
 
+class GroupedAttention(nn.Module):
+    """`nn.MultiheadAttention` of heads that share keys and values, with its names for keys of another width than queries."""
+
+    def __init__(self, width: int, heads: int, kv_heads: int, bias: bool, is_causal: bool) -> None:
+        super().__init__()
+        self.heads, self.kv_heads, self.is_causal = heads, kv_heads, is_causal
+        narrow = width // heads * kv_heads
+        for name, rows in [("q", width), ("k", narrow), ("v", narrow)]:
+            self.register_parameter(f"{name}_proj_weight", nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, width))))
+        self.in_proj_bias = nn.Parameter(torch.zeros(width + 2 * narrow)) if bias else None
+        self.out_proj = nn.Linear(width, width, bias=bias)
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        weights = [self.q_proj_weight, self.k_proj_weight, self.v_proj_weight]
+        biases = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split([len(w) for w in weights])
+        heads = [self.heads, self.kv_heads, self.kv_heads]
+        parts = zip([x, memory, memory], weights, biases, heads)
+        q, k, v = [F.linear(of, w, b).unflatten(2, (h, -1)).transpose(1, 2) for of, w, b, h in parts]
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal, enable_gqa=True)
+        return self.out_proj(y.transpose(1, 2).flatten(2))
+
+
+def grouped(kv_heads: int, bias: bool, is_causal: bool) -> Case:
+    """Heads of queries of one sequence that share its keys and values."""
+    length, width, heads = 6, 12, 4
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Linear(5, width), nn.Linear(length * width, 3)
+            self.attn = GroupedAttention(width, heads, kv_heads, bias, is_causal)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.embed(x)
+            return self.head(self.attn(x, x).flatten(1))
+
+    words = f"num_heads = {heads}, num_kv_heads = {kv_heads}" + ("" if bias else ", bias = false") + (", is_causal = true" if is_causal else "")
+    lines = [linear("embed", width), f'{{ name = "attn", type = "multihead_attention", {words} }}', FLATTEN, linear("head", 3)]
+    name = f"combinations/grouped_attention_{kv_heads}" + ("_causal" if is_causal else "")
+    return Case(name, lines, Net, (length, 5), samples=3, extra_init=biases, optimizer=SGD)
+
+
+def grouped_between() -> Case:
+    """The same of queries of one sequence, and keys and values of another."""
+    heads, kv_heads = 4, 2
+
+    class Net(Two):
+        def of(self, inputs: torch.Tensor, answers: torch.Tensor) -> torch.Tensor:
+            return self.head(self.attn(answers, inputs).flatten(1))
+
+    lines = [
+        f'{{ name = "attn", type = "multihead_attention", from = ["answers", "inputs"], num_heads = {heads}, num_kv_heads = {kv_heads} }}',
+        FLATTEN,
+        linear("head", 3),
+    ]
+    attn = lambda: GroupedAttention(WIDTH, heads, kv_heads, True, False)  # noqa: E731
+    return two("grouped_attention_between", lines, lambda: Net(attn=attn(), head=nn.Linear(FIELDS["answers"][0] * WIDTH, 3)))
+
+
 def slopes(heads: int) -> torch.Tensor:
     """As `build_alibi_tensor` of transformers' BLOOM makes them."""
     power = 2 ** math.floor(math.log2(heads))
@@ -153,6 +212,9 @@ def cases() -> list[Case]:
                       norm_first=True, activation="gelu", layer_norm_eps=1e-2, bias=False),
         transformer(),
         shared_keys(),
+        grouped(2, True, True),
+        grouped(1, False, False),
+        grouped_between(),
         far("sliding_window", 2, ", is_causal = true, sliding_window = 3", True, 3, False),
         far("sliding_window_both_sides", 2, ", sliding_window = 2", False, 2, False),
         far("alibi", 2, ", is_causal = true, alibi = true", True, None, True),

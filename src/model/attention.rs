@@ -64,38 +64,56 @@ impl Builder<'_> {
             self.refuse_at(node, at, &message, &format!("must divide {e}"), &[x], "");
             return x.value;
         }
+        let kv_heads = l.num_kv_heads.unwrap_or(heads);
         let how = Heads {
             heads,
-            kv_heads: heads,
+            kv_heads,
             dropout: l.dropout as f32,
             causal: l.is_causal,
             rope: rope(l.rope_theta, l.rope_scaling.as_ref()),
             window: l.sliding_window,
             alibi: l.alibi,
         };
-        // PyTorch draws this one by itself, the other as any `linear`; its biases start at zero.
-        let packed = Param::plain("in_proj_weight", [3 * e, e], xavier_uniform(e, 3 * e));
-        let (value, like) = match operands[..] {
-            [x, memory] => {
-                if self.knows_two(node, how, [x, memory]) {
-                    let width = self.shape(memory).last();
-                    if width != e {
-                        let message = format!(
-                            "`multihead_attention` takes a second sequence of as many features as the first has, {e}, not {width}"
-                        );
-                        let help = format!("a `linear` with `out_features = {e}` before it makes as many");
-                        self.refuse(node, &message, "takes two sequences of one width", &[x, memory], &help);
-                        return x.value;
+        if let [x, memory] = operands[..] {
+            if !self.knows_two(node, how, [x, memory]) {
+                return x.value;
+            }
+            let width = self.shape(memory).last();
+            if width != e {
+                let message = format!(
+                    "`multihead_attention` takes a second sequence of as many features as the first has, {e}, not {width}"
+                );
+                let help = format!("a `linear` with `out_features = {e}` before it makes as many");
+                self.refuse(node, &message, "takes two sequences of one width", &[x, memory], &help);
+                return x.value;
+            }
+        }
+        let like = x;
+        // PyTorch draws these by themselves, the other as any `linear`; its biases start at zero.
+        let packed = || Param::plain("in_proj_weight", [3 * e, e], xavier_uniform(e, 3 * e));
+        let value = match operands[..] {
+            _ if kv_heads < heads => {
+                let memory = *operands.last().expect("a layer has an input");
+                let [q, k, v] =
+                    self.projections_of_groups(node, e, kv_heads * (e / heads), l.bias, [x, memory, memory]);
+                match operands.len() {
+                    1 => {
+                        let value = self.plain(Concat { axis: 2 }, &[q.value, k.value, v.value]);
+                        self.attended(node, how, Tensor { value, ..q })
                     }
-                } else {
-                    return x.value;
+                    _ => {
+                        let value = self.plain(Concat { axis: 2 }, &[k.value, v.value]);
+                        self.attended_to(node, how, q, Tensor { value, ..k })
+                    }
                 }
-                let [q, kv] = self.projections(node, packed, l.bias, [x, memory]);
-                (self.attended_to(node, how, q, kv), q)
+            }
+            [x, memory] => {
+                let [q, kv] = self.projections(node, packed(), l.bias, [x, memory]);
+                self.attended_to(node, how, q, kv)
             }
             _ => {
-                let qkv = self.projection(node, packed, "in_proj_bias", l.bias, x);
-                (self.attended(node, how, qkv), qkv)
+                let qkv = self.projection(node, packed(), "in_proj_bias", l.bias, x);
+                self.attended(node, how, qkv)
             }
         };
         let out = Param::plain("out_proj.weight", [e, e], uniform_fan_in(e));
@@ -216,21 +234,52 @@ impl Builder<'_> {
     /// Queries of the first sequence, and keys and values of the second, by a packed weight.
     fn projections(&mut self, node: &LayerNode, packed: Param, bias: bool, from: [Tensor; 2]) -> [Tensor; 2] {
         let e = packed.shape.dims()[1];
-        let mut params = vec![self.param(node, packed)];
-        if bias {
-            params.push(self.param(node, Param::plain("in_proj_bias", [3 * e], Fill::Constant(0.0))));
-        }
+        let weight = self.param(node, packed);
+        let bias = self.in_proj_bias(node, bias, 3 * e);
         let mut at = 0;
         from.map(|x| {
             let len = if at == 0 { e } else { 2 * e };
-            let slice = Slice { axis: 0, start: at, len };
+            let rows = Slice { axis: 0, start: at, len };
             at += len;
-            let mut meant = self.shape(x).clone();
-            *meant.0.last_mut().expect("sequences have three dimensions") = len;
-            let params: Vec<ValueId> = params.iter().map(|param| self.plain(slice.clone(), &[*param])).collect();
-            let operands: Vec<ValueId> = [x.value].into_iter().chain(params).collect();
-            Tensor { value: self.apply(node, Linear { bias }, &operands, &[x], meant, ""), ..x }
+            let weight = self.plain(rows.clone(), &[weight]);
+            self.projected(node, x, weight, bias.map(|bias| (bias, rows)))
         })
+    }
+
+    /// Queries of the first sequence, and keys and values of the others, which are narrower: each by a weight of its own, as PyTorch has them where
+    /// keys have another width than queries. Their biases are one.
+    fn projections_of_groups(
+        &mut self,
+        node: &LayerNode,
+        e: usize,
+        narrow: usize,
+        bias: bool,
+        from: [Tensor; 3],
+    ) -> [Tensor; 3] {
+        let names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"];
+        let bias = self.in_proj_bias(node, bias, e + 2 * narrow);
+        let mut at = 0;
+        std::array::from_fn(|i| {
+            let len = if i == 0 { e } else { narrow };
+            let rows = Slice { axis: 0, start: at, len };
+            at += len;
+            let weight = self.param(node, Param::plain(names[i], [len, e], xavier_uniform(e, len)));
+            self.projected(node, from[i], weight, bias.map(|bias| (bias, rows)))
+        })
+    }
+
+    /// The bias of queries, keys and values, if there is to be one.
+    fn in_proj_bias(&mut self, node: &LayerNode, bias: bool, len: usize) -> Option<ValueId> {
+        bias.then(|| self.param(node, Param::plain("in_proj_bias", [len], Fill::Constant(0.0))))
+    }
+
+    /// `x` times `weight`, and plus a part of a bias.
+    fn projected(&mut self, node: &LayerNode, x: Tensor, weight: ValueId, bias: Option<(ValueId, Slice)>) -> Tensor {
+        let mut meant = self.shape(x).clone();
+        *meant.0.last_mut().expect("sequences have three dimensions") = self.graph.shape(weight).dims()[0];
+        let bias = bias.map(|(bias, part)| self.plain(part, &[bias]));
+        let operands: Vec<ValueId> = [x.value, weight].into_iter().chain(bias).collect();
+        Tensor { value: self.apply(node, Linear { bias: bias.is_some() }, &operands, &[x], meant, ""), ..x }
     }
 
     /// Packed heads, `queries` of them of queries, in which every head of queries has keys and values of its own: those that several share are repeated.

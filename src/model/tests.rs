@@ -152,6 +152,8 @@ fn a_transform_for_training_leaves_evaluation_alone() {
 fn attention_starts_as_in_pytorch_and_drops_weights_in_training_alone() {
     let layers = r#"{ type = "flatten", end_dim = 2 }, { type = "linear", out_features = 64 },
         { name = "attn", type = "multihead_attention", num_heads = 4, dropout = 0.25 },
+        { name = "grouped", type = "multihead_attention", num_heads = 4, num_kv_heads = 1 },
+        { name = "alone", type = "multihead_attention", num_heads = 4, num_kv_heads = 4 },
         "dropout", "flatten", { type = "linear", out_features = 10 }"#;
     let mut vars = Variables::new();
     let experiment = with_layers(layers);
@@ -162,6 +164,12 @@ fn attention_starts_as_in_pytorch_and_drops_weights_in_training_alone() {
         ("attn.in_proj_bias", &[192], Fill::Constant(0.0)),
         ("attn.out_proj.weight", &[64, 64], uniform(1.0 / 8.0)),
         ("attn.out_proj.bias", &[64], Fill::Constant(0.0)),
+        ("grouped.q_proj_weight", &[64, 64], uniform((6.0f64 / 128.0).sqrt())),
+        ("grouped.k_proj_weight", &[16, 64], uniform((6.0f64 / 80.0).sqrt())),
+        ("grouped.v_proj_weight", &[16, 64], uniform((6.0f64 / 80.0).sqrt())),
+        ("grouped.in_proj_bias", &[96], Fill::Constant(0.0)),
+        ("grouped.out_proj.weight", &[64, 64], uniform(1.0 / 8.0)),
+        ("alone.in_proj_weight", &[192, 64], uniform((6.0f64 / 256.0).sqrt())),
     ] {
         let var = &vars[vars.find(name).unwrap()];
         assert_eq!((var.storage.outside.dims(), var.init), (shape, init), "{name}");
@@ -176,8 +184,8 @@ fn attention_starts_as_in_pytorch_and_drops_weights_in_training_alone() {
         graph.nodes.iter().filter_map(of).collect::<Vec<_>>()
     };
     // Each draws for itself.
-    assert_eq!(dropouts(&train.graph), [Some((0.25, 0)), Some((0.5, 1))]);
-    assert_eq!(dropouts(&eval.graph), [None]);
+    assert_eq!(dropouts(&train.graph), [Some((0.25, 0)), None, None, Some((0.5, 3))]);
+    assert_eq!(dropouts(&eval.graph), [None; 3]);
 }
 
 /// The names of the operations of a net for images of 3×8×8.

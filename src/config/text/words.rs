@@ -92,6 +92,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("dim_feedforward", &["dff", "feedforward", "ffndim", "intermediatesize"]),
     ("transformer_encoder_layer", &["transformerencoder", "encoderlayer", "encoder"]),
     ("transformer_decoder_layer", &["transformerdecoder", "decoderlayer", "decoder"]),
+    ("num_kv_heads", &["nkvheads", "kvheads", "numkeyvalueheads", "numquerygroups"]),
     ("sliding_window", &["attentionwindow", "localwindow"]),
     ("is_causal", &["causal"]),
     ("num_groups", &["groups"]),
@@ -283,12 +284,6 @@ const REMARKS: &[(&str, &[&str], &str)] = &[
         "layer `layer_norm`",
         &["normalizedshape"],
         "write `normalized_dims`, how many of the last dimensions; their sizes are inferred",
-    ),
-    (
-        "layer `multihead_attention`",
-        &["numkvheads", "nkvheads", "kvheads", "numkeyvalueheads", "numquerygroups"],
-        "each head has keys and values of its own here: grouped queries are `num_kv_heads` of `scaled_dot_product_attention`, behind `linear` \
-         layers that make queries, keys and values, as in `models/llama.toml`",
     ),
     ("layer `multihead_attention`", &["batchfirst"], "there is no need for it, the batch is always first: delete it"),
     ("layer `lstm`", &["batchfirst"], "there is no need for it, the batch is always first: delete it"),

@@ -56,7 +56,7 @@ impl Translator<'_> {
         let (width, heads) = (x.shape[2], l.num_heads);
         let how = Heads {
             heads,
-            kv_heads: heads,
+            kv_heads: l.num_kv_heads.unwrap_or(heads),
             each: width / heads,
             lengths: [x.shape[1], keys.shape[1]],
             causal: l.is_causal,
@@ -64,27 +64,49 @@ impl Translator<'_> {
             window: l.sliding_window,
             alibi: l.alibi,
         };
-        let weight = self.parameter(node, "in_proj_weight");
         let bias = l.bias.then(|| self.parameter(node, "in_proj_bias"));
-        let parts = match operands {
-            [_, memory] => {
-                let mut part = |of: &Value, from: usize, to: usize| {
-                    let [weight, bias] =
-                        [Some(&weight), bias.as_ref()].map(|all| Some(self.graph.slice(all?, 0, from, to)));
-                    self.product(&of.name, &weight.unwrap_or_default(), bias.as_deref())
-                };
-                let [q, kv] = [part(x, 0, width), part(memory, width, 3 * width)];
-                self.apart(Some(q), &kv, &how)
-            }
-            _ => {
-                let packed = self.product(&x.name, &weight, bias.as_deref());
-                self.apart(None, &packed, &how)
-            }
+        let parts = if how.kv_heads < heads {
+            let narrow = how.kv_heads * how.each;
+            let mut part = |of: &Value, name: &str, from: usize, len: usize| {
+                let weight = self.parameter(node, name);
+                let bias = bias.as_ref().map(|all| self.graph.slice(all, 0, from, from + len));
+                self.product(&of.name, &weight, bias.as_deref())
+            };
+            [
+                part(x, "q_proj_weight", 0, width),
+                part(keys, "k_proj_weight", width, narrow),
+                part(keys, "v_proj_weight", width + narrow, narrow),
+            ]
+        } else {
+            self.packed_parts(node, bias.as_ref(), operands, &how)?
         };
         let joined = self.attended(parts, &keys.name, &how);
         let weight = self.parameter(node, "out_proj.weight");
         let bias = l.bias.then(|| self.parameter(node, "out_proj.bias"));
         Ok(self.product(&joined, &weight, bias.as_deref()))
+    }
+
+    /// Queries, keys and values by one weight.
+    fn packed_parts(
+        &mut self,
+        node: &LayerNode,
+        bias: Option<&String>,
+        operands: &[Value],
+        how: &Heads,
+    ) -> Result<[String; 3], Diagnostic> {
+        let (x, memory) = both(node, operands)?;
+        let (weight, width) = (self.parameter(node, "in_proj_weight"), x.shape[2]);
+        if operands.len() == 1 {
+            let packed = self.product(&x.name, &weight, bias.map(String::as_str));
+            return Ok(self.apart(None, &packed, how));
+        }
+        let mut part = |of: &Value, from: usize, to: usize| {
+            let bias = bias.map(|all| self.graph.slice(all, 0, from, to));
+            let weight = self.graph.slice(&weight, 0, from, to);
+            self.product(&of.name, &weight, bias.as_deref())
+        };
+        let [q, kv] = [part(x, 0, width), part(memory, width, 3 * width)];
+        Ok(self.apart(Some(q), &kv, how))
     }
 
     pub(super) fn scaled_dot_product_attention(

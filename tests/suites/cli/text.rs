@@ -380,6 +380,7 @@ fn a_cache_changes_no_token() {
     for (name, text) in [
         ("rope", gpt.replace("is_causal = true", "is_causal = true, rope_theta = 1000.0")),
         ("shared", gpt.replace(attention, own)),
+        ("grouped", gpt.replace("is_causal = true", "is_causal = true, num_kv_heads = 1, rope_theta = 1000.0")),
         ("sines", gpt.replace("max_length = \"$context\"", "kind = \"sinusoidal\"")),
         ("own", gpt.replace("max_length = \"$context\"", "init_std = 0.1")),
         ("named", gpt.replace(positions, &format!("type = \"position_embedding\", {learned}"))),

@@ -262,6 +262,7 @@ mistakes! {
         [("batch_size = 32", "train_transforms = [{ type = \"cutmix\", switch_prob = 0.3 }]"), ("classes = 10", "targets = 10"), ("cross_entropy", "l1")],
         [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, stride = 2, padding = "same" }"#)],
         [(CONV, r#"{ type = "conv2d", out_channels = 8, kernel_size = 3, groups = 3 }"#)],
+        [(CONV, r#"{ type = "multihead_attention", num_heads = 4, num_kv_heads = 3 }"#)],
         [("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"*.bias\"] }, { lr = 1 }, { match = [], lr = -1, foo = 2 }, 3]")],
     ];
     layer_names: [

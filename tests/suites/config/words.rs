@@ -118,7 +118,7 @@ fn arguments_of_pytorch_are_understood() {
         "type = \"group_norm\", num_channels = 8, groups = 2",
         "type = \"layer_norm\", normalized_shape = [8]",
         "type = \"multihead_attention\", embed_dim = 8, heads = 2, batch_first = true",
-        "type = \"multihead_attention\", num_heads = 4, num_kv_heads = 2",
+        "type = \"multihead_attention\", num_heads = 4, num_key_value_heads = 2",
         "type = \"relu\", inplace = true",
         "type = \"dropout\", rate = 0.5",
         "type = \"max_pool2d\", pool_size = 2",

@@ -269,13 +269,15 @@ impl Layers {
         match self.below(if depth > 0 { 11 } else { 9 }) {
             0 | 1 => {
                 let heads = self.divisor(e);
+                let groups = self.divisor(heads);
+                let shared = if self.one_in(2) { format!(", num_kv_heads = {groups}") } else { String::new() };
                 let (bias, causal) = (self.of(&["true", "false"]), self.of(&["true", "false"]));
                 let dropout = self.of(&["0", "0", "0.2"]);
                 let far =
                     self.of(&["", "", ", sliding_window = 2", ", alibi = true", ", sliding_window = 3, alibi = true"]);
                 (
                     format!(
-                        r#"{{ type = "multihead_attention", num_heads = {heads}, bias = {bias}, is_causal = {causal}, dropout = {dropout}{far} }}"#
+                        r#"{{ type = "multihead_attention", num_heads = {heads}, bias = {bias}, is_causal = {causal}, dropout = {dropout}{shared}{far} }}"#
                     ),
                     same,
                 )

@@ -298,6 +298,7 @@ fn everything_occurs() {
         assert!(all.contains(&format!("\"{word}\"")), "`{word}` does not occur");
     }
     for key in [
+        "num_kv_heads =",
         "projection =",
         "block =",
         "repeat =",

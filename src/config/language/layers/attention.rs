@@ -24,6 +24,10 @@ options! {
         /// Number of heads; must divide the last dimension, which is `embed_dim`.
         #[option(range = 1..=MAX_SIZE, example = "4")]
         pub num_heads: usize,
+        /// Number of heads of the keys and of the values, which neighbours share (Ainslie et al. 2023, *GQA*); divides `num_heads`. With fewer than those,
+        /// queries, keys and values have weights of their own.
+        #[option(otherwise = "`num_heads`", range = 1..=MAX_SIZE, example = "2")]
+        pub num_kv_heads: Option<usize>,
         /// Learn biases of both projections.
         #[option(default = true)]
         pub bias: bool,
@@ -191,17 +195,23 @@ fn check_scaling(part: &Part, theta: Option<f64>, scaling: Option<&RopeScaling>)
     part.require("rope_scaling", theta.is_some() || !scales, "needs `rope_theta`: without it nothing is turned");
 }
 
+/// Reports heads of keys that heads of queries cannot share.
+fn check_groups(part: &Part, heads: usize, kv_heads: Option<usize>) {
+    let divides = kv_heads.is_none_or(|kv_heads| heads.is_multiple_of(kv_heads));
+    part.require("num_kv_heads", divides, "must divide `num_heads`");
+}
+
 impl Check for MultiheadAttention {
     fn check(&self, part: &Part) {
         check_scaling(part, self.rope_theta, self.rope_scaling.as_ref());
+        check_groups(part, self.num_heads, self.num_kv_heads);
     }
 }
 
 impl Check for ScaledDotProductAttention {
     fn check(&self, part: &Part) {
         check_scaling(part, self.rope_theta, self.rope_scaling.as_ref());
-        let divides = self.num_kv_heads.is_none_or(|heads| self.num_heads.is_multiple_of(heads));
-        part.require("num_kv_heads", divides, "must divide `num_heads`");
+        check_groups(part, self.num_heads, self.num_kv_heads);
     }
 }
 

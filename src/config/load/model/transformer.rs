@@ -180,6 +180,7 @@ impl Writer<'_> {
     fn attention(&self, name: &str, is_causal: bool, from: Option<Vec<Name>>) -> LayerNode {
         let options = MultiheadAttention {
             num_heads: self.options.nhead,
+            num_kv_heads: None,
             bias: self.options.bias,
             dropout: self.options.dropout,
             is_causal,
