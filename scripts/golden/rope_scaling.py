@@ -17,6 +17,8 @@ CONTEXT = 32
 SCALINGS = {
     "linear": {"rope_type": "linear", "factor": 4.0},
     "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16},
+    # Without the positions of the first training: all that the model has.
+    "llama3_whole": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
     # Its pairs of numbers turn often, seldom, and neither.
     "llama3_base": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 0.05, "high_freq_factor": 2.0, "original_max_position_embeddings": 16},
 }

@@ -44,10 +44,16 @@ pub(super) fn rope_scaling(keys: &Value) -> Result<Option<Value>> {
     };
     let mut found = json!({ "rope_type": kind });
     for name in needed {
-        // Where the whole file has it, too, that one counts.
-        let whole = keys.get(name).filter(|number| *name == "original_max_position_embeddings" && !number.is_null());
-        let number =
-            whole.or_else(|| scaling.get(name)).filter(|number| number.as_f64().is_some_and(|number| number > 0.0));
+        let own = scaling.get(name);
+        let number = match *name {
+            // Where the whole file has it, too, that one counts. Where nothing has it, the model was never made for longer texts.
+            "original_max_position_embeddings" => {
+                let whole = keys.get(name).filter(|number| !number.is_null());
+                whole.or(own).or_else(|| keys.get("max_position_embeddings"))
+            }
+            _ => own,
+        };
+        let number = number.filter(|number| number.as_f64().is_some_and(|number| number > 0.0));
         found[*name] = number.with_context(|| format!("`{key}` has no `{name}` above 0"))?.clone();
     }
     Ok(Some(found))
@@ -160,6 +166,12 @@ mod tests {
         let llama3 = json!({ "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 16 });
         let whole = json!({ "rope_scaling": llama3, "original_max_position_embeddings": 32 });
         assert_eq!(rope_scaling(&whole).unwrap().unwrap()["original_max_position_embeddings"], 32);
+        // As transformers has it where nothing says it.
+        let short = json!({ "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4 });
+        let without = json!({ "rope_scaling": short, "max_position_embeddings": 64 });
+        assert_eq!(rope_scaling(&without).unwrap().unwrap()["original_max_position_embeddings"], 64);
+        let nothing = rope_scaling(&json!({ "rope_scaling": short })).unwrap_err().to_string();
+        assert!(nothing.contains("has no `original_max_position_embeddings` above 0"), "{nothing}");
         let nested = json!({ "rope_parameters": { "full_attention": { "rope_type": "default" } } });
         assert!(rope_scaling(&nested).unwrap_err().to_string().contains("`full_attention`"));
     }
