@@ -59,10 +59,13 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     let (longest, seen) = (tokens.iter().map(Vec::len).max().unwrap_or(0), generator.capacity());
     if longest > seen && !generator.has_answers() {
         let what = if tokens.len() == 1 { "the prompt" } else { "the longest prompt" };
-        let cut = thousands((longest - seen) as u64);
+        let left_out = match longest - seen {
+            1 => "the first one is left out".to_owned(),
+            cut => format!("the first {} are left out", thousands(cut as u64)),
+        };
         let [longest, seen] = [longest, seen].map(|tokens| thousands(tokens as u64));
         say(&format!(
-            "note: {what} has {longest} tokens, and the model looks back {seen}: the first {cut} are left out (a model that knows more positions sees more with `--set data.context=N`)"
+            "note: {what} has {longest} tokens, and the model looks back {seen}: {left_out} (a model that knows more positions sees more with `--set data.context=N`)"
         ));
     }
     let request = |number: usize| Request {

@@ -74,6 +74,8 @@ fn own_text_becomes_generated_text_in_two_commands() {
     let written = place.ok("generate r --prompt abcdefghijklmnopqrst --max-tokens 2 --temperature 0");
     let cut = "the prompt has 20 tokens, and the model looks back 16: the first 4 are left out";
     assert!(written.err.contains(cut) && written.out == "abcdefghijklmnopqrstuv\n", "{written:?}");
+    let written = place.ok("generate r --prompt abcdefghijklmnopq --max-tokens 1 --temperature 0");
+    assert!(written.err.contains("looks back 16: the first one is left out (a model"), "{}", written.err);
     // Longer than the model can look back.
     let written = place.ok("generate r --prompt abc --max-tokens 60 --temperature 0");
     assert!(counting(4).starts_with(written.out.trim_end()) && written.out.len() > 60, "{}", written.out);
