@@ -15,8 +15,6 @@ use std::process::ExitCode;
 const TRAIN: &str = "train.bin";
 const VAL: &str = "val.bin";
 const TOKENIZER: &str = "tokenizer.json";
-/// All that it may write.
-const FILES: [&str; 3] = [TOKENIZER, TRAIN, VAL];
 
 /// A file that was written.
 struct Written {
@@ -85,13 +83,18 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         });
     }
     drop(bar);
-    // They would be taken for those of these texts.
-    let mut removed = Vec::new();
-    for path in earlier(args, &choice).filter(|path| outs.iter().all(|(out, _)| out.path() != path)) {
-        if learnt.as_ref().is_none_or(|(out, _)| out.path() != path) {
-            std::fs::remove_file(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
-            removed.push(path);
-        }
+    // Its tokens would be taken for those of these texts.
+    let removed = Some(args.out.join(VAL)).filter(|path| val.is_empty() && path.is_file());
+    if let Some(path) = &removed {
+        std::fs::remove_file(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+    }
+    // A tokenizer may be of an earlier run, or of a model, which could not be used without it.
+    let other = Some(args.out.join(TOKENIZER)).filter(|path| learnt.is_none() && is_another(path, &choice));
+    if let Some(path) = &removed {
+        say(&format!("note: removed `{}` of an earlier run, which does not belong to the new files", path.display()));
+    }
+    if let Some(path) = &other {
+        say(&format!("note: `{}` stays as it is: the new files are not made with it", path.display()));
     }
     let tokenizer = match (&learnt, &choice) {
         (Some((out, _)), _) => out.path().display().to_string(),
@@ -104,24 +107,24 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
             "tokenizer": tokenizer,
             "vocab_size": vocabulary,
             "files": written.iter().map(|w| json!({ "path": w.path, "bytes": w.bytes, "tokens": w.tokens, "empty_rows": w.empty })).collect::<Vec<_>>(),
-            "removed": removed,
+            "removed": removed.as_slice(),
         }))?;
         return Ok(ExitCode::SUCCESS);
-    }
-    for path in removed {
-        say(&format!("note: removed `{}` of an earlier run, which does not belong to the new files", path.display()));
     }
     super::print(&told(&written, &tokenizer, vocabulary, learnt.is_some()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Files of an earlier run in the folder. The tokenizer that is asked for is none of them.
-fn earlier<'a>(args: &'a TokenizeArgs, choice: &'a Choice) -> impl Iterator<Item = PathBuf> + 'a {
-    let paths = FILES.into_iter().map(|name| args.out.join(name)).filter(|path| path.is_file());
-    paths.filter(move |path| match choice {
-        Choice::Json(used) => output(path).is_ok_and(|out| out.is_none_of([used.as_path()]).is_ok()),
-        Choice::Bytes | Choice::Bpe(_) | Choice::Characters | Choice::Words(_) => true,
-    })
+/// Files in the folder that would be replaced or removed.
+fn earlier(args: &TokenizeArgs, choice: &Choice) -> impl Iterator<Item = PathBuf> {
+    let learnt = matches!(choice, Choice::Bpe(_)).then_some(TOKENIZER);
+    learnt.into_iter().chain([TRAIN, VAL]).map(|name| args.out.join(name)).filter(|path| path.is_file())
+}
+
+/// Whether a file is there, and is not the tokenizer that is asked for.
+fn is_another(path: &Path, choice: &Choice) -> bool {
+    let is_used = |used: &Path| output(path).is_ok_and(|out| out.is_none_of([used]).is_err());
+    path.is_file() && !matches!(choice, Choice::Json(used) if is_used(used))
 }
 
 /// Refuses to replace files of an earlier run, unless that is asked for; those that are read here in any case.

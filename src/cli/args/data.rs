@@ -52,7 +52,7 @@ pub struct TokenizeArgs {
     /// A token to put behind each file or row, such as `<|endoftext|>`; `bpe` learns it
     #[arg(long, value_name = "TOKEN")]
     pub end_of_text: Option<String>,
-    /// Replace the files of an earlier run, and remove those of them that are not made anew
+    /// Replace the files of an earlier run, and remove a `val.bin` that is not made anew
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

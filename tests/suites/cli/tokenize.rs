@@ -97,10 +97,10 @@ fn files_of_an_earlier_run_are_replaced_if_that_is_asked_for() {
     place.ok("data tokenize a.txt --out t --vocab-size 300 --validation-split 0.1");
     assert_eq!(files(), ["tokenizer.json", "train.bin", "val.bin"]);
     let before = fs::read(place.path("t/train.bin")).unwrap();
-    for name in ["tokenizer.json", "train.bin", "val.bin"] {
-        // Each of them alone is enough, also one that would not be written.
+    for (name, tokenizer) in [("tokenizer.json", "bpe"), ("train.bin", "bytes"), ("val.bin", "bytes")] {
+        // Each of them alone is enough, also one that would not be written but removed.
         place.write(&format!("{name}.d/{name}"), "mine");
-        let err = place.fails(&format!("data tokenize a.txt --out {name}.d --tokenizer bytes"), 2);
+        let err = place.fails(&format!("data tokenize a.txt --out {name}.d --tokenizer {tokenizer}"), 2);
         assert!(err.contains(&format!("{name}` is there already")) && err.contains("`--force`"), "{err}");
         assert_eq!(fs::read_to_string(place.path(&format!("{name}.d/{name}"))).unwrap(), "mine");
     }
@@ -108,17 +108,27 @@ fn files_of_an_earlier_run_are_replaced_if_that_is_asked_for() {
     let err = place.fails("data tokenize none.txt --out t", 2);
     assert!(err.contains("is there already"), "{err}");
     assert_eq!(fs::read(place.path("t/train.bin")).unwrap(), before);
-    // What an earlier run has left does not stay beside the tokens of another.
-    let done = place.ok("data tokenize a.txt --out t --tokenizer bytes --force");
-    assert_eq!(files(), ["train.bin"]);
-    for name in ["val.bin", "tokenizer.json"] {
-        assert!(done.err.contains(&format!("removed `t/{name}` of an earlier run")), "{}", done.err);
+    // Tokens that an earlier run has left do not stay beside those of another. A tokenizer does, which may be a model's.
+    for made in ["by an earlier run", "by somebody else"] {
+        let before = fs::read(place.path("t/tokenizer.json")).unwrap();
+        let done = place.ok("data tokenize a.txt --out t --tokenizer bytes --force");
+        assert_eq!(files(), ["tokenizer.json", "train.bin"], "{made}");
+        assert_eq!(fs::read(place.path("t/tokenizer.json")).unwrap(), before, "{made}");
+        assert!(done.err.contains("note: `t/tokenizer.json` stays as it is"), "{}", done.err);
+        assert_eq!(done.err.contains("removed `t/val.bin` of an earlier run"), made == "by an earlier run");
+        place.write("t/tokenizer.json", "{\"mine\": 1}");
     }
+    // Alone it is no obstacle, for it is not touched.
+    place.write("other/tokenizer.json", "mine");
+    let done = place.ok("data tokenize a.txt --out other --tokenizer bytes");
+    assert!(done.err.contains("note: `other/tokenizer.json` stays as it is"), "{}", done.err);
+    assert_eq!(fs::read_to_string(place.path("other/tokenizer.json")).unwrap(), "mine");
     // The tokenizer that is asked for stays, and is no obstacle.
     place.ok("data tokenize a.txt --out t --vocab-size 300 --force");
     fs::remove_file(place.path("t/train.bin")).unwrap();
-    let json = place.ok("data tokenize a.txt --out t --tokenizer t/tokenizer.json --json").json();
-    assert_eq!(json["removed"], serde_json::json!([]));
+    let done = place.ok("data tokenize a.txt --out t --tokenizer t/tokenizer.json --json");
+    assert!(!done.err.contains("stays as it is"), "{}", done.err);
+    assert_eq!(done.json()["removed"], serde_json::json!([]));
     let json = place.ok("data tokenize a.txt --out t --tokenizer t/tokenizer.json --json --force").json();
     assert_eq!(
         (&json["removed"], files()),
