@@ -1,10 +1,13 @@
 //! Text as numbers and back: bytes, characters, or the tokens of a `tokenizer.json`.
 
+mod decoder;
+mod fallback;
 mod lacking;
 pub(super) mod pieces;
 pub(super) mod whole;
 pub(super) mod words;
 
+pub use decoder::Decoder;
 pub use whole::{Passage, tokens_of};
 pub use words::UNKNOWN_TOKEN;
 
@@ -28,8 +31,6 @@ const MAX_FILE: u64 = 256 << 20;
 const SOME: usize = 1 << 14;
 /// Bytes of memory that a byte of a usual text takes while a `tokenizer.json` makes tokens of it: of each token it keeps the text, the place and more.
 const TOKENIZING: usize = 200;
-/// What stands for characters that bytes do not make.
-const REPLACEMENT: char = '\u{FFFD}';
 
 /// Which tokenizer is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +75,8 @@ pub struct Json {
     parts_words: bool,
     /// The tokens that it puts before a text.
     before: Vec<u32>,
+    /// Whether tokens such as `<0x0A>` are bytes.
+    has_bytes: bool,
 }
 
 /// A tokenizer as a checkpoint has it.
@@ -145,8 +148,8 @@ impl Tokenizer {
         // What it puts around a text may name tokens that it lacks, which shows only when it does so.
         contained(|| tokenizer.encode_fast("", true).map_err(|e| anyhow!("{e}")))
             .context("it fails on an empty text")?;
-        let (parts_words, before) = (parts_words(&text), before(&tokenizer)?);
-        Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer, parts_words, before })))
+        let (parts_words, before, has_bytes) = (parts_words(&text), before(&tokenizer)?, fallback::has_bytes(&text));
+        Ok(Tokenizer::Json(Arc::new(Json { text, tokenizer, parts_words, before, has_bytes })))
     }
 
     /// As a checkpoint has it.
@@ -306,7 +309,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of tokens. What is no UTF-8 becomes U+FFFD.
+    /// The text of tokens. Bytes that are no UTF-8 become U+FFFD, one for each longest part that begins a character, as in Python's `bytes.decode("utf-8", "replace")`.
     ///
     /// # Errors
     /// There is no such token.
@@ -327,6 +330,7 @@ impl Tokenizer {
                     |token: &u32| words.all().get(*token as usize).map(String::as_str).ok_or_else(|| unknown(*token));
                 Ok(tokens.iter().map(word).collect::<Result<Vec<&str>>>()?.join(" "))
             }
+            Tokenizer::Json(json) if json.has_bytes => contained(|| fallback::decode(&json.tokenizer, tokens)),
             Tokenizer::Json(json) => contained(|| json.tokenizer.decode(tokens, false).map_err(|e| anyhow!("{e}"))),
         }
     }
@@ -426,58 +430,5 @@ impl PartialEq for Tokenizer {
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.in_words())
-    }
-}
-
-/// Turns tokens into text as they come: a character is handed out when all of its bytes are there.
-pub struct Decoder {
-    tokenizer: Tokenizer,
-    /// The last tokens: those whose text is out, for some tokenizers need what stands before, and those whose text is not.
-    tokens: Vec<u32>,
-    /// How many of them are out.
-    out: usize,
-    /// The text of those.
-    before: String,
-}
-
-impl Decoder {
-    /// Nothing has come yet.
-    pub fn new(tokenizer: Tokenizer) -> Self {
-        Decoder { tokenizer, tokens: Vec::new(), out: 0, before: String::new() }
-    }
-
-    /// The text that one more token completes; empty, if a character is not complete.
-    ///
-    /// # Errors
-    /// There is no such token.
-    pub fn push(&mut self, token: u32) -> Result<String> {
-        self.tokens.push(token);
-        let text = self.tokenizer.decode(&self.tokens)?;
-        if text.ends_with(REPLACEMENT) && self.tokens.len() - self.out < 4 {
-            return Ok(String::new());
-        }
-        self.take(&text)
-    }
-
-    /// What is left, though a character is not complete.
-    ///
-    /// # Errors
-    /// As [`Decoder::push`].
-    pub fn finish(&mut self) -> Result<String> {
-        let text = self.tokenizer.decode(&self.tokens)?;
-        self.take(&text)
-    }
-
-    fn take(&mut self, text: &str) -> Result<String> {
-        let new = match text.strip_prefix(&self.before) {
-            Some(new) => new.to_owned(),
-            // Bytes that were out as U+FFFD would make a character with those that follow.
-            None => self.tokenizer.decode(&self.tokens[self.out..])?,
-        };
-        // The tokens that are out stay for one more round, as what stands before the next.
-        self.tokens.drain(..self.out);
-        self.out = self.tokens.len();
-        self.before = self.tokenizer.decode(&self.tokens)?;
-        Ok(new)
     }
 }
