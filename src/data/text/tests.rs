@@ -7,6 +7,7 @@ mod columns;
 mod prompted;
 mod streams;
 mod token_files;
+mod tokenized;
 
 use super::super::loader::{LoaderOptions, Position};
 use super::super::{HoldOut, Lengths, Loader, Source, Split, open};
