@@ -3,7 +3,7 @@
 pub use super::failure::refuse;
 use super::failure::{Failure, warn};
 use super::pretrained;
-use super::reading::{expect_own_columns, expect_own_tokenizer, is_of, other_mask_values, written};
+use super::reading::{expect_own_columns, expect_own_tokenizer, expect_own_tokens, is_of, other_mask_values, written};
 use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
 use crate::backend::Backend;
 use crate::checkpoint::{self, Best, Meta};
@@ -172,6 +172,7 @@ pub fn load_any_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
         expect_own_columns(&loaded.experiment, &own).map_err(|error| refuse(&loaded, error))?;
         let fitted = Extra::of(&meta).and_then(|extra| extra.fitted());
         expect_own_tokenizer(&loaded.experiment, &own, fitted.as_ref()).map_err(|error| refuse(&loaded, error))?;
+        expect_own_tokens(&loaded.experiment, &own, fitted.as_ref()).map_err(|error| refuse(&loaded, error))?;
         if let Some(other) = other_mask_values(&loaded.experiment, &own) {
             say(&format!("warning: {other}"));
         }

@@ -2,10 +2,12 @@
 
 use crate::config::language::sections::{self as config, Csv, Fitted, ImageList, LabelKind, Source};
 use crate::config::load::paths::shown;
-use crate::config::{Diagnostic, Experiment};
+use crate::config::text::diagnostics::SourceKind;
+use crate::config::{Diagnostic, Experiment, Loaded};
 use crate::data::listed;
-use crate::data::text::Tokenizer;
-use crate::train::files::weights::tokenizer_of;
+use crate::data::text::{Chat, Tokenizer};
+use crate::train::files::weights::{codec_of, tokenizer_of};
+use std::path::PathBuf;
 
 /// Refuses another way to make numbers of a table's rows than that which the model was trained on, the configuration of which is `own`: what was fitted in
 /// training is used, and nothing else.
@@ -56,6 +58,65 @@ pub fn expect_own_tokenizer(
     Err(Diagnostic::error(error.to_owned())
         .at(span, "the checkpoint has another one")
         .help(format!("leave it out, and text becomes tokens as it did in training ({})", known.in_words())))
+}
+
+/// Refuses another number of tokens than that of a training, whose configuration is `own`; `fitted` is what it has found. And another prompt, if the model has learnt answers to it.
+///
+/// # Errors
+/// The configuration asks for another one.
+pub fn expect_own_tokens(experiment: &Experiment, own: &Experiment, fitted: Option<&Fitted>) -> Result<(), Diagnostic> {
+    let refuse = |key: &str, why: &str, label: &str, help: &str| {
+        let error = Diagnostic::error(format!("`data.{key}` cannot be another one than in training: {why}")).help(help);
+        match experiment.span_of(&format!("data.{key}")) {
+            Some(span) => Err(error.at(span, label)),
+            None => Err(error),
+        }
+    };
+    // A large tokenizer takes its time to be read.
+    let codec = || fitted.and_then(codec_of);
+    if let Some(asked) =
+        experiment.data.source.vocab_size().filter(|asked| own.data.source.vocab_size() != Some(*asked))
+        && let Some(known) = codec().map(|codec| codec.vocabulary).filter(|known| *known != asked)
+    {
+        let label = format!("the checkpoint has {known}");
+        return refuse("vocab_size", "the model has a place for each of its tokens", &label, "leave it out");
+    }
+    let (Source::TextPairs(asked), Source::TextPairs(own)) = (&experiment.data.source, &own.data.source) else {
+        return Ok(());
+    };
+    let moved = |path: &PathBuf| {
+        let chat = codec().and_then(|codec| codec.chat);
+        chat.is_some() && Chat::read(&shown(path)).ok() == chat
+    };
+    let another_chat = asked.chat_template != own.chat_template && !asked.chat_template.as_ref().is_some_and(moved);
+    let differ = [
+        ("chat_template", another_chat),
+        ("template", asked.template != own.template),
+        ("system", asked.system != own.system),
+    ];
+    let Some((key, _)) = differ.into_iter().find(|(_, differs)| *differs) else { return Ok(()) };
+    let why = "the model has learnt answers to prompts that are made so";
+    refuse(
+        key,
+        why,
+        "the checkpoint has this otherwise",
+        "leave it out; `runner generate --raw` puts nothing around a prompt",
+    )
+}
+
+/// The template for conversations that the command line names for a language model, which need not have been trained with it.
+///
+/// # Errors
+/// The file cannot be read, or has none.
+pub fn given_chat(loaded: &Loaded) -> anyhow::Result<Option<Chat>> {
+    let path = match &loaded.experiment.data.source {
+        Source::Text(text) => text.chat_template.as_ref(),
+        Source::Tokens(tokens) => tokens.chat_template.as_ref(),
+        _ => None,
+    };
+    let span = loaded.experiment.span_of("data.chat_template");
+    let typed = span.is_some_and(|span| loaded.sources.get(span.source).kind == SourceKind::Set);
+    path.filter(|_| typed).map(|path| Chat::read(&shown(path))).transpose()
 }
 
 /// Whether a configuration names that tokenizer.

@@ -3,6 +3,7 @@
 mod answers;
 mod beams;
 mod kept;
+mod language;
 mod prompting;
 mod together;
 mod written;
@@ -13,6 +14,7 @@ use answers::Answers;
 pub use answers::text;
 pub use beams::{Beams, Found};
 pub use kept::{Kept, kept};
+pub use language::language_of;
 pub use prompting::longest;
 pub use together::{End, Take};
 pub use written::{Finish, Request, Step, Text};
@@ -21,15 +23,13 @@ use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device};
 use super::predictor::lacking;
-use super::samples::refused;
 use crate::backend::{Backend, DeviceError, HostBuffer};
-use crate::data::text::{Chat, Prompts, Samples, TextCodec, Tokenizer};
+use crate::data::text::{Chat, Prompts, Tokenizer};
 use crate::data::{DataSpec, Field, FieldKind, Footprint, INPUTS, LENGTHS, Lengths};
 use crate::graph::DType;
 use crate::model::{BatchShape, PARENTS, POSITIONS, START, STARTS, TURN, keeps_states};
 use crate::passes::PassOptions;
 use crate::plan::SlotLayout;
-use crate::train::setup::input::text_without_reading;
 use crate::train::setup::kind::Kind;
 use crate::train::setup::memory::{Needs, Use};
 use crate::train::setup::programs::{self, Programs, Sizes};
@@ -143,49 +143,6 @@ struct Parts {
     beams: Option<Beams>,
     how: How,
     note: Option<String>,
-}
-
-/// What a model that writes is trained on: its samples, how text becomes tokens, and how many of these it looks back or, of one that answers texts, writes; `None`: it writes
-/// nothing.
-///
-/// # Errors
-/// A file that the configuration names cannot be read.
-pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>, Failure> {
-    let sample = match model.checkpoint {
-        Some(_) => model.sample()?,
-        None => {
-            let known = text_without_reading(&model.loaded.experiment);
-            known.map_err(|error| refused(&model.loaded, error))?.map_or_else(|| model.sample(), Ok)?
-        }
-    };
-    let Some(mut codec) = TextCodec::of(&sample)? else { return Ok(None) };
-    if codec.tokenizer.is_none() {
-        codec.tokenizer = given_tokenizer(model, codec.vocabulary)?;
-    }
-    Ok(match codec.samples {
-        Samples::Windows { context, .. } => Some((sample, codec, context)),
-        Samples::Answered { ref lengths, .. } => {
-            let longest = lengths.last().map_or(1, |[_, answer]| *answer);
-            Some((sample, codec, longest))
-        }
-        Samples::Prompted { ref lengths, .. } => {
-            let longest = lengths.last().copied().unwrap_or(1);
-            Some((sample, codec, longest))
-        }
-        Samples::Labelled { .. } | Samples::Tagged { .. } => None,
-    })
-}
-
-/// The tokenizer that the configuration names for a model which was trained on tokens without one.
-fn given_tokenizer(model: &Model, vocabulary: usize) -> Result<Option<Tokenizer>, Failure> {
-    let named = text_without_reading(&model.loaded.experiment).map_err(|error| refused(&model.loaded, error))?;
-    let named = named.map(|spec| TextCodec::of(&spec)).transpose()?.flatten().and_then(|codec| codec.tokenizer);
-    match named.as_ref().map(Tokenizer::vocabulary).filter(|own| *own > vocabulary) {
-        Some(own) => Err(Failure::Usage(format!(
-            "the model was trained on {vocabulary} tokens, and the tokenizer has {own}\nhelp: name the one that its tokens were made with"
-        ))),
-        None => Ok(named),
-    }
 }
 
 impl Generator {

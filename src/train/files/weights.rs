@@ -184,10 +184,15 @@ pub fn are_for_another_tokenizer(fitted: &Fitted, path: &Path) -> bool {
     known.zip(Tokenizer::read(path).ok()).is_some_and(|(known, own)| known.differs_from(&own).is_some())
 }
 
+/// What a training on texts has found on them.
+pub fn codec_of(fitted: &Fitted) -> Option<TextCodec> {
+    let source = fitted.source.as_ref().filter(|source| TextCodec::is(source))?;
+    TextCodec::read(source).ok()
+}
+
 /// The tokenizer of a training on texts.
 pub fn tokenizer_of(fitted: &Fitted) -> Option<Tokenizer> {
-    let source = fitted.source.as_ref().filter(|source| TextCodec::is(source))?;
-    TextCodec::read(source).ok()?.tokenizer
+    codec_of(fitted)?.tokenizer
 }
 
 /// What a token is for the weights and what for the data, where both are of a text and one is not the same.

@@ -282,6 +282,13 @@ fn mistakes_in_pairs_are_told() {
     assert!(why.contains("`val.csv`, row at line 2, the answer, line 1, column 3: the character 'z'"), "{why}");
     place.ok("train c.toml --out r --set train.epochs=1");
     assert!(place.fails("generate r", 2).contains("the model answers texts, and there is none"));
+    // A checkpoint goes on as it was trained.
+    for (sets, key) in
+        [("template='>{text}'", "template"), ("chat_template=t.jinja --unset data.template", "chat_template")]
+    {
+        let told = place.fails(&format!("generate r --prompt ab --set data.{sets}"), 2);
+        assert!(told.contains(&format!("`data.{key}` cannot be another one than in training")), "{told}");
+    }
     place.write("text.txt", "abcdef".repeat(40));
     place.ok("train c.toml --out t --set train.epochs=1 --set data.source=text --unset data.buckets --set data.path=text.txt --set data.context=16");
     assert!(place.fails("generate t --raw --prompt a", 2).contains("it was not trained on `text_pairs`"));

@@ -111,6 +111,20 @@ fn the_tokenizer_of_a_checkpoint_counts() {
     assert!(!told.contains("is not used"), "{told}");
 }
 
+/// A model has a place for each token of its training.
+#[test]
+fn the_number_of_tokens_of_a_checkpoint_counts() {
+    let place = place();
+    place.ok(&format!("train c.toml --out r {BRIEF} --set data.tokenizer=bpe --set data.vocab_size=262"));
+    for command in ["eval r", "generate r --prompt a --max-tokens 2", "export r model.onnx"] {
+        let told = place.fails(&format!("{command} --set data.vocab_size=300"), 2);
+        for part in ["`data.vocab_size` cannot be another one than in training", "the checkpoint has 262"] {
+            assert!(told.contains(part), "{command}: {told}");
+        }
+    }
+    place.ok("generate r --prompt a --max-tokens 2 --set data.vocab_size=262");
+}
+
 /// A model of tokens whose texts are not known may be told how they are made.
 #[test]
 fn tokens_without_a_tokenizer_may_be_given_one() {

@@ -214,6 +214,19 @@ impl Source {
         }
     }
 
+    /// How many tokens there are, if its samples are texts and it says so.
+    pub fn vocab_size(&self) -> Option<usize> {
+        match self {
+            Source::Text(text) => text.vocab_size,
+            Source::Tokens(tokens) => tokens.vocab_size,
+            Source::TextClasses(texts) => texts.vocab_size,
+            Source::TextTags(texts) => texts.vocab_size,
+            Source::TextToText(texts) => texts.vocab_size,
+            Source::TextPairs(texts) => texts.vocab_size,
+            _ => None,
+        }
+    }
+
     /// Whether its samples are rows of a table or texts, so that what is counted in it is known once it is read.
     pub fn is_counted_by_reading(&self) -> bool {
         self.has_tokens() || self.table().is_some()

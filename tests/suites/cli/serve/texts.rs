@@ -375,9 +375,25 @@ fn conversations_are_answered_by_the_template() {
     std::fs::remove_dir_all(place.path("llama")).unwrap();
     let server = Server::start(&place, "r --device cpu");
     let asked = json!({ "messages": messages, "max_tokens": 2 });
-    assert_eq!(server.json(path, &asked.to_string()).status, 200);
+    let own = server.json(path, &asked.to_string());
+    assert_eq!(own.status, 200);
+    // Unless another one is named.
+    let template = "{{ messages[0].content }}";
+    place.write("other.jinja", template);
+    let server = Server::start(&place, "r --device cpu --set data.chat_template=other.jinja");
+    let other = server.json(path, &asked.to_string());
+    let [own, other] = [own, other].map(|reply| reply.json()["usage"]["prompt_tokens"].as_u64().unwrap());
+    assert!(other < own, "{other}, {own}");
+    place.write("broken.jinja", "{% if %}");
+    for (file, part) in [("none.jinja", "cannot read `none.jinja`"), ("broken.jinja", "`broken.jinja`")] {
+        let told = place.fails(&format!("serve r --device cpu --set data.chat_template={file}"), 2);
+        assert!(told.contains(part), "{told}");
+    }
     // Models without one say what to do.
     let place = written();
+    place.write("other.jinja", template);
+    let server = Server::start(&place, "r --set data.chat_template=other.jinja");
+    assert_eq!(server.json(path, &asked.to_string()).status, 200);
     let server = Server::start(&place, "r");
     let refused = server.json(path, &asked.to_string());
     let error = &refused.json()["error"];
