@@ -92,7 +92,7 @@ pub enum Command {
     Devices(OutputArgs),
     /// Say what this machine is and what this program can use of it: a page for a bug report
     Doctor(DoctorArgs),
-    /// Write a model for other programs: its weights (.safetensors, .pth), or all of it (.onnx)
+    /// Write a model for other programs: its weights (.safetensors, .pth), all of it (.onnx), or its tokenizer (.json)
     Export(ExportArgs),
     /// Print the JSON Schema of the configuration language, for editors
     Schema,

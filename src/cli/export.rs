@@ -2,6 +2,7 @@
 
 mod adapter;
 mod like;
+mod tokenizer;
 
 use super::args::ExportArgs;
 use crate::api::failure::Failure;
@@ -28,6 +29,7 @@ enum Format {
     Safetensors,
     StateDict,
     Onnx,
+    Tokenizer,
 }
 
 impl Format {
@@ -38,6 +40,7 @@ impl Format {
             "safetensors" => Format::Safetensors,
             "pth" | "pt" => Format::StateDict,
             "onnx" => Format::Onnx,
+            "json" => Format::Tokenizer,
             _ => return None,
         })
     }
@@ -54,7 +57,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     let (from, out) = (&checkpoint_of(&args.checkpoint)?, &args.out);
     let Some(format) = Format::of(out) else {
         return Err(Failure::Usage(format!(
-            "cannot write `{}`: its suffix tells the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model",
+            "cannot write `{}`: its suffix tells the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model, .json for the tokenizer of a model of texts",
             out.display()
         )));
     };
@@ -64,17 +67,25 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     if format != Format::Onnx && options != onnx::Options::default() {
         let option = if args.softmax { "--softmax" } else { "--preprocess" };
         return Err(Failure::Usage(format!(
-            "`{option}` changes the model, and `{}` has its weights alone\nhelp: write a .onnx file, or leave it out",
-            out.display()
+            "`{option}` changes the model, and `{}` has its {} alone\nhelp: write a .onnx file, or leave it out",
+            out.display(),
+            if format == Format::Tokenizer { "tokenizer" } else { "weights" }
         )));
     }
+    if format == Format::Tokenizer {
+        return tokenizer::run(args, &to);
+    }
+    let mut missing = None;
     let mut told = if format == Format::Onnx {
+        // The tokenizer is among its metadata.
         whole(args, options, &to)?
     } else {
+        missing = tokenizer::of_checkpoint(from);
         let tensors = match from.extension().is_some_and(|e| e == "toml") {
             true => {
                 let parts = Parts::of(args)?;
                 expect_no_input(&to, parts.model.files().iter().map(PathBuf::as_path))?;
+                missing = tokenizer::of(&parts.data)?;
                 parts.merged()?
             }
             false if args.set.is_empty() => match copied(from)? {
@@ -94,12 +105,15 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         let views: Vec<_> = tensors.iter().map(|(name, t)| t.view(name)).collect();
         match format {
             Format::StateDict => checkpoint::write_state_dict(out, &views),
-            Format::Safetensors | Format::Onnx => checkpoint::write_weights(out, &views),
+            Format::Safetensors | Format::Onnx | Format::Tokenizer => checkpoint::write_weights(out, &views),
         }
         .map_err(anyhow::Error::new)?;
         let elements: usize = tensors.values().map(Tensor::len).sum();
         json!({ "tensors": tensors.len(), "elements": elements })
     };
+    if let Some(note) = missing.and_then(|tokenizer| tokenizer::note(&tokenizer, args)) {
+        say(&note);
+    }
     if args.output.json {
         told["file"] = out.to_string_lossy().into();
         super::print_json(&told)?;

@@ -13,7 +13,7 @@ pub struct ExportArgs {
     /// A configuration without `[model] weights` is written with the values that training would start from.
     #[arg(value_hint = ValueHint::AnyPath)]
     pub checkpoint: PathBuf,
-    /// The file to write; its suffix is the format: .safetensors, .pth (or .pt) or .onnx
+    /// The file to write; its suffix is the format: .safetensors, .pth (or .pt), .onnx, or .json for the tokenizer of a model of texts
     #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
     /// Write the adapters of `lora` alone, to a folder, as PEFT has them

@@ -1,6 +1,6 @@
 //! Files that a configuration of a text names, and are not there or not right; and which tokenizer counts where several are named.
 
-use super::support::{Place, repository};
+use super::support::{Place, plain, repository};
 use super::text::{classifier, counting, language_model, place, reviews};
 use std::fs;
 
@@ -123,6 +123,46 @@ fn the_number_of_tokens_of_a_checkpoint_counts() {
         }
     }
     place.ok("generate r --prompt a --max-tokens 2 --set data.vocab_size=262");
+}
+
+/// Files of weights do not have the tokenizer, which has a file of its own, if it can.
+#[test]
+fn a_tokenizer_is_exported_by_itself() {
+    let place = place();
+    place.ok(&format!("train c.toml --out r {BRIEF} --set data.tokenizer=bpe --set data.vocab_size=270"));
+    for file in ["w.safetensors", "w.pth"] {
+        let note = format!(
+            "note: the tokenizer (a vocabulary of 270) is not in `{file}`: `runner export r tokenizer.json` writes it"
+        );
+        let done = place.ok(&format!("export r {file}"));
+        assert_eq!(done.err.matches(&note).count(), 1, "{file}: {}", done.err);
+    }
+    assert!(!place.ok("export r w.onnx").err.contains("is not in"));
+    let done = place.ok("export r tokenizer.json");
+    assert_eq!((&*done.out, &*done.err), ("wrote a tokenizer of 270 tokens to `tokenizer.json`\n", ""));
+    assert_eq!(place.ok("export r tokenizer.json --json").json()["vocab_size"], 270);
+    // With both files the model is what it was.
+    place.write("d.toml", place.read("c.toml").replace("context = 16", "context = 16\ntokenizer = \"tokenizer.json\""));
+    let sets = "--set model.weights=w.safetensors";
+    let loss = |what: &str| place.ok(&format!("eval {what} --json")).json()["metrics"]["loss"].clone();
+    assert_eq!(loss(&format!("d.toml {sets}")), loss("r"));
+    let done = place.ok(&format!("export d.toml v.safetensors {sets}"));
+    assert!(done.err.contains("is not in `v.safetensors`: `runner export d.toml tokenizer.json`"), "{}", done.err);
+    let told = place.fails("export r t.json --softmax", 2);
+    assert!(told.contains("`t.json` has its tokenizer alone"), "{told}");
+    // Others have no such file, or there is none.
+    place.ok(&format!("train c.toml --out s {BRIEF}"));
+    let done = place.ok("export s w.safetensors");
+    assert!(done.err.contains("the tokenizer (28 characters) is not in `w.safetensors`"), "{}", done.err);
+    let told = place.fails("export s t.json", 2);
+    assert!(told.contains("the tokenizer of `s` (28 characters) has no `tokenizer.json`"), "{told}");
+    place.ok(&format!("train c.toml --out b {BRIEF} --set data.tokenizer=bytes"));
+    assert_eq!(place.ok("export b w.safetensors").err, "");
+    let digits = Place::with(&plain());
+    digits.ok("train c.toml --out r --quiet --set train.max_steps=1");
+    assert_eq!(digits.ok("export r w.safetensors").err, "");
+    assert!(digits.fails("export r t.json", 2).contains("`r` has no tokenizer"));
+    assert!(!digits.path("t.json").exists());
 }
 
 /// A model of tokens whose texts are not known may be told how they are made.
