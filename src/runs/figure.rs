@@ -20,6 +20,11 @@ pub fn is_share(name: &str) -> bool {
     figure(name).is_some_and(|figure| figure.is_share())
 }
 
+/// The loss that is measured with it: `val_loss` of `val_accuracy`, `val_sold_loss` of `val_sold_accuracy`.
+pub fn loss_beside(name: &str) -> Option<String> {
+    Some(format!("{}{}", name.strip_suffix(figure(name)?.name())?, Figure::Loss.name()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,6 +34,9 @@ mod tests {
         let all = ["val_accuracy", "sold_accuracy", "train_sold_loss", "val_price_rmse", "val_top5_accuracy"];
         assert_eq!(all.map(higher_is_better), [true, true, false, false, true]);
         assert_eq!(all.map(is_share), [true, true, false, false, true]);
+        let losses = ["val_accuracy", "val_sold_accuracy", "train_loss", "samples_per_s"].map(loss_beside);
+        let wanted = [Some("val_loss"), Some("val_sold_loss"), Some("train_loss"), None];
+        assert_eq!(losses, wanted.map(|name| name.map(str::to_owned)));
         assert!(figure("samples_per_s").is_none() && figure("xloss").is_none());
     }
 }

@@ -1,10 +1,11 @@
 //! A run, as the files in its folder have it.
 
-use super::figure::higher_is_better;
+use super::figure::{higher_is_better, loss_beside};
 use super::lines::{Line, Lines, Wanted, number, within};
 use crate::checkpoint::{self, Meta};
 use crate::files;
 use crate::train::files::folder::{file, is_at_work, was_killed};
+use crate::train::files::state::Extra;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -206,13 +207,24 @@ impl Run {
 
     /// The best value that a figure has had at an epoch's end or an evaluation, and where.
     pub fn best_figure(&self, name: &str) -> Option<(f64, At)> {
-        let higher = higher_is_better(name);
-        let values = self.lines.epochs.iter().filter_map(|line| Some((number(line, name)?, At::of(line)?)));
-        // The first of equal ones, as the run itself has it.
-        values.filter(|(value, _)| value.is_finite()).reduce(|best, next| {
+        self.best_among(name, |_, _| true)
+    }
+
+    /// The same among the lines of which that holds, by their steps and values: of equal ones that with the least loss, and the first of those, as the
+    /// run itself has it.
+    fn best_among(&self, name: &str, counts: impl Fn(u64, f64) -> bool) -> Option<(f64, At)> {
+        let (higher, beside) = (higher_is_better(name), loss_beside(name));
+        let values = self.lines.epochs.iter().filter_map(|line| {
+            let (value, step) = (number(line, name)?, line.get("step").and_then(Value::as_u64).unwrap_or(0));
+            let loss = beside.as_ref().and_then(|beside| number(line, beside)).filter(|loss| loss.is_finite());
+            (value.is_finite() && counts(step, value)).then_some((value, loss, At::of(line)?))
+        });
+        let best = values.reduce(|best, next| {
+            let less = next.1.zip(best.1).is_some_and(|(loss, least)| loss < least);
             let better = if higher { next.0 > best.0 } else { next.0 < best.0 };
-            if better { next } else { best }
-        })
+            if better || next.0 == best.0 && less { next } else { best }
+        });
+        best.map(|(value, _, at)| (value, at))
     }
 
     /// The best checkpoint, where there is one; else the newest.
@@ -221,8 +233,12 @@ impl Run {
     }
 
     fn best_of(&self, meta: Option<&Meta>) -> Option<Best> {
+        // A run that has gone on with another figure, or from a checkpoint before its best, has chosen anew: its best, and those behind it.
+        let known = meta.and_then(|meta| meta.best.as_ref());
+        let from = meta.and_then(Extra::of).map_or(0, |extra| extra.best_from);
         let of_lines = self.monitor().and_then(|monitor| {
-            let (value, at) = self.best_figure(monitor)?;
+            let known = known.filter(|best| best.monitor == monitor).map(|best| best.value);
+            let (value, at) = self.best_among(monitor, |step, value| step >= from || Some(value) == known)?;
             Some(Best { monitor: monitor.to_owned(), value, at: Some(at) })
         });
         // Lines may be lost that the checkpoint knows of.

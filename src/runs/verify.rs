@@ -333,7 +333,8 @@ fn best(folder: &Path, all: &[Sound], last: &Sound, lines: Option<&Lines>, done:
         return;
     };
     let Some(own) = &best.meta.best else { return };
-    if own != known {
+    // A run that goes on with another figure keeps the file, and judges it by that.
+    if own != known && own.monitor == known.monitor {
         done.wrong(
             &path,
             format!(
@@ -350,26 +351,26 @@ fn best(folder: &Path, all: &[Sound], last: &Sound, lines: Option<&Lines>, done:
     let Some(lines) = lines.filter(|lines| lines.broken.is_empty() && lines.notes.is_empty()) else { return };
     let step = |line: &Line| line.get("step").and_then(Value::as_u64);
     let at = lines.epochs.iter().find(|line| step(line) == Some(best.meta.step));
-    let has = at.and_then(|line| number(line, &own.monitor));
-    if has != Some(own.value) {
+    let has = at.and_then(|line| number(line, &known.monitor));
+    if has != Some(known.value) {
         let has = has.map_or_else(|| "none".to_owned(), |value| value.to_string());
-        let what =
-            format!("`{}` at step {} is {has}, and {} in `{}`", own.monitor, best.meta.step, own.value, file::BEST);
+        let kept = if own == known { file::BEST } else { file::LAST };
+        let what = format!("`{}` at step {} is {has}, and {} in `{kept}`", known.monitor, best.meta.step, known.value);
         return done.wrong(&folder.join(file::METRICS), what);
     }
     // Figures before did not count: another one was monitored. Those behind the checkpoint do not count yet.
     let from = Extra::of(&last.meta).map_or(0, |extra| extra.best_from);
     let until = last.meta.step + u64::from(is_settled(folder, last));
-    let higher = higher_is_better(&own.monitor);
-    let counted = lines.epochs.iter().filter_map(|line| Some((step(line)?, number(line, &own.monitor)?)));
+    let higher = higher_is_better(&known.monitor);
+    let counted = lines.epochs.iter().filter_map(|line| Some((step(line)?, number(line, &known.monitor)?)));
     let mut better = counted
         .filter(|(step, _)| (from..until).contains(step))
-        .filter(|(_, value)| if higher { *value > own.value } else { *value < own.value });
+        .filter(|(_, value)| if higher { *value > known.value } else { *value < known.value });
     if let Some((step, value)) = better.next() {
         let what = format!(
             "`{}` at step {step} is {value}, better than the {} of step {} in `{}`",
-            own.monitor,
-            own.value,
+            known.monitor,
+            known.value,
             best.meta.step,
             file::BEST
         );

@@ -1,6 +1,7 @@
 //! A run as one call: what is asked for, the run made ready, the loop, and how it ended.
 
 mod announce;
+mod best;
 mod data;
 mod folder;
 mod outcome;

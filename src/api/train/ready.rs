@@ -5,6 +5,7 @@ use super::super::memory::{Planned, resolve_batch};
 use super::super::model::{build_run, describe_data, load_config, read_weights, say_notes};
 use super::super::samples;
 use super::announce::announce;
+use super::best::settle_best;
 use super::data::{balance_classes, load_samples};
 use super::folder::{self, go_back, in_folder, new_folder, tell_lock, with_note, write_config};
 use super::ranks::{Others, spread};
@@ -160,6 +161,10 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         write_config(&folder, &config_file)?;
     }
     let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
+    // With the same configuration the run comes to the same best again.
+    if from.as_ref().is_some_and(|(_, meta)| meta.config != effective) {
+        settle_best(&folder, &mut state, experiment.checkpoint.monitor(), &reporter)?;
+    }
     let events = match experiment.log.tensorboard {
         true => {
             let mut events = EventFile::create(&folder.file(file::TENSORBOARD), state.step)?;

@@ -114,7 +114,7 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
                 Members::Folds(_) => vec![format!("data.fold={number}")],
                 Members::Seeds(_) => of_seed(&shared, number),
             };
-            if start(&of_member(args, &top, &path, own, begun)?)?.outcome == Some(Outcome::Interrupted) {
+            if start(&of_member(args, &top, &path, (all, own), begun)?)?.outcome == Some(Outcome::Interrupted) {
                 say(&format!(
                     "interrupted in {one} {number} of {all}; go on with: runner train --resume {}",
                     top.display()
@@ -194,7 +194,13 @@ fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Folder, Fa
 }
 
 /// One of the trainings, which sets what is its `own`: a new one, or one that is there.
-fn of_member(args: &TrainArgs, top: &Path, path: &Path, own: Vec<String>, begun: bool) -> Result<Request, Failure> {
+fn of_member(
+    args: &TrainArgs,
+    top: &Path,
+    path: &Path,
+    (number, own): (usize, Vec<String>),
+    begun: bool,
+) -> Result<Request, Failure> {
     let saved = begun && path.is_dir() && newest_whole(path).is_ok_and(|newest| newest.found.is_some());
     let asked = match saved {
         true => Asked::Resume(Resume { folder: Some(path.to_owned()), ..Resume::default() }),
@@ -202,7 +208,11 @@ fn of_member(args: &TrainArgs, top: &Path, path: &Path, own: Vec<String>, begun:
     };
     let mut made = request(args, asked, Team::Threads(1));
     made.out = Some(path.to_owned());
-    if !saved {
+    // The same command begins them and goes on with them. How many there are is of all: each knows its own seed alone.
+    let same = format!("train.seeds={number}");
+    if saved {
+        made.sets.retain(|set| set.split_whitespace().collect::<String>() != same);
+    } else {
         // The configuration of all has what the command line asked for when they began.
         if !begun {
             made.sets.clear();

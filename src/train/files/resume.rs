@@ -33,10 +33,14 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// What a change does, as the option's declaration says.
-fn effect(key: &str, length_matters: bool) -> Effect {
+/// Keys that say when is evaluated, and on what. Where the schedule watches a figure, the learning rate follows from them.
+const EVALUATION: [&str; 4] = ["train.eval_every", "train.eval_every_steps", "data.limit_val", "data.eval_batch_size"];
+
+/// What a change does, as the option's declaration says, and as the schedule makes of it.
+fn effect(key: &str, length_matters: bool, watches: bool) -> Effect {
     match key {
         "train.epochs" | "train.steps" if !length_matters => Effect::Harmless,
+        _ if watches && EVALUATION.contains(&key) => Effect::Differs,
         _ => keys::effect(key),
     }
 }
@@ -127,10 +131,14 @@ fn differences(key: &str, old: Option<&Value>, new: Option<&Value>, out: &mut Ve
 pub fn changes(old: &Experiment, new: &Experiment) -> Vec<Change> {
     // A schedule that ends with the run depends on its length.
     let length_matters = new.schedule.curve.takes_whole_run();
+    let watches = new.schedule.monitor().is_some();
     let [old, new] = [old, new].map(|e| serde_json::to_value(e).unwrap_or(Value::Null));
     let mut found = Vec::new();
     differences("", Some(&old), Some(&new), &mut found);
-    found.into_iter().map(|(key, [old, new])| Change { effect: effect(&key, length_matters), key, old, new }).collect()
+    found
+        .into_iter()
+        .map(|(key, [old, new])| Change { effect: effect(&key, length_matters, watches), key, old, new })
+        .collect()
 }
 
 #[cfg(test)]
@@ -139,19 +147,21 @@ mod tests {
 
     #[test]
     fn effects_are_those_that_options_declare() {
-        assert_eq!(effect("train.epochs", false), Effect::Harmless);
-        assert_eq!(effect("train.epochs", true), Effect::Differs);
-        assert_eq!(effect("train.steps", false), Effect::Harmless);
-        assert_eq!(effect("train.steps", true), Effect::Differs);
-        assert_eq!(effect("train.eval_every_steps", true), Effect::Harmless);
-        assert_eq!(effect("optimizer.lr", false), Effect::Differs);
-        assert_eq!(effect("optimizer.type", false), Effect::Breaks);
-        assert_eq!(effect("optimizer.momentum", false), Effect::Breaks);
-        assert_eq!(effect("data.batch_size", false), Effect::Breaks);
-        assert_eq!(effect("data.workers", false), Effect::Harmless);
-        assert_eq!(effect("model.layers.0.out_channels", false), Effect::Breaks);
-        assert_eq!(effect("seed", false), Effect::Breaks);
-        assert_eq!(effect("device", true), Effect::Harmless);
+        assert_eq!(effect("train.epochs", false, false), Effect::Harmless);
+        assert_eq!(effect("train.epochs", true, false), Effect::Differs);
+        assert_eq!(effect("train.steps", false, false), Effect::Harmless);
+        assert_eq!(effect("train.steps", true, false), Effect::Differs);
+        assert_eq!(effect("train.eval_every_steps", true, false), Effect::Harmless);
+        assert_eq!(effect("train.eval_every_steps", true, true), Effect::Differs);
+        assert_eq!(effect("data.limit_val", true, true), Effect::Differs);
+        assert_eq!(effect("optimizer.lr", false, false), Effect::Differs);
+        assert_eq!(effect("optimizer.type", false, false), Effect::Breaks);
+        assert_eq!(effect("optimizer.momentum", false, false), Effect::Breaks);
+        assert_eq!(effect("data.batch_size", false, false), Effect::Breaks);
+        assert_eq!(effect("data.workers", false, false), Effect::Harmless);
+        assert_eq!(effect("model.layers.0.out_channels", false, false), Effect::Breaks);
+        assert_eq!(effect("seed", false, false), Effect::Breaks);
+        assert_eq!(effect("device", true, false), Effect::Harmless);
     }
 
     /// The changes between two models, as they are shown.

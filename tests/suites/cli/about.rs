@@ -103,18 +103,27 @@ fn files_of_a_run_agree_however_it_went_on() {
     place.ok("verify steps");
     place.ok("train c.toml --quiet --out most --set train.max_steps=3");
     place.ok("verify most");
-    // Another monitor: figures from before are no match for those of the new one.
+    // Another monitor: `best` stays, and is judged by the new figure.
     place.ok("train c.toml --quiet --out turned --set checkpoint.monitor=val_loss --set optimizer.lr=1e-5");
     let set = "--set checkpoint.monitor=val_accuracy --set train.epochs=4";
     place.ok(&format!("train --resume turned --quiet {set} --set optimizer.lr=0.003"));
     let best = |run: &str| place.checkpoint(&format!("{run}/best.safetensors")).meta.best.unwrap();
     assert_eq!(best("turned").monitor, "val_accuracy");
+    let known = |run: &str| place.checkpoint(&format!("{run}/last.safetensors")).meta.best.unwrap();
+    assert_eq!(known("turned"), best("turned"));
     place.ok("verify turned");
     place.ok("train c.toml --quiet --out worse --set checkpoint.monitor=val_loss");
     place.ok(&format!("train --resume worse --quiet {set} --set optimizer.lr=10"));
+    let step = place.checkpoint("worse/best.safetensors").meta.step;
     let figures = place.metrics("worse");
-    let mut before = figures.iter().filter(|line| line["epoch"] == 2).filter_map(|line| line["val_accuracy"].as_f64());
-    assert!(best("worse").monitor == "val_accuracy" && before.any(|figure| figure > best("worse").value));
+    let at = figures.iter().find(|line| line["step"] == step && line["val_accuracy"].is_f64()).unwrap();
+    assert!(step <= 20 && best("worse").monitor == "val_loss", "what came later is worse: {figures:?}");
+    assert_eq!(
+        (known("worse").monitor.as_str(), at["val_accuracy"].as_f64()),
+        ("val_accuracy", Some(known("worse").value))
+    );
+    let listed = place.ok("runs worse --json").json();
+    assert_eq!(listed[0]["best"]["value"], at["val_accuracy"], "{listed}");
     place.ok("verify worse");
     // A run that fails says so in its metrics.
     place.fails("train c.toml --quiet --out failed --set optimizer.lr=1e30 --set optimizer.type=sgd", 1);

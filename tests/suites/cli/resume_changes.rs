@@ -236,3 +236,29 @@ fn a_limit_of_another_version_is_told_once() {
     assert!(err.contains("for which `limit` in `[data]`"), "{err}");
     assert!(!told(&resumed("n", 2)), "there is no limit");
 }
+
+/// From a checkpoint before the best one that is kept, with another configuration: nothing says that the run has a best checkpoint which is not there.
+#[test]
+fn a_best_checkpoint_that_is_gone_is_chosen_anew() {
+    let place = trained();
+    place.ok("train c.toml --quiet --out r --force --set checkpoint.monitor=val_loss --set checkpoint.every_steps=5");
+    let before = place.checkpoint("r/best.safetensors").meta;
+    assert_eq!(before.step, 20, "the loss falls");
+    let done = place.ok("train --resume r/step-15.safetensors --set optimizer.lr=10 --set train.epochs=3");
+    assert!(done.err.contains("the best is chosen anew from here on"), "{}", done.err);
+    let best = place.checkpoint("r/best.safetensors").meta;
+    assert!(best.step >= 20 && best.best.as_ref().unwrap().value > before.best.unwrap().value, "{best:?}");
+    let listed = place.ok("runs r --json").json();
+    assert_eq!(listed[0]["best"]["value"].as_f64(), best.best.map(|best| best.value), "{listed}");
+    place.ok("verify r");
+}
+
+/// A schedule that watches a figure makes the learning rate depend on when is evaluated, and on what.
+#[test]
+fn evaluations_matter_where_the_rate_follows_from_them() {
+    let place = Place::with(&plain().replace("[train]", "[schedule]\ntype = \"plateau\"\npatience = 0\n\n[train]"));
+    place.ok("train c.toml --quiet --out r --pause-after 1");
+    let done = place.ok("train --resume r --set data.limit_val=10");
+    assert!(done.err.contains("data.limit_val"), "{}", done.err);
+    assert!(!done.err.contains("without an effect on the numbers"), "{}", done.err);
+}

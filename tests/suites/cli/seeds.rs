@@ -117,6 +117,20 @@ fn seeds_that_were_cut_off_go_on() {
     assert_eq!(place.ok("eval whole --json").json()["seeds"], 3);
 }
 
+/// The same command begins them and goes on with them, also where it says how many there are.
+#[test]
+fn a_command_with_seeds_goes_on_with_them() {
+    let place = place();
+    place.write("c.toml", config(PRICE) + "[train]\nepochs = 2\n");
+    let command = "train c.toml --quiet --out r --resume auto --set train.seeds=2";
+    place.ok(&format!("{command} --pause-after 1"));
+    place.ok(command);
+    assert_eq!(place.ok("eval r --json").json()["seeds"], 2);
+    place.ok(command);
+    let other = place.fails("train c.toml --quiet --out r --resume auto --set train.seeds=3", 2);
+    assert!(other.contains("train.seeds"), "{other}");
+}
+
 /// Photos: the mean of probabilities, and one that cannot be read is reported once.
 #[test]
 fn photos_are_judged_by_all_seeds() {
