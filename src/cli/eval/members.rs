@@ -9,9 +9,9 @@ use crate::api::scores::{sigmoid, softmax};
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::sections::middle;
-use crate::data::{Batch, Split};
+use crate::data::{Batch, Split, Standard};
 use crate::files::output::Output;
-use crate::graph::op::{Figure, Task};
+use crate::graph::op::{Figure, Loss, Task};
 use crate::terminal::{Stream, figure, percent, thousands, width};
 use crate::train::setup::session::Session;
 use serde_json::{Map, Value, json};
@@ -23,12 +23,20 @@ use std::process::ExitCode;
 struct Answers {
     /// What it learns: the main target, then those of heads.
     learnt: Vec<Target>,
-    /// For each sample, of all that is learnt one behind the other.
-    outputs: Vec<Vec<f32>>,
-    /// Likewise; classes are whole numbers.
-    targets: Vec<Vec<f32>>,
+    samples: Vec<Sample>,
     source: String,
     split: &'static str,
+}
+
+struct Sample {
+    /// What is put out, for all that is learnt one behind the other.
+    output: Vec<f32>,
+    /// What should be, likewise; classes are whole numbers.
+    target: Vec<f32>,
+    /// The loss of each regression, in the unit in which the model learns it.
+    losses: Vec<Option<f64>>,
+    /// What the sample weighs in losses.
+    weight: f64,
 }
 
 /// What is learnt.
@@ -36,13 +44,21 @@ struct Answers {
 struct Target {
     /// What its figures begin with: the name of its head, and `_`.
     prefix: String,
-    task: Task,
+    loss: Loss,
+    /// What its numbers are standardised by for the loss.
+    standard: Option<Standard>,
     /// The quantiles of each number, if there are several.
     quantiles: Vec<f64>,
-    /// Samples of this class do not count.
-    ignored: Option<i32>,
     /// Of what is put out for a sample, how many numbers are of it; and of what is learnt.
     widths: [usize; 2],
+}
+
+/// A sample as a target has it.
+struct Part<'a> {
+    output: &'a [f32],
+    target: &'a [f32],
+    loss: Option<f64>,
+    weight: f64,
 }
 
 impl Answers {
@@ -56,8 +72,8 @@ impl Answers {
             see(session, batch, split)?;
             let outputs = Outputs::of(session, batch)?;
             let learnt = Learnt::all(&session.programs);
+            let weights = session.programs.sample_weights(&batch.buffer, batch.shape);
             for i in 0..batch.samples().len() {
-                found.outputs.push(outputs.sample(i));
                 let targets = targets(&session.programs, batch, i);
                 if found.learnt.is_empty() {
                     let widths = outputs.widths().into_iter().zip(targets.iter().map(|target| target.len()));
@@ -65,12 +81,14 @@ impl Answers {
                         learnt.iter().zip(widths).map(|(learnt, (a, b))| Target::new(learnt, [a, b])).collect();
                 }
                 let numbers = found.learnt.iter().zip(targets).flat_map(|(learnt, target)| {
-                    target.iter().map(|bytes| match learnt.task {
+                    target.iter().map(|bytes| match learnt.loss.task() {
                         Task::Classification => i32::from_ne_bytes(*bytes) as f32,
                         Task::BinaryClassification | Task::Regression => f32::from_ne_bytes(*bytes),
                     })
                 });
-                found.targets.push(numbers.collect());
+                let weight = weights.get(i).map_or(1.0, |weight| f64::from(f32::from_ne_bytes(*weight)));
+                let sample = found.sample(outputs.sample(i), numbers.collect(), weight);
+                found.samples.push(sample);
             }
             Ok(())
         })?;
@@ -79,25 +97,45 @@ impl Answers {
         Ok(found)
     }
 
+    fn sample(&self, output: Vec<f32>, target: Vec<f32>, weight: f64) -> Sample {
+        let losses = self.each(&output, &target).map(|(learnt, x, t)| learnt.learnt().loss_of_numbers(x, t));
+        Sample { losses: losses.collect(), output, target, weight }
+    }
+
+    /// What is learnt, each with its own of what is put out and of what should be.
+    fn each<'a>(
+        &'a self,
+        output: &'a [f32],
+        target: &'a [f32],
+    ) -> impl Iterator<Item = (&'a Target, &'a [f32], &'a [f32])> {
+        let mut rest = [output, target];
+        self.learnt.iter().map(move |learnt| {
+            let [x, t] = [0, 1].map(|of| rest[of].split_off(..learnt.widths[of]).unwrap_or_default());
+            (learnt, x, t)
+        })
+    }
+
     /// What stands one behind the other in an output.
     fn parts(&self) -> Vec<(Task, usize)> {
-        self.learnt.iter().map(|target| (target.task, target.widths[0])).collect()
+        self.learnt.iter().map(|target| (target.loss.task(), target.widths[0])).collect()
     }
 
     /// The figures of all that is learnt, with their names.
     fn figures(&self) -> Vec<(String, Figure, f64)> {
-        let mut first = [0, 0];
-        let of = |target: &Target| {
-            let from = first;
-            first = [from[0] + target.widths[0], from[1] + target.widths[1]];
-            let outputs = self.outputs.iter().map(|output| &output[from[0]..first[0]]);
-            let targets = self.targets.iter().map(|numbers| &numbers[from[1]..first[1]]);
-            let figures = target.figures(&outputs.zip(targets).collect::<Vec<_>>()).into_iter();
-            figures
-                .map(|(figure, value)| (format!("{}{}", target.prefix, figure.name()), figure, value))
-                .collect::<Vec<_>>()
+        let mut parts: Vec<Vec<Part>> = self.learnt.iter().map(|_| Vec::with_capacity(self.samples.len())).collect();
+        for Sample { output, target, losses, weight } in &self.samples {
+            let each = self.each(output, target).zip(losses).zip(&mut parts);
+            each.for_each(|(((_, output, target), loss), parts)| {
+                parts.push(Part { output, target, loss: *loss, weight: *weight });
+            });
+        }
+        let named = |target: &Target, (figure, value): (Figure, f64)| {
+            (format!("{}{}", target.prefix, figure.name()), figure, value)
         };
-        self.learnt.iter().flat_map(of).collect()
+        let of = |(target, parts): (&Target, &Vec<Part>)| {
+            target.figures(parts).into_iter().map(|figure| named(target, figure)).collect::<Vec<_>>()
+        };
+        self.learnt.iter().zip(&parts).flat_map(of).collect()
     }
 }
 
@@ -105,37 +143,45 @@ impl Target {
     fn new(learnt: &Learnt, widths: [usize; 2]) -> Target {
         Target {
             prefix: learnt.head.map_or(String::new(), |head| format!("{head}_")),
-            task: learnt.loss.task(),
+            loss: learnt.loss.clone(),
+            standard: learnt.standard.cloned(),
             quantiles: learnt.quantiles.to_vec(),
-            ignored: learnt.loss.ignore_index(),
             widths,
         }
     }
 
-    /// Its figures over samples, of each what is put out and what should be.
-    fn figures(&self, samples: &[(&[f32], &[f32])]) -> Vec<(Figure, f64)> {
+    fn learnt(&self) -> Learnt<'_> {
+        let (standard, quantiles) = (self.standard.as_ref(), &self.quantiles[..]);
+        Learnt { head: None, loss: &self.loss, standard, quantiles, names: &[] }
+    }
+
+    /// Its figures over samples. As of one model, losses are means by what samples weigh, and other figures count all alike.
+    fn figures(&self, samples: &[Part]) -> Vec<(Figure, f64)> {
         let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
-        let numbers = || {
-            let all = samples.iter().flat_map(|(x, t)| x.chunks_exact(each).zip(*t));
-            all.map(|(x, t)| (f64::from(x[at]), f64::from(*t)))
+        let pairs = |part: &Part| {
+            let pairs = part.output.chunks_exact(each).zip(part.target);
+            pairs.map(|(x, t)| (f64::from(x[at]), f64::from(*t))).collect::<Vec<_>>()
         };
-        let inside = |(x, t): (&[f32], &f32)| f64::from(x.iter().any(|x| x <= t) && x.iter().any(|x| x >= t));
-        let mean = |all: &mut dyn Iterator<Item = f64>| {
-            let (sum, count) = all.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-            sum / count
+        let numbers = || samples.iter().flat_map(pairs);
+        let weighted = |all: &mut dyn Iterator<Item = (f64, f64)>| {
+            let (sum, weights) =
+                all.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + weight * value, all + weight));
+            sum / weights
         };
-        match self.task {
+        let mean = |all: &mut dyn Iterator<Item = f64>| weighted(&mut all.map(|value| (value, 1.0)));
+        match self.loss.task() {
             Task::Classification => {
-                let ignored = self.ignored.map(|class| class as f32);
-                let counted = || samples.iter().filter(|(_, t)| Some(t[0]) != ignored);
+                let ignored = self.loss.ignore_index().map(|class| class as f32);
+                let counted = || samples.iter().filter(|part| Some(part.target[0]) != ignored);
                 let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
-                let right = |(x, t): &(&[f32], &[f32])| f64::from(largest(x) == t[0] as usize);
-                let log = |(x, t): &(&[f32], &[f32])| {
-                    -softmax(x.iter().copied()).nth(t[0] as usize).unwrap_or(0.0).max(f64::MIN_POSITIVE).ln()
+                let right = |part: &Part| f64::from(largest(part.output) == part.target[0] as usize);
+                let log = |part: &Part| {
+                    let p = softmax(part.output.iter().copied()).nth(part.target[0] as usize).unwrap_or(0.0);
+                    (-p.max(f64::MIN_POSITIVE).ln(), part.weight)
                 };
                 vec![
                     (Figure::Accuracy, mean(&mut counted().map(right))),
-                    (Figure::LogLoss, mean(&mut counted().map(log))),
+                    (Figure::LogLoss, weighted(&mut counted().map(log))),
                 ]
             }
             Task::BinaryClassification => {
@@ -144,17 +190,28 @@ impl Target {
                     let p = sigmoid(x as f32);
                     -(if t > 0.5 { p } else { 1.0 - p }).max(f64::MIN_POSITIVE).ln()
                 };
+                let logs = |part: &Part| {
+                    let weight = part.weight;
+                    pairs(part).into_iter().map(move |pair| (log(pair), weight))
+                };
                 vec![
                     (Figure::Accuracy, mean(&mut numbers().map(right))),
-                    (Figure::LogLoss, mean(&mut numbers().map(log))),
+                    (Figure::LogLoss, weighted(&mut samples.iter().flat_map(logs))),
                 ]
             }
             Task::Regression => {
+                let losses: Option<Vec<(f64, f64)>> =
+                    samples.iter().map(|part| Some((part.loss?, part.weight))).collect();
+                let loss = losses.map(|losses| (Figure::Loss, weighted(&mut losses.into_iter())));
                 let square = mean(&mut numbers().map(|(x, t)| (x - t).powi(2)));
                 let absolute = mean(&mut numbers().map(|(x, t)| (x - t).abs()));
-                let mut all = vec![(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
+                let own = [(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
+                let mut all: Vec<(Figure, f64)> = loss.into_iter().chain(own).collect();
                 if each > 1 {
-                    let covered = samples.iter().flat_map(|(x, t)| x.chunks_exact(each).zip(*t)).map(inside);
+                    let inside =
+                        |(x, t): (&[f32], &f32)| f64::from(x.iter().any(|x| x <= t) && x.iter().any(|x| x >= t));
+                    let covered =
+                        samples.iter().flat_map(|part| part.output.chunks_exact(each).zip(part.target)).map(inside);
                     all.push((Figure::Coverage, mean(&mut { covered })));
                 }
                 all
@@ -200,7 +257,7 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
         })?,
         None => answers(args, folders, &overrides, other, None)?,
     };
-    let (figures, count, split) = (all.figures(), all.outputs.len(), all.split);
+    let (figures, count, split) = (all.figures(), all.samples.len(), all.split);
     if args.output.json {
         let metrics: Map<String, Value> = figures.iter().map(|(name, _, v)| (name.clone(), json!(v))).collect();
         let by = if other { "all" } else { "each" };
@@ -252,7 +309,7 @@ fn answers(
             Some((_, rows)) if last => {
                 let parts = each.first().map_or(Vec::new(), Answers::parts);
                 let with = |sample: usize, output: Vec<f32>| {
-                    let others = each.iter().map(|one| &one.outputs[sample][..]);
+                    let others = each.iter().map(|one| &one.samples[sample].output[..]);
                     together_in_parts(&parts, &others.chain([&output[..]]).collect::<Vec<_>>())
                 };
                 rows.see_with(session, batch, split, &with)
@@ -262,22 +319,23 @@ fn answers(
         match other {
             true => each.push(found),
             false => {
-                all.outputs.append(&mut found.outputs);
-                all.targets.append(&mut found.targets);
-                all = Answers { outputs: all.outputs, targets: all.targets, ..found };
+                all.samples.append(&mut found.samples);
+                all = Answers { samples: all.samples, ..found };
             }
         }
     }
-    if let Some(first) = each.first() {
-        let parts = first.parts();
-        let row =
-            |at: usize| together_in_parts(&parts, &each.iter().map(|one| &one.outputs[at][..]).collect::<Vec<_>>());
+    if let Some(last) = each.last() {
+        let parts = last.parts();
+        // Losses are those of the last one, as in the rows that are written.
+        let together = |(at, own): (usize, &Sample)| {
+            let outputs: Vec<&[f32]> = each.iter().map(|one| &one.samples[at].output[..]).collect();
+            last.sample(together_in_parts(&parts, &outputs), own.target.clone(), own.weight)
+        };
         all = Answers {
-            outputs: (0..first.outputs.len()).map(row).collect(),
-            targets: first.targets.clone(),
-            learnt: first.learnt.clone(),
-            source: first.source.clone(),
-            split: first.split,
+            samples: last.samples.iter().enumerate().map(together).collect(),
+            learnt: last.learnt.clone(),
+            source: last.source.clone(),
+            split: last.split,
         };
     }
     Ok(all)

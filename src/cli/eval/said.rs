@@ -53,19 +53,7 @@ impl Learnt<'_> {
             }
             task => {
                 let floats: Vec<f32> = target.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
-                // The loss is that of what is learnt.
-                let standard = self.standard.filter(|_| task == Task::Regression);
-                let each = self.quantiles.len().max(1);
-                let learnt = |list: &[f32], each: usize| {
-                    standard.map_or_else(|| list.to_vec(), |standard| standard.repeated(each).of(list))
-                };
-                let loss = match floats.is_empty() {
-                    true => None,
-                    false if each > 1 => {
-                        Some(Some(mean_pinball(self.quantiles, &learnt(output, each), &learnt(&floats, 1))))
-                    }
-                    false => mean_loss(self.loss, &learnt(output, 1), &learnt(&floats, 1)).map(Some),
-                };
+                let loss = self.loss_of_numbers(output, &floats).map(Some);
                 let order = |list: Vec<f32>| in_pytorch_order(list, shape);
                 let (output, targets) = (order(output.to_vec()), (!floats.is_empty()).then(|| order(floats)));
                 let what = match task {
@@ -81,6 +69,21 @@ impl Learnt<'_> {
             }
         };
         Said { what, loss }
+    }
+
+    /// The loss of a sample's numbers, if there are some and all weigh the same.
+    pub fn loss_of_numbers(&self, output: &[f32], targets: &[f32]) -> Option<f64> {
+        // It is that of what is learnt.
+        let standard = self.standard.filter(|_| self.loss.task() == Task::Regression);
+        let each = self.quantiles.len().max(1);
+        let learnt = |list: &[f32], each: usize| {
+            standard.map_or_else(|| list.to_vec(), |standard| standard.repeated(each).of(list))
+        };
+        match targets.is_empty() {
+            true => None,
+            false if each > 1 => Some(mean_pinball(self.quantiles, &learnt(output, each), &learnt(targets, 1))),
+            false => mean_loss(self.loss, &learnt(output, 1), &learnt(targets, 1)),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::config::language::sections::Head;
 use crate::config::language::values::Precision;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::text::Spans;
-use crate::data::{DataSpec, Field, Lengths};
+use crate::data::{DataSpec, Field, Lengths, Role};
 use crate::graph::op::{Figure, Loss, Task};
 use crate::graph::{Graph, Input, ValueId, VarKind};
 use crate::model::{BatchShape, LayerRow, Mode};
@@ -189,6 +189,13 @@ impl Programs {
         let Some(at) = self.plan.slot.inputs.iter().find(is).filter(there) else { return &[] };
         let each = self.elements(at, shape.lengths) * at.dtype.bytes();
         &batch.bytes()[at.offset..][..shape.samples * each]
+    }
+
+    /// The floats that say what the samples of a batch weigh; empty where all weigh the same.
+    pub fn sample_weights<'a>(&self, batch: &'a HostBuffer, shape: BatchShape) -> &'a [[u8; 4]] {
+        let weight = self.fields.iter().position(|field| field.role == Role::Weight);
+        let place = weight.and_then(|number| self.plan.slot.find(Input::Field(number as u32)));
+        place.map_or(&[], |at| &batch.bytes()[at.offset..].as_chunks().0[..shape.samples])
     }
 
     /// Number of trainable and of all parameters.

@@ -159,6 +159,60 @@ fn what_is_no_weight_is_refused_with_its_place() {
     place.ok("eval r --unset data.sample_weight");
 }
 
+/// Folds and seeds weigh as one model does: their losses by the weights, all other figures each row alike.
+#[test]
+fn several_models_weigh_as_one_does() {
+    for (target, out, loss, [weighted, plain]) in
+        [("price", 1, "mse", ["loss", "mae"]), ("class", 2, "cross_entropy", ["log_loss", "accuracy"])]
+    {
+        let place = place(target, out, loss);
+        let config = place.read("c.toml").replace("standardize_target = false\n", "");
+        place.write("c.toml", config.replace("val_path = \"val.csv\"", "folds = 3"));
+        place.write("s.toml", config);
+        let more = "--set optimizer.type=adam --set optimizer.lr=0.05 --set train.epochs=10";
+        place.ok(&format!("train c.toml --quiet --out f {more}"));
+        place.ok(&format!("train s.toml --quiet --out s {more} --set train.seeds=2"));
+        for model in ["f", "s"] {
+            let figures = place.ok(&format!("eval {model} --json --predictions rows.jsonl")).json()["metrics"].clone();
+            let rows: Vec<serde_json::Value> =
+                place.read("rows.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            let first = if model == "f" { 0 } else { 40 };
+            let weight = |row: &serde_json::Value| weight(first + row["line"].as_u64().unwrap() as usize - 2);
+            let mean = |of: &dyn Fn(&serde_json::Value) -> f64, weight: &dyn Fn(&serde_json::Value) -> f64| {
+                rows.iter().map(|row| of(row) * weight(row)).sum::<f64>() / rows.iter().map(weight).sum::<f64>()
+            };
+            let lost = |row: &serde_json::Value| row["loss"].as_f64().unwrap();
+            let other = |row: &serde_json::Value| match plain {
+                "mae" => (row["target"][0].as_f64().unwrap() - row["prediction"][0].as_f64().unwrap()).abs(),
+                _ => f64::from(row["target"] == row["prediction"]),
+            };
+            let near = |name: &str, wanted: f64| {
+                let found = figures[name].as_f64().unwrap_or_else(|| panic!("{name}: {figures}"));
+                assert!((found - wanted).abs() < 1e-5 * (1.0 + wanted), "{model}, {name}: {found} and {wanted}");
+            };
+            let expected = mean(&lost, &weight);
+            assert!((expected - mean(&lost, &|_| 1.0)).abs() > 1e-3 * expected, "{model}: weights make a difference");
+            near(weighted, expected);
+            near(plain, mean(&other, &|_| 1.0));
+            if model == "s" {
+                continue;
+            }
+            // Each fold by itself, as it was measured on the device.
+            let (mut sum, mut weights) = (0.0, 0.0);
+            for fold in 1..=3 {
+                let [loss, _] = self::figures(&place, &format!("f/fold-{fold}"));
+                let own: f64 = rows.iter().filter(|row| row["fold"] == fold).map(weight).sum();
+                (sum, weights) = (sum + own * loss, weights + own);
+            }
+            near(weighted, sum / weights);
+            // Without weights all rows count alike.
+            let figures = place.ok("eval f --json --unset data.sample_weight").json()["metrics"].clone();
+            let (found, wanted) = (figures[weighted].as_f64().unwrap(), mean(&lost, &|_| 1.0));
+            assert!((found - wanted).abs() < 1e-5 * (1.0 + wanted), "{found} and {wanted}");
+        }
+    }
+}
+
 /// What a column becomes is shown.
 #[test]
 fn data_show_says_what_weighs() {
