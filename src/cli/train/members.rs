@@ -3,9 +3,10 @@
 use super::super::args::TrainArgs;
 use super::super::print;
 use super::super::runs::grid::Grid;
+use super::place::Place;
 use super::{INTERRUPTED, asked, request};
 use crate::api::failure::Failure;
-use crate::api::members::{self, Members};
+use crate::api::members::Members;
 use crate::api::model::{describe_data, load_config};
 use crate::api::train::{Asked, Request, Resume, Team, in_folder, start};
 use crate::checkpoint::newest_whole;
@@ -93,11 +94,11 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
             "{one}s are trained by one process\nhelp: train each by itself, with {alone}"
         )));
     }
-    let (folder, begun) = match wish {
-        Wish::Resume(folder, _) => (Folder::existing(Some(&folder), "").map_err(in_folder)?, true),
+    let (mut place, begun) = match wish {
+        Wish::Resume(folder, _) => (Place::there(Folder::existing(Some(&folder), "").map_err(in_folder)?), true),
         Wish::New(config, _) => (begin(args, &config, members)?, false),
     };
-    let top = folder.path.clone();
+    let top = place.path();
     // The seeds are those of the configuration that all share.
     let path = top.join(file::CONFIG);
     let shared = glance(&path, &[]).with_context(|| format!("`{}` is no configuration any more", path.display()))?;
@@ -114,7 +115,13 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
                 Members::Folds(_) => vec![format!("data.fold={number}")],
                 Members::Seeds(_) => of_seed(&shared, number),
             };
-            if start(&of_member(args, &top, &path, (all, own), begun)?)?.outcome == Some(Outcome::Interrupted) {
+            let request = of_member(args, &top, &path, (all, own), begun)?;
+            let before = place.first(&path);
+            let ended = start(&request);
+            if ended.is_ok() || place.first(&path) != before {
+                place.keep();
+            }
+            if ended?.outcome == Some(Outcome::Interrupted) {
                 say(&format!(
                     "interrupted in {one} {number} of {all}; go on with: runner train --resume {}",
                     top.display()
@@ -156,12 +163,13 @@ fn expect_one_answer(loaded: &Loaded) -> Result<(), Failure> {
 }
 
 /// Makes the folder of new runs.
-fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Folder, Failure> {
+fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Failure> {
     let loaded = load_config(config, &args.overrides.sets())?;
     if matches!(members, Members::Seeds(_)) {
         expect_one_answer(&loaded)?;
     }
     let (out, one) = (args.out.as_deref(), members.one());
+    let mut there = None;
     if let Some(out) = out {
         let place = out.display();
         if is_run(out) && args.force {
@@ -169,7 +177,7 @@ fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Folder, Fa
                 "`{place}` holds a run, and {one}s do not take its place\nhelp: choose another folder with --out"
             )));
         }
-        let there = Members::of(out)?;
+        there = Members::of(out)?;
         if let Some(there) = there.filter(|_| !args.force) {
             let what = there.one();
             return Err(Failure::Usage(format!(
@@ -177,20 +185,16 @@ fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Folder, Fa
                  --force, or choose another folder with --out"
             )));
         }
-        for name in members::FILES.iter().chain(&[file::CONFIG]).filter(|_| there.is_some()) {
-            let path = out.join(name);
-            if path.exists() {
-                durable::remove(&path).with_context(|| format!("cannot remove `{}`", path.display()))?;
-            }
-        }
     }
-    let mut folder = Folder::new(out, &loaded.experiment.name, false).map_err(in_folder)?;
-    folder.claim(false).map_err(in_folder)?;
-    let path = folder.file(file::CONFIG);
+    let folder = Folder::new(out, &loaded.experiment.name, there.is_some()).map_err(in_folder)?;
+    let mut place = Place::new(folder, there.is_some())?;
+    place.folder.claim(false).map_err(in_folder)?;
+    place.has_claimed();
+    let path = place.folder.file(file::CONFIG);
     durable::write(&path, config::to_toml(&loaded).as_bytes())
         .with_context(|| format!("cannot write `{}`", path.display()))?;
-    members.write(&folder.path)?;
-    Ok(folder)
+    members.write(&place.folder.path)?;
+    Ok(place)
 }
 
 /// One of the trainings, which sets what is its `own`: a new one, or one that is there.

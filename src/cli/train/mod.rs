@@ -4,6 +4,7 @@ mod asked;
 mod dry_run;
 mod interrupt;
 mod members;
+mod place;
 
 use super::args::TrainArgs;
 use crate::api::failure::Failure;

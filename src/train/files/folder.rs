@@ -225,6 +225,11 @@ impl Folder {
         self.unlocked.take()
     }
 
+    /// Gives the folder back to other processes.
+    pub fn unlock(&mut self) {
+        self.lock = None;
+    }
+
     fn lock(&mut self) -> Result<()> {
         if self.lock.is_some() {
             return Ok(());

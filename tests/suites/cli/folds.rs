@@ -123,6 +123,51 @@ fn a_class_in_one_fold_alone_is_refused() {
     assert!(said.contains("3 folds") && said.contains("fold-3") && said.contains("train --resume r"), "{said}");
 }
 
+/// What was there before stays, and nothing else: the next try needs no `--force`.
+#[test]
+fn folds_that_are_refused_leave_nothing() {
+    let place = place(TOWN);
+    // The number of classes is written, so that the data is first read by a fold.
+    let four = config(TOWN).replace("\"$classes\"", "4");
+    place.write("c.toml", &four);
+    let refused = |options: &str| {
+        place.write("houses.csv", houses(90).replacen(",sea,", ",cave,", 1));
+        let said = place.fails(&format!("train c.toml --quiet {options}"), 2);
+        assert!(said.contains("without the rows of fold") && said.contains("`cave`"), "{said}");
+    };
+    refused("--out a/b/r");
+    refused("");
+    for name in ["a", "runs"] {
+        assert!(!place.path(name).exists(), "{name}");
+    }
+    fs::create_dir_all(place.path("a/b")).unwrap();
+    place.write("a/b/note.txt", "mine");
+    refused("--out a/b");
+    let names = |folder: &str| {
+        let mut all: Vec<_> =
+            fs::read_dir(place.path(folder)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(names("a/b"), ["note.txt"]);
+    // Another try takes the same folder.
+    place.write("houses.csv", houses(90));
+    place.write("c.toml", config(TOWN));
+    place.ok("train c.toml --quiet --out a/b");
+    // Trainings that new ones were to replace are whole.
+    let before = (names("a/b"), place.read("a/b/folds.json"), place.read("a/b/config.toml"));
+    let figures = place.ok("eval a/b --json").out;
+    place.write("c.toml", four.replace("folds = 3", "folds = 4"));
+    refused("--out a/b --force");
+    assert_eq!((names("a/b"), place.read("a/b/folds.json"), place.read("a/b/config.toml")), before);
+    place.write("houses.csv", houses(90));
+    assert_eq!(place.ok("eval a/b --json").out, figures);
+    // A fold that has begun can be gone on with, also where it ended with an error.
+    place.write("c.toml", config(PRICE));
+    place.fails("train c.toml --quiet --out c --set optimizer.lr=1e30 --set optimizer.type=sgd", 1);
+    assert!(place.path("c/folds.json").exists() && place.path("c/fold-1/config.toml").exists());
+}
+
 #[test]
 fn folds_say_what_they_need() {
     let place = place(PRICE);
