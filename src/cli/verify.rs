@@ -3,7 +3,9 @@
 use super::args::VerifyArgs;
 use super::{print, print_json};
 use crate::api::failure::Failure;
+use crate::api::members::Members;
 use crate::runs::find::named;
+use crate::runs::folder::is_run;
 use crate::runs::verify::{Disagreement, Verified, verify};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -11,15 +13,17 @@ use std::process::ExitCode;
 
 /// Says whether the files of runs agree; if those of one do not, the exit code is 1.
 pub(super) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
-    let folders: Vec<PathBuf> =
-        args.runs.iter().map(|run| named(run)).collect::<Result<_, _>>().map_err(Failure::Usage)?;
+    let mut runs = Vec::new();
+    for path in &args.runs {
+        runs.extend(runs_of(path)?);
+    }
     let (mut all, mut agree) = (Vec::new(), true);
-    for folder in &folders {
-        let done = verify(folder);
+    for Run { folder, missing } in &runs {
+        let done = missing.clone().unwrap_or_else(|| verify(folder));
         agree &= done.disagreements.is_empty();
         match args.output.json {
             true => all.push(as_json(folder, &done)),
-            false => print(&as_text(folder, &done, folders.len() > 1))?,
+            false => print(&as_text(folder, &done, runs.len() > 1))?,
         }
     }
     if args.output.json {
@@ -29,6 +33,43 @@ pub(super) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A run that is looked at.
+struct Run {
+    folder: PathBuf,
+    /// What there is to say of one that is not there.
+    missing: Option<Verified>,
+}
+
+/// The run that a path names, or all trainings of a folder of folds or seeds.
+fn runs_of(path: &Path) -> Result<Vec<Run>, Failure> {
+    let Some(members) = Members::of(path)? else {
+        return Ok(vec![Run { folder: named(path).map_err(Failure::Usage)?, missing: None }]);
+    };
+    let folders = members.folders(path);
+    let begun = folders.iter().rposition(|folder| is_run(folder)).map_or(0, |last| last + 1);
+    let run = |(at, folder): (usize, PathBuf)| {
+        let missing = (!is_run(&folder)).then(|| missing(path, &folder, at >= begun));
+        Run { folder, missing }
+    };
+    Ok(folders.into_iter().enumerate().map(run).collect())
+}
+
+/// What is said of a training of the folder `of` that is not there. They are trained in their order: those behind the last one may be still to come.
+fn missing(of: &Path, folder: &Path, may_come: bool) -> Verified {
+    let mut said = Verified::default();
+    if may_come {
+        said.notes.push(format!(
+            "`{}` has not begun: `runner train --resume {}` goes on with it",
+            folder.display(),
+            of.display()
+        ));
+    } else {
+        let what = "is not there, and a later one is".to_owned();
+        said.disagreements.push(Disagreement { file: folder.to_owned(), what });
+    }
+    said
 }
 
 /// A file of the run, as it is called there; the folder itself by its path.
@@ -59,6 +100,7 @@ fn as_text(folder: &Path, Verified { files, disagreements, notes }: &Verified, s
     }
     let of = if several { format!(" in `{}`", folder.display()) } else { String::new() };
     text += &match disagreements.len() {
+        0 if files.is_empty() => format!("there is nothing in `{}` yet", folder.display()),
         0 => format!("the files of `{}` agree", folder.display()),
         1 => format!("1 disagreement{of}"),
         n => format!("{n} disagreements{of}"),

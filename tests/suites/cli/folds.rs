@@ -168,6 +168,40 @@ fn folds_that_are_refused_leave_nothing() {
     assert!(place.path("c/folds.json").exists() && place.path("c/fold-1/config.toml").exists());
 }
 
+/// Each by itself, with its folder.
+#[test]
+fn all_folds_are_verified() {
+    let place = place(PRICE);
+    place.ok("train c.toml --quiet --out r --set train.epochs=2");
+    let told = place.ok("verify r").out;
+    for fold in 1..=3 {
+        assert!(told.contains(&format!("the files of `r/fold-{fold}` agree")), "{told}");
+    }
+    let json = place.ok("verify r --json").json();
+    assert_eq!((&json["agrees"], json["runs"].as_array().unwrap().len()), (&true.into(), 3));
+    // One of them is damaged.
+    let whole = fs::read(place.path("r/fold-2/last.safetensors")).unwrap();
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    place.write("r/fold-2/last.safetensors", damaged);
+    let told = place.run("verify r");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.out.contains("wrong: `last.safetensors`") && told.out.contains("in `r/fold-2`"), "{told:?}");
+    assert!(told.out.contains("the files of `r/fold-3` agree"), "{told:?}");
+    let json = place.run("verify r --json").json();
+    let agrees: Vec<_> = json["runs"].as_array().unwrap().iter().map(|run| run["agrees"].clone()).collect();
+    assert_eq!((&json["agrees"], agrees), (&false.into(), vec![true.into(), false.into(), true.into()]));
+    place.write("r/fold-2/last.safetensors", whole);
+    // The last may be still to come, and one before it may not.
+    fs::rename(place.path("r/fold-3"), place.path("third")).unwrap();
+    let told = place.ok("verify r").out;
+    assert!(told.contains("note: `r/fold-3` has not begun: `runner train --resume r`"), "{told}");
+    fs::rename(place.path("third"), place.path("r/fold-3")).unwrap();
+    fs::rename(place.path("r/fold-1"), place.path("first")).unwrap();
+    let told = place.run("verify r");
+    assert!(told.code == Some(1) && told.out.contains("wrong: `r/fold-1`: is not there"), "{told:?}");
+}
+
 #[test]
 fn folds_say_what_they_need() {
     let place = place(PRICE);
