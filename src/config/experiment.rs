@@ -11,12 +11,12 @@ use super::language::layers::Layer;
 use super::language::pattern::Pattern;
 use super::language::sections::{
     Checkpoint, Data, Distributed, Head, InitRule, Lints, Log, Lora, Loss, Metric, Metrics, Monitor, Optimizer, Rename,
-    Schedule, Sweep, Train,
+    Schedule, Source, Sweep, Train,
 };
 use super::language::values::{Device, Precision};
 use super::text::diagnostics::Span;
 use super::text::origins::Origins;
-use crate::graph::op::Figure;
+use crate::graph::op::{self, Figure, IGNORE_INDEX};
 
 /// A whole experiment. Its serialisation leaves out the places: two that serialise alike run alike.
 #[derive(Debug, Clone, Serialize)]
@@ -100,6 +100,17 @@ impl Experiment {
         let wanted: Vec<Figure> = asked.chain(watched).chain(of_text).chain(of_quantiles).collect();
         let there = self.loss.describe().task().asked_figures();
         there.iter().copied().filter(|figure| wanted.contains(figure)).collect()
+    }
+
+    /// The main loss as the engine computes it. Its `ignore_index` is what stands in a batch for targets that do not count.
+    pub fn engine_loss(&self) -> op::Loss {
+        let mut loss = self.loss.describe();
+        if let (Source::ImageList(list), op::Loss::CrossEntropy(of)) = (&self.data.source, &mut loss)
+            && list.ignores_by_value(of.ignore_index)
+        {
+            of.ignore_index = IGNORE_INDEX;
+        }
+        loss
     }
 
     /// Decides which samples are held out, and all else that is drawn of the data before training.

@@ -36,7 +36,7 @@ impl Builder<'_> {
     /// `prediction` is that output in the target's own unit. With `heads` the loss is the sum of all.
     pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId, heads: &[HeadOutput]) -> Option<BatchLoss> {
         let experiment = self.experiment;
-        let loss = experiment.loss.describe();
+        let loss = experiment.engine_loss();
         if !self.output_fits(y, &loss) || !self.mixing_fits() || !matches!(self.mode, Mode::Train | Mode::Eval) {
             return None;
         }

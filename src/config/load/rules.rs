@@ -2,6 +2,7 @@
 
 mod carried;
 mod heads;
+mod masks;
 mod samples;
 mod trainings;
 
@@ -23,6 +24,7 @@ pub(super) fn check(experiment: &Experiment, sink: &Sink) {
     rules.targets();
     rules.two_sequences();
     carried::check(experiment, &rules.reporter);
+    rules.ignored_value_of_masks();
     rules.validation_is_said_once();
     rules.a_trial_is_one_training();
     rules.several_trainings_differ_in_one_thing();

@@ -138,15 +138,15 @@ pub struct Masks {
 const IGNORED: u8 = 255;
 
 impl Masks {
-    /// Those in `files`. `values` are those of the classes, in order, `None` of one that has none. Pixels of the value `ignored` are ignored, if it is a byte.
-    pub fn new(files: Files, values: &[Option<u8>], ignored: Option<i32>) -> Self {
+    /// Those in `files`. `values` are those of the classes, in order, `None` of one that has none. `ignored` is what pixels that count for nothing have
+    /// in a file, and in a batch.
+    pub fn new(files: Files, values: &[Option<u8>], ignored: Option<(u8, i32)>) -> Self {
         let mut classes = [None; 256];
         for (class, value) in (0..IGNORED).zip(values) {
             if let Some(value) = value {
                 classes[usize::from(*value)] = Some(class);
             }
         }
-        let ignored = ignored.and_then(|index| Some((u8::try_from(index).ok()?, index)));
         Masks { files, classes, ignored }
     }
 

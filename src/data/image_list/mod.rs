@@ -75,8 +75,8 @@ pub enum Kind {
     Mask {
         /// The values that the classes have in the files, in order; `None` of one that no file has.
         values: Vec<Option<u8>>,
-        /// The class of pixels that count for nothing.
-        ignore_index: Option<i32>,
+        /// The value that pixels have in the files which count for nothing, and what stands for it in a batch.
+        ignored: Option<(u8, i32)>,
     },
 }
 
@@ -128,9 +128,9 @@ impl Describes for &ImageListOptions {
         let tested = !parts[2].paths.is_empty();
         let [train, val, test] = parts.map(|part| {
             let targets = match &self.kind {
-                Kind::Mask { values, ignore_index } => {
+                Kind::Mask { values, ignored } => {
                     let files = Files::new(part.folder.clone(), part.masks, self.strict)?;
-                    Targets::Masks(Box::new(Masks::new(files, values, *ignore_index)))
+                    Targets::Masks(Box::new(Masks::new(files, values, *ignored)))
                 }
                 _ => Targets::Values(part.targets),
             };

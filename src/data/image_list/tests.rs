@@ -284,7 +284,7 @@ fn masks(place: &TempDir, values: &[u8], more: &str) -> ImageListOptions {
         list.push_str(&format!("{},m{i}.png\n", PICTURES[i % 4]));
     }
     ImageListOptions {
-        kind: Kind::Mask { values: vec![Some(0), Some(1)], ignore_index: Some(255) },
+        kind: Kind::Mask { values: vec![Some(0), Some(1)], ignored: Some((255, 255)) },
         classes: Some(vec!["sky".into(), "road".into()]),
         ..options(place, "all.csv", list + more)
     }
@@ -332,11 +332,14 @@ fn masks_have_a_class_for_every_pixel() {
     assert_eq!((spec.target().unwrap().1.dtype, spec.target().unwrap().1.shape.dims()), (DType::I32, &[0, 0][..]));
     assert_eq!((spec.labels().map(|c| c.number), spec.train), (Some(2), Some(3)));
     assert_eq!(pixels(&options).unwrap(), [1, 1, 0, 0, 255, 255]);
+    // A value that counts for nothing, though a class has its number: another number stands for it.
+    let kind = Kind::Mask { values: vec![Some(1), Some(2)], ignored: Some((0, -100)) };
+    assert_eq!(pixels(&ImageListOptions { kind, ..masks(&place, &[0, 1, 2], "") }).unwrap(), [-100, -100, 0, 0, 1, 1]);
     // Values of one's own, and another index for what is ignored, which no file can have.
-    let kind = Kind::Mask { values: vec![Some(255), Some(7)], ignore_index: Some(-100) };
+    let kind = Kind::Mask { values: vec![Some(255), Some(7)], ignored: None };
     assert_eq!(pixels(&ImageListOptions { kind, ..masks(&place, &[7, 255], "") }).unwrap(), [1, 1, 0, 0]);
     // Classes that no file has.
-    let kind = Kind::Mask { values: vec![None, Some(7), None], ignore_index: None };
+    let kind = Kind::Mask { values: vec![None, Some(7), None], ignored: None };
     assert_eq!(pixels(&ImageListOptions { kind: kind.clone(), ..masks(&place, &[7], "") }).unwrap(), [1, 1]);
     assert!(pixels(&ImageListOptions { kind, strict: true, ..masks(&place, &[0], "") }).is_err());
 }

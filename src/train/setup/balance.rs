@@ -65,7 +65,11 @@ fn weights_of(
         }
         _ => data.fields[number(&data.fields)?].kind.classes()?.number,
     };
-    let ignored = loss.describe().ignore_index();
+    let ignored = match nth {
+        0 => experiment.engine_loss(),
+        _ => loss.describe(),
+    }
+    .ignore_index();
     let field = number(train.fields()).filter(|number| train.fields()[*number].dtype == DType::I32)?;
     let mut counts = vec![0u64; classes];
     for sample in 0..train.len() {

@@ -109,7 +109,10 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
         LabelKind::Mask => {
             let (names, values) = mask_classes(list, trained.as_deref());
             classes = Some(names);
-            Kind::Mask { values, ignore_index: experiment.loss.describe().ignore_index() }
+            // What the loss ignores is a value of the files. In a batch another number may stand for it.
+            let [value, index] = [experiment.loss.describe(), experiment.engine_loss()].map(|loss| loss.ignore_index());
+            let ignored = value.and_then(|value| u8::try_from(value).ok()).zip(index);
+            Kind::Mask { values, ignored }
         }
     };
     let known = trained.filter(|_| list.classes.is_none() && list.label_kind != LabelKind::Number);

@@ -272,7 +272,7 @@ pub fn build(
         kinds,
         fields: data.fields.clone(),
         class_names: data.class_names().map(<[String]>::to_vec).unwrap_or_default(),
-        loss: experiment.loss.describe(),
+        loss: experiment.engine_loss(),
         heads: HeadOf::all(experiment),
         head_outputs: heads,
         quantiles: experiment.loss.quantiles().to_vec(),

@@ -107,6 +107,44 @@ fn values_of_masks_are_named() {
     place.ok("train c.toml --quiet --out t --set train.epochs=1");
 }
 
+/// A value without a label may be the number of a class: all classes are learnt, as with a value that is the number of none.
+#[test]
+fn a_value_without_a_label_takes_no_class_away() {
+    let run = |unlabelled: u8| {
+        let place = place(1, "mask_values = [1, 2]");
+        for i in 0..24 {
+            let path = place.path(&format!("photos/mask-{i}.png"));
+            let mask = image::open(&path).unwrap().into_luma8();
+            let [w, h] = [mask.width(), mask.height()];
+            let labelled = |x, y| if x < 5 { unlabelled } else { mask.get_pixel(x, y)[0] + 1 };
+            GrayImage::from_fn(w, h, |x, y| Luma([labelled(x, y)])).save(path).unwrap();
+        }
+        let loss = format!("\"cross_entropy\"\nweight = \"balanced\"\nignore_index = {unlabelled}");
+        place.write("c.toml", config("mask_values = [1, 2]").replace("\"cross_entropy\"", &loss));
+        place.ok("train c.toml --quiet --out r --set train.epochs=4");
+        let effective = std::fs::read_to_string(place.path("r/config.toml")).unwrap();
+        let weights = effective.lines().find(|line| line.starts_with("weight = ")).map(str::to_owned);
+        let json = place.ok("eval r/last.safetensors --json").json();
+        let predicted = place.ok("predict r/last.safetensors photos/20.png --json").out;
+        (weights, json["metrics"].clone(), json["per_class"].clone(), predicted)
+    };
+    let [collides, apart] = [0, 255].map(run);
+    assert_eq!(collides, apart);
+    let support = |class: usize| collides.2[class]["support"].as_u64().unwrap();
+    assert!(support(0) > 1000 && support(1) > 500 && support(0) + support(1) < 6 * 32 * 29, "{}", collides.2);
+
+    // A value that is a class and ignored is a contradiction, unless it is that class's number.
+    let place = place(1, "");
+    for (values, classes) in [("[100, 0]", "box"), ("[1, 0]", "box")] {
+        let text = config(&format!("mask_values = {values}"));
+        place.write("c.toml", text.replace("\"cross_entropy\"", "\"cross_entropy\"\nignore_index = 0"));
+        let error = place.fails("check c.toml", 2);
+        let told = format!("`ignore_index` is 0, which is the value of the class `{classes}` in masks");
+        assert!(error.contains(&told), "{error}");
+    }
+    place.ok("check c.toml --set data.mask_values=[0,1]");
+}
+
 /// Data whose classes are in another order is read as the model knows them: by their names.
 #[test]
 fn classes_in_another_order_are_matched_by_name() {

@@ -124,6 +124,15 @@ pub enum LabelKind {
     Mask,
 }
 
+impl ImageList {
+    /// Whether `index` is the value of pixels in masks that count for nothing, and the number of another class: what stands for
+    /// such a pixel in a batch must be another number.
+    pub fn ignores_by_value(&self, index: i32) -> bool {
+        let (Some(values), LabelKind::Mask) = (&self.mask_values, self.label_kind) else { return false };
+        usize::try_from(index).is_ok_and(|index| index < values.len() && !values.contains(&index))
+    }
+}
+
 /// A column, or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
