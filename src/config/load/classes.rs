@@ -5,7 +5,7 @@ use super::expr::{CONTEXT, COUNTED, OF_HEAD, heads_named, names_parameter};
 use super::{Failure, Loaded};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Experiment;
-use crate::config::language::sections::LONGEST_PAIR;
+use crate::config::language::sections::{LONGEST_PAIR, Source};
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::tree::{Node, Table, Value};
 use crate::graph::op::TargetKind;
@@ -194,8 +194,9 @@ fn not_there(experiment: &Experiment, name: &str) -> Diagnostic {
 /// What is wrong where a number is asked for that is not known; `why` says what is wrong with the data.
 fn not_known(experiment: &Experiment, (span, name): &(Span, String), why: Diagnostic) -> Diagnostic {
     let source = &experiment.data.source;
-    // What is wrong with a table or a text has nothing to do with how many classes there are.
-    if source.is_counted_by_reading() && !why.labels.is_empty() {
+    // What is wrong with a table, a text or tensors has nothing to do with how many classes there are.
+    let read = source.is_counted_by_reading() || matches!(source, Source::Tensors(_));
+    if read && !why.labels.is_empty() {
         return why;
     }
     let is_tokens = name == COUNTED[1];

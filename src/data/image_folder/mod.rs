@@ -134,6 +134,7 @@ impl ImageFolderOptions {
             return Ok(Parts { train: all, val: none, test: None });
         };
         let trained = list(&train, self.classes.as_deref())?;
+        require_part(root, &trained)?;
         self.require_images(&trained, &train)?;
         self.require_known(&trained)?;
         require_named(&trained)?;
@@ -196,6 +197,25 @@ impl ImageFolderOptions {
         );
         Ok(())
     }
+}
+
+/// Refuses a folder that has the name of a part and no folders with photos, where other folders beside it have some: it may be meant
+/// to be a class.
+fn require_part(root: &Path, train: &Listing) -> Result<()> {
+    if !train.images.is_empty() {
+        return Ok(());
+    }
+    let is_part = |name: &String| [TRAIN, TEST].iter().chain(&VAL).any(|part| name.eq_ignore_ascii_case(part));
+    let classes = list(root, None)?.classes;
+    let beside: Vec<String> = classes.into_iter().filter(|name| !is_part(name)).collect();
+    ensure!(
+        beside.is_empty(),
+        "`{}` has no folders with photos: by its name it is taken for the folder of all photos that are trained on, and {} beside it are \
+         not looked at; if it is a class, give it another name, else move the folders of classes into it",
+        train.folder.display(),
+        listed(&beside)
+    );
+    Ok(())
 }
 
 /// Refuses a class that is named and has no photos to train on, where a folder with photos is left out: the two may be meant to be one.

@@ -192,6 +192,13 @@ fn wrong_folders_are_errors_that_say_what_to_do() {
     let error = |source: &Source| format!("{:#}", open(source).unwrap_err());
     let place = folder(&["train/a/1.png", "val/c/1.png"]);
     assert!(error(&source(&place)).contains("has a folder `c`"), "{}", error(&source(&place)));
+    // A class whose name is that of a part.
+    let vehicles = folder(&["train/1.png", "plane/1.png", "car/1.png"]);
+    let told = error(&source(&vehicles));
+    assert!(
+        told.contains("by its name it is taken for the folder of all photos") && told.contains("`car` and `plane`"),
+        "{told}"
+    );
     let empty = tempfile::tempdir().unwrap();
     assert!(error(&source(&empty)).contains("there are no folders in"));
     fs::create_dir(empty.path().join("a")).unwrap();

@@ -358,11 +358,13 @@ impl Reading<'_> {
                 each.collect::<Result<_>>()?
             }
         };
+        let masks = key == "label_column" && !self.has_masks() && MASK_COLUMNS.iter().any(|name| find(name).is_some());
         ensure!(
             !found.is_empty(),
-            "`{list}` has no column {}: {}; name the right one with `{key}`",
+            "`{list}` has no column {}: {}; name the right one with `{key}` in `[data]`{}",
             usual.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or "),
-            place()
+            place(),
+            if masks { ", or write `label_kind = \"mask\"` there, if its labels are masks" } else { "" }
         );
         let twice = found.iter().find(|at| columns.iter().filter(|name| **name == columns[**at]).count() > 1);
         ensure!(twice.is_none(), "`{list}` has the column `{}` twice", twice.map_or("", |at| &columns[*at]));

@@ -178,6 +178,11 @@ fn what_is_wrong_is_told_with_its_line() {
     for (list, text, told) in [
         ("a.csv", "name,label\n1.png,a\n", "has no column `file_name` or `image` or"),
         ("a.csv", "name,label\n1.png,a\n", "its columns are `name`, `label`; name the right one with `image_column`"),
+        (
+            "a.csv",
+            "file_name,mask\n1.png,1m.png\n",
+            "`label_column` in `[data]`, or write `label_kind = \"mask\"` there",
+        ),
         ("a.csv", "file_name,kind\n1.png,a\n", "no column `label` or `class`: its columns are `file_name`, `kind`"),
         ("a.csv", "file_name,label,label\n1.png,a,b\n", "has the column `label` twice"),
         ("a.csv", "file_name,label\n1.png,a\n2.png,\n", "line 3: there is no label: `label` is empty"),

@@ -171,6 +171,7 @@ fn all_mistakes_are_told_at_their_places_before_anything_is_trained() {
     for (args, reason) in [
         ("--sweep optimizer.lr", "there is no `=`"),
         ("--sweep optimizer.lr=1..2:cubic", "expected `log`"),
+        ("--sweep optimizer.lr=1e-3,nan", "must be a finite number"),
         ("--sweep optimizer.lr=a..b", "expected a list of two numbers"),
         ("--sweep optimizer.lr=1..2 --method grid", "has no `steps`"),
         ("--sweep optimizer.lr=1,2 --method grid --trials 3", "as many as there are combinations"),

@@ -173,3 +173,22 @@ fn tensors_that_have_changed_are_told_too() {
     let done = place.ok("eval r/last.safetensors --split train");
     assert!(!done.err.contains("differ"), "{}", done.err);
 }
+
+/// A model that asks for the number of classes is told what is wrong with the file, not that the number is not known.
+#[test]
+fn wrong_tensors_are_told_where_the_number_of_classes_is_asked_for() {
+    let model = MODEL.replace("out_features = 10", "out_features = \"$classes\"");
+    assert!(model.contains("$classes"));
+    let place = Place::with(&format!(
+        "device = \"cpu\"\nseed = 1\n[data]\nsource = \"tensors\"\npath = \"t.safetensors\"\nbatch_size = 4\n{model}"
+    ));
+    let inputs = [0; 8 * 3 * 4];
+    let labels: Vec<u8> = (-1..7i64).flat_map(|i| i.to_le_bytes()).collect();
+    let tensors = [
+        ("inputs", TensorView::new(Dtype::F32, vec![8, 3], &inputs).unwrap()),
+        ("targets", TensorView::new(Dtype::I64, vec![8], &labels).unwrap()),
+    ];
+    place.write("t.safetensors", safetensors::serialize(tensors, None).unwrap());
+    let error = place.fails("check c.toml", 2);
+    assert!(error.contains("label -1 of sample 0") && !error.contains("is not known"), "{error}");
+}

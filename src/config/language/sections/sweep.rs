@@ -314,7 +314,15 @@ fn collect(path: &str, table: &Table, part: &Part, axes: &mut Vec<Axis>) {
                 wrong(entry.node.span, "the list is empty".into());
                 continue;
             }
-            Written::Array(items) => Choice::Values(items.clone()),
+            Written::Array(items) => {
+                // Files of trials are JSON, which has no such numbers.
+                let is_none = |item: &&Node| matches!(item.value, Written::Float(number) if !number.is_finite());
+                if let Some(item) = items.iter().find(is_none) {
+                    wrong(item.span, "must be a finite number".into());
+                    continue;
+                }
+                Choice::Values(items.clone())
+            }
             Written::Table(inner) if RANGES.iter().any(|word| inner.get(word).is_some()) => {
                 match interval(inner, &wrong) {
                     Some(range) => Choice::Range(range),
