@@ -23,6 +23,7 @@ pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
 use std::sync::Arc;
 
+mod divided;
 mod table;
 mod text;
 
@@ -448,14 +449,18 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         None => set,
     };
     let loading = &experiment.data.loading;
+    let mut told = set.told.clone();
     let (train, val) = match split_of(experiment) {
         Some(how) => {
+            told.extend(divided::unused(&set));
             let how = held_out(how);
             let by_class = matches!(
                 source,
                 Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) | Source::LabelledTexts(_)
             );
-            set.train.hold_out(how, experiment.data_seed(), by_class).context("`data.validation_split`")?
+            let parts = set.train.hold_out(how, experiment.data_seed(), by_class).context("`data.validation_split`")?;
+            told.extend(divided::on_both_sides(&source, &parts.0, &parts.1));
+            parts
         }
         None => (set.train, set.val.clone()),
     };
@@ -468,6 +473,6 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         true => set.test.unwrap_or_else(|| train.select(&[])),
         false => set.test.unwrap_or(set.val),
     };
-    let (note, told, fingerprint) = (set.note, set.told, set.fingerprint);
+    let (note, fingerprint) = (set.note, set.fingerprint);
     Ok(Samples { spec, train, val, test, note, told, fingerprint, name, cache: None })
 }

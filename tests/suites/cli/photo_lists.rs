@@ -67,6 +67,38 @@ fn lists_and_archives_are_learnt_as_folders_are() {
     assert_eq!(place.metrics("list"), place.metrics("shards"));
 }
 
+/// What `validation_split` makes of lines for validation, and of photos on several lines, is said.
+#[test]
+fn what_is_held_out_of_a_list_is_said() {
+    let place = place("", TRANSFORMS);
+    let lines: Vec<String> = listed(&place).iter().map(|(name, class, _)| format!("{name},{class}")).collect();
+    let note = |more: &str| {
+        place.write("c.toml", config("image_list", &format!("path = \"photos/all.csv\"\nvalidation_split = {more}")));
+        let told = place.ok("train c.toml --out r --force --set train.epochs=1").err;
+        told.lines().filter(|line| line.contains("note:")).collect::<Vec<_>>().join("\n")
+    };
+    place.write("photos/all.csv", format!("file_name,label\n{}\n", lines.join("\n")));
+    let once = note("0.5");
+    assert!(!once.contains("both trained on") && !once.contains("not used"), "{once}");
+    // Of three lines of a photo one is held out.
+    let both = [&lines[0], &lines[lines.len() - 1]].map(|line| format!("{line}\n").repeat(3)).concat();
+    place.write("photos/all.csv", format!("file_name,label\n{both}"));
+    let twice = note("2");
+    let photo = lines[0].split(',').next().unwrap();
+    let told = format!("2 photos, such as `{photo}`, are both trained on and validated on");
+    assert!(twice.contains(&told), "{twice}");
+
+    let part = |at: usize| ["train", "train", "val", "test"][at % 4];
+    let parts: String = lines.iter().enumerate().map(|(at, line)| format!("{line},{}\n", part(at))).collect();
+    place.write("photos/all.csv", format!("file_name,label,split\n{parts}"));
+    let unused = note("2");
+    assert!(unused.contains("so that 5 samples of the data for validation are not used at all"), "{unused}");
+    // Without test samples those for validation are the test set.
+    place.write("photos/all.csv", format!("file_name,label,split\n{}", parts.replace(",test\n", ",train\n")));
+    let tested = note("2");
+    assert!(!tested.contains("not used"), "{tested}");
+}
+
 #[test]
 fn several_classes_and_numbers_are_learnt_from_lists() {
     let place = place("", TRANSFORMS);
