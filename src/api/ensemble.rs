@@ -92,8 +92,8 @@ pub fn other_codecs(seen: &[Seen]) -> Result<Vec<TableCodec>> {
     let taken = |codec: Option<TableCodec>| codec.map(|codec| (codec.columns, codec.tokens, codec.takes, codec.bins));
     let alike = |other: &&Seen| {
         taken(codec(other)) == taken(codec(first))
-            && other.fields == first.fields
-            && other.transforms == first.transforms
+            && other.given == first.given
+            && (&other.of_files, &other.transforms) == (&first.of_files, &first.transforms)
     };
     if others.iter().all(|other| alike(&other)) {
         return Ok(Vec::new());

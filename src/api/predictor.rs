@@ -7,7 +7,7 @@ use super::scores::scores;
 pub use super::seen::{HeadSeen, Seen};
 use crate::backend::{Backend, DeviceError, HostBuffer};
 use crate::config::language::values::Device;
-use crate::data::{DataSpec, Field, Footprint, check_tokens, image_bytes};
+use crate::data::{DataSpec, Field, Footprint, changed_sample, check_tokens, image_bytes, transformed};
 use crate::graph::op::Task;
 use crate::graph::{Input, Shape};
 use crate::model::task;
@@ -83,6 +83,8 @@ pub struct Predictor {
     seen: Seen,
     task: Task,
     invert: bool,
+    /// The number of the field that transforms change.
+    changed: Option<usize>,
     batch: usize,
     /// Numbers that the model puts out for a sample.
     outputs: usize,
@@ -147,6 +149,7 @@ impl Predictor {
         Ok(Predictor {
             task: task(&model.loaded.experiment),
             invert: options.invert,
+            changed: transformed(&seen.given).filter(|_| !seen.transforms.is_empty()),
             batch,
             outputs,
             positions: seen.data.target().map_or(Shape::default(), |(_, field)| field.shape.clone()),
@@ -172,9 +175,10 @@ impl Predictor {
         Ok(1 << most.ilog2())
     }
 
-    /// What a sample consists of, in the order of [`Predictor::predict`]: names, shapes (images are `[H, W, C]`) and types of elements.
+    /// What is given of a sample, in the order of [`Predictor::predict`]: names, shapes (images are `[H, W, C]`) and types of elements. Images of one size are
+    /// given as the data has them: they go through the transforms of validation here. Photos are given as they come out of those.
     pub fn fields(&self) -> &[Field] {
-        &self.seen.fields
+        &self.seen.given
     }
 
     /// The names of the classes or labels; `None` where they have none.
@@ -222,7 +226,7 @@ impl Predictor {
     /// has a class at each position, they lie as PyTorch has them, those of images channels first.
     ///
     /// `rows` has the bytes of all samples, one behind the other, for each field of [`Predictor::fields`], as elements of this machine. There may be any
-    /// number of samples. Nothing is allocated once each executable has answered.
+    /// number of samples. Nothing is allocated once each executable has answered, but for images that transforms change.
     ///
     /// # Errors
     /// The bytes are not those of whole samples, or `out` is not for so many; the device failed.
@@ -281,12 +285,19 @@ impl Predictor {
         };
         for (at, out) in out.chunks_mut(self.batch * width).enumerate() {
             let (first, count) = (at * self.batch, out.len() / width);
-            for (number, (field, row)) in self.seen.fields.iter().zip(rows).enumerate() {
+            for (number, (field, row)) in self.seen.given.iter().zip(rows).enumerate() {
                 // One that the model does not look at has no place.
                 let Some(place) = self.layout.find(Input::Field(number as u32)) else { continue };
                 let each = field.bytes();
-                buffer.bytes_mut()[place.offset..][..count * each]
-                    .copy_from_slice(&row[first * each..][..count * each]);
+                let (given, into) = (&row[first * each..][..count * each], &mut buffer.bytes_mut()[place.offset..]);
+                if Some(number) == self.changed {
+                    let seen = self.seen.fields[number].bytes();
+                    for (given, into) in given.chunks_exact(each).zip(into.chunks_exact_mut(seen)) {
+                        changed_sample(&self.seen.transforms, field, given, into);
+                    }
+                } else {
+                    into[..count * each].copy_from_slice(given);
+                }
             }
             let raw = self.computed(&mut worker, (0, &buffer))?;
             for (raw, out) in raw.chunks_exact(self.width()).zip(out.chunks_exact_mut(width)) {
@@ -330,7 +341,7 @@ impl Predictor {
             let names: Vec<&str> = self.fields().iter().map(|field| field.name.as_str()).collect();
             anyhow::bail!("the model takes {}, not one image", names.join(" and "));
         };
-        let sample = image_bytes(file, field, self.seen.transforms.as_deref(), self.invert)?;
+        let sample = image_bytes(file, field, self.seen.of_files.as_deref(), self.invert)?;
         self.predict(&[&sample], out)
     }
 

@@ -9,15 +9,20 @@ use crate::model::{input_fields, target_field};
 use crate::train::setup::input::transforms;
 use crate::train::setup::programs::HeadOf;
 
-/// A sample as a model sees it, after its transforms.
+/// A sample as it is given, and as a model sees it after the transforms of validation.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// What a batch consists of: what the model takes, then what it learns.
     pub data: DataSpec,
     /// What the model takes.
     pub fields: Vec<Field>,
-    /// What images go through; `None`: they are brought to the size of the samples.
-    pub transforms: Option<Vec<Transform>>,
+    /// What is given for it, in the same order: images of one size as the data has them, before `transforms`. Photos, each of which has a size of its own, are given
+    /// as the model takes them.
+    pub given: Vec<Field>,
+    /// What image files go through to become what is given: photos the transforms of validation. `None`: they are brought to its size.
+    pub of_files: Option<Vec<Transform>>,
+    /// What images that are given go through on their way into a batch: those of one size the transforms of validation.
+    pub transforms: Vec<Transform>,
     /// The quantiles of each target that it puts out, if there are several.
     pub quantiles: Vec<f64>,
     /// What it learns beside its target, in the order of its heads.
@@ -50,10 +55,12 @@ impl Seen {
     pub fn by(model: &Model) -> Result<Seen, Failure> {
         let experiment = &model.loaded.experiment;
         let data = model.sample()?;
-        // Photos go through the transforms that those of validation went through.
-        let photos = data.only_input().is_some_and(Field::is_of_any_size);
-        let transforms = photos.then(|| transforms(experiment, false));
+        let transforms = transforms(experiment, false);
         let fields = input_fields(experiment, &data, false);
+        let (given, of_files, transforms) = match data.only_input().is_some_and(Field::is_of_any_size) {
+            true => (fields.clone(), Some(transforms), Vec::new()),
+            false => (data.fields.iter().filter(|field| field.is_input()).cloned().collect(), None, transforms),
+        };
         let targets = target_field(experiment, &data, false).map(|(_, field)| field);
         let of_heads: Vec<Field> = data.heads().map(|(_, field)| field.clone()).collect();
         let alone = |(head, field): (HeadOf, &Field)| {
@@ -63,7 +70,7 @@ impl Seen {
         let heads = HeadOf::all(experiment).into_iter().zip(&of_heads).map(alone).collect();
         let all = fields.iter().cloned().chain(targets).chain(of_heads.iter().cloned()).collect();
         let data = DataSpec { fields: all, ..data.clone() };
-        Ok(Seen { data, fields, transforms, quantiles: experiment.loss.quantiles().to_vec(), heads })
+        Ok(Seen { data, fields, given, of_files, transforms, quantiles: experiment.loss.quantiles().to_vec(), heads })
     }
 
     /// What the numbers are called that it puts out, if there are several quantiles of each target: `price_q0.05`; else none.

@@ -3,25 +3,23 @@
 use super::Field;
 use super::claims::Claims;
 use super::decoders::sides as sides_of;
-use super::photo::{MAX_FILE, Photo, decode, measure, read_photo, with_photo};
-use super::transforms::{Transform, transform_source};
-use crate::files;
+use super::photo::{Photo, measure, read_photo, with_photo};
+use super::transforms::{ImageSource, Interpolation, Size, Transform, apply, transform, transform_source};
 use crate::graph::DType;
 use crate::random::{Purpose, Stream};
-use anyhow::{Context, Result, anyhow, bail};
-use image::imageops::{FilterType, crop_imm, resize};
-use image::{DynamicImage, ImageBuffer, Pixel};
+use anyhow::{Context, Result, bail};
 use std::path::Path;
 
-/// Reads an image file, turned as its EXIF orientation says, and brings it to the shape of the model's samples (`[H, W, C]`, C 1 or 3): grey or RGB, shrunk or
-/// enlarged (bilinear, with antialiasing) until it covers the shape, the middle cut out. `invert` swaps black and white.
+/// Reads an image file, turned as its EXIF orientation says, and brings it to the shape of samples (`[H, W, C]`, C 1 or 3): grey or RGB, then torchvision's
+/// `Resize` (bilinear, with antialiasing) until it covers the shape, and `CenterCrop`. `invert` swaps black and white first.
 /// Native-endian elements: bytes, or floats from 0 to 1, as the data's type is.
 ///
 /// # Errors
-/// The file cannot be read, is no image, or the model takes no images.
+/// The file cannot be read, is no image, or the samples are none.
 pub fn image_sample(path: &Path, field: &Field, invert: bool) -> Result<Vec<u8>> {
     let sides = sides(field)?;
-    fitted(read(path)?, sides, field.dtype, invert)
+    let sample = with_photo(|file| read_photo(path, file), |photo| fitted(photo, sides, field.dtype, invert));
+    sample.with_context(|| format!("cannot read the image `{}`", path.display()))
 }
 
 /// Height, width and channels of a field that is an image.
@@ -33,21 +31,60 @@ fn sides(field: &Field) -> Result<[usize; 3]> {
             field.name
         );
     };
+    if ![1, 3].contains(&c) {
+        bail!("the model takes images of {c} channels; files have 1 (grey) or 3 (colour)");
+    }
     Ok([h, w, c])
 }
 
 /// An image brought to these sides.
-fn fitted(image: DynamicImage, [h, w, c]: [usize; 3], dtype: DType, invert: bool) -> Result<Vec<u8>> {
-    let bytes = match c {
-        1 => fit(&image.into_luma8(), w as u32, h as u32),
-        3 => fit(&image.into_rgb8(), w as u32, h as u32),
-        _ => bail!("the model takes images of {c} channels; files have 1 (grey) or 3 (colour)"),
+fn fitted(photo: Photo, [h, w, c]: [usize; 3], dtype: DType, invert: bool) -> Result<Vec<u8>> {
+    let [from_h, from_w] = photo.sides();
+    // Of squares, what torchvision makes of the length of the shorter side.
+    let covering = match w * from_h >= h * from_w {
+        true => [w * from_h / from_w, w],
+        false => [h, h * from_w / from_h],
     };
-    let bytes: Vec<u8> = if invert { bytes.iter().map(|b| 255 - b).collect() } else { bytes };
+    let (size, interpolation) = (Size::Both(covering), Interpolation::Bilinear);
+    let list = [Transform::Resize { size, interpolation, antialias: true }, Transform::CenterCrop { size: [h, w] }];
+    let mut draws = no_draws();
+    let image = if c == 3 && !invert {
+        transform_source(&list, &mut draws, &photo)?
+    } else {
+        let mut image = photo.whole()?;
+        if c == 1 {
+            image = transform(&[Transform::Grayscale { channels: 1 }], &mut draws, image);
+        }
+        if invert {
+            swap_black_and_white(&mut image.pixels);
+        }
+        transform_source(&list, &mut draws, &image)?
+    };
     Ok(match dtype {
-        DType::U8 => bytes,
-        _ => bytes.iter().flat_map(|b| (*b as f32 / 255.0).to_ne_bytes()).collect(),
+        DType::U8 => image.pixels,
+        _ => image.pixels.iter().flat_map(|b| (*b as f32 / 255.0).to_ne_bytes()).collect(),
     })
+}
+
+fn swap_black_and_white(pixels: &mut [u8]) {
+    pixels.iter_mut().for_each(|b| *b = 255 - *b);
+}
+
+/// For transforms that draw nothing: those of validation.
+fn no_draws() -> Stream {
+    Stream::new(0, Purpose::Augment, 0, 0)
+}
+
+/// Writes a sample of the field that `transforms` change, those of validation, to `out` as it comes out of them.
+pub fn changed_sample(transforms: &[Transform], field: &Field, sample: &[u8], out: &mut [u8]) {
+    let mut draws = no_draws();
+    match *field.shape.dims() {
+        [h, w, ref channels @ ..] => {
+            let pixel = channels.iter().product::<usize>() * field.dtype.bytes();
+            apply(transforms, &mut draws, sample, [h, w], pixel, out);
+        }
+        _ => out.copy_from_slice(sample),
+    }
 }
 
 /// Reads an image file as a model's input, by way of the transforms that its samples have gone through in validation.
@@ -69,7 +106,7 @@ pub fn image_bytes(file: &[u8], field: &Field, transforms: Option<&[Transform]>,
         Some(transforms) => Photo::new(file).and_then(|photo| transformed(photo, transforms, invert)),
         None => {
             let sides = sides(field)?;
-            decode(file).and_then(|image| fitted(image, sides, field.dtype, invert))
+            Photo::new(file).and_then(|photo| fitted(photo, sides, field.dtype, invert))
         }
     };
     sample.context("cannot read the image")
@@ -95,48 +132,21 @@ pub fn image_measures(file: &[u8]) -> Result<([usize; 2], usize)> {
 
 /// A photo after the transforms of validation.
 fn transformed(photo: Photo, transforms: &[Transform], invert: bool) -> Result<Vec<u8>> {
-    // They draw nothing.
-    let mut draws = Stream::new(0, Purpose::Augment, 0, 0);
+    let mut draws = no_draws();
     let image = match invert {
         false => transform_source(transforms, &mut draws, &photo),
         true => {
             let mut image = photo.whole()?;
-            image.pixels.iter_mut().for_each(|b| *b = 255 - *b);
+            swap_black_and_white(&mut image.pixels);
             transform_source(transforms, &mut draws, &image)
         }
     };
     Ok(image?.pixels)
 }
 
-/// The image as it is meant to be looked at.
-fn read(path: &Path) -> Result<DynamicImage> {
-    let name = || format!("cannot read the image `{}`", path.display());
-    let bytes = files::read(path, MAX_FILE).map_err(|e| anyhow!("{}", e.problem)).with_context(name)?;
-    decode(&bytes).with_context(name)
-}
-
-fn fit<P: Pixel<Subpixel = u8> + 'static>(image: &ImageBuffer<P, Vec<u8>>, w: u32, h: u32) -> Vec<u8> {
-    // Of an extremely long image the ends, which are cut off in any case, are not worth their memory when enlarged.
-    let (iw, ih) = image.dimensions();
-    let enough = |other: u32, to: u32, to_other: u32| (8 * other as u64 * to as u64 / to_other as u64).max(8) as u32;
-    let (kw, kh) = (iw.min(enough(ih, w, h)), ih.min(enough(iw, h, w)));
-    let cropped;
-    let image = if (kw, kh) == (iw, ih) {
-        image
-    } else {
-        cropped = crop_imm(image, (iw - kw) / 2, (ih - kh) / 2, kw, kh).to_image();
-        &cropped
-    };
-    let (iw, ih) = (kw, kh);
-    let scale = (w as f64 / iw as f64).max(h as f64 / ih as f64);
-    let side = |s: u32, least: u32| ((s as f64 * scale).round() as u32).max(least);
-    let (rw, rh) = (side(iw, w), side(ih, h));
-    let scaled = if (rw, rh) == (iw, ih) { image.clone() } else { resize(image, rw, rh, FilterType::Triangle) };
-    crop_imm(&scaled, (rw - w) / 2, (rh - h) / 2, w, h).to_image().into_raw()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::photo::decode;
     use super::*;
     use image::{GrayImage, Luma, Rgb, RgbImage};
 
@@ -172,6 +182,30 @@ mod tests {
             let text = decode(bytes).unwrap_err().to_string();
             assert!(text.contains("PNG, JPEG, GIF, BMP and WebP"), "{text}");
         }
+    }
+
+    #[test]
+    fn colours_become_the_grey_of_pillow() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.png");
+        // What `Image.convert("L")` makes of them.
+        for (colour, grey) in
+            [([255, 0, 0], 76), ([0, 255, 0], 150), ([0, 0, 255], 29), ([9, 99, 200], 84), ([7; 3], 7)]
+        {
+            RgbImage::from_pixel(4, 4, Rgb(colour)).save(&path).unwrap();
+            assert_eq!(image_sample(&path, &spec([4, 4, 1], DType::U8), false).unwrap(), vec![grey; 16]);
+            assert_eq!(image_sample(&path, &spec([2, 3, 1], DType::U8), true).unwrap(), vec![255 - grey; 6]);
+        }
+    }
+
+    #[test]
+    fn images_are_scaled_as_by_pillow() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.png");
+        GrayImage::from_fn(7, 5, |x, y| Luma([(x * 37 + y * y * 11 + x * y * 5) as u8])).save(&path).unwrap();
+        // `resize((4, 3), BILINEAR).crop((0, 0, 3, 3))`.
+        let expected = [25, 86, 158, 74, 147, 164, 165, 140, 133];
+        assert_eq!(image_sample(&path, &spec([3, 3, 1], DType::U8), false).unwrap(), expected);
     }
 
     #[test]

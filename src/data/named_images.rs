@@ -21,7 +21,7 @@ pub struct NamedImages {
 
 impl NamedImages {
     /// The images in `files` as the field of a model's input. With `transforms`, which are those of validation, photos go
-    /// through these; else images are brought to the shape of the field. `invert` swaps black and white first.
+    /// through these; else images are brought to the shape of the field, and a loader may change them. `invert` swaps black and white first.
     pub fn new(files: Vec<PathBuf>, field: Field, transforms: Option<Vec<Transform>>, invert: bool) -> Self {
         NamedImages { fields: vec![field], files, transforms, invert, failures: Mutex::default() }
     }

@@ -179,7 +179,7 @@ impl Reader<'_> {
             ));
         }
         let form = form(&asked, self.served)?;
-        let fields = &self.served.seen.fields;
+        let fields = &self.served.seen.given;
         let mut rows: Vec<Option<Vec<u8>>> = vec![None; fields.len()];
         let mut count = None;
         for Object(input) in &asked.inputs {
@@ -355,7 +355,7 @@ pub fn metadata(name: &str, served: Option<&Served>) -> Value {
     json!({
         "name": name,
         "platform": "runner",
-        "inputs": served.map_or(&[][..], |served| &served.seen.fields).iter().map(input).collect::<Vec<_>>(),
+        "inputs": served.map_or(&[][..], |served| &served.seen.given).iter().map(input).collect::<Vec<_>>(),
         "outputs": served.map(Served::tensors).into_iter().flatten().map(output).collect::<Vec<_>>(),
     })
 }

@@ -76,7 +76,7 @@ impl Reader<'_> {
     /// The model takes none; one of them is none, or is too large.
     pub fn images(&mut self, files: &[File]) -> Result<Samples, Refusal> {
         let served = self.served;
-        let field = match (served.takes(), &served.seen.fields[..]) {
+        let field = match (served.takes(), &served.seen.given[..]) {
             (Takes::Images, [field]) => field,
             _ => return Err(Refusal::other_type(format!("the model takes no images: it takes {}", accepted(served)))),
         };
@@ -101,7 +101,7 @@ impl Reader<'_> {
             let (sides, decoding) = image_measures(&file.content).map_err(bad)?;
             allowed(sides.map(|side| side as u64))?;
             self.charge.add(decoding)?;
-            let transforms = served.seen.transforms.as_deref();
+            let transforms = served.seen.of_files.as_deref();
             rows.extend(image_bytes(&file.content, field, transforms, self.invert).map_err(bad)?);
             self.charge.give_back(decoding);
         }
@@ -155,7 +155,7 @@ impl Reader<'_> {
         let Some(codec) = &self.served.texts else { return Err(Refusal::internal("the model takes no texts")) };
         let count = sentences.len();
         self.expect(count)?;
-        let mut rows = vec![Vec::new(); self.served.seen.fields.len()];
+        let mut rows = vec![Vec::new(); self.served.seen.given.len()];
         let mut placed = Vec::with_capacity(count);
         for (number, words) in sentences.into_iter().enumerate() {
             // Tokens, and the words themselves, which the answer has again.
@@ -188,7 +188,7 @@ impl Reader<'_> {
             return self.sentences(texts.iter().map(words).collect::<Result<_, _>>()?);
         }
         self.expect(texts.len())?;
-        let mut rows = vec![Vec::new(); self.served.seen.fields.len()];
+        let mut rows = vec![Vec::new(); self.served.seen.given.len()];
         for (number, passage) in texts.iter().enumerate() {
             // Tokens and what a tokenizer keeps of each.
             let bytes: usize = passage.texts().map(str::len).sum();

@@ -157,7 +157,7 @@ impl Served {
 
     /// What its samples are made of.
     pub fn takes(&self) -> Takes {
-        match &self.seen.fields[..] {
+        match &self.seen.given[..] {
             _ if self.table.is_some() => Takes::Rows,
             _ if self.texts.is_some() => Takes::Texts,
             [field] if field.is_image() && matches!(field.shape.last(), 1 | 3) => Takes::Images,
@@ -182,7 +182,7 @@ impl Served {
 
     /// Bytes of memory that a sample and its answer take, `top` classes in that.
     pub fn each(&self, top: usize) -> usize {
-        let of_first: usize = self.seen.fields.iter().map(Field::bytes).sum();
+        let of_first: usize = self.seen.given.iter().map(Field::bytes).sum();
         let of_others: usize = self.other_tables.iter().map(|table| size_of::<f32>() * table.width()).sum();
         let sample = of_first + of_others;
         let told = match self.task {
@@ -294,7 +294,7 @@ impl Served {
         };
         let inputs = self
             .seen
-            .fields
+            .given
             .iter()
             .map(|field| json!({ "name": field.name, "datatype": datatype(field.dtype), "shape": outside(field) }));
         let mut model = json!({

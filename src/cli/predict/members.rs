@@ -42,7 +42,7 @@ impl Other {
         let split = match &self.rows {
             // Categories that training has not seen are reported once, for the first model.
             Some(rows) if !is_tensors(file) => rows.read(file, &mut Unseen::default())?.0,
-            _ => read_fields(file, &self.seen.fields)?,
+            _ => read_fields(file, &self.seen.given)?,
         };
         self.outputs_of(&split, slots, 0)
     }
@@ -71,6 +71,7 @@ impl Other {
             shuffle: false,
             workers,
             end_epoch: Some(1),
+            transforms: predictor.seen().transforms.clone(),
             ..LoaderOptions::default()
         };
         let mut loader = Loader::start(split, options, predictor.layout(), buffers, Position::default())?;

@@ -253,15 +253,15 @@ struct Images<'a> {
 
 impl Images<'_> {
     fn store(&self, files: &[PathBuf]) -> Result<NamedImages> {
-        let Seen { fields, transforms, .. } = self.seen;
-        let [field] = &fields[..] else {
-            let names: Vec<String> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
+        let Seen { given, of_files, .. } = self.seen;
+        let [field] = &given[..] else {
+            let names: Vec<String> = given.iter().map(|field| format!("`{}`", field.name)).collect();
             let names = names.join(" and ");
             return Err(anyhow!(
                 "the model takes {names}, not one image: give a .safetensors file with tensors of these names"
             ));
         };
-        Ok(NamedImages::new(files.to_vec(), field.clone(), transforms.clone(), self.invert))
+        Ok(NamedImages::new(files.to_vec(), field.clone(), of_files.clone(), self.invert))
     }
 }
 
@@ -298,7 +298,7 @@ impl Batches<'_> {
         let has_several = |file: &Path| table.is_some() || is_tensors(file);
         let samples = |file: &Path, unseen: &mut Unseen| match table.filter(|_| !is_tensors(file)) {
             Some(rows) => rows.read(file, unseen),
-            None => Ok((read_fields(file, &images.seen.fields)?, None)),
+            None => Ok((read_fields(file, &images.seen.given)?, None)),
         };
         for run in files.chunk_by(|a, b| !has_several(a) && !has_several(b)) {
             let go_on = match run {
@@ -358,6 +358,7 @@ impl Batches<'_> {
             shuffle: false,
             workers: self.workers,
             end_epoch: Some(1),
+            transforms: predictor.seen().transforms.clone(),
             ..LoaderOptions::default()
         };
         let mut loader = Loader::start(split, options, predictor.layout(), buffers, Position::default())?;

@@ -45,7 +45,7 @@ impl Reader<'_> {
                 self.given(rows.read())
             }
             None => {
-                let fields = &self.served.seen.fields;
+                let fields = &self.served.seen.given;
                 let mut tensors = Tensors::of(fields);
                 read(text, &mut tensors, most)?;
                 let (rows, count) = tensors.read();

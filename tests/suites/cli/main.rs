@@ -61,6 +61,7 @@ mod parquet;
 mod photo_lists;
 mod photos;
 mod predict;
+mod predict_transforms;
 mod pretrained;
 #[cfg(target_os = "linux")]
 mod processes;

@@ -1,8 +1,8 @@
 //! Answers are those of `predict`, whoever else asks.
 
 use super::super::{fields, hashed_columns, heads, masks, table_tokens, tables, text, text_pairs, text_tags};
-use super::{Server, drawing, instances, trained};
-use crate::support::Place;
+use super::{Server, TRAIN, drawing, instances, trained};
+use crate::support::{LAYERS, Place, digits};
 use runner::api::predictor::{Options, Predictor};
 use runner::config::language::values::Device;
 use serde_json::{Value, json};
@@ -19,6 +19,25 @@ fn predicted(place: &Place, files: &str, batch: u64, more: &str) -> Vec<Value> {
 fn without(mut answers: Vec<Value>, key: &str) -> Vec<Value> {
     answers.iter_mut().for_each(|one| _ = one.as_object_mut().unwrap().remove(key));
     answers
+}
+
+/// Image files, and tensors as the data has them.
+#[test]
+fn images_go_through_the_transforms_of_validation() {
+    let changes = "transforms = [{ type = \"resize\", size = 16 }, { type = \"center_crop\", size = 12 }]";
+    let place = Place::with(&digits(changes, &format!("{LAYERS}\n{TRAIN}")));
+    place.ok("train c.toml --quiet --out r");
+    let drawings: Vec<_> = (0..5).map(drawing).collect();
+    for (number, (file, _)) in drawings.iter().enumerate() {
+        place.write(&format!("d/{number:02}.png"), file);
+    }
+    let server = Server::start(&place, "r --batch 5");
+    let expected = predicted(&place, "d", 5, "");
+    let forms: Vec<(&str, Vec<u8>)> = drawings.iter().map(|(file, _)| ("x.png", file.clone())).collect();
+    assert_eq!(without(server.files("/predict", &forms).predictions(), "file"), expected);
+    let tensors: Vec<Vec<u8>> = drawings.iter().map(|(_, bytes)| bytes.clone()).collect();
+    assert_eq!(without(server.json("/predict/r", &instances(&tensors)).predictions(), "sample"), expected);
+    assert_eq!(server.get("/v2/models/r").json()["inputs"][0]["shape"], json!([-1, 1, 8, 8]));
 }
 
 #[test]
