@@ -114,6 +114,39 @@ impl<'a> Meaning<'a> {
         Answer::Words(TaggedWords::new(sentence, &classes_at(output, &self.positions()), self.data))
     }
 
+    /// Whether the output for one sample, or for a sentence, says something: each class has a probability, and each label and value is a finite number.
+    pub fn is_finite(&self, output: &[f32], sentence: Option<&Placed>) -> bool {
+        let of_heads: usize = self.heads.iter().map(|(_, outputs, _)| outputs).sum();
+        let (own, mut rest) = output.split_at(output.len() - of_heads);
+        let heads_are = self.heads.iter().all(|(_, outputs, meaning)| {
+            let (of_head, others) = rest.split_at(*outputs);
+            rest = others;
+            meaning.is_finite(of_head, None)
+        });
+        heads_are
+            && match self.task {
+                Task::Classification => {
+                    let positions = self.positions();
+                    let places = Places::new(own.len(), &positions);
+                    // A class may be impossible, but not all of them.
+                    let is_told = |position: usize| {
+                        let mut largest = f32::NEG_INFINITY;
+                        let known = places.at(position).all(|place| {
+                            largest = largest.max(own[place]);
+                            !own[place].is_nan()
+                        });
+                        known && largest.is_finite()
+                    };
+                    match sentence {
+                        // What lies behind its words is not looked at.
+                        Some(sentence) => sentence.at.iter().flatten().copied().all(is_told),
+                        None => (0..positions.len()).all(is_told),
+                    }
+                }
+                Task::BinaryClassification | Task::Regression => own.iter().all(|number| number.is_finite()),
+            }
+    }
+
     /// The shape of what has a class each in a sample; of rank 0 where a sample has one.
     pub fn positions(&self) -> Shape {
         self.data.target().map_or(Shape::default(), |(_, field)| field.shape.clone())
@@ -369,7 +402,8 @@ impl<'a> Meaning<'a> {
 }
 
 impl Of<'_> {
-    fn name(&self) -> String {
+    /// What the sample is called, for people.
+    pub fn name(&self) -> String {
         let number = match (&self.row, self.sample) {
             (Some(name), _) => format!(", {}", one_line(name)),
             (None, Some(n)) => format!(", sample {n}"),

@@ -3,7 +3,7 @@
 use super::batcher::{Batcher, Together};
 use super::metrics::ModelMetrics;
 use super::refusal::Refusal;
-use super::samples::{Samples, outside};
+use super::samples::{Names, Samples, outside};
 use crate::api::answer::{Answer, Meaning};
 use crate::api::ensemble::{Ensemble, other_codecs};
 use crate::api::failure::Failure;
@@ -202,7 +202,7 @@ impl Served {
     /// What it puts out for samples: logits of classes and labels, or numbers, for each; those of heads are behind them.
     ///
     /// # Errors
-    /// The queue is full; the device failed.
+    /// The queue is full; the device failed; what is put out for a sample is not finite.
     pub async fn outputs_of(&self, samples: &mut Samples) -> Result<Vec<f32>, Refusal> {
         if samples.count == 0 {
             return Ok(Vec::new());
@@ -210,7 +210,22 @@ impl Served {
         let computed = self.batcher.submit(std::mem::take(&mut samples.rows), samples.count)?.await;
         let result = computed.unwrap_or_else(|_| Err("the program's thread for batches has ended".into()));
         self.failed.store(result.is_err(), Ordering::Relaxed);
-        result.map_err(Refusal::internal)
+        let outputs = result.map_err(Refusal::internal)?;
+        let meaning = self.meaning(0);
+        let says_nothing = |(n, output): (usize, &[f32])| !meaning.is_finite(output, samples.names.sentence(n));
+        match outputs.chunks_exact(self.width()).enumerate().position(says_nothing) {
+            None => Ok(outputs),
+            Some(n) => {
+                let name = match &samples.names {
+                    Names::Files(names) => names.get(n).cloned().flatten().map(|name| format!("`{name}`")),
+                    Names::Rows(_) | Names::Sentences(_) => None,
+                };
+                let name = name.unwrap_or_else(|| format!("sample {n}"));
+                Err(Refusal::internal(format!(
+                    "what the model puts out for {name} is not finite: there is no answer to it"
+                )))
+            }
+        }
     }
 
     /// The tensors that it puts out: that of the target, and one for each head.

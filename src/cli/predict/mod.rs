@@ -151,6 +151,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         slots,
         workers,
         failed: problems.len(),
+        not_finite: NotFinite::default(),
         table: table.as_ref(),
         unseen: Unseen::default(),
     };
@@ -164,7 +165,11 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     results(out.as_ref(), (form, &meaning, with_sample), kept, &mut fill)?;
     batches.unseen.untaken_in_words().iter().for_each(|words| say(&format!("note: {words}")));
     batches.unseen.in_words().iter().for_each(|words| say(&format!("warning: {words}")));
-    Ok(ended(batches.failed, files.len() + problems.len(), files.len() > 1))
+    if let Some(words) = batches.not_finite.in_words() {
+        say(&format!("error: {words}"));
+    }
+    let ended = ended(batches.failed, files.len() + problems.len(), files.len() > 1);
+    Ok(if batches.not_finite.samples > 0 { ExitCode::FAILURE } else { ended })
 }
 
 /// The tables whose columns are to stand beside the answers, if those are to be kept.
@@ -273,6 +278,35 @@ struct Given<'a> {
     sentences: Option<&'a [Placed]>,
 }
 
+/// Samples for which a model puts out numbers that say nothing.
+#[derive(Default)]
+struct NotFinite {
+    samples: u64,
+    /// The first of them.
+    first: String,
+}
+
+impl NotFinite {
+    fn add(&mut self, of: &Of) {
+        if self.samples == 0 {
+            self.first = of.name();
+        }
+        self.samples += 1;
+    }
+
+    fn in_words(&self) -> Option<String> {
+        let first = &self.first;
+        match self.samples {
+            0 => None,
+            1 => Some(format!("what the model puts out for `{first}` is not finite: there is no answer to it")),
+            n => Some(format!(
+                "what the model puts out for {} samples is not finite (the first is `{first}`): there are no answers to them",
+                thousands(n)
+            )),
+        }
+    }
+}
+
 /// Applies a model to samples, a batch at a time.
 struct Batches<'a> {
     predictor: &'a Predictor,
@@ -284,6 +318,7 @@ struct Batches<'a> {
     workers: usize,
     /// Files that nothing can be said of.
     failed: usize,
+    not_finite: NotFinite,
     /// How the rows of tables become samples, if the model takes those.
     table: Option<&'a Rows>,
     /// What those have that no training row has.
@@ -379,7 +414,15 @@ impl Batches<'_> {
                                 }
                             };
                             let said = mean.as_deref().unwrap_or(row);
-                            let answer = match given.sentences.and_then(|sentences| sentences.get(sample)) {
+                            let sentence = given.sentences.and_then(|sentences| sentences.get(sample));
+                            if !self.meaning.is_finite(said, sentence) {
+                                let of = of(sample);
+                                // Of a file of several samples the others are answered.
+                                self.failed += usize::from(of.sample.is_none());
+                                self.not_finite.add(&of);
+                                continue;
+                            }
+                            let answer = match sentence {
                                 Some(sentence) => self.meaning.answer_of_words(said, sentence),
                                 None => self.meaning.answer(said),
                             };

@@ -218,3 +218,49 @@ fn a_state_that_is_not_finite_is_not_saved() {
     assert_eq!((after.meta.step, after.tensors.len()), (before.meta.step, before.tensors.len()));
     assert!(before.tensors.iter().all(|(name, tensor)| after.tensors[name].data == tensor.data));
 }
+
+/// A sample for which the model puts out no numbers has no answer, and the others have theirs.
+#[test]
+fn what_is_not_finite_is_no_prediction() {
+    let place = Place::with(
+        "[data]\nsource = \"tensors\"\npath = \"t.safetensors\"\n[model]\nweights = \"w.safetensors\"\n\
+         layers = [{ name = \"fc\", type = \"linear\", out_features = 2 }]\n[loss]\ntype = \"cross_entropy\"\n\
+         [optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 1\n",
+    );
+    let write = |name: &str, inputs: &[f32]| {
+        let x: Vec<u8> = inputs.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let x = TensorView::new(Dtype::F32, vec![inputs.len() / 3, 3], &x).unwrap();
+        let targets: Vec<u8> = (0..inputs.len() as i32 / 3).flat_map(|i| (i % 2).to_le_bytes()).collect();
+        let targets = TensorView::new(Dtype::I32, vec![inputs.len() / 3], &targets).unwrap();
+        serialize_to_file([("inputs", x), ("targets", targets)], None, &place.path(name)).unwrap();
+    };
+    let mut inputs: Vec<f32> = (0..12).map(|i| i as f32 * 0.1).collect();
+    write("t.safetensors", &inputs);
+    let weights = |weight: f32| {
+        let (w, b) =
+            (Tensor::from_f32([2, 3], &[0.1, -0.2, 0.3, weight, weight, weight]), Tensor::from_f32([2], &[0.0; 2]));
+        write_weights(&place.path("w.safetensors"), &[w.view("fc.weight"), b.view("fc.bias")]).unwrap();
+    };
+    weights(2.0);
+    let whole = place.ok("predict c.toml t.safetensors --format csv").out;
+    // What is not finite in the data, and what becomes so in the model.
+    for bad in [f32::NAN, f32::INFINITY, 3e38] {
+        inputs[7] = bad;
+        write("x.safetensors", &inputs);
+        let done = place.run("predict c.toml x.safetensors --format csv");
+        assert_eq!(done.code, Some(1), "{done:?}");
+        let expected: Vec<String> = whole
+            .lines()
+            .filter(|line| !line.starts_with("t.safetensors,2,"))
+            .map(|line| line.replace("t.safetensors", "x.safetensors"))
+            .collect();
+        assert_eq!(done.out.lines().collect::<Vec<_>>(), expected);
+        let reason =
+            "error: what the model puts out for `x.safetensors, sample 2` is not finite: there is no answer to it";
+        assert!(done.err.contains(reason), "{}", done.err);
+    }
+    weights(f32::NAN);
+    let done = place.run("predict c.toml t.safetensors --json");
+    assert_eq!((done.code, done.json()), (Some(1), serde_json::json!([])));
+    assert!(done.err.contains("4 samples is not finite (the first is `t.safetensors, sample 0`)"), "{}", done.err);
+}

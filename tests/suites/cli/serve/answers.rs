@@ -4,6 +4,7 @@ use super::super::{fields, hashed_columns, heads, masks, table_tokens, tables, t
 use super::{Server, TRAIN, drawing, instances, trained};
 use crate::support::{LAYERS, Place, digits};
 use runner::api::predictor::{Options, Predictor};
+use runner::checkpoint::{Tensor, write_weights};
 use runner::config::language::values::Device;
 use serde_json::{Value, json};
 
@@ -19,6 +20,25 @@ fn predicted(place: &Place, files: &str, batch: u64, more: &str) -> Vec<Value> {
 fn without(mut answers: Vec<Value>, key: &str) -> Vec<Value> {
     answers.iter_mut().for_each(|one| _ = one.as_object_mut().unwrap().remove(key));
     answers
+}
+
+/// A request with a sample for which the model puts out no numbers is refused, and the next one is answered.
+#[test]
+fn what_is_not_finite_is_no_answer() {
+    let place = Place::with(
+        "[data]\nsource = \"synthetic\"\nshape = [3]\nclasses = 2\n[model]\nweights = \"w.safetensors\"\n\
+         layers = [{ name = \"fc\", type = \"linear\", out_features = 2 }]\n[loss]\ntype = \"cross_entropy\"\n\
+         [optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 1\n",
+    );
+    let (w, b) = (Tensor::from_f32([2, 3], &[2.0; 6]), Tensor::from_f32([2], &[0.0; 2]));
+    write_weights(&place.path("w.safetensors"), &[w.view("fc.weight"), b.view("fc.bias")]).unwrap();
+    let server = Server::start(&place, "c.toml");
+    let reply = server.json("/predict", r#"{"instances": [[1, 2, 3], [3e38, 0, 0]]}"#);
+    assert_eq!(
+        (reply.status, reply.error()),
+        (500, "what the model puts out for sample 1 is not finite: there is no answer to it".into())
+    );
+    assert_eq!(server.json("/predict", r#"{"instances": [[1, 2, 3]]}"#).predictions().len(), 1);
 }
 
 /// Image files, and tensors as the data has them.
