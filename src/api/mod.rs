@@ -7,6 +7,7 @@
 //! - [`generate::Generator`]: a language model that goes on with a text.
 
 pub mod answer;
+pub mod cells;
 pub mod ensemble;
 pub mod explain;
 pub mod failure;

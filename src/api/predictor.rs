@@ -178,7 +178,7 @@ impl Predictor {
     /// What is given of a sample, in the order of [`Predictor::predict`]: names, shapes (images are `[H, W, C]`) and types of elements. Images of one size are
     /// given as the data has them: they go through the transforms of validation here. Photos are given as they come out of those.
     pub fn fields(&self) -> &[Field] {
-        &self.seen.given
+        self.seen.given.as_slice()
     }
 
     /// The names of the classes or labels; `None` where they have none.

@@ -2,7 +2,7 @@
 
 use super::learnt::{Learnt, Outputs, targets};
 use super::said::Said;
-use crate::api::answer::id_column;
+use crate::api::cells::id_column;
 use crate::api::failure::Failure;
 use crate::api::generate::Generator;
 use crate::data::text::parted;
@@ -281,7 +281,7 @@ fn answered(writer: &mut Generator, programs: &Programs, batch: &Batch) -> Resul
 impl Row {
     /// The columns with their names; `names` has those of the classes of each target.
     fn cells(&self, names: &[&[String]], guard_formulas: bool) -> Vec<(String, String)> {
-        let guarded = |name: String| if guard_formulas { crate::api::answer::guarded(name) } else { name };
+        let guarded = |name: String| if guard_formulas { crate::api::cells::guarded(name) } else { name };
         let mut cells = vec![("sample".to_owned(), self.sample.to_string())];
         cells.extend(self.fold.map(|fold| ("fold".to_owned(), fold.to_string())));
         let named = cells.len();

@@ -2,7 +2,8 @@
 
 use super::form::Form;
 use super::rows::Rows;
-use crate::api::answer::{Answer, Meaning, guarded_cell};
+use crate::api::answer::{Answer, Meaning};
+use crate::api::cells::guarded_cell;
 use crate::data::table::{ColumnValue, ColumnWriter, Copied, Kept, KeptRow, RowForm};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;

@@ -3,7 +3,8 @@
 use super::form::Form;
 use super::keep::Keep;
 use super::rows::Rows;
-use crate::api::answer::{Answer, Meaning, Of, csv};
+use crate::api::answer::{Answer, Meaning, Of};
+use crate::api::cells::csv;
 use crate::data::table::{ColumnValue, ColumnWriter};
 use crate::terminal;
 use anyhow::{Context, Result};

@@ -83,7 +83,7 @@ options! {
         /// Learn biases of all projections, and shifts of the normalisations.
         #[option(default = true)]
         pub bias: bool,
-        /// A position sees none after it. (`tgt_is_causal` of PyTorch, where it is false unless it is set.)
+        /// A position sees none after it; `tgt_is_causal` of PyTorch, which is false there unless it is set.
         #[option(default = true)]
         pub is_causal: bool,
         /// Make so many in a row, named `0`, `1`, … below this layer's name. All of them take the same memory.
