@@ -109,7 +109,7 @@ fn files_of_an_earlier_run_are_replaced_if_that_is_asked_for() {
     assert!(err.contains("is there already"), "{err}");
     assert_eq!(fs::read(place.path("t/train.bin")).unwrap(), before);
     // Tokens that an earlier run has left do not stay beside those of another. A tokenizer does, which may be a model's.
-    for made in ["by an earlier run", "by somebody else"] {
+    for made in ["by an earlier run", "by another program"] {
         let before = fs::read(place.path("t/tokenizer.json")).unwrap();
         let done = place.ok("data tokenize a.txt --out t --tokenizer bytes --force");
         assert_eq!(files(), ["tokenizer.json", "train.bin"], "{made}");

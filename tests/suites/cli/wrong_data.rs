@@ -174,7 +174,7 @@ fn tensors_that_have_changed_are_told_too() {
     assert!(!done.err.contains("differ"), "{}", done.err);
 }
 
-/// A model that asks for the number of classes is told what is wrong with the file, not that the number is not known.
+/// Where the model asks for the number of classes, the error says what is wrong with the file, not that the number is unknown.
 #[test]
 fn wrong_tensors_are_told_where_the_number_of_classes_is_asked_for() {
     let model = MODEL.replace("out_features = 10", "out_features = \"$classes\"");

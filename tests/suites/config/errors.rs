@@ -97,6 +97,7 @@ mistakes! {
         [("\"relu\"", "{ type = \"transformer_decoder_layer\", d_model = 8, nhead = 2 }")],
         [("\"relu\"", "{ name = \"norm1\", type = \"relu\" },\n  { type = \"transformer_decoder_layer\", from = [\"norm1\", \"norm1\"], d_model = 8, nhead = 2 }")],
         [("\"relu\"", "{ name = \"x\", type = \"relu\" },\n  { type = \"transformer_decoder_layer\", from = [\"x\", \"memory\"], d_model = 8, nhead = 2, repeat = 2 }")],
+        [("\"relu\"", "{ type = \"transformer_decoder_layer\", from = [\"0\", \"0\"], d_model = 8, nhead = 2, repeat = 2 }")],
         // Nothing is wrong with this.
         [("\"relu\"", "{ name = \"x\", type = \"relu\" },\n  { type = \"transformer_decoder_layer\", from = [\"x\", \"x\"], d_model = 8, nhead = 2, repeat = 2 }")],
     ];

@@ -7,45 +7,12 @@ use crate::config::declare::part::Part;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::language::layers::{
-    CommonKeys, Dropout, ENCODER_LAYER, FeedforwardActivation, Layer, LayerNorm, Linear, MultiheadAttention,
-    TransformerDecoderLayer, TransformerEncoderLayer,
+    CommonKeys, Dropout, ENCODER_LAYER, Layer, LayerNorm, Linear, MultiheadAttention, TransformerDecoderLayer,
+    TransformerEncoderLayer, TransformerLayer,
 };
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::spelling::shorten;
 use crate::config::text::tree::Table;
-
-/// What the layer of an encoder and that of a decoder have in common.
-struct Shared {
-    d_model: usize,
-    nhead: usize,
-    dim_feedforward: usize,
-    dropout: f64,
-    activation: FeedforwardActivation,
-    layer_norm_eps: f64,
-    norm_first: bool,
-    bias: bool,
-    is_causal: bool,
-    repeat: Option<usize>,
-}
-
-/// The [`Shared`] options of one of the structs, whose fields have the same names.
-macro_rules! shared {
-    ($options:expr) => {{
-        let options = $options;
-        Shared {
-            d_model: options.d_model,
-            nhead: options.nhead,
-            dim_feedforward: options.dim_feedforward,
-            dropout: options.dropout,
-            activation: options.activation,
-            layer_norm_eps: options.layer_norm_eps,
-            norm_first: options.norm_first,
-            bias: options.bias,
-            is_causal: options.is_causal,
-            repeat: options.repeat,
-        }
-    }};
-}
 
 /// A name in a `from`, and its place.
 type Name = (String, Span);
@@ -66,10 +33,10 @@ impl Unroller<'_> {
         let part = Part { table: &arguments, span, what: &what, bad: &bad, sink: self.sink };
         let options = if word == ENCODER_LAYER {
             part.known_keys_among(&[TransformerEncoderLayer::KEYS], &common_keys);
-            part.read().map(|options: TransformerEncoderLayer| shared!(options))
+            part.read::<TransformerEncoderLayer>().map(TransformerLayer::from)
         } else {
             part.known_keys_among(&[TransformerDecoderLayer::KEYS], &common_keys);
-            part.read().map(|options: TransformerDecoderLayer| shared!(options))
+            part.read::<TransformerDecoderLayer>().map(TransformerLayer::from)
         };
         let memory = match word {
             ENCODER_LAYER => self.one_input(table, common.from.as_ref().map_or(1, Vec::len), &what).then_some(None)?,
@@ -107,9 +74,10 @@ impl Unroller<'_> {
             return None;
         };
         let memory = common.from.as_mut()?.pop()?;
-        // Within the layer its own layers are found first.
+        // Within the layer its own layers are found first, and with `repeat` the copies before it, whose names are numbers.
         if ["self_attn", "multihead_attn", "linear1", "linear2", "norm1", "norm2", "norm3"].contains(&memory.0.as_str())
             || memory.0.starts_with("dropout")
+            || memory.0.parse::<usize>().is_ok() && table.get("repeat").is_some()
         {
             self.sink.push(
                 Diagnostic::error(format!("{what} has a layer `{}` of its own", shorten(&memory.0)))
@@ -125,7 +93,7 @@ impl Unroller<'_> {
 /// Writes the layers of one copy.
 struct Writer<'a> {
     unroller: &'a Unroller<'a>,
-    options: &'a Shared,
+    options: &'a TransformerLayer,
     span: Span,
     table: &'a Table,
     context: &'a Context<'a>,

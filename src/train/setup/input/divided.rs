@@ -1,7 +1,7 @@
 //! What is to be told of samples that are divided into those that are trained on and those that are held out.
 
 use crate::data::{Dataset, Source, Split};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// That samples to validate on are used for nothing, as others are held out; those of a source without a test set are its test set then.
 pub(super) fn unused(set: &Dataset) -> Option<String> {
@@ -20,10 +20,14 @@ pub(super) fn unused(set: &Dataset) -> Option<String> {
 /// That photos are on both sides, as a list names them several times.
 pub(super) fn on_both_sides(source: &Source, train: &Split, val: &Split) -> Option<String> {
     let Source::ImageList(_) = source else { return None };
-    let names = |split: &Split| (0..split.len()).filter_map(|at| split.name(at)).collect::<HashSet<String>>();
-    let (trained, held) = (names(train), names(val));
-    let example = held.iter().filter(|name| trained.contains(*name)).min()?;
-    let photos = match held.intersection(&trained).count() {
+    fn names(split: &Split) -> impl Iterator<Item = String> {
+        (0..split.len()).filter_map(|at| split.name(at))
+    }
+    // Of a large list only the names of the smaller side are in memory.
+    let held: HashSet<String> = names(val).collect();
+    let both: BTreeSet<String> = names(train).filter(|name| held.contains(name)).collect();
+    let example = both.first()?;
+    let photos = match both.len() {
         1 => format!("1 photo, `{example}`, is"),
         n => format!("{n} photos, such as `{example}`, are"),
     };
