@@ -6,7 +6,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("checkpoints and data sets are read and written in place, as little-endian memory");
 
-pub use runner_engine::{backend, collective, files, graph, passes, plan, random, shards, system};
+pub use runner_engine::{backend, bulk, collective, files, graph, passes, plan, random, shards, system};
 
 pub mod api;
 pub mod checkpoint;

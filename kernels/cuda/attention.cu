@@ -5,7 +5,7 @@
 #include "attention_mma.cuh"
 #include "attention_plain.cuh"
 
-// With a bias it takes more registers than there are for three blocks, so that is a kernel of its own.
+// With a bias it takes more registers, so that is a kernel of its own: as many as there are for two blocks.
 #define FORWARD_OF(NAME, BIASED, BOUNDS, T, S)                                                                                          \
     extern "C" __global__ void __launch_bounds__ BOUNDS                                                                                 \
         NAME##_##S(const T *qkv, T *y, float *lse, const float *bias, int biases, const int *lengths, int length, int heads, int width, \
@@ -14,7 +14,7 @@
         job.of_block(SIDE, SIDE, BIASED ? bias : nullptr, biases, lengths);                                                             \
         forward<BIASED, Job, T>(job, qkv, y, lse);                                                                                              \
     }
-#define FORWARD(T, S) FORWARD_OF(attention, false, (256), T, S) FORWARD_OF(attention_biased, true, (256, 1), T, S)
+#define FORWARD(T, S) FORWARD_OF(attention, false, (256), T, S) FORWARD_OF(attention_biased, true, (256, 2), T, S)
 FOR_FLOATS(FORWARD)
 
 // Σ dy · y over a lane's part of a row, N elements at a time: every LANES-th N.

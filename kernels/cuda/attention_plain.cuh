@@ -15,11 +15,13 @@ constexpr int DEPTH = 32;
 constexpr int EACH = 4;
 // Threads in each direction.
 constexpr int THREADS = SIDE / EACH;
-// Floats from row to row in shared memory: neighbours in a column lie in different banks.
-constexpr int STAGED = DEPTH + 1, WIDE = SIDE + 1;
+// Four neighbours in a row of shared memory, which are one read.
+typedef Pack<float, 4> Four;
+// Floats from row to row in shared memory: whole `Four`s, and those of eight neighbours in a column lie in different banks.
+constexpr int STAGED = DEPTH + 4, WIDE = SIDE + 4;
 
 // Shared memory of a block: rows of two operands or columns of one, and a table of weights.
-struct Shared {
+struct alignas(sizeof(Four)) Shared {
     float stage[2 * SIDE * STAGED];
     float table[SIDE * WIDE];
 };
@@ -80,19 +82,22 @@ __device__ __forceinline__ void dots(Shared &shared, const Rows<T> &a, const Row
         stage<DEPTH>(a, start, width, left, STAGED);
         stage<DEPTH>(b, start, width, right, STAGED);
         __syncthreads();
-        UNROLL(4)
-        for (int k = 0; k < DEPTH; ++k) {
-            float x[EACH], y[EACH];
+        UNROLL(1)
+        for (int k = 0; k < DEPTH; k += 4) {
+            Four x[EACH], y[EACH];
 #pragma unroll
             for (int i = 0; i < EACH; ++i) {
-                x[i] = left[own_row(i) * STAGED + k];
-                y[i] = right[own_column(i) * STAGED + k];
+                x[i] = *(const Four *)(left + own_row(i) * STAGED + k);
+                y[i] = *(const Four *)(right + own_column(i) * STAGED + k);
             }
 #pragma unroll
-            for (int i = 0; i < EACH; ++i) {
+            for (int term = 0; term < 4; ++term) {
 #pragma unroll
-                for (int j = 0; j < EACH; ++j) {
-                    sums[i][j] += x[i] * y[j];
+                for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+                    for (int j = 0; j < EACH; ++j) {
+                        sums[i][j] += x[i].at[term] * y[j].at[term];
+                    }
                 }
             }
         }
@@ -113,19 +118,28 @@ __device__ __forceinline__ void add_product(Shared &shared, const Each &values, 
     }
     stage<SIDE>(rows, job.column, job.width, shared.stage, WIDE);
     __syncthreads();
-    UNROLL(4)
-    for (int k = 0; k < SIDE; ++k) {
-        float x[EACH], y[EACH];
+    // TURNED, a thread's rows of the result are neighbours in a row of the table; else the terms of one are.
+    static_assert(EACH == 4, "a thread's rows are a `Four`");
+    UNROLL(1)
+    for (int k = 0; k < SIDE; k += 4) {
+        Four x[4];
 #pragma unroll
-        for (int i = 0; i < EACH; ++i) {
-            x[i] = shared.table[TURNED ? k * WIDE + own_row(i) : own_row(i) * WIDE + k];
-            y[i] = shared.stage[k * WIDE + own_column(i)];
+        for (int i = 0; i < 4; ++i) {
+            x[i] = *(const Four *)(shared.table + (TURNED ? (k + i) * WIDE + own_row(0) : own_row(i) * WIDE + k));
         }
 #pragma unroll
-        for (int i = 0; i < EACH; ++i) {
+        for (int term = 0; term < 4; ++term) {
+            float y[EACH];
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
-                sums[i][j] += x[i] * y[j];
+                y[j] = shared.stage[(k + term) * WIDE + own_column(j)];
+            }
+#pragma unroll
+            for (int i = 0; i < EACH; ++i) {
+#pragma unroll
+                for (int j = 0; j < EACH; ++j) {
+                    sums[i][j] += (TURNED ? x[term].at[i] : x[i].at[term]) * y[j];
+                }
             }
         }
     }

@@ -58,6 +58,7 @@ impl PartialEq for Mapped {
 /// Numbers whose bytes are all initialised, whatever they are.
 pub trait Plain: Copy {}
 
+impl Plain for u16 {}
 impl Plain for i32 {}
 impl Plain for u32 {}
 impl Plain for f32 {}

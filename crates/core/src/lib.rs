@@ -4,6 +4,7 @@
 #[cfg(target_endian = "big")]
 compile_error!("parameters and batches are read and written in place, as little-endian memory");
 
+pub mod bulk;
 pub mod collective;
 pub mod failure;
 pub mod files;

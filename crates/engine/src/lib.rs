@@ -7,4 +7,4 @@
 pub mod backend;
 pub mod passes;
 
-pub use runner_core::{collective, failure, files, graph, plan, random, shards, system};
+pub use runner_core::{bulk, collective, failure, files, graph, plan, random, shards, system};

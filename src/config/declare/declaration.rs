@@ -62,8 +62,6 @@ pub struct Declared {
     pub example: Option<&'static str>,
     /// What a change of it does to a run that is resumed.
     pub resume: Effect,
-    /// Whether it names a file or a folder.
-    pub is_path: bool,
     /// Its part of the JSON Schema.
     pub schema: Json,
 }

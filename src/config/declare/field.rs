@@ -181,7 +181,6 @@ impl<T: Value + Serialize> Field<T> {
             unit: self.unit,
             example: self.example,
             resume: self.resume,
-            is_path: T::IS_PATH,
             schema,
         }
     }

@@ -35,6 +35,9 @@ pub trait Options: Sized {
     /// What they must agree on.
     const RULES: &'static [Rule];
 
+    /// Those that name a file or a folder.
+    fn paths() -> Vec<&'static str>;
+
     /// Reads all of them. Every bad value is reported, not only the first; `None` if one cannot be read.
     fn read(part: &Part) -> Option<Self>;
 
@@ -115,6 +118,11 @@ macro_rules! options {
             impl Options for $name {
                 const KEYS: &'static [&'static str] = &[$(option_key!($field $($key)?)),*];
                 const RULES: &'static [Rule] = &[$($($rule),*)?];
+
+                fn paths() -> Vec<&'static str> {
+                    let are_paths: &[bool] = &[$(<$type as $crate::config::declare::value::Value>::IS_PATH),*];
+                    Self::KEYS.iter().zip(are_paths).filter(|(_, is_path)| **is_path).map(|(key, _)| *key).collect()
+                }
 
                 fn read(part: &$crate::config::declare::part::Part) -> Option<Self> {
                     $(

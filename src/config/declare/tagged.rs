@@ -27,6 +27,9 @@ pub trait Tagged: Sized + 'static {
     /// What the options of all words must agree on.
     fn rules() -> Vec<Rule>;
 
+    /// The keys of all words that name a file or a folder.
+    fn paths() -> Vec<&'static str>;
+
     /// Reads a word's struct.
     fn read(word: &str, part: &Part) -> Option<Self>;
 
@@ -152,6 +155,17 @@ macro_rules! tagged {
                         $(
                             <$members as Tagged>::rules(),
                             $(<$later_args as Options>::RULES.to_vec(),)*
+                        )?
+                    ]
+                    .concat()
+                }
+
+                fn paths() -> Vec<&'static str> {
+                    [
+                        $(<$args as Options>::paths(),)*
+                        $(
+                            <$members as Tagged>::paths(),
+                            $(<$later_args as Options>::paths(),)*
                         )?
                     ]
                     .concat()

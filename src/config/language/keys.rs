@@ -1,6 +1,7 @@
 //! Which sections and options there are, from their declarations.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use schemars::SchemaGenerator;
 use serde_json::Value as Json;
@@ -45,6 +46,8 @@ pub struct Section {
     pub shared: Vec<Declare>,
     /// What its options must agree on.
     pub rules: Vec<Rule>,
+    /// The keys, of whatever kind, that name a file or a folder.
+    paths: Vec<&'static str>,
 }
 
 impl Section {
@@ -63,6 +66,7 @@ impl Section {
             common: Vec::new(),
             shared: Vec::new(),
             rules: Vec::new(),
+            paths: Vec::new(),
         }
     }
 
@@ -80,6 +84,7 @@ impl Section {
         self.kinds = T::declarations;
         self.common.insert(0, T::TAG);
         self.rules.extend(T::rules());
+        self.paths.extend(T::paths());
         self
     }
 
@@ -87,6 +92,7 @@ impl Section {
         self.common.extend(T::KEYS);
         self.shared.push(T::declaration);
         self.rules.extend(T::RULES);
+        self.paths.extend(T::paths());
         self
     }
 
@@ -155,8 +161,8 @@ pub const TOP: [Declare; 2] = [TopKeys::declaration, FileKeys::declaration];
 
 /// The dotted keys whose values are files or folders.
 pub fn paths() -> Vec<String> {
-    let mut all: Vec<String> =
-        declared().into_iter().filter(|(_, option)| option.is_path).map(|(key, _)| key).collect();
+    let of = |section: Section| section.paths.into_iter().map(move |key| format!("{}.{key}", section.name));
+    let mut all: Vec<String> = sections().into_iter().flat_map(of).collect();
     let mut seen = HashSet::new();
     all.retain(|key| seen.insert(key.clone()));
     all
@@ -164,8 +170,9 @@ pub fn paths() -> Vec<String> {
 
 /// Whether the value of a dotted key is always a string.
 pub fn is_text(key: &str) -> bool {
-    let all = declared();
-    let mut options = all.iter().filter(|(declared, _)| declared == key).map(|(_, option)| option).peekable();
+    // Trials of a sweep ask again and again.
+    static ALL: LazyLock<Vec<(String, Declared)>> = LazyLock::new(declared);
+    let mut options = ALL.iter().filter(|(declared, _)| declared == key).map(|(_, option)| option).peekable();
     let is_text = |option: &Declared| option.schema.get("type").and_then(Json::as_str) == Some("string");
     options.peek().is_some() && options.all(is_text)
 }
@@ -381,6 +388,18 @@ mod tests {
     }
 
     /// The schema says of each what it goes with.
+    #[test]
+    fn keys_of_files_and_folders_are_known() {
+        let keys = paths();
+        // Of a kind, of what kinds share, of what has no kinds, and of an optional value.
+        for key in ["data.root", "data.path", "data.val_path", "model.weights", "data.cache_dir"] {
+            assert!(keys.iter().any(|known| known == key), "{key}: {keys:?}");
+        }
+        for key in ["data.source", "optimizer.lr", "train.seed"] {
+            assert!(!keys.iter().any(|known| known == key), "{key}: {keys:?}");
+        }
+    }
+
     #[test]
     fn every_loss_has_defaults() {
         let words: Vec<&str> = Loss::defaults().iter().map(Tagged::type_name).collect();

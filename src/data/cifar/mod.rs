@@ -9,6 +9,7 @@ mod verified;
 use super::digest::Digest;
 use super::progress::Event;
 use super::{DataSpec, Dataset, Describes, Files, Footprint, Known, MissingFiles, Split, Values, verify};
+use crate::bulk::interleave;
 use crate::files::{self, Opened};
 use crate::graph::DType;
 use anyhow::{Context, Result, bail, ensure};
@@ -172,10 +173,7 @@ impl Part {
                 );
             }
             self.labels.push(i32::from(labels[variant.label()]));
-            let (red, rest) = pixels.split_at(PIXELS);
-            let (green, blue) = rest.split_at(PIXELS);
-            let pixels = red.iter().zip(green).zip(blue);
-            self.pixels.extend(pixels.flat_map(|((r, g), b)| [*r, *g, *b]));
+            interleave(pixels, &mut self.pixels);
         }
         Ok(())
     }

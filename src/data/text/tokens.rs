@@ -1,6 +1,7 @@
 //! A long row of tokens, in memory or in files that are read where samples ask for them.
 
 use super::super::store::{Rows, Unreadable};
+use super::super::values::bytes_of;
 use crate::files::{self, pattern};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::fs::File;
@@ -183,16 +184,8 @@ impl Tokens {
     /// What tells them from others: themselves, or the stamps of their files.
     pub fn identify(&self, take: &mut dyn FnMut(&[u8])) {
         match self {
-            Tokens::Narrow(tokens) => {
-                for some in tokens.chunks(PIECE) {
-                    take(&some.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>());
-                }
-            }
-            Tokens::Wide(tokens) => {
-                for some in tokens.chunks(PIECE) {
-                    take(&some.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>());
-                }
-            }
+            Tokens::Narrow(tokens) => tokens.chunks(PIECE).for_each(|some| take(bytes_of(some))),
+            Tokens::Wide(tokens) => tokens.chunks(PIECE).for_each(|some| take(bytes_of(some))),
             Tokens::InFiles(files) => files.iter().for_each(|file| take(file.stamp.as_bytes())),
         }
     }

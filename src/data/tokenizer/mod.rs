@@ -18,7 +18,6 @@ use lacking::lacking;
 use pieces::{parts_words, pieces};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,7 +63,8 @@ pub enum Tokenizer {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Characters {
     all: Vec<char>,
-    numbers: HashMap<char, u32>,
+    /// The token of every character up to the last that has one.
+    numbers: Vec<Option<u32>>,
 }
 
 /// A `tokenizer.json`.
@@ -93,8 +93,13 @@ impl Characters {
     fn new(mut all: Vec<char>) -> Self {
         all.sort_unstable();
         all.dedup();
-        let numbers = all.iter().enumerate().map(|(number, c)| (*c, number as u32)).collect();
+        let mut numbers = vec![None; all.last().map_or(0, |c| *c as usize + 1)];
+        all.iter().zip(0..).for_each(|(c, number)| numbers[*c as usize] = Some(number));
         Characters { all, numbers }
+    }
+
+    fn number(&self, c: char) -> Option<u32> {
+        *self.numbers.get(c as usize)?
     }
 }
 
@@ -107,9 +112,10 @@ impl Tokenizer {
         Ok(match choice {
             Choice::Bytes => Tokenizer::Bytes,
             Choice::Characters => {
-                let mut seen = std::collections::HashSet::new();
-                let all = texts.iter().flat_map(|text| text.chars()).filter(|c| seen.insert(*c)).collect();
-                Tokenizer::Characters(Arc::new(Characters::new(all)))
+                let mut seen = vec![false; char::MAX as usize + 1];
+                texts.iter().flat_map(|text| text.chars()).for_each(|c| seen[c as usize] = true);
+                let all = (0..=u32::from(char::MAX)).filter(|code| seen[*code as usize]);
+                Tokenizer::Characters(Arc::new(Characters::new(all.filter_map(char::from_u32).collect())))
             }
             Choice::Words(most) => Tokenizer::Words(Arc::new(Words::in_texts(texts.iter().copied(), *most))),
             Choice::Bpe(most) => {
@@ -252,8 +258,8 @@ impl Tokenizer {
             }
             Tokenizer::Characters(characters) => {
                 for (at, c) in text.char_indices() {
-                    match characters.numbers.get(&c) {
-                        Some(number) => some.push(*number),
+                    match characters.number(c) {
+                        Some(number) => some.push(number),
                         None => return Err(no_token(text, at, c, called)),
                     }
                     if some.len() == SOME {

@@ -1,6 +1,7 @@
 //! The position of a run, and how it is written into a checkpoint and read again.
 
 use super::sample::Sample;
+use crate::bulk;
 use crate::checkpoint::{self, Best, Meta, Tensor, TensorInfo};
 use crate::config::language::sections::Fitted;
 use crate::data::{Classes, Unread};
@@ -157,8 +158,8 @@ impl std::error::Error for NotFinite {}
 /// Whether what is written of a variable is sound. The state of an optimizer may have an infinite square of a gradient, after which it goes
 /// on.
 fn is_sound(kind: &VarKind, dtype: DType, piece: &[u8]) -> bool {
-    let sound = |x: f32| if *kind == VarKind::Optimizer { !x.is_nan() } else { x.is_finite() };
-    dtype != DType::F32 || piece.as_chunks().0.iter().all(|bytes| sound(f32::from_ne_bytes(*bytes)))
+    let sound = || if *kind == VarKind::Optimizer { !bulk::have_nan(piece) } else { bulk::are_finite(piece) };
+    dtype != DType::F32 || sound()
 }
 
 /// Writes checkpoints of the session at `state` to all of `paths`. `config` is the effective configuration. The state goes

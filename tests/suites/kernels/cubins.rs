@@ -24,6 +24,11 @@ const MOST_BYTES: u64 = 5_500_000;
 const MAY_SPILL: [(&str, u32); 2] =
     [("conv_grad_input_simt_128x128_f32", 128), ("attention_far_mma_grad_queries_64_tf32", 64)];
 
+/// True for a kernel that spills registers where it is assembled from PTX.
+pub fn may_spill(name: &str) -> bool {
+    MAY_SPILL.iter().any(|(kernel, _)| *kernel == name)
+}
+
 /// The assembler for a family: the oldest that knows it, for a driver takes machine code of its own major version's tools, and
 /// of older ones.
 fn version(family: &[u32]) -> Version {
@@ -82,6 +87,28 @@ fn try_unpack(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     XzReader::new(&packed[..], false).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The machine code of a module for an architecture, as it is packed.
+///
+/// # Panics
+/// The file is not one that [`pack`] has made, or has no code for that architecture.
+pub fn packed(module: &str, architecture: Architecture) -> Vec<u8> {
+    let family = FAMILIES.iter().find(|family| family.contains(&architecture.capability()));
+    let path = path(module, family.unwrap_or_else(|| panic!("no machine code is packed for {}", architecture.name())));
+    let bytes = unpack(&path);
+    let end = bytes.windows(2).position(|two| two == b"\n\n").unwrap_or_else(|| panic!("{}: no head", path.display()));
+    let head = String::from_utf8_lossy(&bytes[..end]);
+    let mut at = end + 2;
+    for line in head.lines().skip(1) {
+        let (name, length) = line.split_once(' ').unwrap_or_else(|| panic!("{}: `{line}`", path.display()));
+        let length: usize = length.parse().unwrap_or_else(|e| panic!("{}: `{line}`: {e}", path.display()));
+        if name == architecture.name() {
+            return bytes[at..at + length].to_vec();
+        }
+        at += length;
+    }
+    panic!("{} has no code for {}", path.display(), architecture.name())
 }
 
 /// The machine code of a module for a family, or what is wrong with it. Spilled registers are not taken.

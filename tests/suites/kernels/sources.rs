@@ -15,7 +15,9 @@ pub struct Architecture(u32);
 impl Architecture {
     /// Those whose PTX travels in the binary.
     pub const PACKED: [Architecture; 2] = [Architecture(75), Architecture(80)];
-    /// All that are checked.
+    /// The one that is looked at where no source has changed.
+    pub const CHECKED: Architecture = Architecture(80);
+    /// All that are looked at where one has.
     pub const ALL: [Architecture; 3] = [Architecture(75), Architecture(80), Architecture(90)];
     /// Those whose figures are in `docs/kernels.md`.
     pub const TOLD: [Architecture; 2] = [Architecture(80), Architecture(90)];

@@ -365,7 +365,7 @@ pub fn check_tf32(backends: &[Box<dyn Backend>], name: &str, wanted: impl Fn(&Ca
     check_cases(backends, cases, 4.0 * tolerance(DType::F16) / TOLERANCE, 2);
 }
 
-/// The cases, each run so many times from the same start: what a backend has kept from one run to the next must not show.
+/// The cases, each run so many times from the same start by the first backend: what it has kept from one run to the next must not show.
 fn check_cases(backends: &[Box<dyn Backend>], cases: impl Iterator<Item = &'static Case>, factor: f64, times: usize) {
     let mut failures = Vec::new();
     let mut cases: Vec<&Case> = cases.collect();
@@ -378,7 +378,7 @@ fn check_cases(backends: &[Box<dyn Backend>], cases: impl Iterator<Item = &'stat
         let first = run_times(times, backends[0].as_ref(), &built);
         let mut found = Vec::from_iter(compare(case, &built, &first, factor).err());
         for other in &backends[1..] {
-            if run_times(times, other.as_ref(), &built) != first {
+            if run_times(1, other.as_ref(), &built) != first {
                 found.push(format!("{}: {} has other bits", case.name, other.describe()));
             }
         }
@@ -395,8 +395,8 @@ fn check_cases(backends: &[Box<dyn Backend>], cases: impl Iterator<Item = &'stat
 fn a_backend_that_rounds_passes() {
     let backends: [Box<dyn Backend>; 1] = [Box::new(Rounded { error: 0.0 })];
     let cases = families().into_iter().flat_map(|name| chosen(backends[0].as_ref(), name));
-    // It keeps nothing from one run to the next.
-    check_cases(&backends, cases, 1.0, 1);
+    // It keeps nothing from one run to the next. That what is allowed is more than rounding shows in a part of the cases.
+    check_cases(&backends, cases.step_by(3), 1.0, 1);
 }
 
 #[test]
@@ -411,10 +411,10 @@ fn a_backend_that_errs_fails() {
     assert!(failed * 10 > some.len() * 9, "only {failed} of {} cases noticed", some.len());
 }
 
-/// Numbers of threads whose bits are compared. What threads share does not depend on the level, and vectors of plain code are slow: where there are others, these are two threads' alone.
+/// Numbers of threads whose bits are compared: first the most, of which parts of a kernel share memory. What threads share does not depend on the level, and vectors of plain code are slow: where there are others, these are two threads' alone.
 fn threads_of(level: SimdLevel) -> &'static [usize] {
     let has_others = SimdLevel::supported().count() > 1;
-    if level == SimdLevel::Scalar && has_others { &[2] } else { &[1, 2, 5] }
+    if level == SimdLevel::Scalar && has_others { &[2] } else { &[5, 1, 2] }
 }
 
 #[test]
@@ -441,9 +441,12 @@ fn the_cpu_agrees_in_bf16() {
             Box::new(CpuBackend::with_level(Some(threads), level).with_unit(Some(unit)).in_bf16(true))
         };
         // What threads share does not depend on the unit, and plain code is slow: where there is another unit, it is one thread's.
-        let best = Bf16Unit::supported().last();
-        let threads = |unit| if Some(unit) == best { threads_of(level) } else { &[1] };
-        let backends: Vec<_> = Bf16Unit::supported()
+        let mut units: Vec<Bf16Unit> = Bf16Unit::supported().collect();
+        units.reverse();
+        let threads = |unit| if unit == units[0] { threads_of(level) } else { &[1] };
+        let backends: Vec<_> = units
+            .iter()
+            .copied()
             .flat_map(|unit| threads(unit).iter().map(move |threads| (unit, *threads)))
             .map(|(unit, threads)| with(unit, threads))
             .collect();
@@ -460,10 +463,15 @@ fn the_cpu_agrees_in_bf16() {
             let first = run(backends[0].as_ref(), &built);
             compare(&case, &built, &first, factor(&case.op)).unwrap_or_else(|why| panic!("{why}"));
             for other in &backends[1..] {
-                assert!(run(other.as_ref(), &built) == first, "{}: {} has other bits", case.name, other.describe());
+                assert!(
+                    run_times(1, other.as_ref(), &built) == first,
+                    "{}: {} has other bits",
+                    case.name,
+                    other.describe()
+                );
             }
             compared += 1;
-            others += usize::from(run(&single, &built) != first);
+            others += usize::from(run_times(1, &single, &built) != first);
         }
         assert!(compared > 20 && others > 5, "{level}: {others} of {compared} cases are computed otherwise in bf16");
     }

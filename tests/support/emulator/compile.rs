@@ -16,8 +16,27 @@ use sha2::{Digest, Sha256};
 
 use super::kernels;
 
-/// Of all files. No contraction of products and sums: it would make results differ between kinds of processors.
-const FLAGS: [&str; 6] = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"];
+/// Of all files. No contraction of products and sums: it would make results differ between kinds of processors. Vectors make the fibers of kernels no faster, and
+/// would read ahead of need, which the sanitizer would tell as what the source does not do.
+const FLAGS: [&str; 8] = [
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-fno-tree-vectorize",
+    "-fno-tree-slp-vectorize",
+    "-pthread",
+];
+
+/// Of all files, too: without it, a fused multiply-add is a call, of the same result.
+fn processor() -> &'static [&'static str] {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("fma") {
+        return &["-mfma"];
+    }
+    &[]
+}
 
 /// Of the driver.
 const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
@@ -25,17 +44,8 @@ const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// Of kernels: an access that is not aligned as its type asks is a trap, as it is an error on a GPU.
 const KERNEL: [&str; 3] = ["-w", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"];
 
-/// Of kernels that the sanitizer watches: a call at every access, and lines to tell. What makes one access of several, or reads
-/// ahead of need, would be told as what the source does not do.
-const SANITIZED: [&str; 6] = [
-    "-fsanitize=thread",
-    "-DEMULATED_SANITIZED=1",
-    // Of the version that all tools read rightly.
-    "-gdwarf-4",
-    "-g1",
-    "-fno-tree-vectorize",
-    "-fno-tree-slp-vectorize",
-];
+/// Of kernels that the sanitizer watches: a call at every access, and lines to tell, in the version that all tools read rightly.
+const SANITIZED: [&str; 4] = ["-fsanitize=thread", "-DEMULATED_SANITIZED=1", "-gdwarf-4", "-g1"];
 
 /// The variable that asks for the sanitizer, unless it is 0; the driver reads its number.
 const SANITIZER: &str = "EMULATED_SANITIZER";
@@ -149,7 +159,7 @@ pub fn library() -> Result<PathBuf, String> {
         units.extend(found.into_iter().map(|path| Unit { path, kernels }));
     }
 
-    let flags = [&FLAGS[..], &STRICT[..], &KERNEL[..]].concat().join(" ").into_bytes();
+    let flags = [&FLAGS[..], processor(), &STRICT[..], &KERNEL[..]].concat().join(" ").into_bytes();
     let watched = if sanitizing() { SANITIZED.join(" ").into_bytes() } else { Vec::new() };
     let mut common = vec![version, flags, read(&own.join("compile.rs")), read(&own.join("kernels.rs"))];
     common.extend(device);
@@ -211,7 +221,8 @@ pub fn libraries() -> Result<PathBuf, String> {
         ["fake.h", "cudnn_descriptor.h", "cudnn_problem.h"].map(|header| read(&sources.join(header))).concat();
     let target = driver.parent().expect("the driver is in a folder of a folder");
     let code = LIBRARIES.map(|(source, _)| read(&sources.join(source).with_extension("cpp")));
-    let folder = target.join(format!("libraries-{}", hash(&[code.concat(), headers])));
+    let flags = [&FLAGS[..], processor()].concat().join(" ").into_bytes();
+    let folder = target.join(format!("libraries-{}", hash(&[code.concat(), headers, flags])));
     let done = folder.join("done");
     let _lock = locked(&target.join("lock")).unwrap_or_else(|e| panic!("{}: {e}", target.display()));
     if !done.exists() {
@@ -222,6 +233,7 @@ pub fn libraries() -> Result<PathBuf, String> {
             let last = ["-shared", &soname, "-o"];
             run(Command::new(&compiler)
                 .args(FLAGS)
+                .args(processor())
                 .args(STRICT)
                 .args(last)
                 .arg(folder.join(file))
@@ -276,7 +288,7 @@ fn compile_all(compiler: &str, header: &Path, units: &[Unit], keys: &[String], o
 fn compile(compiler: &str, header: &Path, unit: &Unit, object: &Path) -> Result<(), String> {
     let partial = object.with_extension("partial.o");
     let mut command = Command::new(compiler);
-    command.args(FLAGS);
+    command.args(FLAGS).args(processor());
     let path = if unit.kernels {
         let preprocessed = Command::new(compiler)
             .args(["-E", "-P", "-std=c++17", "-xc++", "-DRUNNER_EMULATED=1", "-D__launch_bounds__(...)="])

@@ -133,6 +133,10 @@ impl Options for Cifar100 {
         &join::<{ count(&[Download::KEYS, Granularity::KEYS]) }>(&[Download::KEYS, Granularity::KEYS]);
     const RULES: &'static [Rule] = Download::RULES;
 
+    fn paths() -> Vec<&'static str> {
+        [<Download as Options>::paths(), Granularity::paths()].concat()
+    }
+
     fn read(part: &Part) -> Option<Self> {
         let (files, labels) = (part.read(), part.read());
         Some(Self { files: files?, labels: labels? })

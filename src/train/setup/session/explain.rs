@@ -2,6 +2,7 @@
 
 use super::{Session, StepInputs};
 use crate::backend::HostBuffer;
+use crate::bulk;
 use crate::data::Field;
 use crate::graph::{Input, NodeId, Role, VarKind};
 use crate::model::BatchShape;
@@ -27,7 +28,7 @@ impl Session {
         for (id, var) in plan.variables.iter().filter(|(_, v)| v.kind == VarKind::Parameter) {
             let mut finite = true;
             self.read(id, &mut |piece| {
-                finite &= piece.as_chunks().0.iter().all(|b| f32::from_ne_bytes(*b).is_finite());
+                finite &= bulk::are_finite(piece);
                 Ok(())
             })?;
             if !finite {

@@ -1,0 +1,57 @@
+//! Loops over every byte of a data set or of a state. They are here, as debug builds of this package are optimised, and tests read whole data sets.
+
+/// Planes of one image, one after the other (red, green, blue), as pixels of three bytes, behind what `to` has.
+///
+/// # Panics
+/// The planes are not of one size.
+pub fn interleave(planes: &[u8], to: &mut Vec<u8>) {
+    assert!(planes.len().is_multiple_of(3), "three planes of one size");
+    let (red, rest) = planes.split_at(planes.len() / 3);
+    let (green, blue) = rest.split_at(red.len());
+    let at = to.len();
+    to.resize(at + planes.len(), 0);
+    for (pixel, ((r, g), b)) in to[at..].as_chunks_mut().0.iter_mut().zip(red.iter().zip(green).zip(blue)) {
+        *pixel = [*r, *g, *b];
+    }
+}
+
+/// True if `bytes`, which are floats, hold neither a NaN nor an infinity.
+pub fn are_finite(bytes: &[u8]) -> bool {
+    floats(bytes).all(f32::is_finite)
+}
+
+/// True if one of `bytes`, which are floats, is a NaN.
+pub fn have_nan(bytes: &[u8]) -> bool {
+    floats(bytes).any(f32::is_nan)
+}
+
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_become_pixels() {
+        let mut to = vec![9];
+        interleave(&[1, 2, 3, 4, 5, 6], &mut to);
+        assert_eq!(to, [9, 1, 3, 5, 2, 4, 6]);
+        interleave(&[], &mut to);
+        assert_eq!(to.len(), 7);
+    }
+
+    #[test]
+    fn every_float_is_looked_at() {
+        let bytes = |floats: &[f32]| floats.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
+        assert!(are_finite(&bytes(&[])) && are_finite(&bytes(&[1.0, -0.0, f32::MAX])));
+        for (bad, is_nan) in [(f32::NAN, true), (f32::INFINITY, false), (f32::NEG_INFINITY, false)] {
+            for at in 0..3 {
+                let mut all = [1.0; 3];
+                all[at] = bad;
+                assert!(!are_finite(&bytes(&all)) && have_nan(&bytes(&all)) == is_nan);
+            }
+        }
+    }
+}
