@@ -15,6 +15,22 @@ pub fn interleave(planes: &[u8], to: &mut Vec<u8>) {
     }
 }
 
+/// The luma of ITU-R 601 of pixels of `from` bytes, of which three are red, green and blue, `to` times each. A pixel of one byte is grey as it is.
+pub fn grey(pixels: &[u8], from: usize, to: usize) -> Vec<u8> {
+    let mut all = Vec::with_capacity(pixels.len() / from * to);
+    for pixel in pixels.chunks_exact(from) {
+        let shade = if from == 1 { pixel[0] } else { luma([pixel[0], pixel[1], pixel[2]]) };
+        all.resize(all.len() + to, shade);
+    }
+    all
+}
+
+/// From 16 bits after the point.
+pub fn luma(pixel: [u8; 3]) -> u8 {
+    let [r, g, b] = pixel.map(u32::from);
+    ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8
+}
+
 /// True if `bytes`, which are floats, hold neither a NaN nor an infinity.
 pub fn are_finite(bytes: &[u8]) -> bool {
     floats(bytes).all(f32::is_finite)
@@ -40,6 +56,14 @@ mod tests {
         assert_eq!(to, [9, 1, 3, 5, 2, 4, 6]);
         interleave(&[], &mut to);
         assert_eq!(to.len(), 7);
+    }
+
+    #[test]
+    fn colours_become_shades() {
+        // 0.299 of red, 0.587 of green, 0.114 of blue.
+        assert_eq!(grey(&[255, 0, 0, 0, 255, 0, 0, 0, 255, 255, 255, 255], 3, 1), [76, 150, 29, 255]);
+        assert_eq!(grey(&[10, 20, 30, 99], 4, 2), [18, 18]);
+        assert_eq!(grey(&[7, 8], 1, 3), [7, 7, 7, 8, 8, 8]);
     }
 
     #[test]

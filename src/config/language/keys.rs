@@ -46,8 +46,8 @@ pub struct Section {
     pub shared: Vec<Declare>,
     /// What its options must agree on.
     pub rules: Vec<Rule>,
-    /// The keys, of whatever kind, that name a file or a folder.
-    paths: Vec<&'static str>,
+    /// What gives the keys, of whatever kind, that name a file or a folder.
+    paths: Vec<fn() -> Vec<&'static str>>,
 }
 
 impl Section {
@@ -84,7 +84,7 @@ impl Section {
         self.kinds = T::declarations;
         self.common.insert(0, T::TAG);
         self.rules.extend(T::rules());
-        self.paths.extend(T::paths());
+        self.paths.push(T::paths);
         self
     }
 
@@ -92,7 +92,7 @@ impl Section {
         self.common.extend(T::KEYS);
         self.shared.push(T::declaration);
         self.rules.extend(T::RULES);
-        self.paths.extend(T::paths());
+        self.paths.push(T::paths);
         self
     }
 
@@ -161,7 +161,10 @@ pub const TOP: [Declare; 2] = [TopKeys::declaration, FileKeys::declaration];
 
 /// The dotted keys whose values are files or folders.
 pub fn paths() -> Vec<String> {
-    let of = |section: Section| section.paths.into_iter().map(move |key| format!("{}.{key}", section.name));
+    let of = |section: Section| {
+        let keys = section.paths.into_iter().flat_map(|paths| paths());
+        keys.map(move |key| format!("{}.{key}", section.name))
+    };
     let mut all: Vec<String> = sections().into_iter().flat_map(of).collect();
     let mut seen = HashSet::new();
     all.retain(|key| seen.insert(key.clone()));

@@ -2,6 +2,7 @@
 
 use super::image::Image;
 use super::uniform;
+use crate::bulk::{grey, luma};
 use crate::random::Stream;
 
 /// The ranges of torchvision's `ColorJitter`, each `[least, most]`; `None` changes nothing.
@@ -17,19 +18,12 @@ pub struct ColorJitter {
     pub hue: Option<[f64; 2]>,
 }
 
-/// The luma of ITU-R 601, from 16 bits after the point.
-fn luma(pixel: &[u8]) -> u8 {
-    let [r, g, b] = [pixel[0], pixel[1], pixel[2]].map(u32::from);
-    ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8
-}
-
 /// Shades of grey in so many channels, all the same.
 pub(super) fn grayscale(image: Image, channels: usize) -> Image {
     if image.channels == channels && channels == 1 {
         return image;
     }
-    let grey = image.pixels.chunks_exact(image.channels).map(|p| if p.len() == 1 { p[0] } else { luma(p) });
-    let pixels = grey.flat_map(|grey| std::iter::repeat_n(grey, channels)).collect();
+    let pixels = grey(&image.pixels, image.channels, channels);
     Image { channels, pixels, ..image }
 }
 
@@ -49,7 +43,9 @@ pub(super) fn adjust_brightness(image: &mut Image, factor: f64) {
 pub(super) fn adjust_contrast(image: &mut Image, factor: f64) {
     let greys: u64 = match image.channels {
         1 => image.pixels.iter().map(|grey| u64::from(*grey)).sum(),
-        _ => image.pixels.chunks_exact(image.channels).map(|pixel| u64::from(luma(pixel))).sum(),
+        _ => {
+            image.pixels.chunks_exact(image.channels).map(|pixel| u64::from(luma([pixel[0], pixel[1], pixel[2]]))).sum()
+        }
     };
     let mean = (greys as f64 / (image.sides[0] * image.sides[1]) as f64 + 0.5) as u8;
     let table: [u8; 256] = std::array::from_fn(|value| blend(mean, value as u8, factor as f32));
@@ -62,7 +58,7 @@ pub(super) fn adjust_saturation(image: &mut Image, factor: f64) {
         return;
     }
     for pixel in image.pixels.chunks_exact_mut(image.channels) {
-        let grey = luma(pixel);
+        let grey = luma([pixel[0], pixel[1], pixel[2]]);
         pixel.iter_mut().for_each(|value| *value = blend(grey, *value, factor as f32));
     }
 }

@@ -8,8 +8,9 @@ use crate::source::{code, is_test, program_and_kernels};
 
 /// For every module, the others that its code may name. A module may only name those that stand above it, so imports
 /// run one way. Tests may name what they like, and `cli` everything.
-const IMPORTS: [(&str, &[&str]); 21] = [
+const IMPORTS: [(&str, &[&str]); 22] = [
     ("failure", &[]),
+    ("bulk", &[]),
     ("random", &[]),
     ("system", &[]),
     ("files", &["system"]),
@@ -23,13 +24,14 @@ const IMPORTS: [(&str, &[&str]); 21] = [
     ("backend", &["collective", "failure", "files", "graph", "plan", "random", "shards"]),
     ("passes", &["graph", "shards"]),
     ("checkpoint", &["files", "graph"]),
-    ("data", &["backend", "files", "graph", "plan", "random", "terminal"]),
+    ("data", &["backend", "bulk", "files", "graph", "plan", "random", "terminal"]),
     ("model", &["config", "data", "graph", "random"]),
     ("onnx", &["checkpoint", "config", "data", "graph", "model"]),
     (
         "train",
         &[
             "backend",
+            "bulk",
             "model",
             "checkpoint",
             "collective",

@@ -297,6 +297,8 @@ pub trait Kernel {
 pub trait Routine {
     /// What it is called with.
     type Args;
+    /// Vector registers that it needs. A level with fewer has no such routine: it is not compiled, and to call it is a panic.
+    const REGISTERS: usize = 0;
     /// Does the work. Mark the implementation `#[inline(always)]`.
     ///
     /// # Safety
@@ -307,7 +309,7 @@ pub trait Routine {
 /// Which vector instructions are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SimdLevel {
-    /// Plain Rust, eight floats at a time: any machine.
+    /// Plain Rust, four floats at a time: any machine.
     Scalar,
     /// 128-bit vectors of 64-bit ARM.
     Neon,
@@ -334,8 +336,8 @@ impl SimdLevel {
     /// Floats in a vector.
     pub fn lanes(self) -> usize {
         match self {
-            SimdLevel::Scalar | SimdLevel::Avx2 => 8,
-            SimdLevel::Neon => 4,
+            SimdLevel::Scalar | SimdLevel::Neon => 4,
+            SimdLevel::Avx2 => 8,
             SimdLevel::Avx512 => 16,
         }
     }
@@ -425,15 +427,28 @@ impl SimdLevel {
     /// # Panics
     /// As [`SimdLevel::run`].
     pub fn routine<R: Routine>(self) -> unsafe fn(R::Args) {
+        unsafe fn too_large<R: Routine>(_: R::Args) {
+            unreachable!("the level has too few registers for a routine of {}", R::REGISTERS);
+        }
+        /// The routine of a module, which is named only where it is to be compiled.
+        macro_rules! of {
+            ($module:ident, $token:ident) => {
+                if const { R::REGISTERS <= <$module::$token as Simd>::REGISTERS } {
+                    $module::routine::<R>
+                } else {
+                    too_large::<R>
+                }
+            };
+        }
         assert!(self.is_supported(), "the machine lacks {self}");
         match self {
-            SimdLevel::Scalar => scalar::routine::<R>,
+            SimdLevel::Scalar => of!(scalar, Scalar),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => avx2::routine::<R>,
+            SimdLevel::Avx2 => of!(avx2, Avx2),
             #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => avx512::routine::<R>,
+            SimdLevel::Avx512 => of!(avx512, Avx512),
             #[cfg(target_arch = "aarch64")]
-            SimdLevel::Neon => neon::routine::<R>,
+            SimdLevel::Neon => of!(neon, Neon),
             #[allow(unreachable_patterns)]
             _ => unreachable!("asserted above"),
         }
