@@ -245,8 +245,8 @@ struct TileRoutine<const R: usize, const NV: usize>;
 impl<const R: usize, const NV: usize> Routine for TileRoutine<R, NV> {
     type Args = *const Tile<'static>;
 
-    // Its rows are at most those of a level's largest tile: two sums each, two vectors of B and one element of A.
-    const REGISTERS: usize = VECTORS * R + VECTORS + 1;
+    // The sums of a row are two, and at least one vector of B is beside them.
+    const REGISTERS: usize = VECTORS * R + 1;
 
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
@@ -397,7 +397,9 @@ impl Tiles {
         let rows = match level {
             SimdLevel::Avx512 | SimdLevel::Neon => MAX_ROWS,
             // 6 × 2 sums, two vectors of B and one element of A: 15 of 16 registers.
-            SimdLevel::Avx2 | SimdLevel::Scalar => 6,
+            SimdLevel::Avx2 => 6,
+            // A vector is two registers of 16 here: 3 × 2 sums and one vector of B are 14.
+            SimdLevel::Scalar => 3,
         };
         Tiles { routines: routines!(1 2 3 4 5 6 7 8 9 10 11 12 13 14), rows, lanes: level.lanes(), level }
     }

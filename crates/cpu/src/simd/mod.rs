@@ -309,7 +309,7 @@ pub trait Routine {
 /// Which vector instructions are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SimdLevel {
-    /// Plain Rust, four floats at a time: any machine.
+    /// Plain Rust, eight floats at a time: any machine.
     Scalar,
     /// 128-bit vectors of 64-bit ARM.
     Neon,
@@ -336,8 +336,8 @@ impl SimdLevel {
     /// Floats in a vector.
     pub fn lanes(self) -> usize {
         match self {
-            SimdLevel::Scalar | SimdLevel::Neon => 4,
-            SimdLevel::Avx2 => 8,
+            SimdLevel::Scalar | SimdLevel::Avx2 => 8,
+            SimdLevel::Neon => 4,
             SimdLevel::Avx512 => 16,
         }
     }

@@ -1,4 +1,4 @@
-//! Plain Rust: four floats in an array, which the compiler turns into whatever the target always has.
+//! Plain Rust: eight floats in an array, which the compiler turns into whatever the target always has.
 
 use super::{Routine, Simd, SimdLevel};
 
@@ -6,7 +6,7 @@ use super::{Routine, Simd, SimdLevel};
 #[derive(Clone, Copy)]
 pub struct Scalar;
 
-const N: usize = 4;
+const N: usize = 8;
 
 /// `R` in plain Rust.
 ///
@@ -31,8 +31,8 @@ impl Simd for Scalar {
     type M = [bool; N];
     type P = [u32; N];
     const LANES: usize = N;
-    // A vector is a machine register of the smallest targets, which have 16.
-    const REGISTERS: usize = 16;
+    // A vector here is two machine registers, of which the smallest targets have 16.
+    const REGISTERS: usize = 8;
     const LEVEL: SimdLevel = SimdLevel::Scalar;
 
     #[inline(always)]

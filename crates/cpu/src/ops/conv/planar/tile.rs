@@ -43,8 +43,8 @@ struct PixelRoutine<const R: usize, const V: usize>;
 impl<const R: usize, const V: usize> Routine for PixelRoutine<R, V> {
     type Args = *const PixelTile<'static>;
 
-    // Sums, and at least a vector of each side and one between.
-    const REGISTERS: usize = R * V + 3;
+    // Sums, and at least a vector of each side.
+    const REGISTERS: usize = R * V + 2;
 
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
@@ -114,8 +114,8 @@ struct SumRoutine<const R: usize, const Q: usize>;
 impl<const R: usize, const Q: usize> Routine for SumRoutine<R, Q> {
     type Args = *const SumTile<'static>;
 
-    // Sums, and at least a vector of each side and one between.
-    const REGISTERS: usize = R * Q + 3;
+    // Sums, and at least a vector of each side.
+    const REGISTERS: usize = R * Q + 2;
 
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
@@ -187,7 +187,8 @@ impl Tiles {
         // Sums, a vector for each of one side, and one of the other fit the registers.
         let (most, (sums, places), rows) = match level {
             SimdLevel::Avx512 | SimdLevel::Neon => ([8, 8, 7, 6, 5, 4], sums!(1: 9, 2: 9, 3: 9, 4: 6, 5: 5, 6: 4), 6),
-            SimdLevel::Avx2 | SimdLevel::Scalar => ([8, 5, 3, 2, 2, 2], sums!(1: 9, 2: 6, 3: 3, 4: 2, 5: 2, 6: 1), 5),
+            SimdLevel::Avx2 => ([8, 5, 3, 2, 2, 2], sums!(1: 9, 2: 6, 3: 3, 4: 2, 5: 2, 6: 1), 5),
+            SimdLevel::Scalar => ([4, 2, 1, 1, 1, 1], sums!(1: 3, 2: 2, 3: 1, 4: 1, 5: 1, 6: 1), 4),
         };
         Tiles { pixels: pixels!(1 2 3 4 5 6), most, sums, places, rows, level }
     }
