@@ -1,4 +1,4 @@
-//! Loops over every byte of a data set or of a state. They are here, as debug builds of this package are optimised, and tests read whole data sets.
+//! Loops over every byte of a data set or of a state. They are in this package because debug builds optimise it: tests read whole data sets.
 
 /// Planes of one image, one after the other (red, green, blue), as pixels of three bytes, behind what `to` has.
 ///
@@ -15,7 +15,7 @@ pub fn interleave(planes: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-/// The luma of ITU-R 601 of pixels of `from` bytes, of which three are red, green and blue, `to` times each. A pixel of one byte is grey as it is.
+/// The [`luma`] of each pixel, `to` times. A pixel has `from` bytes: one, which is grey as it is, or first red, green and blue.
 pub fn grey(pixels: &[u8], from: usize, to: usize) -> Vec<u8> {
     let mut all = Vec::with_capacity(pixels.len() / from * to);
     for pixel in pixels.chunks_exact(from) {
@@ -25,7 +25,7 @@ pub fn grey(pixels: &[u8], from: usize, to: usize) -> Vec<u8> {
     all
 }
 
-/// From 16 bits after the point.
+/// The luma of ITU-R 601 of red, green and blue, with weights of 16 bits behind the point.
 pub fn luma(pixel: [u8; 3]) -> u8 {
     let [r, g, b] = pixel.map(u32::from);
     ((r * 19_595 + g * 38_470 + b * 7_471 + 0x8000) >> 16) as u8

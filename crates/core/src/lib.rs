@@ -1,5 +1,5 @@
 //! What the engine of `runner` is built on: values and operations ([`graph`]), where every value lives ([`plan`]), several
-//! ranks ([`collective`], [`shards`]), files, random numbers, and what the system says of the machine ([`system`]). It knows no device and no kernel.
+//! ranks ([`collective`], [`shards`]), files, random numbers, loops over whole data sets ([`bulk`]), and what the system says of the machine ([`system`]). It knows no device and no kernel.
 
 #[cfg(target_endian = "big")]
 compile_error!("parameters and batches are read and written in place, as little-endian memory");

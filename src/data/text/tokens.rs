@@ -14,9 +14,6 @@ pub(super) const HEADER: usize = 256 * 4;
 /// Its first number, and the bytes of a token, of which the second number tells more.
 pub(super) const MAGIC: [(i32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 
-/// Tokens whose bytes are looked at together.
-const PIECE: usize = 1 << 14;
-
 /// Bytes of a file that are read at once: most samples have fewer.
 const READ: usize = 4096;
 
@@ -184,8 +181,8 @@ impl Tokens {
     /// What tells them from others: themselves, or the stamps of their files.
     pub fn identify(&self, take: &mut dyn FnMut(&[u8])) {
         match self {
-            Tokens::Narrow(tokens) => tokens.chunks(PIECE).for_each(|some| take(bytes_of(some))),
-            Tokens::Wide(tokens) => tokens.chunks(PIECE).for_each(|some| take(bytes_of(some))),
+            Tokens::Narrow(tokens) => take(bytes_of(tokens)),
+            Tokens::Wide(tokens) => take(bytes_of(tokens)),
             Tokens::InFiles(files) => files.iter().for_each(|file| take(file.stamp.as_bytes())),
         }
     }
