@@ -78,10 +78,17 @@ pub fn spread<T>(list: &mut Vec<T>) {
 
 /// The project's folder. `RUNNER_TEST_ROOT` names another than the one that this binary was built in.
 pub fn root() -> PathBuf {
-    std::env::var_os("RUNNER_TEST_ROOT").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+    let built_in = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    // Tests of `crates/mpi` are built two folders below it.
+    let below = || if PROGRAM.is_some() { built_in() } else { built_in().join("../..") };
+    std::env::var_os("RUNNER_TEST_ROOT").map_or_else(below, PathBuf::from)
 }
+
+/// The program of the package at the root, if this is a test of that.
+const PROGRAM: Option<&str> = option_env!("CARGO_BIN_EXE_runner");
 
 /// The program. `RUNNER_TEST_BINARY` names another than the one that was built with this binary.
 pub fn program() -> PathBuf {
-    std::env::var_os("RUNNER_TEST_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_runner").into(), PathBuf::from)
+    let built = || PROGRAM.or(option_env!("CARGO_BIN_EXE_runner-mpi")).expect("the package has a program").into();
+    std::env::var_os("RUNNER_TEST_BINARY").map_or_else(built, PathBuf::from)
 }

@@ -9,6 +9,7 @@ use super::version::{COMMIT, COMPILER, FEATURES, TARGET, VERSION};
 use super::{bench, human_bytes, print, print_json};
 use crate::api::failure::Failure;
 use crate::api::model::describe_data;
+use crate::api::train::ranks::join_over_mpi;
 use crate::config;
 use crate::config::language::values::Device;
 use crate::files::caches;
@@ -43,6 +44,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
             "version": env!("CARGO_PKG_VERSION"),
             "commit": (!COMMIT.is_empty()).then_some(COMMIT),
             "features": FEATURES.split_whitespace().collect::<Vec<_>>(),
+            "mpi": join_over_mpi().is_some(),
             "target": TARGET,
             "compiler": COMPILER,
             "system": of_pairs(&system),
@@ -62,7 +64,10 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = format!("runner {VERSION}\n  built by  {COMPILER}\n");
+    let mut text = format!(
+        "runner {VERSION}\n  built by  {COMPILER}\n  MPI       {}\n",
+        if join_over_mpi().is_some() { "yes" } else { "no" }
+    );
     let mut section = |name: &str, rows: &[(String, String)]| {
         let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
         text.push_str(&format!("{name}\n"));

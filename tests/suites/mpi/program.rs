@@ -223,3 +223,8 @@ fn a_process_that_mpi_did_not_start_is_told() {
     assert!(done.err.contains("this process was started by nothing that starts processes of MPI"), "{done:?}");
     assert!(!place.path("runs").exists());
 }
+
+#[test]
+fn the_program_says_that_it_has_mpi() {
+    assert_eq!(Place::new().ok("doctor --no-timing --json").json()["mpi"], serde_json::json!(true));
+}

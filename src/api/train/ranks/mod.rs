@@ -3,12 +3,14 @@
 
 mod follower;
 mod gpus;
+mod mpi;
 mod private;
 mod processes;
 mod threads;
 mod world;
 
 pub use gpus::spread;
+pub use mpi::{Join, carry_by_mpi, join as join_over_mpi};
 pub use processes::{agree, connect, follow};
 pub use world::{Found, RENDEZVOUS, SECRET, of_environment};
 

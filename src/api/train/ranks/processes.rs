@@ -6,7 +6,7 @@ use super::super::request::{Interrupt, Request};
 use super::super::team::Agreed;
 use super::follower::{self, Follower};
 use super::world::{self, Found, Transport};
-use super::{TellsPanic, gpus, lead, threads_of};
+use super::{TellsPanic, gpus, lead, mpi, threads_of};
 use crate::api::failure::Failure;
 use crate::api::memory::Planned;
 use crate::api::model::{build, describe_data};
@@ -117,14 +117,14 @@ pub fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
 }
 
 /// Joins them over MPI, which `name` has started as rank `rank` of `ranks`.
-#[cfg(feature = "mpi")]
 fn join_mpi(
     (rank, ranks): (usize, usize),
     name: &str,
     limits: Limits,
     tell: Tell,
 ) -> Result<Arc<dyn Collective>, Failure> {
-    let member = runner_mpi::join(limits, tell)?;
+    let join = mpi::join().ok_or_else(world::built_without_mpi)?;
+    let member = join(limits, tell)?;
     if (member.rank(), member.ranks()) != (rank, ranks) {
         return Err(Failure::Usage(format!(
             "this is rank {rank} of {ranks} by the variables of {name}, and rank {} of {} by MPI\nhelp: start it by the `mpirun` \
@@ -134,11 +134,6 @@ fn join_mpi(
         )));
     }
     Ok(member)
-}
-
-#[cfg(not(feature = "mpi"))]
-fn join_mpi(_: (usize, usize), _: &str, _: Limits, _: Tell) -> Result<Arc<dyn Collective>, Failure> {
-    Err(world::built_without_mpi())
 }
 
 /// What all ranks do alike.

@@ -1,5 +1,6 @@
 //! Which rank this process is, by what starts processes: `runner launch`, `torchrun` and Kubernetes, `mpirun`, `srun`.
 
+use super::mpi;
 use super::private::private_folder;
 use crate::api::failure::Failure;
 use crate::collective::tcp::{Meeting, Secret};
@@ -110,7 +111,7 @@ const LAUNCHERS: [Launcher; 4] = [
 /// # Errors
 /// The variables contradict each other, or do not say where the ranks meet; MPI is asked for and cannot be had.
 pub fn of_environment() -> Result<Option<Found>, Failure> {
-    of(&|name| std::env::var(name).ok(), parent, cfg!(feature = "mpi"))
+    of(&|name| std::env::var(name).ok(), parent, mpi::join().is_some())
 }
 
 /// The secret of the job, if whatever has started this rank has given it one.
@@ -133,8 +134,8 @@ pub fn secret() -> Result<Option<Secret>, Failure> {
 /// MPI is asked for, and this program has none.
 pub fn built_without_mpi() -> Failure {
     Failure::Usage(format!(
-        "`{TRANSPORT}` is `mpi`, and this program was built without MPI\nhelp: build it with `--features mpi` \
-         (docs/distributed.md), or set `{TRANSPORT}=tcp`"
+        "`{TRANSPORT}` is `mpi`, and this program has no MPI\nhelp: start `runner-mpi`, the program with MPI, which is \
+         built where it is used (docs/distributed.md), or set `{TRANSPORT}=tcp`"
     ))
 }
 
@@ -211,7 +212,7 @@ fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32, built_in: bool
     if mpi == Some(true) && !started {
         return Err(Failure::Usage(format!(
             "`{TRANSPORT}` is `mpi`, and this process was started by nothing that starts processes of MPI\n\
-             help: `mpirun -n 4 runner train CONFIG`, or by `srun`"
+             help: `mpirun -n 4 runner-mpi train CONFIG`, or by `srun`"
         )));
     }
     Ok(None)
@@ -419,7 +420,7 @@ mod tests {
         assert_eq!(found_by(true, &with(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")], "mpi")).unwrap(), None);
         assert_eq!(found_by(true, &[]).unwrap(), None);
         for (built_in, variables, expected) in [
-            (false, with(&hydra, "mpi"), "this program was built without MPI"),
+            (false, with(&hydra, "mpi"), "this program has no MPI"),
             (true, with(&torch, "mpi"), "started by nothing that starts processes of MPI"),
             (true, with(&hydra, "nccl"), "`RUNNER_TRANSPORT` is `nccl`"),
         ] {

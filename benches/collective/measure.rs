@@ -1,51 +1,30 @@
-//! What ranks on one machine need to tell each other something and to sum gradients, as threads, through memory that processes share, and
-//! over TCP on the loopback device alone: `cargo bench --bench collective [-- RANKS...]`. Beside it the model: a latency, and a bandwidth that
-//! what each rank sends is divided by. Built with `--features mpi` and started by `mpirun`, with `--bench`, the same over MPI.
+//! What is measured of ranks, whatever carries their messages. Beside it the model: a latency, and a bandwidth that what each rank sends is divided by.
 
-use runner::collective::tcp::{Limits, Meeting, World, join};
-use runner::collective::{Collective, Slots, team};
+use runner::collective::tcp::Limits;
+use runner::collective::{Collective, Slots};
 use runner::graph::DType;
 use runner::shards::Shards;
-use std::sync::Arc;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-type Member = Arc<dyn Collective>;
+pub type Member = Arc<dyn Collective>;
 
 /// Numbers of gradients: a small perceptron's, those of the CNN for MNIST, of ResNet-18.
 const SIZES: [usize; 4] = [1, 30_000, 824_458, 11_173_962];
 
-const LIMITS: Limits =
+pub const LIMITS: Limits =
     Limits { join: Duration::from_secs(30), silence: Duration::from_secs(30), patience: Duration::from_secs(20) };
 
 /// For a measurement of one size.
 const SECONDS: f64 = 0.5;
 
-fn main() -> anyhow::Result<()> {
-    // `cargo test --all-targets` runs this too, and without the flag: building is test enough.
-    if !std::env::args().any(|arg| arg == "--bench") {
-        return Ok(());
-    }
-    if let Some(member) = of_mpi()? {
-        let first = member.rank() == 0;
-        return measure("mpi", &[member], |line| {
-            if first {
-                println!("{line}")
-            }
-        });
-    }
-    let asked: Vec<usize> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
-    let numbers = if asked.is_empty() { vec![2, 4, 8] } else { asked };
-    for ranks in numbers {
-        for (name, members) in [("threads", team(ranks)), ("memory", tcp(ranks, true)?), ("tcp", tcp(ranks, false)?)] {
-            measure(name, &members, |line| println!("{line}"))?;
-        }
-    }
-    Ok(())
+/// True if this is to measure: `cargo test --all-targets` runs benches without the flag, and that they are built is test enough.
+pub fn asked_for() -> bool {
+    std::env::args().any(|arg| arg == "--bench")
 }
 
 /// All sizes, on these ranks of a team, which are all of them or one of MPI's.
-fn measure(name: &str, members: &[Member], print: impl Fn(String)) -> anyhow::Result<()> {
+pub fn measure(name: &str, members: &[Member], print: impl Fn(String)) -> anyhow::Result<()> {
     let ranks = members[0].ranks();
     print(format!(
         "{:<8} {:>5} {:>12} {:>10} {:>12} {:>14}",
@@ -63,36 +42,9 @@ fn measure(name: &str, members: &[Member], print: impl Fn(String)) -> anyhow::Re
     Ok(())
 }
 
-/// The rank that this process is, if MPI has started it.
-#[cfg(feature = "mpi")]
-fn of_mpi() -> anyhow::Result<Option<Member>> {
-    if ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE"].iter().all(|name| std::env::var_os(name).is_none()) {
-        return Ok(None);
-    }
-    runner_mpi::join(LIMITS, Box::new(|text| println!("{text}"))).map(Some)
-}
-
-#[cfg(not(feature = "mpi"))]
-fn of_mpi() -> anyhow::Result<Option<Member>> {
-    Ok(None)
-}
-
 fn fail(error: anyhow::Error) {
     println!("{error:#}");
     std::process::exit(1);
-}
-
-fn tcp(ranks: usize, shared_memory: bool) -> anyhow::Result<Vec<Member>> {
-    let file = std::env::temp_dir().join(format!("runner-bench-{}", std::process::id()));
-    let join = |rank| {
-        let world = World { rank, ranks, meeting: Meeting::File(file.clone()), shared_memory, secret: None };
-        join(&world, LIMITS, Box::new(|text| println!("{text}")))
-    };
-    std::thread::scope(|scope| {
-        let join = &join;
-        let threads: Vec<_> = (0..ranks).map(|rank| scope.spawn(move || join(rank))).collect();
-        threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))?).collect()
-    })
 }
 
 /// Sums over all ranks, each with so many numbers.
