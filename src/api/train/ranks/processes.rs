@@ -123,7 +123,7 @@ fn join_mpi(
     limits: Limits,
     tell: Tell,
 ) -> Result<Arc<dyn Collective>, Failure> {
-    let join = mpi::join().ok_or_else(world::built_without_mpi)?;
+    let join = mpi::join().ok_or_else(world::without_mpi)?;
     let member = join(limits, tell)?;
     if (member.rank(), member.ranks()) != (rank, ranks) {
         return Err(Failure::Usage(format!(

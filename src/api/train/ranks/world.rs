@@ -132,7 +132,7 @@ pub fn secret() -> Result<Option<Secret>, Failure> {
 }
 
 /// MPI is asked for, and this program has none.
-pub fn built_without_mpi() -> Failure {
+pub fn without_mpi() -> Failure {
     Failure::Usage(format!(
         "`{TRANSPORT}` is `mpi`, and this program has no MPI\nhelp: start `runner-mpi`, the program with MPI, which is \
          built where it is used (docs/distributed.md), or set `{TRANSPORT}=tcp`"
@@ -182,7 +182,7 @@ fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32, built_in: bool
         None | Some("") => None,
         Some("tcp") => Some(false),
         Some("mpi") if built_in => Some(true),
-        Some("mpi") => return Err(built_without_mpi()),
+        Some("mpi") => return Err(without_mpi()),
         Some(other) => return Err(Failure::Usage(format!("`{TRANSPORT}` is `{other}`, and must be `mpi` or `tcp`"))),
     };
     let mut started = false;
