@@ -1,5 +1,5 @@
 //! Speed of the CPU's matrix products and convolutions: `cargo bench --bench kernels`. `RUNNER_SIMD` chooses the level; with
-//! `RUNNER_BF16=amx` products are made in bf16.
+//! `RUNNER_BF16=amx` or `avx512_bf16` products are made in bf16.
 
 use runner::backend::cpu::ops::conv::{Conv2dGradInputKernel, Conv2dGradWeightKernel, Conv2dKernel, ConvShape};
 use runner::backend::cpu::ops::linear::{LinearGradInputKernel, LinearGradWeightKernel, LinearKernel, LinearShape};

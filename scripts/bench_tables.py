@@ -2,7 +2,7 @@
 
     RUNNER=target/release/runner python3 scripts/bench_tables.py DATA [--seeds 5] [--folds N] [--only WORD] [--set KEY=VALUE …]
 
-    … --set 'precision="bf16"'    # on a CPU with AMX
+    … --set 'precision="bf16"'    # on a CPU that has it
 
 DATA is a folder with california_housing.csv, winequality-red.csv, mpg.csv, penguins.csv and iris.csv. Each seed divides the rows anew: 64 % to
 train on, 16 % to choose the epoch by, 20 % to test on, in which no model has a part. Boosted trees are trained with their defaults ("default") and with

@@ -4,10 +4,18 @@ use super::fusions::{Behind, Known};
 use super::lower::conv_shape;
 use super::ops::conv::Conv2dKernel;
 use super::ops::linear::{LinearKernel, LinearShape};
-use crate::graph::{Graph, Narrow, Node, Op, ValueId};
+use crate::graph::{Graph, Narrow, Narrows, Node, Op, ValueId};
+use crate::simd::bf16::Bf16Unit;
 
-/// What the kernel of `node` reads and writes in either width.
-pub fn narrows(graph: &Graph, node: &Node) -> Narrow {
+/// What the kernels of `unit` read and write in either width.
+pub fn narrows(unit: Bf16Unit) -> Narrows {
+    match unit {
+        Bf16Unit::Avx512 => |graph, node| narrows_of(graph, node, Bf16Unit::Avx512),
+        Bf16Unit::Amx | Bf16Unit::Plain => |graph, node| narrows_of(graph, node, Bf16Unit::Amx),
+    }
+}
+
+fn narrows_of(graph: &Graph, node: &Node, unit: Bf16Unit) -> Narrow {
     let (head, behind) = match &node.op {
         Op::Fused(op) => match Known::of(op) {
             Known::Head(head, behind) => (head, behind),
@@ -19,10 +27,11 @@ pub fn narrows(graph: &Graph, node: &Node) -> Narrow {
     let x = |i: usize| graph.shape(node.inputs[i]);
     let y = || graph.shape(node.outputs[0]);
     let takes = match head {
-        Op::Linear(_) => {
-            LinearKernel::takes_rounded(LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y().last() })
-        }
-        Op::Conv2d(op) => Conv2dKernel::takes_rounded(op, conv_shape(x(0), x(1), y()), behind.summand.is_some()),
+        Op::Linear(_) => LinearKernel::takes_rounded(
+            LinearShape { rows: x(0).rows(), inputs: x(0).last(), outputs: y().last() },
+            unit,
+        ),
+        Op::Conv2d(op) => Conv2dKernel::takes_rounded(op, conv_shape(x(0), x(1), y()), unit, behind.summand.is_some()),
         Op::Normalize(_) => return Narrow { reads: vec![], writes: vec![0] },
         Op::MaxPool2d(_) | Op::AvgPool2d(_) | Op::AdaptiveAvgPool2d(_) | Op::Activation(_) => true,
         _ => false,

@@ -426,7 +426,8 @@ fn the_cpu_agrees_with_the_reference() {
 }
 
 /// Products in bf16, of operands that it has, so that nothing is lost where factors are rounded: but for attention, whose weights and
-/// whose gradients by the scores are factors, too, and for recurrent layers, whose states and whose gradients by the gates are. All units and numbers of threads give the same bits.
+/// whose gradients by the scores are factors, too, and for recurrent layers, whose states and whose gradients by the gates are. All units and numbers of threads give the same bits, or
+/// those of single precision where a unit leaves a product to it.
 #[test]
 fn the_cpu_agrees_in_bf16() {
     let product = |case: &Case| {
@@ -462,16 +463,22 @@ fn the_cpu_agrees_in_bf16() {
             }
             let first = run(backends[0].as_ref(), &built);
             compare(&case, &built, &first, factor(&case.op)).unwrap_or_else(|why| panic!("{why}"));
+            let of_single = run_times(1, &single, &built);
             for other in &backends[1..] {
-                assert!(
-                    run_times(1, other.as_ref(), &built) == first,
-                    "{}: {} has other bits",
-                    case.name,
-                    other.describe()
-                );
+                let found = run_times(1, other.as_ref(), &built);
+                // A unit may leave a product to single precision, where that is faster; a recurrent layer has several.
+                let may_leave = units.iter().any(|unit| !unit.is_far_faster());
+                let some = matches!(case.op, Op::Recurrent(_));
+                for (id, bits) in &found {
+                    let left = may_leave && (some || [bits, &first[id]].contains(&&of_single[id]));
+                    assert!(bits == &first[id] || left, "{}: {} has other bits", case.name, other.describe());
+                }
+                if found != first {
+                    compare(&case, &built, &found, factor(&case.op)).unwrap_or_else(|why| panic!("{why}"));
+                }
             }
             compared += 1;
-            others += usize::from(run_times(1, &single, &built) != first);
+            others += usize::from(of_single != first);
         }
         assert!(compared > 20 && others > 5, "{level}: {others} of {compared} cases are computed otherwise in bf16");
     }

@@ -40,7 +40,7 @@ impl AnyProduct {
         keeps: bool,
     ) -> AnyProduct {
         let Instructions { level, bf16 } = how.into();
-        if let Some(unit) = bf16.filter(|_| is_worthwhile(&spec, keeps)) {
+        if let Some(unit) = bf16.filter(|unit| is_worthwhile(&spec, *unit, keeps)) {
             return AnyProduct::Bf16(Box::new(TileProduct::new(spec, (unit, level), threads, prepared, keeps)));
         }
         AnyProduct::Single(Box::new(if keeps && prepared.is_none() {

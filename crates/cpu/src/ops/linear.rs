@@ -11,7 +11,7 @@ use crate::gemm::tile::EpilogueOperands;
 use crate::graph::op::{self, Activation};
 use crate::plan::Kept;
 use crate::run::threads::Pool;
-use crate::simd::bf16::Instructions;
+use crate::simd::bf16::{Bf16Unit, Instructions};
 
 /// Sizes of a linear layer's matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +57,9 @@ impl LinearKernel {
     }
 
     /// Whether a product of this shape can have operands that are rounded in memory: it is one in bf16.
-    pub fn takes_rounded(shape: LinearShape) -> bool {
+    pub fn takes_rounded(shape: LinearShape, unit: Bf16Unit) -> bool {
         let LinearShape { rows: m, inputs: k, outputs: n } = shape;
-        is_worthwhile(&ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: None }, true)
+        is_worthwhile(&ProductSpec { m, n, k, a: [k, 1], b: [1, k], c: n, act: None }, unit, true)
     }
 
     /// The same for an `x` with a prologue, without an activation.

@@ -1,4 +1,4 @@
-//! Which unit makes products of numbers rounded to bf16: the tiles of AMX, or plain code with the same bits.
+//! Which unit makes products of numbers rounded to bf16: the tiles of AMX, `vdpbf16ps` of AVX-512, or plain code, all with the same bits.
 
 use super::SimdLevel;
 use crate::failure::SettingError;
@@ -16,18 +16,21 @@ const OFF: &str = "off";
 pub enum Bf16Unit {
     /// Plain code: the bits of AMX on any machine. Slower than products of single precision, so it is used only where it is asked for.
     Plain,
+    /// `vdpbf16ps` of AVX512-BF16: AMD's processors since Zen 4, which multiply twice as many numbers with it as in single precision.
+    Avx512,
     /// The tiles of AMX: Intel's servers since 2023.
     Amx,
 }
 
 impl Bf16Unit {
     /// Every unit, the best last.
-    pub const ALL: [Bf16Unit; 2] = [Bf16Unit::Plain, Bf16Unit::Amx];
+    pub const ALL: [Bf16Unit; 3] = [Bf16Unit::Plain, Bf16Unit::Avx512, Bf16Unit::Amx];
 
     /// As in `RUNNER_BF16`.
     pub fn name(self) -> &'static str {
         match self {
             Bf16Unit::Plain => "plain",
+            Bf16Unit::Avx512 => "avx512_bf16",
             Bf16Unit::Amx => "amx",
         }
     }
@@ -36,8 +39,18 @@ impl Bf16Unit {
     pub fn is_supported(self) -> bool {
         match self {
             Bf16Unit::Plain => true,
+            #[cfg(target_arch = "x86_64")]
+            Bf16Unit::Avx512 => SimdLevel::Avx512.is_supported() && is_x86_feature_detected!("avx512bf16"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Bf16Unit::Avx512 => false,
             Bf16Unit::Amx => amx::is_permitted(),
         }
+    }
+
+    /// Whether it multiplies many times as fast as single precision does, and not twice: then nothing that saves multiplications there, and no zeros
+    /// that fill tiles, make up for it.
+    pub fn is_far_faster(self) -> bool {
+        self != Bf16Unit::Avx512
     }
 
     /// The units of this machine, the best last.
@@ -45,9 +58,9 @@ impl Bf16Unit {
         Self::ALL.into_iter().filter(|unit| unit.is_supported())
     }
 
-    /// AMX, if it can be used.
+    /// The best that is made for this, if there is one: plain code is slow.
     pub fn detect() -> Option<Bf16Unit> {
-        Some(Bf16Unit::Amx).filter(|unit| unit.is_supported())
+        Self::supported().last().filter(|&unit| unit != Bf16Unit::Plain)
     }
 
     /// What the environment variable [`ENV`] says, else [`Bf16Unit::detect`].
@@ -143,12 +156,15 @@ mod tests {
 
     #[test]
     fn units_are_found_by_their_names() {
-        assert_eq!(Bf16Unit::from_name("plain").unwrap(), Some(Bf16Unit::Plain));
         assert_eq!(Bf16Unit::from_name("off").unwrap(), None);
-        let amx = Bf16Unit::from_name("amx");
-        match Bf16Unit::detect() {
-            Some(unit) => assert_eq!(amx.unwrap(), Some(unit)),
-            None => assert!(amx.unwrap_err().to_string().contains("this machine lacks it; choose among plain, off")),
+        for unit in Bf16Unit::ALL {
+            let found = Bf16Unit::from_name(unit.name());
+            if unit.is_supported() {
+                assert_eq!(found.unwrap(), Some(unit));
+            } else {
+                let said = found.unwrap_err().to_string();
+                assert!(said.contains("this machine lacks it; choose among plain, "), "{said}");
+            }
         }
         let said = Bf16Unit::from_name("AMX").unwrap_err().to_string();
         assert!(said.starts_with("RUNNER_BF16=AMX: there is no such unit; choose among plain"), "{said}");

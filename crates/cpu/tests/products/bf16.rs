@@ -1,7 +1,7 @@
 //! Products in bf16: what packs factors, blocks on every unit, whole products.
 
 use crate::gemm::bf16::block::{BLOCK, Block, Blocks, RESULTS, Results};
-use crate::gemm::bf16::pack::{Packer, PairRows, RoundRows, rounded};
+use crate::gemm::bf16::pack::{Packer, PairRows, Pairing, RoundRows, rounded};
 use crate::gemm::bf16::product::TileProduct;
 use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE};
 use crate::gemm::product::ProductSpec;
@@ -42,8 +42,10 @@ fn rounding_is_to_nearest_even_and_keeps_what_is_no_number() {
 fn every_packer_gives_the_same_numbers() {
     let odd = [f32::NAN, f32::INFINITY, f32::from_bits(0x7f80_0001), f32::from_bits(0x007f_ffff), -0.0];
     let from: Vec<f32> = odd.into_iter().chain(draw_bits(6000, 5)).collect();
-    for level in SimdLevel::supported() {
-        let packer = Packer::new(level);
+    // Packing needs no unit.
+    let all = || Bf16Unit::ALL.into_iter().flat_map(|unit| SimdLevel::supported().map(move |level| (unit, level)));
+    for (unit, level) in all() {
+        let packer = Packer::new(unit, level);
         for (rows, columns) in [(1usize, 1usize), (16, 32), (5, 33), (20, 64), (17, 40), (32, 31)] {
             let (padded, whole) = (columns.next_multiple_of(STEP), rows.next_multiple_of(SIDE));
             let (step, to_step) = (columns.max(rows) + 3, padded + STEP);
@@ -72,9 +74,10 @@ fn every_packer_gives_the_same_numbers() {
             let p = PairRows { from: from.as_ptr(), from_step: step, terms, columns, to: pairs.as_mut_ptr() };
             let expect = |pairs: &[u16], of: &dyn Fn(usize, usize) -> f32, what: &str| {
                 for (at, &got) in pairs[..columns.div_ceil(SIDE) * TILE].iter().enumerate() {
-                    let (n, k) = (at / TILE * SIDE + at % TILE % STEP / 2, at % TILE / STEP * 2 + at % 2);
+                    let n = at / TILE * SIDE + at % TILE % STEP / 2;
+                    let k = Pairing::of(unit).terms(at % TILE / STEP)[at % 2];
                     let want = if n < columns && k < terms { rounded(of(k, n)) } else { 0 };
-                    assert_eq!(got, want, "{level} {what} {terms} x {columns}: ({k}, {n})");
+                    assert_eq!(got, want, "{unit} {level} {what} {terms} x {columns}: ({k}, {n})");
                 }
             };
             // SAFETY: as above.
@@ -96,6 +99,11 @@ struct Aligned<T, const N: usize>([T; N]);
 fn block(unit: Bf16Unit, level: SimdLevel, shape: [usize; 2], (a, b, c): (&[u16], &[u16], &[f32])) -> Vec<u32> {
     let mut results = Box::new(Aligned([0f32; BLOCK]));
     results.0.copy_from_slice(c);
+    let place = |at: usize| {
+        let k = Pairing::of(unit).terms(at % TILE / STEP)[at % 2];
+        at / TILE * TILE + k / 2 * STEP + at % STEP / 2 * 2 + k % 2
+    };
+    let b: Vec<u16> = (0..b.len()).map(|at| b[place(at)]).collect();
     // Rows of three steps, of which the last and the first are summed.
     let args = Block {
         a: a.as_ptr(),
@@ -117,7 +125,7 @@ fn block(unit: Bf16Unit, level: SimdLevel, shape: [usize; 2], (a, b, c): (&[u16]
 fn units_have_the_same_bits() {
     let units: Vec<_> = Bf16Unit::supported().collect();
     if units.len() == 1 {
-        eprintln!("no AMX here: plain code is compared with itself alone");
+        eprintln!("neither AMX nor AVX512-BF16 here: plain code is compared with itself alone");
     }
     for round in 0..40 {
         let numbers = |n: usize, seed: u64| -> Vec<u16> {

@@ -410,13 +410,59 @@ pub fn draw_bf16(n: usize, seed: u64) -> Vec<f32> {
     draw(n, seed).into_iter().map(|x| f32::from_bits(u32::from(rounded(x)) << 16)).collect()
 }
 
-/// Calls `f` with every unit for bf16, and asserts that the bits of what it returns are the same.
+/// Calls `f` with every unit for bf16, and asserts that the bits of what it returns are the same. A unit that single precision may beat
+/// has its bits in the place of them.
 fn with_every_unit(level: SimdLevel, mut f: impl FnMut(Instructions) -> Vec<f32>) -> Vec<f32> {
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    let mut results = Bf16Unit::supported().map(|unit| f(Instructions { level, bf16: Some(unit) }));
-    let first = results.next().expect("plain code is always there");
-    assert!(results.all(|other| bits(&other) == bits(&first)), "{level}: the bits depend on the unit");
+    let mut units = Bf16Unit::supported();
+    let mut of = |bf16: Option<Bf16Unit>| f(Instructions { level, bf16 });
+    let first = of(units.next());
+    for unit in units {
+        let other = bits(&of(Some(unit)));
+        let same = other == bits(&first) || !unit.is_far_faster() && other == bits(&of(None));
+        assert!(same, "{level}: the bits of {unit} are its own");
+    }
     first
+}
+
+/// A unit that single precision may beat makes convolutions in bf16 where that has no way to multiply less often.
+#[test]
+fn a_unit_that_winograd_beats_leaves_convolutions_to_it() {
+    let conv = |stride: usize, padding: usize| op::Conv2d {
+        stride: [stride; 2],
+        padding: [padding; 4],
+        dilation: [1, 1],
+        groups: 1,
+        bias: false,
+    };
+    let shape = |side: usize, channels: usize, kernel: usize| ConvShape {
+        images: 128,
+        input: [side; 2],
+        channels,
+        kernel: [kernel; 2],
+        outputs: 64,
+    };
+    for (op, s, wanted) in [
+        (conv(1, 1), shape(32, 64, 3), false),
+        (conv(1, 1), shape(4, 512, 3), false),
+        (conv(1, 1), shape(28, 1, 3), false),
+        (conv(2, 1), shape(32, 64, 3), true),
+        (conv(2, 3), shape(64, 3, 7), true),
+        (conv(1, 2), shape(14, 32, 5), true),
+        (conv(2, 0), shape(32, 64, 1), true),
+    ] {
+        let how = |unit| Instructions { level: SimdLevel::detect(), bf16: Some(unit) };
+        let of = |unit| Conv2dKernel::new(&op, None, s, how(unit), 2, false).name();
+        let [tiles, slower] = [Bf16Unit::Amx, Bf16Unit::Avx512].map(of);
+        assert_eq!(slower == tiles, wanted, "{op:?} {s:?}: {slower}");
+        let grad = op::Conv2dGradInput { conv: op.clone(), input: s.input };
+        let of = |unit| Conv2dGradInputKernel::new(&grad, s, how(unit), 2).name();
+        assert_eq!(
+            of(Bf16Unit::Amx) == of(Bf16Unit::Avx512),
+            wanted || s.channels == 1,
+            "gradient by the input, {op:?} {s:?}"
+        );
+    }
 }
 
 /// In bf16: on factors that it has, the results are those of single precision up to the rounding of sums. All three kernels, by turns

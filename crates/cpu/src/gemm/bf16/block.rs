@@ -4,6 +4,8 @@
 //! terms of a step the even and the odd ones are summed apart, each with fused multiply-adds, the two sums are added, and
 //! that is added to the result. Everything is rounded to nearest even, and denormal numbers are taken and given as zero.
 
+#[cfg(target_arch = "x86_64")]
+use super::dpbf16;
 use super::{SIDE, STEP, TILE};
 use crate::simd::bf16::Bf16Unit;
 use crate::simd::{Routine, Simd, SimdLevel};
@@ -58,6 +60,18 @@ impl Results {
     fn tile(&self, row: usize, column: usize) -> *mut f32 {
         self.at.wrapping_add(row * self.apart[1] + column * self.apart[0])
     }
+
+    /// Floats from row to row of a tile.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn step(&self) -> usize {
+        self.step
+    }
+
+    /// A row of a tile, counted from the first row of all.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn row(&self, row: usize, tile: usize) -> *mut f32 {
+        self.tile(row / SIDE, tile).wrapping_add(row % SIDE * self.step)
+    }
 }
 
 /// Tiles of rows and of columns, 1 or 2 of each.
@@ -65,12 +79,22 @@ type Shape = [usize; 2];
 
 type PlainFn = unsafe fn((Shape, *const Block<'static>));
 
+/// What computes a block.
+#[derive(Clone, Copy)]
+enum Form {
+    Plain(PlainFn),
+    /// `vdpbf16ps`.
+    Dots,
+    /// Tiles, which are configured.
+    Tiles,
+}
+
 /// Computes blocks on the thread that made it.
 ///
 /// Tiles are configured while it lives. Their state is 8 KiB that a switch to another thread would have to save, so a thread has none
 /// while it waits.
 pub struct Blocks {
-    plain: Option<PlainFn>,
+    form: Form,
     /// Keeps it on its thread.
     of_thread: PhantomData<*const ()>,
 }
@@ -78,18 +102,19 @@ pub struct Blocks {
 impl Blocks {
     /// Makes `unit` ready on this thread.
     pub fn new(unit: Bf16Unit, level: SimdLevel) -> Blocks {
-        let plain = match (unit, level) {
+        assert!(unit.is_supported(), "the machine lacks {unit}");
+        let form = match (unit, level) {
             // Without vectors nothing fuses multiply-adds.
-            (Bf16Unit::Plain, SimdLevel::Scalar) => Some(scalar as PlainFn),
-            (Bf16Unit::Plain, level) => Some(level.routine::<Plain>() as PlainFn),
+            (Bf16Unit::Plain, SimdLevel::Scalar) => Form::Plain(scalar),
+            (Bf16Unit::Plain, level) => Form::Plain(level.routine::<Plain>()),
+            (Bf16Unit::Avx512, _) => Form::Dots,
             (Bf16Unit::Amx, _) => {
-                assert!(unit.is_supported(), "the machine lacks {unit}");
                 // SAFETY: the machine has the unit, and the process may use it.
                 unsafe { amx::configure() };
-                None
+                Form::Tiles
             }
         };
-        Blocks { plain, of_thread: PhantomData }
+        Blocks { form, of_thread: PhantomData }
     }
 
     /// Computes a block of `shape` tiles of rows and columns.
@@ -101,9 +126,13 @@ impl Blocks {
         debug_assert!(shape.iter().all(|n| (1..=2).contains(n)));
         // SAFETY: the caller's promise; the routine keeps nothing of the block.
         unsafe {
-            match self.plain {
-                Some(plain) => plain((shape, std::ptr::from_ref(block).cast())),
-                None => amx::run(shape, block),
+            match self.form {
+                Form::Plain(plain) => plain((shape, std::ptr::from_ref(block).cast())),
+                #[cfg(target_arch = "x86_64")]
+                Form::Dots => dpbf16::run(shape, block),
+                #[cfg(not(target_arch = "x86_64"))]
+                Form::Dots => unreachable!("there is no such unit on this processor"),
+                Form::Tiles => amx::run(shape, block),
             }
         }
     }
@@ -111,7 +140,7 @@ impl Blocks {
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        if self.plain.is_none() {
+        if let Form::Tiles = self.form {
             // SAFETY: the tiles were configured on this thread.
             unsafe { amx::release() };
         }

@@ -5,9 +5,11 @@
 //!
 //! Layouts. *Rows* (`A`): numbers along the sum, side by side, padded with zeros to whole steps of 32 terms. *Panels* (`B`): two tiles of
 //! columns; of each step first the one, then the other, where a tile has 16 pairs of terms, of each pair the 16 columns. A last
-//! panel of at most 16 columns has a single tile.
+//! panel of at most 16 columns has a single tile. Which terms are a pair depends on the unit ([`pack::Pairing`]).
 
 pub mod block;
+#[cfg(target_arch = "x86_64")]
+mod dpbf16;
 pub mod pack;
 pub mod product;
 pub mod store;

@@ -5,7 +5,40 @@
 
 use super::{PANEL, SIDE, STEP, TILE};
 use crate::gemm::numbers::Address;
+use crate::simd::bf16::Bf16Unit;
 use crate::simd::{self, Routine, Simd, SimdLevel};
+
+/// Which two terms of the sum are a pair of `B`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pairing {
+    /// Those that follow one another: 0 and 1, 2 and 3, …
+    Neighbours,
+    /// Even terms and odd ones apart, the later one in the lower half: 2 and 0, 3 and 1, 6 and 4, 7 and 5, …
+    Alternate,
+}
+
+impl Pairing {
+    const fn from(alternate: bool) -> Pairing {
+        if alternate { Pairing::Alternate } else { Pairing::Neighbours }
+    }
+
+    /// As `unit` reads `B`.
+    pub fn of(unit: Bf16Unit) -> Pairing {
+        if unit == Bf16Unit::Avx512 { Pairing::Alternate } else { Pairing::Neighbours }
+    }
+
+    /// The terms in the lower and in the upper half of a pair.
+    #[inline(always)]
+    pub const fn terms(self, pair: usize) -> [usize; 2] {
+        match self {
+            Pairing::Neighbours => [2 * pair, 2 * pair + 1],
+            Pairing::Alternate => {
+                let first = pair / 2 * 4 + pair % 2;
+                [first + 2, first]
+            }
+        }
+    }
+}
 
 /// The bits of `x` as bf16: see [`simd::rounded`].
 #[inline(always)]
@@ -66,9 +99,20 @@ type PairFn = unsafe fn(PairRows);
 #[derive(Clone, Copy)]
 pub struct Packer {
     round: RoundFn,
+    turn: unsafe fn(Turn),
+    /// For rows of `A` that are turned, whose pairs are neighbours.
+    left: Pairs,
+    /// For `B`.
+    right: Pairs,
+}
+
+/// The same for one way to pair terms.
+#[derive(Clone, Copy)]
+struct Pairs {
+    /// Rows of numbers along the sum, a pair of which are then turned as one.
+    round: RoundFn,
     pair: PairFn,
     places: PlacesFn,
-    turn: unsafe fn(Turn),
 }
 
 /// A square of 16 × 16 pairs to be transposed: `to` has them with `to_step` pairs from row to row.
@@ -100,15 +144,31 @@ impl Routine for TurnPairs {
 #[repr(align(64))]
 struct Square([u16; TILE]);
 
-impl Packer {
-    /// The best that `level` allows.
-    pub fn new(level: SimdLevel) -> Packer {
-        let turn = level.routine::<TurnPairs>();
+impl Pairs {
+    fn new(pairing: Pairing, level: SimdLevel) -> Pairs {
+        match pairing {
+            Pairing::Neighbours => Pairs::of::<false>(level),
+            Pairing::Alternate => Pairs::of::<true>(level),
+        }
+    }
+
+    fn of<const ALTERNATE: bool>(level: SimdLevel) -> Pairs {
         #[cfg(target_arch = "x86_64")]
         if level == SimdLevel::Avx512 && is_x86_feature_detected!("avx512bf16") {
-            return Packer { round: avx512::round, pair: avx512::pair, places: avx512::places, turn };
+            use avx512::{pair, places, round};
+            return Pairs { round: round::<ALTERNATE>, pair: pair::<ALTERNATE>, places: places::<ALTERNATE> };
         }
-        Packer { round: plain::round, pair: plain::pair, places: plain::places, turn }
+        use plain::{pair, places, round};
+        Pairs { round: round::<ALTERNATE>, pair: pair::<ALTERNATE>, places: places::<ALTERNATE> }
+    }
+}
+
+impl Packer {
+    /// The best that `level` allows, for what `unit` reads.
+    pub fn new(unit: Bf16Unit, level: SimdLevel) -> Packer {
+        let left = Pairs::new(Pairing::Neighbours, level);
+        let right = Pairs::new(Pairing::of(unit), level);
+        Packer { round: left.round, turn: level.routine::<TurnPairs>(), left, right }
     }
 
     /// Rows of `A`, whose numbers lie along the sum.
@@ -158,7 +218,7 @@ impl Packer {
                 let to = r.to.wrapping_add(row * r.to_step + k).cast();
                 // SAFETY: the caller's promise; the square has room for a tile.
                 unsafe {
-                    (self.pair)(pairs);
+                    (self.left.pair)(pairs);
                     (self.turn)(Turn { from: square.0.as_ptr().cast(), to, to_step: r.to_step / 2 });
                 }
             }
@@ -172,7 +232,7 @@ impl Packer {
     pub unsafe fn pairs(&self, rows: PairRows) {
         debug_assert!(rows.terms <= STEP && rows.columns <= PANEL);
         // SAFETY: the caller's promise.
-        unsafe { (self.pair)(rows) };
+        unsafe { (self.right.pair)(rows) };
     }
 
     /// A step of a panel of `B`, whose terms are rows anywhere.
@@ -181,7 +241,7 @@ impl Packer {
     /// Both sides are valid and do not overlap.
     pub unsafe fn placed_pairs(&self, places: PairPlaces) {
         // SAFETY: the caller's promise.
-        unsafe { (self.places)(places) };
+        unsafe { (self.right.places)(places) };
     }
 
     /// A step of rows of `A`, whose terms are rows anywhere: 16 rows, `to_step` numbers apart.
@@ -193,7 +253,7 @@ impl Packer {
         let mut square = Square([0; TILE]);
         // SAFETY: the caller's promise; the square has room for a tile.
         unsafe {
-            (self.places)(PairPlaces { to: square.0.as_mut_ptr(), ..p });
+            (self.left.places)(PairPlaces { to: square.0.as_mut_ptr(), ..p });
             (self.turn)(Turn { from: square.0.as_ptr().cast(), to: p.to.cast(), to_step: to_step / 2 });
         }
     }
@@ -230,7 +290,7 @@ impl Packer {
             let to = p.to.wrapping_add(column * STEP).cast();
             // SAFETY: the caller's promise; the square has room for a tile.
             unsafe {
-                (self.round)(rows);
+                (self.right.round)(rows);
                 (self.turn)(Turn { from: square.0.as_ptr().cast(), to, to_step: SIDE });
             }
         }
@@ -238,47 +298,66 @@ impl Packer {
 }
 
 mod plain {
-    use super::{PairPlaces, PairRows, RoundRows, SIDE, STEP, TILE, rounded};
+    use super::{PairPlaces, PairRows, Pairing, RoundRows, SIDE, STEP, TILE, rounded};
 
-    pub unsafe fn places(p: PairPlaces) {
+    /// Pairs of each term, from the first column's on.
+    const fn pair_of<const ALTERNATE: bool>() -> [(usize, usize); STEP] {
+        let mut places = [(0, 0); STEP];
+        let mut pair = 0;
+        while pair < SIDE {
+            let [low, high] = Pairing::from(ALTERNATE).terms(pair);
+            places[low] = (pair, 0);
+            places[high] = (pair, 1);
+            pair += 1;
+        }
+        places
+    }
+
+    pub unsafe fn places<const ALTERNATE: bool>(p: PairPlaces) {
+        let pair_of = const { pair_of::<ALTERNATE>() };
         for tile in 0..p.columns.div_ceil(SIDE) {
-            for (k, from) in p.from.iter().enumerate() {
+            for (from, (pair, half)) in p.from.iter().zip(pair_of) {
                 for n in 0..SIDE {
                     let column = tile * SIDE + n;
                     // SAFETY: the caller's promise.
                     unsafe {
                         let inside = !from.is_null() && column < p.columns;
                         let x = if inside { rounded(*from.add(column)) } else { 0 };
-                        *p.to.add(tile * TILE + (k / 2 * SIDE + n) * 2 + k % 2) = x;
+                        *p.to.add(tile * TILE + (pair * SIDE + n) * 2 + half) = x;
                     }
                 }
             }
         }
     }
 
-    pub unsafe fn round(r: RoundRows) {
+    pub unsafe fn round<const ALTERNATE: bool>(r: RoundRows) {
+        let pair_of = const { pair_of::<ALTERNATE>() };
         for row in 0..r.rows {
             let (from, to) = (r.from.wrapping_add(row * r.from_step), r.to.wrapping_add(row * r.to_step));
-            // SAFETY: the caller's promise.
-            unsafe {
-                for k in 0..r.columns {
-                    *to.add(k) = rounded(*from.add(k));
+            for first in (0..r.padded).step_by(STEP) {
+                for (k, (pair, half)) in pair_of.into_iter().enumerate() {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        let inside = first + k < r.columns;
+                        let x = if inside { rounded(*from.add(first + k)) } else { 0 };
+                        *to.add(first + 2 * pair + half) = x;
+                    }
                 }
-                to.add(r.columns).write_bytes(0, r.padded - r.columns);
             }
         }
     }
 
-    pub unsafe fn pair(p: PairRows) {
+    pub unsafe fn pair<const ALTERNATE: bool>(p: PairRows) {
+        let pair_of = const { pair_of::<ALTERNATE>() };
         for tile in 0..p.columns.div_ceil(SIDE) {
-            for k in 0..STEP {
+            for (k, (pair, half)) in pair_of.into_iter().enumerate() {
                 for n in 0..SIDE {
                     let column = tile * SIDE + n;
                     // SAFETY: the caller's promise.
                     unsafe {
                         let inside = k < p.terms && column < p.columns;
                         let x = if inside { rounded(*p.from.add(k * p.from_step + column)) } else { 0 };
-                        *p.to.add(tile * TILE + (k / 2 * SIDE + n) * 2 + k % 2) = x;
+                        *p.to.add(tile * TILE + (pair * SIDE + n) * 2 + half) = x;
                     }
                 }
             }
@@ -288,7 +367,7 @@ mod plain {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{PairPlaces, PairRows, RoundRows, SIDE, STEP, TILE};
+    use super::{PairPlaces, PairRows, Pairing, RoundRows, SIDE, STEP, TILE};
     use std::arch::x86_64::*;
 
     /// Rows ahead of the one that is read are prefetched, as they lie apart.
@@ -303,10 +382,24 @@ mod avx512 {
     /// # Safety
     /// As [`super::Packer::rows`], and the machine has the instructions.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-    pub unsafe fn round(r: RoundRows) {
+    pub unsafe fn round<const ALTERNATE: bool>(r: RoundRows) {
         let whole = r.columns / STEP * STEP;
+        let order: [u16; STEP] = const {
+            let mut order = [0; STEP];
+            let mut i = 0;
+            while i < STEP {
+                order[i] = Pairing::from(ALTERNATE).terms(i / 2)[i % 2] as u16;
+                i += 1;
+            }
+            order
+        };
         // SAFETY: the caller's promise; what masks leave out is not touched.
         unsafe {
+            let order = _mm512_loadu_si512(order.as_ptr().cast());
+            let ordered = |x: __m512bh| {
+                let x = std::mem::transmute::<__m512bh, __m512i>(x);
+                if ALTERNATE { _mm512_permutexvar_epi16(order, x) } else { x }
+            };
             for row in 0..r.rows {
                 let (from, to) = (r.from.wrapping_add(row * r.from_step), r.to.wrapping_add(row * r.to_step));
                 let ahead = from.wrapping_add(2 * r.from_step);
@@ -315,16 +408,14 @@ mod avx512 {
                     _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(k).cast());
                     _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(k + 16).cast());
                     let (low, high) = (_mm512_loadu_ps(from.add(k)), _mm512_loadu_ps(from.add(k + 16)));
-                    let both = _mm512_cvtne2ps_pbh(high, low);
-                    _mm512_storeu_si512(to.add(k).cast(), std::mem::transmute::<__m512bh, __m512i>(both));
+                    _mm512_storeu_si512(to.add(k).cast(), ordered(_mm512_cvtne2ps_pbh(high, low)));
                     k += STEP;
                 }
                 while k < r.padded {
                     let left = r.columns.saturating_sub(k);
                     let low = _mm512_maskz_loadu_ps(bits(left), from.wrapping_add(k));
                     let high = _mm512_maskz_loadu_ps(bits(left.saturating_sub(16)), from.wrapping_add(k + 16));
-                    let both = _mm512_cvtne2ps_pbh(high, low);
-                    _mm512_storeu_si512(to.add(k).cast(), std::mem::transmute::<__m512bh, __m512i>(both));
+                    _mm512_storeu_si512(to.add(k).cast(), ordered(_mm512_cvtne2ps_pbh(high, low)));
                     k += STEP;
                 }
             }
@@ -334,7 +425,7 @@ mod avx512 {
     /// # Safety
     /// As [`super::Packer::pairs`], and the machine has the instructions.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-    pub unsafe fn pair(p: PairRows) {
+    pub unsafe fn pair<const ALTERNATE: bool>(p: PairRows) {
         // Number `i` of the first half and number `i` of the second, side by side.
         let order: [u16; 32] = std::array::from_fn(|i| (i / 2 + i % 2 * 16) as u16);
         // SAFETY: the caller's promise; what masks leave out is not touched.
@@ -342,15 +433,15 @@ mod avx512 {
             let order = _mm512_loadu_si512(order.as_ptr().cast());
             let tiles = p.columns.div_ceil(SIDE);
             for pair in 0..SIDE {
-                let k = 2 * pair;
-                let (even, odd) = (p.from.wrapping_add(k * p.from_step), p.from.wrapping_add((k + 1) * p.from_step));
+                let terms = Pairing::from(ALTERNATE).terms(pair);
+                let [lower, upper] = terms.map(|k| p.from.wrapping_add(k * p.from_step));
                 for tile in 0..tiles {
                     let mask = bits(p.columns - tile * SIDE);
                     let of = |there: bool| if there { mask } else { 0 };
-                    _mm_prefetch::<_MM_HINT_T0>(even.wrapping_add(AHEAD * p.from_step + tile * SIDE).cast());
-                    _mm_prefetch::<_MM_HINT_T0>(odd.wrapping_add(AHEAD * p.from_step + tile * SIDE).cast());
-                    let low = _mm512_maskz_loadu_ps(of(k < p.terms), even.wrapping_add(tile * SIDE));
-                    let high = _mm512_maskz_loadu_ps(of(k + 1 < p.terms), odd.wrapping_add(tile * SIDE));
+                    _mm_prefetch::<_MM_HINT_T0>(lower.wrapping_add(AHEAD * p.from_step + tile * SIDE).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(upper.wrapping_add(AHEAD * p.from_step + tile * SIDE).cast());
+                    let low = _mm512_maskz_loadu_ps(of(terms[0] < p.terms), lower.wrapping_add(tile * SIDE));
+                    let high = _mm512_maskz_loadu_ps(of(terms[1] < p.terms), upper.wrapping_add(tile * SIDE));
                     let both = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low));
                     let paired = _mm512_permutexvar_epi16(order, both);
                     _mm512_storeu_si512(p.to.add(tile * TILE + pair * STEP).cast(), paired);
@@ -362,19 +453,19 @@ mod avx512 {
     /// # Safety
     /// As [`super::Packer::placed_pairs`], and the machine has the instructions.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-    pub unsafe fn places(p: PairPlaces) {
+    pub unsafe fn places<const ALTERNATE: bool>(p: PairPlaces) {
         let order: [u16; 32] = std::array::from_fn(|i| (i / 2 + i % 2 * 16) as u16);
         // SAFETY: the caller's promise; what masks leave out is not touched.
         unsafe {
             let order = _mm512_loadu_si512(order.as_ptr().cast());
             let tiles = p.columns.div_ceil(SIDE);
             for pair in 0..SIDE {
-                let [even, odd] = [p.from[2 * pair], p.from[2 * pair + 1]];
+                let [lower, upper] = Pairing::from(ALTERNATE).terms(pair).map(|k| p.from[k]);
                 for tile in 0..tiles {
                     let mask = bits(p.columns - tile * SIDE);
                     let of = |from: *const f32| if from.is_null() { 0 } else { mask };
-                    let low = _mm512_maskz_loadu_ps(of(even), even.wrapping_add(tile * SIDE));
-                    let high = _mm512_maskz_loadu_ps(of(odd), odd.wrapping_add(tile * SIDE));
+                    let low = _mm512_maskz_loadu_ps(of(lower), lower.wrapping_add(tile * SIDE));
+                    let high = _mm512_maskz_loadu_ps(of(upper), upper.wrapping_add(tile * SIDE));
                     let both = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low));
                     let paired = _mm512_permutexvar_epi16(order, both);
                     _mm512_storeu_si512(p.to.add(tile * TILE + pair * STEP).cast(), paired);

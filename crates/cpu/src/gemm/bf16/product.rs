@@ -44,10 +44,11 @@ const MOST_ROWS: usize = 8192;
 const LEAST_WORK: usize = 1 << 14;
 const FEW_ROWS: usize = 8;
 
-/// Whether tiles of bf16 make the product `spec` faster; `keeps`: its packed `B` may be kept from run to run. From the shape alone.
-pub fn is_worthwhile(spec: &ProductSpec, keeps: bool) -> bool {
+/// Whether `unit` makes the product `spec` faster; `keeps`: its packed `B` may be kept from run to run. From the shape alone.
+pub fn is_worthwhile(spec: &ProductSpec, unit: Bf16Unit, keeps: bool) -> bool {
     let ProductSpec { m, n, k, .. } = *spec;
-    m * n * k >= LEAST_WORK && k >= SIDE / 2 && n >= SIDE / 2 && (keeps || m > FEW_ROWS)
+    let (few_rows, terms) = if unit.is_far_faster() { (FEW_ROWS, SIDE / 2) } else { (2 * FEW_ROWS, SIDE + SIDE / 2) };
+    m * n * k >= LEAST_WORK && k >= terms && n >= SIDE / 2 && (keeps || m > few_rows)
 }
 
 /// A product whose work has been laid out.
@@ -135,7 +136,7 @@ impl TileProduct {
             unit,
             level,
             threads,
-            packer: Packer::new(level),
+            packer: Packer::new(unit, level),
             store: Store::new(level, rounded),
             prepared,
             keeps,

@@ -3,7 +3,7 @@
 //! The kernel is chosen by the problem alone: the first of `PIXEL_KERNELS` or `WEIGHT_KERNELS` that takes it.
 //!
 //! - `pointwise`: 1 × 1 without stride or padding, a matrix product;
-//! - `bf16`: where products are made in bf16, everything without groups;
+//! - `bf16`: where products are made in bf16, everything without groups, unless the unit is slower than one of the next two;
 //! - `few_pixels`: batches of images of few pixels; gradients by the weight also for larger images;
 //! - `winograd`: 3 × 3 of stride 1 with enough channels;
 //! - `strided`: 1 × 1 with a stride, a matrix product of some of the pixels;
@@ -39,7 +39,7 @@ use crate::graph::op::{self, Activation, Conv2d};
 use crate::plan::Kept;
 use crate::run::threads::Pool;
 use crate::simd::SimdLevel;
-use crate::simd::bf16::Instructions;
+use crate::simd::bf16::{Bf16Unit, Instructions};
 use bf16::{Bf16GradWeight, Bf16Pixels};
 use dense::Dense;
 use depthwise::{Depthwise, DepthwiseGradWeight};
@@ -57,7 +57,10 @@ type NewPixelKernel = fn(&ConvProblem, Direction, Option<Activation>) -> Option<
 /// In order of preference; [`Dense`] takes what is left.
 const PIXEL_KERNELS: [NewPixelKernel; 7] = [
     pointwise::pixel_kernel,
-    |problem, direction, act| Some(Box::new(Bf16Pixels::new(problem, direction, act)?)),
+    |problem, direction, act| match bf16::makes_pixels(problem, direction) {
+        true => Some(Box::new(Bf16Pixels::new(problem, direction, act)?)),
+        false => None,
+    },
     |problem, direction, act| Some(Box::new(FewPixels::new(problem, direction, act)?)),
     |problem, direction, act| Some(winograd::pixel_kernel(problem, direction, act)?),
     |problem, direction, act| Some(Box::new(Strided::new(problem, direction, act)?)),
@@ -78,7 +81,10 @@ type NewWeightKernel = fn(&ConvProblem, bool) -> Option<Box<dyn WeightKernel>>;
 /// In order of preference; [`DenseGradWeight`] takes what is left.
 const WEIGHT_KERNELS: [NewWeightKernel; 7] = [
     pointwise::weight_kernel,
-    |problem, _| Some(Box::new(Bf16GradWeight::new(problem)?)),
+    |problem, _| match bf16::makes_weights(problem) {
+        true => Some(Box::new(Bf16GradWeight::new(problem)?)),
+        false => None,
+    },
     |problem, _| Some(Box::new(FewPixelsGradWeight::beside_winograd(problem)?)),
     |problem, _| Some(Box::new(WinogradGradWeight::new(problem)?)),
     |problem, _| Some(Box::new(FewPixelsGradWeight::new(problem, SOME_PIXELS)?)),
@@ -132,13 +138,13 @@ impl Conv2dKernel {
         Conv2dKernel { kernel, lens: [shape.x_len(), shape.w_len(op), shape.y_len(op)] }
     }
 
-    /// Whether there is a kernel whose operands may be rounded in memory; `summand`: with one that is added to the result.
-    pub fn takes_rounded(op: &Conv2d, shape: ConvShape, summand: bool) -> bool {
-        let problem = ConvProblem::new(op, shape, SimdLevel::Scalar, 1);
+    /// Whether there is a kernel of `unit` whose operands may be rounded in memory; `summand`: with one that is added to the result.
+    pub fn takes_rounded(op: &Conv2d, shape: ConvShape, unit: Bf16Unit, summand: bool) -> bool {
+        let problem = ConvProblem::new(op, shape, Instructions { level: SimdLevel::detect(), bf16: Some(unit) }, 1);
         if op.groups > 1 {
             return !summand && Depthwise::takes_rounded(&problem);
         }
-        pointwise::takes_rounded(&problem).unwrap_or(Bf16Pixels::takes(&problem, Direction::Forward))
+        pointwise::takes_rounded(&problem).unwrap_or_else(|| bf16::makes_pixels(&problem, Direction::Forward))
     }
 
     /// The activation that the kernel leaves to [`EpilogueOperands::finish`] or, if it does not [finish](Self::finishes), to

@@ -37,7 +37,7 @@ pub fn pixel_kernel(
 
 /// Whether the convolution can have operands that are rounded in memory; `None` if it is no matrix product.
 pub fn takes_rounded(problem: &ConvProblem) -> Option<bool> {
-    linear(problem).map(LinearKernel::takes_rounded)
+    linear(problem).map(|shape| problem.bf16.is_some_and(|unit| LinearKernel::takes_rounded(shape, unit)))
 }
 
 /// The gradient by the weight, if it is a matrix product; `bias`: with that by the bias.

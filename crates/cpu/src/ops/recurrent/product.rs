@@ -47,8 +47,8 @@ impl StepProduct {
         // From the batch, not from the task's rows: those depend on the number of threads.
         let spec = ProductSpec { m: samples.min(SAMPLES), n, k, a: [k, 1], b: [n, 1], c: n, act: None };
         let table = |width: usize| (0..rows).map(|row| (row * odd_lines(width)) as u32).collect();
-        let form = match how.bf16.filter(|_| is_worthwhile(&spec, false)) {
-            Some(unit) => Form::Bf16 { unit, level: how.level, packer: Packer::new(how.level) },
+        let form = match how.bf16.filter(|unit| is_worthwhile(&spec, *unit, false)) {
+            Some(unit) => Form::Bf16 { unit, level: how.level, packer: Packer::new(unit, how.level) },
             None => Form::Single { tiles: Box::new(Tiles::new(how.level)), a_rows: table(k), c_rows: table(n) },
         };
         StepProduct { rows, k, n, form }

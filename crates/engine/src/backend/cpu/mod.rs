@@ -79,7 +79,10 @@ impl Backend for CpuBackend {
     }
 
     fn fusions(&self) -> &'static [Pattern] {
-        if self.how().bf16.is_some() { &fusions::BF16_FUSIONS } else { &fusions::FUSIONS }
+        match self.how().bf16 {
+            Some(unit) if unit.is_far_faster() => &fusions::BF16_FUSIONS,
+            _ => &fusions::FUSIONS,
+        }
     }
 
     fn updates_apart(&self) -> bool {
@@ -91,7 +94,7 @@ impl Backend for CpuBackend {
     }
 
     fn narrows(&self) -> Option<Narrows> {
-        self.how().bf16.map(|_| narrow::narrows as Narrows)
+        self.how().bf16.map(narrow::narrows)
     }
 
     fn describe(&self) -> String {

@@ -132,7 +132,7 @@ impl Tiled {
             shape,
             unit,
             level,
-            packer: Packer::new(level),
+            packer: Packer::new(unit, level),
             keys,
             scores_step: odd_lines(keys),
             width_step: odd_lines(shape.width),

@@ -87,7 +87,7 @@ impl Bf16GradWeight {
             taps: strips.tap_positions(),
             unit,
             level: problem.level,
-            packer: Packer::new(problem.level),
+            packer: Packer::new(unit, problem.level),
             threads: problem.threads,
             inputs,
             outputs,

@@ -91,7 +91,7 @@ impl Bf16Pixels {
             direction,
             unit,
             level: problem.level,
-            packer: Packer::new(problem.level),
+            packer: Packer::new(unit, problem.level),
             store: Store::new(problem.level, problem.rounded),
             threads: problem.threads,
             from,

@@ -79,6 +79,11 @@ fn shared_length(axis: &AxisPlan, count: usize, source: usize) -> usize {
     count.max(padded - before.min(padded)).max(end)
 }
 
+/// Whether whole patches are copied, to make pixels.
+pub fn gathers(problem: &ConvProblem, direction: Direction) -> bool {
+    direction == Direction::Forward && problem.shape.channels < FEW_CHANNELS && problem.op.dilation == [1, 1]
+}
+
 impl Strips {
     /// Of `problem`, for kernels of pixels, in parts for its threads.
     pub fn new(problem: &ConvProblem, direction: Direction) -> Strips {
@@ -100,13 +105,13 @@ impl Strips {
     }
 
     fn undivided(problem: &ConvProblem, direction: Direction, may_gather: bool) -> Strips {
-        let (shape, op) = (&problem.shape, problem.op);
+        let shape = &problem.shape;
         let axes = Patches::axes(problem, direction);
         let (source, channels, dest, dest_channels) = match direction {
             Direction::Forward => (shape.input, shape.channels, problem.output(), shape.outputs),
             Direction::Backward => (problem.output(), shape.outputs, shape.input, shape.channels),
         };
-        let gathers = may_gather && direction == Direction::Forward && channels < FEW_CHANNELS && op.dilation == [1, 1];
+        let gathers = may_gather && gathers(problem, direction);
         let numbers = if gathers { problem.taps() * channels } else { channels };
         let run_steps = steps(numbers);
         // A tile's rows that are a multiple of 512 bytes apart lie in the same few sets of the cache.

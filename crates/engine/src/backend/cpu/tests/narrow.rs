@@ -153,17 +153,23 @@ fn an_evaluation_is_near_the_exact_one_with_the_same_bits_on_every_unit() {
     let of_floats = error(&run(&net, &wide, &plain), exact);
     assert!(off < 2.5 * of_floats, "{off}, with values of 32 bits {of_floats}");
     for unit in Bf16Unit::supported() {
-        for threads in 1..=3 {
-            assert_eq!(run(&net, &graph, &backend(unit, threads)), first, "{unit}, {threads} threads");
+        // A unit may leave convolutions to single precision, and then other values are narrow.
+        let graph = compiled(&net, &backend(unit, 1), &[]);
+        let its = run(&net, &graph, &backend(unit, 1));
+        assert!(its == first || !unit.is_far_faster() && error(&its, exact) < 1.5e-2, "{unit}");
+        for threads in 2..=3 {
+            assert_eq!(run(&net, &graph, &backend(unit, threads)), its, "{unit}, {threads} threads");
         }
     }
     // In parts of the batch.
+    let unit = Bf16Unit::detect().unwrap_or(Bf16Unit::Plain);
+    let graph = compiled(&net, &backend(unit, 1), &[]);
+    let first = run(&net, &graph, &backend(unit, 1));
     let mut parts = 0;
     for seed in 0..6 {
         let mut divided = graph.clone();
         divide(&mut divided, 64, at_random(seed));
         parts += divided.rounds().iter().filter(|rounds| rounds.parts > 1).count();
-        let unit = Bf16Unit::detect().unwrap_or(Bf16Unit::Plain);
         assert_eq!(run(&net, &divided, &backend(unit, 2)), first, "{seed}:\n{divided}");
     }
     assert!(parts > 4, "only {parts} sections ran in parts");
