@@ -13,7 +13,7 @@ use crate::graph::op::{
 use crate::graph::{DType, Input, Role, Shape, ValueId, VarKind, Variable};
 
 /// Most classes of which it is counted, for each, as which others it was predicted: 8 MiB of counts.
-const MOST_IN_MATRIX: usize = 1024;
+pub const MOST_IN_MATRIX: usize = 1024;
 
 /// What the model is measured by.
 pub fn task(experiment: &Experiment) -> Task {

@@ -43,7 +43,7 @@ pub use columns::{Columns, Tokens, category_name};
 pub use heads::{eval_sums, head_class_counts, head_metrics, is_counted, metric_sums};
 pub use input::{input_fields, target_field};
 pub use lints::lints;
-pub use loss::{BatchLoss, task};
+pub use loss::{BatchLoss, MOST_IN_MATRIX, task};
 pub use sampler::{Sampler, Sampling};
 pub use summary::{LayerRow, Operand};
 pub use tables::{Bins, Pieces};

@@ -23,7 +23,6 @@ use crate::config::value_as_toml;
 use crate::data::{Batch, Field, FieldKind, Split, Unread};
 use crate::files::output::{Out, Output};
 use crate::graph::op::{Figure, Task};
-use crate::model::task;
 use crate::passes::PassOptions;
 use crate::terminal::say;
 use crate::terminal::{Stream, columns, figure, percent, thousands, width};
@@ -381,11 +380,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     if args.output.json {
         let mut metrics: Map<String, Value> =
             figures.named().map(|(name, _, v)| (name.into_owned(), json!(v))).collect();
-        if let Some(report) = &report {
-            let all =
-                task(experiment).asked_figures().iter().filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
-            metrics.extend(all.filter_map(|f| Some((f.name().to_string(), json!(report.figure(*f)?)))));
-        }
+        metrics.extend(report.iter().flat_map(counted));
         let mut out = json!({ "data": samples.name, "split": name, "samples": count, "metrics": metrics });
         if let Some(chosen) = &chosen {
             out["chosen"] = chosen.json();
@@ -410,18 +405,8 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         super::print_json(&out)?;
     } else {
-        // Of more than ten classes the five likeliest say something, too.
-        let top5 = report
-            .as_ref()
-            .filter(|report| report.classes.len() > 10)
-            .and_then(|report| report.figure(Figure::Top5Accuracy));
-        let figures = top5
-            .filter(|_| task(experiment) == Task::Classification)
-            .map_or(figures.clone(), |top5| figures.with(Figure::Top5Accuracy, top5));
-        let list: Vec<String> = figures
-            .named()
-            .map(|(name, f, v)| format!("{name} {}", if f.is_share() { percent(v) } else { figure(v, 6, 12) }))
-            .collect();
+        let figures = with_top5(figures, report.as_ref());
+        let list = in_words(&figures);
         let source = experiment.data.source.type_name();
         let instead = match samples.name == source {
             true => String::new(),
@@ -450,6 +435,28 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     }
     // As a training step with such a loss ends.
     Ok(if not_finite > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Of more than ten classes the five likeliest say something, too.
+fn with_top5(figures: Figures, report: Option<&ClassReport>) -> Figures {
+    let many = report.filter(|report| report.classes.len() > 10 && !report.labels);
+    match many.and_then(|report| report.figure(Figure::Top5Accuracy)) {
+        Some(top5) => figures.with(Figure::Top5Accuracy, top5),
+        None => figures,
+    }
+}
+
+/// All figures that come of counts of classes, for programs.
+fn counted(report: &ClassReport) -> impl Iterator<Item = (String, Value)> {
+    let task = if report.labels { Task::BinaryClassification } else { Task::Classification };
+    let all = task.asked_figures().iter().filter(|f| f.top_k().is_none_or(|k| k <= report.classes.len()));
+    all.filter_map(|f| Some((f.name().to_string(), json!(report.figure(*f)?))))
+}
+
+/// Each figure with its name.
+fn in_words(figures: &Figures) -> Vec<String> {
+    let of = |name: &str, f: Figure, v| format!("{name} {}", if f.is_share() { percent(v) } else { figure(v, 6, 12) });
+    figures.named().map(|(name, f, v)| of(&name, f, v)).collect()
 }
 
 /// What is said of the samples with a list of figures, in lines of at most `width` columns where they have a break.

@@ -2,6 +2,7 @@
 //! of classes those are averaged that occur among targets or predictions; of labels, all.
 
 use crate::graph::op::{ClassCounts, Counted, Figure, RANKS};
+use crate::model::MOST_IN_MATRIX;
 
 /// How often a class was right, predicted, and the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +72,38 @@ impl ClassReport {
         let classes =
             each.chunks_exact(3).map(|n| ClassCount { right: n[0], predicted: n[1], targets: n[2] }).collect();
         ClassReport { ranks: ranks.to_vec(), classes, matrix: matrix.then(|| pairs.to_vec()), labels }
+    }
+
+    /// The same counts of what models put out for `n` classes, row by row, and the right class of each.
+    pub fn of_classes<'a>(n: usize, rows: impl Iterator<Item = (&'a [f32], usize)>) -> Self {
+        let none = ClassCount { right: 0, predicted: 0, targets: 0 };
+        let (mut ranks, mut classes, mut matrix) = (vec![0; RANKS], vec![none; n], vec![0; n * n]);
+        for (row, target) in rows.filter(|(_, target)| *target < n) {
+            // Of equal ones, the first is first.
+            let before = |i: usize, of: usize| row[i] > row[of] || row[i] == row[of] && i < of;
+            let predicted = (1..n).fold(0, |best, i| if before(i, best) { i } else { best });
+            let rank = (0..n).filter(|i| before(*i, target)).count();
+            ranks.iter_mut().skip(rank).take(1).for_each(|rank| *rank += 1);
+            classes[target].right += u64::from(predicted == target);
+            classes[predicted].predicted += 1;
+            classes[target].targets += 1;
+            matrix[n * target + predicted] += 1;
+        }
+        ClassReport { ranks, classes, matrix: (n <= MOST_IN_MATRIX).then_some(matrix), labels: false }
+    }
+
+    /// The same of `n` labels, which are said to apply where what is put out is above 0.
+    pub fn of_labels<'a>(n: usize, rows: impl Iterator<Item = (&'a [f32], &'a [f32])>) -> Self {
+        let mut classes = vec![ClassCount { right: 0, predicted: 0, targets: 0 }; n];
+        for (row, targets) in rows {
+            for (class, (x, t)) in classes.iter_mut().zip(row.iter().zip(targets)) {
+                let (said, is) = (*x > 0.0, *t > 0.5);
+                class.right += u64::from(said && is);
+                class.predicted += u64::from(said);
+                class.targets += u64::from(is);
+            }
+        }
+        ClassReport { ranks: vec![0; RANKS], classes, matrix: None, labels: true }
     }
 
     /// What has been compared: rows that count or, of labels, those that apply.
@@ -172,32 +205,14 @@ mod tests {
         /// As the devices count, which `tests/suites/ops` holds to each other.
         fn report(&self) -> ClassReport {
             let n = self.logits[0].len();
-            let of = match self.labels.is_empty() {
-                true => Counted::Classes { ignore_index: None, matrix: true },
-                false => Counted::Labels(n),
-            };
-            let op = ClassCounts { of };
-            let mut counts = vec![0.0; op.len(n)];
-            for (row, target) in self.logits.iter().zip(&self.targets) {
-                let before = |i: usize, of: usize| row[i] > row[of] || (row[i] == row[of] && i < of);
-                let rank = |of: usize| (0..n).filter(|i| before(*i, of)).count();
-                let predicted = (0..n).find(|i| rank(*i) == 0).unwrap();
-                if rank(*target) < RANKS {
-                    counts[rank(*target)] += 1.0;
-                }
-                counts[RANKS + 3 * target] += f64::from(u8::from(predicted == *target));
-                counts[RANKS + 3 * predicted + 1] += 1.0;
-                counts[RANKS + 3 * target + 2] += 1.0;
-                counts[RANKS + 3 * n + n * target + predicted] += 1.0;
+            let numbers = |list: &[i32]| list.iter().map(|x| *x as f32).collect::<Vec<_>>();
+            let rows: Vec<Vec<f32>> = self.logits.iter().map(|row| numbers(row)).collect();
+            if self.labels.is_empty() {
+                return ClassReport::of_classes(n, rows.iter().map(Vec::as_slice).zip(self.targets.iter().copied()));
             }
-            for (row, labels) in self.logits.iter().zip(&self.labels) {
-                for (i, (x, t)) in row.iter().zip(labels).enumerate() {
-                    for (k, add) in [*x > 0 && *t == 1, *x > 0, *t == 1].into_iter().enumerate() {
-                        counts[RANKS + 3 * i + k] += f64::from(u8::from(add));
-                    }
-                }
-            }
-            ClassReport::new(&op, &counts)
+            let labels: Vec<Vec<f32>> =
+                self.labels.iter().map(|row| row.iter().map(|t| f32::from(*t)).collect()).collect();
+            ClassReport::of_labels(n, rows.iter().map(Vec::as_slice).zip(labels.iter().map(Vec::as_slice)))
         }
     }
 

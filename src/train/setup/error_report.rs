@@ -1,6 +1,6 @@
 //! From sums of errors and targets to what is reported of them, as scikit-learn averages: the mean over the outputs.
 
-use crate::graph::op::{ERROR_SUMS, Figure, error_sum};
+use crate::graph::op::{ERROR_SUMS, Figure, LEAST_TARGET, error_sum};
 
 /// What an evaluation has summed of each output.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,23 @@ impl ErrorReport {
         let outputs = sums.as_chunks::<ERROR_SUMS>().0.to_vec();
         let count = items / outputs.len().max(1) as f64;
         ErrorReport { outputs, count }
+    }
+
+    /// The same of pairs of a prediction and a target, row by row, of `outputs` each.
+    pub fn of_rows(outputs: usize, rows: impl Iterator<Item = impl Iterator<Item = (f32, f32)>>) -> Self {
+        let (mut all, mut count) = (vec![[0.0; ERROR_SUMS]; outputs], 0.0);
+        for row in rows {
+            count += 1.0;
+            for (sums, (x, t)) in all.iter_mut().zip(row) {
+                let (x, t) = (f64::from(x), f64::from(t));
+                sums[error_sum::TARGET] += t;
+                sums[error_sum::SQUARED_TARGET] += t * t;
+                sums[error_sum::SQUARED_ERROR] += (x - t).powi(2);
+                sums[error_sum::RELATIVE_ERROR] += (x - t).abs() / t.abs().max(LEAST_TARGET);
+                sums[error_sum::ABSOLUTE_ERROR] += (x - t).abs();
+            }
+        }
+        ErrorReport { outputs: all, count }
     }
 
     fn mean(&self, of: impl Fn(&[f64; ERROR_SUMS]) -> f64) -> f64 {
@@ -77,14 +94,9 @@ mod tests {
     use super::*;
 
     /// R² of predictions `x` of targets `t`.
-    fn r2(x: &[f64], t: &[f64]) -> f64 {
-        let mut sums = [0.0; ERROR_SUMS];
-        for (x, t) in x.iter().zip(t) {
-            sums[error_sum::TARGET] += t;
-            sums[error_sum::SQUARED_TARGET] += t * t;
-            sums[error_sum::SQUARED_ERROR] += (x - t) * (x - t);
-        }
-        ErrorReport::new(&sums, t.len() as f64).figure(Figure::R2).unwrap()
+    fn r2(x: &[f32], t: &[f32]) -> f64 {
+        let rows = x.iter().zip(t).map(|(x, t)| std::iter::once((*x, *t)));
+        ErrorReport::of_rows(1, rows).figure(Figure::R2).unwrap()
     }
 
     /// As `sklearn.metrics.r2_score` has it, although sums of equal targets are rounded.

@@ -20,6 +20,11 @@ impl Figures {
         Figures { values: Figure::ALL.map(measured), heads: Vec::new() }
     }
 
+    /// None yet.
+    pub fn none() -> Self {
+        Figures { values: [None; Figure::ALL.len()], heads: Vec::new() }
+    }
+
     /// The figure, if it is one of them.
     pub fn get(&self, figure: Figure) -> Option<f64> {
         Figure::ALL.iter().zip(&self.values).find(|(f, _)| **f == figure)?.1.to_owned()

@@ -97,6 +97,51 @@ fn overrides_are_of_all_seeds() {
 }
 
 #[test]
+fn equal_models_together_have_the_figures_of_one() {
+    let place = Place::with("");
+    place.write("houses.csv", houses(90));
+    let classes = (
+        "town",
+        "cross_entropy",
+        r#"["auroc", "average_precision", "calibration_error", "macro_f1", "top2_accuracy"]"#,
+    );
+    let labels = ("[\"rooms\", \"price\"]", "mse", r#"["r2", "mape"]"#);
+    let lines = |out: &str| out.lines().skip_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    for (at, (target, loss, figures)) in [classes, labels].into_iter().enumerate() {
+        let data = format!(
+            "validation_split = 0.4\ntarget = {}\n[loss]\ntype = \"{loss}\"",
+            if at == 0 { format!("{target:?}") } else { target.to_owned() }
+        );
+        place.write(
+            "c.toml",
+            format!("{}[train]\nepochs = 2\nseeds = 2\n[metrics]\nfigures = {figures}\n", config(&data)),
+        );
+        place.ok(&format!("train c.toml --quiet --out r{at}"));
+        let [one, other] = [1, 2].map(|seed| place.path(&format!("r{at}/seed-{seed}/best.safetensors")));
+        fs::copy(one, other).unwrap();
+        let [one, both] = [format!("eval r{at}/seed-1"), format!("eval r{at}")]
+            .map(|command| (place.ok(&format!("{command} --json")).json(), place.ok(&command).out));
+        let (of_one, of_both) = (one.0["metrics"].as_object().unwrap(), both.0["metrics"].as_object().unwrap());
+        assert!(of_one.len() >= 4, "{of_one:?}");
+        for (name, value) in of_one {
+            let [value, found] = [Some(value), of_both.get(name.as_str())]
+                .map(|value| value.and_then(Value::as_f64).unwrap_or(f64::NAN));
+            // The likelihood has the name of the figure here.
+            let likelihood = at == 0 && name == "loss";
+            assert!(
+                likelihood || (value - found).abs() < 1e-5 * value.abs().max(1.0),
+                "{name}: {value}, together {found}"
+            );
+        }
+        for table in ["per_class", "confusion_matrix"] {
+            assert_eq!(one.0[table], both.0[table]);
+        }
+        assert_eq!((one.0["per_class"].is_array(), one.0["per_target"].is_null()), (at == 0, at == 0));
+        assert!(lines(&one.1).len() > 3 && (at == 1 || lines(&one.1) == lines(&both.1)), "{}\n{}", one.1, both.1);
+    }
+}
+
+#[test]
 fn seeds_that_were_cut_off_go_on() {
     let place = place();
     place.ok("train c.toml --quiet --out whole");

@@ -1,0 +1,189 @@
+//! Figures of a target, from what is said of its samples.
+
+use super::super::learnt::Learnt;
+use crate::api::scores::{sigmoid, softmax};
+use crate::config::language::sections::middle;
+use crate::data::Standard;
+use crate::graph::op::{Figure, Loss, Task};
+use crate::train::setup::class_report::ClassReport;
+use crate::train::setup::error_report::ErrorReport;
+use crate::train::setup::figures::Figures;
+use crate::train::setup::scores::Scores;
+
+/// What is learnt.
+#[derive(Clone)]
+pub struct Target {
+    /// The head that learns it; `None`: it is the main one.
+    pub head: Option<String>,
+    /// The names of its classes, if they have some.
+    pub names: Vec<String>,
+    /// The figures that are asked for.
+    pub asked: Vec<Figure>,
+    /// What it is learnt by.
+    pub loss: Loss,
+    /// What its numbers are standardised by for the loss.
+    standard: Option<Standard>,
+    /// The quantiles of each number, if there are several.
+    quantiles: Vec<f64>,
+    /// Of what is put out for a sample, how many numbers are of it; and of what is learnt.
+    pub widths: [usize; 2],
+}
+
+/// A sample as a target has it.
+pub struct Part<'a> {
+    /// What is put out.
+    pub output: &'a [f32],
+    /// What should be.
+    pub target: &'a [f32],
+    /// The loss, if it is simple.
+    pub loss: Option<f64>,
+    /// What it weighs in losses.
+    pub weight: f64,
+}
+
+/// What is measured of a target.
+pub struct Measured {
+    /// The head that learns it; `None`: it is the main one.
+    pub head: Option<String>,
+    /// The names of its classes, if they have some.
+    pub names: Vec<String>,
+    /// Its figures.
+    pub figures: Figures,
+    /// What was counted of its classes or labels.
+    pub report: Option<ClassReport>,
+    /// What was summed of each of its numbers.
+    pub errors: Option<ErrorReport>,
+}
+
+impl Target {
+    /// What a model learns, with the numbers of it.
+    pub fn new(learnt: &Learnt, widths: [usize; 2]) -> Target {
+        Target {
+            head: learnt.head.map(str::to_owned),
+            names: learnt.names.to_vec(),
+            asked: Vec::new(),
+            loss: learnt.loss.clone(),
+            standard: learnt.standard.cloned(),
+            quantiles: learnt.quantiles.to_vec(),
+            widths,
+        }
+    }
+
+    /// As one model has it.
+    pub fn learnt(&self) -> Learnt<'_> {
+        let (standard, quantiles) = (self.standard.as_ref(), &self.quantiles[..]);
+        Learnt { head: None, loss: &self.loss, standard, quantiles, names: &[] }
+    }
+
+    /// Its figures over samples. As of one model, losses are means by what samples weigh, and other figures count all alike.
+    fn usual(&self, samples: &[Part]) -> Vec<(Figure, f64)> {
+        let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
+        let pairs = |part: &Part| {
+            let pairs = part.output.chunks_exact(each).zip(part.target);
+            pairs.map(|(x, t)| (f64::from(x[at]), f64::from(*t))).collect::<Vec<_>>()
+        };
+        let numbers = || samples.iter().flat_map(pairs);
+        let weighted = |all: &mut dyn Iterator<Item = (f64, f64)>| {
+            let (sum, weights) =
+                all.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + weight * value, all + weight));
+            sum / weights
+        };
+        let mean = |all: &mut dyn Iterator<Item = f64>| weighted(&mut all.map(|value| (value, 1.0)));
+        match self.loss.task() {
+            Task::Classification => {
+                let ignored = self.loss.ignore_index().map(|class| class as f32);
+                let counted = || samples.iter().filter(|part| Some(part.target[0]) != ignored);
+                let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+                let right = |part: &Part| f64::from(largest(part.output) == part.target[0] as usize);
+                let log = |part: &Part| {
+                    let p = softmax(part.output.iter().copied()).nth(part.target[0] as usize).unwrap_or(0.0);
+                    (-p.max(f64::MIN_POSITIVE).ln(), part.weight)
+                };
+                vec![
+                    (Figure::Accuracy, mean(&mut counted().map(right))),
+                    (Figure::LogLoss, weighted(&mut counted().map(log))),
+                ]
+            }
+            Task::BinaryClassification => {
+                let right = |(x, t): (f64, f64)| f64::from((x > 0.0) == (t > 0.5));
+                let log = |(x, t): (f64, f64)| {
+                    let p = sigmoid(x as f32);
+                    -(if t > 0.5 { p } else { 1.0 - p }).max(f64::MIN_POSITIVE).ln()
+                };
+                let logs = |part: &Part| {
+                    let weight = part.weight;
+                    pairs(part).into_iter().map(move |pair| (log(pair), weight))
+                };
+                vec![
+                    (Figure::Accuracy, mean(&mut numbers().map(right))),
+                    (Figure::LogLoss, weighted(&mut samples.iter().flat_map(logs))),
+                ]
+            }
+            Task::Regression => {
+                let losses: Option<Vec<(f64, f64)>> =
+                    samples.iter().map(|part| Some((part.loss?, part.weight))).collect();
+                let loss = losses.map(|losses| (Figure::Loss, weighted(&mut losses.into_iter())));
+                let square = mean(&mut numbers().map(|(x, t)| (x - t).powi(2)));
+                let absolute = mean(&mut numbers().map(|(x, t)| (x - t).abs()));
+                let own = [(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
+                let mut all: Vec<(Figure, f64)> = loss.into_iter().chain(own).collect();
+                if each > 1 {
+                    let inside =
+                        |(x, t): (&[f32], &f32)| f64::from(x.iter().any(|x| x <= t) && x.iter().any(|x| x >= t));
+                    let covered =
+                        samples.iter().flat_map(|part| part.output.chunks_exact(each).zip(part.target)).map(inside);
+                    all.push((Figure::Coverage, mean(&mut { covered })));
+                }
+                all
+            }
+        }
+    }
+
+    /// What is measured of it.
+    pub fn measured(&self, samples: &[Part]) -> Measured {
+        let (report, errors) = (self.class_report(samples), self.error_report(samples));
+        let counted =
+            |figure: &Figure| report.as_ref().map_or_else(|| errors.as_ref()?.figure(*figure), |r| r.figure(*figure));
+        let asked = self.asked.iter().filter_map(|figure| Some((*figure, counted(figure)?)));
+        let all = self.usual(samples).into_iter().chain(asked);
+        let figures = all.fold(Figures::none(), |figures, (figure, value)| figures.with(figure, value));
+        Measured { head: self.head.clone(), names: self.names.clone(), figures, report, errors }
+    }
+
+    /// Figures that come of the outputs of all samples; and what must be said of them.
+    pub fn gathered(&self, mut scores: Scores, samples: &[Part]) -> (Figures, Vec<String>) {
+        let bytes = |list: &[f32]| list.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<u8>>();
+        for part in samples {
+            let targets = match self.loss.task() {
+                Task::Classification => (part.target[0] as i32).to_ne_bytes().to_vec(),
+                Task::BinaryClassification | Task::Regression => bytes(part.target),
+            };
+            scores.add(&bytes(part.output), &targets, 1);
+        }
+        scores.finish(Figures::none(), &self.names)
+    }
+
+    fn error_report(&self, samples: &[Part]) -> Option<ErrorReport> {
+        let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
+        let rows = samples
+            .iter()
+            .map(|part| part.output.iter().skip(at).step_by(each).copied().zip(part.target.iter().copied()));
+        (self.loss.task() == Task::Regression).then(|| ErrorReport::of_rows(self.widths[1], rows))
+    }
+
+    /// What is counted of its classes or labels.
+    fn class_report(&self, samples: &[Part]) -> Option<ClassReport> {
+        let n = self.widths[0];
+        match self.loss.task() {
+            Task::Classification => {
+                let ignored = self.loss.ignore_index().map(|class| class as f32);
+                let counted = samples.iter().filter(|part| Some(part.target[0]) != ignored);
+                Some(ClassReport::of_classes(n, counted.map(|part| (part.output, part.target[0] as usize))))
+            }
+            Task::BinaryClassification => {
+                Some(ClassReport::of_labels(n, samples.iter().map(|part| (part.output, part.target))))
+            }
+            Task::Regression => None,
+        }
+    }
+}
