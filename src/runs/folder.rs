@@ -210,21 +210,31 @@ impl Run {
         self.best_among(name, |_, _| true)
     }
 
-    /// The same among the lines of which that holds, by their steps and values: of equal ones that with the least loss, and the first of those, as the
-    /// run itself has it.
+    /// The line with that value.
+    pub fn best_line(&self, name: &str) -> Option<&Line> {
+        self.best_line_among(name, |_, _| true).map(|(_, line)| line)
+    }
+
+    /// The same among the lines of which that holds, by their steps and values.
     fn best_among(&self, name: &str, counts: impl Fn(u64, f64) -> bool) -> Option<(f64, At)> {
+        let (value, line) = self.best_line_among(name, counts)?;
+        Some((value, At::of(line)?))
+    }
+
+    /// Of equal ones it is that with the least loss, and the first of those, as the run itself has it.
+    fn best_line_among(&self, name: &str, counts: impl Fn(u64, f64) -> bool) -> Option<(f64, &Line)> {
         let (higher, beside) = (higher_is_better(name), loss_beside(name));
         let values = self.lines.epochs.iter().filter_map(|line| {
             let (value, step) = (number(line, name)?, line.get("step").and_then(Value::as_u64).unwrap_or(0));
             let loss = beside.as_ref().and_then(|beside| number(line, beside)).filter(|loss| loss.is_finite());
-            (value.is_finite() && counts(step, value)).then_some((value, loss, At::of(line)?))
+            (value.is_finite() && counts(step, value) && At::of(line).is_some()).then_some((value, loss, line))
         });
         let best = values.reduce(|best, next| {
             let less = next.1.zip(best.1).is_some_and(|(loss, least)| loss < least);
             let better = if higher { next.0 > best.0 } else { next.0 < best.0 };
             if better || next.0 == best.0 && less { next } else { best }
         });
-        best.map(|(value, _, at)| (value, at))
+        best.map(|(value, _, line)| (value, line))
     }
 
     /// The best checkpoint, where there is one; else the newest.

@@ -3,6 +3,7 @@
 use crate::api::failure::Failure;
 use crate::cli::args::{ReportArgs, SplitName};
 use crate::cli::eval::{Asked, Evaluated, evaluated};
+use crate::data::{RowName, Split};
 use crate::train::run::mistakes::{Keep, Mistake, Worst};
 use crate::train::setup::class_report::ClassReport;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub struct Evaluation {
     pub names: Vec<String>,
     /// The worst mistakes, by pairs of classes; the worst of each first.
     pub mistakes: BTreeMap<(usize, usize), Vec<Mistake>>,
+    /// What the samples among them are called: by their files, their ids or their lines, else by their numbers.
+    pub called: BTreeMap<u32, String>,
     /// What must be known of the samples.
     pub notes: Vec<String>,
 }
@@ -44,8 +47,14 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
         out: None,
     };
     let mut worst = Worst::new(Keep::OfPairs(OF_A_PAIR, OF_ALL));
+    let mut of = None;
     let Evaluated { samples, split, count, figures, report, notes, .. } =
-        evaluated(&asked, &mut |session, batch, _| worst.see(session, batch))?;
+        evaluated(&asked, &mut |session, batch, split| {
+            of.get_or_insert_with(|| split.clone());
+            worst.see(session, batch)
+        })?;
+    let mistakes = worst.by_pairs();
+    let called = |sample: u32| (sample, of.as_ref().map_or_else(|| called_by_number(sample), |of| called(of, sample)));
     let mut list: Vec<(String, f64)> = figures.list().map(|(f, value)| (f.name().to_owned(), value)).collect();
     if let Some(report) = &report {
         use crate::graph::op::Figure;
@@ -58,7 +67,22 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
         figures: list,
         report,
         names: samples.spec.class_names().map(<[String]>::to_vec).unwrap_or_default(),
-        mistakes: worst.by_pairs(),
+        called: mistakes.values().flatten().map(|mistake| called(mistake.sample)).collect(),
+        mistakes,
         notes,
     })
+}
+
+fn called_by_number(sample: u32) -> String {
+    format!("sample {sample}")
+}
+
+fn called(split: &Split, sample: u32) -> String {
+    let i = sample as usize;
+    match split.row(i) {
+        Some(RowName::Id(column, id)) => format!("{column} {id}"),
+        Some(RowName::Line(Some(file), line)) => format!("{file}, line {line}"),
+        Some(RowName::Line(None, line)) => format!("line {line}"),
+        None => split.name(i).unwrap_or_else(|| called_by_number(sample)),
+    }
 }

@@ -15,7 +15,7 @@ use crate::runs::difference::{differences, shown};
 use crate::runs::figure::{higher_is_better, is_share};
 use crate::runs::folder::At;
 use crate::runs::lines::number;
-use crate::terminal::{duration, figure, percent};
+use crate::terminal::{duration, figure, percent, visible};
 use crate::train::run::mistakes::{Mistake, SIDE};
 use crate::train::setup::class_report::ClassReport;
 use serde_json::{Value, json};
@@ -402,12 +402,13 @@ fn gallery_html(i: usize, evaluation: &Evaluation, class: &dyn Fn(usize) -> Stri
             "<div class=\"cell\" id=\"cell-{i}-{is}-{taken}\" tabindex=\"-1\"><h4>{is_name}, taken for {taken_name}</h4><ul class=\"gallery\">"
         );
         for Mistake { sample, probabilities: (own, wrong), picture, .. } in mistakes {
+            let name = evaluation.called.get(sample).map_or(String::new(), |name| escaped(&visible(name)));
             let image = picture.as_ref().map_or(String::new(), |picture| {
                 let address = data_url("image/png", &picture.png);
-                format!("<img src=\"{address}\" alt=\"sample {sample}, {is_name}\" loading=\"lazy\">")
+                format!("<img src=\"{address}\" alt=\"{name}, {is_name}\" loading=\"lazy\">")
             });
             out += &format!(
-                "<li><figure>{image}<figcaption>sample {sample}<br>{} {taken_name}<br>{} {is_name}</figcaption></figure></li>",
+                "<li><figure>{image}<figcaption>{name}<br>{} {taken_name}<br>{} {is_name}</figcaption></figure></li>",
                 percent(*wrong).replace(' ', "\u{a0}"),
                 percent(*own).replace(' ', "\u{a0}")
             );

@@ -7,7 +7,7 @@ use crate::api::model::{build, describe_data, refuse};
 use crate::api::what::expect_configuration;
 use crate::backend::{Backend, DeviceError};
 use crate::config::language::sections::{Length, Monitor, Sweep};
-use crate::config::{self, Assigned, Diagnostic, Loaded, Severity, SourceId, Sources, Trials};
+use crate::config::{self, Assigned, Diagnostic, Experiment, Loaded, Severity, SourceId, Sources, Trials};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::random::hash_name;
@@ -55,6 +55,18 @@ impl Checked {
     pub fn counts_steps(&self) -> bool {
         matches!(self.length, Length::Steps(_))
     }
+}
+
+/// A trial has one curve, also where a parameter of the sweep asks for several trainings.
+fn expect_one_training(experiment: &Experiment) -> Result<(), Failure> {
+    let folds = experiment.data.source.table().is_some_and(|table| table.folds.is_some() && table.fold.is_none());
+    let several = if experiment.train.seeds.is_some() { "train.seeds" } else { "data.folds" };
+    if !folds && experiment.train.seeds.is_none() {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "a trial of a sweep is one training, and `{several}` asks for several\nhelp: leave it out of the parameters; `seed`, or `data.fold` with `data.folds`, may be among them"
+    )))
 }
 
 impl Read {
@@ -119,6 +131,7 @@ impl Read {
             let values = self.assigned(number);
             let one = self.trials.load(&values, &counts).map_err(Failure::from).and_then(|mut loaded| {
                 let fingerprint = fingerprint(&loaded);
+                expect_one_training(&loaded.experiment)?;
                 let data = match &described {
                     Some(data) if !own_data => data.clone(),
                     _ => describe_data(&loaded)?,

@@ -8,6 +8,9 @@ use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
+/// Exit code of a trial that was told to stop.
+pub const INTERRUPTED: i32 = 130;
+
 /// The last lines of its standard error that are kept.
 const TAIL: usize = 20;
 
@@ -27,6 +30,19 @@ pub struct End {
     pub status: ExitStatus,
     /// What it said was wrong.
     pub error: Option<String>,
+}
+
+impl End {
+    /// Ctrl-C, or a signal like it, may have ended it, also before it could watch for that.
+    pub fn is_interruption(&self) -> bool {
+        #[cfg(unix)]
+        let signal = std::os::unix::process::ExitStatusExt::signal(&self.status);
+        #[cfg(unix)]
+        let by_signal = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].map(Some).contains(&signal);
+        #[cfg(not(unix))]
+        let by_signal = false;
+        by_signal || self.status.code() == Some(INTERRUPTED)
+    }
 }
 
 /// A trial that is at work. It stops, and saves, when this is dropped; so it does when this process is killed.

@@ -3,7 +3,7 @@
 
 use super::super::args::SweepArgs;
 use super::checked::{Checked, Read, words};
-use super::child::{Child, End, Event};
+use super::child::{Child, End, Event, INTERRUPTED};
 use super::table::told;
 use super::trial::Trial;
 use crate::api::failure::Failure;
@@ -18,12 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it is looked whether Ctrl-C was pressed.
 const LOOK: Duration = Duration::from_millis(50);
-/// Exit code of a trial that was told to stop.
-const INTERRUPTED: i32 = 130;
+
+/// How long after a trial a signal for both may be noticed here.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Trials, and what is at work on them.
 pub struct Pool<'a> {
@@ -138,7 +139,7 @@ impl<'a> Pool<'a> {
                 return Ok(verdicts.iter().all(|v| matches!(v, Verdict::Done | Verdict::Out { .. })));
             }
             match self.events.1.recv_timeout(LOOK) {
-                Ok(event) => self.take(event, asked)?,
+                Ok(event) => self.take(event, interrupt)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 // This holds one end itself.
                 Err(RecvTimeoutError::Disconnected) => return Ok(false),
@@ -207,7 +208,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    fn take(&mut self, event: Event, interrupted: bool) -> Result<(), Failure> {
+    fn take(&mut self, event: Event, interrupt: &AtomicBool) -> Result<(), Failure> {
         match event {
             Event::Line(number, line) => {
                 if let Some(line) = line
@@ -223,7 +224,10 @@ impl<'a> Pool<'a> {
                     say(&format!("warning: trial {}: {text}", number + 1));
                 }
             }
-            Event::Ended(number, end) => self.ended(number, &end, interrupted)?,
+            Event::Ended(number, end) => {
+                let interrupted = end.is_interruption() && comes_soon(interrupt);
+                self.ended(number, &end, interrupted)?;
+            }
         }
         Ok(())
     }
@@ -308,6 +312,16 @@ impl<'a> Pool<'a> {
         parts.push((2, at_work.join(", ")));
         bar.tell(&parts);
     }
+}
+
+/// Whether this process is interrupted, too: Ctrl-C goes to all processes of a terminal, and a trial may have ended before this one knows of it.
+fn comes_soon(interrupt: &AtomicBool) -> bool {
+    let asked = || interrupt.load(Ordering::Relaxed);
+    let end = Instant::now() + SOON;
+    while !asked() && Instant::now() < end {
+        std::thread::sleep(LOOK / 10);
+    }
+    asked()
 }
 
 /// Whether `--set` names a key of `[sweep]`, which a trial has not got.

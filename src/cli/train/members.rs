@@ -3,7 +3,7 @@
 use super::super::args::TrainArgs;
 use super::super::print;
 use super::super::runs::grid::Grid;
-use super::place::Place;
+use super::place::{self, Place};
 use super::{INTERRUPTED, asked, request};
 use crate::api::failure::Failure;
 use crate::api::members::Members;
@@ -13,7 +13,7 @@ use crate::checkpoint::newest_whole;
 use crate::config::{self, Counts, Experiment, Loaded, UNSET_OPTION};
 use crate::data::FieldKind;
 use crate::files::durable;
-use crate::runs::figure::{higher_is_better, is_share};
+use crate::runs::figure::is_share;
 use crate::runs::folder::{Run, State, is_run};
 use crate::runs::lines::{Wanted, number};
 use crate::terminal::{figure, json_line, percent, say};
@@ -50,7 +50,8 @@ pub fn of(args: &TrainArgs) -> Result<Option<Wish>, Failure> {
             }
         }
         let auto = from.as_deref().is_some_and(|from| from.as_os_str() == asked::AUTO);
-        if let (true, Some(config), None) = (auto, config, &args.out)
+        // Without a name it is the newest.
+        if let (true, Some(config), None) = (auto || from.is_none(), config, &args.out)
             && let Ok(newest) = Folder::existing(None, &config::name_of(config))
             && let Some(members) = Members::of(&newest.path)?
         {
@@ -88,7 +89,7 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
     if !matches!(team, Team::Threads(1)) {
         let alone = match members {
             Members::Folds(_) => "`--set data.fold=1` and so on",
-            Members::Seeds(_) => "`--unset train.seeds --set seed=1` and so on",
+            Members::Seeds(_) => "`--unset train.seeds --set seed=N`, each with the same `--set data.seed`",
         };
         return Err(Failure::Usage(format!(
             "{one}s are trained by one process\nhelp: train each by itself, with {alone}"
@@ -119,7 +120,7 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
             let before = place.first(&path);
             let ended = start(&request);
             if ended.is_ok() || place.first(&path) != before {
-                place.keep();
+                place.keep()?;
             }
             if ended?.outcome == Some(Outcome::Interrupted) {
                 say(&format!(
@@ -164,6 +165,7 @@ fn expect_one_answer(loaded: &Loaded) -> Result<(), Failure> {
 
 /// Makes the folder of new runs.
 fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Failure> {
+    args.out.as_deref().map_or(Ok(()), place::settle)?;
     let loaded = load_config(config, &args.overrides.sets())?;
     if matches!(members, Members::Seeds(_)) {
         expect_one_answer(&loaded)?;
@@ -172,7 +174,7 @@ fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Fai
     let mut there = None;
     if let Some(out) = out {
         let place = out.display();
-        if is_run(out) && args.force {
+        if is_run(out) {
             return Err(Failure::Usage(format!(
                 "`{place}` holds a run, and {one}s do not take its place\nhelp: choose another folder with --out"
             )));
@@ -251,17 +253,7 @@ impl Column {
 
 /// The figures of validation of each run, where it was best by the figure that it watches.
 fn figures(runs: &[Run]) -> Vec<Column> {
-    let best = |run: &Run| -> Option<Map<String, Value>> {
-        let monitor = run.best.as_ref().map_or("val_loss", |best| &best.monitor).to_owned();
-        let lines = run.lines.epochs.iter().filter(|line| line.contains_key(&monitor));
-        let better = |a: f64, b: f64| if higher_is_better(&monitor) { a > b } else { a < b };
-        lines
-            .fold(None, |best: Option<&Map<String, Value>>, line| match best {
-                Some(known) if !better(number(line, &monitor)?, number(known, &monitor)?) => Some(known),
-                _ => Some(line),
-            })
-            .cloned()
-    };
+    let best = |run: &Run| run.best_line(run.best.as_ref().map_or("val_loss", |best| &best.monitor)).cloned();
     let lines: Vec<Option<Map<String, Value>>> = runs.iter().map(best).collect();
     let names = lines.iter().flatten().next().map(|line| line.keys().filter(|key| key.starts_with("val_")).cloned());
     let column = |name: String| {

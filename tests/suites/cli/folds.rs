@@ -2,6 +2,7 @@
 
 use super::support::{Place, assert_same_runs};
 use super::tables::houses;
+use serde_json::Value;
 use std::fs;
 
 fn config(more: &str) -> String {
@@ -123,6 +124,63 @@ fn a_class_in_one_fold_alone_is_refused() {
     assert!(said.contains("3 folds") && said.contains("fold-3") && said.contains("train --resume r"), "{said}");
 }
 
+/// Of epochs with one accuracy the best is that with the least loss, also in the table of all folds.
+#[test]
+fn the_table_has_the_figures_of_the_best_checkpoints() {
+    let place = place(TOWN);
+    let rows: String = (0..60).map(|i| format!("h{i},{i},{},{},1\n", i * i % 7, ["sea", "hill"][i % 2])).collect();
+    place.write("houses.csv", format!("id,rooms,age,town,price\n{rows}"));
+    let figures = place.ok("train c.toml --out r --json --set train.epochs=8 --set optimizer.lr=1e-5");
+    let told: Value = serde_json::from_str(figures.out.lines().last().unwrap()).unwrap();
+    let mut tied = 0;
+    for fold in 1..=3 {
+        let best = place.ok(&format!("eval r/fold-{fold} --json")).json()["metrics"].clone();
+        for (name, own) in [("val_loss", "loss"), ("val_accuracy", "accuracy")] {
+            let found = told["figures"][name]["folds"][fold - 1].as_f64().unwrap();
+            assert!((found - best[own].as_f64().unwrap()).abs() < 1e-6, "{name} of fold {fold}: {found}, {best}");
+        }
+        let accuracies =
+            place.metrics(&format!("r/fold-{fold}")).into_iter().filter_map(|line| line["val_accuracy"].as_f64());
+        tied += accuracies.filter(|value| Some(*value) == best["accuracy"].as_f64()).count() - 1;
+    }
+    assert!(tied > 3, "no epochs have the accuracy of the best");
+}
+
+/// Folds that new ones replace are never taken for theirs, also where the process was killed.
+#[test]
+fn folds_that_are_replaced_do_not_mix_with_new_ones() {
+    let place = place(PRICE);
+    place.ok("train c.toml --quiet --out r --set data.folds=4 --set train.epochs=1");
+    let before = place.ok("eval r --json").out;
+    let mut running = place.start("train c.toml --quiet --out r --force --set train.epochs=100000");
+    assert!(running.until(|| place.path("r/.old/fold-1").exists() && place.path("r/fold-1/last.safetensors").exists()));
+    running.signal(libc::SIGKILL);
+    running.wait();
+    let said = place.fails("eval r", 2);
+    assert!(said.contains("is to have 3 folds") && said.contains("fold-2"), "{said}");
+    assert!(place.path("r/.old/fold-4").exists());
+    // Killed before a fold had begun, or before there was anything of the new ones: the old ones are there again, where new ones cannot begin.
+    let good = place.read("houses.csv");
+    for gone in [&["fold-1"][..], &["fold-1", "fold-2", "fold-3", "fold-4", "folds.json", "config.toml"]] {
+        for name in gone {
+            let (path, old) = (place.path(&format!("r/{name}")), place.path(&format!("r/.old/{name}")));
+            if old.exists() && path.is_dir() {
+                fs::remove_dir_all(path).unwrap();
+            } else if !old.exists() {
+                fs::create_dir_all(place.path("r/.old")).unwrap();
+                fs::rename(path, old).unwrap();
+            }
+        }
+        place.write("houses.csv", "id,rooms,age,town,price\nh1,1,1,sea\n");
+        place.fails("train c.toml --quiet --out r --force", 2);
+        place.write("houses.csv", &good);
+        assert_eq!((place.ok("eval r --json").out, place.path("r/.old").exists()), (before.clone(), false));
+    }
+    place.ok("train c.toml --quiet --out r --force --set train.epochs=1");
+    assert_eq!(place.ok("eval r --json").json()["folds"], 3);
+    assert!(!place.path("r/.old").exists() && !place.path("r/fold-4").exists());
+}
+
 /// What was there before stays, and nothing else: the next try needs no `--force`.
 #[test]
 fn folds_that_are_refused_leave_nothing() {
@@ -216,6 +274,13 @@ fn folds_say_what_they_need() {
     place.write("w.toml", config(PRICE) + sweep);
     assert!(place.fails("sweep w.toml", 2).contains("is one training"));
     place.ok("sweep w.toml --quiet --set data.fold=1 --set train.epochs=1");
+    // A parameter may choose the fold, and not ask for several.
+    place.ok("sweep w.toml --quiet --out w1 --set train.epochs=1 --sweep data.fold=1,2,3");
+    assert_eq!(fs::read_dir(place.path("w1/trials")).unwrap().count(), 6);
+    for several in ["--sweep data.folds=2,3", "--set data.validation_split=0.2 --sweep train.seeds=2,3"] {
+        let said = place.fails(&format!("sweep w.toml --quiet --out w2 --unset data.folds {several}"), 2);
+        assert!(said.contains("a trial of a sweep is one training"), "{said}");
+    }
     place.write("w.toml", config(PRICE).replace("folds = 3", "folds = 100"));
     assert!(place.fails("train w.toml --out w2", 2).contains("90 rows, and 100 folds"));
     place.ok("train c.toml --quiet --out r");

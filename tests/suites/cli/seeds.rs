@@ -172,6 +172,11 @@ fn a_command_with_seeds_goes_on_with_them() {
     place.ok(command);
     assert_eq!(place.ok("eval r --json").json()["seeds"], 2);
     place.ok(command);
+    // The newest, without its name.
+    place.ok("train c.toml --quiet --set train.seeds=2 --pause-after 1");
+    place.ok("train c.toml --quiet --resume");
+    let newest = fs::read_dir(place.path("runs")).unwrap().next().unwrap().unwrap().path();
+    assert!(newest.join("1/seed-2/best.safetensors").exists());
     let other = place.fails("train c.toml --quiet --out r --resume auto --set train.seeds=3", 2);
     assert!(other.contains("train.seeds"), "{other}");
 }

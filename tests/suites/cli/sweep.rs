@@ -330,6 +330,36 @@ fn a_sweep_that_is_interrupted_saves_and_goes_on() {
     place.ok("train --resume s/trials/1 --quiet --set train.max_steps=1");
 }
 
+/// A terminal's Ctrl-C goes to the trial, too, which may end before the sweep knows of it: it is no failure.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_trial_that_is_interrupted_first_has_not_failed() {
+    let section = "[sweep]\ntrials = 1\nparameters = { \"optimizer.lr\" = { log = [1e-4, 1e-1] } }\n";
+    let place = Place::with(&config(400, section));
+    for first in ["sweep c.toml --out s --quiet", "sweep c.toml --out s --quiet --json"] {
+        let mut running = place.start(first);
+        let own = place.path("s/trials/1/last.safetensors");
+        let before = fs::metadata(&own).and_then(|meta| meta.modified()).ok();
+        assert!(running.until(|| fs::metadata(&own).and_then(|meta| meta.modified()).ok() != before));
+        let children = fs::read_dir(format!("/proc/{}/task", running.id())).unwrap().filter_map(|task| {
+            fs::read_to_string(task.unwrap().path().join("children"))
+                .ok()?
+                .split_whitespace()
+                .next()?
+                .parse::<i32>()
+                .ok()
+        });
+        let trial = children.last().expect("a trial is at work");
+        // SAFETY: plain numbers; a child of the sweep, which waits for it.
+        unsafe { libc::kill(trial, libc::SIGINT) };
+        assert!(running.until(|| !place.path(&format!("/proc/{trial}")).exists()));
+        running.signal(libc::SIGINT);
+        let (status, done) = running.wait();
+        assert_eq!(status.code(), Some(130), "{done:?}");
+        assert!(!done.out.contains("failed") && !done.err.contains("failed"), "{done:?}");
+    }
+}
+
 #[test]
 fn a_run_stops_where_it_is_told_and_when_its_input_ends() {
     let place = Place::with(&config(4, ""));

@@ -3,6 +3,7 @@
 
 mod bf16;
 mod conv;
+mod conv_bf16;
 mod linear;
 mod plain;
 #[path = "../../src/gemm/reference.rs"]

@@ -1,6 +1,7 @@
 //! Convolutions whose operands lie in memory as floats or rounded to bf16.
 
-use crate::conv::{all_cases, draw_bf16};
+use crate::conv::all_cases;
+use crate::conv_bf16::draw_bf16;
 use crate::gemm::bf16::pack::rounded;
 use crate::gemm::numbers::{Numbers, NumbersMut, Rounded};
 use crate::gemm::tile::{EpilogueOperands, Finish};

@@ -6,7 +6,7 @@ mod target;
 use super::predictions::Predictions;
 use super::{Asked, SplitName, counted, in_lines, in_words, with_top5, written};
 use crate::api::failure::Failure;
-use crate::api::members::{Members, together_in_parts};
+use crate::api::members::{Members, models_of, together_in_parts};
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::cli::{class_table, error_table};
 use crate::files::output::Output;
@@ -23,7 +23,7 @@ use target::Measured;
 /// # Errors
 /// As for one of them; what is asked for is there for one alone.
 pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
-    let folders = &members.folders(&args.model)[..];
+    let folders = &models_of(&args.model)?[..];
     if let Some(option) = args.writing.asked() {
         return Err(Failure::Usage(format!(
             "`{option}` is for one model that writes answers, and `{}` has {}\nhelp: leave it out",

@@ -31,11 +31,11 @@ impl Rules<'_> {
 
     /// A trial of a sweep has one curve.
     pub(super) fn a_trial_is_one_training(&self) {
-        if self.experiment.sweep.is_none() {
-            return;
-        }
+        let Some(sweep) = &self.experiment.sweep else { return };
         let several = "several trainings";
-        if self.trains_folds() {
+        // Each trial may choose one of them.
+        let chooses = sweep.parameters.0.iter().any(|axis| axis.key == "data.fold");
+        if self.trains_folds() && !chooses {
             let error = Diagnostic::error("a trial of a sweep is one training, and `folds` asks for several");
             let error = error.help("choose one of them for all trials, as with `fold = 1`");
             self.reporter.at_keys(error, "data.folds", several, "sweep", "the sweep");

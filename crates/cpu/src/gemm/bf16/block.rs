@@ -5,7 +5,8 @@
 //! that is added to the result. Everything is rounded to nearest even, and denormal numbers are taken and given as zero.
 
 #[cfg(target_arch = "x86_64")]
-use super::dpbf16;
+mod dpbf16;
+
 use super::{SIDE, STEP, TILE};
 use crate::simd::bf16::Bf16Unit;
 use crate::simd::{Routine, Simd, SimdLevel};
@@ -63,13 +64,13 @@ impl Results {
 
     /// Floats from row to row of a tile.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn step(&self) -> usize {
+    fn step(&self) -> usize {
         self.step
     }
 
     /// A row of a tile, counted from the first row of all.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn row(&self, row: usize, tile: usize) -> *mut f32 {
+    fn row(&self, row: usize, tile: usize) -> *mut f32 {
         self.tile(row / SIDE, tile).wrapping_add(row % SIDE * self.step)
     }
 }

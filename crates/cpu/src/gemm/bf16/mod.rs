@@ -8,8 +8,6 @@
 //! panel of at most 16 columns has a single tile. Which terms are a pair depends on the unit ([`pack::Pairing`]).
 
 pub mod block;
-#[cfg(target_arch = "x86_64")]
-mod dpbf16;
 pub mod pack;
 pub mod product;
 pub mod store;

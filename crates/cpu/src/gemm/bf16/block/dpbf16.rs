@@ -2,12 +2,12 @@
 //!
 //! The instruction adds two products to each float: first that of the upper halves of 32 bits, then that of the lower ones. It rounds after
 //! each, and takes and gives denormal numbers as zero (Intel, *Instruction Set Extensions Programming Reference*). Tiles sum the even and the
-//! odd terms apart. So terms are paired anew, [alternate](super::pack::Pairing) ones in the place of neighbours: those of `B` where it is packed, those of
+//! odd terms apart. So terms are paired anew, [alternate](super::super::pack::Pairing) ones in the place of neighbours: those of `B` where it is packed, those of
 //! `A` here, on their way into the first-level cache, as rows may be used where they lie.
 
-use super::block::{Block, Results};
-use super::pack::Pairing;
-use super::{PANEL, SIDE, STEP, TILE};
+use super::super::pack::Pairing;
+use super::super::{PANEL, SIDE, STEP, TILE};
+use super::{Block, Results};
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ impl Paired {
 /// Computes a block of `rows` by `columns` tiles.
 ///
 /// # Safety
-/// As [`super::block::Blocks::run`], and the machine has the instructions.
+/// As [`super::Blocks::run`], and the machine has the instructions.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
 pub unsafe fn run([rows, columns]: [usize; 2], block: &Block) {
     // SAFETY: the caller's promise.
