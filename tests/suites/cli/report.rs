@@ -1,5 +1,6 @@
 //! `runner report`: one page that needs nothing but itself.
 
+use super::photos;
 use super::support::{Place, plain};
 
 /// The tags of a page in their order, without what is in scripts and styles; every one that is opened must be closed.
@@ -134,4 +135,19 @@ fn names_are_text_and_no_html() {
         page.contains("&lt;script&gt;alert(1)&lt;") && page.contains("&lt;img src=x onerror"),
         "written as they are"
     );
+}
+
+/// A mistake has the name of its file, where it has one.
+#[test]
+fn mistakes_have_the_names_of_their_files() {
+    let place = photos::place("", photos::TRANSFORMS);
+    place.ok("train c.toml --quiet --out r --set train.epochs=1 --set optimizer.lr=1e-9");
+    place.ok("report r --out r.html --no-timing");
+    let page = place.read("r.html").replace("<wbr>", "");
+    // All have one class: those of the other are mistakes.
+    let named = |class: &str, of: [u32; 3]| {
+        of.iter().all(|n| page.contains(&format!(">{class}/{n}.{}<br>", ["png", "jpg", "bmp"][*n as usize % 3])))
+    };
+    assert!(named("red", [14, 16, 18]) != named("blue", [15, 17, 19]));
+    assert!(!page.contains("sample 1"), "by number");
 }
