@@ -163,8 +163,8 @@ impl Drop for Place {
             let _ = durable::remove(shared);
         }
         if path.join(OLD).is_dir() {
-            // What cannot be moved now is there when the folder is taken next.
-            let _ = undo(path);
+            // Nothing is of new trainings before they have claimed the folder. What cannot be moved now is there when it is taken next.
+            let _ = if self.claimed { undo(path) } else { move_back(path) };
         }
         self.folder.unlock();
         // Those in which there is something stay.

@@ -2,8 +2,8 @@
 //!
 //! The instruction adds two products to each float: first that of the upper halves of 32 bits, then that of the lower ones. It rounds after
 //! each, and takes and gives denormal numbers as zero (Intel, *Instruction Set Extensions Programming Reference*). Tiles sum the even and the
-//! odd terms apart. So terms are paired anew, [alternate](super::super::pack::Pairing) ones in the place of neighbours: those of `B` where it is packed, those of
-//! `A` here, on their way into the first-level cache, as rows may be used where they lie.
+//! odd terms apart. So terms are paired anew, [alternate](super::super::pack::Pairing) ones in the place of neighbours: those of `B` where it is
+//! packed, those of `A` here, on their way into the first-level cache, as rows may be used where they lie.
 
 use super::super::pack::Pairing;
 use super::super::{PANEL, SIDE, STEP, TILE};
