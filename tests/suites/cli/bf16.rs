@@ -12,7 +12,7 @@ layers = [
 ]
 "#;
 
-fn place() -> Place {
+pub fn place() -> Place {
     let sections = "[optimizer]\ntype = \"adam\"\nlr = 3e-3\n[train]\nepochs = 4\n[log]\nevery_steps = 1\n";
     Place::with(&digits("validation_split = 0.2", &format!("{LAYERS}\n{sections}")))
 }

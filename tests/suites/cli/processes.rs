@@ -1,5 +1,6 @@
 //! Ranks that are processes: the same bits as one, and a clear end when one is killed, stopped or does not fit.
 
+use super::bf16;
 use super::ranked::{SILENCE, TENSORS, config, tensors};
 use super::support::{Done, Place, Running, assert_same_runs};
 use std::fs;
@@ -264,6 +265,30 @@ fn ranks_with_other_instructions_take_those_that_all_have() {
     assert!(done.iter().all(|done| done.code == Some(0)), "{done:?}");
     assert!(done[0].err.contains("1 thread, scalar"), "{done:?}");
     assert_same_runs((&place, "one"), (&place, "two"));
+}
+
+/// Units for bf16 that leave other products to single precision are used by none, as if one rank had no unit.
+#[test]
+fn ranks_with_other_units_for_bf16_compute_without_them() {
+    let place = bf16::place();
+    let unit = |name: &str| vec![("RUNNER_BF16", name.to_owned())];
+    let own = place.ok("devices --json").json()["devices"][0]["bf16"] == "avx512_bf16";
+    let other = if own { "avx512_bf16" } else { "off" };
+    let words =
+        "train c.toml --quiet --threads 1 --set precision=\"bf16\" --set train.epochs=1 --set distributed.shards=2";
+    for (out, name) in [("one", "off"), ("plain", "plain")] {
+        let (_, done) = place.start_with(&format!("{words} --out {out}"), &unit(name)).wait();
+        assert_eq!(done.code, Some(0), "{done:?}");
+    }
+    let port = free_port();
+    let ranks = [(0, "plain"), (1, other)];
+    let running = ranks.map(|(rank, name)| {
+        place.start_with(&format!("{words} --out two"), &[variables(rank, 2, port), unit(name)].concat())
+    });
+    let done = running.map(|running| running.wait().1);
+    assert!(done.iter().all(|done| done.code == Some(0)), "{done:?}");
+    let tensors = |run: &str| place.checkpoint(&format!("{run}/last.safetensors")).tensors;
+    assert!(tensors("two") == tensors("one") && tensors("one") != tensors("plain"));
 }
 
 /// Nobody is left behind.

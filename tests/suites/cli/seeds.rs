@@ -105,9 +105,9 @@ fn equal_models_together_have_the_figures_of_one() {
         "cross_entropy",
         r#"["auroc", "average_precision", "calibration_error", "macro_f1", "top2_accuracy"]"#,
     );
-    let labels = ("[\"rooms\", \"price\"]", "mse", r#"["r2", "mape"]"#);
+    let numbers = ("[\"rooms\", \"price\"]", "mse", r#"["r2", "mape"]"#);
     let lines = |out: &str| out.lines().skip_while(|line| !line.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    for (at, (target, loss, figures)) in [classes, labels].into_iter().enumerate() {
+    for (at, (target, loss, figures)) in [classes, numbers].into_iter().enumerate() {
         let data = format!(
             "validation_split = 0.4\ntarget = {}\n[loss]\ntype = \"{loss}\"",
             if at == 0 { format!("{target:?}") } else { target.to_owned() }

@@ -59,7 +59,8 @@ struct Hello {
     version: String,
     program: String,
     level: String,
-    bf16: bool,
+    /// There is a unit for bf16, and whether it is far faster than single precision: else it leaves products to that.
+    bf16: Option<bool>,
 }
 
 /// What the leader says before data is read.
@@ -145,7 +146,7 @@ pub fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
         version: env!("CARGO_PKG_VERSION").into(),
         program: program()?,
         level: SimdLevel::from_env()?.name().into(),
-        bf16: Bf16Unit::from_env()?.is_some(),
+        bf16: Bf16Unit::from_env()?.map(Bf16Unit::is_far_faster),
     };
     let all: Vec<Hello> = exchange(member, &own)?;
     for (rank, other) in all.iter().enumerate() {
@@ -166,7 +167,9 @@ pub fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
     if member.rank() == 0 && own.level != level.name() {
         say(&format!("note: all ranks compute with {}, which is what all of them have", level.name()));
     }
-    Ok(Agreed { level, bf16: all.iter().all(|hello| hello.bf16) })
+    // Units that leave other products to single precision come to other sums.
+    let bf16 = own.bf16.is_some() && all.iter().all(|hello| hello.bf16 == own.bf16);
+    Ok(Agreed { level, bf16 })
 }
 
 /// What tells this build from others.

@@ -62,12 +62,6 @@ impl Results {
         self.at.wrapping_add(row * self.apart[1] + column * self.apart[0])
     }
 
-    /// Floats from row to row of a tile.
-    #[cfg(target_arch = "x86_64")]
-    fn step(&self) -> usize {
-        self.step
-    }
-
     /// A row of a tile, counted from the first row of all.
     #[cfg(target_arch = "x86_64")]
     fn row(&self, row: usize, tile: usize) -> *mut f32 {
@@ -81,7 +75,6 @@ type Shape = [usize; 2];
 type PlainFn = unsafe fn((Shape, *const Block<'static>));
 
 /// What computes a block.
-#[derive(Clone, Copy)]
 enum Form {
     Plain(PlainFn),
     /// `vdpbf16ps`.
