@@ -235,6 +235,7 @@ impl Simd for Avx512 {
             _mm512_cvtps_epi32(a),
             _mm512_set1_epi32(127),
         )));
+        times_pow2(a, n) -> __m512 = _mm512_scalef_ps(a, n);
         gt(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b);
         ge(a, b) -> __mmask16 = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(a, b);
         gt_or_nan(a, b) -> __mmask16 =

@@ -53,6 +53,16 @@ impl Bf16Unit {
         self != Bf16Unit::Avx512
     }
 
+    /// Rows that it computes at a time: a block has whole ones.
+    pub fn rows(self) -> usize {
+        if self == Bf16Unit::Avx512 { 4 } else { 16 }
+    }
+
+    /// Whether it reads no terms behind the last ones of a sum. Others need zeros there.
+    pub fn leaves_out_terms(self) -> bool {
+        self == Bf16Unit::Avx512
+    }
+
     /// The units of this machine, the best last.
     pub fn supported() -> impl Iterator<Item = Bf16Unit> {
         Self::ALL.into_iter().filter(|unit| unit.is_supported())

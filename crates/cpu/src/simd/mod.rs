@@ -181,6 +181,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn round(self, a: Self::V) -> Self::V;
     /// `2ᵃ` for integers `-126 ≤ a ≤ 127`.
     fn pow2(self, a: Self::V) -> Self::V;
+    /// `a · 2ⁿ` for integers `-252 ≤ n ≤ 254`, rounded once: in two halves, as `n` may lie outside the range of the exponent.
+    #[inline(always)]
+    fn times_pow2(self, a: Self::V, n: Self::V) -> Self::V {
+        let half = self.round(self.mul(n, self.splat(0.5)));
+        self.mul(self.mul(a, self.pow2(half)), self.pow2(self.sub(n, half)))
+    }
     /// `a > b`.
     fn gt(self, a: Self::V, b: Self::V) -> Self::M;
     /// `a ≥ b`.
@@ -265,7 +271,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `eˣ` to about 1 ulp over the whole range, subnormal results included; overflow gives infinity, NaN gives NaN.
     ///
     /// `x = n ln 2 + r` with `|r| ≤ ln 2 / 2`, and a minimax polynomial for `eʳ` (S. Moshier, *Methods and Programs for
-    /// Mathematical Functions*, 1989). `2ⁿ` goes on in two halves, as `n` may lie outside the range of the exponent.
+    /// Mathematical Functions*, 1989).
     #[inline(always)]
     fn exp(self, x: Self::V) -> Self::V {
         // The clamped value comes first: the second operand wins where x is NaN.
@@ -278,9 +284,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
             p = self.fma(p, r, self.splat(c));
         }
         let p = self.fma(p, self.mul(r, r), r);
-        let p = self.add(p, self.splat(1.0));
-        let half = self.round(self.mul(n, self.splat(0.5)));
-        self.mul(self.mul(p, self.pow2(half)), self.pow2(self.sub(n, half)))
+        self.times_pow2(self.add(p, self.splat(1.0)), n)
     }
 }
 

@@ -188,6 +188,19 @@ fn exp_is_good_to_two_ulp() {
     }
 }
 
+/// One instruction multiplies by a power of two, or several: both round once, also to subnormal numbers.
+#[test]
+fn exp_has_the_same_bits_wherever_multiply_adds_are_fused() {
+    let mut first: Option<Vec<u32>> = None;
+    for level in SimdLevel::supported().filter(|level| *level != SimdLevel::Scalar) {
+        let mut x: Vec<f32> = (0..1 << 16).map(|i| -106.0 + 197.0 * i as f32 / (1 << 16) as f32).collect();
+        level.run(Exp(&mut x));
+        let bits: Vec<u32> = x.into_iter().map(f32::to_bits).collect();
+        let first = first.get_or_insert_with(|| bits.clone());
+        assert!(*first == bits, "{level}");
+    }
+}
+
 #[test]
 fn lanes_are_reduced() {
     for level in SimdLevel::supported() {

@@ -96,7 +96,11 @@ fn every_packer_gives_the_same_numbers() {
 struct Aligned<T, const N: usize>([T; N]);
 
 /// The bits of a block of `unit`, for drawn numbers.
-fn block(unit: Bf16Unit, level: SimdLevel, shape: [usize; 2], (a, b, c): (&[u16], &[u16], &[f32])) -> Vec<u32> {
+fn block(
+    (unit, level): (Bf16Unit, SimdLevel),
+    (shape, last): ([usize; 2], usize),
+    (a, b, c): (&[u16], &[u16], &[f32]),
+) -> Vec<u32> {
     let mut results = Box::new(Aligned([0f32; BLOCK]));
     results.0.copy_from_slice(c);
     let place = |at: usize| {
@@ -110,13 +114,14 @@ fn block(unit: Bf16Unit, level: SimdLevel, shape: [usize; 2], (a, b, c): (&[u16]
         a_step: 3 * STEP * 2,
         runs: &[2 * STEP as u32 * 2, 0],
         steps: 1,
+        last,
         b: b.as_ptr(),
         c: Results::block(results.0.as_mut_ptr()),
         accumulate: c[0] != 0.0,
     };
     // SAFETY: all operands are as long as whole tiles.
     unsafe { Blocks::new(unit, level).run(shape, &args) };
-    let used = |at: &usize| at / RESULTS / 2 < shape[0] && at / RESULTS % 2 < shape[1];
+    let used = |at: &usize| at / RESULTS / 2 * SIDE + at % RESULTS / SIDE < shape[0] && at / RESULTS % 2 < shape[1];
     (0..BLOCK).filter(used).map(|at| results.0[at].to_bits()).collect()
 }
 
@@ -133,18 +138,22 @@ fn units_have_the_same_bits() {
             let drawn = if round % 2 == 0 { draw(n, seed) } else { draw_bits(n, seed) };
             drawn.into_iter().map(|x| (x.to_bits() >> 16) as u16).collect()
         };
-        let (a, b) = (numbers(PANEL * 3 * STEP, 1), numbers(4 * TILE, 2));
+        let (mut a, mut b) = (numbers(PANEL * 3 * STEP, 1), numbers(4 * TILE, 2));
+        // Every number of terms in the last step.
+        let last = 1 + round as usize * 13 % STEP;
+        (0..a.len()).filter(|at| at % STEP >= last).for_each(|at| a[at] = 0);
+        (0..b.len()).filter(|at| at % TILE / STEP * 2 + at % 2 >= last).for_each(|at| b[at] = 0);
         let mut c = if round % 4 < 2 { draw(BLOCK, 3 + round) } else { draw_bits(BLOCK, 3 + round) };
         if round % 8 >= 4 {
             c.fill(0.0);
         }
-        for shape in [[1, 1], [1, 2], [2, 1], [2, 2]] {
-            let want = block(Bf16Unit::Plain, SimdLevel::Scalar, shape, (&a, &b, &c));
+        for shape in [1, 4, 7, 16, 17, 25, PANEL].into_iter().flat_map(|rows| [[rows, 1], [rows, 2]]) {
+            let want = block((Bf16Unit::Plain, SimdLevel::Scalar), (shape, last), (&a, &b, &c));
             for (unit, level) in units.iter().flat_map(|unit| SimdLevel::supported().map(move |level| (*unit, level))) {
-                let got = block(unit, level, shape, (&a, &b, &c));
+                let got = block((unit, level), (shape, last), (&a, &b, &c));
                 let nan = |bits: u32| f32::from_bits(bits).is_nan();
                 let other = got.iter().zip(&want).filter(|(x, y)| x != y && !(nan(**x) && nan(**y))).count();
-                assert_eq!(other, 0, "{unit} {level} {shape:?}, round {round}");
+                assert_eq!(other, 0, "{unit} {level} {shape:?}, {last} terms, round {round}");
             }
         }
     }

@@ -7,7 +7,7 @@
 #[cfg(target_arch = "x86_64")]
 mod dpbf16;
 
-use super::{SIDE, STEP, TILE};
+use super::{PANEL, SIDE, STEP, TILE, tiles};
 use crate::simd::bf16::Bf16Unit;
 use crate::simd::{Routine, Simd, SimdLevel};
 use std::marker::PhantomData;
@@ -28,6 +28,9 @@ pub struct Block<'a> {
     pub runs: &'a [u32],
     /// Steps of each.
     pub steps: usize,
+    /// Terms of each stretch's last step, from 1 on: those behind them are zero in both factors, and a unit may leave them out. Only
+    /// [`Bf16Unit::Avx512`] always does, also if `a` has others there.
+    pub last: usize,
     /// The panel, from the block's first step on.
     pub b: *const u16,
     /// The results.
@@ -61,15 +64,9 @@ impl Results {
     fn tile(&self, row: usize, column: usize) -> *mut f32 {
         self.at.wrapping_add(row * self.apart[1] + column * self.apart[0])
     }
-
-    /// A row of a tile, counted from the first row of all.
-    #[cfg(target_arch = "x86_64")]
-    fn row(&self, row: usize, tile: usize) -> *mut f32 {
-        self.tile(row / SIDE, tile).wrapping_add(row % SIDE * self.step)
-    }
 }
 
-/// Tiles of rows and of columns, 1 or 2 of each.
+/// Rows, from 1 to [`PANEL`], and tiles of columns, 1 or 2. A unit may compute whole tiles of rows.
 type Shape = [usize; 2];
 
 type PlainFn = unsafe fn((Shape, *const Block<'static>));
@@ -111,13 +108,14 @@ impl Blocks {
         Blocks { form, of_thread: PhantomData }
     }
 
-    /// Computes a block of `shape` tiles of rows and columns.
+    /// Computes a block of `shape`, rows and tiles of columns.
     ///
     /// # Safety
     /// All memory that the arguments reach is valid, and no other thread uses the results.
     #[inline]
     pub unsafe fn run(&self, shape: Shape, block: &Block) {
-        debug_assert!(shape.iter().all(|n| (1..=2).contains(n)));
+        debug_assert!((1..=PANEL).contains(&shape[0]) && (1..=2).contains(&shape[1]));
+        debug_assert!((1..=STEP).contains(&block.last));
         // SAFETY: the caller's promise; the routine keeps nothing of the block.
         unsafe {
             match self.form {
@@ -173,6 +171,7 @@ impl Terms {
 /// As [`Blocks::run`].
 #[inline(always)]
 unsafe fn each_tile(shape: Shape, block: &Block, mut f: impl FnMut(&Terms, &Terms, *mut f32)) {
+    let shape = [tiles(shape[0]), shape[1]];
     // SAFETY: the caller's promise.
     unsafe {
         for tile in (0..4).filter(|tile| !block.accumulate && tile / 2 < shape[0] && tile % 2 < shape[1]) {
@@ -263,7 +262,7 @@ unsafe fn scalar((shape, block): (Shape, *const Block<'static>)) {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx {
-    use super::{Block, SIDE, STEP, Shape};
+    use super::{Block, SIDE, STEP, Shape, tiles};
     use std::arch::asm;
 
     /// What `ldtilecfg` reads.
@@ -306,7 +305,7 @@ mod amx {
     pub unsafe fn run(shape: Shape, block: &Block) {
         // SAFETY: the caller's promise.
         unsafe {
-            match shape {
+            match [tiles(shape[0]), shape[1]] {
                 [1, 1] => one_by_one(block),
                 [1, _] => one_by_two(block),
                 [_, 1] => two_by_one(block),

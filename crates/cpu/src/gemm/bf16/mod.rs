@@ -33,3 +33,11 @@ pub const fn tiles(n: usize) -> usize {
 pub const fn steps(k: usize) -> usize {
     k.div_ceil(STEP)
 }
+
+/// Terms of the last step of a sum of `k` terms.
+pub const fn last_terms(k: usize) -> usize {
+    match k % STEP {
+        0 => STEP,
+        terms => terms,
+    }
+}

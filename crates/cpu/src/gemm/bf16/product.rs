@@ -2,7 +2,7 @@
 //!
 //! Two orders, one of which a product has:
 //! - *by rows*: `B` is packed once for all tasks, and a task packs some rows of `A`, which stay in its second-level cache while it
-//!   goes through all panels: where there are many rows, and their numbers lie along the sum;
+//!   goes through all panels: where there are many rows, or packed panels are kept, and the numbers of a row lie along the sum;
 //! - *by a grid*: both are packed for all tasks, for a group of steps at a time, and a task is some rows times some panels times a
 //!   piece of the sum. Results of unfinished sums lie in workspace, block by block.
 //!
@@ -14,7 +14,7 @@ mod rows;
 use super::block::BLOCK;
 use super::pack::{Packer, PairRows, RoundRows};
 use super::store::{Store, Stored};
-use super::{PANEL, SIDE, STEP, TILE, steps, tiles};
+use super::{PANEL, SIDE, STEP, TILE, last_terms, steps, tiles};
 use crate::gemm::memory::Memory;
 use crate::gemm::numbers::{Address, Numbers, NumbersMut, Rounded};
 use crate::gemm::pack::Copy2d;
@@ -126,8 +126,10 @@ impl TileProduct {
         let blocks = spec.m.div_ceil(PANEL).max(1) * spec.n.div_ceil(PANEL).max(1);
         let splits = (TASKS / blocks).min(steps(spec.k) / LEAST_STEPS).max(1);
         let many = spec.m.div_ceil(PANEL) >= TASKS_PER_THREAD * threads;
-        let order = if spec.a[1] == 1 && many && splits == 1 {
-            Order::ByRows(ByRows::new(&spec, threads, keeps, rounded.source))
+        // With kept panels, a task takes some panels where rows are few, and packs the rows itself, if it must.
+        let by_rows = many || keeps && prepared.is_none();
+        let order = if spec.a[1] == 1 && by_rows && splits == 1 {
+            Order::ByRows(ByRows::new(&spec, unit, threads, keeps, rounded.source))
         } else {
             Order::Grid(Grid::new(&spec, threads, splits))
         };
@@ -157,6 +159,11 @@ impl TileProduct {
 
     fn all_steps(&self) -> usize {
         steps(self.spec.k)
+    }
+
+    /// Terms of the last of some steps.
+    fn last_terms(&self, range: &Range<usize>) -> usize {
+        if range.end == self.all_steps() { last_terms(self.spec.k) } else { STEP }
     }
 
     fn panels(&self) -> usize {
@@ -373,7 +380,7 @@ impl TileProduct {
                 None => self.packer.rows_of(from, packed),
             }
             // Rows of a tile that there are not: their results are not stored, but what lies there may be no number, which is slow.
-            for row in rows.len()..rows.len().next_multiple_of(SIDE) {
+            for row in rows.len()..rows.len().next_multiple_of(self.unit.rows()) {
                 to.wrapping_add(row * to_step).write_bytes(0, packed.padded);
             }
         }

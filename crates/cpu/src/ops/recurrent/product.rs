@@ -4,7 +4,7 @@ use super::SAMPLES;
 use crate::gemm::bf16::block::{Block, Blocks, Results};
 use crate::gemm::bf16::pack::{Packer, PairRows, RoundRows};
 use crate::gemm::bf16::product::{floats, is_worthwhile, panel_start, row_steps};
-use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, steps, tiles};
+use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, last_terms, steps, tiles};
 use crate::gemm::pack::{Copy2d, CopyRows, PackTransposed, Panel};
 use crate::gemm::product::ProductSpec;
 use crate::gemm::round_up;
@@ -220,12 +220,13 @@ impl StepProduct {
         for panel in 0..self.n.div_ceil(PANEL) {
             let first = panel * PANEL;
             for row in (0..rows).step_by(PANEL) {
-                let shape = [tiles((rows - row).min(PANEL)), tiles((self.n - first).min(PANEL))];
+                let shape = [(rows - row).min(PANEL), tiles((self.n - first).min(PANEL))];
                 let block = Block {
                     a: space.wrapping_add(row * to_step),
                     a_step: 2 * to_step,
                     runs: &[0],
                     steps,
+                    last: last_terms(self.k),
                     b: packed.wrapping_add(panel_start(panel, steps)),
                     c: Results::matrix(c.as_mut_ptr().wrapping_add(row * c_step + first), c_step),
                     accumulate: false,

@@ -15,8 +15,9 @@ use std::mem::MaybeUninit;
 /// Steps of a block that are computed one after the other: 8 KiB of each operand.
 const STEPS: usize = 4;
 
-/// Rows whose sums are in registers.
+/// Rows whose sums are in registers, and terms of `A` that two broadcasts take.
 const ROWS: usize = 4;
+const TERMS: usize = 4;
 
 /// What lets additions take and give denormal numbers as zero, beside what the register says by default.
 const FLUSHING: u32 = 0x1f80 | 1 << 15 | 1 << 6;
@@ -31,7 +32,7 @@ impl Paired {
     }
 }
 
-/// Computes a block of `rows` by `columns` tiles.
+/// Computes a block of `rows`, in fours, by `columns` tiles.
 ///
 /// # Safety
 /// As [`super::Blocks::run`], and the machine has the instructions.
@@ -54,42 +55,41 @@ unsafe fn of_width<const TILES: usize>(rows: usize, block: &Block) {
     let mut held = 0;
     // SAFETY: the caller's promise; no more than `STEPS` steps are held.
     unsafe {
-        if !block.accumulate {
-            for row in 0..rows * SIDE {
-                (0..TILES).for_each(|tile| _mm512_storeu_ps(block.c.row(row, tile), _mm512_setzero_ps()));
+        let rows = rows.next_multiple_of(ROWS);
+        let mut adds = block.accumulate;
+        let mut add = |a: &mut Paired, panel: *const u16, steps: usize, last: usize| {
+            let state = State::new(rows, steps, last, adds, block.c);
+            match TILES {
+                1 => add_to_one(a.step(0), panel, state, block.c),
+                _ => add_to_two(a.step(0), panel, state, block.c),
             }
-        }
-        let add = |a: &mut Paired, panel: *const u16, steps: usize| {
-            for row in 0..rows {
-                let a = a.step(0).wrapping_add(row * SIDE * STEP);
-                match TILES {
-                    1 => add_to_one(a, panel, steps, block.c, row),
-                    _ => add_to_two(a, panel, steps, block.c, row),
-                }
-            }
+            adds = true;
         };
         for &run in block.runs {
             for step in 0..block.steps {
                 let from = block.a.wrapping_byte_add(run as usize + step * 2 * STEP);
-                pair_rows(from, block.a_step, rows * SIDE, a.step(held));
+                let last = if step + 1 == block.steps { block.last } else { STEP };
+                pair_rows((from, block.a_step, last), rows, a.step(held));
                 held += 1;
-                if held == STEPS {
-                    add(&mut a, panel, held);
+                // Steps that are summed together are whole but for the last of them.
+                if held == STEPS || last < STEP {
+                    add(&mut a, panel, held, last);
                     panel = panel.wrapping_add(held * TILES * TILE);
                     held = 0;
                 }
             }
         }
-        if held > 0 {
-            add(&mut a, panel, held);
+        // Also a sum of no terms sets its results.
+        if held > 0 || block.runs.is_empty() || block.steps == 0 {
+            add(&mut a, panel, held, STEP);
         }
     }
 }
 
-/// A step of rows of `A`.
+/// A step of rows of `A`, of which so many terms are read.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn pair_rows(from: *const u16, from_step: usize, rows: usize, to: *mut u16) {
+unsafe fn pair_rows((from, from_step, terms): (*const u16, usize, usize), rows: usize, to: *mut u16) {
     const ORDER: [u16; STEP] = {
         let mut order = [0; STEP];
         let mut i = 0;
@@ -102,8 +102,9 @@ unsafe fn pair_rows(from: *const u16, from_step: usize, rows: usize, to: *mut u1
     // SAFETY: the caller's promise.
     unsafe {
         let order = _mm512_loadu_si512(ORDER.as_ptr().cast());
+        let mask = u32::MAX >> (STEP - terms);
         for row in 0..rows {
-            let terms = _mm512_loadu_si512(from.wrapping_byte_add(row * from_step).cast());
+            let terms = _mm512_maskz_loadu_epi16(mask, from.wrapping_byte_add(row * from_step).cast());
             _mm512_store_si512(to.add(row * STEP).cast(), _mm512_permutexvar_epi16(order, terms));
         }
     }
@@ -118,50 +119,85 @@ struct State {
     /// Groups of `ROWS` rows that are left.
     groups: u64,
     steps: u64,
+    /// `TERMS` of the last step.
+    last: u64,
+    /// Bytes of results to go over after a tile's rows.
+    apart: u64,
+    /// 1: sums are added to the results that there are.
+    adds: u64,
+    /// Groups that are left when a tile's rows are done.
+    second: u64,
 }
 
-/// Adds steps to a row of tiles, four rows at a time. Registers 0 to 7 have the sums of even terms, 8 to 15 those of odd ones, 24 to 31
+impl State {
+    fn new(rows: usize, steps: usize, last: usize, adds: bool, c: Results) -> State {
+        let apart = 4 * (c.apart[1] - SIDE * c.step);
+        let (groups, last) = (rows / ROWS, last.div_ceil(TERMS));
+        let second = groups.saturating_sub(SIDE / ROWS);
+        let [groups, steps, last, apart, second] = [groups, steps, last, apart, second].map(|n| n as u64);
+        State { flushing: FLUSHING, before: 0, groups, steps, last, apart, adds: adds.into(), second }
+    }
+}
+
+/// Adds steps to a row of tiles or two, four rows at a time. Registers 0 to 7 have the sums of even terms, 8 to 15 those of odd ones, 24 to 31
 /// the results. `$dots` are for a pair of even terms and one of odd terms; `$sums` adds up at the end of a step.
 macro_rules! add {
-    ($a:ident, $b:ident, $steps:ident, $c:ident, $row:ident, $load:expr, $dots:expr, $sums:expr, $next:literal, $store:expr) => {
-        let mut state = State { flushing: FLUSHING, before: 0, groups: (SIDE / ROWS) as u64, steps: $steps as u64 };
+    ($a:ident, $b:ident, $state:ident, $c:ident, $load:expr, $dots:expr, $sums:expr, $next:literal, $store:expr) => {
+        let mut state = $state;
         asm!(
             "stmxcsr [{state} + 4]",
             "ldmxcsr [{state}]",
             "2:",
+            "vpxord zmm24, zmm24, zmm24\n vpxord zmm25, zmm25, zmm25\n vpxord zmm26, zmm26, zmm26\n vpxord zmm27, zmm27, zmm27",
+            "vpxord zmm28, zmm28, zmm28\n vpxord zmm29, zmm29, zmm29\n vpxord zmm30, zmm30, zmm30\n vpxord zmm31, zmm31, zmm31",
+            "cmp dword ptr [{state} + 40], 0",
+            "je 5f",
             $load,
+            "5:",
             "mov {a}, {first}",
             "mov {b}, {panel}",
             "mov {n}, [{state} + 16]",
+            "test {n}, {n}",
+            "jz 7f",
             "3:",
             "vpxord zmm0, zmm0, zmm0\n vpxord zmm1, zmm1, zmm1\n vpxord zmm2, zmm2, zmm2\n vpxord zmm3, zmm3, zmm3",
             "vpxord zmm4, zmm4, zmm4\n vpxord zmm5, zmm5, zmm5\n vpxord zmm6, zmm6, zmm6\n vpxord zmm7, zmm7, zmm7",
             "vpxord zmm8, zmm8, zmm8\n vpxord zmm9, zmm9, zmm9\n vpxord zmm10, zmm10, zmm10\n vpxord zmm11, zmm11, zmm11",
             "vpxord zmm12, zmm12, zmm12\n vpxord zmm13, zmm13, zmm13\n vpxord zmm14, zmm14, zmm14\n vpxord zmm15, zmm15, zmm15",
             "mov {pairs:e}, 8",
+            "cmp {n}, 1",
+            "cmove {pairs:e}, [{state} + 24]",
             "4:",
             $dots,
             "add {a}, 8",
             "dec {pairs:e}",
             "jnz 4b",
             $sums,
-            // Of a step, a row takes 64 bytes and all of them 2 KiB.
+            // Of a whole step, a row takes 64 bytes and all of them 2 KiB.
             "add {a}, 1984",
             $next,
             "dec {n}",
             "jnz 3b",
+            "7:",
             $store,
             "lea {c}, [{c} + 4 * {row}]",
             "lea {right}, [{right} + 4 * {row}]",
             "add {first}, 256",
             "dec qword ptr [{state} + 8]",
-            "jnz 2b",
+            "jz 6f",
+            "mov {a}, [{state} + 8]",
+            "cmp {a}, [{state} + 48]",
+            "jne 2b",
+            "add {c}, [{state} + 32]",
+            "add {right}, [{state} + 32]",
+            "jmp 2b",
+            "6:",
             "ldmxcsr [{state} + 4]",
             state = in(reg) &raw mut state,
             first = inout(reg) $a => _,
             panel = in(reg) $b,
-            c = inout(reg) $c.row($row * SIDE, 0) => _,
-            right = inout(reg) $c.row($row * SIDE, 1) => _,
+            c = inout(reg) $c.tile(0, 0) => _,
+            right = inout(reg) $c.tile(0, 1) => _,
             row = in(reg) 4 * $c.step,
             row3 = in(reg) 12 * $c.step,
             a = out(reg) _,
@@ -241,18 +277,17 @@ macro_rules! sum {
     };
 }
 
-/// A row of tiles that are 32 columns wide.
+/// Rows that are 32 columns wide.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn add_to_two(a: *const u16, b: *const u16, steps: usize, c: Results, row: usize) {
+unsafe fn add_to_two(a: *const u16, b: *const u16, state: State, c: Results) {
     // SAFETY: the caller's promise: `A` and `B` have so many steps, and the results are the caller's own.
     unsafe {
         add!(
             a,
             b,
-            steps,
+            state,
             c,
-            row,
             "vmovups zmm24, [{c}]\n vmovups zmm25, [{right}]\n vmovups zmm26, [{c} + {row}]\n vmovups zmm27, [{right} + {row}]\n vmovups zmm28, [{c} + 2 * {row}]\n vmovups zmm29, [{right} + 2 * {row}]\n vmovups zmm30, [{c} + {row3}]\n vmovups zmm31, [{right} + {row3}]",
             concat!(
                 "vmovups zmm16, [{b}]\n vmovups zmm17, [{b} + 1024]\n vmovups zmm18, [{b} + 64]\n vmovups zmm19, [{b} + 1088]\n",
@@ -278,18 +313,17 @@ unsafe fn add_to_two(a: *const u16, b: *const u16, steps: usize, c: Results, row
     }
 }
 
-/// A tile.
+/// The same of a tile.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
-unsafe fn add_to_one(a: *const u16, b: *const u16, steps: usize, c: Results, row: usize) {
+unsafe fn add_to_one(a: *const u16, b: *const u16, state: State, c: Results) {
     // SAFETY: as above.
     unsafe {
         add!(
             a,
             b,
-            steps,
+            state,
             c,
-            row,
             "vmovups zmm24, [{c}]\n vmovups zmm25, [{c} + {row}]\n vmovups zmm26, [{c} + 2 * {row}]\n vmovups zmm27, [{c} + {row3}]",
             concat!(
                 "vmovups zmm16, [{b}]\n vmovups zmm17, [{b} + 64]\n",

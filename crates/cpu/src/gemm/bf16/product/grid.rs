@@ -181,6 +181,7 @@ impl Grid {
                     a_step: self.a_step() * 2,
                     runs: &[0],
                     steps: range.len(),
+                    last: p.last_terms(&range),
                     b: b.wrapping_add(panel_start(panel, b_steps) + b_first * width * TILE),
                     c: Results::block(c),
                     accumulate: !first,
@@ -191,7 +192,7 @@ impl Grid {
                 }
                 // SAFETY: rows and panels are packed up to whole tiles, and the results are this task's own.
                 unsafe {
-                    blocks.run([tiles(height), width], &args);
+                    blocks.run([height, width], &args);
                     if last {
                         p.store.store(&place, job.operands.finish);
                     }

@@ -2,11 +2,12 @@
 
 use super::{Job, TileProduct, floats, panel_start, row_steps};
 use crate::gemm::bf16::block::{BLOCK, Block, Blocks, Results};
-use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, steps, tiles};
+use crate::gemm::bf16::{PANEL, STEP, TILE, steps, tiles};
 use crate::gemm::numbers::Address;
 use crate::gemm::product::ProductSpec;
 use crate::gemm::tile::tile_rows;
 use crate::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
+use crate::simd::bf16::Bf16Unit;
 use crate::simd::prefetch_far;
 use std::ops::Range;
 
@@ -18,8 +19,14 @@ const ROWS_BYTES: usize = 768 << 10;
 const MANY_PANELS: usize = 1 << 20;
 const LARGE_ROWS_BYTES: usize = 1280 << 10;
 
+/// Tasks of a thread where each packs its rows again, if it must: so many that threads end together.
+const SMALL_TASKS_PER_THREAD: usize = 12;
+
 /// Steps that a panel's rows meet at a time, so that they stay near for all blocks of a task.
 const NEAR_STEPS: usize = 64;
+
+/// Rows so many bytes apart lie in one set of a first-level cache.
+const SAME_SET: usize = 4096;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -47,21 +54,26 @@ struct PackedRows {
 
 impl ByRows {
     /// Lays out `spec`; `once`: nothing but the result of each row comes of it; `rounded`: so is `A`.
-    pub fn new(spec: &ProductSpec, threads: usize, once: bool, rounded: bool) -> ByRows {
+    pub fn new(spec: &ProductSpec, unit: Bf16Unit, threads: usize, once: bool, rounded: bool) -> ByRows {
         let steps = steps(spec.k);
         let panel_bytes = tiles(spec.n) * steps * TILE * 2;
         let large = panel_bytes > MANY_PANELS;
         let (bytes, tasks) = if large { (LARGE_ROWS_BYTES, threads) } else { (ROWS_BYTES, TASKS_PER_THREAD * threads) };
-        let groups = once.then(|| panel_bytes.div_ceil(MANY_PANELS).clamp(1, spec.n.div_ceil(PANEL).max(1)));
-        let tasks = groups.map_or(tasks, |groups| (TASKS_PER_THREAD * threads).div_ceil(groups));
-        let fitting = if groups.is_some() { spec.m } else { bytes / (row_steps(steps) * 2 * STEP) };
-        let fitting = (fitting / PANEL * PANEL).max(PANEL);
+        let one_set = (2 * spec.a[0]).is_multiple_of(SAME_SET);
+        let direct = rounded && (spec.k.is_multiple_of(STEP) || unit.leaves_out_terms()) && !one_set;
+        if once {
+            // Of few rows, groups of panels make up for what is missing.
+            let wanted = if threads > 1 { SMALL_TASKS_PER_THREAD * threads } else { 1 };
+            let grain = (spec.m / wanted / PANEL * PANEL).max(PANEL);
+            let rows = chunks(spec.m, grain);
+            let groups = panel_bytes.div_ceil(MANY_PANELS).max(wanted.div_ceil(rows.count().max(1)));
+            return ByRows { steps, rows, grain, groups: Some(groups.min(spec.n.div_ceil(PANEL)).max(1)), direct };
+        }
+        let fitting = (bytes / (row_steps(steps) * 2 * STEP) / PANEL * PANEL).max(PANEL);
         // As much for each thread.
-        let least = if groups.is_some() { 1 } else { spec.m.div_ceil(fitting).next_multiple_of(threads) };
-        let tasks = least.max(tasks);
+        let tasks = spec.m.div_ceil(fitting).next_multiple_of(threads).max(tasks);
         let grain = spec.m.div_ceil(tasks).next_multiple_of(PANEL).max(PANEL);
-        let direct = rounded && spec.k.is_multiple_of(STEP);
-        ByRows { steps, rows: chunks(spec.m, grain), grain, groups, direct }
+        ByRows { steps, rows: chunks(spec.m, grain), grain, groups: None, direct }
     }
 
     fn a_step(&self) -> usize {
@@ -123,8 +135,8 @@ impl ByRows {
 
     /// Rows of `A`, packed to `to` if they must be.
     fn rows_of(&self, p: &TileProduct, job: &Job, rows: Range<usize>, to: *mut u16, scratch: &mut [f32]) -> PackedRows {
-        // A last tile that is not full would reach beyond the last row.
-        if let (true, Some(a)) = (self.direct && rows.len().is_multiple_of(SIDE), job.a.rounded()) {
+        // Rows that there are not would be read beyond the last one.
+        if let (true, Some(a)) = (self.direct && rows.len().is_multiple_of(p.unit.rows()), job.a.rounded()) {
             return PackedRows { first: a.wrapping_add(rows.start * p.spec.a[0]).cast(), step: 2 * p.spec.a[0] };
         }
         p.pack_rows(job, (rows, 0..self.steps), (to, self.a_step()), scratch);
@@ -148,6 +160,7 @@ impl ByRows {
                 a_step: a.step,
                 runs: &[0],
                 steps: self.steps,
+                last: p.last_terms(&(0..self.steps)),
                 b: packed.wrapping_add(panel_start(panel, self.steps)),
                 c: Results::block(results),
                 accumulate: false,
@@ -155,7 +168,7 @@ impl ByRows {
             let place = p.place(job, results, rows.clone(), panel);
             // SAFETY: the rows and the panel are there up to whole tiles, and the results are this task's own.
             unsafe {
-                blocks.run([tiles(rows.len()), tiles(place.n)], &args);
+                blocks.run([rows.len(), tiles(place.n)], &args);
                 p.store.store(&place, job.operands.finish);
                 p.finish(job, rows.clone(), panel);
             }
@@ -195,6 +208,7 @@ impl ByRows {
                     a_step: a.step,
                     runs: &[0],
                     steps: range.len(),
+                    last: p.last_terms(&range),
                     b: b.wrapping_add(range.start * width * TILE),
                     c: Results::block(c),
                     accumulate: !first,
@@ -205,7 +219,7 @@ impl ByRows {
                 }
                 // SAFETY: the rows and the panel are packed up to whole tiles, and the results are this task's own.
                 unsafe {
-                    blocks.run([tiles(height), width], &args);
+                    blocks.run([height, width], &args);
                     if last {
                         p.store.store(&place, job.operands.finish);
                     }

@@ -16,7 +16,7 @@ use super::{AttentionShape, KEYS, odd_lines};
 use crate::gemm::bf16::block::{Block, Blocks, Results};
 use crate::gemm::bf16::pack::{Packer, PairRows, RoundRows};
 use crate::gemm::bf16::product::{floats, panel_start, row_steps};
-use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, steps, tiles};
+use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, last_terms, steps, tiles};
 use crate::gemm::pack::{Copy2d, CopyRows};
 use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
@@ -85,13 +85,15 @@ struct Right {
     at: *const u16,
     /// Steps of each panel.
     steps: usize,
+    /// Terms of the last one.
+    last: usize,
     /// Columns of all.
     columns: usize,
 }
 
 impl Right {
     fn new(at: *const u16, terms: usize, columns: usize) -> Right {
-        Right { at, steps: steps(terms), columns }
+        Right { at, steps: steps(terms), last: last_terms(terms), columns }
     }
 
     /// Floats of memory that they need.
@@ -261,12 +263,13 @@ impl Tiled {
                 a_step: 2 * a.step,
                 runs: &[0],
                 steps: range.len(),
+                last: if range.end == b.steps { b.last } else { STEP },
                 b: b.step(panel, range.start),
                 c: c(panel),
                 accumulate,
             };
             // SAFETY: the caller's promise.
-            unsafe { blocks.run([tiles(rows), tiles(b.width(panel))], &block) };
+            unsafe { blocks.run([rows, tiles(b.width(panel))], &block) };
         }
     }
 

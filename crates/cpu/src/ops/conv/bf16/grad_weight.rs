@@ -180,12 +180,13 @@ impl Bf16GradWeight {
                             a_step: 2 * self.x_step(),
                             runs: &[2 * position as u32],
                             steps,
+                            last: STEP,
                             b: dy.wrapping_add(panel * 2 * self.most_steps() * TILE),
                             c: Results::block(job.results.as_ptr().wrapping_add(at)),
                             accumulate: index > parts.start,
                         };
                         // SAFETY: both operands are packed up to whole tiles, and the results are this task's own.
-                        unsafe { blocks.run([tiles(rows), tiles(columns)], &args) };
+                        unsafe { blocks.run([rows, tiles(columns)], &args) };
                         at += BLOCK;
                     }
                 }

@@ -247,6 +247,7 @@ impl Bf16Pixels {
             a_step: 2 * self.strips.width(),
             runs: &class.runs,
             steps: self.strips.run_steps,
+            last: self.strips.run_last,
             b: work.packed.wrapping_add(at),
             c: Results::block(work.results),
             accumulate: false,
@@ -267,7 +268,7 @@ impl Bf16Pixels {
             if !self.near {
                 self.store.foresee(&stored);
             }
-            blocks.run([tiles(rows), tiles(columns)], &args);
+            blocks.run([rows, tiles(columns)], &args);
             self.store.store(&stored, work.operands.finish);
         }
     }

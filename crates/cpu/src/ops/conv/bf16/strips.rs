@@ -11,7 +11,7 @@
 use super::super::patches::{AxisPlan, PatchPart, Patches};
 use super::super::shape::{ConvProblem, Direction};
 use crate::gemm::bf16::pack::{Packer, RoundRows};
-use crate::gemm::bf16::{PANEL, STEP, steps};
+use crate::gemm::bf16::{PANEL, STEP, last_terms, steps};
 use crate::gemm::numbers::Numbers;
 use crate::run::threads::TASKS_PER_THREAD;
 use std::ops::Range;
@@ -59,6 +59,8 @@ pub struct Strips {
     width: usize,
     /// Steps of a stretch of the sum.
     pub run_steps: usize,
+    /// Terms of a stretch's last step.
+    pub run_last: usize,
     /// Phases that taps read, and the number of each phase among them.
     phases: Vec<[usize; 2]>,
     /// Positions from row to row; rows from image to image.
@@ -134,6 +136,7 @@ impl Strips {
             kernel: shape.kernel,
             width,
             run_steps,
+            run_last: last_terms(numbers),
             phases: Vec::new(),
             row: row.max(1),
             strip: 1,

@@ -47,6 +47,8 @@ pub struct Direct {
     /// Columns of the result whose patches lie inside, and the others.
     inside: Range<usize>,
     inner: Column,
+    /// Taps of a row are pixels side by side.
+    dense: bool,
     outer: Vec<(usize, Column)>,
 }
 
@@ -95,8 +97,8 @@ impl Direct {
         };
         let outer = (0..dest[1]).filter(|at| !inside.contains(at)).map(|at| (at, column(at))).collect();
         let rows = vertical.iter().map(|(_, t)| *t).collect();
-        let (inner, origin) = (column(inside.start), origin[0]);
-        Some(Direct { channels, source, dest, stride, origin, rows, inside, inner, outer })
+        let (inner, origin, dense) = (column(inside.start), origin[0], op.dilation[1] == 1);
+        Some(Direct { channels, source, dest, stride, origin, rows, inside, inner, dense, outer })
     }
 
     /// Whether an image comes from beyond the second-level cache.
@@ -144,31 +146,65 @@ impl<X: Lane> Kernel for Row<'_, X> {
         let inner = taps(&d.inner);
         let unread = if d.is_far() { d.stride[0].min(rows.len()) } else { 0 };
         let unread = inner.end - unread * d.inner.in_row..inner.end;
-        let Range { start: left, end: right } = d.inside;
-        // The last pixels may be written twice, each time the same.
-        for at in (left..right).step_by(PIXELS).map(|at| at.min(right - PIXELS)) {
-            let from =
-                row.wrapping_add((at * d.stride[1]).wrapping_sub(left * d.stride[1]).wrapping_add(d.inner.start));
-            // SAFETY: these patches lie inside the source but for rows that are left out, and the pixels in the row.
-            unsafe {
-                self.pixels::<S, PIXELS>(s, &d.inner.taps[inner.clone()], &d.inner.taps[unread.clone()], from, at)
-            };
+        let [inner, unread] = [inner, unread].map(|taps| &d.inner.taps[taps]);
+        let from = row.wrapping_add(d.inner.start);
+        // SAFETY: these patches lie inside the source but for rows that are left out, and the pixels in the row.
+        unsafe {
+            // Kernels that are common have code of their own.
+            match (if d.dense { d.inner.in_row } else { 0 }, d.stride[1]) {
+                (3, 1) => self.inside::<S, 3, 1>(s, inner, unread, from),
+                (3, 2) => self.inside::<S, 3, 2>(s, inner, unread, from),
+                (5, 1) => self.inside::<S, 5, 1>(s, inner, unread, from),
+                (5, 2) => self.inside::<S, 5, 2>(s, inner, unread, from),
+                _ => self.inside::<S, 0, 0>(s, inner, unread, from),
+            }
         }
         for (at, column) in &d.outer {
+            let from = row.wrapping_add(column.start);
             // SAFETY: the taps of the column and of the rows are those that lie inside.
-            unsafe { self.pixels::<S, 1>(s, &column.taps[taps(column)], &[], row.wrapping_add(column.start), *at) };
+            unsafe { self.pixels::<S, 1, 0, 0>(s, &column.taps[taps(column)], &[], from, *at) };
         }
     }
 }
 
 impl<X: Lane> Row<'_, X> {
+    /// All pixels whose patches lie inside the row; the first patch begins at pixel `from` of the source. `K` and `STRIDE` as in
+    /// [`Row::block`].
+    ///
+    /// # Safety
+    /// The taps lie inside the source, and the pixels in the row.
+    #[inline(always)]
+    unsafe fn inside<S: Simd, const K: usize, const STRIDE: usize>(
+        &self,
+        s: S,
+        taps: &[Tap],
+        unread: &[Tap],
+        from: usize,
+    ) {
+        let (Range { start: left, end: right }, stride) = (self.direct.inside.clone(), self.direct.stride[1]);
+        // The last pixels may be written twice, each time the same.
+        for at in (left..right).step_by(PIXELS).map(|at| at.min(right - PIXELS)) {
+            // SAFETY: the caller's promise.
+            unsafe {
+                self.pixels::<S, PIXELS, K, STRIDE>(s, taps, unread, from.wrapping_add((at - left) * stride), at)
+            };
+        }
+    }
+
     /// `P` pixels from column `at` on, whose first patch begins at pixel `from` of the source. `unread`: the taps of rows that come from
     /// beyond the nearest cache.
     ///
     /// # Safety
     /// The taps lie inside the source, and the pixels in the row.
     #[inline(always)]
-    unsafe fn pixels<S: Simd, const P: usize>(&self, s: S, taps: &[Tap], unread: &[Tap], from: usize, at: usize) {
+    unsafe fn pixels<S: Simd, const P: usize, const K: usize, const STRIDE: usize>(
+        &self,
+        s: S,
+        taps: &[Tap],
+        unread: &[Tap],
+        from: usize,
+        at: usize,
+    ) {
         let channels = self.direct.channels;
         let from = self.source.as_ptr().wrapping_add(from.wrapping_mul(channels));
         let to = self.dest.wrapping_add(at * channels);
@@ -176,12 +212,12 @@ impl<X: Lane> Row<'_, X> {
         // SAFETY: the caller's promise; there are so many channels left.
         unsafe {
             while channel + 2 * S::LANES <= channels {
-                self.block::<S, P, 2>(s, taps, from, to, channel);
+                self.block::<S, P, 2, K, STRIDE>(s, taps, from, to, channel);
                 self.fetch::<S, P, 2>(s, unread, from, channel);
                 channel += 2 * S::LANES;
             }
             while channel < channels {
-                self.block::<S, P, 1>(s, taps, from, to, channel);
+                self.block::<S, P, 1, K, STRIDE>(s, taps, from, to, channel);
                 self.fetch::<S, P, 1>(s, unread, from, channel);
                 channel += S::LANES;
             }
@@ -201,13 +237,14 @@ impl<X: Lane> Row<'_, X> {
         }
     }
 
-    /// `V` vectors of channels of `P` pixels: the last one may be a part, if there is one.
+    /// `V` vectors of channels of `P` pixels: the last one may be a part, if there is one. With `K` taps in a row, side by side, and pixels
+    /// that are `STRIDE` apart, each number that several pixels meet is read once; `K` is 0 for others. The order of a sum is the same.
     ///
     /// # Safety
     /// As above.
     #[allow(clippy::needless_range_loop, reason = "indices say what is unrolled into registers")]
     #[inline(always)]
-    unsafe fn block<S: Simd, const P: usize, const V: usize>(
+    unsafe fn block<S: Simd, const P: usize, const V: usize, const K: usize, const STRIDE: usize>(
         &self,
         s: S,
         taps: &[Tap],
@@ -228,7 +265,27 @@ impl<X: Lane> Row<'_, X> {
                     }
                 }
             }
-            for tap in taps {
+            let load = |x: *const X| X::load(s, x, if V == 1 { left.min(S::LANES) } else { S::LANES });
+            for row in taps.chunks_exact(K.max(1)).filter(|_| K > 0) {
+                let mut w = [[s.zero(); V]; K];
+                for k in 0..K {
+                    for v in 0..V {
+                        w[k][v] = s.load(packed.as_ptr().add(row[k].weight + channel + v * S::LANES));
+                    }
+                }
+                let from = from.wrapping_add(row[0].pixel + channel);
+                for i in 0..(P - 1) * STRIDE + K {
+                    for v in 0..V {
+                        let x = load(from.wrapping_add(i * channels + v * S::LANES));
+                        for p in 0..P {
+                            if p * STRIDE <= i && i < p * STRIDE + K {
+                                acc[p][v] = s.fma(x, w[i - p * STRIDE][v], acc[p][v]);
+                            }
+                        }
+                    }
+                }
+            }
+            for tap in taps.iter().filter(|_| K == 0) {
                 let mut w = [s.zero(); V];
                 for v in 0..V {
                     w[v] = s.load(packed.as_ptr().add(tap.weight + channel + v * S::LANES));
@@ -236,8 +293,7 @@ impl<X: Lane> Row<'_, X> {
                 let from = from.wrapping_add(tap.pixel + channel);
                 for p in 0..P {
                     for v in 0..V {
-                        let x = from.wrapping_add(p * step + v * S::LANES);
-                        let x = X::load(s, x, if V == 1 { left.min(S::LANES) } else { S::LANES });
+                        let x = load(from.wrapping_add(p * step + v * S::LANES));
                         acc[p][v] = s.fma(x, w[v], acc[p][v]);
                     }
                 }
