@@ -66,12 +66,20 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
             }),
         },
     };
-    let mut loaded = config::load_asking(path, sets, &ask)?;
+    let mut loaded = config::load_asking(path, sets, &ask).map_err(with_all_mistakes)?;
     warn(&loaded.sources, &loaded.warnings);
     if fitted.is_none() {
         hold_to_weights(&mut loaded.experiment);
     }
     Ok(loaded)
+}
+
+/// Adds what is wrong with data and model, where that can be told in spite of the other mistakes.
+fn with_all_mistakes(mut failure: config::Failure) -> config::Failure {
+    if let Some(rest) = failure.rest.take() {
+        failure.diagnostics.extend(programs::mistakes(&rest));
+    }
+    failure
 }
 
 /// Whether the texts of the data become tokens as they did for the checkpoint whose weights a model starts from: unless the configuration names the file of

@@ -256,9 +256,17 @@ pub struct LayerNode {
     pub from_names: Vec<String>,
     /// What it is.
     pub kind: LayerKind,
+    /// Whether something is wrong with what is written of it, which has been told: it stands for a layer of which nothing is known.
+    #[serde(skip)]
+    pub doubtful: bool,
 }
 
 impl LayerNode {
+    /// Whether it is doubtful, or a layer inside.
+    pub fn is_doubtful(&self) -> bool {
+        self.doubtful || self.kind.children().into_iter().flatten().any(LayerNode::is_doubtful)
+    }
+
     /// The word of its `type`, for messages.
     pub fn kind_name(&self) -> &'static str {
         match &self.kind {

@@ -23,8 +23,8 @@ pub mod text;
 pub use experiment::{Experiment, LayerKind, LayerNode};
 pub use language::keys::for_option as keys_for_option;
 pub use load::{
-    Ask, Asked, Assigned, Counts, Failure, LeftBehind, Loaded, MAX_EFFECTIVE, SWEEP_OPTION, Trials, UNSET_OPTION, load,
-    load_asking, load_effective, load_str, name_of,
+    Ask, Asked, Assigned, Counts, Failure, LeftBehind, Loaded, MAX_EFFECTIVE, Rest, SWEEP_OPTION, Trials, UNSET_OPTION,
+    load, load_asking, load_effective, load_str, name_of,
 };
 pub use print::{inline as value_as_toml, print_with_origins, to_toml};
 pub use text::diagnostics::{Diagnostic, Severity, Source, SourceId, Sources, Span};

@@ -14,7 +14,8 @@ use crate::graph::{DType, Fill, Input, Shape, Storage, ValueId};
 impl Builder<'_> {
     /// One layer or container.
     pub(super) fn node(&mut self, node: &LayerNode, x: Tensor) -> Tensor {
-        let y = match &node.kind {
+        let told = self.errors.len();
+        let mut y = match &node.kind {
             LayerKind::Layer(layer) => self.layer(node, layer, x),
             LayerKind::Group(list) => {
                 let x = self.operands(node, x).first().copied().unwrap_or(x);
@@ -22,6 +23,13 @@ impl Builder<'_> {
             }
             LayerKind::Residual { .. } | LayerKind::Gate(_) | LayerKind::Branches { .. } => self.container(node, x),
         };
+        if node.doubtful {
+            // What does not fit here may only not do so because of the mistake that has been told.
+            let inside = self.errors.split_off(told).into_iter();
+            let is_leaf = matches!(node.kind, LayerKind::Layer(_));
+            self.errors.extend(inside.filter(|error| !is_leaf && error.span() != Some(node.span)));
+            y.value = self.guess(self.shape(y).clone());
+        }
         if !node.name.is_empty() {
             self.named.insert(node.path.clone(), y);
         }

@@ -118,7 +118,7 @@ impl<T: Value> Field<T> {
         if part.bad.iter().any(|key| key == self.key) {
             return None;
         }
-        let Some(node) = part.table.get(self.key) else {
+        let Some(node) = part.node(self.key) else {
             let value = self.default.or_else(T::absent);
             if value.is_none() {
                 part.missing(self.key, self.example);

@@ -49,11 +49,11 @@ impl Part<'_> {
     /// Reads the options that `T` has. Every bad value is reported, not only the first; `None` if there was any.
     pub fn read<T: Options + Check>(&self) -> Option<T> {
         // What is warned of is read all the same.
-        let before = self.sink.errors();
+        let before = self.sink.refusals();
         let value = T::read(self)?;
         check_rules(T::RULES, self);
         value.check(self);
-        (self.sink.errors() == before).then_some(value)
+        (self.sink.refusals() == before).then_some(value)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::de::Reason;
 use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::sink::Sink;
+use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::spelling::{did_you_mean, list, plain, shorten};
 use crate::config::text::tree::{Entry, Node, Table};
 use crate::config::text::words::{self, nearest};
@@ -22,7 +22,12 @@ pub struct Part<'a> {
     pub sink: &'a Sink,
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// The value of a key or, where it is not there, of one that was reported and taken for it: so what else is wrong is told at once.
+    pub fn node(&self, key: &str) -> Option<&'a Node> {
+        self.table.get(key).or_else(|| Some(&self.sink.suggested(key, self.table)?.node))
+    }
+
     /// Reports a value that serde could not read.
     pub fn report(&self, key: &str, node: &Node, error: super::de::Error) {
         let span = error.span.unwrap_or(node.span);
@@ -41,9 +46,14 @@ impl Part<'_> {
         );
     }
 
+    /// Whether it is to be told that a key is not there: not if another one was taken for it, or it may be in a file that cannot be read.
+    pub fn is_missed(&self, key: &str) -> bool {
+        !self.sink.has_suggested(key, self.table) && !self.sink.has_lost(Lost::Base)
+    }
+
     /// Reports a key that must be there, unless another one was taken for it.
     pub fn missing(&self, key: &str, example: Option<&str>) {
-        if self.sink.has_suggested(key, self.table) {
+        if !self.is_missed(key) {
             return;
         }
         let error = Diagnostic::error(format!("{} needs `{key}`", self.what));
@@ -117,8 +127,8 @@ impl Part<'_> {
 
     /// Reports a table that has none of the keys, of which it needs one.
     pub fn one_of(&self, a: &str, b: &str) {
-        let there = |key: &str| self.table.get(key).is_some() || self.sink.has_suggested(key, self.table);
-        if !there(a) && !there(b) {
+        let missed = |key: &str| self.table.get(key).is_none() && self.is_missed(key);
+        if missed(a) && missed(b) {
             self.sink.push(
                 Diagnostic::error(format!("{} needs `{a}` or `{b}`", self.what)).at(self.span, "neither is there"),
             );

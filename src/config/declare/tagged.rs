@@ -48,8 +48,8 @@ pub trait Tagged: Sized + 'static {
 impl Part<'_> {
     /// Reads the word that tells what kind of table this is.
     pub fn word<T: Tagged>(&self, default: Option<&'static str>) -> Option<&'static str> {
-        let Some(node) = self.table.get(T::TAG) else {
-            if default.is_none() && !self.sink.has_suggested(T::TAG, self.table) {
+        let Some(node) = self.node(T::TAG) else {
+            if default.is_none() && self.is_missed(T::TAG) {
                 self.sink.push(
                     Diagnostic::error(format!("{} needs `{}`", self.what, T::TAG))
                         .at(self.span, format!("`{}` is missing", T::TAG))
@@ -59,6 +59,33 @@ impl Part<'_> {
             return default;
         };
         known_word(node, T::TAG, self.what, T::TYPES, self.sink)
+    }
+
+    /// Reports what is wrong in a table of which it is not known what kind it is: keys, besides those of `others`, that no kind has,
+    /// and values that are wrong for each kind that has their key.
+    pub fn of_any_kind<T: Tagged>(&self, others: &[&[&str]]) {
+        let keys: Vec<&[&str]> = T::TYPES.iter().map(|word| T::fields(word)).collect();
+        let mut known = [&[&[T::TAG][..]], others, &keys].concat().concat();
+        known.sort_unstable();
+        known.dedup();
+        for entry in self.table.entries.iter().filter(|entry| !known.contains(&entry.key.as_str())) {
+            // They are too many to be listed.
+            self.sink.push(Diagnostic { help: None, ..self.unknown_key(entry, &known) });
+        }
+        let told = T::TYPES.iter().map(|word| {
+            let sink = Sink::default();
+            T::read(word, &Part { sink: &sink, ..*self });
+            (*word, sink.into_vec())
+        });
+        let told: Vec<(&str, Vec<Diagnostic>)> = told.collect();
+        for entry in &self.table.entries {
+            let mut kinds = told.iter().filter(|(word, _)| T::fields(word).contains(&entry.key.as_str()));
+            let Some((_, first)) = kinds.next() else { continue };
+            let common = first.iter().filter(|one| one.span().is_some_and(|span| entry.has(span)));
+            common
+                .filter(|one| kinds.clone().all(|(_, told)| told.contains(one)))
+                .for_each(|one| self.sink.push(one.clone()));
+        }
     }
 }
 

@@ -49,6 +49,17 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    /// Whether it may fit names of parameters of the layer at `path`, whatever they are called.
+    pub fn may_be_of(&self, path: &str) -> bool {
+        let (fixed, star) = self.text.split_once('*').map_or((&*self.text, false), |(fixed, _)| (fixed, true));
+        let below = |outer: &str, inner: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        below(path, fixed) || if star { path.starts_with(fixed) } else { below(fixed, path) }
+    }
+}
+
 impl Serialize for Pattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)

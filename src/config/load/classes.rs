@@ -157,26 +157,36 @@ pub fn of_configuration(experiment: &Experiment) -> Result<Counts, Diagnostic> {
 /// # Errors
 /// Those of `read`; it is asked for and cannot be known.
 pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask) -> Result<Loaded, Failure> {
-    let loaded = read(Classes::Later)?;
-    let Some(asked) = &loaded.classes else { return Ok(loaded) };
-    let refuse = |error: Diagnostic| Failure { sources: loaded.sources.clone(), diagnostics: vec![error] };
-    let written = match asked {
-        Asked::Written(all) => &all[..],
-        Asked::Unset => &[],
+    let loaded = read(Classes::Later);
+    let (experiment, asked, sources, told) = match &loaded {
+        Ok(Loaded { experiment, classes: Some(asked), sources, .. }) => (experiment, asked, sources, &[][..]),
+        Err(Failure { sources, diagnostics, rest: Some(rest) }) if let Some(asked) = &rest.classes => {
+            (&rest.experiment, asked, sources, &diagnostics[..])
+        }
+        _ => return loaded,
+    };
+    let refuse = |error: Diagnostic| {
+        let diagnostics = told.iter().cloned().chain([error]).collect();
+        Failure { sources: sources.clone(), diagnostics, rest: None }
+    };
+    let is_told = |span: &Span| told.iter().any(|told| told.span() == Some(*span));
+    let written: Vec<&(Span, String)> = match asked {
+        Asked::Written(all) => all.iter().filter(|(span, _)| !is_told(span)).collect(),
+        Asked::Unset => Vec::new(),
     };
     // Whether a head has classes is known without the data.
-    if let Some(error) = written.iter().find_map(|(span, name)| no_classes(&loaded.experiment, *span, name)) {
+    if let Some(error) = written.iter().find_map(|(span, name)| no_classes(experiment, *span, name)) {
         return Err(refuse(error));
     }
-    match (ask(&loaded.experiment), written.first()) {
+    match (ask(experiment), written.first()) {
         (Ok(counts), _) => match written.iter().find(|(_, name)| counts.get(name).is_none()) {
-            Some(place) => Err(refuse(not_known(&loaded.experiment, place, not_there(&loaded.experiment, &place.1)))),
+            Some(place) => Err(refuse(not_known(experiment, place, not_there(experiment, &place.1)))),
             None if counts == Counts::default() => read(Classes::Unknown),
             None => read(Classes::Known(counts)),
         },
         // The code that reads the data reports its faults.
         (Err(_), None) => read(Classes::Unknown),
-        (Err(why), Some(place)) => Err(refuse(not_known(&loaded.experiment, place, why))),
+        (Err(why), Some(place)) => Err(refuse(not_known(experiment, place, why))),
     }
 }
 

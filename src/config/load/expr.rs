@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::config::declare::part::with_suggestion;
 use crate::config::text::diagnostics::{Diagnostic, SourceId, Span};
-use crate::config::text::sink::Sink;
+use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
@@ -97,6 +97,8 @@ impl<'a> Scope<'a> {
         match &node.value {
             Value::String(text) if text.contains('$') || text.contains(INDEX) => match self.expression(text) {
                 Ok(value) => Some(Node { value, span: node.span }),
+                // Without a file that this one extends, it is not known which parameters there are.
+                Err(Problem::Unknown(_)) if sink.has_lost(Lost::Base) => None,
                 Err(problem) => {
                     sink.push(self.explain(problem, node.span));
                     None

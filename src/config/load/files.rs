@@ -17,7 +17,7 @@ use crate::config::language::sections::ModelKeys;
 use crate::config::text::diagnostics::{Diagnostic, Severity, SourceId, SourceKind, Sources, Span};
 use crate::config::text::foreign;
 use crate::config::text::parse::parse;
-use crate::config::text::sink::Sink;
+use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 use crate::config::text::words::nearest;
@@ -98,30 +98,36 @@ impl Files {
     }
 
     /// Applies the `--set` and `--unset` options and puts the model of `[model] use` in its place.
-    pub fn complete(&mut self, root: &mut Table, sets: &[String]) -> Option<()> {
+    pub fn complete(&mut self, root: &mut Table, sets: &[String]) {
         let overrides: Vec<Override> =
             sets.iter().filter_map(|set| Override::parse(set, &mut self.sources, &self.sink)).collect();
         // What is inside of a model that `use` brings in is there only afterwards.
         let (inside, before): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::is_inside_model);
-        self.apply(root, before)?;
-        self.take_in_model(root)?;
-        self.apply(root, inside)
+        self.apply(root, before);
+        if self.take_in_model(root).is_none() {
+            self.sink.lose(Lost::Model);
+            ["params", "blocks"].iter().for_each(|key| drop(root.remove(key)));
+            if let Some(model) = root.get_mut("model").and_then(Node::as_table_mut) {
+                ["use", "with", "layers", "init"].iter().for_each(|key| drop(model.remove(key)));
+            }
+        }
+        self.apply(root, inside);
     }
 
     /// Applies options of the command line, which together lie over the files: first those that take something away.
-    fn apply(&mut self, root: &mut Table, overrides: Vec<Override>) -> Option<()> {
-        if !overrides.is_empty() {
-            let (unsets, sets): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::takes_away);
-            for one in unsets {
-                self.left.extend(one.apply(root, &self.sink));
-            }
-            let before = root.clone();
-            for one in sets {
-                one.apply(root, &self.sink);
-            }
-            merge::settle(&before, root, &self.sources, &mut self.left);
+    fn apply(&mut self, root: &mut Table, overrides: Vec<Override>) {
+        if overrides.is_empty() {
+            return;
         }
-        (!self.sink.has_errors()).then_some(())
+        let (unsets, sets): (Vec<_>, Vec<_>) = overrides.into_iter().partition(Override::takes_away);
+        for one in unsets {
+            self.left.extend(one.apply(root, &self.sink));
+        }
+        let before = root.clone();
+        for one in sets {
+            one.apply(root, &self.sink);
+        }
+        merge::settle(&before, root, &self.sources, &mut self.left);
     }
 
     /// Whether the model depends on the number of classes of the data.
@@ -163,9 +169,19 @@ impl Files {
             return None;
         }
         let Some(extends) = table.remove("extends") else { return Some(table) };
-        let span = extends.node.span;
-        let Some(base) = extends.node.as_str() else {
-            let text = format!("expected the path of a file, found {}", extends.node.describe());
+        let Some(mut below) = self.base(&extends.node, chain) else {
+            self.sink.lose(Lost::Base);
+            return Some(table);
+        };
+        merge::lay_over(&mut below, table, &self.sources, &mut self.left, &self.sink);
+        Some(below)
+    }
+
+    /// What the file in `extends` says.
+    fn base(&mut self, extends: &Node, chain: &[PathBuf]) -> Option<Table> {
+        let span = extends.span;
+        let Some(base) = extends.as_str() else {
+            let text = format!("expected the path of a file, found {}", extends.describe());
             self.sink.push(Diagnostic::error("wrong value for `extends`").at(span, text));
             return None;
         };
@@ -187,9 +203,7 @@ impl Files {
         }
         let base = self.open(&path, Some(span))?;
         let chain: Vec<PathBuf> = chain.iter().cloned().chain([path]).collect();
-        let mut below = self.document(base, &chain)?;
-        merge::lay_over(&mut below, table, &self.sources, &mut self.left, &self.sink);
-        Some(below)
+        self.document(base, &chain)
     }
 
     /// Replaces `[model] use = "file"` by the layers, blocks and parameters of that file.
@@ -202,7 +216,6 @@ impl Files {
                         .at(with.key_span, "sets the parameters of the file in `use`")
                         .help("parameters of this file are set in `[params]`"),
                 );
-                return None;
             }
             return Some(());
         };
@@ -312,7 +325,7 @@ impl Files {
         for entry in [params, blocks].into_iter().flatten() {
             root.set(entry);
         }
-        (!self.sink.has_errors()).then_some(())
+        Some(())
     }
 
     /// A file that is used as a model holds a model and nothing else. `false`, after saying so, if it is more than that.

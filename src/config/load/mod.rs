@@ -21,8 +21,10 @@ use std::path::Path;
 
 use self::classes::with_classes;
 use self::files::Files;
+use self::resolve::Resolved;
 use super::experiment::Experiment;
 use super::text::diagnostics::{self, Diagnostic, SourceId, SourceKind, Sources, Span};
+use super::text::sink::Lost;
 use super::text::tree::Table;
 
 pub use self::classes::{Ask, Asked, Counts};
@@ -53,6 +55,19 @@ pub struct Failure {
     pub sources: Sources,
     /// At least one error, and warnings.
     pub diagnostics: Vec<Diagnostic>,
+    /// What the configuration says apart from that, if its data and its model could be read: what else is wrong with them can be told, too.
+    pub rest: Option<Box<Rest>>,
+}
+
+/// What of a configuration with mistakes could be read.
+#[derive(Debug)]
+pub struct Rest {
+    /// Where a section could not be read, something else stands in for it.
+    pub experiment: Experiment,
+    /// Whether nothing is wrong with how it learns: its loss can be held against the model and the data.
+    pub learns: bool,
+    /// Whether the model depends on the number of classes of the data.
+    pub classes: Option<Asked>,
 }
 
 impl std::fmt::Display for Failure {
@@ -121,21 +136,38 @@ pub fn load_effective(name: &str, text: &str, sets: &[String]) -> Result<Loaded,
 }
 
 fn finish(name: &str, mut files: Files, read: Option<(SourceId, Table)>, sets: &[String]) -> Result<Loaded, Failure> {
-    let loaded = read.and_then(|(source, mut root)| {
-        files.complete(&mut root, sets)?;
+    let read = read.map(|(source, mut root)| {
+        files.complete(&mut root, sets);
+        (source, root)
+    });
+    understand(name, files, read)
+}
+
+/// From the whole tree, which begins with a source, to what it says.
+fn understand(name: &str, files: Files, read: Option<(SourceId, Table)>) -> Result<Loaded, Failure> {
+    let resolved = read.map(|(source, root)| {
         let start = Span { source, start: 0, end: 0 };
-        let asked = files.asked(&root);
-        let experiment = resolve::resolve(name, (&root, start), &files.sources, &files.classes, &files.sink)?;
-        Some((experiment, asked))
+        let classes = files.asked(&root);
+        (resolve::resolve(name, (&root, start), &files.sources, &files.classes, &files.sink), classes, root)
     });
     let Files { sources, sink, left, .. } = files;
+    let (wrong, whole) = (sink.has_errors(), !sink.has_lost(Lost::Base));
     let mut diagnostics = sink.into_vec();
     diagnostics::sort(&mut diagnostics);
-    match loaded {
-        Some((experiment, classes)) => {
+    match resolved {
+        Some((Resolved { experiment, .. }, classes, _)) if !wrong => {
             let warnings = experiment.lint.told(diagnostics);
             Ok(Loaded { experiment, sources, warnings, left_behind: left, classes })
         }
-        None => Err(Failure { sources, diagnostics }),
+        Some((Resolved { experiment, unread }, classes, root)) => {
+            let readable = whole && ["data", "model"].iter().all(|section| !unread.contains(section));
+            let places = || diagnostics.iter().flat_map(|told| &told.labels).map(|label| label.span);
+            let wrong = |section: &&str| root.entry(section).is_some_and(|entry| places().any(|span| entry.has(span)));
+            let learns = !unread.contains(&"loss") && !["data", "loss", "heads"].iter().any(wrong);
+            let diagnostics = experiment.lint.told(diagnostics);
+            let rest = readable.then(|| Box::new(Rest { experiment, learns, classes }));
+            Err(Failure { sources, diagnostics, rest })
+        }
+        None => Err(Failure { sources, diagnostics, rest: None }),
     }
 }

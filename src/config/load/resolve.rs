@@ -1,5 +1,6 @@
 //! From the tree to the [`Experiment`]: each section is read, then what one says is held against the others.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -18,50 +19,63 @@ use crate::config::language::devices::Devices;
 use crate::config::language::keys::{self, Section};
 use crate::config::language::pretrained::{Pretrained, Unknown};
 use crate::config::language::sections::{
-    Checkpoint, Curve, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys,
+    Checkpoint, Data, Distributed, FileKeys, InitRule, Lints, Loading, Log, Loss, Metric, Metrics, ModelKeys,
     ModelLayers, Monitor, Optimizer, OptimizerRule, ParamGroups, Pipeline, Schedule, Source, Sweep, TopKeys, Train,
     Warmup,
 };
 use crate::config::text::lints::Lint;
-use crate::config::text::sink::Sink;
+use crate::config::text::parse::parse;
+use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::tree::{Node, Table, Value};
 use crate::config::text::words::nearest;
 use crate::files::caches;
 use crate::graph::op::Figure;
 
-/// Reads everything; `None` if anything is wrong, which `sink` then tells.
+/// What stands in for sections that cannot be read, so that the others can be held against each other.
+const STAND_IN: &str = r#"
+    data = { source = "digits", batch_size = 1 }
+    model = { layers = ["flatten"] }
+    loss = { type = "cross_entropy" }
+    optimizer = { type = "adam" }
+    train = { epochs = 1 }
+"#;
+
+/// A configuration that was read, also where something is wrong with it.
+pub(super) struct Resolved {
+    pub experiment: Experiment,
+    /// The sections that could not be read, and keys beside them: something else stands in for what they say.
+    pub unread: Vec<&'static str>,
+}
+
+/// Reads everything; `sink` tells what is wrong.
 pub(super) fn resolve(
     name: &str,
     (root, start): (&Table, Span),
     sources: &Sources,
     classes: &Classes,
     sink: &Sink,
-) -> Option<Experiment> {
+) -> Resolved {
     let top = Part { table: root, span: start, what: "the configuration", bad: &[], sink };
     top.known_keys(&[TopKeys::KEYS, &keys::section_names(), &["params", "blocks"], FileKeys::KEYS]);
     let nothing = Table::default();
-    let reader = Reader { root, start, nothing: &nothing, sources, classes, sink, sections: keys::sections() };
-
-    // All of them, so that all problems are told.
-    let top_keys = top.read::<TopKeys>();
-    let data = reader.data();
-    let model = reader.model();
-    let loss = reader.tagged::<Loss>("loss");
-    let optimizer = reader.optimizer();
-    let schedule = reader.schedule();
-    let train = reader.plain::<Train>("train");
-    let checkpoint = reader.plain::<Checkpoint>("checkpoint");
-    let distributed = reader.plain::<Distributed>("distributed");
-    let log = reader.plain::<Log>("log");
-    let metrics = reader.plain::<Metrics>("metrics");
-    let lint = reader.plain::<Lints>("lint");
-    let sweep = reader.root.get("sweep").map(|_| reader.plain::<Sweep>("sweep"));
+    let written = Reader { root, start, nothing: &nothing, sources, classes, sink, sections: keys::sections() };
+    let (stand_in, _) = parse(start.source, STAND_IN);
+    let silent = Sink::default();
+    let readers = Readers {
+        stand_in: Reader { root: &stand_in, sink: &silent, sections: keys::sections(), ..written },
+        written,
+        unread: RefCell::default(),
+    };
+    let top_keys = top.read::<TopKeys>().unwrap_or_else(|| {
+        readers.unread.borrow_mut().extend(TopKeys::KEYS);
+        Part { table: &nothing, sink: &silent, ..top }.read().expect("each of these keys has a default")
+    });
+    let sweep = root.get("sweep").and_then(|_| readers.written.plain::<Sweep>("sweep"));
 
     let mut places = BTreeMap::new();
     for entry in &root.entries {
         entry.node.places(&entry.key, &mut places);
     }
-    let top_keys = top_keys?;
     let mut experiment = Experiment {
         name: name.to_owned(),
         seed: top_keys.seed,
@@ -69,28 +83,59 @@ pub(super) fn resolve(
         devices: top_keys.devices,
         precision: top_keys.precision,
         graph: top_keys.graph,
-        data: data?,
-        model: model?,
-        loss: loss?,
+        data: readers.section("data", Reader::data),
+        model: readers.section("model", Reader::model),
+        loss: readers.section("loss", |reader| reader.tagged::<Loss>("loss")),
         heads: top_keys.heads,
-        optimizer: optimizer?,
-        schedule: schedule?,
-        train: train?,
-        distributed: distributed?,
-        checkpoint: checkpoint?,
-        log: log?,
-        metrics: metrics?,
+        optimizer: readers.optimizer(),
+        schedule: readers.section("schedule", Reader::schedule),
+        train: readers.plain::<Train>("train"),
+        distributed: readers.plain::<Distributed>("distributed"),
+        checkpoint: readers.plain::<Checkpoint>("checkpoint"),
+        log: readers.plain::<Log>("log"),
+        metrics: readers.plain::<Metrics>("metrics"),
         class_counts: false,
-        lint: lint?,
-        sweep: match sweep {
-            Some(sweep) => Some(sweep?),
-            None => None,
-        },
+        lint: readers.plain::<Lints>("lint"),
+        sweep,
         origins: Origins(places),
     };
+    let unread = readers.unread.into_inner();
     fill_in(&mut experiment);
-    rules::check(&experiment, sink);
-    (!sink.has_errors()).then_some(experiment)
+    // What a rule misses may be in a file that cannot be read.
+    if !sink.has_lost(Lost::Base) {
+        rules::check(&experiment, &unread, sink);
+    }
+    Resolved { experiment, unread }
+}
+
+/// All sections are read, so that all problems are told.
+struct Readers<'a> {
+    written: Reader<'a>,
+    stand_in: Reader<'a>,
+    unread: RefCell<Vec<&'static str>>,
+}
+
+impl<'a> Readers<'a> {
+    /// A section, or what stands in for it.
+    fn section<T>(&self, name: &'static str, read: impl Fn(&Reader<'a>) -> Option<T>) -> T {
+        read(&self.written).unwrap_or_else(|| {
+            self.unread.borrow_mut().push(name);
+            read(&self.stand_in).expect("what stands in for a section can be read")
+        })
+    }
+
+    fn plain<T: Options + Check>(&self, name: &'static str) -> T {
+        self.section(name, |reader| reader.plain::<T>(name))
+    }
+
+    /// Where only its rule could not be read, the patterns of groups can still be held against the names of the model's parameters.
+    fn optimizer(&self) -> Optimizer {
+        // Keys that are misspelt are found with the rule.
+        let rule = self.section("optimizer", Reader::rule);
+        let groups = self.section("optimizer", Reader::groups);
+        let ParamGroups { groups, layer_decay, no_decay, ema, swa, lr_base_size, lr_base_scale } = groups;
+        Optimizer { rule, groups, layer_decay, no_decay, ema, swa, lr_base_size, lr_base_scale }
+    }
 }
 
 /// The text of a path within the values of a table's tables.
@@ -144,7 +189,9 @@ impl<'a> Reader<'a> {
         let section = self.sections.iter().find(|section| section.name == name)?;
         let (table, span) = match (self.root.get(name), section.required) {
             (None, None) => (self.nothing, self.start),
-            (None, Some(_)) if self.sink.has_suggested(name, self.root) => return None,
+            (None, Some(_)) if self.sink.has_suggested(name, self.root) || self.sink.has_lost(Lost::Base) => {
+                return None;
+            }
             (None, Some(example)) => {
                 self.sink.push(
                     Diagnostic::error(format!("the configuration needs a section `[{name}]`"))
@@ -177,9 +224,17 @@ impl<'a> Reader<'a> {
 
     fn tagged<T: Tagged>(&self, name: &str) -> Option<T> {
         let part = self.section(name)?;
-        let word = self.kind::<T>(&part, None)?;
-        part.known_keys(&[&[T::TAG], T::fields(word)]);
-        T::read(word, &part)
+        self.of_kind(&part, None, &[])
+    }
+
+    /// What a section says that a word tells apart, with the keys of `others` beside.
+    fn of_kind<T: Tagged>(&self, part: &Part, default: Option<&'static str>, others: &[&[&str]]) -> Option<T> {
+        let Some(word) = self.kind::<T>(part, default) else {
+            part.of_any_kind::<T>(others);
+            return None;
+        };
+        part.known_keys(&[&[&[T::TAG], T::fields(word)], others].concat());
+        T::read(word, part)
     }
 
     /// The word that tells what kind of section this is. Without it, it is not known which keys there are; only one
@@ -196,13 +251,12 @@ impl<'a> Reader<'a> {
 
     fn data(&self) -> Option<Data> {
         let part = self.section("data")?;
+        let source = self.of_kind::<Source>(&part, None, &[Pipeline::KEYS, Loading::KEYS]);
         let mut loading = part.read::<Loading>();
         let pipeline = part.read::<Pipeline>();
-        let word = self.kind::<Source>(&part, None)?;
-        part.known_keys(&[&[Source::TAG], Pipeline::KEYS, Source::fields(word), Loading::KEYS]);
-        let mut source = Source::read(word, &part)?;
+        let mut source = source?;
         for (key, path) in source.paths_mut() {
-            let node = part.table.get(key);
+            let node = part.node(key);
             // That of a tokenizer is inside of what is said of a column.
             if let Some(node) =
                 node.and_then(|node| if node.as_table().is_some() { within(node, path) } else { Some(node) })
@@ -260,7 +314,15 @@ impl<'a> Reader<'a> {
     fn model(&self) -> Option<Model> {
         let part = self.section("model")?;
         part.known_keys(&[ModelKeys::KEYS, ModelLayers::KEYS]);
+        if self.sink.has_lost(Lost::Model) {
+            part.read::<ModelKeys>();
+            return None;
+        }
         let Some(written) = part.table.get("layers") else {
+            if !part.is_missed("layers") {
+                part.read::<ModelKeys>();
+                return None;
+            }
             self.sink.push(
                 Diagnostic::error("`[model]` needs `layers` or `use`")
                     .at(part.span, "neither is there")
@@ -316,9 +378,9 @@ impl<'a> Reader<'a> {
         };
         let weights_key = keys.weights_key.filter(|_| weights.is_some());
         let ModelKeys { freeze, thaw_after, init, lora, .. } = keys;
-        // After errors a layer may simply not be there.
+        let doubtful = layers.iter().any(LayerNode::is_doubtful);
         for word in init.iter().flat_map(|rule| rule.keys.layers.iter().flatten()) {
-            if !self.sink.has_errors() && !occurs(&layers, word.word) {
+            if !doubtful && !occurs(&layers, word.word) {
                 self.sink.push(InitRule::no_layer(word));
             }
         }
@@ -342,21 +404,18 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn optimizer(&self) -> Option<Optimizer> {
-        let part = self.section("optimizer")?;
-        let common = part.read::<ParamGroups>();
-        let word = self.kind::<OptimizerRule>(&part, None)?;
-        part.known_keys(&[&[OptimizerRule::TAG], ParamGroups::KEYS, OptimizerRule::fields(word)]);
-        let rule = OptimizerRule::read(word, &part)?;
-        let ParamGroups { groups, layer_decay, no_decay, ema, swa, lr_base_size, lr_base_scale } = common?;
-        Some(Optimizer { rule, groups, layer_decay, no_decay, ema, swa, lr_base_size, lr_base_scale })
+    fn groups(&self) -> Option<ParamGroups> {
+        self.section("optimizer")?.read()
+    }
+
+    fn rule(&self) -> Option<OptimizerRule> {
+        self.of_kind(&self.section("optimizer")?, None, &[ParamGroups::KEYS])
     }
 
     fn schedule(&self) -> Option<Schedule> {
         let part = self.section("schedule")?;
+        let curve = self.of_kind(&part, Some("constant"), &[Warmup::KEYS]);
         let warmup = part.read::<Warmup>();
-        let word = self.kind::<Curve>(&part, Some("constant"))?;
-        part.known_keys(&[&[Curve::TAG], Curve::fields(word), Warmup::KEYS]);
-        Some(Schedule { curve: Curve::read(word, &part)?, warmup: warmup? })
+        Some(Schedule { curve: curve?, warmup: warmup? })
     }
 }

@@ -17,9 +17,9 @@ use crate::config::text::origins::Reporter;
 use crate::config::text::sink::Sink;
 use crate::graph::op::{Figure, Gathered, TargetKind};
 
-/// Reports what does not fit together.
-pub(super) fn check(experiment: &Experiment, sink: &Sink) {
-    let reporter = Reporter { origins: &experiment.origins, sink };
+/// Reports what does not fit together, but for what concerns what is `unread`, in whose place something else stands.
+pub(super) fn check(experiment: &Experiment, unread: &[&'static str], sink: &Sink) {
+    let reporter = Reporter { origins: &experiment.origins, sink, unread };
     let rules = Rules { experiment, reporter };
     rules.targets();
     rules.two_sequences();

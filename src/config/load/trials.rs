@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use super::classes::{Ask, Classes, with_classes};
 use super::files::Files;
-use super::{Failure, Loaded, name_of, resolve};
+use super::{Failure, Loaded, name_of, understand};
 use crate::config::text::diagnostics::{self, Diagnostic, SourceId, Sources, Span};
 use crate::config::text::tree::Table;
 
@@ -89,26 +89,16 @@ impl Trials {
 
     fn finish(&self, mut files: Files, sets: &[String], sweep: bool) -> Result<Loaded, Failure> {
         let mut root = self.root.clone();
-        let start = Span { source: self.source, start: 0, end: 0 };
-        if files.complete(&mut root, sets).is_none() {
-            return Err(failed(files));
-        }
+        files.complete(&mut root, sets);
         if !sweep {
             root.remove("sweep");
         }
-        let classes = files.asked(&root);
-        let experiment = resolve::resolve(&self.name, (&root, start), &files.sources, &files.classes, &files.sink);
-        let Some(experiment) = experiment else { return Err(failed(files)) };
-        let Files { sources, sink, left, .. } = files;
-        let mut warnings = sink.into_vec();
-        diagnostics::sort(&mut warnings);
-        let warnings = experiment.lint.told(warnings);
-        Ok(Loaded { experiment, sources, warnings, left_behind: left, classes })
+        understand(&self.name, files, Some((self.source, root)))
     }
 }
 
 fn failed(files: Files) -> Failure {
     let mut diagnostics = files.sink.into_vec();
     diagnostics::sort(&mut diagnostics);
-    Failure { sources: files.sources, diagnostics }
+    Failure { sources: files.sources, diagnostics, rest: None }
 }

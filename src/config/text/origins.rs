@@ -36,11 +36,21 @@ pub struct Reporter<'a> {
     pub origins: &'a Origins,
     /// Where problems go.
     pub sink: &'a Sink,
+    /// Sections and keys beside them that could not be read: what is told of them would be told of something else.
+    pub unread: &'a [&'static str],
 }
 
 impl Reporter<'_> {
+    /// Whether a key is of something that was read.
+    pub fn is_read(&self, key: &str) -> bool {
+        !self.unread.contains(&key.split('.').next().unwrap_or(key))
+    }
+
     /// A problem of one key.
     pub fn at_key(&self, diagnostic: Diagnostic, key: &str, text: &str) {
+        if !self.is_read(key) {
+            return;
+        }
         self.sink.push(match self.origins.nearest_span(key) {
             Some(span) => diagnostic.at(span, text),
             None => diagnostic,
@@ -49,6 +59,9 @@ impl Reporter<'_> {
 
     /// A problem of a key, because of another one.
     pub fn at_keys(&self, diagnostic: Diagnostic, key: &str, text: &str, other: &str, context: &str) {
+        if !self.is_read(key) || !self.is_read(other) {
+            return;
+        }
         let mut diagnostic = diagnostic;
         if let Some(span) = self.origins.nearest_span(key) {
             diagnostic = diagnostic.at(span, text);

@@ -1,10 +1,10 @@
 //! Where problems are collected, so that all of a file's are reported at once.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
-use super::diagnostics::{Diagnostic, Label, Severity};
+use super::diagnostics::{Diagnostic, Severity, Span};
 use super::spelling::did_you_mean;
-use super::tree::Table;
+use super::tree::{Entry, Table};
 
 /// More than this helps nobody.
 const LIMIT: usize = 200;
@@ -18,10 +18,22 @@ pub struct Elsewhere {
     pub nearly: fn(place: &str, key: &str) -> Option<String>,
 }
 
+/// A part of a configuration that cannot be read, so that nothing is known of what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// The file in `extends`: what is missing may be there.
+    Base,
+    /// The file in `use`.
+    Model,
+}
+
 /// A list of problems that everybody who reads a configuration adds to.
 #[derive(Debug, Default)]
 pub struct Sink {
     list: RefCell<Vec<Diagnostic>>,
+    /// How many errors were added, also those that had been told before.
+    refusals: Cell<usize>,
+    lost: RefCell<Vec<Lost>>,
     /// Those who read a table know only their own keys.
     elsewhere: Option<Elsewhere>,
 }
@@ -29,7 +41,7 @@ pub struct Sink {
 impl Sink {
     /// An empty one, for messages that also say where a misplaced key belongs.
     pub fn new(elsewhere: Elsewhere) -> Self {
-        Self { list: RefCell::default(), elsewhere: Some(elsewhere) }
+        Self { elsewhere: Some(elsewhere), ..Self::default() }
     }
 
     /// Where a key belongs that does not belong into this place.
@@ -44,6 +56,9 @@ impl Sink {
 
     /// Adds a problem, unless the same has been told of the same place: blocks are read at every use.
     pub fn push(&self, diagnostic: Diagnostic) {
+        if diagnostic.severity == Severity::Error {
+            self.refusals.set(self.refusals.get() + 1);
+        }
         let mut list = self.list.borrow_mut();
         let known = list.iter().any(|d| d.message == diagnostic.message && d.span() == diagnostic.span());
         if !known && list.len() < LIMIT {
@@ -51,11 +66,19 @@ impl Sink {
         }
     }
 
-    /// Whether one of the keys of a table was reported, and taken for `key`: then `key` need not be missed as well.
-    pub fn has_suggested(&self, key: &str, table: &Table) -> bool {
+    /// The key of a table that was reported, and taken for `key`: then `key` need not be missed as well, and its value is that one's.
+    pub fn suggested<'t>(&self, key: &str, table: &'t Table) -> Option<&'t Entry> {
+        let list = self.list.borrow();
+        let mut unknown = list.iter().flat_map(|told| &told.labels).peekable();
+        unknown.peek()?;
         let text = did_you_mean(key);
-        let concerns = |label: &Label| label.text == text && table.entries.iter().any(|e| e.key_span == label.span);
-        self.list.borrow().iter().any(|d| d.labels.iter().any(concerns))
+        let spans: Vec<Span> = unknown.filter(|label| label.text == text).map(|label| label.span).collect();
+        table.entries.iter().find(|entry| spans.contains(&entry.key_span))
+    }
+
+    /// Whether there is one.
+    pub fn has_suggested(&self, key: &str, table: &Table) -> bool {
+        self.suggested(key, table).is_some()
     }
 
     /// Whether anything but warnings was added.
@@ -63,9 +86,19 @@ impl Sink {
         self.list.borrow().iter().any(|d| d.severity == Severity::Error)
     }
 
-    /// How many of the problems are more than warnings.
-    pub fn errors(&self) -> usize {
-        self.list.borrow().iter().filter(|d| d.severity == Severity::Error).count()
+    /// How many errors were added so far: where more of them come, something is wrong with what was read in between.
+    pub fn refusals(&self) -> usize {
+        self.refusals.get()
+    }
+
+    /// Notes that a part cannot be read, which has been told: what follows from that is not.
+    pub fn lose(&self, part: Lost) {
+        self.lost.borrow_mut().push(part);
+    }
+
+    /// Whether that part cannot be read.
+    pub fn has_lost(&self, part: Lost) -> bool {
+        self.lost.borrow().contains(&part)
     }
 
     /// How many problems there are.

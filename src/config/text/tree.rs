@@ -98,7 +98,26 @@ impl Table {
     }
 }
 
+impl Entry {
+    /// Whether a place is the key, or within the value.
+    pub fn has(&self, span: Span) -> bool {
+        self.key_span == span || self.node.has(span)
+    }
+}
+
 impl Node {
+    /// Whether a place is within it.
+    fn has(&self, span: Span) -> bool {
+        let own = self.span;
+        let within = own.source == span.source && own.start <= span.start && span.end <= own.end;
+        within
+            || match &self.value {
+                Value::Array(items) => items.iter().any(|item| item.has(span)),
+                Value::Table(table) => table.entries.iter().any(|entry| entry.has(span)),
+                _ => false,
+            }
+    }
+
     /// The number, if it is one.
     pub fn as_number(&self) -> Option<f64> {
         match self.value {

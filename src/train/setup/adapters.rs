@@ -22,8 +22,7 @@ pub fn alone(model: &Model, lora: &Lora, names: &[(VarId, String)], vars: &mut V
     let mut errors: Vec<Diagnostic> = nothing.map(|pattern| no_match(pattern, names, "modules_to_save")).collect();
     let adapted: Vec<&str> = names.iter().filter_map(|(_, name)| name.strip_suffix(Lora::A)).collect();
     let found = |target: &Pattern| adapted.iter().any(|layer| Lora::names(target, layer.trim_end_matches('.')));
-    let mut nodes = Vec::new();
-    all(&model.layers, &mut nodes);
+    let nodes = all_layers(&model.layers);
     errors.extend(lora.targets.iter().filter(|target| !found(target)).map(|target| no_adapter(target, &nodes)));
     errors
 }
@@ -64,11 +63,12 @@ fn no_adapter(target: &Pattern, nodes: &[&LayerNode]) -> Diagnostic {
 }
 
 /// All of these layers, and those inside of them.
-fn all<'a>(layers: &'a [LayerNode], into: &mut Vec<&'a LayerNode>) {
-    for node in layers {
-        into.push(node);
-        node.kind.children().into_iter().for_each(|inside| all(inside, into));
-    }
+pub fn all_layers<'a>(layers: &'a [LayerNode]) -> Vec<&'a LayerNode> {
+    let with_inside = |node: &'a LayerNode| {
+        let inside = node.kind.children().into_iter().flat_map(all_layers);
+        std::iter::once(node).chain(inside).collect::<Vec<_>>()
+    };
+    layers.iter().flat_map(with_inside).collect()
 }
 
 /// The last part of a layer's path.

@@ -12,16 +12,16 @@ use super::gradients::GradientOf;
 pub use super::kind::Kind;
 use super::muon::Split;
 use super::trained;
-use super::{precision, recompute};
+use super::{input, precision, recompute};
 use crate::backend::{Backend, HostBuffer, pattern_names};
 use crate::config::language::sections::Head;
 use crate::config::language::values::Precision;
-use crate::config::{Diagnostic, Experiment};
+use crate::config::{Diagnostic, Experiment, Rest};
 use crate::data::text::Spans;
 use crate::data::{DataSpec, Field, Lengths, Role};
 use crate::graph::op::{Figure, Loss, Task};
-use crate::graph::{Graph, Input, ValueId, VarKind};
-use crate::model::{BatchShape, LayerRow, Mode};
+use crate::graph::{Graph, Input, ValueId, VarKind, Variables};
+use crate::model::{self, BatchShape, LayerRow, Mode};
 use crate::passes::{self, PassOptions};
 use crate::plan::{Plan, SlotInput};
 use crate::shards::Shards;
@@ -287,6 +287,23 @@ pub fn build(
         shards,
         together: shards.is_some() && experiment.distributed.sync_batch_norm,
     })
+}
+
+/// What else is wrong with a configuration that has mistakes: data that cannot be described, layers that do not fit each other or the data,
+/// patterns that name no parameter.
+pub fn mistakes(Rest { experiment, learns, .. }: &Rest) -> Vec<Diagnostic> {
+    let mut experiment = experiment.clone();
+    if !learns {
+        experiment.heads.clear();
+    }
+    let data = match input::describe(&experiment) {
+        Ok(data) => data,
+        Err(error) => return vec![error],
+    };
+    let (mut vars, mode) = (Variables::new(), if *learns { Mode::Train } else { Mode::Predict });
+    let batch = Sizes::of_lengths(vec![experiment.micro_batch().into()], &data.lengths)[0];
+    let errors = model::forward(&experiment, &data, &mut vars, batch, mode).err().unwrap_or_default();
+    trained::mistakes(&experiment, &vars, errors)
 }
 
 /// The figures that are asked for and, where tags make spans, those of spans.

@@ -1,12 +1,13 @@
 //! Which parameters are trained, with which options each, and from when on.
 
-use super::adapters;
+use super::adapters::{self, all_layers};
 use super::depth::{LayerRate, Layers};
 use super::muon::{Split, muon};
 use super::patterns::no_match;
+use crate::config::language::pattern::Pattern;
 use crate::config::language::sections::{NoDecay, OptimizerRule};
 use crate::config::language::values::Precision;
-use crate::config::{Diagnostic, Experiment};
+use crate::config::{Diagnostic, Experiment, LayerNode, Span};
 use crate::graph::op::TensorOptions;
 use crate::graph::{DType, VarId, VarKind, Variables};
 use crate::model::Forward;
@@ -46,16 +47,6 @@ pub fn phases(
     let mut errors = freeze(experiment, vars);
     let o = &experiment.optimizer;
     let names = parameters(vars);
-    for pattern in o.groups.iter().flat_map(|g| &g.patterns) {
-        if !names.iter().any(|(_, n)| pattern.matches(n)) {
-            errors.push(no_match(pattern, &names, "match"));
-        }
-    }
-    for pattern in experiment.train.clip_grad_adaptive_except.iter().flatten() {
-        if !names.iter().any(|(_, n)| pattern.matches(n)) {
-            errors.push(no_match(pattern, &names, "clip_grad_adaptive_except"));
-        }
-    }
     let all_names = || names.iter().map(|(_, name)| name.as_str());
     let layers = Layers::new(all_names());
     let decays = o.layer_decay.map_or_else(Vec::new, |decay| layers.rates(decay, all_names()));
@@ -166,31 +157,52 @@ fn parameters(vars: &Variables) -> Vec<(VarId, String)> {
     vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).map(|(id, v)| (id, v.name.clone())).collect()
 }
 
-/// Marks the parameters that `freeze` names; reports patterns of it, and of the rules of `init`, that name none.
+/// Marks the parameters that `freeze` names; reports patterns that name none.
 pub fn freeze(experiment: &Experiment, vars: &mut Variables) -> Vec<Diagnostic> {
     let names = parameters(vars);
-    let mut errors = unfitting(experiment, &names);
+    let mut errors = unfitting(experiment, &names, &[]);
     if let Some(lora) = &experiment.model.lora {
         errors.extend(adapters::alone(&experiment.model, lora, &names, vars));
     }
     for pattern in &experiment.model.freeze {
-        let mut found = false;
         for (id, _) in names.iter().filter(|(_, n)| pattern.matches(n)) {
             vars.set_trainable(*id, false);
-            found = true;
-        }
-        if !found {
-            errors.push(no_match(pattern, &names, "freeze"));
         }
     }
     errors
 }
 
-/// The patterns in the rules of `init` that name no parameter.
-fn unfitting(experiment: &Experiment, names: &[(VarId, String)]) -> Vec<Diagnostic> {
-    let patterns = experiment.model.init.iter().flat_map(|rule| rule.keys.patterns.iter().flatten());
-    let nothing = patterns.filter(|pattern| names.iter().all(|(_, name)| !pattern.matches(name)));
-    nothing.map(|pattern| no_match(pattern, names, "match")).collect()
+/// The patterns that name no parameter, and would not name one of the layers at the paths `unknown` either, of which it is not known what
+/// parameters they have.
+fn unfitting(experiment: &Experiment, names: &[(VarId, String)], unknown: &[&str]) -> Vec<Diagnostic> {
+    let Experiment { model, optimizer, train, .. } = experiment;
+    let rules = model.init.iter().flat_map(|rule| rule.keys.patterns.iter().flatten());
+    let groups = optimizer.groups.iter().flat_map(|group| &group.patterns);
+    let clipped = train.clip_grad_adaptive_except.iter().flatten();
+    let all = (rules.chain(groups).map(|pattern| ("match", pattern)))
+        .chain(model.freeze.iter().map(|pattern| ("freeze", pattern)))
+        .chain(clipped.map(|pattern| ("clip_grad_adaptive_except", pattern)));
+    let fits = |pattern: &Pattern| names.iter().any(|(_, name)| pattern.matches(name));
+    let nothing = all.filter(|(_, pattern)| !fits(pattern) && !unknown.iter().any(|path| pattern.may_be_of(path)));
+    let error = |(key, pattern)| no_match(pattern, names, key);
+    match names {
+        // They are those of layers that are not known.
+        [] if !unknown.is_empty() => nothing.map(|told| Diagnostic { help: None, ..error(told) }).collect(),
+        _ => nothing.map(error).collect(),
+    }
+}
+
+/// What is wrong with a model of which no graph can be made: `errors` of its layers, and patterns that name no parameter of the others.
+pub fn mistakes(experiment: &Experiment, vars: &Variables, mut errors: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let wrong = |node: &LayerNode| {
+        let is_here = |span: Span| span == node.span || node.fields.values().any(|field| *field == span);
+        node.doubtful || errors.iter().filter_map(Diagnostic::span).any(is_here)
+    };
+    let layers = all_layers(&experiment.model.layers);
+    let unknown: Vec<&str> = layers.into_iter().filter(|node| wrong(node)).map(|node| &*node.path).collect();
+    let patterns = unfitting(experiment, &parameters(vars), &unknown);
+    errors.extend(patterns);
+    errors
 }
 
 fn nothing_to_train(experiment: &Experiment, no_parameters: bool) -> Diagnostic {

@@ -2,6 +2,7 @@
 
 mod about;
 mod adapters;
+mod all_at_once;
 mod bags;
 mod beams;
 mod bench;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use runner::config::text::diagnostics;
 use runner::config::{self, Failure, Severity};
+use runner::train::setup::programs;
 
 /// A configuration without mistakes, in which each test makes its own.
 pub const GOOD: &str = r#"seed = 1
@@ -52,6 +53,9 @@ pub fn told(text: &str, sets: &[&str]) -> String {
 fn told_of(failure: &Failure) -> String {
     assert!(failure.diagnostics.iter().any(|d| d.severity == Severity::Error));
     assert!(failure.diagnostics.iter().all(|d| d.span().is_some()), "{failure}");
+    // What can be read all the same can be looked at, whatever is wrong.
+    let more = failure.rest.iter().flat_map(|rest| programs::mistakes(rest));
+    more.for_each(|told| assert!(told.span().is_some(), "{}", told.message));
     diagnostics::render(&failure.sources, &failure.diagnostics, false)
 }
 

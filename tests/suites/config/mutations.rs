@@ -5,6 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use runner::config::text::diagnostics;
 use runner::config::{self, Severity};
+use runner::train::setup::programs;
 
 use super::effective::KITCHEN_SINK;
 
@@ -190,6 +191,8 @@ proptest! {
             Err(failure) => {
                 prop_assert!(failure.diagnostics.iter().any(|d| d.severity == Severity::Error));
                 prop_assert!(failure.diagnostics.iter().all(|d| d.span().is_some()), "{failure}");
+                let more: Vec<_> = failure.rest.iter().flat_map(|rest| programs::mistakes(rest)).collect();
+                prop_assert!(more.iter().all(|d| d.span().is_some()));
                 for color in [false, true] {
                     prop_assert!(!diagnostics::render(&failure.sources, &failure.diagnostics, color).is_empty());
                 }

@@ -8,7 +8,7 @@ use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::language::layers::{Block, CommonKeys};
 use crate::config::load::expr::{INDEX, Scope};
 use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::sink::Sink;
+use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Node, Table, Value};
 
@@ -74,12 +74,14 @@ struct Use<'a> {
 impl Unroller<'_> {
     /// Adds a block, or as many as `repeat` says, to a list of siblings; `default` is its name if it has none of its own.
     pub(super) fn use_of_block(&self, table: &Table, context: &Context, default: &str, out: &mut Vec<LayerNode>) {
+        let (first, told) = (out.len(), self.sink.refusals());
         let Some(used) = self.read_use(table, context) else { return };
         let Some(repeat) = self.repeat(table, context) else { return };
         let Some(from) = self.from(table) else { return };
         if !self.one_input(table, from.as_ref().map_or(1, Vec::len), "a block") {
             return;
         }
+        let doubtful = self.sink.refusals() > told;
         let before = self.sink.len();
         // With the index in its name, a repeated block is a row of siblings rather than a group.
         let written = table.get("name").and_then(Node::as_str);
@@ -113,6 +115,7 @@ impl Unroller<'_> {
                 out.push(node(table, used.span, Common { name, path, from }, LayerKind::Group(body)));
             }
         }
+        out[first..].iter_mut().for_each(|made| made.doubtful = doubtful);
         self.sink.amend(before, |diagnostic| {
             if !diagnostic.labels.iter().any(|label| label.span == used.span || label.text == USED_HERE) {
                 *diagnostic = diagnostic.clone().context(used.span, USED_HERE);
@@ -139,6 +142,9 @@ impl Unroller<'_> {
             return None;
         };
         let Some(entry) = self.blocks.entry(name) else {
+            if self.sink.has_lost(Lost::Base) {
+                return None;
+            }
             let known: Vec<&str> = self.blocks.entries.iter().map(|entry| entry.key.as_str()).collect();
             let error = Diagnostic::error(format!("there is no block `{}`", shorten(name)));
             let error = with_suggestion(error, node.span, "not defined", name, &known);

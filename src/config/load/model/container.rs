@@ -51,7 +51,9 @@ impl Unroller<'_> {
             _ => self.branches(table, span, &inside),
         };
         let fits = self.one_input(table, common.from.as_ref().map_or(1, Vec::len), &what);
-        kind.filter(|_| fits).map(|kind| node(table, span, common, kind))
+        let known = [&[Layer::TAG], CommonKeys::KEYS, Residual::KEYS, Gate::KEYS, Branches::KEYS].concat();
+        let doubtful = table.entries.iter().any(|entry| !known.contains(&entry.key.as_str()));
+        kind.filter(|_| fits).map(|kind| LayerNode { doubtful, ..node(table, span, common, kind) })
     }
 
     fn residual(&self, table: &Table, span: Span, inside: &Context) -> Option<LayerKind> {
@@ -75,11 +77,7 @@ impl Unroller<'_> {
             );
             return None;
         }
-        let projection = match projection {
-            Some(made) => Some(Box::new(made?)),
-            None => None,
-        };
-        Some(LayerKind::Residual { body: body?, projection, if_same_shape })
+        Some(LayerKind::Residual { body: body?, projection: projection.map(Box::new), if_same_shape })
     }
 
     fn branches(&self, table: &Table, span: Span, inside: &Context) -> Option<LayerKind> {
@@ -109,17 +107,14 @@ impl Unroller<'_> {
                 }
             },
         };
-        let made: Vec<Option<LayerNode>> = items
-            .iter()
-            .enumerate()
-            .map(|(i, item)| if self.is_full() { None } else { self.single(item, inside, &i.to_string()) })
-            .collect();
+        let items = items.iter().enumerate().take_while(|_| !self.is_full());
+        let branches = items.map(|(i, item)| self.single(item, inside, &i.to_string())).collect();
         let combine = match combine? {
             "add" => Combine::Add,
             "multiply" => Combine::Multiply,
             _ => Combine::Concat,
         };
-        Some(LayerKind::Branches { branches: made.into_iter().collect::<Option<_>>()?, combine })
+        Some(LayerKind::Branches { branches, combine })
     }
 
     /// The list in `layers`.

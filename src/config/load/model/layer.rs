@@ -8,6 +8,7 @@ use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::{LayerKind, LayerNode};
 use crate::config::language::layers::{CONTAINERS, CommonKeys, JOINS, Layer, PAIRS};
+use crate::config::load::expr::INDEX;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::spelling::{did_you_mean, shorten};
 use crate::config::text::tree::{Node, Table, Value};
@@ -26,6 +27,15 @@ pub(super) struct Common {
 impl Unroller<'_> {
     /// Adds what `node` says to a list of siblings.
     pub(super) fn add(&self, node: &Node, context: &Context, out: &mut Vec<LayerNode>) {
+        let first = out.len();
+        self.add_right(node, context, out);
+        if out.len() == first && !self.is_full() {
+            out.push(unknown(node, context, &first.to_string()));
+        }
+    }
+
+    /// The same, but for what is wrong, which may be left out.
+    fn add_right(&self, node: &Node, context: &Context, out: &mut Vec<LayerNode>) {
         match &node.value {
             Value::String(_) => out.extend(self.bare(node, context, &out.len().to_string())),
             Value::Table(table) if table.get("block").is_some() => {
@@ -88,7 +98,11 @@ impl Unroller<'_> {
     }
 
     /// A projection or a branch: any single layer, or a list of layers, which is a group without a name.
-    pub(super) fn single(&self, node: &Node, context: &Context, default: &str) -> Option<LayerNode> {
+    pub(super) fn single(&self, node: &Node, context: &Context, default: &str) -> LayerNode {
+        self.right_single(node, context, default).unwrap_or_else(|| unknown(node, context, default))
+    }
+
+    fn right_single(&self, node: &Node, context: &Context, default: &str) -> Option<LayerNode> {
         if let Value::Array(layers) = &node.value {
             let path = context.join(default);
             if !self.admit(&path, context, node.span) {
@@ -103,6 +117,7 @@ impl Unroller<'_> {
                 from: None,
                 from_names: Vec::new(),
                 kind,
+                doubtful: false,
             });
         }
         match &node.value {
@@ -192,5 +207,31 @@ impl Unroller<'_> {
 pub(super) fn node(table: &Table, span: Span, common: Common, kind: LayerKind) -> LayerNode {
     let fields = table.entries.iter().take(MAX_FIELDS).map(|entry| (entry.key.clone(), entry.node.span)).collect();
     let from_names = common.from.iter().flatten().map(|(name, _)| name.clone()).collect();
-    LayerNode { name: common.name, path: common.path, span, fields, from: common.from, from_names, kind }
+    LayerNode {
+        name: common.name,
+        path: common.path,
+        span,
+        fields,
+        from: common.from,
+        from_names,
+        kind,
+        doubtful: false,
+    }
+}
+
+/// What stands for something that is no layer, so that what comes after it and what takes its output by name is judged without it.
+fn unknown(node: &Node, context: &Context, default: &str) -> LayerNode {
+    let name = node.as_table().and_then(|table| table.get("name")?.as_str());
+    let index = context.index.map_or_else(String::new, |index| index.to_string());
+    let name = name.map_or_else(|| default.to_owned(), |name| name.replace(INDEX, &index));
+    LayerNode {
+        path: context.join(&name),
+        name,
+        span: node.span,
+        fields: BTreeMap::new(),
+        from: None,
+        from_names: Vec::new(),
+        kind: LayerKind::Group(Vec::new()),
+        doubtful: true,
+    }
 }

@@ -192,6 +192,6 @@ impl Writer<'_> {
         let place = |(own, ours): &(&str, &str)| Some(((*own).to_owned(), self.table.get(ours)?.span));
         let from_names = from.iter().flatten().map(|(name, _)| name.clone()).collect();
         let fields = keys.iter().filter_map(place).collect();
-        LayerNode { name: name.to_owned(), path, span: self.span, fields, from, from_names, kind }
+        LayerNode { name: name.to_owned(), path, span: self.span, fields, from, from_names, kind, doubtful: false }
     }
 }

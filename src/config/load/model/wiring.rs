@@ -32,7 +32,7 @@ pub(super) fn connect(nodes: &mut [LayerNode], inputs: &[(String, Span)], sink: 
     let before = sink.len();
     wiring.walk(nodes, "", None);
     // A name that is misspelt is not a name that is missing.
-    if named && sink.len() == before {
+    if named && sink.len() == before && !nodes.iter().any(LayerNode::is_doubtful) {
         wiring.check_inputs(nodes, inputs);
     }
 }
@@ -126,10 +126,14 @@ impl Wiring<'_> {
     }
 
     fn visit(&mut self, node: &mut LayerNode, parent: &str, nameless: Nameless) {
+        let mut right = true;
         for (name, span) in node.from.iter_mut().flatten() {
-            if let Some(path) = self.resolve(name, *span, parent) {
-                self.taken.insert(path.clone());
-                *name = path;
+            match self.resolve(name, *span, parent) {
+                Some(path) => {
+                    self.taken.insert(path.clone());
+                    *name = path;
+                }
+                None => right = false,
             }
         }
         let path = node.path.clone();
@@ -142,6 +146,7 @@ impl Wiring<'_> {
                     let other = self.parameters.insert(name.clone(), here).or(self.around.get(&name).copied());
                     if let Some(other) = other {
                         self.sink.push(clash(&name, here, other));
+                        right = false;
                         break;
                     }
                 }
@@ -151,6 +156,7 @@ impl Wiring<'_> {
                     self.around.insert(group.to_owned(), here);
                     if let Some(other) = self.parameters.get(group) {
                         self.sink.push(clash(group, here, *other));
+                        right = false;
                     }
                 }
             }
@@ -163,6 +169,13 @@ impl Wiring<'_> {
                 }
             }
             LayerKind::Branches { branches, .. } => self.walk(branches, &path, inside("branches")),
+        }
+        if !right {
+            // Nothing can be made of a layer without inputs, nor of one whose parameters are another's.
+            (node.doubtful, node.from) = (true, None);
+            if let LayerKind::Layer(_) = node.kind {
+                node.kind = LayerKind::Group(Vec::new());
+            }
         }
         if !node.name.is_empty() {
             *self.done.entry(path).or_default() += 1;

@@ -18,10 +18,11 @@ impl Rules<'_> {
         if self.experiment.heads.is_empty() || !self.heads_have_a_table() {
             return;
         }
-        // After errors a layer may simply not be there.
-        let whole = !self.reporter.sink.has_errors();
+        // Where something is wrong with the model, a layer may simply not be there.
+        let layers = &self.experiment.model.layers;
+        let whole = self.reporter.is_read("model") && !layers.iter().any(LayerNode::is_doubtful);
         let (mut paths, mut several) = (Vec::new(), Vec::new());
-        collect(&self.experiment.model.layers, &mut paths);
+        collect(layers, &mut paths);
         paths.sort_unstable();
         several.extend(paths.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]));
         paths.dedup();

@@ -4,7 +4,7 @@ use super::super::gradients::GradientOf;
 use super::super::kind::Kind;
 use super::super::precision;
 use super::super::together::OfShard;
-use super::super::trained::Phases;
+use super::super::trained::{self, Phases};
 use super::Sizes;
 use crate::backend::Backend;
 use crate::config::language::values::Precision;
@@ -133,6 +133,7 @@ impl<'a> Making<'a> {
     /// The forward graph for batches of that shape.
     pub fn forward(&mut self, batch: BatchShape, mode: Mode) -> Result<Forward, Vec<Diagnostic>> {
         model::forward(self.experiment, self.data, &mut self.vars, batch, mode)
+            .map_err(|errors| trained::mistakes(self.experiment, &self.vars, errors))
     }
 
     /// Takes a program in.

@@ -1,0 +1,74 @@
+//! All mistakes of a file are told at once, each where it is; what only follows from another one is not told.
+
+use super::support::Place;
+
+/// The lines and columns of all errors of a configuration, in their order.
+fn places(place: &Place, config: &str, more: &str) -> Vec<String> {
+    place.write("w.toml", config);
+    let told = place.fails(&format!("check w.toml {more}"), 2);
+    let places: Vec<String> =
+        told.lines().filter_map(|line| Some(line.trim().strip_prefix("--> ")?.to_owned())).collect();
+    let errors = told.lines().filter(|line| line.starts_with("error")).count();
+    assert_eq!(errors, places.len(), "{told}");
+    let own = |place: String| place.strip_prefix("w.toml:").map_or(place.clone(), str::to_owned);
+    places.into_iter().map(own).collect()
+}
+
+/// A configuration of the bundled digits with these layers and more keys of its sections.
+fn with(model: &str, data: &str, optimizer: &str, train: &str) -> String {
+    format!(
+        "[data]\nsource = \"digits\"\n{data}\n[model]\n{model}\n[loss]\ntype = \"cross_entropy\"\n\
+         [optimizer]\n{optimizer}\n[train]\n{train}\n"
+    )
+}
+
+const LAYERS: &str = "layers = [\"flatten\", { name = \"a\", type = \"linear\", out_features = 10 }]";
+
+#[test]
+fn a_file_that_is_not_there_hides_nothing() {
+    let place = Place::new();
+    let model = "use = \"resnet19\"\nwith = { num_classes = 10 }\nfreeze = \"x\"";
+    let config = with(model, "batch_size = 32\nbatsh = 1", "type = \"sgd\"\nlr = -0.1", "epochs = 1\nx = 1");
+    assert_eq!(places(&place, &config, ""), ["4:1", "6:7", "8:10", "13:6", "16:1"]);
+    // What the base may have is not missed, and what it may define is not unknown.
+    let config = "extends = \"nowhere.toml\"\n[data]\nbatsh = 1\n[model]\n\
+                  layers = [{ type = \"linear\", out_features = \"$width\" }, { block = \"b\" }, { type = \"linnear\" }]\n\
+                  [optimizer]\nlr = -0.1\n[schedule]\nwarmup_steps = -1\n";
+    assert_eq!(places(&place, config, ""), ["1:11", "3:1", "5:83", "7:6", "9:16"]);
+}
+
+#[test]
+fn shapes_hide_no_patterns_and_keys_hide_no_shapes() {
+    let place = Place::new();
+    let optimizer = "type = \"sgd\"\nlr = 0.1\ngroups = [{ match = [\"nothing.*\"], lr = 0.1 }, { match = [\"wrong.*\"], lr = 0.1 }]";
+    let layers = "layers = [\n\"flatten\",\n{ name = \"a\", type = \"linear\", out_features = 8 },\n\
+                  { name = \"wrong\", type = \"conv2d\", out_channels = 8, kernel_size = 3 },\n\"flatten\",\n\
+                  { name = \"b\", type = \"linear\", out_features = 10 },\n]\nfreeze = [\"c\"]";
+    // The layer that does not fit has no parameters yet. That its pattern fits none is not told.
+    let config = with(layers, "batch_size = 32", optimizer, "epochs = 1");
+    assert_eq!(places(&place, &config, ""), ["8:26", "12:11", "18:22"]);
+    let config = with(layers, "batch_size = 32\nx = 1", optimizer, "epochs = 1\ny = 1");
+    assert_eq!(places(&place, &config, ""), ["4:1", "9:26", "13:11", "19:22", "22:1"]);
+    // A misspelt key has its value all the same: the layers after it are judged by it.
+    let layers = "layers = [{ type = \"conv2d\", out_chanels = 8, kernel_size = 3 },\n{ type = \"linear\", out_features = 3 },\n\
+                  \"flatten\", { type = \"linear\", out_features = 11 }]";
+    let config = with(layers, "batch_siz = 32", "type = \"sgd\"\nlr = 0.1", "epochs = 1");
+    assert_eq!(places(&place, &config, ""), ["3:1", "5:30", "6:10", "7:21"]);
+    // Of a layer that is not known nothing follows, also not for those that take its output. How many numbers the last layer puts out is known.
+    let layers = "layers = [{ name = \"p\", type = \"poool\" },\n{ type = \"linear\", out_features = 3 },\n\
+                  { name = \"s\", type = \"add\", from = [\"p\", \"p\"] },\n\"flatten\", { type = \"linear\", out_features = 11 }]";
+    let config = with(layers, "batch_size = 32", "type = \"sgd\"\nlr = 0.1", "epochs = 1");
+    assert_eq!(places(&place, &config, ""), ["5:32", "8:21"]);
+}
+
+#[test]
+fn an_unknown_type_hides_no_other_keys() {
+    let place = Place::new();
+    let optimizer =
+        "type = \"sgdd\"\nlr = \"fast\"\nmomemtum = 0.9\nbetas = [0.9, 2]\ngroups = [{ match = [\"x.*\"], lr = 0.1 }]";
+    let config = with(LAYERS, "batch_size = 32", optimizer, "epochs = 0\nx = 1");
+    assert_eq!(places(&place, &config, ""), ["9:8", "10:6", "11:1", "12:15", "13:22", "15:10", "16:1"]);
+    let config = with(LAYERS, "batch_size = 0\nx = 1", "tpe = \"sgd\"\nlr = 0.1\ny = 1", "epochs = 1")
+        .replace("\"digits\"", "\"digit\"");
+    assert_eq!(places(&place, &config, ""), ["2:10", "3:14", "4:1", "10:1", "12:1"]);
+}
