@@ -3,6 +3,7 @@
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, de};
 
+use super::brackets;
 use super::diagnostics::{Diagnostic, SourceId, Span};
 use super::syntax::{self, Refused};
 use super::tree::{Entry, Node, Table, Value};
@@ -12,8 +13,15 @@ pub fn parse(source: SourceId, text: &str) -> (Table, Vec<Diagnostic>) {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { source, offset: 0, problems: Vec::new() };
     let table = reader.table(table.into_inner());
-    let refused: Vec<Refused> = errors.iter().map(|error| refused(text, error)).collect();
+    let mut refused: Vec<Refused> = errors.iter().map(|error| refused(text, error)).collect();
+    let unclosed = if refused.is_empty() { Vec::new() } else { brackets::unclosed(source, text) };
+    // What is refused after something that is not closed was taken for a part of it.
+    if let Some(open) = unclosed.iter().find_map(Diagnostic::span) {
+        refused.retain(|refused| refused.range.start < open.start);
+        reader.problems.retain(|problem| problem.span().is_none_or(|span| span.start < open.start));
+    }
     let mut problems = syntax::explain(source, 0, text, &refused, &table);
+    problems.extend(unclosed);
     // A value that was refused was read in part.
     let whole = |span: Span| !refused.iter().any(|r| (span.start..=span.end).contains(&r.range.start));
     problems.extend(reader.problems.into_iter().filter(|problem| problem.span().is_none_or(whole)));

@@ -1,6 +1,6 @@
 //! All mistakes of a file are told at once, each where it is; what only follows from another one is not told.
 
-use super::support::Place;
+use super::support::{Place, plain};
 
 /// The lines and columns of all errors of a configuration, in their order.
 fn places(place: &Place, config: &str, more: &str) -> Vec<String> {
@@ -71,4 +71,20 @@ fn an_unknown_type_hides_no_other_keys() {
     let config = with(LAYERS, "batch_size = 0\nx = 1", "tpe = \"sgd\"\nlr = 0.1\ny = 1", "epochs = 1")
         .replace("\"digits\"", "\"digit\"");
     assert_eq!(places(&place, &config, ""), ["2:10", "3:14", "4:1", "10:1", "12:1"]);
+}
+
+#[test]
+fn what_is_not_closed_is_told_where_it_begins() {
+    let place = Place::new();
+    let good = plain();
+    let broken = |from: &str, to: &str| {
+        assert!(good.contains(from), "{from}: {good}");
+        good.replacen(from, to, 1)
+    };
+    let line = |text: &str, part: &str| text[..text.find(part).unwrap()].matches('\n').count() + 1;
+    let list = broken("out_features = 10 }]", "out_features = 10 }");
+    assert_eq!(places(&place, &list, ""), [format!("{}:10", line(&list, "layers = ["))]);
+    assert!(place.fails("check w.toml", 2).contains("this `[` is not closed"));
+    let string = broken("\"digits\"", "\"digits");
+    assert_eq!(places(&place, &string, ""), [format!("{}:10", line(&string, "\"digits"))]);
 }
