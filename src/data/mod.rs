@@ -53,6 +53,7 @@ mod values;
 mod verify;
 pub mod webdataset;
 mod weights;
+mod wrong_columns;
 mod wrong_file;
 
 pub use cache::{Cache, Keep, Kept, kept_in};
@@ -82,6 +83,7 @@ pub use transforms::{
 };
 pub use unreadable::{Unread, most_unreadable};
 pub use values::Values;
+pub use wrong_columns::{WrongColumn, WrongColumns};
 pub use wrong_file::WrongFile;
 
 use anyhow::{Context, Result};

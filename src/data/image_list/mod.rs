@@ -10,6 +10,7 @@ use super::image_folder::photos::{Files, Masks, Photos, Targets, bytes_of_paths}
 use super::progress::Event;
 use super::unreadable::most_unreadable;
 use super::weights::{no_weight, weight, weighted};
+use super::wrong_columns::WrongColumns;
 use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -339,7 +340,7 @@ impl Reading<'_> {
     }
 
     /// The places of the columns that are given, else of the first of the usual ones.
-    fn columns(&self, columns: &[String], given: &[String], usual: &[&str], key: &str) -> Result<Vec<usize>> {
+    fn columns(&self, columns: &[String], given: &[String], usual: &[&str], key: &'static str) -> Result<Vec<usize>> {
         let place = || {
             let there: Vec<String> = columns.iter().map(|name| format!("`{}`", shown(name))).collect();
             format!("its columns are {}", there.join(", "))
@@ -352,10 +353,11 @@ impl Reading<'_> {
                 usual.into_iter().filter_map(find).collect()
             }
             given => {
-                let each = given
-                    .iter()
-                    .map(|name| find(name).with_context(|| format!("`{list}` has no column `{name}`: {}", place())));
-                each.collect::<Result<_>>()?
+                let each = given.iter().map(|name| {
+                    let message = || format!("`{list}` has no column `{name}`: {}", place());
+                    find(name).ok_or_else(|| WrongColumns::of(key, name, "the list has no such column", message()))
+                });
+                each.collect::<Result<_, _>>()?
             }
         };
         let masks = key == "label_column" && !self.has_masks() && MASK_COLUMNS.iter().any(|name| find(name).is_some());

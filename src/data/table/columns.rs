@@ -1,10 +1,11 @@
 //! What becomes of each column: by the rules of the configuration, and else by what its cells are.
 
+use super::super::WrongColumns;
 use super::super::field::INPUTS;
 use super::codec::{Encoding, Fill, Scaling};
 use super::kinds::{CellType, Column, Odd};
-use super::names::{no_column, quoted};
-use super::options::{BINS, Choice, MOST_CATEGORIES, TableOptions};
+use super::names::{HEADS, expect_there, is_pattern, quoted};
+use super::options::{BINS, Choice, MOST_CATEGORIES, Rule, TableOptions};
 use super::tokens::TokensOptions;
 use anyhow::{Result, bail, ensure};
 use glob::Pattern;
@@ -45,44 +46,35 @@ fn usual(cells: CellType) -> Encoding {
 /// # Errors
 /// The options name a column that is not there, with those that are; a rule does not fit its column; nothing is left for the model.
 pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result<Vec<Use>> {
-    let named = |name: &String, key: &str| {
-        ensure!(
-            columns.iter().any(|column| column.name == *name),
-            "{}",
-            no_column(name, key, columns.iter().map(|column| column.name.as_str()))
-        );
-        Ok(())
-    };
-    options.target.iter().try_for_each(|name| named(name, "target"))?;
-    options.heads.iter().try_for_each(|head| named(&head.column, "the target of a head"))?;
-    options.drop.iter().filter(|name| !name.contains(['*', '?'])).try_for_each(|name| named(name, "drop"))?;
-    options.id.iter().try_for_each(|name| named(name, "id"))?;
-    options.sample_weight.iter().try_for_each(|name| named(name, "sample_weight"))?;
     let division = &options.division;
     let of_division = [
         (&division.split_column, "split_column", "it says which part a row is of"),
         (&division.group_column, "group_column", "it says which rows belong together"),
     ];
-    for (name, key, _) in &of_division {
-        name.iter().try_for_each(|name| named(name, key))?;
-    }
-    division.time_column.iter().try_for_each(|name| named(name, "time_column"))?;
-    division.stratify_column.iter().try_for_each(|name| named(name, "stratify_column"))?;
-    for rule in options.rules.iter().filter(|rule| !rule.pattern.contains(['*', '?'])) {
-        named(&rule.pattern, "columns")?;
-        ensure!(
-            !options.learnt().any(|learnt| *learnt == rule.pattern),
-            "`columns` says what becomes of `{0}` for the model, and `{0}` is what it learns: leave it out of `columns`; `classes = true` learns its numbers as classes",
-            rule.pattern
+    let single = [
+        ("id", &options.id),
+        ("sample_weight", &options.sample_weight),
+        ("split_column", &division.split_column),
+        ("group_column", &division.group_column),
+        ("time_column", &division.time_column),
+        ("stratify_column", &division.stratify_column),
+    ];
+    let patterns = options.drop.iter().map(|pattern| ("drop", pattern));
+    let patterns = patterns.chain(options.rules.iter().map(|rule| ("columns", &rule.pattern)));
+    let named = (options.target.iter().map(|name| ("target", name)))
+        .chain(options.heads.iter().map(|head| (HEADS, &head.column)))
+        .chain(single.into_iter().filter_map(|(key, name)| Some((key, name.as_ref()?))));
+    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    expect_there(named.chain(patterns), &names, |pattern, name| {
+        pattern == name || is_pattern(pattern) && matches(pattern, name)
+    })?;
+    if let Some(Rule { pattern, .. }) =
+        options.rules.iter().find(|rule| options.learnt().any(|learnt| *learnt == rule.pattern))
+    {
+        let message = format!(
+            "`columns` says what becomes of `{pattern}` for the model, and `{pattern}` is what it learns: leave it out of `columns`; `classes = true` learns its numbers as classes"
         );
-    }
-    let patterns = options.drop.iter().map(|pattern| (pattern, "drop"));
-    for (pattern, key) in patterns.chain(options.rules.iter().map(|rule| (&rule.pattern, "columns"))) {
-        ensure!(
-            columns.iter().any(|column| matches(pattern, &column.name)),
-            "no column has a name as `{pattern}` in `{key}` says: there are {}",
-            quoted(&columns.iter().map(|column| column.name.clone()).take(20).collect::<Vec<_>>())
-        );
+        bail!(WrongColumns::of("columns", pattern, "is learnt", message));
     }
     let use_of = |column: &Column| -> Result<Use> {
         let name = &column.name;
@@ -133,20 +125,22 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
             Some(&Choice::Encode(encoding)) if named && options.skip => encoding,
             // A pattern is for those columns that it fits.
             Some(&Choice::Encode(_)) if !named => usual(column.cells),
-            Some(&Choice::Encode(encoding)) => bail!(
-                "the column `{name}` has {}, and `columns` asks for {}: {}",
-                match &column.odd {
+            Some(&Choice::Encode(encoding)) => {
+                let has = match &column.odd {
                     Some(odd) => odd.in_words(),
                     None => format!("{} cells, such as {}", column.cells.name(), examples(column)),
-                },
-                name_of(encoding),
-                match column.odd {
-                    Some(Odd::Others { .. }) =>
-                        "mend the cells, leave their rows out with `on_error = \"skip\"`, or choose another type",
+                };
+                let mend = match column.odd {
+                    Some(Odd::Others { .. }) => {
+                        "mend the cells, leave their rows out with `on_error = \"skip\"`, or choose another type"
+                    }
                     Some(Odd::DateFormat(..)) => "say how they are written, or choose another type",
                     Some(Odd::Comma(_) | Odd::Thousands(_)) | None => "mend the cells, or choose another type",
-                }
-            ),
+                };
+                let asked = name_of(encoding);
+                let message = format!("the column `{name}` has {has}, and `columns` asks for {asked}: {mend}");
+                bail!(WrongColumns::of("columns", name, "its cells are others", message))
+            }
             None => match column.useless(rows) {
                 Some(why) => return Ok(Use::Left(why.to_owned())),
                 None => usual(column.cells),

@@ -1,20 +1,70 @@
 //! Names of columns in messages: of one that is asked for and not there, and of several.
 
 use super::super::held::nearest;
+use super::super::{WrongColumn, WrongColumns};
 
 /// The message for a column that is not there.
 pub fn no_column<'a>(name: &str, key: &str, columns: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = columns.collect();
     let near = nearest(name, all.iter().copied()).map_or(String::new(), |known| format!("; did you mean `{known}`?"));
-    let names: Vec<String> = all.iter().take(20).map(|name| format!("`{name}`")).collect();
-    let more = if all.len() > 20 { format!(" and {} more", all.len() - 20) } else { String::new() };
     // What a model takes has been there: another column is not what is meant.
     let (what, near) = match key {
         "the model" => (format!("the model takes a column `{name}`"), String::new()),
         key => (format!("`{key}` names a column `{name}`"), near),
     };
     let end = if near.is_empty() { "." } else { "" };
-    format!("{what}, which the table does not have{near}{end} Its columns are {}{more}", names.join(", "))
+    format!("{what}, which the table does not have{near}{end} {}", there(&all))
+}
+
+/// The columns that there are, of very many the first.
+fn there(all: &[&str]) -> String {
+    let names: Vec<String> = all.iter().take(20).map(|name| format!("`{name}`")).collect();
+    let more = if all.len() > 20 { format!(" and {} more", all.len() - 20) } else { String::new() };
+    format!("Its columns are {}{more}", names.join(", "))
+}
+
+/// The columns, or patterns, of these that a table does not have, each with the key that names it; `fits` says whether a column is so called.
+///
+/// # Errors
+/// There are some.
+pub fn expect_there<'n>(
+    named: impl Iterator<Item = (&'static str, &'n String)>,
+    columns: &[&str],
+    fits: impl Fn(&str, &str) -> bool,
+) -> Result<(), WrongColumns> {
+    let missing: Vec<_> = named.filter(|(_, name)| !columns.iter().any(|column| fits(name, column))).collect();
+    // Of a single one the message says what it is like.
+    let near = |name: &str| if missing.len() > 1 { nearest(name, columns.iter().copied()) } else { None };
+    let label = |name: &str| match near(name) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if is_pattern(name) => "fits no column".to_owned(),
+        None => "the table has no such column".to_owned(),
+    };
+    let wrong = |(key, name): &(&'static str, &String)| WrongColumn { key, name: (*name).clone(), label: label(name) };
+    let missing: Vec<WrongColumn> = missing.iter().map(wrong).collect();
+    let message = match &missing[..] {
+        [] => return Ok(()),
+        [WrongColumn { key, name, .. }] if is_pattern(name) => {
+            format!("no column has a name as `{name}` in `{key}` says. {}", there(columns))
+        }
+        [WrongColumn { key, name, .. }] => {
+            let key = if *key == HEADS { "the target of a head" } else { key };
+            no_column(name, key, columns.iter().copied())
+        }
+        several => {
+            let names: Vec<String> = several.iter().map(|column| column.name.clone()).collect();
+            format!("the table does not have the columns {}. {}", quoted(&names), there(columns))
+        }
+    };
+    Err(WrongColumns::new(missing, message))
+}
+
+/// The key of columns that are targets of heads.
+pub const HEADS: &str = "heads";
+
+/// Whether a name stands for all columns that are called in some way.
+pub fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?'])
 }
 
 /// Names for people.

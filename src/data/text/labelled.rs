@@ -6,10 +6,11 @@ use super::super::field::{DataSpec, Field, FieldKind, INPUTS, LENGTHS, Lengths, 
 use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
-use super::super::table::{Format, open_sheet};
+use super::super::table::{Format, open_sheet, quoted};
 use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_of};
 use super::super::values::Values;
 use super::super::weights::{no_weight, weight, weighted};
+use super::super::wrong_columns::{WrongColumn, WrongColumns};
 use super::loaded::{Load, Loaded, is_told, tokenizer, working_memory};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
@@ -134,14 +135,22 @@ pub struct Filled {
 /// The table cannot be read, or lacks one of the columns; what a row weighs is no number of at least 0.
 pub fn filled(path: &Path, columns: &[&str], weighs: Option<&str>) -> Result<Filled> {
     let table = open_sheet(path, Format::default())?;
-    let column = |name: &&str| {
-        table.column(name).with_context(|| {
-            let known: Vec<String> = table.names().iter().map(|name| format!("`{name}`")).collect();
-            format!("`{}` has no column `{name}`; its columns are {}", path.display(), known.join(", "))
-        })
-    };
-    let columns = columns.iter().map(column).collect::<Result<Vec<usize>>>()?;
-    let weighs = weighs.map(|name| Ok::<_, anyhow::Error>((name, column(&name)?))).transpose()?;
+    let missing: Vec<String> = columns
+        .iter()
+        .chain(&weighs)
+        .filter(|name| table.column(name).is_none())
+        .map(|name| (*name).to_owned())
+        .collect();
+    if !missing.is_empty() {
+        let (names, there) = (quoted(&missing), quoted(table.names()));
+        let s = if missing.len() == 1 { "" } else { "s" };
+        let message = format!("`{}` has no column{s} {names}; its columns are {there}", path.display());
+        let label = "the table has no such column".to_owned();
+        let wrong = missing.into_iter().map(|name| WrongColumn { key: "", name, label: label.clone() });
+        bail!(WrongColumns::new(wrong.collect(), message));
+    }
+    let columns: Vec<usize> = columns.iter().filter_map(|name| table.column(name)).collect();
+    let weighs = weighs.and_then(|name| Some((name, table.column(name)?)));
     let wanted: Vec<usize> = columns.iter().copied().chain(weighs.map(|(_, at)| at)).collect();
     let several = table.paths().count() > 1;
     let (rows, lines, weights) = (Vec::new(), Lines::default(), Vec::new());

@@ -24,9 +24,11 @@ use anyhow::{Context, Result};
 use std::sync::Arc;
 
 mod divided;
+mod named;
 mod table;
 mod text;
 
+use named::at_columns;
 pub use table::codec as table_codec;
 
 /// The data layer's source for a `[data]` section, and what to do if its files are not there.
@@ -274,7 +276,7 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
     });
     spec.map_err(|e| match e.downcast_ref() {
         Some(unknown) => unknown_field(experiment, unknown),
-        None => {
+        None => at_columns(experiment, &e).unwrap_or_else(|| {
             let paths = experiment.data.source.paths();
             let key = match e.downcast_ref::<data::text::WrongColumn>() {
                 Some(_) if experiment.span_of("data.column").is_some() => "column",
@@ -282,7 +284,7 @@ fn described(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
                 _ => wrong_file(experiment, &e).or(paths.first().map(|(key, _)| *key)).unwrap_or("path"),
             };
             at(experiment, format!("{e:#}"), &format!("data.{key}"), "the data is described here")
-        }
+        }),
     })
 }
 
@@ -297,6 +299,9 @@ fn wrong_file(experiment: &Experiment, error: &anyhow::Error) -> Option<&'static
 /// # Errors
 /// It is about none.
 pub fn placed(experiment: &Experiment, error: anyhow::Error) -> Result<Diagnostic> {
+    if let Some(placed) = at_columns(experiment, &error) {
+        return Ok(placed);
+    }
     match wrong_file(experiment, &error) {
         Some(key) => Ok(at(experiment, format!("{error:#}"), &format!("data.{key}"), "the data is described here")),
         None => Err(error),

@@ -73,6 +73,40 @@ fn an_unknown_type_hides_no_other_keys() {
     assert_eq!(places(&place, &config, ""), ["2:10", "3:14", "4:1", "10:1", "12:1"]);
 }
 
+/// A table of prices, and a configuration that learns them.
+fn prices(place: &Place, data: &str) -> String {
+    let rows: String = (0..40).map(|i| format!("{i},{},{},{}\n", i % 7, i % 5, i * 3)).collect();
+    place.write("t.csv", format!("id,rooms,town,price\n{rows}"));
+    format!(
+        "[data]\nsource = \"csv\"\npath = \"t.csv\"\nbatch_size = 8\n{data}\n[model]\nlayers = [{{ type = \"linear\", out_features = 1 }}]\n\
+         [loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n"
+    )
+}
+
+#[test]
+fn columns_that_are_not_there_are_told_where_they_are_named() {
+    let place = Place::new();
+    let config = prices(&place, "target = \"prise\"");
+    assert_eq!(places(&place, &config, ""), ["5:10"]);
+    assert!(place.fails("check w.toml", 2).contains("did you mean `price`?"));
+    let config = prices(&place, "target = \"price\"\ndrop = [\n\"id\",\n\"x*\"]");
+    assert_eq!(places(&place, &config, ""), ["8:1"]);
+    let config = prices(&place, "target = \"price\"\ncolumns = { rooms = \"number\", twon = \"category\" }");
+    assert_eq!(places(&place, &config, ""), ["6:31"]);
+    let config = prices(&place, "target = \"price\"\n[data.columns.price]\ntype = \"number\"");
+    assert_eq!(places(&place, &config, ""), ["6:15"]);
+    assert_eq!(places(&place, &prices(&place, ""), "--set data.target=prise"), ["--set data.target=prise:1:13"]);
+    // All of them at once.
+    let config = prices(&place, "target = [\"price\", \"rom\"]\nid = \"idd\"\ndrop = [\"id\"]\nsample_weight = \"w\"");
+    place.write("w.toml", &config);
+    let told = place.fails("check w.toml", 2);
+    assert!(told.contains("the table does not have the columns `rom`, `idd`, `w`"), "{told}");
+    for (line, label) in [("5 |", "no such column"), ("6 |", "did you mean `id`?"), ("8 |", "no such column")] {
+        let (_, after) = told.split_once(&format!("\n{line}")).unwrap_or_else(|| panic!("{line}: {told}"));
+        assert!(after.lines().nth(1).unwrap_or_default().contains(label), "{line} {label}: {told}");
+    }
+}
+
 #[test]
 fn what_is_not_closed_is_told_where_it_begins() {
     let place = Place::new();

@@ -165,7 +165,7 @@ fn mistakes_about_a_table_have_their_places() {
     let fault = |set: &str| place.fails(&format!("check c.toml --set {set}"), 2);
     let text = fault("data.target=prise");
     assert!(text.contains("names a column `prise`") && text.contains("did you mean `price`?"), "{text}");
-    assert!(text.contains("c.toml:"), "{text}");
+    assert!(text.contains("--> --set data.target=prise:1:13"), "{text}");
     let text = fault("data.columns.town=number");
     assert!(text.contains("the column `town` has text cells, such as `sea`"), "{text}");
     let text = fault("data.columns.town={type=\"number\",bin=3}");

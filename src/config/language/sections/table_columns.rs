@@ -15,7 +15,7 @@ use crate::config::declare::part::{Part, known_word};
 use crate::config::declare::tagged::{Tagged, tagged};
 use crate::config::declare::value::{Value, values};
 use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::tree::{Node, Table};
+use crate::config::text::tree::{Entry, Node, Table};
 
 values!(Scaling, Fill, Norm);
 
@@ -215,7 +215,7 @@ pub struct ColumnRule {
     pub name: String,
     /// What becomes of them.
     pub column: ColumnType,
-    /// Where it is written.
+    /// Where that is written.
     pub span: Span,
 }
 
@@ -225,7 +225,7 @@ impl Value for ColumnRules {
             part.wrong_value(key, node, "expected a table: a name and a type for each column");
             return None;
         };
-        let rule = |(name, node): (&String, &Node)| {
+        let rule = |Entry { key: name, key_span, node }: &Entry| {
             let what = format!("`{key}.{name}`");
             let nothing = Table::default();
             let (table, word) = match (node.as_table(), node.as_str()) {
@@ -244,10 +244,9 @@ impl Value for ColumnRules {
             let part = Part { table, span: node.span, what: &what, bad: &[], sink: part.sink };
             part.known_keys(&[&[ColumnType::TAG], ColumnType::fields(word)]);
             let column = <ColumnType as Tagged>::read(word, &part)?;
-            Some(ColumnRule { name: name.clone(), column, span: node.span })
+            Some(ColumnRule { name: name.clone(), column, span: *key_span })
         };
-        let rules: Vec<Option<ColumnRule>> =
-            table.entries.iter().map(|entry| (&entry.key, &entry.node)).map(rule).collect();
+        let rules: Vec<Option<ColumnRule>> = table.entries.iter().map(rule).collect();
         rules.into_iter().collect::<Option<Vec<_>>>().map(ColumnRules)
     }
 
