@@ -122,3 +122,13 @@ fn what_is_not_closed_is_told_where_it_begins() {
     let string = broken("\"digits\"", "\"digits");
     assert_eq!(places(&place, &string, ""), [format!("{}:10", line(&string, "\"digits"))]);
 }
+
+#[test]
+fn a_fold_needs_folds() {
+    let place = Place::new();
+    let config = prices(&place, "target = \"price\"");
+    place.write("w.toml", config);
+    let told = place.fails("train w.toml --out never --set data.fold=2", 2);
+    assert!(told.contains("`fold` in `[data]` needs `folds`") && told.contains("--set data.folds=5"), "{told}");
+    assert!(!place.path("never").exists());
+}

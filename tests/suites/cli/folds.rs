@@ -269,7 +269,7 @@ fn folds_say_what_they_need() {
     };
     assert!(wrong("validation_split = 0.2").contains("said twice"));
     assert!(wrong("split_column = \"town\"").contains("`split_column` says itself"));
-    assert!(wrong("fold = 4").contains("one of the `folds`"));
+    assert!(wrong("fold = 4").contains("must be at most 3, as many as there are `folds`"));
     let sweep = "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [1e-3, 1e-2] }\n";
     place.write("w.toml", config(PRICE) + sweep);
     assert!(place.fails("sweep w.toml", 2).contains("is one training"));

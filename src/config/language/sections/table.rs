@@ -12,6 +12,7 @@ use super::table_columns::{ColumnRules, ColumnType};
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::value::{Value, values};
+use crate::config::text::diagnostics::Diagnostic;
 use crate::config::text::tree::{Node, Value as Written};
 
 options! {
@@ -179,8 +180,19 @@ impl Check for Csv {
         targets.sort_unstable();
         part.require("target", !targets.windows(2).any(|pair| pair[0] == pair[1]), "has a column twice");
         each_once(part, self.classes.names().unwrap_or_default());
-        let fold = self.fold.is_none_or(|fold| self.folds.is_some_and(|folds| fold <= folds));
-        part.require("fold", fold, "is one of the `folds`");
+        match (self.fold, self.folds) {
+            (Some(_), None) => part.sink.push(
+                Diagnostic::error(format!("`fold` in {} needs `folds`", part.what))
+                    .at(part.span_of("fold"), "there are no folds of which it could be one")
+                    .help(
+                        "say how many folds there are, with `folds = 5` or `--set data.folds=5`, or leave out `fold`",
+                    ),
+            ),
+            (Some(fold), Some(folds)) => {
+                part.require("fold", fold <= folds, &format!("must be at most {folds}, as many as there are `folds`"));
+            }
+            (None, _) => {}
+        }
         let dropped = |name: &String| self.drop.iter().flatten().any(|drop| drop == name);
         part.require("drop", !self.target.names().iter().any(dropped), "names the target");
         for (key, column) in [("id", &self.id), ("sample_weight", &self.sample_weight)] {
