@@ -287,7 +287,8 @@ pub fn build(
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 
-/// Builds the programs of a run on `data` and shows what is probably not meant, but for what is in `shown`.
+/// Builds the programs of a run on `data` and shows what is probably not meant, but for what is in `shown`. What an effective configuration says was shown
+/// when its run was started.
 ///
 /// # Errors
 /// As [`build`]; `drop_last` leaves nothing to train on.
@@ -301,7 +302,10 @@ pub fn build_run(
     let experiment = &loaded.experiment;
     lints::require_a_batch(experiment, data).map_err(|error| refuse(loaded, error))?;
     let programs = build(loaded, data, &Sizes::of_run(experiment, data), backend, options)?;
-    let new: Vec<Diagnostic> = programs.warnings.iter().filter(|w| !shown.contains(w)).cloned().collect();
+    let known =
+        |told: &Diagnostic| told.span().is_some_and(|s| loaded.sources.get(s.source).kind == SourceKind::Effective);
+    let new = programs.warnings.iter().filter(|told| !shown.contains(told) && !known(told));
+    let new: Vec<Diagnostic> = new.cloned().collect();
     warn(&loaded.sources, &new);
     Ok(programs)
 }

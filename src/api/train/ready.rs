@@ -260,6 +260,11 @@ fn begin(request: &Request, reporter: &Reporter) -> Result<Begun, Failure> {
     };
     match &request.run {
         Asked::New(config) => Ok(new(load_config(config, &request.sets)?)),
+        Asked::Copied(config) => {
+            let mut loaded = load_config(config, &request.sets)?;
+            loaded.sources.are_effective();
+            Ok(new(loaded))
+        }
         Asked::Loaded(loaded) => Ok(new((**loaded).clone())),
         Asked::Resume(asked) => {
             let found = resumed::find(request, asked, reporter)?;

@@ -15,6 +15,8 @@ use std::sync::atomic::AtomicBool;
 pub enum Asked {
     /// A new run of the configuration in this file.
     New(PathBuf),
+    /// The same, where the file is a copy that the program has made: what is probably not meant in it was told of the user's own.
+    Copied(PathBuf),
     /// A new run of a configuration that is loaded already, with the values that lie over it.
     Loaded(Box<Loaded>),
     /// A run that is there goes on.

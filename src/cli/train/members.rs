@@ -7,18 +7,21 @@ use super::place::{self, Place};
 use super::{INTERRUPTED, asked, request};
 use crate::api::failure::Failure;
 use crate::api::members::Members;
-use crate::api::model::{describe_data, load_config};
+use crate::api::memory::resolve_batch;
+use crate::api::model::{build_run, describe_data, load_config};
 use crate::api::train::{Asked, Request, Resume, Team, in_folder, start};
 use crate::checkpoint::newest_whole;
-use crate::config::{self, Counts, Experiment, Loaded, UNSET_OPTION};
-use crate::data::FieldKind;
+use crate::config::{self, Counts, Experiment, UNSET_OPTION};
+use crate::data::{DataSpec, FieldKind};
 use crate::files::durable;
+use crate::passes::PassOptions;
 use crate::runs::figure::is_share;
 use crate::runs::folder::{Run, State, is_run};
 use crate::runs::lines::{Wanted, number};
 use crate::terminal::{figure, json_line, percent, say};
 use crate::train::files::folder::{Folder, file};
 use crate::train::run::Outcome;
+use crate::train::setup::device::{self, Selected, select};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -149,8 +152,7 @@ fn of_seed(shared: &Experiment, number: usize) -> Vec<String> {
 }
 
 /// Refuses seeds for samples that have a class at each of several positions: what several models say of those has no mean here.
-fn expect_one_answer(loaded: &Loaded) -> Result<(), Failure> {
-    let data = describe_data(loaded)?;
+fn expect_one_answer(data: &DataSpec) -> Result<(), Failure> {
     let Some((_, target)) = data.target() else { return Ok(()) };
     let is_class = !matches!(target.kind, FieldKind::Number | FieldKind::Labels(_));
     if is_class && target.shape.rank() > 0 {
@@ -167,9 +169,15 @@ fn expect_one_answer(loaded: &Loaded) -> Result<(), Failure> {
 fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Failure> {
     args.out.as_deref().map_or(Ok(()), place::settle)?;
     let loaded = load_config(config, &args.overrides.sets())?;
+    let data = describe_data(&loaded)?;
     if matches!(members, Members::Seeds(_)) {
-        expect_one_answer(&loaded)?;
+        expect_one_answer(&data)?;
     }
+    // Mistakes and warnings are told here, of the user's own file, and once for all of them.
+    let Selected { backend, .. } = select(&device::Wanted::of(&loaded.experiment, args.threads))?;
+    let (mut sized, passes) = (loaded.clone(), PassOptions::default());
+    resolve_batch(&mut sized, &data, backend.as_ref(), &passes)?;
+    build_run(&sized, &data, backend.as_ref(), &passes, &[])?;
     let (out, one) = (args.out.as_deref(), members.one());
     let mut there = None;
     if let Some(out) = out {
@@ -210,7 +218,7 @@ fn of_member(
     let saved = begun && path.is_dir() && newest_whole(path).is_ok_and(|newest| newest.found.is_some());
     let asked = match saved {
         true => Asked::Resume(Resume { folder: Some(path.to_owned()), ..Resume::default() }),
-        false => Asked::New(top.join(file::CONFIG)),
+        false => Asked::Copied(top.join(file::CONFIG)),
     };
     let mut made = request(args, asked, Team::Threads(1));
     made.out = Some(path.to_owned());

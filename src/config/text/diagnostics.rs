@@ -68,6 +68,12 @@ impl Sources {
         SourceId(self.list.len() - 1)
     }
 
+    /// Takes all files for what the program has written: effective configurations.
+    pub fn are_effective(&mut self) {
+        let files = self.list.iter_mut().filter(|source| source.kind == SourceKind::File);
+        files.for_each(|source| source.kind = SourceKind::Effective);
+    }
+
     /// The text behind an id.
     pub fn get(&self, id: SourceId) -> &Source {
         &self.list[id.0]

@@ -132,3 +132,26 @@ fn a_fold_needs_folds() {
     assert!(told.contains("`fold` in `[data]` needs `folds`") && told.contains("--set data.folds=5"), "{told}");
     assert!(!place.path("never").exists());
 }
+
+#[test]
+fn decisions_on_the_test_set_are_told_once_of_lines_of_the_user() {
+    let told = |text: &str| text.matches("the test set makes decisions").count();
+    let place = Place::with(&plain());
+    // Every run has its `best`: that alone is told at its end.
+    for command in ["train c.toml --out a", "train c.toml --out b --set train.seeds=2"] {
+        let done = place.ok(command);
+        assert_eq!(told(&done.err), 0, "{command}: {}", done.err);
+    }
+    assert_eq!(told(&place.ok("train --resume a --set train.epochs=3").err), 0);
+    // What was asked for is told at the beginning: of the user's own file, once for all seeds, and no more when the run goes on.
+    place.write("w.toml", plain() + "[checkpoint]\nmonitor = \"val_loss\"\n");
+    for command in ["check w.toml", "train w.toml --out c", "train w.toml --out d --set train.seeds=2"] {
+        let done = place.ok(command);
+        assert_eq!(told(&done.err), 1, "{command}: {}", done.err);
+        assert!(done.err.contains("--> w.toml:"), "{command}: {}", done.err);
+    }
+    for command in ["train --resume c --set train.epochs=3", "train --resume d"] {
+        let done = place.ok(command);
+        assert_eq!(told(&done.err), 0, "{command}: {}", done.err);
+    }
+}
