@@ -21,7 +21,10 @@ use std::sync::Arc;
 
 /// The cells of the columns that are used.
 pub struct Raw {
-    columns: HashMap<String, Stored>,
+    /// Those that are read as numbers, by name. What a row weighs may be of a column that the model takes in another way.
+    numbers: HashMap<String, Stored>,
+    /// All others.
+    others: HashMap<String, Stored>,
     names: Arc<RowNames>,
     rows: usize,
     /// Rows that are left out, if such are.
@@ -179,11 +182,11 @@ impl Raw {
         let mut raw = if left.is_empty() && id.is_none() {
             let rows = known.lines.lines.len();
             let skipped = text.skips().then_some(known.skipped);
-            Raw { columns: HashMap::new(), names: Arc::new(RowNames::Lines(known.lines)), rows, skipped }
+            Raw { skipped, ..Raw::of(Vec::new(), RowNames::Lines(known.lines), rows) }
         } else {
             Raw::read(text, &left, id, decimal, aside)?
         };
-        raw.columns.extend(read.into_iter().filter_map(|(name, _)| known.numbers.remove_entry(name)));
+        raw.numbers.extend(read.into_iter().filter_map(|(name, _)| known.numbers.remove_entry(name)));
         Ok(raw)
     }
 
@@ -270,8 +273,11 @@ impl Raw {
 
     /// The cells that columns have taken.
     pub(super) fn of(columns: Vec<Reading>, names: RowNames, rows: usize) -> Raw {
-        let columns = columns.into_iter().map(|column| (column.name.to_owned(), column.stored()));
-        Raw { columns: columns.collect(), names: Arc::new(names), rows, skipped: None }
+        let (numbers, others): (Vec<_>, Vec<_>) = columns.into_iter().partition(|column| column.read == Read::Number);
+        let stored = |columns: Vec<Reading>| {
+            columns.into_iter().map(|column| (column.name.to_owned(), column.stored())).collect::<HashMap<_, _>>()
+        };
+        Raw { numbers: stored(numbers), others: stored(others), names: Arc::new(names), rows, skipped: None }
     }
 
     /// Leaves rows out that cannot be learnt from, if such are left out. `why`: by what is wrong and what the row is called.
@@ -319,7 +325,22 @@ impl Raw {
     /// # Panics
     /// If it was not asked for.
     pub fn column(&self, name: &str) -> Result<Cow<'_, Cells>> {
-        self.columns[name].all()
+        self.stored(name).all()
+    }
+
+    /// The cells of a column that was asked for as numbers, even if it was also in another way.
+    ///
+    /// # Errors
+    /// They are in a file that cannot be read.
+    ///
+    /// # Panics
+    /// If it was not asked for so.
+    pub fn numbers(&self, name: &str) -> Result<Cow<'_, Cells>> {
+        self.numbers[name].all()
+    }
+
+    fn stored(&self, name: &str) -> &Stored {
+        self.others.get(name).unwrap_or_else(|| &self.numbers[name])
     }
 
     /// The cells that a column has in some rows, at least.
@@ -330,7 +351,7 @@ impl Raw {
     /// # Panics
     /// If it was not asked for.
     pub(super) fn some(&self, name: &str, rows: Range<usize>) -> Result<Piece<'_>> {
-        self.columns[name].of(rows)
+        self.stored(name).of(rows)
     }
 
     /// What the column that names rows has.

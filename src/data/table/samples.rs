@@ -197,7 +197,7 @@ impl TableCodec {
 
     fn weights(&self, raw: &Raw) -> Result<Option<Values>> {
         let Some(name) = &self.sample_weight else { return Ok(None) };
-        Ok(match &*raw.column(name)? {
+        Ok(match &*raw.numbers(name)? {
             Cells::Numbers(values) => Some(Values::Floats(values.iter().map(|value| *value as f32).collect())),
             Cells::Texts(..) => None,
         })

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 pub fn expect_weights(options: &TableOptions, text: &Sheet, raw: &mut Raw) -> Result<()> {
     let Some(name) = &options.sample_weight else { return Ok(()) };
     let (bad, some) = {
-        let cells = raw.column(name)?;
+        let cells = raw.numbers(name)?;
         let Cells::Numbers(weights) = &*cells else { return Ok(()) };
         let good = |weight: f64| weight >= 0.0 && (weight as f32).is_finite();
         let bad = weights.iter().enumerate().filter(|(_, weight)| !good(**weight));

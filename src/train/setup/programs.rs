@@ -147,9 +147,10 @@ impl HeadOf {
 }
 
 impl Programs {
-    /// Whether the figure of the loss is the mean negative log-likelihood of the targets.
+    /// Whether the figure of the loss is the mean negative log-likelihood of the targets, all of which weigh the same.
     pub fn loss_is_likelihood(&self) -> bool {
-        self.loss.is_likelihood() && self.heads.is_empty()
+        let weighs = self.fields.iter().any(|field| field.role == Role::Weight);
+        self.loss.is_likelihood() && self.heads.is_empty() && !weighs
     }
 
     /// The fields that are learnt: the main target's, then those of heads.

@@ -162,7 +162,7 @@ fn what_is_no_weight_is_refused_with_its_place() {
 /// Folds and seeds weigh as one model does: their losses by the weights, all other figures each row alike.
 #[test]
 fn several_models_weigh_as_one_does() {
-    for (target, out, loss, [weighted, plain]) in
+    for (target, out, loss, [unweighted, plain]) in
         [("price", 1, "mse", ["loss", "mae"]), ("class", 2, "cross_entropy", ["log_loss", "accuracy"])]
     {
         let place = place(target, out, loss);
@@ -192,8 +192,11 @@ fn several_models_weigh_as_one_does() {
             };
             let expected = mean(&lost, &weight);
             assert!((expected - mean(&lost, &|_| 1.0)).abs() > 1e-3 * expected, "{model}: weights make a difference");
-            near(weighted, expected);
+            near("loss", expected);
             near(plain, mean(&other, &|_| 1.0));
+            if target == "class" {
+                near("log_loss", mean(&lost, &|_| 1.0));
+            }
             if model == "s" {
                 continue;
             }
@@ -204,13 +207,53 @@ fn several_models_weigh_as_one_does() {
                 let own: f64 = rows.iter().filter(|row| row["fold"] == fold).map(weight).sum();
                 (sum, weights) = (sum + own * loss, weights + own);
             }
-            near(weighted, sum / weights);
+            near("loss", sum / weights);
             // Without weights all rows count alike.
             let figures = place.ok("eval f --json --unset data.sample_weight").json()["metrics"].clone();
-            let (found, wanted) = (figures[weighted].as_f64().unwrap(), mean(&lost, &|_| 1.0));
+            let (found, wanted) = (figures[unweighted].as_f64().unwrap(), mean(&lost, &|_| 1.0));
             assert!((found - wanted).abs() < 1e-5 * (1.0 + wanted), "{found} and {wanted}");
         }
     }
+}
+
+/// The likelihood of classes counts all rows alike, whatever else the loss has.
+#[test]
+fn the_log_loss_does_not_weigh() {
+    let place = place("class", 2, "cross_entropy");
+    place.ok("train c.toml --quiet --out r");
+    let figures = |set: &str| {
+        let asked = "--set metrics.figures=[\"log_loss\",\"perplexity\"]";
+        let metrics = place.ok(&format!("eval r --json {asked} {set}")).json()["metrics"].clone();
+        ["loss", "log_loss", "perplexity"].map(|name| metrics[name].as_f64().unwrap())
+    };
+    let near = |a: f64, b: f64| (a - b).abs() < 1e-5 * (1.0 + a);
+    let [loss, log_loss, perplexity] = figures("");
+    let [plain, alike, _] = figures("--unset data.sample_weight");
+    assert!(near(plain, alike) && !near(loss, plain), "{loss} {plain} {alike}");
+    assert!(near(log_loss, plain) && near(perplexity, plain.exp()), "{log_loss} {perplexity} {plain}");
+    let [_, smoothed, _] = figures("--set loss.label_smoothing=0.1");
+    assert!(near(log_loss, smoothed), "{log_loss} {smoothed}");
+}
+
+/// A column that says what rows weigh may also be a category that the model takes, which it stays.
+#[test]
+fn a_category_that_weighs_stays_a_category() {
+    let place = place("price", 1, "mse");
+    let config = place.read("c.toml").replace("sample_weight = \"weight\"\n", "");
+    let columns = "columns = { rooms = \"category\", ";
+    place.write("c.toml", config.replace("columns = { ", columns).replace("[\"class\"]", "[\"class\", \"weight\"]"));
+    place.ok("train c.toml --quiet --out r");
+    let rows = |set: &str| -> Vec<serde_json::Value> {
+        place.ok(&format!("eval r --predictions rows.jsonl {set}"));
+        place.read("rows.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let (plain, weighted) = (rows(""), rows("--set data.sample_weight=rooms"));
+    assert_eq!(plain, weighted);
+    let rooms: Vec<f64> =
+        place.read("val.csv").lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
+    let sum: f64 = plain.iter().zip(&rooms).map(|(row, weight)| row["loss"].as_f64().unwrap() * weight).sum();
+    let [loss, _] = figures(&place, "r --set data.sample_weight=rooms");
+    assert!((loss - sum / rooms.iter().sum::<f64>()).abs() < 1e-5 * (1.0 + loss), "{loss}");
 }
 
 /// What a column becomes is shown.

@@ -75,7 +75,8 @@ impl Target {
         Learnt { head: None, loss: &self.loss, standard, quantiles, names: &[] }
     }
 
-    /// Its figures over samples. As of one model, losses are means by what samples weigh, and other figures count all alike.
+    /// Its figures over samples. As of one model, the loss is the mean by what samples weigh, and other figures count all alike. The loss of classes is
+    /// their likelihood, which is told once where all weigh the same.
     fn usual(&self, samples: &[Part]) -> Vec<(Figure, f64)> {
         let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
         let pairs = |part: &Part| {
@@ -89,6 +90,10 @@ impl Target {
             sum / weights
         };
         let mean = |all: &mut dyn Iterator<Item = f64>| weighted(&mut all.map(|value| (value, 1.0)));
+        let losses = || {
+            let losses: Option<Vec<_>> = samples.iter().map(|part| Some((part.loss?, part.weight))).collect();
+            losses.map(|losses| (Figure::Loss, weighted(&mut losses.into_iter())))
+        };
         match self.loss.task() {
             Task::Classification => {
                 let ignored = self.loss.ignore_index().map(|class| class as f32);
@@ -97,12 +102,16 @@ impl Target {
                 let right = |part: &Part| f64::from(largest(part.output) == part.target[0] as usize);
                 let log = |part: &Part| {
                     let p = softmax(part.output.iter().copied()).nth(part.target[0] as usize).unwrap_or(0.0);
-                    (-p.max(f64::MIN_POSITIVE).ln(), part.weight)
+                    -p.max(f64::MIN_POSITIVE).ln()
                 };
-                vec![
+                let weighs = self.loss.is_likelihood() && counted().any(|part| part.weight != 1.0);
+                let loss = || weighted(&mut counted().map(|part| (log(part), part.weight)));
+                let loss = weighs.then(|| (Figure::Loss, loss()));
+                let own = [
                     (Figure::Accuracy, mean(&mut counted().map(right))),
-                    (Figure::LogLoss, weighted(&mut counted().map(log))),
-                ]
+                    (Figure::LogLoss, mean(&mut counted().map(log))),
+                ];
+                loss.into_iter().chain(own).collect()
             }
             Task::BinaryClassification => {
                 let right = |(x, t): (f64, f64)| f64::from((x > 0.0) == (t > 0.5));
@@ -110,23 +119,19 @@ impl Target {
                     let p = sigmoid(x as f32);
                     -(if t > 0.5 { p } else { 1.0 - p }).max(f64::MIN_POSITIVE).ln()
                 };
-                let logs = |part: &Part| {
-                    let weight = part.weight;
-                    pairs(part).into_iter().map(move |pair| (log(pair), weight))
-                };
-                vec![
+                let weighs = samples.iter().any(|part| part.weight != 1.0);
+                let loss = losses().filter(|_| weighs);
+                let own = [
                     (Figure::Accuracy, mean(&mut numbers().map(right))),
-                    (Figure::LogLoss, weighted(&mut samples.iter().flat_map(logs))),
-                ]
+                    (Figure::LogLoss, mean(&mut numbers().map(log))),
+                ];
+                loss.into_iter().chain(own).collect()
             }
             Task::Regression => {
-                let losses: Option<Vec<(f64, f64)>> =
-                    samples.iter().map(|part| Some((part.loss?, part.weight))).collect();
-                let loss = losses.map(|losses| (Figure::Loss, weighted(&mut losses.into_iter())));
                 let square = mean(&mut numbers().map(|(x, t)| (x - t).powi(2)));
                 let absolute = mean(&mut numbers().map(|(x, t)| (x - t).abs()));
                 let own = [(Figure::Mae, absolute), (Figure::Rmse, square.sqrt())];
-                let mut all: Vec<(Figure, f64)> = loss.into_iter().chain(own).collect();
+                let mut all: Vec<(Figure, f64)> = losses().into_iter().chain(own).collect();
                 if each > 1 {
                     let inside =
                         |(x, t): (&[f32], &f32)| f64::from(x.iter().any(|x| x <= t) && x.iter().any(|x| x >= t));
