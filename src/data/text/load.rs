@@ -179,8 +179,9 @@ fn bytes_per_token(tokens: &Tokens, range: Range<usize>, codec: &TextCodec) -> R
         Some(tokenizer) => {
             let (count, mut reader) = (range.len(), tokens.reader(range.end));
             let mut read = range.map(|at| reader.get(at)).collect::<Result<Vec<u32>>>()?;
-            // They stand for no text.
-            read.retain(|token| !codec.begin.contains(token));
+            // They stand for no text, nor do the tokenizer's special ones, which end documents.
+            let special = tokenizer.special();
+            read.retain(|token| !codec.begin.contains(token) && !special.contains(token));
             Some(tokenizer.decode(&read)?.len() as f64 / count as f64)
         }
     })

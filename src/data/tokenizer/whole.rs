@@ -4,6 +4,7 @@ use super::words::UNKNOWN_TOKEN;
 use super::{Json, Tokenizer};
 use crate::files::contained;
 use anyhow::{Context, Result, anyhow};
+use std::collections::HashSet;
 use tokenizers::TruncationDirection::Right;
 use tokenizers::{Encoding, PostProcessor as _};
 
@@ -61,6 +62,13 @@ impl Tokenizer {
             Tokenizer::Json(json) => &json.before,
             Tokenizer::Bytes | Tokenizer::Characters(_) | Tokenizer::Words(_) => &[],
         }
+    }
+
+    /// The tokens that a `tokenizer.json` calls special, as `<|endoftext|>`.
+    pub fn special(&self) -> HashSet<u32> {
+        let Tokenizer::Json(json) = self else { return HashSet::new() };
+        let added = json.tokenizer.get_added_tokens_decoder().into_iter();
+        added.filter(|(_, token)| token.special).map(|(number, _)| number).collect()
     }
 
     /// How many tokens a `tokenizer.json` adds to one text, or to a pair.

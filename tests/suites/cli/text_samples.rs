@@ -120,6 +120,15 @@ fn bits_per_byte_are_the_loss_of_a_byte() {
     place.write("other.txt", "b€c.\nañ".repeat(1100));
     let chosen = |more: &str| place.ok(&format!("eval bytes/best.safetensors --json {more}")).json()["chosen"].clone();
     assert!(chosen("--set data.path=other.txt").is_null() && chosen("")["same_samples"] == true);
+    // What ends documents is no text.
+    let rows = |count: usize| (0..count).map(|i| format!("{}\n", "a dog sat ".repeat(1 + i % 3).trim_end()));
+    place.write("rows.csv", rows(900).fold("text\n".to_owned(), |all, row| all + &row));
+    place.ok("data tokenize rows.csv --out t --vocab-size 260 --end-of-text <|endoftext|>");
+    let sets = "--unset data.validation_split --set data.path=rows.csv --set data.val_path=rows.csv --set data.column=text \
+                --set data.tokenizer=t/tokenizer.json --set data.end_token='<|endoftext|>'";
+    let [loss, bits] = figures("ended", sets);
+    let tokens = std::fs::metadata(place.path("t/train.bin")).unwrap().len() as f64 / 2.0;
+    close(bits, loss / 2f64.ln() * tokens / rows(900).map(|row| row.len() - 1).sum::<usize>() as f64);
     // A loss that is not the likelihood alone.
     let [_, bits] = figures("smoothed", "--set loss.label_smoothing=0.1");
     let own = place.ok("eval smoothed --json --set metrics.figures=[\"bits_per_byte\",\"perplexity\"]").json();
