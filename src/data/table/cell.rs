@@ -153,13 +153,14 @@ pub fn is_code(cell: &str) -> bool {
     cell.len() > 1 && cell.starts_with('0') && cell.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether points stand behind one to three digits and before each three, if there are any.
+/// Whether points stand behind one to three digits and before each three, if there are any. No thousands stand behind a zero: `0.942` has a point before its
+/// fraction.
 fn is_grouped(whole: &str) -> bool {
     let mut groups = whole.trim_start_matches(['-', '+']).split('.');
     let first = groups.next().unwrap_or_default();
     let mut others = groups.peekable();
     let ungrouped = others.peek().is_none();
-    ungrouped || (1..=3).contains(&first.len()) && others.all(|group| group.len() == 3)
+    ungrouped || (1..=3).contains(&first.len()) && !first.starts_with('0') && others.all(|group| group.len() == 3)
 }
 
 /// The truth that a cell has.
@@ -248,6 +249,8 @@ mod tests {
             [Some(1.5), Some(1234.5), Some(12.0)]
         );
         assert_eq!(["12.5", "-.5", "1.2345,6", "1,2.345", "1.234.5"].map(|cell| number(cell, ',')), [None; 5]);
+        assert_eq!(["0.942", "-0.067", "+0.500", "012.345", "0.942,5"].map(|cell| number(cell, ',')), [None; 5]);
+        assert_eq!([number("0,942", ','), number("100.942", ',')], [Some(0.942), Some(100_942.0)]);
         assert_eq!(
             [number("1.234.567", ','), number("-1.234", ','), number("1e39", '.')],
             [Some(1_234_567.0), Some(-1234.0), None]
