@@ -158,42 +158,44 @@ impl Rows {
     }
 }
 
-/// What the model says of rows.
-fn answers(model: &Predictor, fields: &[Vec<u8>], rows: usize, out: &mut Vec<f32>) -> Result<()> {
-    let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
-    out.resize(rows * model.outputs(), 0.0);
-    model.predict(&fields, out)
-}
-
-fn sums(model: &Predictor, rows: &Rows, answers: &[f32]) -> Sums {
+/// The figures' sums of the rows with these fields. They come of logits, as those of an evaluation: of a probability as small as single precision has none
+/// nothing would be left.
+fn sums(model: &Predictor, rows: &Rows, fields: &[Vec<u8>], answers: &mut Vec<f32>) -> Result<Sums> {
     let width = model.outputs();
-    // What is surely wrong would weigh infinitely: the least number in single precision, as scikit-learn has it.
-    let log = |p: f64| -p.clamp(f64::from(f32::EPSILON), 1.0).ln();
+    let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+    answers.resize(rows.len() * width, 0.0);
+    model.raw(&fields, answers)?;
     let (mut loss, mut right) = (0.0, 0.0);
     match (&rows.targets, model.task()) {
         (Targets::Classes(classes), _) => {
             for (answer, class) in answers.chunks_exact(width).zip(classes) {
-                loss += log(answer.get(*class).copied().map_or(0.0, f64::from));
+                loss += answer.get(*class).map_or(f64::NAN, |logit| log_sum(answer) - f64::from(*logit));
                 let best = (0..width).max_by(|a, b| answer[*a].total_cmp(&answer[*b]).then(b.cmp(a)));
                 right += f64::from(best == Some(*class));
             }
         }
         (Targets::Numbers(numbers), Task::BinaryClassification) => {
             for (answer, target) in answers.iter().zip(numbers) {
-                let (p, t) = (f64::from(*answer), f64::from(*target));
-                loss += t * log(p) + (1.0 - t) * log(1.0 - p);
-                right += f64::from((p > 0.5) == (t > 0.5));
+                let (x, t) = (f64::from(*answer), f64::from(*target));
+                loss += x.max(0.0) - x * t + (-x.abs()).exp().ln_1p();
+                right += f64::from((x > 0.0) == (t > 0.5));
             }
         }
         (Targets::Numbers(numbers), _) => {
             let quantiles = &model.seen().quantiles;
             let one = answers.chunks_exact(quantiles.len().max(1)).map(|all| all[middle(quantiles)]);
             let squares = one.zip(numbers).map(|(x, t)| (f64::from(x) - f64::from(*t)).powi(2));
-            return Sums { loss: squares.sum::<f64>(), right: 0.0, count: numbers.len() as f64, squared: true };
+            return Ok(Sums { loss: squares.sum::<f64>(), right: 0.0, count: numbers.len() as f64, squared: true });
         }
     }
     let count = if let Targets::Numbers(numbers) = &rows.targets { numbers.len() } else { rows.len() } as f64;
-    Sums { loss, right, count, squared: false }
+    Ok(Sums { loss, right, count, squared: false })
+}
+
+/// The logarithm of the sum of the exponentials of a row.
+fn log_sum(row: &[f32]) -> f64 {
+    let most = f64::from(row.iter().copied().fold(f32::NEG_INFINITY, f32::max));
+    most + row.iter().map(|x| (f64::from(*x) - most).exp()).sum::<f64>().ln()
 }
 
 /// What the figures of the rows as they are come from.
@@ -201,9 +203,7 @@ fn sums(model: &Predictor, rows: &Rows, answers: &[f32]) -> Sums {
 /// # Errors
 /// The device failed.
 pub fn as_they_are(model: &Predictor, rows: &Rows) -> Result<Sums> {
-    let mut out = Vec::new();
-    answers(model, &rows.fields, rows.len(), &mut out)?;
-    Ok(sums(model, rows, &out))
+    sums(model, rows, &rows.fields, &mut Vec::new())
 }
 
 /// What the figures come from where the cells of a column are shuffled among the rows: for each column, `repeats` times.
@@ -229,8 +229,7 @@ pub fn shuffled(
                     row[place.clone()].copy_from_slice(&rows.fields[*field][*from as usize * each..][place.clone()]);
                 }
             }
-            answers(model, &changed, rows.len(), &mut out)?;
-            of_column.push(sums(model, rows, &out));
+            of_column.push(sums(model, rows, &changed, &mut out)?);
         }
         places.iter().for_each(|(field, _)| changed[*field].copy_from_slice(&rows.fields[*field]));
         all.push((column.to_owned(), of_column));
@@ -295,13 +294,14 @@ pub fn dependence(
             }
         };
     }
-    let (mut changed, mut out) = (rows.fields.clone(), Vec::new());
+    let mut changed = rows.fields.clone();
     let outputs = model.outputs();
+    let mut out = vec![0.0; rows.len() * outputs];
     let of_value = |(value, from, count): (Decoded, usize, usize)| {
         for row in changed[field].chunks_exact_mut(each) {
             row[place.clone()].copy_from_slice(block(from));
         }
-        answers(model, &changed, rows.len(), &mut out)?;
+        model.predict(&changed.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut out)?;
         let mut means = vec![0.0; outputs];
         for answer in out.chunks_exact(outputs) {
             means.iter_mut().zip(answer).for_each(|(sum, x)| *sum += f64::from(*x));

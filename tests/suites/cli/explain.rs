@@ -80,6 +80,28 @@ fn classes_have_losses_and_accuracies() {
     assert!(text.contains("log loss more by") && text.contains("accuracy less by"), "{text}");
 }
 
+/// Its probability is less than single precision has, and its loss that of its logits.
+#[test]
+fn what_is_surely_wrong_costs_what_it_does_in_an_evaluation() {
+    let row = |i: usize| format!("{},{}\n", [-300, 300][i % 2], usize::from(i.is_multiple_of(2) == (i < 4)));
+    for (loss, out, more) in
+        [("cross_entropy", 2, "classes = true"), ("bce_with_logits", 1, "standardize_target = false")]
+    {
+        let place = Place::with(&format!(
+            "device = \"cpu\"\n[data]\nsource = \"csv\"\npath = \"t.csv\"\ntarget = \"y\"\n{more}\n\
+             columns = {{ x = {{ type = \"number\", scaling = \"none\" }} }}\n\
+             [model]\nlayers = [{{ type = \"linear\", out_features = {out} }}]\n[loss]\ntype = \"{loss}\"\n\
+             [optimizer]\ntype = \"sgd\"\nlr = 0.01\n[train]\nepochs = 5\n"
+        ));
+        place.write("t.csv", (0..40).map(row).fold("x,y\n".to_owned(), |all, row| all + &row));
+        place.ok("train c.toml --quiet --out r");
+        let told = place.ok("explain r --json --split train").json();
+        let figures = place.ok("eval r --json --split train").json();
+        let [own, loss] = [&told["value"], &figures["metrics"]["loss"]].map(|v| v.as_f64().unwrap());
+        assert!(loss > 10.0 && (own - loss).abs() < 1e-4 * loss, "{told}, {figures}");
+    }
+}
+
 #[test]
 fn what_cannot_be_explained_is_said() {
     let place = trained("--set train.epochs=1");
