@@ -20,6 +20,8 @@ const MAX_FILE: u64 = 16 << 20;
 const FUEL: u64 = 1_000_000;
 /// Most spaces before a line.
 const MAX_INDENT: usize = 64;
+/// A text and an answer that no template has in its own words.
+const SAID: [&str; 2] = ["runner says 31415926", "runner answers 27182818"];
 /// The file that has a template which is not in the file of the tokenizer's settings.
 pub const BESIDE: &str = "chat_template.jinja";
 
@@ -74,6 +76,13 @@ impl Chat {
         };
         chat.check().with_context(|| format!("`{}`", path.display()))?;
         Ok(chat)
+    }
+
+    /// Whether the template writes what is said, and what is answered. One that refuses these messages may take others.
+    pub fn says(&self) -> [bool; 2] {
+        let messages = [("user", SAID[0]), ("assistant", SAID[1])]
+            .map(|(role, content)| Message { role: role.to_owned(), content: content.to_owned() });
+        self.whole(&messages).map_or([true; 2], |whole| SAID.map(|said| whole.contains(said)))
     }
 
     /// Whether a folder's `tokenizer_config.json` has a template, or one stands beside it.

@@ -6,12 +6,13 @@ use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::tokenizer::{Choice, Tokenizer, UNKNOWN_TOKEN};
+use super::super::wrong_file::WrongFile;
 use super::answered::{Ragged, Written, read};
 use super::loaded::{Load, Loaded, tokenizer};
 use super::prompts::{Prompts, fitted};
 use super::{Chat, Samples, TextCodec};
 use crate::terminal::counted;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -99,6 +100,22 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
 /// The tokenizer for these texts and answers, and the token that ends answers.
 fn learnt(options: &PromptedOptions, written: &Written, fitted: Option<&TextCodec>) -> Result<TextCodec> {
     let chat = options.chat.as_deref().map(Chat::read).transpose()?;
+    if let (Some(path), Some(says)) = (&options.chat, chat.as_ref().map(Chat::says)) {
+        let left = match says {
+            [true, true] => None,
+            [true, false] => Some("no answer"),
+            [false, true] => Some("no text"),
+            [false, false] => Some("neither of them"),
+        };
+        let why = |left| {
+            anyhow!(
+                "`{}` is no template for conversations: what it makes of a text and its answer has {left}; give a `tokenizer_config.json`, or a Jinja \
+                 template that writes `messages`",
+                path.display()
+            )
+        };
+        left.map_or(Ok(()), |left| Err(why(left))).map_err(WrongFile::of("chat_template"))?;
+    }
     let (template, system) = (options.template.clone(), options.system.clone());
     // Here prompts are texts. Their tokens come after the tokenizer.
     let begin = Vec::new();

@@ -274,9 +274,23 @@ fn mistakes_in_pairs_are_told() {
     has("--set data.path=empty.csv", "has no row with a text and an answer");
     fs::write(place.path("latin.csv"), b"word,turned\nab,ba\n\xe9,e\n").unwrap();
     has("--set data.path=latin.csv", "UTF-8");
-    place.write("t.jinja", "{% if add_generation_prompt %}Q{% else %}A{% endif %}");
+    let said = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    place.write("t.jinja", format!("{{% if add_generation_prompt %}}Q{{% else %}}A{{% endif %}}{said}"));
     has("--unset data.template --set data.chat_template=t.jinja", "write `template` in its place");
     place.write("val.csv", "word,turned\nabc,cbz\n");
+    place.write("asked.jinja", "{{ messages[0].content }}");
+    for (file, told) in [
+        (
+            "val.csv",
+            "`val.csv` is no template for conversations: what it makes of a text and its answer has neither of them",
+        ),
+        (
+            "asked.jinja",
+            "`asked.jinja` is no template for conversations: what it makes of a text and its answer has no answer",
+        ),
+    ] {
+        has(&format!("--unset data.template --set data.chat_template={file}"), told);
+    }
     let sets = "--set data.val_path=val.csv --unset data.validation_split";
     let why = place.fails(&format!("train c.toml --out s {sets}"), 2);
     assert!(why.contains("`val.csv`, row at line 2, the answer, line 1, column 3: the character 'z'"), "{why}");

@@ -91,7 +91,7 @@ fn a_conversation_ends_with_the_token_that_its_template_writes() {
     // A template that does not end an answer gets a token that does.
     let set = open("{% for m in messages %}{{ m.content }} {% endfor %}", Some("[MASK]"), None).unwrap();
     assert_eq!(prompt_and_answer(&set.train, 0, -7).unwrap().1, [encoded("soup"), vec![token("[MASK]")]].concat());
-    let why = format!("{:#}", open("{{ messages|length }}", Some("[SEP]"), None).unwrap_err());
+    let why = format!("{:#}", open("{{ messages|length }}{{ messages }}", Some("[SEP]"), None).unwrap_err());
     assert!(why.contains("t.csv`, row at line 2") && why.contains("write `template` in its place"), "{why}");
     let why = format!("{:#}", open(each, Some("<pad>"), None).unwrap_err());
     assert!(why.contains("the tokenizer has no token `<pad>`, which `end_token` names"), "{why}");
