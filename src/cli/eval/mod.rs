@@ -20,7 +20,7 @@ use crate::config::Loaded;
 use crate::config::declare::tagged::Tagged;
 use crate::config::experiment::Validation;
 use crate::config::value_as_toml;
-use crate::data::{Batch, Field, FieldKind, Split, Unread};
+use crate::data::{Batch, Split, Unread};
 use crate::files::output::{Out, Output};
 use crate::graph::op::{Figure, Task};
 use crate::passes::PassOptions;
@@ -39,7 +39,7 @@ use crate::train::setup::programs::Sizes;
 use crate::train::setup::session::Session;
 use anyhow::Context;
 use learnt::OfHead;
-use predictions::{Form, Predictions, cannot_write};
+use predictions::{Form, Predictions, cannot_write, expect_room, writes_answers};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,6 +56,8 @@ pub struct Asked<'a> {
     pub passes: PassOptions,
     /// Which samples.
     pub split: SplitName,
+    /// Other samples than those of the training are asked for, so that they are no news.
+    pub other_data: bool,
     /// Data may be downloaded.
     pub allow_download: bool,
     /// Compute threads.
@@ -141,6 +143,7 @@ pub fn evaluated(
     let backend = device(experiment, asked.threads)?;
     // Mistakes in the model come before the data is read.
     let spec = describe_data(&model.loaded)?;
+    asked.out.map_or(Ok(()), |out| expect_room(out.path(), &spec, experiment.loss.describe().task()))?;
     let passes = &asked.passes;
     // Samples of a text that states go on in are in batches of that size.
     let batch = match asked.split {
@@ -167,9 +170,10 @@ pub fn evaluated(
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
     // A fallback has been reported already.
     let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
+    let told = other.clone().filter(|_| !asked.other_data);
     // Other data, or what stands in for the training's.
     let is_other = samples.note.is_some() || trained_on.is_some() || other.is_some();
-    let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(other).collect();
+    let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(told).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match asked.split {
         SplitName::Val => ("val", samples.val.clone()),
@@ -273,12 +277,6 @@ fn with_predictions(
     })
 }
 
-/// Whether samples are texts with answers: as many tokens as a text has, and tokens that are to be told.
-fn writes_answers(fields: &[Field]) -> bool {
-    let told = |field: &Field| field.is_target() && matches!(field.kind, FieldKind::Tokens(_));
-    fields.iter().any(|field| field.kind == FieldKind::Length) && fields.iter().any(told)
-}
-
 /// What `evaluate` finds, which hands on what is written to `path`: that is there when all is done.
 fn written<T>(
     path: &Path,
@@ -365,6 +363,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         overrides: &overrides,
         passes: args.passes.options(),
         split: args.split,
+        other_data: args.data.is_some(),
         allow_download: args.allow_download,
         threads: args.threads,
         out: None,

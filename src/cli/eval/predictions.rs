@@ -6,8 +6,8 @@ use crate::api::cells::id_column;
 use crate::api::failure::Failure;
 use crate::api::generate::Generator;
 use crate::data::text::parted;
-use crate::data::{Batch, INPUTS, LENGTHS, RowName, Split, TARGETS};
-use crate::graph::op::IGNORE_INDEX;
+use crate::data::{Batch, DataSpec, Field, FieldKind, INPUTS, LENGTHS, RowName, Split, TARGETS};
+use crate::graph::op::{IGNORE_INDEX, Task};
 use crate::graph::{Input, Shape};
 use crate::terminal::json_line;
 use crate::train::setup::programs::Programs;
@@ -17,6 +17,9 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+
+/// Why answers are not written to a table.
+const NO_ROOM: &str = "a table has no room for a class at each position: end the name with .jsonl";
 
 /// How rows are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,24 @@ impl Form {
             ))),
         }
     }
+}
+
+/// Refuses a table of answers that have a class at each position, before they are found; `task`: that of the model.
+///
+/// # Errors
+/// The file is a table, and has no room for those.
+pub fn expect_room(path: &Path, data: &DataSpec, task: Task) -> Result<(), Failure> {
+    let positions = data.target().is_some_and(|(_, target)| target.shape.len() > 1);
+    if task == Task::Classification && positions && !writes_answers(&data.fields) && Form::of(path)? == Form::Csv {
+        return Err(Failure::Usage(NO_ROOM.into()));
+    }
+    Ok(())
+}
+
+/// Whether samples are texts with answers: as many tokens as a text has, and tokens that are to be told.
+pub fn writes_answers(fields: &[Field]) -> bool {
+    let told = |field: &Field| field.is_target() && matches!(field.kind, FieldKind::Tokens(_));
+    fields.iter().any(|field| field.kind == FieldKind::Length) && fields.iter().any(told)
 }
 
 /// What a model says of a sample, with what is true of it.
@@ -221,7 +242,7 @@ impl<'a> Predictions<'a> {
             return Ok(json_line(&row.json(names)) + "\n");
         }
         if row.said.iter().any(|(_, said)| said.has_positions()) {
-            bail!("a table has no room for a class at each position: end the name with .jsonl");
+            bail!(NO_ROOM);
         }
         let cells = row.cells(names, self.guard_formulas);
         let mut writer = csv::Writer::from_writer(Vec::new());

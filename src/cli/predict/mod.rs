@@ -113,10 +113,10 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
         )));
     }
     if matches!(form, Form::Csv | Form::Parquet) && meaning.has_positions() {
-        return Err(Failure::Usage(
-            "each sample has a class at every position, which no row of a table has room for\nhelp: write JSON with --format jsonl, or image files with --masks DIR"
-                .into(),
-        ));
+        let or = if meaning.positions().rank() == 2 { ", or image files with --masks DIR" } else { "" };
+        return Err(Failure::Usage(format!(
+            "each sample has a class at every position, which no row of a table has room for\nhelp: write JSON with --format jsonl{or}"
+        )));
     }
     let masks =
         args.masks.as_deref().map(|folder| Masks::new(folder, &files, &own, &meaning.positions(), classes(data)));
@@ -183,7 +183,8 @@ fn kept<'a>(args: &PredictArgs, table: Option<&'a Rows>, files: &[PathBuf]) -> R
             Some(file) => Err(no_table(&format!("`{}` has tensors", file.display()))),
             None => Ok(Some(rows)),
         },
-        (true, _) => Err(no_table("the model was trained on none")),
+        (true, Some(Rows::Texts(_))) => Err(no_table("the model was trained on texts, not on columns")),
+        (true, None) => Err(no_table("the model was trained on none")),
     }
 }
 

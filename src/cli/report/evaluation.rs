@@ -42,6 +42,7 @@ pub fn evaluation(checkpoint: &Path, args: &ReportArgs) -> Result<Evaluation, Fa
         overrides: &args.overrides,
         passes: crate::passes::PassOptions::default(),
         split: SplitName::Val,
+        other_data: false,
         allow_download: false,
         threads: args.threads,
         out: None,

@@ -16,7 +16,7 @@ use super::names::{no_column, quoted};
 use super::options::{Choice, TableOptions};
 use super::raw::{Raw, Reading, each_of};
 use super::survey::{Surveyed, survey};
-use super::targets::{expect_targets, fit_target, targets, with_targets};
+use super::targets::{expect_learnt, expect_targets, fit_target, targets, with_targets};
 use super::text::{expect_rows, open};
 use super::tokens::TokensCodec;
 use super::unseen::Unseen;
@@ -114,6 +114,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
             reads
         }
     };
+    own.iter().try_for_each(|codec| expect_learnt(&text, codec))?;
     let mut raw = Raw::read_rest(&text, &reads, options.id.as_deref(), options.decimal, known, aside.as_ref())?;
     expect_targets(options, &mut raw, fitted).with_context(at)?;
     expect_weights(options, &text, &mut raw).with_context(at)?;
@@ -157,10 +158,17 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let test = (!parts.test.is_empty()).then(|| all.select(&parts.test));
     if let Some(path) = &options.val_path {
         if *path == options.path {
-            told.push(format!("{} is both trained on and validated on: its figures say nothing of other rows", at()));
+            if own.is_none() {
+                told.push(format!(
+                    "{} is both trained on and validated on: its figures say nothing of other rows",
+                    at()
+                ));
+            }
+            val = all.select(&whole);
+        } else {
+            let (all, rows) = validation(path, options, &codec, &mut told).context(OfValidation)?;
+            val = all.select(&rows);
         }
-        let (all, rows) = validation(path, options, &codec, &mut told).context(OfValidation)?;
-        val = all.select(&rows);
     }
     let left = columns.iter().zip(&uses).filter_map(|(column, used)| match used {
         Use::Left(why) if column.useless(rows).is_some() => Some(format!("`{}` ({why})", column.name)),
@@ -233,6 +241,7 @@ fn validation(
 ) -> Result<(Split, Vec<u32>)> {
     let text = open(path, codec.format())?.skipping(options.skip);
     let aside = options.room.aside(text.bytes_as_numbers())?;
+    expect_learnt(&text, codec)?;
     let mut raw = Raw::read(&text, &codec.reads(true), codec.id.as_deref(), codec.decimal, aside.as_ref())?;
     let own = TableOptions { path: path.to_owned(), ..options.clone() };
     expect_targets(&own, &mut raw, Some(codec)).with_context(|| format!("`{}`", path.display()))?;

@@ -2,10 +2,11 @@
 
 use super::super::field::Standard;
 use super::super::held::listed;
+use super::super::sheet::Sheet;
 use super::codec::{Cells, Read, mean_and_deviation};
 use super::fitted::{Head, TableCodec, Target};
 use super::kinds::{CellType, Column, Odd};
-use super::names::quoted;
+use super::names::{no_column, quoted};
 use super::options::{HeadOptions, Positive, TableOptions};
 use super::raw::Raw;
 use anyhow::{Context, Result, bail, ensure};
@@ -65,6 +66,17 @@ pub fn expect_targets(options: &TableOptions, raw: &mut Raw, fitted: Option<&Tab
         raw.leave_out(bad, |row, text: String| {
             format!("{row}: the target `{column}` has `{text}`, which is none of {}", listed(known))
         })?;
+    }
+    Ok(())
+}
+
+/// Refuses a table of a trained model that lacks what is learnt, or what rows weigh, which the model does not take.
+pub fn expect_learnt(text: &Sheet, codec: &TableCodec) -> Result<()> {
+    let learnt = codec.learnt().flat_map(Target::columns).map(|name| (name, "target"));
+    for (name, key) in learnt.chain(codec.sample_weight.iter().map(|name| (name, "sample_weight"))) {
+        let names = text.names().iter().map(String::as_str);
+        let lacks = || format!("`{}`: {}", text.path().display(), no_column(name, key, names));
+        text.column(name).with_context(lacks)?;
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use crate::data::{
 };
 pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 mod divided;
@@ -478,6 +479,9 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         true => set.test.unwrap_or_else(|| train.select(&[])),
         false => set.test.unwrap_or(set.val),
     };
+    // A file that is read twice says the same twice.
+    let mut heard = HashSet::new();
+    told.retain(|words| heard.insert(words.clone()));
     let (note, fingerprint) = (set.note, set.fingerprint);
     Ok(Samples { spec, train, val, test, note, told, fingerprint, name, cache: None })
 }

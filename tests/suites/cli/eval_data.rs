@@ -24,10 +24,11 @@ fn a_model_is_evaluated_on_another_file() {
     };
     place.write("text.txt", lines(100, 3, false));
     place.write("other.txt", lines(20, 5, false));
+    // A row without a target is left out, and told of once.
     place.write("table.csv", format!("a,b,y\n{}", rows(60, 3)));
-    place.write("other.csv", format!("a,b,y\n{}", rows(20, 5)));
+    place.write("other.csv", format!("a,b,y\n{}1,2,\n", rows(20, 5)));
     place.write("sorted.csv", format!("text,label\n{}", lines(60, 3, true)));
-    place.write("more.csv", format!("text,label\n{}", lines(20, 5, true)));
+    place.write("more.csv", format!("text,label\n{}lake,\n", lines(20, 5, true)));
     for (file, target, other) in [
         ("text.txt", "", "other.txt"),
         ("table.csv", "--target y", "other.csv"),
@@ -38,11 +39,18 @@ fn a_model_is_evaluated_on_another_file() {
         let sets = format!("--unset data.validation_split --set data.val_path={other}");
         let wanted = place.ok(&format!("eval run-{file} {sets} --json")).json();
         std::fs::remove_file(place.path(file)).unwrap();
-        let found = place.ok(&format!("eval run-{file} --data {other} --json")).json();
+        let found = place.ok(&format!("eval run-{file} --data {other} --json"));
+        let notes: Vec<&str> = found.err.lines().filter(|line| line.starts_with("note: ")).collect();
+        assert!(notes.len() == 1 && !found.err.contains("warning"), "{}", found.err);
+        let found = found.json();
         let [found, wanted] = [found, wanted].map(|told: Value| (told["samples"].clone(), told["metrics"].clone()));
         assert_eq!(found, wanted, "{file}");
         assert!(found.0.as_u64().is_some_and(|samples| samples > 0), "{found:?}");
     }
+    // What is learnt is no column that the model takes.
+    place.write("without.csv", "a,b,z\n1,2,3\n");
+    let error = place.fails("eval run-table.csv --data without.csv", 2);
+    assert!(error.contains("`without.csv`: `target` names a column `y`, which the table does not have"), "{error}");
 }
 
 #[test]

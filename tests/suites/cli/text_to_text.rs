@@ -88,6 +88,8 @@ fn a_model_learns_to_answer_and_writes() {
     assert_eq!(answers(&place.given("predict r - --json", "abc\nde\n")), ["cba", "ed"]);
     assert_eq!(place.ok("predict r new.txt").out, "new.txt, sample 0\n  cba\nnew.txt, sample 1\n  ed\n");
     place.ok("predict r new.csv new.txt --out answers.csv");
+    let told = place.fails("predict r new.csv --keep-columns", 2);
+    assert!(told.contains("is for the rows of tables, and the model was trained on texts, not on columns"), "{told}");
     assert_eq!(
         place.read("answers.csv"),
         "file,sample,answer\nnew.csv,0,cba\nnew.csv,1,ed\nnew.txt,0,cba\nnew.txt,1,ed\n"

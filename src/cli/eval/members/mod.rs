@@ -126,6 +126,7 @@ fn answers(
             overrides,
             passes: args.passes.options(),
             split: args.split,
+            other_data: false,
             allow_download: args.allow_download,
             threads: args.threads,
             out: rows.as_ref().map(|(out, _)| *out),
