@@ -28,6 +28,18 @@ fn numbers(place: &Place, words: &str, of: &dyn Fn(&serde_json::Value) -> f64) -
     told.out.lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect()
 }
 
+/// The folder of folds is gone when the first of them finds a mistake, and the file of the user is not.
+#[test]
+fn a_mistake_in_the_data_is_told_of_the_file_that_is_there() {
+    let place = place(PRICE);
+    // Whose model asks nothing of the data.
+    place.write("c.toml", config(PRICE).replace("\"$classes\"", "1"));
+    place.write("houses.csv", houses(90) + "x90,1,2,sea,dear\n");
+    let error = place.fails("train c.toml --out r --set train.epochs=1", 2);
+    assert!(error.contains("c.toml:5:8") && !error.contains("config.toml"), "{error}");
+    assert!(!place.path("r").exists());
+}
+
 #[test]
 fn predictions_are_the_mean_of_all_folds() {
     let place = place(PRICE);
