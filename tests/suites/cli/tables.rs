@@ -225,7 +225,10 @@ fn a_column_of_zeros_and_ones_is_no_regression() {
     place.write("houses.csv", format!("x,price\n{rows}"));
     let text = config("target = \"price\"").replace("id = \"id\"\n", "").replace("\"mse\"", "\"bce_with_logits\"");
     place.write("c.toml", text);
-    place.ok("train c.toml --quiet --out r");
+    let told = place.ok("train c.toml --quiet --out r").err;
+    assert!(!told.contains("learnt as a number"), "{told}");
+    let told = place.ok("check c.toml --set loss.type=mse").err;
+    assert!(told.contains("learnt as a number"), "{told}");
     let figures = place.ok("eval r --json").json();
     assert!(figures["metrics"]["accuracy"].as_f64().unwrap() > 0.95, "{figures}");
 }

@@ -20,6 +20,7 @@ use encoding_rs::Encoding as TextEncoding;
 pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
     let rules = csv.columns.iter().flat_map(|rules| &rules.0);
     let fitted = experiment.data.fitted.as_ref().and_then(|fitted| fitted.source.as_ref());
+    let loss = experiment.loss.describe();
     TableOptions {
         path: shown(&csv.path),
         val_path: csv.val_path.as_deref().map(shown),
@@ -36,9 +37,11 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         target: csv.target.names().to_vec(),
         classes: csv.classes != TableClasses::AsFound(false),
         class_names: csv.classes.names().map(<[String]>::to_vec),
-        // The mean of a distribution is learnt as it is.
-        standardize_target: csv.standardize_target && !experiment.loss.describe().takes_positive_mean(),
-        positive: positive(&experiment.loss.describe()),
+        // The mean of a distribution is learnt as it is, and so is what yes or no are.
+        standardize_target: csv.standardize_target
+            && !loss.takes_positive_mean()
+            && loss.task() != Task::BinaryClassification,
+        positive: positive(&loss),
         heads: experiment.heads.iter().map(|head| of_head(head, csv)).collect(),
         bins: bins(&experiment.model.layers),
         takes: input_names(experiment),
