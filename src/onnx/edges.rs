@@ -54,6 +54,12 @@ impl Translator<'_> {
             )
             .help("leave out `--preprocess`: `columns` in the file's metadata says how columns become the inputs"));
         }
+        let has_text = data.fitted.is_some() && data.vocabulary().is_some();
+        if self.options.preprocess && table.is_none() && has_text {
+            return Err(Diagnostic::error("a text becomes tokens, which no operator of ONNX makes of it").help(
+                "leave out `--preprocess`: the model takes the numbers of tokens, and the file's metadata has the tokenizer",
+            ));
+        }
         let mut first = None;
         for (number, field) in numbers.zip(input_fields(experiment, data, false)) {
             let named = experiment.model.inputs.iter().any(|(name, _)| *name == field.name);
@@ -82,7 +88,7 @@ impl Translator<'_> {
                 Some(table) => self.columns(table),
                 None => {
                     self.inputs.push(value_info(&name, r#type, &shape));
-                    Value { name, shape }
+                    Value { name: name.clone(), shape }
                 }
             };
             if !transforms.is_empty() {
@@ -92,23 +98,22 @@ impl Translator<'_> {
             if inside {
                 x.name = self.normalized(&x, bytes, &normalization);
             } else if self.options.preprocess && transforms.is_empty() && self.source.data.fitted.is_none() {
-                self.notes.push(format!("`{}` needs no preprocessing: it goes in as it is", field.name));
+                self.notes.push(format!("`{name}` needs no preprocessing: it goes in as it is"));
             }
             let fitted = self.source.data.fitted.as_ref();
             if let FieldKind::Tokens(tokens) = &field.kind {
                 let key = fitted.map_or("text", |fitted| key_of_fitted(fitted));
                 self.notes.push(format!(
-                    "`{}` has the numbers of tokens, of which there are {}: `{key}` in the file's metadata has the tokenizer",
-                    field.name, tokens.number
+                    "`{name}` has the numbers of tokens, of which there are {}: `{key}` in the file's metadata has the tokenizer",
+                    tokens.number
                 ));
             } else if !of_layers && fitted.is_some() && table.is_none() {
                 let has_tokens = data.vocabulary().is_some();
                 let inside =
                     if has_tokens { "" } else { ": with `--preprocess` the model takes the columns themselves" };
                 self.notes.push(format!(
-                    "`{}` has the numbers that the columns of a table become, and `columns` in the file's metadata what each column was \
-                     fitted to{inside}",
-                    field.name
+                    "`{name}` has the numbers that the columns of a table become, and `columns` in the file's metadata what each column was \
+                     fitted to{inside}"
                 ));
             }
             if named {

@@ -137,7 +137,10 @@ fn a_tokenizer_is_exported_by_itself() {
         let done = place.ok(&format!("export r {file}"));
         assert_eq!(done.err.matches(&note).count(), 1, "{file}: {}", done.err);
     }
-    assert!(!place.ok("export r w.onnx").err.contains("is not in"));
+    let told = place.ok("export r w.onnx").err;
+    assert!(!told.contains("is not in") && told.contains("`input` has the numbers of tokens"), "{told}");
+    let told = place.fails("export r w.onnx --preprocess", 2);
+    assert!(told.contains("a text becomes tokens, which no operator of ONNX makes of it"), "{told}");
     let done = place.ok("export r tokenizer.json");
     assert_eq!((&*done.out, &*done.err), ("wrote a tokenizer of 270 tokens to `tokenizer.json`\n", ""));
     assert_eq!(place.ok("export r tokenizer.json --json").json()["vocab_size"], 270);
