@@ -8,6 +8,7 @@ use super::{print_json, printed, signals};
 use crate::api::failure::Failure;
 use crate::api::generate::{self, Finish, Found, Generator, Options, Request, Sampling};
 use crate::api::model::load_model;
+use crate::config::language::sections::Source;
 use crate::terminal::{self, counted, say, thousands};
 use anyhow::Result;
 use prompts::Prompt;
@@ -64,9 +65,13 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
             cut => format!("the first {} are left out", thousands(cut as u64)),
         };
         let [longest, seen] = [longest, seen].map(|tokens| thousands(tokens as u64));
-        say(&format!(
-            "note: {what} has {longest} tokens, and the model looks back {seen}: {left_out} (a model that knows more positions sees more with `--set data.context=N`)"
-        ));
+        let more = match model.loaded.experiment.data.source {
+            Source::Text(_) | Source::Tokens(_) => {
+                " (a model that knows more positions sees more with `--set data.context=N`)"
+            }
+            _ => "",
+        };
+        say(&format!("note: {what} has {longest} tokens, and the model looks back {seen}: {left_out}{more}"));
     }
     let request = |number: usize| Request {
         prompt: tokens[number / samples].clone(),

@@ -106,7 +106,7 @@ impl Prompts {
     /// As [`Prompts::text`]; it has a character without a token, which `called` names.
     pub fn tokens(&self, (tokenizer, end): (&Tokenizer, u32), text: &str, called: &str) -> Result<Vec<u32>> {
         let prompt = self.text(text).with_context(|| called.to_owned())?;
-        self.of_prompt((tokenizer, end), &prompt, called)
+        of_own(tokenizer, [&prompt, text], called, &|| self.of_prompt((tokenizer, end), &prompt, called))
     }
 
     fn of_prompt(&self, (tokenizer, end): (&Tokenizer, u32), prompt: &str, called: &str) -> Result<Vec<u32>> {
@@ -130,8 +130,10 @@ impl Prompts {
         called: &str,
     ) -> Result<[Vec<u32>; 2]> {
         let [prompt, rest] = self.pair(text, answer).with_context(|| called.to_owned())?;
-        let prompt = self.of_prompt((tokenizer, end), &prompt, &format!("{called}, the text"))?;
-        let mut rest = tokenizer.encode(&rest, &format!("{called}, the answer"))?;
+        let [of_text, of_answer] = ["text", "answer"].map(|what| format!("{called}, the {what}"));
+        let prompt =
+            of_own(tokenizer, [&prompt, text], &of_text, &|| self.of_prompt((tokenizer, end), &prompt, &of_text))?;
+        let mut rest = of_own(tokenizer, [&rest, answer], &of_answer, &|| tokenizer.encode(&rest, &of_answer))?;
         // A template for conversations may write it itself, and something behind it that is never come to.
         match rest.iter().rposition(|token| *token == end).filter(|_| self.chat.is_some()) {
             Some(at) => rest.truncate(at + 1),
@@ -161,6 +163,20 @@ impl Prompts {
         }
         Ok(written.or_else(|| known.first().copied()).unwrap_or(tokenizer.vocabulary() as u32))
     }
+}
+
+/// The tokens of what a template makes of a text that somebody has written. A character of that text which has no token is told with its place there.
+fn of_own(
+    tokenizer: &Tokenizer,
+    [made, own]: [&str; 2],
+    called: &str,
+    encode: &dyn Fn() -> Result<Vec<u32>>,
+) -> Result<Vec<u32>> {
+    let tokens = encode();
+    if tokens.is_err() && made != own {
+        tokenizer.encode(own, called)?;
+    }
+    tokens
 }
 
 fn said(role: &str, content: &str) -> Message {

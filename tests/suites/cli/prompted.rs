@@ -296,6 +296,11 @@ fn mistakes_in_pairs_are_told() {
     assert!(why.contains("`val.csv`, row at line 2, the answer, line 1, column 3: the character 'z'"), "{why}");
     place.ok("train c.toml --out r --set train.epochs=1");
     assert!(place.fails("generate r", 2).contains("the model answers texts, and there is none"));
+    // A place in what the user has written, without the template. The length of pairs is not that of a text.
+    let told = place.fails("generate r --prompt abz", 1);
+    assert!(told.contains("line 1, column 3: the character 'z'"), "{told}");
+    let told = place.ok("generate r --max-tokens 1 --prompt abcdeabcdeabcdeabcde").err;
+    assert!(told.contains("the model looks back 16") && !told.contains("data.context"), "{told}");
     // A checkpoint goes on as it was trained.
     for (sets, key) in
         [("template='>{text}'", "template"), ("chat_template=t.jinja --unset data.template", "chat_template")]
