@@ -123,7 +123,8 @@ fn take(column: &mut Reading, cell: &Cell, decimal: char) -> Result<()> {
             let has: String = match cell {
                 Cell::Text(text) => text.chars().take(40).collect(),
                 Cell::Whole(number) => number.to_string(),
-                Cell::Number(number) => number.to_string(),
+                // With its point, as it was given.
+                Cell::Number(number) => format!("{number:?}"),
                 Cell::Truth(truth) => truth.to_string(),
                 Cell::Missing => "null".into(),
             };

@@ -237,11 +237,12 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
     };
     let mut labels = Vec::with_capacity(written.labels.len());
     let number = numbering(classes, named);
-    for label in &written.labels {
+    for (row, label) in written.labels.iter().enumerate() {
         let Some(class) = number(label) else {
             bail!(
-                "`{}` has the class `{label}`, which is none of those that are learnt: {}",
+                "`{}`: {} has the class `{label}`, which is none of those that are learnt: {}",
                 path.display(),
+                written.lines.at(row),
                 super::super::listed(classes)
             )
         };

@@ -135,17 +135,17 @@ fn split(
 ) -> Result<Split> {
     let Samples::Tagged { tags, lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
     let number = numbering(tags, options.tags.is_some());
-    let of = |tag: &String| match number(tag) {
+    let of = |tag: &String, line: u32| match number(tag) {
         Some(number) => Ok(number as i32),
         None => {
             bail!(
-                "`{}` has the tag `{tag}`, which is none of those that are learnt: {}",
+                "`{}`: the sentence at line {line} has the tag `{tag}`, which is none of those that are learnt: {}",
                 path.display(),
                 super::super::listed(tags)
             )
         }
     };
-    let numbers = |one: &Sentence| one.tags.iter().map(of).collect::<Result<Vec<i32>>>();
+    let numbers = |one: &Sentence| one.tags.iter().map(|tag| of(tag, one.line)).collect::<Result<Vec<i32>>>();
     let numbers = sentences.iter().map(numbers).collect::<Result<Vec<_>>>()?;
     let (tagged, _) = Tagged::new(codec, sentences, &numbers, options.ignore_index, path)?;
     if tagged.cut > 0 {

@@ -291,7 +291,12 @@ fn texts_are_filled_up_to_a_length() {
     let other = text(folder.path(), "v.csv", "text,label\ngood,yes\nbad,maybe\n");
     let with = LabelledOptions { fitted: Some(Box::new(codec)), ..labelled(other, &[2, 4]) };
     let told = format!("{:#}", open(&Source::LabelledTexts(Box::new(with))).unwrap_err());
-    assert!(told.contains("has the class `maybe`, which is none of those that are learnt: `no` and `yes`"), "{told}");
+    assert!(
+        told.contains(
+            "v.csv`: row at line 3 has the class `maybe`, which is none of those that are learnt: `no` and `yes`"
+        ),
+        "{told}"
+    );
 }
 
 /// `[CLS]` and `[SEP]` of a `tokenizer.json` stay where a text is cut.
