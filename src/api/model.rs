@@ -156,7 +156,7 @@ pub fn load_model(path: &Path, sets: &[String]) -> Result<Model, Failure> {
     let model = load_any_model(path, sets)?;
     if model.checkpoint.is_none() && model.loaded.experiment.model.weights.is_none() {
         return Err(Failure::Usage(format!(
-            "`{}` names no weights: there is nothing to evaluate\nhelp: give a checkpoint of a run instead, or set `[model] weights`",
+            "`{}` names no weights, and a model without them has learnt nothing\nhelp: give a checkpoint of a run instead, or set `[model] weights`",
             path.display()
         )));
     }

@@ -53,8 +53,9 @@ use connection::{Connections, OUTSIDE};
 use hyper_util::server::graceful::GracefulShutdown;
 use metrics::Metrics;
 use names::Names;
-use place::Place;
+use place::{Answers, Place};
 use routes::{full, router};
+use served::Takes;
 use signals::Asked;
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
@@ -162,6 +163,12 @@ fn app(options: Options, address: IpAddr) -> Result<Arc<App>, Failure> {
     let mut models = Vec::new();
     for (name, path) in &options.models {
         models.push(Place::open(name.clone(), path.clone(), &options.how, metrics.model(name))?);
+    }
+    let takes_images =
+        |place: &Place| matches!(place.now(), Answers::Samples(served) if served.takes() == Takes::Images);
+    if options.invert && !models.iter().any(takes_images) {
+        let what = if models.len() == 1 { "the model takes none" } else { "none of the models takes any" };
+        return Err(Failure::Usage(format!("`--invert` is for images, and {what}\nhelp: leave it out")));
     }
     Ok(Arc::new(App {
         models,

@@ -22,6 +22,11 @@ use written::{BETWEEN, Written};
 
 /// Goes on with texts.
 pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+    if args.stop.iter().any(String::is_empty) {
+        return Err(Failure::Usage(
+            "`--stop` has no text, which would end every text before it begins\nhelp: leave it out".into(),
+        ));
+    }
     let mut prompts = prompts::read(args)?;
     let model = load_model(&args.model, &args.overrides.sets())?;
     let beams = args.writing.beams();
@@ -85,7 +90,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
             seed: args.seed,
         },
         text: number as u64,
-        stop: args.stop.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
+        stop: args.stop.clone(),
     };
     if beams.is_some() {
         return search(args, &mut generator, (&prompts, answers), &request, &stopped);

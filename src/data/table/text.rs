@@ -4,6 +4,7 @@ pub use super::super::sheet::Format;
 use super::super::sheet::{COLUMN_ENDINGS, FileKind, Form, Limits, OBJECT_ENDINGS, Sheet, inner_ending, kind_of};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::Path;
 
 /// Largest table, and largest row.
@@ -59,7 +60,19 @@ pub fn is_parquet(path: &Path) -> bool {
 /// # Errors
 /// The file cannot be read, or is no table; columns have no name, or two have the same; of several files one has other columns.
 pub fn open(path: &Path, format: Format) -> Result<Sheet> {
+    ensure!(
+        !is_json(path),
+        "`{}` would be read as CSV, and looks like JSON: a table of JSON has an object on each line, and a name that ends in .jsonl",
+        path.display()
+    );
     checked(Sheet::open_all(path, |path| kind_of(path, Form::Cells(format)), LIMITS)?)
+}
+
+/// Whether a file is JSON by its name and by how it begins.
+fn is_json(path: &Path) -> bool {
+    let mut begin = [0; 64];
+    let mut read = || crate::files::open(path).ok()?.file.read(&mut begin).ok();
+    inner_ending(path) == "json" && read().is_some() && matches!(begin.trim_ascii_start().first(), Some(b'{' | b'['))
 }
 
 /// An error if `table`, which messages call `path`, has no rows.

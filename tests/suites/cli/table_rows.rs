@@ -165,8 +165,18 @@ fn what_is_for_images_is_refused() {
         let error = place.fails(&format!("predict r {file}"), 1);
         assert!(error.contains(told), "{file}: {error}");
     }
-    let error = place.fails("predict r homes.csv --invert", 2);
-    assert!(error.contains("`--invert` is for images"), "{error}");
+    for command in ["predict r homes.csv --invert", "serve r --port 0 --invert"] {
+        let error = place.fails(command, 2);
+        assert!(error.contains("`--invert` is for images, and the model takes none"), "{error}");
+    }
+    place.write("homes.json", "{\"rooms\": 3, \"town\": \"sea\"}\n");
+    let error = place.fails("predict r homes.json", 1);
+    assert!(
+        error.contains("`homes.json` would be read as CSV, and looks like JSON") && error.contains(".jsonl"),
+        "{error}"
+    );
+    let error = place.fails("serve c.toml --port 0", 2);
+    assert!(error.contains("`c.toml` names no weights, and a model without them has learnt nothing"), "{error}");
     for help in ["--help", "predict --help"] {
         assert!(place.ok(help).out.contains("tables"), "{help}");
     }
