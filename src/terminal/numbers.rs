@@ -25,7 +25,12 @@ pub fn figure(value: f64, decimals: usize, width: usize) -> String {
 
 /// A share of one in percent: `98.13 %`.
 pub fn percent(share: f64) -> String {
-    if share.is_finite() { format!("{:.2} %", 100.0 * share) } else { figure(share, 2, 7) }
+    if !share.is_finite() {
+        return figure(share, 2, 7);
+    }
+    let text = format!("{:.2} %", 100.0 * share);
+    // What is rounded to nothing is no less than it.
+    if text == "-0.00 %" { text[1..].to_owned() } else { text }
 }
 
 /// Bytes as messages show them: `12.3 MiB`.
@@ -120,6 +125,7 @@ mod tests {
         assert_eq!(list[..7].join(", "), "0s, 59s, 1m 00s, 12m 30s, 3h 05m, 2d 04h, 0s");
         assert!(list[7].ends_with('h') && list[7].len() < 16, "{}", list[7]);
         assert_eq!([percent(0.98126), percent(1.0), percent(f64::NAN)].join(", "), "98.13 %, 100.00 %, NaN");
+        assert_eq!([percent(-1e-9), percent(-0.0), percent(-0.01)].join(", "), "0.00 %, 0.00 %, -1.00 %");
     }
 
     #[test]

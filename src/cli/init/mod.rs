@@ -14,7 +14,7 @@ mod words;
 mod writing;
 
 use super::args::InitArgs;
-use super::{models, print_json};
+use super::{models, print_json, printed};
 use crate::api::failure::Failure;
 use crate::api::what::{expect_apart, expect_new, expect_no_input, output};
 use crate::config::{self, Experiment};
@@ -92,7 +92,11 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
     };
     // A mistake of this command's is to be seen now, and not when the file is used. Its layers are built by `check`.
     draft(&text)?;
-    out.put(text.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))?;
+    let written = out.put(text.as_bytes());
+    match out.is_standard_output() {
+        true => printed(written)?,
+        false => written.with_context(|| format!("cannot write `{}`", path.display()))?,
+    }
     if args.output.json {
         print_json(&json!({ "written": path, "what": what }))?;
     } else if !streams {

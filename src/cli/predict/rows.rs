@@ -4,8 +4,9 @@ use super::names::is_standard_input;
 use crate::config::Experiment;
 use crate::config::language::sections::OnError;
 use crate::data::table::{RowsAs, Sheet, TableCodec, Unseen, input_sheet, open_sheet, read_input, read_rows};
-use crate::data::text::{Placed, TextCodec, read_passages, read_sentences};
+use crate::data::text::{Placed, TextCodec, as_samples, read_given, read_sentences};
 use crate::data::{DataSpec, Split};
+use crate::terminal::{counted, say};
 use crate::train::setup::input::table_codec;
 use anyhow::{Context, Result, ensure};
 use std::io::Read;
@@ -93,7 +94,18 @@ impl Rows {
                 let (split, sentences) = read_sentences(file, codec)?;
                 Ok((split, Some(sentences)))
             }
-            Rows::Texts(codec) => Ok((read_passages(file, codec)?, None)),
+            Rows::Texts(codec) => {
+                let texts = read_given(file, codec)?;
+                let empty = texts.iter().filter(|text| text.texts().all(|text| text.trim().is_empty())).count();
+                if empty > 0 {
+                    let (file, are) = (file.display(), if empty == 1 { "is" } else { "are" });
+                    say(&format!(
+                        "note: `{file}`: {empty} of {} {are} empty, and answered as any other",
+                        counted(texts.len(), "text")
+                    ));
+                }
+                Ok((as_samples(file, &texts, codec)?, None))
+            }
         }
     }
 }

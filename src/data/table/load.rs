@@ -311,8 +311,14 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
                 return Ok(());
             }
             let value = date(word).or_else(|| cell::number(word, decimal));
-            times.push(value.with_context(|| {
-                format!("{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number", at(place))
+            times.push(value.with_context(|| match cell::is_missing(word) {
+                true => format!("{}: `{column}` is missing, and rows are held out by it", at(place)),
+                false => {
+                    format!(
+                        "{}: `{column}` has `{word}`, which is neither a date, as 2026-11-26, nor a number",
+                        at(place)
+                    )
+                }
             })?);
             Ok(())
         };

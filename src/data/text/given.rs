@@ -24,14 +24,21 @@ const MOST_OF_INPUT: usize = 1 << 30;
 /// # Errors
 /// It cannot be read, has no such column, a line is no pair, or a text has a character without a token.
 pub fn read_passages(path: &Path, codec: &TextCodec) -> Result<Split> {
-    let all = read_given(path, codec)?;
+    as_samples(path, &read_given(path, codec)?, codec)
+}
+
+/// Texts that [`read_given`] has read of a file as samples.
+///
+/// # Errors
+/// A text has a character without a token.
+pub fn as_samples(path: &Path, all: &[Passage], codec: &TextCodec) -> Result<Split> {
     let mut codec = codec.clone();
     if let Samples::Labelled { lengths, .. } = &mut codec.samples {
         // All batches are of one length, so that samples stay in their order.
         lengths.drain(..lengths.len() - 1);
     }
     let labels = vec![0; all.len()];
-    Split::new(Arc::new(Texts::new(&codec, &all, labels, &format!("`{}`", path.display()))?))
+    Split::new(Arc::new(Texts::new(&codec, all, labels, &format!("`{}`", path.display()))?))
 }
 
 /// The texts of a table, or of the lines of any other file or of standard input, as [`read_passages`].

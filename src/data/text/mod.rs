@@ -26,7 +26,7 @@ mod windows;
 pub use answered::AnsweredOptions;
 pub use chat::{BESIDE, Chat, Message};
 pub use documents::WrongColumn;
-pub use given::{STANDARD_INPUT, passage, passage_bytes, read_given, read_passages};
+pub use given::{STANDARD_INPUT, as_samples, passage, passage_bytes, read_given, read_passages};
 pub use labelled::LabelledOptions;
 pub use options::{ApartOptions, Content, End, TextOptions};
 pub use prompted::PromptedOptions;

@@ -72,6 +72,20 @@ fn errors_are_json_where_json_was_asked_for() {
     }
 }
 
+/// Who reads no further has read enough.
+#[test]
+fn a_closed_standard_output_is_no_error() {
+    let place = Place::with(&plain());
+    place.write("t.csv", (0..40).map(|i| format!("{i},{}\n", i % 7)).fold("x,y\n".to_owned(), |all, row| all + &row));
+    for args in ["check c.toml", "init t.csv --target y --out -"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = place.command(args).stdout(writer).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{args}: {err}");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_standard_output_is_an_error() {

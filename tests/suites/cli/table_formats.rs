@@ -116,6 +116,9 @@ fn dates_in_other_formats_are_the_same_dates() {
         place.ok(&format!("train c.toml --quiet --out {name}.time --set data.path={name} {own} {time}"));
         place.ok(&format!("train c.toml --quiet --out {name}.iso {time}"));
         assert_same_runs((&place, &format!("{name}.iso")), (&place, &format!("{name}.time")));
+        place.write("gap.csv", place.read(name).replacen("\nh3,", "\nh3,9,9,hill,9,\nx,", 1));
+        let told = place.fails(&format!("check c.toml --set data.path=gap.csv {own} {time}"), 2);
+        assert!(told.contains("line 5: `sold` is missing, and rows are held out by it"), "{told}");
         place.write("bad.csv", place.read(name).replacen("\nh3,", "\nh3,9,9,hill,9,someday\nx,", 1));
         let told = place.fails(&format!("predict {name}.run bad.csv"), 1);
         assert!(

@@ -79,6 +79,8 @@ fn own_text_becomes_generated_text_in_two_commands() {
     // Longer than the model can look back.
     let written = place.ok("generate r --prompt abc --max-tokens 60 --temperature 0");
     assert!(counting(4).starts_with(written.out.trim_end()) && written.out.len() > 60, "{}", written.out);
+    let error = place.fails("generate r --prompt xy --stop=", 2);
+    assert!(error.contains("`--stop` has no text"), "{error}");
     let json = place.ok("generate r --prompt xy --max-tokens 50 --temperature 0 --stop ef --json").json();
     assert_eq!((&json["text"], &json["finish"]), (&"z.\nabcd".into(), &"stop".into()));
     // What single precision does not hold has its bound told.
@@ -367,6 +369,10 @@ fn own_sentences_become_a_classifier_in_two_commands() {
     assert_eq!((labels.len(), &labels[..2]), (3, &["good", "bad"][..]));
     let lines = place.ok("predict r lines.txt --format csv").out;
     assert_eq!(lines.lines().count(), 3, "{lines}");
+    place.write("gaps.csv", "review\nthis is lovely\n\"\"\n");
+    let told = place.ok("predict r gaps.csv --json");
+    assert!(told.err.contains("note: `gaps.csv`: 1 of 2 texts is empty, and answered as any other"), "{}", told.err);
+    assert_eq!(told.json().as_array().map(Vec::len), Some(2));
 }
 
 /// Positions that turn queries and keys, few heads of keys and values, sines: each with the cache and without.
