@@ -98,11 +98,10 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
             "{one}s are trained by one process\nhelp: train each by itself, with {alone}"
         )));
     }
-    let (mut place, given) = match wish {
-        Wish::Resume(folder, _) => (Place::there(Folder::existing(Some(&folder), "").map_err(in_folder)?), None),
-        Wish::New(config, _) => (begin(args, &config, members)?, Some(config)),
+    let (mut place, begun) = match wish {
+        Wish::Resume(folder, _) => (Place::there(Folder::existing(Some(&folder), "").map_err(in_folder)?), true),
+        Wish::New(config, _) => (begin(args, &config, members)?, false),
     };
-    let begun = given.is_none();
     let top = place.path();
     // The seeds are those of the configuration that all share.
     let path = top.join(file::CONFIG);
@@ -120,12 +119,7 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
                 Members::Folds(_) => vec![format!("data.fold={number}")],
                 Members::Seeds(_) => of_seed(&shared, number),
             };
-            let mut request = of_member(args, &top, &path, (all, own), begun)?;
-            // What the data has wrong is found here, and the folder goes with it: it is told of the file that the user has.
-            if let (1, Some(config), Members::Folds(_)) = (number, &given, members) {
-                request.run = Asked::New(config.clone());
-                request.sets.splice(0..0, args.overrides.sets());
-            }
+            let request = of_member(args, &top, &path, (all, own), begun)?;
             let before = place.first(&path);
             let ended = start(&request);
             if ended.is_ok() || place.first(&path) != before {
