@@ -265,36 +265,39 @@ impl<X: Lane> Row<'_, X> {
                     }
                 }
             }
-            let load = |x: *const X| X::load(s, x, if V == 1 { left.min(S::LANES) } else { S::LANES });
-            for row in taps.chunks_exact(K.max(1)).filter(|_| K > 0) {
-                let mut w = [[s.zero(); V]; K];
-                for k in 0..K {
-                    for v in 0..V {
-                        w[k][v] = s.load(packed.as_ptr().add(row[k].weight + channel + v * S::LANES));
+            let lanes = if V == 1 { left.min(S::LANES) } else { S::LANES };
+            if K > 0 {
+                for row in taps.chunks_exact(K) {
+                    let mut w = [[s.zero(); V]; K];
+                    for k in 0..K {
+                        for v in 0..V {
+                            w[k][v] = s.load(packed.as_ptr().add(row[k].weight + channel + v * S::LANES));
+                        }
                     }
-                }
-                let from = from.wrapping_add(row[0].pixel + channel);
-                for i in 0..(P - 1) * STRIDE + K {
-                    for v in 0..V {
-                        let x = load(from.wrapping_add(i * channels + v * S::LANES));
-                        for p in 0..P {
-                            if p * STRIDE <= i && i < p * STRIDE + K {
-                                acc[p][v] = s.fma(x, w[i - p * STRIDE][v], acc[p][v]);
+                    let from = from.wrapping_add(row[0].pixel + channel);
+                    for i in 0..(P - 1) * STRIDE + K {
+                        for v in 0..V {
+                            let x = X::load(s, from.wrapping_add(i * channels + v * S::LANES), lanes);
+                            for p in 0..P {
+                                if p * STRIDE <= i && i < p * STRIDE + K {
+                                    acc[p][v] = s.fma(x, w[i - p * STRIDE][v], acc[p][v]);
+                                }
                             }
                         }
                     }
                 }
-            }
-            for tap in taps.iter().filter(|_| K == 0) {
-                let mut w = [s.zero(); V];
-                for v in 0..V {
-                    w[v] = s.load(packed.as_ptr().add(tap.weight + channel + v * S::LANES));
-                }
-                let from = from.wrapping_add(tap.pixel + channel);
-                for p in 0..P {
+            } else {
+                for tap in taps {
+                    let mut w = [s.zero(); V];
                     for v in 0..V {
-                        let x = load(from.wrapping_add(p * step + v * S::LANES));
-                        acc[p][v] = s.fma(x, w[v], acc[p][v]);
+                        w[v] = s.load(packed.as_ptr().add(tap.weight + channel + v * S::LANES));
+                    }
+                    let from = from.wrapping_add(tap.pixel + channel);
+                    for p in 0..P {
+                        for v in 0..V {
+                            let x = X::load(s, from.wrapping_add(p * step + v * S::LANES), lanes);
+                            acc[p][v] = s.fma(x, w[v], acc[p][v]);
+                        }
                     }
                 }
             }
