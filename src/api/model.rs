@@ -74,7 +74,7 @@ pub fn load_config_of(path: &Path, sets: &[String], fitted: Option<&Fitted>) -> 
     Ok(loaded)
 }
 
-/// Adds what is wrong with data and model, where that can be told in spite of the other mistakes.
+/// Adds the mistakes of data and model, as far as the other mistakes leave them to be checked.
 fn with_all_mistakes(mut failure: config::Failure) -> config::Failure {
     if let Some(rest) = failure.rest.take() {
         failure.diagnostics.extend(programs::mistakes(&rest));

@@ -256,7 +256,7 @@ pub struct LayerNode {
     pub from_names: Vec<String>,
     /// What it is.
     pub kind: LayerKind,
-    /// Whether something is wrong with what is written of it, which has been told: it stands for a layer of which nothing is known.
+    /// The file has a mistake in this layer, which is reported: the node stands for a layer of which nothing is known.
     #[serde(skip)]
     pub doubtful: bool,
 }

@@ -24,7 +24,7 @@ impl Builder<'_> {
             LayerKind::Residual { .. } | LayerKind::Gate(_) | LayerKind::Branches { .. } => self.container(node, x),
         };
         if node.doubtful {
-            // What does not fit here may only not do so because of the mistake that has been told.
+            // A mistake here may follow from the one that was reported.
             let inside = self.errors.split_off(told).into_iter();
             let is_leaf = matches!(node.kind, LayerKind::Layer(_));
             self.errors.extend(inside.filter(|error| !is_leaf && error.span() != Some(node.span)));

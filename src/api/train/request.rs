@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 pub enum Asked {
     /// A new run of the configuration in this file.
     New(PathBuf),
-    /// The same, where the file is a copy that the program has made: what is probably not meant in it was told of the user's own.
+    /// The same, where the file is a copy that the program has made: warnings were already shown for the user's own file.
     Copied(PathBuf),
     /// A new run of a configuration that is loaded already, with the values that lie over it.
     Loaded(Box<Loaded>),

@@ -173,7 +173,7 @@ fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Fai
     if matches!(members, Members::Seeds(_)) {
         expect_one_answer(&data)?;
     }
-    // Mistakes and warnings are told here, of the user's own file, and once for all of them.
+    // Mistakes and warnings are shown here, once for all members, with places in the user's own file.
     let Selected { backend, .. } = select(&device::Wanted::of(&loaded.experiment, args.threads))?;
     let (mut sized, passes) = (loaded.clone(), PassOptions::default());
     resolve_batch(&mut sized, &data, backend.as_ref(), &passes)?;

@@ -23,7 +23,8 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The value of a key or, where it is not there, of one that was reported and taken for it: so what else is wrong is told at once.
+    /// The value of a key. If it is missing, the value of a misspelt key that was reported with this one as its suggestion: so its value is
+    /// checked, too.
     pub fn node(&self, key: &str) -> Option<&'a Node> {
         self.table.get(key).or_else(|| Some(&self.sink.suggested(key, self.table)?.node))
     }
@@ -46,7 +47,7 @@ impl<'a> Part<'a> {
         );
     }
 
-    /// Whether it is to be told that a key is not there: not if another one was taken for it, or it may be in a file that cannot be read.
+    /// Whether a missing key is to be reported: not if a misspelt one was taken for it, or if it may be in a file that cannot be read.
     pub fn is_missed(&self, key: &str) -> bool {
         !self.sink.has_suggested(key, self.table) && !self.sink.has_lost(Lost::Base)
     }

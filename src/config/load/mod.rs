@@ -55,7 +55,7 @@ pub struct Failure {
     pub sources: Sources,
     /// At least one error, and warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// What the configuration says apart from that, if its data and its model could be read: what else is wrong with them can be told, too.
+    /// The rest of the configuration, if its data and its model could be read: their other mistakes can be found in it.
     pub rest: Option<Box<Rest>>,
 }
 

@@ -1,5 +1,5 @@
-//! Brackets and strings that are not closed. TOML's parser tells of them where it can go on no more, many lines further down; what is to be mended is
-//! where they begin.
+//! Brackets and strings that are not closed. TOML's parser reports them where it has to stop, many lines further down. The user has to mend them where
+//! they begin.
 
 use std::ops::Range;
 

@@ -36,7 +36,7 @@ pub struct Reporter<'a> {
     pub origins: &'a Origins,
     /// Where problems go.
     pub sink: &'a Sink,
-    /// Sections and keys beside them that could not be read: what is told of them would be told of something else.
+    /// Sections, and keys beside them, that could not be read. Something stands in for them, so rules do not report on them.
     pub unread: &'a [&'static str],
 }
 

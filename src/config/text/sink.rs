@@ -31,7 +31,7 @@ pub enum Lost {
 #[derive(Debug, Default)]
 pub struct Sink {
     list: RefCell<Vec<Diagnostic>>,
-    /// How many errors were added, also those that had been told before.
+    /// How many errors were added, repeated ones included.
     refusals: Cell<usize>,
     lost: RefCell<Vec<Lost>>,
     /// Those who read a table know only their own keys.
@@ -91,7 +91,7 @@ impl Sink {
         self.refusals.get()
     }
 
-    /// Notes that a part cannot be read, which has been told: what follows from that is not.
+    /// Notes that a part cannot be read, which was reported: mistakes that follow from that are not.
     pub fn lose(&self, part: Lost) {
         self.lost.borrow_mut().push(part);
     }

@@ -165,7 +165,7 @@ impl Prompts {
     }
 }
 
-/// The tokens of what a template makes of a text that somebody has written. A character of that text which has no token is told with its place there.
+/// The tokens of what a template makes of a user's text. The error about a character without a token gives its place in that text.
 fn of_own(
     tokenizer: &Tokenizer,
     [made, own]: [&str; 2],

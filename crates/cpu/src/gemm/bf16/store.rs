@@ -266,13 +266,7 @@ mod avx512 {
                     }
                 } else {
                     let both = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(x[1], x[0]));
-                    let to = c.wrapping_offset(first);
-                    // A store without a mask is faster on Zen 4.
-                    if all == u32::MAX {
-                        _mm512_storeu_si512(to.cast(), both)
-                    } else {
-                        _mm512_mask_storeu_epi16(to, all, both)
-                    }
+                    _mm512_mask_storeu_epi16(c.wrapping_offset(first), all, both);
                 }
             }
         }
