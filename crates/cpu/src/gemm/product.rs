@@ -23,6 +23,7 @@ use super::{ALIGN, round_up, workspace_floats};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
 use crate::run::frame::KeptMemory;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool, TASKS_PER_THREAD, chunks};
 use crate::simd::SimdLevel;
 use job::Job;
@@ -299,7 +300,7 @@ impl Product {
         if self.dots {
             return 0;
         }
-        self.splits * self.partial_floats() + self.threads * self.scratch_floats()
+        self.splits * self.partial_floats() + PerThread::size(self.threads, self.scratch_floats())
     }
 
     fn workspace_floats(&self) -> usize {
@@ -377,7 +378,7 @@ impl Product {
             b: b.as_ptr(),
             packed,
             c: target,
-            scratch: Parts::new(scratch),
+            scratch: PerThread::new(Parts::new(scratch), self.scratch_floats()),
             shared,
             packs: Parts::new(packs),
             group: 0,

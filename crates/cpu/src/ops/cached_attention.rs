@@ -6,6 +6,7 @@ use crate::graph::Shape;
 use crate::graph::op::{CachedAttention, alibi_slope, attention_scale};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
 use crate::run::parallel::vectorised;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::Parts;
 use crate::simd::lanes::{get, put};
 use crate::simd::{Simd, SimdLevel};
@@ -199,10 +200,10 @@ impl CachedAttentionKernel {
         self.kept.div_ceil(BLOCK)
     }
 
-    /// Floats of the scores of a worker, and of all sums.
+    /// Floats of the scores of all workers, and of all sums.
     fn parts(&self) -> [usize; 2] {
         let sums = self.samples * self.new * self.spans() * Sums::floats(self.sizes);
-        [self.threads * self.sizes.heads * BLOCK, sums]
+        [PerThread::size(self.threads, self.sizes.heads * BLOCK), sums]
     }
 
     /// Floats of a new position in the packed operand.
@@ -249,12 +250,11 @@ impl NodeKernel for CachedAttentionKernel {
         }
         let mut memory = frame.scratch();
         let [scores, sums] = self.parts().map(|floats| Parts::new(memory.take::<f32>(floats)));
-        let spans = self.spans();
+        let (spans, scores) = (self.spans(), PerThread::new(scores, sizes.heads * BLOCK));
         pool.run(self.samples * spans, |task, worker| {
             let (n, span) = (task / spans, task % spans);
-            let own = sizes.heads * BLOCK;
             // SAFETY: a worker has its own scores.
-            let scores = unsafe { scores.part(worker * own..(worker + 1) * own) };
+            let scores = unsafe { scores.of(worker) };
             // SAFETY: a task has its own positions and blocks.
             let sums_of = |i: usize| unsafe {
                 let at = ((n * self.new + i) * spans + span) * floats;

@@ -8,7 +8,8 @@ use crate::graph::op::{Activation, BinaryKind, Dropout, ElementWise, Fused, Sour
 use crate::run::frame::{Frame, NodeKernel, Operands, Scratch, View};
 use crate::run::numbers::Address;
 use crate::run::parallel::CHUNK;
-use crate::run::threads::{Parts, chunks};
+use crate::run::per_thread::PerThread;
+use crate::run::threads::chunks;
 use crate::simd::SimdLevel;
 use half::bf16;
 use std::ops::Range;
@@ -288,7 +289,7 @@ impl Job<'_> {
 
 impl NodeKernel for ChainKernel {
     fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.threads * self.slots * BLOCK)
+        Scratch::size::<f32>(PerThread::size(self.threads, self.slots * BLOCK))
     }
 
     fn run(&self, frame: &Frame<'_>) {
@@ -303,11 +304,11 @@ impl NodeKernel for ChainKernel {
         let len = frame.output_len(0);
         let job = Job { kernel: self, operands: frame.operands(), results, rounded };
         let floats = self.slots * BLOCK;
-        let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
+        let scratch = PerThread::take(&mut frame.scratch(), self.threads, floats);
         let pieces = chunks(len, CHUNK);
         frame.pool().run(pieces.count(), |task, worker| {
             // SAFETY: a worker has its own slots.
-            let slots = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let slots = unsafe { scratch.of(worker) };
             let piece = pieces.range(task);
             for start in piece.clone().step_by(BLOCK) {
                 job.block(start..(start + BLOCK).min(piece.end), slots);

@@ -4,5 +4,6 @@ pub mod frame;
 pub mod memory;
 pub mod numbers;
 pub(crate) mod parallel;
+pub mod per_thread;
 pub mod threads;
 pub mod widths;

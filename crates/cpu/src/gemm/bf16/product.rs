@@ -24,6 +24,7 @@ use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows, is_fused};
 use crate::gemm::{LINE, round_up};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool, TASKS_PER_THREAD};
 use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
@@ -177,10 +178,10 @@ impl TileProduct {
 
     /// Floats of workspace beside the panels of `B` that may be kept.
     fn own_floats(&self, kept: bool) -> usize {
-        let prologue = self.threads * self.prologue_floats();
+        let prologue = PerThread::size(self.threads, self.prologue_floats());
         prologue
             + match &self.order {
-                Order::ByRows(rows) => self.threads * rows.scratch_floats(),
+                Order::ByRows(rows) => PerThread::size(self.threads, rows.scratch_floats()),
                 Order::Grid(grid) => grid.floats(self.threads, kept),
             }
     }
@@ -272,15 +273,17 @@ impl TileProduct {
         let all = self.packs_all() || memory.kept.is_some();
         let own = self.own_floats(memory.kept.is_some());
         let (packed, own, to_pack) = memory.split(if all { self.packed_floats() } else { 0 }, own);
-        let (prologues, own) = own.split_at_mut(self.threads * self.prologue_floats());
-        let prologues = Parts::new(prologues);
+        let (prologues, own) = own.split_at_mut(PerThread::size(self.threads, self.prologue_floats()));
+        let prologues = PerThread::new(Parts::new(prologues), self.prologue_floats());
         if all && to_pack {
             let grain = self.panels().div_ceil(2 * TASKS);
             let packed = Parts::new(&mut *packed);
             pool.run(self.panels().div_ceil(grain), |task, worker| {
                 let panels = task * grain..((task + 1) * grain).min(self.panels());
                 let to = packed.as_ptr().cast();
-                self.pack_panels(&job, (panels, 0..steps(spec.k)), (to, steps(spec.k)), self.of(prologues, worker));
+                // SAFETY: a worker has its own memory.
+                let own = unsafe { prologues.of(worker) };
+                self.pack_panels(&job, (panels, 0..steps(spec.k)), (to, steps(spec.k)), own);
             });
         }
         let packed = all.then(|| packed.as_ptr().cast::<u16>());
@@ -288,13 +291,6 @@ impl TileProduct {
             Order::ByRows(rows) => rows.run(self, pool, &job, packed.unwrap_or(std::ptr::null()), (own, prologues)),
             Order::Grid(grid) => grid.run(self, pool, &job, packed, (own, prologues)),
         }
-    }
-
-    /// A thread's part of the memory for prologues.
-    fn of<'a>(&self, prologues: Parts<'a, f32>, worker: usize) -> &'a mut [f32] {
-        let floats = self.prologue_floats();
-        // SAFETY: a worker has its own.
-        unsafe { prologues.part(worker * floats..(worker + 1) * floats) }
     }
 
     /// Packs steps of panels of `B` to `to`, whose panels have `to_steps` steps, of which the first is the first of these.

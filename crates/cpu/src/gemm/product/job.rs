@@ -6,6 +6,7 @@ use crate::gemm::LINE;
 use crate::gemm::pack::{Columns, Copy2d, Panel};
 use crate::gemm::prologue::Prologue;
 use crate::gemm::tile::{Epilogue, Finish, ONE_RUN, Rows, Tile, tile_rows, tiles_in};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, chunks};
 use crate::simd::prefetch_far;
 use std::ops::Range;
@@ -18,7 +19,7 @@ pub(super) struct Job<'a> {
     /// All panels of `B`, where they are kept: `[panel][row][column]`.
     pub packed: Option<*const f32>,
     pub c: Parts<'a, f32>,
-    pub scratch: Parts<'a, f32>,
+    pub scratch: PerThread<'a>,
     /// What is packed for all tasks, where, and which of the groups of cache blocks it is for.
     pub shared: Shared,
     pub packs: Parts<'a, f32>,
@@ -139,7 +140,7 @@ impl Job<'_> {
         };
         let panels = tile_rows(p.all_panels(), p.panel_blocks, panel_block);
         // SAFETY: a worker has its own scratch.
-        let scratch = unsafe { self.scratch.part(worker * p.scratch_floats()..(worker + 1) * p.scratch_floats()) };
+        let scratch = unsafe { self.scratch.of(worker) };
         let (scratch_b, scratch_a) = scratch.split_at_mut(p.scratch_b_floats());
         // An empty sum has a result as well.
         let count = chunks(p.sum(split).len(), p.k_block).count().max(1);

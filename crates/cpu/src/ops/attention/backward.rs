@@ -8,6 +8,7 @@ use crate::gemm::round_up;
 use crate::gemm::tile::{MAX_ROWS, for_each_tile, tile_rows};
 use crate::graph::op::AttentionGradOperands;
 use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::Parts;
 use crate::simd::bf16::Instructions;
 use std::ops::Range;
@@ -232,7 +233,7 @@ impl AttentionGradKernel {
 
 impl NodeKernel for AttentionGradKernel {
     fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.threads * self.floats) + Scratch::size::<f32>(self.partial_floats())
+        Scratch::size::<f32>(PerThread::size(self.threads, self.floats)) + Scratch::size::<f32>(self.partial_floats())
     }
 
     fn run(&self, frame: &Frame<'_>) {
@@ -248,7 +249,7 @@ impl NodeKernel for AttentionGradKernel {
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = self.floats;
         let mut memory = frame.scratch();
-        let scratch = Parts::new(memory.take::<f32>(self.threads * floats));
+        let scratch = PerThread::take(&mut memory, self.threads, floats);
         let partial = Parts::new(memory.take::<f32>(self.partial_floats()));
         // Without a bias each sample is a stretch by itself.
         let stretches = if l + shape.room == 0 { 0 } else { self.stretches() };
@@ -260,7 +261,7 @@ impl NodeKernel for AttentionGradKernel {
             let (of, h) = (task / shape.heads, task % shape.heads);
             let (stretch, turn) = (of / turns, of % turns);
             // SAFETY: a worker has its own scratch.
-            let own = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let own = unsafe { scratch.of(worker) };
             let dbias = match biases {
                 0 => std::ptr::null_mut(),
                 _ => {

@@ -7,6 +7,7 @@ use super::{AttentionShape, Layout};
 use crate::gemm::round_up;
 use crate::gemm::tile::tile_rows;
 use crate::run::frame::{Frame, Scratch};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::Parts;
 use crate::simd::SimdLevel;
 
@@ -68,7 +69,7 @@ impl PromptAttention {
 
     /// Bytes of scratch memory.
     pub fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.threads * self.floats())
+        Scratch::size::<f32>(PerThread::size(self.threads, self.floats()))
     }
 
     /// The results of all new positions of the packed operand `qkv`.
@@ -80,7 +81,7 @@ impl PromptAttention {
         assert!(keys.len() == samples * room * row && values.len() == keys.len() && positions.len() == samples);
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = self.floats();
-        let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
+        let scratch = PerThread::take(&mut frame.scratch(), self.threads, floats);
         let (y, stretches) = (Parts::new(y), self.stretches);
         frame.pool().run(samples * heads * stretches, |task, worker| {
             let (head, stretch) = (task / stretches, task % stretches);
@@ -104,7 +105,7 @@ impl PromptAttention {
                 return;
             }
             // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let scratch = unsafe { scratch.of(worker) };
             let (lse, work) = scratch.split_at_mut(round_up(new));
             let first = n * room * row + h / (heads / kv_heads) * width;
             let at = Head {

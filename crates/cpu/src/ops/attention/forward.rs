@@ -8,6 +8,7 @@ use crate::gemm::round_up;
 use crate::gemm::tile::{MAX_ROWS, tile_rows, tiles_in};
 use crate::graph::op::AttentionOperands;
 use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, TASKS_PER_THREAD};
 use crate::simd::SimdLevel;
 use crate::simd::bf16::Instructions;
@@ -209,7 +210,7 @@ impl Blocks {
 
 impl NodeKernel for AttentionKernel {
     fn scratch_bytes(&self) -> usize {
-        Scratch::size::<f32>(self.threads * self.floats)
+        Scratch::size::<f32>(PerThread::size(self.threads, self.floats))
     }
 
     fn run(&self, frame: &Frame<'_>) {
@@ -219,8 +220,7 @@ impl NodeKernel for AttentionKernel {
         let ([q, kv], y, lse) = (shape.sources(frame, q, kv), frame.output::<f32>(0), frame.output::<f32>(1));
         assert!(y.len() == shape.samples * l * e && lse.len() == shape.samples * l * shape.heads);
         assert!(frame.pool().threads() <= self.threads, "made for fewer threads than the pool has");
-        let floats = self.floats;
-        let scratch = Parts::new(frame.scratch().take::<f32>(self.threads * floats));
+        let scratch = PerThread::take(&mut frame.scratch(), self.threads, self.floats);
         let (y, lse) = (Parts::new(y), Parts::new(lse));
         let stretches = if l == 0 { 0 } else { self.stretches };
         let all = bias.map_or(&[][..], |i| frame.input::<f32>(i));
@@ -230,7 +230,7 @@ impl NodeKernel for AttentionKernel {
             let (head, stretch) = (task / stretches, task % stretches);
             let (sample, h) = (head / shape.heads, head % shape.heads);
             // SAFETY: a worker has its own scratch.
-            let rest = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let rest = unsafe { scratch.of(worker) };
             let [of_q, of_k, of_v] = shape.starts(sample, h);
             let length = shape.length_of(lengths, sample);
             let own = shape.of_length(length);

@@ -11,6 +11,7 @@ use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows, Tile, Tiles, for_each_
 use crate::graph::op::Activation;
 use crate::ops::max_pool::pairs::Forward;
 use crate::plan::Kept;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool};
 
 /// A convolution (or its gradient by the input) of any groups.
@@ -42,7 +43,7 @@ struct Job<'a> {
     packed: &'a [f32],
     operands: EpilogueOperands<'a>,
     dest: PixelDestParts<'a>,
-    buffers: Parts<'a, f32>,
+    buffers: PerThread<'a>,
 }
 
 impl Dense {
@@ -112,7 +113,7 @@ impl Dense {
     }
 
     fn workspace_floats(&self) -> usize {
-        self.packed_floats() + self.threads * self.buffer_floats()
+        self.packed_floats() + PerThread::size(self.threads, self.buffer_floats())
     }
 
     /// Packs the weights: `[group][panel][class][tap, channel read][channel written]`.
@@ -157,11 +158,11 @@ impl Dense {
 
     fn task(&self, job: &Job, task: usize, worker: usize) {
         let (part, block) = (task / self.blocks, task % self.blocks);
-        let (width, floats) = (self.tiles.columns(), self.buffer_floats());
+        let width = self.tiles.columns();
         let part = self.patches.part(part);
         // SAFETY: a worker has its own buffer.
-        let buffer = unsafe { job.buffers.part(worker * floats..(worker + 1) * floats) };
-        let (buffer, unpooled) = buffer.split_at_mut(floats - self.unpooled);
+        let buffer = unsafe { job.buffers.of(worker) };
+        let (buffer, unpooled) = buffer.split_at_mut(buffer.len() - self.unpooled);
         // The base may lie before the destination; the offsets in the table lead back inside.
         let dest = match job.dest {
             PixelDestParts::Plain(dest) => dest.as_ptr(),
@@ -277,7 +278,8 @@ impl PooledPixelKernel for Dense {
         if to_pack {
             self.pack(pool, w, packed);
         }
-        let job = Job { source, packed, operands, dest: dest.parts(), buffers: Parts::new(buffers) };
+        let buffers = PerThread::new(Parts::new(buffers), self.buffer_floats());
+        let job = Job { source, packed, operands, dest: dest.parts(), buffers };
         pool.run(self.patches.parts() * self.blocks, |task, worker| self.task(&job, task, worker));
     }
 }

@@ -19,6 +19,7 @@ use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows};
 use crate::graph::op::Activation;
 use crate::ops::elementwise::FromFloats;
 use crate::plan::Kept;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool, chunks};
 use crate::simd::{Kernel, Simd, SimdLevel};
 use direct::{Direct, Row};
@@ -98,7 +99,7 @@ impl Depthwise {
 
     /// Floats of workspace beside packed weights: scale and bias, and the copies of strips.
     fn rest_floats(&self) -> usize {
-        2 * round_up(self.channels) + self.threads * self.buffer_floats()
+        2 * round_up(self.channels) + PerThread::size(self.threads, self.buffer_floats())
     }
 
     /// Rows of an image that a task of `direct` has.
@@ -187,12 +188,13 @@ impl PreparedPixelKernel for Depthwise {
             let rows = (Numbers::from(source.values), Address::new(dest.as_mut_ptr().cast(), false));
             return self.rows(pool, direct, rows, weights, operands, buffers);
         }
-        let (dest, buffers, floats) = (Parts::new(dest), Parts::new(buffers), self.buffer_floats());
+        let dest = Parts::new(dest);
+        let buffers = PerThread::new(Parts::new(buffers), self.buffer_floats());
         let blocks = self.channels.div_ceil(self.block);
         pool.run(self.patches.parts() * blocks, |task, worker| {
             let (part, first) = (self.patches.part(task / blocks), task % blocks * self.block);
             // SAFETY: a worker has its own buffer.
-            let buffer = unsafe { buffers.part(worker * floats..(worker + 1) * floats) };
+            let buffer = unsafe { buffers.of(worker) };
             self.patches.fill(&part, first, PixelSource::Plain(source), buffer, self.level);
             for class in &self.patches.classes {
                 let pixels = self.patches.pixels(class, &part);
@@ -256,14 +258,15 @@ impl Depthwise {
         buffers: &mut [f32],
     ) {
         let bands = chunks(direct.rows(), self.band(direct));
-        let (buffers, floats) = (Parts::new(buffers), self.buffer_floats());
+        let buffers = PerThread::new(Parts::new(buffers), self.buffer_floats());
         pool.run(self.images * bands.count(), |task, worker| {
             let (image, band) = (task / bands.count(), bands.range(task % bands.count()));
             for row in band {
                 let to = dest.at((image * direct.rows() + row) * direct.row_floats());
                 let (first, base) = match to.rounded() {
                     None => (to.floats(), dest.floats().cast_const()),
-                    Some(_) => (buffers.as_ptr().wrapping_add(worker * floats), std::ptr::null()),
+                    // SAFETY: a worker has its own buffer.
+                    Some(_) => (unsafe { buffers.of(worker) }.as_mut_ptr(), std::ptr::null()),
                 };
                 let epilogue = Epilogue::of(self.act).with(operands, 0, base);
                 match source {

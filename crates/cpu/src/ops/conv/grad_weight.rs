@@ -13,6 +13,7 @@ use crate::gemm::sums::AddRows;
 use crate::gemm::tile::{Epilogue, Run, Tile, Tiles, for_each_tile};
 use crate::gemm::{round_up, workspace_floats};
 use crate::ops::max_pool::pairs::{AddMaxima, Backward};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool, chunks};
 use std::ops::Range;
 
@@ -62,7 +63,7 @@ struct Job<'a> {
     x: &'a [f32],
     dy: PixelSource<'a>,
     sums: Parts<'a, f32>,
-    scratch: Parts<'a, f32>,
+    scratch: PerThread<'a>,
     bias_sums: Option<Parts<'a, f32>>,
 }
 
@@ -158,7 +159,9 @@ impl DenseGradWeight {
     }
 
     fn workspace_floats(&self) -> usize {
-        self.tasks() * self.task_floats() + self.pieces * self.bias_step() + self.threads * self.scratch_floats()
+        self.tasks() * self.task_floats()
+            + self.pieces * self.bias_step()
+            + PerThread::size(self.threads, self.scratch_floats())
     }
 
     /// Sums over the parts of a piece for one block of channels.
@@ -166,7 +169,7 @@ impl DenseGradWeight {
         let (piece, block) = (task / (self.groups * self.blocks), task % (self.groups * self.blocks));
         let (group, channel) = (block / self.blocks, block % self.blocks * self.block);
         // SAFETY: a worker has its own scratch.
-        let scratch = unsafe { job.scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+        let scratch = unsafe { job.scratch.of(worker) };
         let (buffer, rest) = scratch.split_at_mut(self.buffer_floats());
         let (spread, columns) = rest.split_at_mut(self.spread);
         // SAFETY: a task has its own sums.
@@ -362,7 +365,7 @@ impl PooledWeightKernel for DenseGradWeight {
             x,
             dy,
             sums: Parts::new(&mut *sums),
-            scratch: Parts::new(scratch),
+            scratch: PerThread::new(Parts::new(scratch), self.scratch_floats()),
             bias_sums: db.is_some().then(|| Parts::new(&mut *bias_sums)),
         };
         pool.run(self.tasks(), |task, worker| self.task(&job, task, worker));

@@ -6,6 +6,7 @@ use super::product::{StepProduct, odd_lines};
 use crate::graph::Shape;
 use crate::graph::op::{Cell, RecurrentGrad, RecurrentGradOperands};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::Parts;
 use crate::simd::bf16::Instructions;
 
@@ -35,7 +36,8 @@ impl RecurrentGradKernel {
 impl NodeKernel for RecurrentGradKernel {
     fn scratch_bytes(&self) -> usize {
         let own: usize = self.sizes().into_iter().sum();
-        Scratch::size::<f32>(self.product.packed_floats()) + Scratch::size::<f32>(self.layout.threads * own)
+        Scratch::size::<f32>(self.product.packed_floats())
+            + Scratch::size::<f32>(PerThread::size(self.layout.threads, own))
     }
 
     fn run(&self, frame: &Frame<'_>) {
@@ -52,7 +54,7 @@ impl NodeKernel for RecurrentGradKernel {
         let (sizes, mut scratch) = (self.sizes(), frame.scratch());
         let packed = scratch.take::<f32>(self.product.packed_floats());
         let own: usize = sizes.into_iter().sum();
-        let all = Parts::new(scratch.take::<f32>(layout.threads * own));
+        let all = PerThread::take(&mut scratch, layout.threads, own);
         self.product.pack(frame.pool(), w, false, packed);
         let (packed, tasks) = (&*packed, layout.tasks());
         frame.pool().run(tasks.count(), |task, worker| {
@@ -62,7 +64,7 @@ impl NodeKernel for RecurrentGradKernel {
             // SAFETY: a thread has its own rows, and a task its own samples.
             let (rows, dx, before, by_product) = unsafe {
                 (
-                    all.part(worker * own..(worker + 1) * own),
+                    all.of(worker),
                     dx.part(layout.part(&samples, gates)),
                     before.part(layout.part(&samples, h)),
                     by_product.part(layout.part(&samples, apart)),

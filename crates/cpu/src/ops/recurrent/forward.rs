@@ -6,6 +6,7 @@ use super::product::{StepProduct, odd_lines};
 use crate::graph::Shape;
 use crate::graph::op::{Recurrent, RecurrentOperands};
 use crate::run::frame::{Frame, NodeKernel, Scratch};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::Parts;
 use crate::simd::bf16::Instructions;
 
@@ -46,7 +47,8 @@ impl RecurrentKernel {
 impl NodeKernel for RecurrentKernel {
     fn scratch_bytes(&self) -> usize {
         let own: usize = self.sizes().into_iter().sum();
-        Scratch::size::<f32>(self.product.packed_floats()) + Scratch::size::<f32>(self.layout.threads * own)
+        Scratch::size::<f32>(self.product.packed_floats())
+            + Scratch::size::<f32>(PerThread::size(self.layout.threads, own))
     }
 
     fn run(&self, frame: &Frame<'_>) {
@@ -62,14 +64,14 @@ impl NodeKernel for RecurrentKernel {
         let (sizes, mut scratch) = (self.sizes(), frame.scratch());
         let packed = scratch.take::<f32>(self.product.packed_floats());
         let own: usize = sizes.into_iter().sum();
-        let all = Parts::new(scratch.take::<f32>(layout.threads * own));
+        let all = PerThread::take(&mut scratch, layout.threads, own);
         self.product.pack(frame.pool(), w, true, packed);
         let (packed, tasks) = (&*packed, layout.tasks());
         frame.pool().run(tasks.count(), |task, worker| {
             let samples = tasks.range(task);
             // SAFETY: a thread has its own rows, and a task its own samples.
             let (rows, y, saved) = unsafe {
-                let rows = all.part(worker * own..(worker + 1) * own);
+                let rows = all.of(worker);
                 (rows, y.part(layout.part(&samples, h)), saved.part(layout.part(&samples, width)))
             };
             rows.fill(0.0);

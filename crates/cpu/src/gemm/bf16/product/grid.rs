@@ -6,6 +6,7 @@ use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, steps, tiles};
 use crate::gemm::product::ProductSpec;
 use crate::gemm::sums::AddRows;
 use crate::gemm::tile::tile_rows;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
 use std::ops::Range;
 
@@ -87,7 +88,7 @@ impl Grid {
 
     fn results_floats(&self, threads: usize) -> usize {
         let blocks = if self.collects() { self.splits() * self.blocks() * self.panels() } else { 0 };
-        (blocks + threads) * BLOCK
+        blocks * BLOCK + PerThread::size(threads, BLOCK)
     }
 
     /// Floats of workspace; `kept`: the panels lie elsewhere.
@@ -110,9 +111,11 @@ impl Grid {
         pool: &Pool,
         job: &Job,
         packed: Option<*const u16>,
-        (own, prologues): (&mut [f32], Parts<f32>),
+        (own, prologues): (&mut [f32], PerThread),
     ) {
         let (results, own) = own.split_at_mut(self.results_floats(p.threads));
+        let (results, blocks) = results.split_at_mut(results.len() - PerThread::size(p.threads, BLOCK));
+        let blocks = PerThread::new(Parts::new(blocks), BLOCK);
         let (a, b) = own.split_at_mut(self.splits() * floats(self.a_numbers()));
         let (results, a, b) = (Parts::new(results), Parts::new(a), Parts::new(b));
         let numbers = |of: Parts<f32>, split: usize, numbers: usize| -> *mut u16 {
@@ -125,7 +128,8 @@ impl Grid {
         for group in 0..self.groups() {
             pool.run(self.splits() * packs, |task, worker| {
                 let (split, task) = (task / packs, task % packs);
-                let (range, scratch) = (self.range(split, group), p.of(prologues, worker));
+                // SAFETY: a worker has its own.
+                let (range, scratch) = (self.range(split, group), unsafe { prologues.of(worker) });
                 if task < row_packs.count() {
                     let tiles = row_packs.range(task);
                     let rows = tiles.start * SIDE..(tiles.end * SIDE).min(self.m);
@@ -145,7 +149,9 @@ impl Grid {
                     Some(all) => (all, p.all_steps(), range.start),
                     None => (numbers(b, split, self.b_numbers()).cast_const(), self.group, 0),
                 };
-                self.task(p, job, (split, group, task, worker), (a, b), results);
+                // SAFETY: a worker has its own.
+                let own = unsafe { blocks.of(worker) };
+                self.task(p, job, (split, group, task), (a, b), (results, own));
             });
         }
         if self.splits() > 1 {
@@ -158,15 +164,14 @@ impl Grid {
         &self,
         p: &TileProduct,
         job: &Job,
-        (split, group, task, worker): (usize, usize, usize, usize),
+        (split, group, task): (usize, usize, usize),
         (a, (b, b_steps, b_first)): (*mut u16, (*const u16, usize, usize)),
-        results: Parts<f32>,
+        (results, own): (Parts<f32>, &mut [f32]),
     ) {
         let range = self.range(split, group);
         let blocks_of = tile_rows(self.blocks(), self.row_tasks, task % self.row_tasks);
         let blocks = Blocks::new(p.unit, p.level);
         let (first, last) = (group == 0, group + 1 == self.groups() && self.splits() == 1);
-        let own = results.as_ptr().wrapping_add((results.len() / BLOCK - p.threads + worker) * BLOCK);
         for panel in tile_rows(self.panels(), self.panel_tasks, task / self.row_tasks) {
             let n = panel * PANEL;
             let columns = (self.n - n).min(PANEL);
@@ -175,7 +180,7 @@ impl Grid {
                 let start = block * PANEL;
                 let height = (self.m - start).min(PANEL);
                 let place = (split * self.blocks() + block) * self.panels() + panel;
-                let c = if self.collects() { results.as_ptr().wrapping_add(place * BLOCK) } else { own };
+                let c = if self.collects() { results.as_ptr().wrapping_add(place * BLOCK) } else { own.as_mut_ptr() };
                 let args = Block {
                     a: a.wrapping_add(start * self.a_step()),
                     a_step: self.a_step() * 2,

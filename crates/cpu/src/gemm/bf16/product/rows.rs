@@ -6,6 +6,7 @@ use crate::gemm::bf16::{PANEL, STEP, TILE, steps, tiles};
 use crate::gemm::numbers::Address;
 use crate::gemm::product::ProductSpec;
 use crate::gemm::tile::tile_rows;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Chunks, Parts, Pool, TASKS_PER_THREAD, chunks};
 use crate::simd::bf16::Bf16Unit;
 use crate::simd::prefetch_far;
@@ -103,22 +104,21 @@ impl ByRows {
         pool: &Pool,
         job: &Job,
         packed: *const u16,
-        (scratch, prologues): (&mut [f32], Parts<f32>),
+        (scratch, prologues): (&mut [f32], PerThread),
     ) {
-        let scratch = Parts::new(scratch);
+        let scratch = PerThread::new(Parts::new(scratch), self.scratch_floats());
         let packed = Packed(packed);
         let groups = self.groups.unwrap_or(1);
         pool.run(groups * self.rows.count(), |task, worker| {
-            let floats = self.scratch_floats();
             // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let (scratch, prologue) = unsafe { (scratch.of(worker), prologues.of(worker)) };
             let (results, a) = scratch.split_at_mut(self.results_floats());
             let (results, a) = (results.as_mut_ptr(), a.as_mut_ptr().cast::<u16>());
             // Threads begin with groups of their own.
             let (group, rows) = (task / self.rows.count(), self.rows.range(task % self.rows.count()));
             let blocks = Blocks::new(p.unit, p.level);
             if self.groups.is_none() {
-                let a = self.rows_of(p, job, rows.clone(), a, p.of(prologues, worker));
+                let a = self.rows_of(p, job, rows.clone(), a, prologue);
                 for panel in 0..p.panels() {
                     self.panel(p, job, &blocks, (rows.clone(), panel), (a, packed.get(), results));
                 }
@@ -126,7 +126,7 @@ impl ByRows {
             }
             for start in rows.clone().step_by(PANEL) {
                 let rows = start..(start + PANEL).min(rows.end);
-                let a = self.rows_of(p, job, rows.clone(), a, p.of(prologues, worker));
+                let a = self.rows_of(p, job, rows.clone(), a, prologue);
                 let panels = tile_rows(p.panels(), groups, group);
                 self.panels(p, job, &blocks, (rows, panels), (a, packed.get(), results));
             }

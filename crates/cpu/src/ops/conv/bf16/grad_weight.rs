@@ -14,6 +14,7 @@ use crate::gemm::bf16::store::SKIPPED;
 use crate::gemm::bf16::{PANEL, SIDE, STEP, TILE, tiles};
 use crate::gemm::sums::{AddRows, ColumnSums};
 use crate::gemm::{LINE, round_up, workspace_floats};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Chunks, Parts, Pool, chunks};
 use crate::simd::SimdLevel;
 use crate::simd::bf16::Bf16Unit;
@@ -62,7 +63,7 @@ struct Job<'a> {
     x: &'a [f32],
     dy: &'a [f32],
     results: Parts<'a, f32>,
-    scratch: Parts<'a, f32>,
+    scratch: PerThread<'a>,
 }
 
 impl Bf16GradWeight {
@@ -147,9 +148,8 @@ impl Bf16GradWeight {
     fn task(&self, job: &Job, task: usize, worker: usize) {
         let (piece, block) = (task / self.blocks.count(), task % self.blocks.count());
         let channels = self.blocks.range(block);
-        let floats_of = self.scratch_floats();
         // SAFETY: a worker has its own scratch.
-        let scratch = unsafe { job.scratch.part(worker * floats_of..(worker + 1) * floats_of) };
+        let scratch = unsafe { job.scratch.of(worker) };
         let (x, rest) = scratch.split_at_mut(floats(self.x_numbers()));
         let (dy, table) = rest.split_at_mut(floats(self.dy_numbers()));
         let (x, dy) = (x.as_mut_ptr().cast::<u16>(), dy.as_mut_ptr().cast::<u16>());
@@ -298,7 +298,7 @@ impl Bf16GradWeight {
 
 impl WeightKernel for Bf16GradWeight {
     fn workspace_bytes(&self) -> usize {
-        let floats = self.sums_floats() + self.threads * self.scratch_floats();
+        let floats = self.sums_floats() + PerThread::size(self.threads, self.scratch_floats());
         (4 * floats).max(self.bias.workspace_bytes())
     }
 
@@ -310,10 +310,11 @@ impl WeightKernel for Bf16GradWeight {
         if self.strips.parts() == 0 {
             return dw.fill(0.0);
         }
-        let all = workspace_floats(workspace, self.sums_floats() + self.threads * self.scratch_floats());
+        let all =
+            workspace_floats(workspace, self.sums_floats() + PerThread::size(self.threads, self.scratch_floats()));
         let (results, scratch) = all.split_at_mut(self.sums_floats());
         let results = Parts::new(results);
-        let job = Job { x, dy, results, scratch: Parts::new(scratch) };
+        let job = Job { x, dy, results, scratch: PerThread::new(Parts::new(scratch), self.scratch_floats()) };
         let tasks = self.pieces.count() * self.blocks.count();
         pool.run(tasks, |task, worker| self.task(&job, task, worker));
         self.reduce(pool, results, dw);

@@ -13,6 +13,7 @@ use crate::gemm::numbers::{Address, Numbers, NumbersMut, Rounded};
 use crate::gemm::tile::{Epilogue, EpilogueOperands, Rows, tile_rows};
 use crate::graph::op::Activation;
 use crate::plan::Kept;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool, TASKS_PER_THREAD};
 use crate::simd::bf16::Bf16Unit;
 use crate::simd::{SimdLevel, prefetch_far};
@@ -297,7 +298,7 @@ fn as_numbers(floats: &mut [f32]) -> &mut [u16] {
 
 impl PixelKernel for Bf16Pixels {
     fn workspace_bytes(&self) -> usize {
-        4 * (self.packed_floats() + self.threads * self.scratch_floats())
+        4 * (self.packed_floats() + PerThread::size(self.threads, self.scratch_floats()))
     }
 
     fn act(&self) -> Option<Activation> {
@@ -309,7 +310,7 @@ impl PixelKernel for Bf16Pixels {
     }
 
     fn kept(&self) -> Option<Kept> {
-        let (packed, rest) = (self.packed_floats(), self.threads * self.scratch_floats());
+        let (packed, rest) = (self.packed_floats(), PerThread::size(self.threads, self.scratch_floats()));
         let keeps = self.strips.all_pixels() <= MOST_PIXELS && packed > 0;
         keeps.then_some(Kept { operand: 1, bytes: 4 * packed, workspace: 4 * rest })
     }
@@ -338,15 +339,15 @@ impl PixelKernel for Bf16Pixels {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         assert_eq!(Rounded::of(&source, &operands, &dest), self.rounded, "made for operands of other types");
         let floats = self.scratch_floats();
-        let (packed, scratch, to_pack) = memory.split(self.packed_floats(), self.threads * floats);
+        let (packed, scratch, to_pack) = memory.split(self.packed_floats(), PerThread::size(self.threads, floats));
         if to_pack {
             self.pack(pool, w, packed);
         }
         let packed = &*packed;
-        let (scratch, dest) = (Parts::new(scratch), dest.address());
+        let (scratch, dest) = (PerThread::new(Parts::new(scratch), floats), dest.address());
         pool.run(self.strips.parts() * self.blocks, |task, worker| {
             // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * floats..(worker + 1) * floats) };
+            let scratch = unsafe { scratch.of(worker) };
             self.task(source, packed.as_ptr().cast(), operands, dest, TaskMemory { task, scratch });
         });
     }

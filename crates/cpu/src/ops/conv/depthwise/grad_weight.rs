@@ -6,6 +6,7 @@ use super::super::patches::{Cut, PatchPart, Patches, TASKS};
 use super::super::shape::ConvProblem;
 use crate::gemm::prologue::Source;
 use crate::gemm::{round_up, workspace_floats};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool, chunks};
 use crate::simd::{Kernel, Simd, SimdLevel};
 
@@ -56,7 +57,7 @@ impl DepthwiseGradWeight {
     }
 
     fn workspace_floats(&self) -> usize {
-        self.pieces * self.sums_floats() + self.threads * self.buffer_floats()
+        self.pieces * self.sums_floats() + PerThread::size(self.threads, self.buffer_floats())
     }
 
     /// The part's rows of `dy`, which follow one another.
@@ -91,12 +92,13 @@ impl PreparedWeightKernel for DepthwiseGradWeight {
         let width = round_up(self.channels);
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (sums, buffers) = floats.split_at_mut(self.pieces * self.sums_floats());
-        let (parts, buffers, floats) = (Parts::new(&mut *sums), Parts::new(buffers), self.buffer_floats());
+        let parts = Parts::new(&mut *sums);
+        let buffers = PerThread::new(Parts::new(buffers), self.buffer_floats());
         pool.run(self.pieces, |piece, worker| {
             // SAFETY: a worker has its own buffer, and a piece its own sums.
             let (buffer, sums) = unsafe {
                 let sums = parts.part(piece * self.sums_floats()..(piece + 1) * self.sums_floats());
-                (buffers.part(worker * floats..(worker + 1) * floats), sums)
+                (buffers.of(worker), sums)
             };
             sums.fill(0.0);
             for index in piece * self.piece..((piece + 1) * self.piece).min(self.patches.parts()) {

@@ -12,6 +12,7 @@ use crate::gemm::workspace_floats;
 use crate::ops::conv::kernel::WeightKernel;
 use crate::ops::conv::patches::TASKS;
 use crate::ops::conv::shape::{ConvProblem, Direction};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool};
 use crate::simd::{Kernel, MAX_LANES, Simd};
 use std::ops::Range;
@@ -115,7 +116,7 @@ impl PlanarGradWeight {
     }
 
     fn workspace_floats(&self) -> usize {
-        self.pieces * self.sums() + self.threads * self.scratch_floats()
+        self.pieces * self.sums() + PerThread::size(self.threads, self.scratch_floats())
     }
 
     /// Adds a part's products of some groups to the sums.
@@ -211,16 +212,13 @@ impl WeightKernel for PlanarGradWeight {
         assert!(pool.threads() <= self.threads, "made for fewer threads than the pool has");
         let floats = workspace_floats(workspace, self.workspace_floats());
         let (totals, scratch) = floats.split_at_mut(self.pieces * self.sums());
-        let (parts, scratch) = (Parts::new(&mut *totals), Parts::new(scratch));
+        let parts = Parts::new(&mut *totals);
+        let scratch = PerThread::new(Parts::new(scratch), self.scratch_floats());
         let bias = db.is_some();
         pool.run(self.pieces, |piece, worker| {
             // SAFETY: a worker has its own scratch, and a piece its own sums.
-            let (scratch, totals) = unsafe {
-                (
-                    scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()),
-                    parts.part(piece * self.sums()..(piece + 1) * self.sums()),
-                )
-            };
+            let (scratch, totals) =
+                unsafe { (scratch.of(worker), parts.part(piece * self.sums()..(piece + 1) * self.sums())) };
             let (sums, planes) = scratch.split_at_mut(self.block_sums() * self.tiles.level.lanes());
             let range = piece * self.piece..((piece + 1) * self.piece).min(self.planes.parts());
             // Blocks of groups outside, so that their sums stay in the cache.

@@ -9,6 +9,7 @@ use crate::gemm::{round_up, workspace_floats};
 use crate::graph::op::Activation;
 use crate::ops::conv::kernel::PixelKernel;
 use crate::ops::conv::shape::{ConvProblem, Direction};
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool};
 use crate::simd::lanes::{get, put};
 use crate::simd::{Kernel, Simd};
@@ -46,7 +47,7 @@ impl Planar {
     }
 
     fn workspace_floats(&self) -> usize {
-        self.weight_floats() + self.threads * self.scratch_floats()
+        self.weight_floats() + PerThread::size(self.threads, self.scratch_floats())
     }
 
     /// The channels of tile `i` among those of a group, and how many there are.
@@ -185,10 +186,11 @@ impl PixelKernel for Planar {
         let floats = workspace_floats(memory.workspace, self.workspace_floats());
         let (weights, scratch) = floats.split_at_mut(self.weight_floats());
         self.pack(pool, w, weights);
-        let (weights, scratch, dest) = (&*weights, Parts::new(scratch), Parts::new(dest));
+        let (weights, dest) = (&*weights, Parts::new(dest));
+        let scratch = PerThread::new(Parts::new(scratch), self.scratch_floats());
         pool.run(self.planes.parts(), |part, worker| {
             // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+            let scratch = unsafe { scratch.of(worker) };
             self.part(part, source, weights, operands, dest, scratch);
         });
     }

@@ -17,6 +17,7 @@ use crate::ops::conv::kernel::{PooledWeightKernel, WeightKernel};
 use crate::ops::conv::operands::PixelSource;
 use crate::ops::conv::patches::TASKS;
 use crate::ops::conv::shape::ConvProblem;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Chunks, Parts, Pool, chunks};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -112,9 +113,9 @@ impl WinogradGradWeight {
         self.tile_floats().map(|tile| Held::floats(Four::ELEMENTS, self.grid.block, tile))
     }
 
-    /// Blocks that are held at the same time.
-    fn held(&self) -> usize {
-        if self.is_whole { 1 } else { self.threads }
+    /// Floats of the blocks that are held at the same time.
+    fn held_floats(&self, block: usize) -> usize {
+        if self.is_whole { block } else { PerThread::size(self.threads, block) }
     }
 
     /// Sums of the bias, which tasks have that transform `dy`.
@@ -130,7 +131,7 @@ impl WinogradGradWeight {
     fn workspace_floats(&self) -> usize {
         let [input, output] = self.block_floats();
         let sums = self.pieces * self.sum_floats() + self.bias_sums() * self.bias_floats();
-        sums + self.grid.row_floats() + self.held() * (input + output)
+        sums + self.grid.row_floats() + self.held_floats(input + output)
     }
 
     /// Transforms tiles of the input and of `dy` to where `first` tiles are before them in a block.
@@ -227,11 +228,12 @@ impl WinogradGradWeight {
     /// The sum of all tiles, to which each task adds a piece of the batch.
     fn sum_pieces(&self, pool: &Pool, of: Operands, sums: &mut [f32], bias_sums: Parts<f32>) {
         let ([input, output], all_sums) = (self.block_floats(), Parts::new(&mut *sums));
+        let held = PerThread::new(of.input, input + output);
         pool.run(self.pieces, |piece, worker| {
             // SAFETY: a worker has its own block, and a piece its own sums.
             let (held, sums, bias_sums) = unsafe {
                 (
-                    of.input.part(worker * (input + output)..(worker + 1) * (input + output)),
+                    held.of(worker),
                     all_sums.part(piece * self.sum_floats()..(piece + 1) * self.sum_floats()),
                     bias_sums.part(piece * self.bias_floats()..(piece + 1) * self.bias_floats()),
                 )

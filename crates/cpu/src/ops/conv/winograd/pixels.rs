@@ -20,6 +20,7 @@ use crate::ops::conv::kernel::{PixelKernel, PooledPixelKernel};
 use crate::ops::conv::operands::{PixelDest, PixelDestParts, PixelSource, pooled_bounds};
 use crate::ops::conv::shape::{ConvProblem, Direction};
 use crate::plan::Kept;
+use crate::run::per_thread::PerThread;
 use crate::run::threads::{Parts, Pool, TASKS_PER_THREAD, chunks};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -112,7 +113,7 @@ impl<P: Points> Winograd<P> {
     /// Beside the weights.
     fn rest_floats(&self) -> usize {
         let shared = if self.by_panels { self.input_floats() } else { 0 };
-        shared + self.grid.row_floats() + self.threads * self.scratch_floats()
+        shared + self.grid.row_floats() + PerThread::size(self.threads, self.scratch_floats())
     }
 
     /// The products: `output [element][tile][column] (+)= input [element][tile][from] · weights [element][from][column]`, for the channels
@@ -206,11 +207,11 @@ impl<P: Points> Winograd<P> {
     fn run_by_tiles(&self, pool: &Pool, source: PixelSource, weights: &[f32], rest: &mut [f32], job: Job) {
         let (zeros, scratch) = rest.split_at_mut(self.grid.row_floats());
         zeros.fill(0.0);
-        let (zeros, scratch) = (&*zeros, Parts::new(scratch));
+        let (zeros, scratch) = (&*zeros, PerThread::new(Parts::new(scratch), self.scratch_floats()));
         pool.run(self.grid.blocks(), |task, worker| {
             let tiles = self.grid.range(task);
             // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+            let scratch = unsafe { scratch.of(worker) };
             let (input, output) = scratch.split_at_mut(self.input_floats());
             self.transform(tiles.clone(), source, zeros, Parts::new(&mut *input), 0);
             for (panel, weights) in weights.chunks_exact(self.panel_floats()).enumerate() {
@@ -225,7 +226,7 @@ impl<P: Points> Winograd<P> {
         let (zeros, rest) = rest.split_at_mut(self.grid.row_floats());
         zeros.fill(0.0);
         let (input, scratch) = rest.split_at_mut(self.input_floats());
-        let (zeros, scratch) = (&*zeros, Parts::new(scratch));
+        let (zeros, scratch) = (&*zeros, PerThread::new(Parts::new(scratch), self.scratch_floats()));
         let all = Parts::new(&mut *input);
         pool.run(self.grid.count(), |tile, _| self.transform(tile..tile + 1, source, zeros, all, tile));
         let input = &*input;
@@ -234,7 +235,7 @@ impl<P: Points> Winograd<P> {
         pool.run(self.panels() * pieces.count(), |task, worker| {
             let (panel, piece) = (task / pieces.count(), pieces.range(task % pieces.count()));
             // SAFETY: a worker has its own scratch.
-            let scratch = unsafe { scratch.part(worker * self.scratch_floats()..(worker + 1) * self.scratch_floats()) };
+            let scratch = unsafe { scratch.of(worker) };
             let (weights, output) = scratch.split_at_mut(self.panel_floats());
             let channels = chunks(self.grid.from, self.depth);
             for first in piece.clone().step_by(self.grid.block) {
