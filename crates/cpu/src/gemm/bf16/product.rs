@@ -48,7 +48,11 @@ const FEW_ROWS: usize = 8;
 /// Whether `unit` makes the product `spec` faster; `keeps`: its packed `B` may be kept from run to run. From the shape alone.
 pub fn is_worthwhile(spec: &ProductSpec, unit: Bf16Unit, keeps: bool) -> bool {
     let ProductSpec { m, n, k, .. } = *spec;
-    let (few_rows, terms) = if unit.is_far_faster() { (FEW_ROWS, SIDE / 2) } else { (2 * FEW_ROWS, SIDE + SIDE / 2) };
+    let (few_rows, terms) = match unit.is_far_faster() {
+        true => (FEW_ROWS, SIDE / 2),
+        // Short sums gain by what is rounded in memory. Programs that train have nothing rounded there, and do not keep panels.
+        false => (2 * FEW_ROWS, if keeps { SIDE } else { SIDE + SIDE / 2 }),
+    };
     m * n * k >= LEAST_WORK && k >= terms && n >= SIDE / 2 && (keeps || m > few_rows)
 }
 
