@@ -14,6 +14,9 @@ use crate::config::nearest;
 use crate::config::schema::reference::{Described, Entry, Table, page, tables};
 use messages::{Explained, explained};
 
+/// The path of the types of columns.
+const COLUMNS: &str = "data.columns";
+
 /// A place where a name is described.
 enum Found<'t> {
     /// A type: a layer, a loss, a warning.
@@ -68,7 +71,8 @@ fn find<'t>(tables: &'t [Table], name: &str) -> Result<Vec<Found<'t>>, Failure> 
     }
     found.extend(choices(tables).into_iter().filter(|of| chosen_by(of, name)).map(Found::Choice));
     let of_section: Vec<&Table> = tables.iter().filter(|table| !name.is_empty() && place(table) == name).collect();
-    if !of_section.is_empty() && !found.iter().any(|found| matches!(found, Found::Key(..))) {
+    // A key whose value is a table is followed by what stands in that.
+    if !of_section.is_empty() && (name.contains('.') || !found.iter().any(|found| matches!(found, Found::Key(..)))) {
         found.push(Found::Section(name.to_owned(), of_section));
     }
     if found.is_empty() {
@@ -143,9 +147,14 @@ fn owner(table: &Table, words: &[&str]) -> String {
         "" => String::new(),
         "layer" => " of every layer".into(),
         "block" => " of the use of a block".into(),
-        path => format!(" in `[{path}]`"),
+        path => format!(" in {}", in_brackets(path)),
     };
     format!("key{of}{inside}")
+}
+
+/// A section or a table in a section, as messages call it. The tables of `columns` have the names of columns.
+fn in_brackets(path: &str) -> String {
+    if path == COLUMNS { "`columns` of `[data]`".into() } else { format!("`[{path}]`") }
 }
 
 /// A line of TOML that has a type.
@@ -157,6 +166,7 @@ fn example(table: &Table, entry: &Entry) -> String {
         Some("source") => format!("source = \"{word}\""),
         Some("loss" | "optimizer" | "schedule") => format!("type = \"{word}\""),
         Some("warning") => format!("allow = [\"{word}\"]"),
+        _ if place(table) == COLUMNS => format!("columns = {{ name = \"{word}\" }}"),
         _ if rest.is_empty() => format!("\"{word}\""),
         _ => format!("{{ type = \"{word}\"{rest} }}"),
     }
@@ -200,7 +210,7 @@ fn as_text(found: &Found) -> String {
             let kind = of[0].kind.unwrap_or_default();
             let whose = match &place(of[0])[..] {
                 "" => format!("of every {kind}"),
-                path => format!("in `[{path}]`"),
+                path => format!("in {}", in_brackets(path)),
             };
             format!(
                 "{key}: key {whose}\nWhich {kind} it is. `runner docs {}` describes one of them.\n  values     {}\n  example    {key} = \"{}\"\n  page       docs/config/{}",
@@ -211,7 +221,8 @@ fn as_text(found: &Found) -> String {
             )
         }
         Found::Section(name, tables) => {
-            let mut text = format!("{name}: section `[{name}]`");
+            let what = if name.contains('.') { "table" } else { "section" };
+            let mut text = format!("{name}: {what} {}", in_brackets(name));
             let entries = || tables.iter().flat_map(|table| &table.entries);
             let types: Vec<&str> = entries().flat_map(|entry| entry.words.iter().copied()).collect();
             let keys = entries().filter(|entry| entry.words.is_empty()).flat_map(|entry| &entry.options);
@@ -259,7 +270,7 @@ fn as_json(found: &Found) -> Json {
             let entries = || tables.iter().flat_map(|table| &table.entries);
             let keys = entries().filter(|entry| entry.words.is_empty()).flat_map(|entry| &entry.options);
             json!({
-                "name": name, "kind": "section", "page": format!("docs/config/{}", page(&tables[0].name)),
+                "name": name, "kind": if name.contains('.') { "table" } else { "section" }, "page": format!("docs/config/{}", page(&tables[0].name)),
                 "options": keys.map(option).collect::<Vec<_>>(),
                 "types": entries().flat_map(|entry| entry.words.iter().copied()).collect::<Vec<_>>(),
             })

@@ -14,7 +14,7 @@ use crate::config::language::layers::{
     Block, CONTAINERS, CommonKeys, DECODER_LAYER, ENCODER_LAYER, Layer, RopeScaling, container,
 };
 use crate::config::language::sections::{
-    EarlyStopping, Ema, Head, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
+    ColumnType, EarlyStopping, Ema, Head, Init, InitKeys, Lora, MuonAdamW, ParamGroup, Rename, Source, Swa, Transform,
 };
 use crate::config::text::lints::Lint;
 
@@ -77,6 +77,7 @@ pub fn tables() -> Vec<Table> {
             _ => {}
         }
     }
+    made.kinds("data columns types", "type of column", &ColumnType::declarations(generator), None);
     made.plain("train early_stopping", &[EarlyStopping::declaration], false, generator);
     made.plain("model lora", &[Lora::declaration], true, generator);
     made.plain("layers rope_scaling", &[RopeScaling::declaration], false, generator);
@@ -118,7 +119,7 @@ pub fn page(table: &str) -> &'static str {
         "top" => "file.md",
         "data" => "data.md",
         "data image_folder" | "data image_list" | "data webdataset" => "photos.md",
-        "data csv" => "tables.md",
+        "data csv" | "data columns types" => "tables.md",
         "data text" | "data tokens" | "data text_classes" | "data text_tags" | "data text_to_text"
         | "data text_pairs" => "text.md",
         "data tensors" => "tensors.md",

@@ -46,6 +46,26 @@ fn sections_have_their_keys_and_types() {
     assert!(types.iter().any(|word| word == "csv") && data["entries"][0]["kind"] == "section", "{data}");
 }
 
+/// What stands in `columns` of a table.
+#[test]
+fn types_of_columns_have_their_keys() {
+    let scaling = told(&["scaling"]);
+    assert!(scaling.starts_with("scaling: key of `number` in `columns` of `[data]`\n"), "{scaling}");
+    assert!(scaling.contains("`quantile`") && scaling.contains("page       docs/config/tables.md"), "{scaling}");
+    assert_eq!(told(&["data.columns.scaling"]), scaling);
+    assert_eq!(told(&["number.scaling"]), scaling);
+    for key in ["hash_buckets", "max_categories", "min_count", "time_of_day", "format"] {
+        assert!(told(&[key]).contains("in `columns` of `[data]`"), "{key}");
+    }
+    assert!(told(&["date"]).contains("example    columns = { name = \"date\" }"));
+    let columns = told(&["data.columns"]);
+    assert!(columns.starts_with("columns: key of `csv`, `parquet` in `[data]`\n"), "{columns}");
+    assert!(columns.contains("types      number, category, text, tokens, boolean, date, ignore"), "{columns}");
+    assert!(told(&["data.columns.type"]).contains("Which type of column it is."));
+    // So of the other keys whose values are tables.
+    assert!(told(&["train.early_stopping"]).contains("\n  keys       monitor, "));
+}
+
 /// The keys that every file has: which source, which type.
 #[test]
 fn the_keys_that_choose_a_type_are_described() {

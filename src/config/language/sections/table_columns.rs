@@ -60,7 +60,8 @@ pub enum Norm {
 options! {
     /// A number, and another that says whether it is missing, if it is in some training rows.
     pub struct NumberColumn {
-        /// How it is scaled.
+        /// How it is scaled: `standardize` takes the mean away and divides by the standard deviation; `quantile` gives the quantile of a normal distribution that the number is of
+        /// the training rows; `log` is `sign(x) · ln(1 + abs(x))`, standardised; `piecewise_linear` says of each of `bins` how much of it lies below the number; `none` leaves it as it is.
         #[option(default = Scaling::Standardize)]
         pub scaling: Scaling,
         /// What stands in its place where it is missing.
