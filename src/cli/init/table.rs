@@ -161,7 +161,9 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
 fn is_identifier(column: &Column, rows: usize) -> bool {
     let each = column.missing == 0 && column.distinct >= rows && rows > 1;
     match column.cells {
-        _ if matches!(column.odd, Some(Odd::DateFormat(..))) => false,
+        _ if matches!(column.odd, Some(Odd::DateFormat(..) | Odd::Comma(_) | Odd::Thousands(_) | Odd::Unit(..))) => {
+            false
+        }
         CellType::Texts | CellType::Codes => each && !column.examples.iter().any(|text| text.contains(' ')),
         CellType::Numbers => {
             let name = column.name.as_str();

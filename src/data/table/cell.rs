@@ -148,6 +148,46 @@ pub fn is_decimal_comma(cell: &str) -> bool {
     })
 }
 
+/// Whether a cell is a number with commas between its thousands: `1,000.5`, `12,345,678`.
+pub fn is_thousands(cell: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = cell.split_once('.').unwrap_or((cell, "0"));
+    let mut groups = whole.trim_start_matches(['-', '+']).split(',');
+    let first = groups.next().unwrap_or_default();
+    let others: Vec<&str> = groups.collect();
+    let grouped =
+        first.len() <= 3 && !others.is_empty() && others.iter().all(|group| group.len() == 3 && digits(group));
+    digits(first) && grouped && digits(fraction)
+}
+
+/// What stands before an amount of money.
+const CURRENCIES: [&str; 24] = [
+    "$", "€", "£", "¥", "₹", "₽", "₩", "₺", "₪", "US$", "A$", "C$", "R$", "Rs", "Rs.", "kr", "USD", "EUR", "GBP",
+    "CHF", "JPY", "CNY", "INR", "CAD",
+];
+/// Most characters of a unit.
+const LONGEST_UNIT: usize = 12;
+
+/// What stands before and behind the number of a cell that has a currency or a unit: `$5.20`, `12 %`, `3 kg`. Where nothing does, it is a plain number or a text.
+pub fn unit(cell: &str) -> Option<[&str; 2]> {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let (first, last) = (cell.find(is_digit)?, cell.rfind(is_digit)?);
+    let signed = cell[..first].strip_suffix('.').unwrap_or(&cell[..first]);
+    let before = signed.strip_suffix(['-', '+']).unwrap_or(signed);
+    let (digits, behind) = (&cell[before.len()..=last], &cell[last + 1..]);
+    // A sign may stand before a currency, too.
+    let before = before.strip_prefix('-').unwrap_or(before);
+    let is_currency = |text: &str| CURRENCIES.contains(&text);
+    let is_unit = |text: &str| {
+        text.chars().count() <= LONGEST_UNIT
+            && (is_currency(text) || text.starts_with(|c: char| c.is_alphabetic() || "%‰°".contains(c)))
+    };
+    let (front, back) = (before.trim(), behind.trim());
+    let named = (front.is_empty() || is_currency(front)) && (back.is_empty() || is_unit(back));
+    let is_number = || number(digits, '.').is_some() || number(digits, ',').is_some() || is_thousands(digits);
+    (named && !(front.is_empty() && back.is_empty()) && is_number()).then_some([before, behind])
+}
+
 /// Whether a cell is a number that is written as a code is: `00062`, a zip code. Zeros before a number say that it names something.
 pub fn is_code(cell: &str) -> bool {
     cell.len() > 1 && cell.starts_with('0') && cell.bytes().all(|byte| byte.is_ascii_digit())
@@ -169,14 +209,14 @@ pub fn truth(cell: &str) -> Option<bool> {
 }
 
 /// Days since 1970-01-01 of a cell that has a date of ISO 8601, `2026-11-26` or `2026-11-26 17:30:00` (with `T` or a space, seconds and
-/// their fraction, and `Z` where wanted).
+/// their fraction, and a time zone where wanted: `Z`, `+01:00`). The zone is not looked at: days are those of the place where it was written.
 pub fn date(cell: &str) -> Option<f64> {
     let digits = |text: &str, most: u32| {
         let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse::<u32>().ok().filter(|number| all && *number <= most)
     };
     let (day, time) = match cell.split_once(['T', ' ']) {
-        Some((day, time)) => (day, time.strip_suffix('Z').unwrap_or(time)),
+        Some((day, time)) => (day, without_zone(time)),
         None => (cell, "00:00"),
     };
     let mut parts = day.splitn(3, '-');
@@ -189,6 +229,22 @@ pub fn date(cell: &str) -> Option<f64> {
     let (hours, minutes) = (digits(parts.next()?, 23)?, digits(parts.next()?, 59)?);
     let seconds: f64 = parts.next().map_or(Some(0.0), |text| number(text, '.')).filter(|s| (0.0..61.0).contains(s))?;
     Some(f64::from(days(year, month, day)) + (f64::from(hours * 3600 + minutes * 60) + seconds) / 86_400.0)
+}
+
+/// A time without its zone: `Z`, ` UTC`, `+01`, `+0100`, `+01:00`.
+fn without_zone(time: &str) -> &str {
+    if let Some(time) = time.strip_suffix('Z').or_else(|| time.strip_suffix(" UTC")) {
+        return time;
+    }
+    let Some(at) = time.rfind(['+', '-']) else { return time };
+    let (clock, zone) = time.split_at(at);
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let fits = match zone.len() {
+        3 | 5 => digits(&zone[1..]),
+        6 => digits(&zone[1..3]) && zone.as_bytes()[3] == b':' && digits(&zone[4..]),
+        _ => false,
+    };
+    if fits { clock.strip_suffix(' ').unwrap_or(clock) } else { time }
 }
 
 fn is_leap(year: u32) -> bool {
@@ -274,6 +330,47 @@ mod tests {
         assert!(!others.iter().any(|cell| is_decimal_comma(cell)));
     }
 
+    /// Amounts, shares and measures are numbers with something around them; names with a number are not.
+    #[test]
+    fn thousands_and_units_are_known() {
+        for cell in ["1,000.5", "1,000", "-12,345,678", "+1,234.50"] {
+            assert!(is_thousands(cell), "{cell}");
+        }
+        for cell in ["1,00", "1000.5", "1,0000", ",000", "1,000.", "a,000", "1,000.5.5", "0001,000"] {
+            assert!(!is_thousands(cell), "{cell}");
+        }
+        for (cell, expected) in [
+            ("12%", ["", "%"]),
+            ("-12.5 %", ["", " %"]),
+            ("$5.20", ["$", ""]),
+            ("-$5.20", ["$", ""]),
+            ("$-.5", ["$", ""]),
+            ("USD 1,234.50", ["USD ", ""]),
+            ("5,20 €", ["", " €"]),
+            ("1.5kg", ["", "kg"]),
+            ("21°C", ["", "°C"]),
+            ("$5 k", ["$", " k"]),
+        ] {
+            assert_eq!(unit(cell), Some(expected), "{cell}");
+        }
+        for cell in [
+            "12",
+            "A1",
+            "room 3",
+            "12:30",
+            "1-2%",
+            "1 000 m2",
+            "2 of 3 beds",
+            "12 ",
+            "é1",
+            "%",
+            "12 (about)",
+            "1,00,0 $",
+        ] {
+            assert_eq!(unit(cell), None, "{cell}");
+        }
+    }
+
     #[test]
     fn short_numbers_are_those_of_the_standard_library() {
         let mut draw = crate::random::Stream::new(1, crate::random::Purpose::Split, 0, 0);
@@ -327,10 +424,26 @@ mod tests {
             ("1900-03-01", -25_508.0),
             ("2026-11-26T12:00", 20_783.5),
             ("2026-11-26 06:00:00Z", 20_783.25),
+            ("2026-11-26 06:00:00 UTC", 20_783.25),
+            ("2026-11-26T06:00:00.0+05:30", 20_783.25),
+            ("2026-11-26T06:00-0800", 20_783.25),
+            ("2026-11-26 06:00:00 +00", 20_783.25),
         ] {
             assert_eq!(date(cell), Some(days), "{cell}");
         }
-        for cell in ["2025-02-29", "2026-13-01", "2026-1-1", "26-11-2026", "2026-11-26T24:00", "2026-11-31", "hello"] {
+        for cell in [
+            "2025-02-29",
+            "2026-13-01",
+            "2026-1-1",
+            "26-11-2026",
+            "2026-11-26T24:00",
+            "2026-11-31",
+            "hello",
+            "2026-11-26+01:00",
+            "2026-11-26T06:00+1",
+            "2026-11-26T06:00+ab:cd",
+            "2026-11-26T06:00+é12",
+        ] {
             assert_eq!(date(cell), None, "{cell}");
         }
         assert_eq!(part_of_year(date("2025-01-01").unwrap()), 0.0);

@@ -1,6 +1,6 @@
 //! Dates that are not written as ISO 8601 has them: by a format of `strftime`.
 
-use super::kinds::Odd;
+use super::kinds::{At, Odd};
 use chrono::format::{Item, Parsed, StrftimeItems, parse};
 use chrono::{Datelike, Timelike};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -49,73 +49,178 @@ impl DateForm {
     }
 }
 
-/// Cells that are all dates of one form, which is not that of ISO 8601: `9.2.2024`, `02/09/2024`, `2024/02/09`.
+/// Cells that are all dates of one form, which is not that of ISO 8601: `9.2.2024`, `02/09/24 5:30 PM`, `Feb 9, 2024`.
 #[derive(Debug, Clone, Default)]
 pub struct Written {
     /// How many there are.
     pub count: usize,
-    first: Option<(String, Shape)>,
-    /// The largest of the two numbers beside the year, in their order.
-    largest: [u32; 2],
+    first: Option<At>,
+    /// The forms that read all of them, the likeliest first.
+    forms: Vec<DateForm>,
 }
 
-/// What separates the numbers of a date, and whether the year comes first.
-type Shape = (u8, bool);
-
 impl Written {
-    /// Takes the next cell, if it is written as those before it.
-    pub fn see(&mut self, cell: &str) {
-        let Some((shape, pair)) = numbers_of(cell) else { return };
-        match &self.first {
-            None => self.first = Some((cell.to_owned(), shape)),
-            Some((_, known)) if *known != shape => return,
-            Some(_) => {}
+    /// Takes the next cell, if it is written as those before it; `line`: where it is.
+    pub fn see(&mut self, cell: &str, line: impl FnOnce() -> String) {
+        let left = match &self.first {
+            None => forms_of(cell),
+            Some(_) => self.forms.iter().copied().filter(|form| form.days(cell).is_some()).collect(),
+        };
+        if left.is_empty() {
+            return;
         }
+        self.first.get_or_insert_with(|| At { cell: cell.to_owned(), line: line() });
+        self.forms = left;
         self.count += 1;
-        self.largest = [self.largest[0].max(pair[0]), self.largest[1].max(pair[1])];
     }
 
     /// Takes those of the rows behind.
     pub fn join(&mut self, next: Written) {
-        match (&self.first, &next.first) {
-            (Some((_, own)), Some((_, other))) if own != other => return,
-            (None, _) => self.first = next.first,
-            _ => {}
+        if self.first.is_none() {
+            *self = next;
+        } else if next.first.is_some() {
+            let both: Vec<DateForm> = self.forms.iter().copied().filter(|form| next.forms.contains(form)).collect();
+            if !both.is_empty() {
+                (self.forms, self.count) = (both, self.count + next.count);
+            }
         }
-        self.count += next.count;
-        self.largest = [self.largest[0].max(next.largest[0]), self.largest[1].max(next.largest[1])];
     }
 
-    /// The first of them, and their format. Where two do, points stand behind the day, and slashes behind the month, if no
-    /// number says otherwise.
+    /// The first of them, and their format.
     pub fn odd(self) -> Option<Odd> {
-        let (cell, (separator, year_first)) = self.first?;
-        let s = char::from(separator);
-        let [first, second] = self.largest;
-        let format = match year_first {
-            true if first <= 12 => format!("%Y{s}%m{s}%d"),
-            true => return None,
-            false if second > 12 || first <= 12 && separator == b'/' => format!("%m{s}%d{s}%Y"),
-            false => format!("%d{s}%m{s}%Y"),
-        };
-        let read = |format: &str| DateForm::new(format).is_some_and(|form| form.days(&cell).is_some());
-        read(&format).then(|| Odd::DateFormat(cell.clone(), format))
+        let form = self.forms.first()?;
+        Some(Odd::DateFormat(self.first?, form.as_str().to_owned()))
     }
 }
 
-/// The shape of a date, and the two numbers beside its year.
-fn numbers_of(cell: &str) -> Option<(Shape, [u32; 2])> {
-    let separator = cell.bytes().find(|byte| !byte.is_ascii_digit()).filter(|byte| b"./-".contains(byte))?;
-    let mut parts = cell.split(char::from(separator));
-    let parts = [parts.next()?, parts.next()?, parts.next()?, parts.next().unwrap_or_default()];
-    let number = |part: &str| part.parse::<u32>().ok().filter(|_| part.bytes().all(|byte| byte.is_ascii_digit()));
-    let short = |part: &str| number(part).filter(|number| part.len() <= 2 && (1..=31).contains(number));
-    let year = |part: &str| number(part).is_some_and(|_| part.len() == 4);
-    match parts {
-        [first, second, third, ""] if year(third) => Some(((separator, false), [short(first)?, short(second)?])),
-        [first, second, third, ""] if year(first) => Some(((separator, true), [short(second)?, short(third)?])),
-        _ => None,
+/// Most characters of a cell that is taken for a date.
+const LONGEST: usize = 40;
+
+/// The forms that a cell may be a date of, the likeliest first. Where it may be the day or the month that comes first, points and hyphens stand behind the day, and slashes behind the
+/// month.
+fn forms_of(cell: &str) -> Vec<DateForm> {
+    if cell.len() > LONGEST || !cell.is_ascii() || !cell.bytes().any(|byte| byte.is_ascii_digit()) {
+        return Vec::new();
     }
+    let (day, time) = parted(cell);
+    let Some(time) = form_of_time(time) else { return Vec::new() };
+    let formats = forms_of_day(day).into_iter().filter_map(|day| DateForm::new(&(day + &time)));
+    formats.filter(|form| form.days(cell).is_some()).collect()
+}
+
+/// What stands before the time of a date, and the time with what separates the two.
+fn parted(cell: &str) -> (&str, &str) {
+    let Some(colon) = cell.find(':') else { return (cell, "") };
+    let hours = cell[..colon].rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+    let end = cell[..hours].trim_end_matches([' ', ',', 'T']).len();
+    cell.split_at(end)
+}
+
+/// The format of a time: `, 5:30:00 PM`, `T17:30:00.5+01:00`; nothing of no time.
+fn form_of_time(time: &str) -> Option<String> {
+    let digits = time.find(|c: char| c.is_ascii_digit());
+    let Some(digits) = digits else { return time.is_empty().then(String::new) };
+    let (before, time) = time.split_at(digits);
+    let (time, zone) = match time.find(['+', '-', 'Z', 'U', 'G']) {
+        Some(at) => time.split_at(at),
+        None => (time, ""),
+    };
+    let clock = time.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    let half = match time[clock.len()..].trim() {
+        "" => "",
+        half if half.eq_ignore_ascii_case("am") || half.eq_ignore_ascii_case("pm") => "%p",
+        _ => return None,
+    };
+    let mut form = before.to_owned() + if half.is_empty() { "%H:%M" } else { "%I:%M" };
+    form += match clock.split_once('.') {
+        Some(_) => ":%S%.f",
+        None if clock.matches(':').count() == 2 => ":%S",
+        None => "",
+    };
+    let gap = |text: &str| " ".repeat(text.chars().take_while(|c| *c == ' ').count());
+    if !half.is_empty() {
+        form += &(gap(&time[clock.len()..]) + half);
+    }
+    if !zone.is_empty() {
+        let ends = time.len() - time.trim_end().len();
+        form += &" ".repeat(if half.is_empty() || ends > 0 { ends } else { 0 });
+        form += if zone.starts_with(['+', '-']) { "%z" } else { zone };
+    }
+    Some(form)
+}
+
+/// The formats that a date without a time may have.
+fn forms_of_day(day: &str) -> Vec<String> {
+    // Runs of digits, words, and what stands between them.
+    let kind = |c: char| (c.is_ascii_digit(), c.is_ascii_alphabetic());
+    let mut runs: Vec<&str> = Vec::new();
+    let mut begin = 0;
+    for (at, pair) in day.as_bytes().windows(2).enumerate() {
+        if kind(pair[0].into()) != kind(pair[1].into()) {
+            runs.push(&day[begin..=at]);
+            begin = at + 1;
+        }
+    }
+    runs.push(&day[begin..]);
+    let is_number = |run: &&&str| run.starts_with(|c: char| c.is_ascii_digit());
+    let lengths: Vec<usize> = runs.iter().filter(is_number).map(|run| run.len()).collect();
+    let named = runs.iter().any(|run| is_month(run));
+    let separator = runs.get(1).copied().unwrap_or_default();
+    let orders: &[&[&str]] = match (&lengths[..], named) {
+        ([1 | 2, 4], true) => &[&["%d", "%Y"]],
+        ([4, 1 | 2], true) => &[&["%Y", "%d"]],
+        ([1 | 2, 2], true) => &[&["%d", "%y"]],
+        (_, true) => &[],
+        _ if runs.len() != 5 || !["/", ".", "-"].contains(&separator) || runs[3] != separator => &[],
+        ([4, 1 | 2, 1 | 2], _) => &[&["%Y", "%m", "%d"]],
+        ([1 | 2, 1 | 2, 4], _) if separator == "/" => &[&["%m", "%d", "%Y"], &["%d", "%m", "%Y"]],
+        ([1 | 2, 1 | 2, 4], _) => &[&["%d", "%m", "%Y"], &["%m", "%d", "%Y"]],
+        // `1.2.20` is a version as well, and with hyphens the year may come first.
+        ([1 | 2, 1 | 2, 2], _) if separator == "/" => &[&["%m", "%d", "%y"], &["%d", "%m", "%y"]],
+        ([2, 2, 2], _) if separator == "." => &[&["%d", "%m", "%y"], &["%m", "%d", "%y"]],
+        _ => &[],
+    };
+    let written = |order: &&[&str], month: &str| {
+        let mut numbers = order.iter();
+        let part = |run: &&str| match run {
+            run if is_number(&run) => numbers.next().map(|part| (*part).to_owned()),
+            run if is_month(run) => Some(month.to_owned()),
+            run if WEEKDAYS.iter().any(|day| is_name(run, day)) => {
+                Some(if run.len() == 3 { "%a" } else { "%A" }.into())
+            }
+            run if run.chars().all(|c| " ,.-/".contains(c)) => Some((*run).to_owned()),
+            _ => None,
+        };
+        runs.iter().map(part).collect::<Option<String>>()
+    };
+    // May is short and long.
+    let months: &[&str] = if named { &["%b", "%B"] } else { &[""] };
+    orders.iter().flat_map(|order| months.iter().filter_map(|month| written(order, month))).collect()
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+const WEEKDAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+fn is_month(word: &str) -> bool {
+    MONTHS.iter().any(|month| is_name(word, month))
+}
+
+/// Whether a word is a name, or its first three letters.
+fn is_name(word: &str, name: &str) -> bool {
+    word.eq_ignore_ascii_case(name) || word.eq_ignore_ascii_case(&name[..3])
 }
 
 impl fmt::Debug for DateForm {
@@ -163,6 +268,44 @@ mod tests {
         let form = DateForm::new("%d.%m.%Y").unwrap();
         for cell in ["2026-11-26", "31.02.2026", "26.11.", "26.11.2026 12:00", "", "26.13.2026", "26.11.20261"] {
             assert_eq!(form.days(cell), None, "{cell}");
+        }
+    }
+
+    /// Cells in many forms, and the formats that read them.
+    #[test]
+    fn the_format_of_dates_is_found() {
+        for (cells, format) in [
+            (&["01.01.20", "26.11.26"][..], Some("%d.%m.%y")),
+            (&["01.01.20", "11.26.26"], Some("%m.%d.%y")),
+            (&["1/2/20", "12/3/20"], Some("%m/%d/%y")),
+            (&["1/2/20", "13/3/20"], Some("%d/%m/%y")),
+            (&["01.01.2020 12:30", "8.1.2020 9:05"], Some("%d.%m.%Y %H:%M")),
+            (&["1/2/2020, 12:30:59 PM"], Some("%m/%d/%Y, %I:%M:%S %p")),
+            (&["Feb 01, 2020", "May 12, 2021"], Some("%b %d, %Y")),
+            (&["May 12, 2021", "February 1, 2020"], Some("%B %d, %Y")),
+            (&["1 Feb 2020"], Some("%d %b %Y")),
+            (&["26-NOV-26"], Some("%d-%b-%y")),
+            (&["Thu, 26 Nov 2026 17:30:00 +0000"], Some("%a, %d %b %Y %H:%M:%S %z")),
+            (&["2026/11/26 17:30:00.25+01:00"], Some("%Y/%m/%d %H:%M:%S%.f%z")),
+            (&["26.11.2026 17:30 UTC"], Some("%d.%m.%Y %H:%M UTC")),
+            (&["2024-1-5"], Some("%Y-%m-%d")),
+            (&["1.2.20"], None),
+            (&["20-11-26"], None),
+            (&["1.2.3"], None),
+            (&["31.02.2026"], None),
+            (&["May"], None),
+            (&["12:30"], None),
+            (&["Room 5, 2020"], None),
+            (&["5:30 of 1.1.2020"], None),
+            (&["§ 1.1.2020"], None),
+        ] {
+            let mut written = Written::default();
+            cells.iter().for_each(|cell| written.see(cell, String::new));
+            let found = written.odd().map(|odd| match odd {
+                Odd::DateFormat(first, format) => (first.cell, format),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(found, format.map(|format| (cells[0].to_owned(), format.to_owned())), "{cells:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a column of a table is.
 
 use super::super::sheet::INDEX;
+use std::fmt;
 
 /// What the cells of a column are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +78,28 @@ pub enum Odd {
         of: usize,
     },
     /// There is a comma before the fraction of numbers, and they are read with a point: the first of them.
-    Comma(String),
+    Comma(At),
     /// There are commas between the thousands of numbers: the first of them.
-    Thousands(String),
+    Thousands(At),
+    /// Numbers have a unit or a currency: the first of them, and what stands before and behind each.
+    Unit(At, [String; 2]),
     /// The dates are not written as 2026-11-28: the first of them, and their format.
-    DateFormat(String, String),
+    DateFormat(At, String),
+}
+
+/// A cell, and where it is: `line 3`, and the file, if there are several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At {
+    /// What it has.
+    pub cell: String,
+    /// Its place.
+    pub line: String,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` in {}", self.cell, self.line)
+    }
 }
 
 impl Odd {
@@ -97,16 +115,22 @@ impl Odd {
                 };
                 format!("{count} {cells} of {of} that {are} {what}, the first of them `{cell}` in {line}")
             }
-            Odd::Comma(cell) => format!(
-                "numbers with a comma before the fraction, as `{cell}`, which `decimal = \"comma\"` in `[data]` reads"
+            Odd::Comma(first) => format!(
+                "numbers with a comma before the fraction, as {first}, which `decimal = \"comma\"` in `[data]` reads"
             ),
-            Odd::Thousands(cell) => {
-                format!(
-                    "numbers with commas between the thousands, as `{cell}`, which are not read: write them without"
-                )
+            Odd::Thousands(first) => {
+                format!("numbers with commas between the thousands, as {first}, which are not read: write them without")
             }
-            Odd::DateFormat(cell, format) => {
-                format!("dates as `{cell}`, which `{{ type = \"date\", format = \"{format}\" }}` in `columns` reads")
+            Odd::Unit(first, [before, behind]) => {
+                let unit = match (before.trim(), behind.trim()) {
+                    (before, "") => format!("`{before}` before them"),
+                    ("", behind) => format!("`{behind}` behind them"),
+                    (before, behind) => format!("`{before}` before and `{behind}` behind them"),
+                };
+                format!("numbers with {unit}, as {first}, which are not read: write the numbers alone")
+            }
+            Odd::DateFormat(first, format) => {
+                format!("dates as {first}, which `{{ type = \"date\", format = \"{format}\" }}` in `columns` reads")
             }
         }
     }

@@ -4,7 +4,7 @@ use super::super::classes::value;
 use super::super::sheet::{Kind, Place};
 use super::cell;
 use super::dates::Written;
-use super::kinds::{CellType, Column, Odd};
+use super::kinds::{At, CellType, Column, Odd};
 use foldhash::quality::RandomState;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -37,8 +37,11 @@ pub struct Look {
     /// the first whose comma may stand between thousands.
     plain: usize,
     commas: usize,
-    comma: Option<String>,
-    thousands: Option<String>,
+    comma: Option<At>,
+    thousands: Option<At>,
+    /// Numbers with a unit or a currency, which is the same for all of them, and the first.
+    units: usize,
+    unit: Option<(At, [String; 2])>,
     /// Hashes of the values; they are not counted any more where there are enough.
     seen: HashSet<u64, BuildHasherDefault<AsItIs>>,
     counts: bool,
@@ -83,6 +86,8 @@ impl Look {
             commas: 0,
             comma: None,
             thousands: None,
+            units: 0,
+            unit: None,
             seen: HashSet::default(),
             counts,
             more: false,
@@ -106,6 +111,11 @@ impl Look {
         self.commas += next.commas;
         self.comma = self.comma.take().or(next.comma);
         self.thousands = self.thousands.take().or(next.thousands);
+        match (&self.unit, &next.unit) {
+            (Some((_, own)), Some((_, other))) if own != other => {}
+            _ => self.units += next.units,
+        }
+        self.unit = self.unit.take().or(next.unit);
         self.more |= next.more;
         if self.seen.is_empty() {
             self.seen = next.seen;
@@ -198,6 +208,9 @@ impl Look {
         let nearly_all = |count: usize| count >= NEARLY * self.filled / (NEARLY + 1);
         let [numbers, dates, truths] = [self.numbers, self.dates, self.truths].map(nearly_all);
         let (commas, written) = (nearly_all(self.numbers + self.commas), self.written.count == self.filled);
+        let units = nearly_all(self.numbers + self.units);
+        let line = || if several { place.to_string() } else { place.line_in_words() };
+        let at = || At { cell: cell.to_owned(), line: line() };
         self.filled += 1;
         let mut found = None;
         if numbers && let Some(number) = cell::number(cell, decimal) {
@@ -208,12 +221,15 @@ impl Look {
             self.within(date);
         } else if truths && cell::truth(cell).is_some() {
             self.truths += 1;
-        } else if commas && cell::number(cell, ',').is_some() {
+        } else if commas && (cell::number(cell, ',').is_some() || cell::is_thousands(cell)) {
             self.commas += 1;
             let first = if cell::is_decimal_comma(cell) { &mut self.comma } else { &mut self.thousands };
-            first.get_or_insert_with(|| cell.to_owned());
+            first.get_or_insert_with(at);
+        } else if units && let Some(unit) = cell::unit(cell) {
+            let (_, own) = self.unit.get_or_insert_with(|| (at(), unit.map(str::to_owned)));
+            self.units += usize::from(*own == unit);
         } else if written {
-            self.written.see(cell);
+            self.written.see(cell, line);
         }
         let is_other = [
             self.numbers < self.filled && self.odd[0].is_none() && cell::number(cell, decimal).is_none(),
@@ -221,8 +237,7 @@ impl Look {
             self.truths < self.filled && self.odd[2].is_none() && cell::truth(cell).is_none(),
         ];
         for (odd, _) in self.odd.iter_mut().zip(is_other).filter(|(_, is_other)| *is_other) {
-            let line = if several { place.to_string() } else { place.line_in_words() };
-            *odd = Some((line, cell.chars().take(40).collect()));
+            *odd = Some((line(), cell.chars().take(40).collect()));
         }
         self.see(cell, hasher);
         found.filter(|_| self.has_numbers_alone())
@@ -254,14 +269,17 @@ impl Look {
             kind.is_none() && cells == CellType::Texts && self.codes == 0 && others >= NEARLY * (self.filled - others)
         };
         let comma = self.comma.map(Odd::Comma).or(self.thousands.map(Odd::Thousands));
-        let comma = comma.filter(|_| written && meant(self.plain + self.commas));
+        // Where a comma may be one before a fraction, a point may be one between thousands.
+        let plain = if matches!(comma, Some(Odd::Comma(_))) { self.plain } else { self.numbers };
+        let comma = comma.filter(|_| written && meant(plain + self.commas));
+        let unit = self.unit.filter(|_| written && meant(self.numbers + self.units));
         let kinds = [(CellType::Numbers, self.numbers), (CellType::Dates, self.dates), (CellType::Truths, self.truths)];
         let other = kinds.into_iter().zip(self.odd).find_map(|((kind, count), odd)| {
             let (line, cell) = odd.filter(|_| meant(count))?;
             Some(Odd::Others { meant: kind, line, cell, count: self.filled - count, of: self.filled })
         });
         let dated = Some(self.written).filter(|written| cells == CellType::Texts && written.count == self.filled);
-        let odd = comma.or(other).or_else(|| dated?.odd());
+        let odd = comma.or(other).or(unit.map(|(at, unit)| Odd::Unit(at, unit))).or_else(|| dated?.odd());
         let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
         Column {
             name: name.to_owned(),

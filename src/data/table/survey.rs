@@ -106,7 +106,7 @@ pub fn survey(text: &Sheet, decimal: char, aside: Option<&Arc<Aside>>) -> Result
 #[cfg(test)]
 mod tests {
     use super::super::codec::Cells;
-    use super::super::kinds::{CellType, Odd};
+    use super::super::kinds::{At, CellType, Odd};
     use super::super::text::{Format, open};
     use super::*;
 
@@ -173,7 +173,9 @@ mod tests {
         let others = |meant: CellType, cell: &str| {
             Some(Odd::Others { meant, line: "line 9".into(), cell: cell.into(), count: 1, of: 28 })
         };
-        let form = |cell: &str, format: &str| Some(Odd::DateFormat(cell.into(), format.into()));
+        let form = |cell: &str, format: &str| {
+            Some(Odd::DateFormat(At { cell: cell.into(), line: "line 2".into() }, format.into()))
+        };
         let odd: Vec<Option<Odd>> = columns.into_iter().map(|column| column.odd).collect();
         assert_eq!(
             odd,
@@ -203,16 +205,25 @@ mod tests {
             let columns = survey(&text, decimal, None).unwrap().columns;
             columns.into_iter().map(|column| column.odd).collect::<Vec<_>>()
         };
-        let of = |cell: &str| Some(Odd::Comma(cell.to_owned()));
+        let at = |cell: &str, line: &str| At { cell: cell.to_owned(), line: line.to_owned() };
+        let of = |cell: &str| Some(Odd::Comma(at(cell, "line 2")));
+        let thousands = |cell: &str, line: &str| Some(Odd::Thousands(at(cell, line)));
         assert_eq!(
             odd('.'),
-            [of("0,5"), None, Some(Odd::Thousands("1,500".to_owned())), of("0,5"), of("7,5"), of("0,0")]
+            [
+                of("0,5"),
+                None,
+                thousands("1,500", "line 2"),
+                of("0,5"),
+                Some(Odd::Comma(at("7,5", "line 32"))),
+                of("0,0")
+            ]
         );
         // A cell with a comma is named, not the word before it.
         let others: String = (0..28).map(|i| format!("{i}\n")).collect();
         std::fs::write(&path, format!("x\nnone of it\n{others}\"1,234\"\n")).unwrap();
         let found = survey(&open(&path, Format::default()).unwrap(), '.', None).unwrap().columns.remove(0).odd;
-        assert_eq!(found, Some(Odd::Thousands("1,234".to_owned())));
+        assert_eq!(found, thousands("1,234", "line 31"));
         std::fs::write(&path, &content).unwrap();
         let others = odd(',');
         let count = |odd: &Option<Odd>| odd.as_ref().map(|odd| matches!(odd, Odd::Others { .. }));

@@ -11,6 +11,9 @@ use super::options::{HeadOptions, Positive, TableOptions};
 use super::raw::Raw;
 use anyhow::{Context, Result, bail, ensure};
 
+/// So many different numbers with a unit may be names of classes.
+const FEW: usize = 10;
+
 /// The rows that have every target. `told` gets a line if others are left out.
 pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Result<Vec<u32>> {
     let mut rows: Vec<u32> = (0..raw.rows() as u32).collect();
@@ -96,15 +99,16 @@ pub fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<
         );
     }
     let numbers = |column: &&Column| column.cells == CellType::Numbers;
-    // Words beside truths may be classes.
-    let meant_as_number = |odd: &&Odd| match odd {
+    // Words beside truths may be classes, and so may some numbers with a unit: `1 star` to `5 star`.
+    let meant_as_number = |odd: &Odd, distinct: usize| match odd {
         Odd::Others { meant, .. } => *meant == CellType::Numbers,
+        Odd::Unit(..) => distinct > FEW,
         Odd::Comma(_) | Odd::Thousands(_) => true,
         Odd::DateFormat(..) => false,
     };
     for column in all.iter().filter(|_| !options.classes) {
         let name = &column.name;
-        if let Some(odd) = column.odd.as_ref().filter(meant_as_number) {
+        if let Some(odd) = column.odd.as_ref().filter(|odd| meant_as_number(odd, column.distinct)) {
             bail!(
                 "the target `{name}` has {}: mend them, or set `classes = true` if each text is a class",
                 odd.in_words()

@@ -28,7 +28,7 @@ fn a_table_is_judged_where_it_is_looked_at() {
     place.write("t.csv", rows());
     let odd =
         "`t.csv`: `a` is taken for texts: it has 1 cell of 60 that is no number, the first of them `oops` in line 13";
-    let comma = "`b` is taken for texts: it has numbers with a comma before the fraction, as `0,5`, which `decimal = \"comma\"` in `[data]` reads";
+    let comma = "`b` is taken for texts: it has numbers with a comma before the fraction, as `0,5` in line 2, which `decimal = \"comma\"` in `[data]` reads";
     for command in ["check c.toml", "data show c.toml", "train c.toml --quiet --out r", "check c.toml --time"] {
         let said = place.ok(command).err;
         for part in [odd, comma] {
@@ -76,7 +76,7 @@ fn a_cell_that_is_no_date_is_named() {
     let built = "1 cell of 60 that is no date of the form 2024-11-28, the first of them `01/02/2024` in line 32"
         .replace("2024-11", "2026-11");
     let open = "1 cell of 60 that is neither true nor false, the first of them `perhaps` in line 22";
-    let sold = "dates as `01.01.2023`, which `{ type = \"date\", format = \"%d.%m.%Y\" }` in `columns` reads";
+    let sold = "dates as `01.01.2023` in line 2, which `{ type = \"date\", format = \"%d.%m.%Y\" }` in `columns` reads";
     let index = "columns that are left out: `Unnamed: 0` (it has no name, as an index that pandas writes)";
     let said = place.ok("check c.toml").err;
     for part in [&built, open, sold, index] {
@@ -105,6 +105,77 @@ fn a_cell_that_is_no_date_is_named() {
         let said = place.fails(&format!("check c.toml --set {set}"), 2);
         assert!(said.contains(part), "{set}: {said}");
     }
+}
+
+/// Numbers with something around them, and dates in many forms, are no categories without a word, and what the notes say helps.
+#[test]
+fn numbers_and_dates_in_other_forms_are_named() {
+    let place = Place::with(&config("validation_split = 0.25"));
+    let mut text = "total,share,price,mass,short,time,month,zone,y\n".to_owned();
+    for i in 0..60 {
+        let (day, month) = (i % 28 + 1, i % 12 + 1);
+        let name = ["Jan", "Feb", "May", "Oct"][i % 4];
+        let _ = writeln!(
+            text,
+            "\"{},{:03}.5\",{}%,${}.20,{} kg,{day:02}.{month:02}.20,{day:02}.{month:02}.2020 12:{:02},\"{name} {day:02}, 2020\",2020-{month:02}-{day:02}T12:30:00+02:00,{}",
+            i + 1,
+            i * 37 % 1000,
+            i * 7 % 100,
+            i % 30,
+            i % 50,
+            i % 60,
+            i * 5 % 11
+        );
+    }
+    place.write("t.csv", text);
+    let notes = place.ok("check c.toml --json").json()["notes"].clone();
+    let notes: Vec<&str> = notes.as_array().unwrap().iter().filter_map(|note| note.as_str()).collect();
+    let date = |format: &str| format!("{{ type = \"date\", format = \"{format}\" }}");
+    let expected = [
+        "`total` is taken for texts: it has numbers with commas between the thousands, as `1,000.5` in line 2, which are not read: write them without".to_owned(),
+        "`share` is taken for texts: it has numbers with `%` behind them, as `0%` in line 2, which are not read: write the numbers alone".into(),
+        "`price` is taken for texts: it has numbers with `$` before them, as `$0.20` in line 2, which are not read: write the numbers alone".into(),
+        "`mass` is taken for texts: it has numbers with `kg` behind them, as `0 kg` in line 2, which are not read: write the numbers alone".into(),
+        format!("`short` is taken for texts: it has dates as `01.01.20` in line 2, which `{}` in `columns` reads", date("%d.%m.%y")),
+        format!("`time` is taken for texts: it has dates as `01.01.2020 12:00` in line 2, which `{}` in `columns` reads", date("%d.%m.%Y %H:%M")),
+        format!("`month` is taken for texts: it has dates as `Jan 01, 2020` in line 2, which `{}` in `columns` reads", date("%b %d, %Y")),
+    ];
+    assert_eq!(notes.len(), expected.len(), "{notes:#?}");
+    for (note, expected) in notes.iter().zip(&expected) {
+        assert_eq!(*note, format!("`t.csv`: {expected}"));
+    }
+    let shown = place.ok("check c.toml").out;
+    let kind = |column: &str| shown.lines().find(|line| line.starts_with(column)).unwrap().to_owned();
+    assert!(kind("zone ").contains("a date"), "{}", kind("zone "));
+    // Each format reads its column.
+    let rule = |column: &str, format: &str| format!("columns.{column} = {}\n", date(format));
+    let rules = rule("short", "%d.%m.%y") + &rule("time", "%d.%m.%Y %H:%M") + &rule("month", "%b %d, %Y");
+    place.write("c.toml", config(&format!("validation_split = 0.25\n{rules}")));
+    let notes = place.ok("check c.toml --json").json()["notes"].to_string();
+    assert!(!notes.contains("dates as") && notes.contains("thousands"), "{notes}");
+    // A target with a unit is no class, if there are many.
+    let told = place.fails("check c.toml --set data.target=share --unset data.columns", 2);
+    assert!(told.contains("the target `share` has numbers with `%` behind them, as `0%` in line 2"), "{told}");
+}
+
+/// Groups are held out whole, so that it may be far more than was asked for.
+#[test]
+fn another_part_than_asked_for_is_told() {
+    let place = Place::with(&config("validation_split = 0.1\ngroup_column = \"g\""));
+    let rows = |groups: usize| (0..200).map(|i| format!("p{},{i},{}\n", i % groups, i * 7 % 13)).collect::<String>();
+    let part = "holds out 100 of 200 rows (50 %), as the groups of `g` are large and stay whole";
+    place.write("t.csv", format!("g,x,y\n{}", rows(2)));
+    for command in ["check c.toml", "train c.toml --quiet --out r"] {
+        let told = place.ok(command).err;
+        assert!(told.contains(&format!("note: `t.csv`: `validation_split = 0.1` {part}")), "{told}");
+    }
+    assert!(place.ok("check c.toml --set data.validation_split=20").err.contains(part));
+    for set in ["data.validation_split=0.5", "data.validation_split=100"] {
+        assert!(!place.ok(&format!("check c.toml --set {set}")).err.contains("holds out"), "{set}");
+    }
+    assert!(!place.ok("eval r").err.contains("holds out"));
+    place.write("t.csv", format!("g,x,y\n{}", rows(40)));
+    assert!(!place.ok("check c.toml").err.contains("holds out"));
 }
 
 /// An error of the file that is validated on is shown where the configuration names it.
