@@ -2,6 +2,7 @@
 
 use super::super::{HoldOut, Split, Values};
 use crate::random::{Purpose, Stream};
+use crate::terminal::thousands;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -42,6 +43,33 @@ pub struct Parts {
     pub val: Vec<u32>,
     /// Those of a test set.
     pub test: Vec<u32>,
+}
+
+/// How far the part that is held out may be from the one that is asked for, as a part of all rows, without a word.
+const NEAR: f64 = 0.05;
+
+impl Division {
+    /// What there is to say where whole groups make another part of the rows than is asked for.
+    pub fn far_from_asked(&self, parts: &Parts) -> Option<String> {
+        let (column, how) = (self.group_column.as_ref()?, self.hold_out.filter(|_| self.fold.is_none())?);
+        let (val, all) = (parts.val.len(), parts.train.len() + parts.val.len());
+        let (share, asked) = match how {
+            HoldOut::Fraction(asked) => (val as f64 / all as f64, asked),
+            HoldOut::Count(asked) => (val as f64 / all as f64, asked as f64 / all as f64),
+        };
+        let written = match how {
+            HoldOut::Fraction(asked) => asked.to_string(),
+            HoldOut::Count(asked) => asked.to_string(),
+        };
+        ((share - asked).abs() > NEAR).then(|| {
+            format!(
+                "`validation_split = {written}` holds out {} of {} rows ({:.0} %), as the groups of `{column}` are large and stay whole; `folds` holds out each part in turn",
+                thousands(val as u64),
+                thousands(all as u64),
+                100.0 * share
+            )
+        })
+    }
 }
 
 /// Names of the parts in a column that says which a row is of.

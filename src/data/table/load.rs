@@ -135,6 +135,8 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
     if own.is_none() {
+        let far = options.division.far_from_asked(&parts);
+        told.extend(far.map(|words| format!("{}: {words}", at())));
         expect_folds(options, &text, &raw, &whole).with_context(at)?;
     }
     // Its memory is for the samples now.
