@@ -6,29 +6,60 @@ use super::words::{first_cells, is_text};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
-use crate::data::table::is_parquet;
-use crate::terminal::thousands;
+use crate::data::table::{CellType, Column, is_parquet};
+use crate::terminal::{say, thousands};
 use std::collections::HashSet;
 
 /// The model that is written where none is asked for.
 const MODEL: &str = "gru_seq2seq";
 /// Rows that say enough of short answers.
 const FEW: usize = 4;
+/// Rows of which each may not be of a class of its own.
+const MANY: usize = 20;
+/// Columns that a message names.
+const LISTED: usize = 5;
 
-/// The configuration for a table of two columns, whose target differs from row to row and is a text, or for one that a model of answers is asked for; `None`:
-/// it is no such table.
+/// The configuration for a table of texts whose target differs from row to row and is a text, or for one that a model of answers is asked for; `None`: it is no
+/// such table.
 pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> {
     let asked = wanted.model.is_some_and(|model| takes(model) == Takes::Answers);
     if wanted.classes || wanted.model.is_some() && !asked {
         return None;
     }
     let columns = first_cells(wanted)?;
-    let (answers, others): (Vec<_>, Vec<_>) = columns.iter().partition(|(name, _)| name == target);
-    let ([(_, answers)], [(text, _)]) = (&answers[..], &others[..]) else { return None };
-    let fits = asked || are_answers(answers);
+    let at = columns.iter().position(|(name, _)| name == target)?;
+    let (_, answers) = &columns[at];
+    let texts =
+        |(of, (_, cells)): &(usize, &(String, Vec<String>))| *of != at && is_text(cells.iter().map(String::as_str));
+    let mut others: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).filter(|name| *name != target).collect();
+    // Of several texts the one before the answer is the likeliest to be what is answered.
+    let text = match others[..] {
+        [only] => only,
+        _ => {
+            let mut texts: Vec<(usize, &(String, Vec<String>))> = columns.iter().enumerate().filter(texts).collect();
+            texts.sort_by_key(|(of, _)| (*of > at, of.abs_diff(at)));
+            &texts.first()?.1.0
+        }
+    };
+    others.retain(|name| *name != text);
     // A tenth of some rows is none.
     let held_out = if answers.len() < 20 { "0.3" } else { "0.1" };
-    fits.then(|| configuration(wanted, (text, target), held_out))
+    (asked || are_answers(answers)).then(|| configuration(wanted, (text, target), &others, held_out))
+}
+
+/// Refuses a target that is a text of its own in nearly every row, where there is no text that it could answer.
+pub fn expect_classes(column: &Column, rows: usize) -> Result<(), Failure> {
+    let is_own = column.cells == CellType::Texts && rows >= MANY && (column.more || 10 * column.distinct >= 9 * rows);
+    if !is_own {
+        return Ok(());
+    }
+    let name = named(&column.name);
+    Err(Failure::Usage(format!(
+        "`{name}` has {} different texts in {} rows, which are no classes, and no other column has texts that they could answer\nhelp: name another column \
+         with `--target`; with `--classes` each text is a class all the same",
+        thousands(column.distinct as u64),
+        thousands(rows as u64)
+    )))
 }
 
 /// Whether cells are written anew for each row, and name no class: texts that mostly differ, or words of which hardly any comes twice.
@@ -40,8 +71,17 @@ fn are_answers(cells: &[String]) -> bool {
     texts || words
 }
 
-fn configuration(wanted: &Wanted, (text, target): (&str, &str), held_out: &str) -> Result<Made, Failure> {
+fn configuration(
+    wanted: &Wanted,
+    (text, target): (&str, &str),
+    others: &[&str],
+    held_out: &str,
+) -> Result<Made, Failure> {
     expect(wanted.model, |takes| takes == Takes::Answers, "texts with an answer each")?;
+    let some: Vec<String> = others.iter().take(LISTED).map(|name| format!("`{}`", named(name))).collect();
+    let more = if others.len() > LISTED { format!(" and {} more", others.len() - LISTED) } else { String::new() };
+    let unread = (!some.is_empty())
+        .then(|| format!("the model answers one column, and does not read {}{more}", some.join(", ")));
     let model = wanted.model.unwrap_or(MODEL);
     let write = |path: &str, found: Option<[usize; 2]>| {
         let mut out = Writing::default();
@@ -51,6 +91,9 @@ fn configuration(wanted: &Wanted, (text, target): (&str, &str), held_out: &str) 
             out.comment(&format!("It answers `{asked}` with `{answer}`, as in {source}: written by `runner init`."));
             let [train, val] = [train, val].map(|n| thousands(n as u64));
             out.comment(&format!("Found: {train} texts with answers to train on, {val} to validate on."));
+            if let Some(unread) = &unread {
+                out.comment(&format!("Here {unread}; `text` says which it answers."));
+            }
             out.comment("What to change: how text becomes tokens (`tokenizer`), the lengths, the width of the model.");
             let ending = if is_parquet(wanted.source) { "parquet" } else { "csv" };
             out.comment(&format!(
@@ -88,6 +131,9 @@ fn configuration(wanted: &Wanted, (text, target): (&str, &str), held_out: &str) 
     };
     let spec = described(&draft(&write(wanted.source.to_str().unwrap_or_default(), None))?)?;
     let found = [spec.train, spec.val].map(|n| n.unwrap_or(0));
+    if let Some(unread) = &unread {
+        say(&format!("note: {unread}"));
+    }
     let what = format!("it answers `{}` with `{}`", named(text), named(target));
     Ok(Made { text: write(&wanted.written, Some(found)), what })
 }

@@ -39,6 +39,8 @@ struct Keys {
     decimal_comma: bool,
     /// The file is no UTF-8, and is read as most of such.
     old_encoding: bool,
+    /// No row is held out.
+    whole: bool,
     /// Columns of dates that are not written as 2026-11-28, and their formats.
     dates: Vec<(String, String)>,
 }
@@ -64,6 +66,7 @@ impl Keys {
             data += &format!("columns = {rules}\n");
         }
         data += &match &self.split {
+            _ if self.whole => String::new(),
             Some(column) => format!("split_column = {}\n", quoted(column)),
             None => "validation_split = 0.2\n".to_owned(),
         };
@@ -116,10 +119,31 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
                     other
                 }
                 // A table may have nothing but texts that differ in every row: those are learnt from as what they are.
-                _ => return words::of_table(wanted, target).unwrap_or(Err(error)),
+                _ => {
+                    if let Some(made) = words::of_table(wanted, target) {
+                        return made;
+                    }
+                    // Where each row has a class of its own, those that are held out have none that is learnt.
+                    let whole = Keys { whole: true, ..keys.clone() }.draft(wanted, target)?;
+                    let (all, spec) = (columns(&whole).unwrap_or_default(), described(&whole));
+                    let learnt = all.iter().find(|shown| shown.column.name == target && !wanted.classes);
+                    if let (Some(learnt), Ok(spec)) = (learnt, spec) {
+                        answers::expect_classes(&learnt.column, spec.train.unwrap_or(0))?;
+                    }
+                    return Err(error);
+                }
             }
         }
     };
+    let rows = described(&keys.draft(wanted, target)?)?;
+    let rows = rows.train.unwrap_or(0) + rows.val.unwrap_or(0);
+    let of_texts = wanted.model.is_some_and(|model| takes(model) == Takes::Texts);
+    if !wanted.classes
+        && !of_texts
+        && let Some(learnt) = first.iter().find(|shown| shown.column.name == target)
+    {
+        answers::expect_classes(&learnt.column, rows)?;
+    }
     if let Some(text) = words::alone(wanted, &first) {
         return words::configuration(wanted, target, &text);
     }
@@ -135,8 +159,6 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
             (first, keys) = (other, with);
         }
     }
-    let rows = described(&keys.draft(wanted, target)?)?;
-    let rows = rows.train.unwrap_or(0) + rows.val.unwrap_or(0);
     keys.id = first
         .iter()
         .map(|shown| &shown.column)

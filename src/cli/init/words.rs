@@ -77,10 +77,23 @@ pub fn alone(wanted: &Wanted, columns: &[Shown]) -> Option<String> {
 /// The configuration for a table of which nothing is left but texts that differ in every row; `None`: it is no such table.
 pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> {
     let columns = first_cells(wanted)?;
-    columns.iter().find(|(name, _)| name == target)?;
+    let (_, learnt) = columns.iter().find(|(name, _)| name == target)?;
     let mut texts = columns.iter().filter(|(name, cells)| name != target && is_text(cells.iter().map(String::as_str)));
     let (text, _) = texts.next()?;
-    texts.next().is_none().then(|| configuration(wanted, target, text))
+    if texts.next().is_some() {
+        return None;
+    }
+    let learnt: HashSet<&str> = learnt.iter().map(String::as_str).filter(|cell| !cell.is_empty()).collect();
+    let numbers = learnt.len() > CLASSES && learnt.iter().all(|cell| cell.parse::<f64>().is_ok());
+    if numbers && !wanted.classes && wanted.model.is_none() {
+        return Some(Err(Failure::Usage(format!(
+            "`{}` has more than {CLASSES} different numbers, which are no classes\nhelp: with `{} = \"tokens\"` in `columns` of `[data]` a model learns numbers from a text, as \
+             docs/config/tables.md#tokens-beside-numbers has it; `--model gru_seq2seq` writes them as texts; with `--classes` each number is a class all the same",
+            named(target),
+            named(text)
+        ))));
+    }
+    Some(configuration(wanted, target, text))
 }
 
 /// A configuration that learns which class a text is of.

@@ -201,6 +201,49 @@ fn short_texts_and_answers_are_no_categories() {
     assert!(place.read("c.toml").contains("source = \"text_classes\""), "{}", place.read("c.toml"));
 }
 
+/// A text of its own in nearly every row is an answer where another column has texts, and a class nowhere.
+#[test]
+fn a_target_of_texts_is_no_class() {
+    let place = Place::new();
+    let words = ["lake", "stone", "horse", "moon", "bee", "apple", "river"];
+    let sentence = |i: usize| format!("the {} and the {} {i}", words[i % 7], words[i * 3 % 5]);
+    let rows: String =
+        (0..60).map(|i| format!("{i},{},what about {}?,{}\n", words[i % 3], sentence(i), sentence(i + 100))).collect();
+    place.write("pairs.csv", format!("id,topic,question,answer\n{rows}"));
+    let told = place.ok("init pairs.csv --target answer").err;
+    assert!(told.contains("note: the model answers one column, and does not read `id`, `topic`"), "{told}");
+    let text = place.read("pairs.toml");
+    for part in ["source = \"text_to_text\"", "text = \"question\"", "does not read `id`, `topic`; `text` says"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    trains(&place, "pairs.toml", "--set train.epochs=1");
+    // Who asks for classes has classes.
+    place.ok("init pairs.csv --target answer --classes --force");
+    assert!(!place.read("pairs.toml").contains("text_to_text"));
+    // Of several texts the one before the answer.
+    let rows: String =
+        (0..60).map(|i| format!("{},{},{}\n", sentence(i), sentence(2 * i), sentence(i + 100))).collect();
+    place.write("three.csv", format!("context,question,answer\n{rows}"));
+    place.ok("init three.csv --target answer");
+    assert!(place.read("three.toml").contains("text = \"question\""));
+    // There is nothing that it could answer.
+    let rows: String = (0..60).map(|i| format!("{},{},{}\n", i % 9, i * 7 % 11, sentence(i))).collect();
+    place.write("numbers.csv", format!("a,b,address\n{rows}"));
+    let told = place.fails("init numbers.csv --target address", 2);
+    assert!(told.contains("`address` has 60 different texts in 60 rows, which are no classes"), "{told}");
+    assert!(told.contains("--classes") && !place.path("numbers.toml").exists(), "{told}");
+    // Numbers that a text is to be answered with.
+    let rows: String = (0..60).map(|i| format!("how long is {}?,{}\n", sentence(i), i * 37 % 61)).collect();
+    place.write("long.csv", format!("question,answer\n{rows}"));
+    let told = place.fails("init long.csv --target answer", 2);
+    assert!(told.contains("`answer` has more than 20 different numbers, which are no classes"), "{told}");
+    for way in ["question = \"tokens\"", "--model gru_seq2seq", "--classes"] {
+        assert!(told.contains(way), "{way}: {told}");
+    }
+    place.ok("init long.csv --target answer --model gru_seq2seq");
+    assert!(place.read("long.toml").contains("text_to_text"));
+}
+
 #[test]
 fn a_folder_of_photos_becomes_a_classifier() {
     let place = Place::new();
