@@ -1,6 +1,7 @@
 //! Rows with named columns: in text files, CSV and its relatives or a JSON object a line, or in Parquet files, which say what their columns have.
 //! Several files with the same columns are one sheet.
 
+mod begins;
 mod bytes;
 mod cells;
 mod columns;
@@ -176,8 +177,10 @@ impl Sheet {
     /// Reads the file at `path`; a text whose name ends in `.gz` or `.zst` is unpacked.
     ///
     /// # Errors
-    /// It cannot be read, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and column.
+    /// It cannot be read, is something else than its name says, is no UTF-8, has no columns, a quote that is not closed, or a line that is no object, with its line and
+    /// column.
     pub fn open(path: &Path, kind: FileKind, limits: Limits) -> Result<Self> {
+        begins::expect_named(path, kind)?;
         let rows = match kind {
             FileKind::Columns => Rows::Columns(Columns::open(path)?),
             FileKind::Written(form) => Rows::Written(Written::open(path, form, limits)?),

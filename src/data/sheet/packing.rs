@@ -29,6 +29,15 @@ impl Packing {
         }
     }
 
+    /// That of a file which begins with these bytes.
+    pub fn by_bytes(begin: &[u8]) -> Option<Packing> {
+        match begin {
+            [0x1f, 0x8b, ..] => Some(Packing::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Packing::Zstandard),
+            _ => None,
+        }
+    }
+
     /// What a file has in it.
     pub fn unpacked(self, file: File) -> Box<dyn Read + Send> {
         self.reader(BufReader::with_capacity(BUFFER, Uninterrupted(file)))

@@ -27,6 +27,34 @@ fn table() -> String {
 }
 
 /// The same table in other bytes is the same to the last bit of the model, in training, `eval` and `predict`.
+/// A file that is something else than its name says is called what it is, wherever it is read.
+#[test]
+fn a_file_with_the_wrong_name_is_called_what_it_is() {
+    let place = Place::with(&super::tables::config("target = \"price\""));
+    place.write("houses.csv", houses(60));
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    place.ok("predict r houses.csv --out answers.parquet");
+    fs::copy(place.path("answers.parquet"), place.path("columns.csv")).unwrap();
+    fs::copy(place.path("houses.csv"), place.path("cells.parquet")).unwrap();
+    place.write("object.csv", "{\"rooms\": 3}\n");
+    for (file, is) in [
+        (
+            "columns.csv",
+            "`columns.csv` is a Parquet file by its first bytes, and its name has `.csv`: end its name with `.parquet`",
+        ),
+        (
+            "cells.parquet",
+            "`cells.parquet` is a text and no Parquet file by its first bytes, and its name has `.parquet`: end its name with `.csv`",
+        ),
+        ("object.csv", "`object.csv` is JSON by its first bytes, and its name has `.csv`: end its name with `.jsonl`"),
+    ] {
+        let told = place.fails(&format!("check c.toml --set data.path={file}"), 2);
+        assert!(told.contains(is), "{told}");
+        assert!(place.fails(&format!("predict r {file}"), 1).contains(is), "{file}");
+        assert!(place.fails(&format!("init {file} --target price --out new.toml"), 2).contains(is), "{file}");
+    }
+}
+
 #[test]
 fn encodings_and_quotes_change_nothing() {
     let place = place("");

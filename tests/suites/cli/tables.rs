@@ -16,7 +16,7 @@ pub fn houses(rows: usize) -> String {
     text
 }
 
-fn config(more: &str) -> String {
+pub fn config(more: &str) -> String {
     format!(
         "device = \"cpu\"\nseed = 3\n[data]\nsource = \"csv\"\npath = \"houses.csv\"\nid = \"id\"\nbatch_size = 32\n\
          validation_split = 0.25\n{more}\n[model]\nlayers = [{{ type = \"linear\", out_features = 32 }}, \"relu\", \
