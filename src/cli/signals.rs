@@ -5,6 +5,9 @@ use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// The exit code of what was interrupted, as that of a shell after Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
+
 /// Calls `asked`, on a thread of its own, for each SIGINT (which is Ctrl-C), SIGTERM and SIGHUP.
 ///
 /// # Errors
@@ -44,6 +47,7 @@ pub use unix::{heard, ignored};
 
 #[cfg(unix)]
 mod unix {
+    use super::INTERRUPTED;
     use crate::files::durable;
     use anyhow::{Context, Result, ensure};
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,9 +93,15 @@ mod unix {
 
     extern "C" fn clean_up_and_end(signal: libc::c_int) {
         durable::remove_unfinished();
-        // The usual end: the handler was taken away when it was called, and the signal comes when it returns.
-        // SAFETY: `raise` is among the calls that a handler may make.
-        unsafe { libc::raise(signal) };
+        if signal == libc::SIGINT {
+            // The usual end, by which a shell knows that its script is to end, too; its code there is the same. The handler was taken away when it was
+            // called, and the signal comes when it returns.
+            // SAFETY: `raise` is among the calls that a handler may make.
+            unsafe { libc::raise(signal) };
+        } else {
+            // SAFETY: so is `_exit`.
+            unsafe { libc::_exit(i32::from(INTERRUPTED)) };
+        }
     }
 
     pub fn clean_up() {

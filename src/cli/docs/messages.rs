@@ -20,7 +20,7 @@ const EXIT_CODES: [(&str, &str); 5] = [
     ("3", "The device is not there, or has not enough memory."),
     (
         "130",
-        "Interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGUSR1, or, with `--watch-stdin`, by the end of standard input.",
+        "Interrupted by Ctrl-C, SIGTERM or SIGHUP; a training also by SIGUSR1 or, with `--watch-stdin`, by the end of standard input. `serve` ends with 0 where all requests were answered, else with 1.",
     ),
 ];
 

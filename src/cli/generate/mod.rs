@@ -114,7 +114,7 @@ pub(super) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         printed(Err(error))?;
     }
     if whole < count {
-        return Ok(ExitCode::from(130));
+        return Ok(ExitCode::from(signals::INTERRUPTED));
     }
     let seconds = started.elapsed().as_secs_f64();
     if !args.output.json {
@@ -135,7 +135,7 @@ fn search(
     for (at, prompt) in prompts.iter().enumerate() {
         let request = request(at * samples);
         let Some(found) = generator.search(&request, &|| !stopped.load(Ordering::Relaxed))? else {
-            return Ok(ExitCode::from(130));
+            return Ok(ExitCode::from(signals::INTERRUPTED));
         };
         for (number, found) in found.iter().take(samples).enumerate() {
             if at + number > 0 && !args.output.json {

@@ -7,6 +7,7 @@ mod table;
 mod trial;
 
 use super::args::{Jobs, OutputArgs, Overrides, ReportArgs, SweepArgs};
+use super::signals::INTERRUPTED;
 use super::{report, train};
 use crate::api::failure::{Failure, warn};
 use crate::api::model::training_device;
@@ -29,7 +30,6 @@ use std::process::ExitCode;
 use trial::Trial;
 
 /// Exit code after Ctrl-C.
-const INTERRUPTED: u8 = 130;
 /// The page about all trials.
 const REPORT: &str = "report.html";
 /// Trials that the page has, the best.

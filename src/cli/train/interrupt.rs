@@ -8,8 +8,7 @@ use anyhow::Context;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Exit code after Ctrl-C.
-pub const INTERRUPTED: u8 = 130;
+pub use super::super::signals::INTERRUPTED;
 
 /// A flag that Ctrl-C sets, and SIGUSR1; a second Ctrl-C ends the process at once.
 pub fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
