@@ -330,7 +330,7 @@ impl Model {
         let (_, meta) = self.checkpoint.as_ref()?;
         let extra = Extra::of(meta)?;
         let source = self.loaded.experiment.data.source.type_name();
-        extra.data_note.map(|_| format!("The model was trained on the bundled digits, not on {source}."))
+        extra.data_note.map(|_| format!("the model was trained on the bundled digits, not on {source}"))
     }
 
     /// A word on samples that are not those of its training though they are of the same source.
@@ -343,7 +343,7 @@ impl Model {
         }
         let extra = Extra::of(meta)?;
         let what = provenance::difference(&extra, samples)?;
-        Some(format!("The data is not that of the training: {what} differ."))
+        Some(format!("the data is not that of the training: {what} differ"))
     }
 
     /// By which figure, and on what, the checkpoint was chosen, if it is the `best` of its run.

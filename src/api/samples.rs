@@ -9,6 +9,8 @@ use crate::config::{Experiment, Loaded, UNSET_OPTION};
 use crate::data::{Missing, MissingFiles};
 use crate::terminal::say;
 use crate::train::setup::input::{self, Samples, Take};
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 /// As the configuration says: for a run that begins.
 pub fn as_configured(experiment: &Experiment) -> Take {
@@ -41,8 +43,31 @@ fn gives(sets: &[String], key: &str) -> bool {
 pub fn load(experiment: &Experiment, take: &Take) -> anyhow::Result<Samples> {
     let mut progress = Progress::default();
     let samples = input::take(experiment, take, &mut |e| progress.show(e))?;
-    samples.told.iter().for_each(|told| say(&format!("note: {told}")));
+    let mut heard = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut is_new = |told: &String| heard.as_mut().is_none_or(|heard| heard.insert(told.clone()));
+    samples.told.iter().filter(|told| is_new(told)).for_each(|told| say(&format!("note: {told}")));
     Ok(samples)
+}
+
+/// What was said of samples, while that is to be said once.
+static HEARD: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+
+/// As long as it is there, [`load`] says nothing twice: for models of the same data, one after the other.
+pub struct SaidOnce(());
+
+impl SaidOnce {
+    /// From now on.
+    #[must_use]
+    pub fn begin() -> SaidOnce {
+        *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(HashSet::new());
+        SaidOnce(())
+    }
+}
+
+impl Drop for SaidOnce {
+    fn drop(&mut self) {
+        *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// The failure for samples that could not be read as a configuration says, with the place there, if it names the file that is at fault.

@@ -93,8 +93,8 @@ pub fn resized_like(spec: &DataSpec) -> Result<Dataset> {
         resize(&digits.val)?,
     );
     out.note = Some(format!(
-        "The data asked for is not there: using the bundled digits ({} images to train on, {} to test on), resized \
-         from 8×8 to {h}×{w} pixels and {c} channel{}. Results say nothing about the data asked for.",
+        "the data asked for is not there: using the bundled digits ({} images to train on, {} to test on), resized \
+         from 8×8 to {h}×{w} pixels and {c} channel{}; results say nothing about the data asked for",
         digits.train.len(),
         digits.val.len(),
         if c == 1 { "" } else { "s" }

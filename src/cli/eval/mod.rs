@@ -400,7 +400,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
             out["not_finite"] = not_finite.into();
         }
         if !notes.is_empty() {
-            out["note"] = json!(notes.join(" "));
+            out["note"] = json!(notes.join("; "));
         }
         super::print_json(&out)?;
     } else {
@@ -478,7 +478,7 @@ fn in_lines(what: &str, list: &[String], width: usize) -> String {
 fn because(trained_on: &Option<String>) -> String {
     let what = match trained_on {
         Some(note) => {
-            format!("{note} A figure is of the data asked for, unless --set data.fallback=digits asks for theirs")
+            format!("{note}; a figure is of the data asked for, unless --set data.fallback=digits asks for theirs")
         }
         None => {
             "a figure is of the data asked for, unless --set data.fallback=digits asks for that of the bundled digits"

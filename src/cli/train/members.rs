@@ -9,6 +9,7 @@ use crate::api::failure::Failure;
 use crate::api::members::Members;
 use crate::api::memory::resolve_batch;
 use crate::api::model::{build_run, describe_data, load_config};
+use crate::api::samples::SaidOnce;
 use crate::api::train::{Asked, Request, Resume, Team, in_folder, start};
 use crate::checkpoint::newest_whole;
 use crate::config::{self, Counts, Experiment, UNSET_OPTION};
@@ -108,6 +109,7 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
     let shared = glance(&path, &[]).with_context(|| format!("`{}` is no configuration any more", path.display()))?;
     let all = members.number();
     let mut runs = Vec::with_capacity(all);
+    let _once = SaidOnce::begin();
     for (number, path) in (1usize..).zip(members.folders(&top)) {
         let unset = args.overrides.sets().is_empty();
         let finished = |path: &Path| Run::read(path, Wanted::Epochs).is_ok_and(|run| run.state == State::Finished);

@@ -72,7 +72,7 @@ fn digits_in_place_of_missing_data_are_told_everywhere() {
     let done = place.ok("train c.toml --out r --quiet");
     assert!(done.err.contains("warning: ") && done.err.contains("bundled digits"), "{}", done.err);
     assert!(done.err.contains("resized from 8×8 to 28×28") && done.err.contains("download failed"), "{}", done.err);
-    assert!(place.read("r/config.toml").starts_with("# The data asked for is not there"));
+    assert!(place.read("r/config.toml").starts_with("# the data asked for is not there"));
     // The reason has many lines, and the file is a configuration all the same.
     place.ok("check r/config.toml");
     let first = &place.metrics("r")[0];

@@ -40,6 +40,19 @@ fn a_mistake_in_the_data_is_told_of_the_file_that_is_there() {
     assert!(!place.path("r").exists());
 }
 
+/// What there is to say of the table is said once for all folds.
+#[test]
+fn notes_are_said_once_for_all_folds() {
+    let place = place(PRICE);
+    place.write("houses.csv", houses(90).lines().map(|line| format!("{line},same\n")).collect::<String>());
+    let once = |command: &str| {
+        let told = place.ok(command).err;
+        assert_eq!(told.matches("columns that are left out: `same`").count(), 1, "{command}: {told}");
+    };
+    once("train c.toml --out r --set train.epochs=1");
+    once("train c.toml --quiet --out one --set data.fold=1 --set train.epochs=1");
+}
+
 #[test]
 fn predictions_are_the_mean_of_all_folds() {
     let place = place(PRICE);

@@ -133,7 +133,7 @@ fn data_that_has_changed_between_a_stop_and_a_resume_is_told() {
     own_set(&place, "moved", 60, 1);
     let eval = place.ok(&format!("eval r/last.safetensors {moved} --json"));
     let note = eval.json()["note"].as_str().map(String::from).unwrap_or_default();
-    assert_eq!(note, "The data is not that of the training: the training inputs differ.");
+    assert_eq!(note, "the data is not that of the training: the training inputs differ");
     assert!(eval.err.contains(&note), "{}", eval.err);
     let done = place.ok("train --resume r --set train.epochs=3");
     assert!(

@@ -7,6 +7,7 @@ use super::predictions::Predictions;
 use super::{Asked, SplitName, counted, in_lines, in_words, with_top5, written};
 use crate::api::failure::Failure;
 use crate::api::members::{Members, models_of, together_in_parts};
+use crate::api::samples::SaidOnce;
 use crate::cli::args::{EvalArgs, Overrides};
 use crate::cli::{class_table, error_table};
 use crate::files::output::Output;
@@ -83,7 +84,7 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
             }
         }
         if !notes.is_empty() {
-            out["note"] = json!(notes.join(" "));
+            out["note"] = json!(notes.join("; "));
         }
         crate::cli::print_json(&out)?;
     } else {
@@ -119,6 +120,7 @@ fn answers(
     mut rows: Option<(&Output, &mut Predictions)>,
 ) -> Result<Answers, Failure> {
     let mut all = Answers::default();
+    let _once = SaidOnce::begin();
     let mut each: Vec<Answers> = Vec::with_capacity(folders.len());
     for (at, folder) in folders.iter().enumerate() {
         let asked = Asked {
