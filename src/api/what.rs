@@ -104,15 +104,15 @@ pub fn output(path: &Path) -> Result<Output, Failure> {
     Output::at(path).map_err(refused)
 }
 
-/// Refuses to write something to standard output together with JSON.
+/// Refuses to write something to standard output together with JSON; `option` is what names the output on the command line.
 ///
 /// # Errors
 /// Both would be written there.
-pub fn expect_apart(output: &Output, json: bool) -> Result<(), Failure> {
+pub fn expect_apart(output: &Output, option: &str, json: bool) -> Result<(), Failure> {
     match json && output.is_standard_output() {
         true => Err(refuse(format!(
-            "`--json` and `--out {}` both write to standard output\nhelp: leave out one of them",
-            output.path().display()
+            "`--json` and `{}` both write to standard output\nhelp: leave out one of them",
+            format!("{option} {}", output.path().display()).trim_start()
         ))),
         false => Ok(()),
     }

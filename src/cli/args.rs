@@ -264,7 +264,7 @@ pub struct EvalArgs {
     /// hold samples out.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "split")]
     pub data: Option<PathBuf>,
-    /// Write what the model says of every sample to FILE: a table (.csv) or JSON Lines (.jsonl)
+    /// Write what the model says of every sample to FILE: a table (.csv, or `-` for standard output) or JSON Lines (.jsonl)
     ///
     /// A row for each sample: its number, its file or (of a table) its line or what `id` calls it, target, prediction, probabilities or numbers and, where it is simple, the
     /// loss.

@@ -7,7 +7,7 @@ mod tokenizer;
 use super::args::ExportArgs;
 use crate::api::failure::Failure;
 use crate::api::model::{Model, load_any_model, read_weights, refuse};
-use crate::api::what::{checkpoint_of, expect_file, expect_no_input, expect_no_run_file, output};
+use crate::api::what::{checkpoint_of, expect_apart, expect_file, expect_no_input, expect_no_run_file, output};
 use crate::checkpoint::{self, Tensor};
 use crate::config::language::sections::Lora;
 use crate::files::output::Output;
@@ -55,7 +55,14 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         return like::run(args, folder);
     }
     let (from, out) = (&checkpoint_of(&args.checkpoint)?, &args.out);
-    let Some(format) = Format::of(out) else {
+    let options = onnx::Options { softmax: args.softmax, preprocess: args.preprocess };
+    let format = match out == Path::new("-") {
+        // Options of the whole model say that it is meant.
+        true if options != onnx::Options::default() => Some(Format::Onnx),
+        true => Some(Format::Safetensors),
+        false => Format::of(out),
+    };
+    let Some(format) = format else {
         return Err(Failure::Usage(format!(
             "cannot write `{}`: its suffix tells the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model, .json for the tokenizer of a model of texts",
             out.display()
@@ -63,7 +70,8 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     };
     let to = output(out)?;
     expect_no_input(&to, [from.as_path()])?;
-    let options = onnx::Options { softmax: args.softmax, preprocess: args.preprocess };
+    expect_apart(&to, "", args.output.json)?;
+    super::expect_no_terminal(&to, "a file of weights")?;
     if format != Format::Onnx && options != onnx::Options::default() {
         let option = if args.softmax { "--softmax" } else { "--preprocess" };
         return Err(Failure::Usage(format!(
@@ -119,7 +127,8 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         super::print_json(&told)?;
     } else {
         let n = thousands(told["elements"].as_u64().unwrap_or_default());
-        super::print(&format!("wrote {} tensors with {n} elements to `{}`", told["tensors"], out.display()))?;
+        let text = format!("wrote {} tensors with {n} elements to `{}`", told["tensors"], out.display());
+        super::print_beside(Some(&to), &text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

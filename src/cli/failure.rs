@@ -1,6 +1,7 @@
 //! How commands fail: what is printed, and with which exit code.
 
 use crate::api::failure::Failure;
+use crate::checkpoint::{CheckpointError, Reason};
 use crate::config;
 use crate::config::text::diagnostics::{render, to_json};
 use crate::terminal::{self, Stream, masked, say, say_styled};
@@ -13,6 +14,17 @@ const WRONG: u8 = 2;
 pub(super) const DEVICE: u8 = 3;
 
 impl Failure {
+    /// Whether what was written to was closed at its other end.
+    pub fn is_closed_pipe(&self) -> bool {
+        let closed = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
+        let Failure::Other(e) = self else { return false };
+        e.chain().any(|cause| match (cause.downcast_ref(), cause.downcast_ref::<CheckpointError>()) {
+            (Some(e), _) => closed(e),
+            (_, Some(CheckpointError { reason: Reason::Io(e), .. })) => closed(e),
+            _ => false,
+        })
+    }
+
     /// Reports it to the user. Returns the exit code.
     pub fn report(&self, json: bool) -> ExitCode {
         let text = match self {

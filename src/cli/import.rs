@@ -61,7 +61,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     }
     let out = output(&path)?;
     expect_new(&out, args.force)?;
-    expect_apart(&out, args.output.json)?;
+    expect_apart(&out, "--out", args.output.json)?;
     let parts = if checkpoint::is_index(weights) {
         checkpoint::files_of(weights).map_err(anyhow::Error::from)?
     } else {

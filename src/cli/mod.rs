@@ -41,6 +41,7 @@ mod verify;
 pub mod version;
 
 use crate::api::failure::Failure;
+use crate::files::output::Output;
 use crate::terminal::{self, human_bytes};
 use args::{Cli, Command, DataCommand};
 use clap::{CommandFactory, FromArgMatches};
@@ -86,6 +87,7 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
 /// Runs the command; the process's exit code.
 pub fn run(cli: Cli) -> ExitCode {
     let json = wants_json(&cli.command);
+    let to_output = names_standard_output(&cli.command);
     // A server writes no files, and its handlers call those that were there before them.
     if !matches!(cli.command, Command::Serve(_)) {
         signals::clean_up();
@@ -125,6 +127,8 @@ pub fn run(cli: Cli) -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // Who reads no further has read enough.
+        Err(failure) if to_output && failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),
     }
 }
@@ -162,6 +166,19 @@ fn wants_json(command: &Command) -> bool {
     }
 }
 
+/// Whether a file that the command writes is standard output.
+fn names_standard_output(command: &Command) -> bool {
+    let file = match command {
+        Command::Eval(a) => a.predictions.as_deref(),
+        Command::Report(a) => a.out.as_deref(),
+        Command::Export(a) => Some(a.out.as_path()),
+        Command::Bench(a) => a.trace.as_deref(),
+        Command::Data(DataCommand::Show(a)) => a.out.as_deref(),
+        _ => None,
+    };
+    file.is_some_and(|file| Output::at(file).is_ok_and(|out| out.is_standard_output()))
+}
+
 /// Prints results on standard output.
 ///
 /// # Errors
@@ -176,6 +193,27 @@ fn print(text: &str) -> Result<(), Failure> {
 /// As [`print`].
 fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     printed(terminal::print_json(value))
+}
+
+/// [`print`], or on standard error where a file that the user named is standard output: what comes through that is the file alone.
+fn print_beside(file: Option<&Output>, text: &str) -> Result<(), Failure> {
+    match file.is_some_and(Output::is_standard_output) {
+        true => {
+            terminal::say(text.trim_end());
+            Ok(())
+        }
+        false => print(text),
+    }
+}
+
+/// Refuses to write what is no text to a terminal.
+fn expect_no_terminal(file: &Output, what: &str) -> Result<(), Failure> {
+    match file.is_standard_output() && terminal::shows_output() {
+        true => Err(Failure::Usage(format!(
+            "{what} is no text for a terminal\nhelp: name a file, or lead standard output to one"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn printed(result: std::io::Result<()>) -> Result<(), Failure> {

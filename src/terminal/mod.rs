@@ -136,6 +136,11 @@ pub fn print_json(value: &Value) -> io::Result<()> {
     Stream::Out.write(&(if Stream::Out.is_terminal() { masked(&text) } else { text } + "\n"))
 }
 
+/// Whether a person sees what is written to standard output.
+pub fn shows_output() -> bool {
+    Stream::Out.is_terminal()
+}
+
 /// A JSON value on one line, without any character that would steer a terminal; the value is the same.
 pub fn json_line(value: &Value) -> String {
     visible_json(&value.to_string())

@@ -69,7 +69,7 @@ pub struct ShowArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub overrides: Overrides,
-    /// Draw images after all transforms but the normalisation, with their classes below, into FILE (.png)
+    /// Draw images after all transforms but the normalisation, with their classes below, into FILE (.png, or `-` for standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
     /// How many images to draw

@@ -14,6 +14,8 @@ pub struct ExportArgs {
     #[arg(value_hint = ValueHint::AnyPath)]
     pub checkpoint: PathBuf,
     /// The file to write; its suffix is the format: .safetensors, .pth (or .pt), .onnx, or .json for the tokenizer of a model of texts
+    ///
+    /// `-` is standard output: the weights as .safetensors, or with `--softmax` or `--preprocess` the whole model as .onnx.
     #[arg(value_hint = ValueHint::FilePath)]
     pub out: PathBuf,
     /// Write the adapters of `lora` alone, to a folder, as PEFT has them

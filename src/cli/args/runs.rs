@@ -78,7 +78,7 @@ pub struct ReportArgs {
     /// The folders of runs
     #[arg(required = true, value_name = "RUN", value_hint = ValueHint::DirPath)]
     pub runs: Vec<PathBuf>,
-    /// The page to write (.html); it needs no other file, and no network [default: RUN/report.html]
+    /// The page to write (.html, or `-` for standard output); it needs no other file, and no network [default: RUN/report.html]
     ///
     /// Of several runs it is `report.html` in the current folder by default.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -5,7 +5,7 @@ use super::{Times, WARM_UP, chrome, product};
 use crate::api::failure::{Failure, warn};
 use crate::api::memory::resolve_batch;
 use crate::api::model::{build, describe_data, device, load_config, read_files, say_notes};
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_apart, expect_no_input, output};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
 use crate::cli::args::BenchArgs;
 use crate::cli::human_bytes;
@@ -40,6 +40,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     let trace = args.trace.as_deref().map(output).transpose()?;
     let mut loaded = load_config(Path::new(&args.what), &args.overrides.sets())?;
     if let Some(trace) = &trace {
+        expect_apart(trace, "--trace", args.output.json)?;
         expect_no_input(trace, read_files(&loaded).iter().map(PathBuf::as_path))?;
     }
     let backend = device(&loaded.experiment, args.threads)?;
@@ -74,7 +75,9 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         let events = chrome::events(&plan, &spans, &title).to_string();
         let name = out.path().display();
         out.put(events.as_bytes()).with_context(|| format!("cannot write `{name}`"))?;
-        say(&format!("the trace is in `{name}`: open it in Perfetto or chrome://tracing"));
+        if !out.is_standard_output() {
+            say(&format!("the trace is in `{name}`: open it in Perfetto or chrome://tracing"));
+        }
     }
 
     // When all has been run, so that graphs, kernels and libraries have what they take.
@@ -143,7 +146,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         if let Some(profile) = &profile {
             text.push_str(&profile.text(fitting(Stream::Out), args.all));
         }
-        crate::cli::print(&text)?;
+        crate::cli::print_beside(trace.as_ref(), &text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -39,7 +39,7 @@ use crate::train::setup::programs::Sizes;
 use crate::train::setup::session::Session;
 use anyhow::Context;
 use learnt::OfHead;
-use predictions::{Form, Predictions, cannot_write, expect_room, writes_answers};
+use predictions::{Form, Predictions, cannot_write, expect_room, rows_to, writes_answers};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -299,8 +299,10 @@ fn written<T>(
         // What has failed is told as that, and not as what became of the file.
         anyhow::ensure!(!failed, "the evaluation failed");
         let rows = rows.finish()?;
-        let s = if rows == 1 { "" } else { "s" };
-        say(&format!("wrote {} row{s} to `{}`", thousands(rows), path.display()));
+        if !out.is_standard_output() {
+            let s = if rows == 1 { "" } else { "s" };
+            say(&format!("wrote {} row{s} to `{}`", thousands(rows), path.display()));
+        }
         Ok(())
     };
     let written = out.write(fill);
@@ -352,6 +354,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         }
         return members::run(args, all);
     }
+    let predictions = rows_to(args)?;
     let overrides = with_data(args)?;
     if let (Some(option), None) = (args.writing.asked(), &args.predictions) {
         return Err(Failure::Usage(format!(
@@ -427,7 +430,8 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         let of_heads = of_heads.iter().map(|OfHead { head, names, report }| {
             format!("\n\n{head}\n{}", class_table::text(report, names.as_deref(), false, width(Stream::Out)))
         });
-        super::print(&format!("{line}{}{}", table.unwrap_or_default(), of_heads.collect::<String>()))?;
+        let text = format!("{line}{}{}", table.unwrap_or_default(), of_heads.collect::<String>());
+        super::print_beside(predictions.as_ref(), &text)?;
         if let Some(chosen) = &chosen {
             say(&format!("note: {}", chosen.in_words()));
         }

@@ -5,8 +5,11 @@ use super::said::Said;
 use crate::api::cells::id_column;
 use crate::api::failure::Failure;
 use crate::api::generate::Generator;
+use crate::api::what::{expect_apart, output};
+use crate::cli::args::EvalArgs;
 use crate::data::text::parted;
 use crate::data::{Batch, DataSpec, Field, FieldKind, INPUTS, LENGTHS, RowName, Split, TARGETS};
+use crate::files::output::Output;
 use crate::graph::op::{IGNORE_INDEX, Task};
 use crate::graph::{Input, Shape};
 use crate::terminal::json_line;
@@ -31,11 +34,14 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that the ending of a file's name asks for.
+    /// The form that the ending of a file's name asks for; `-` is a table.
     ///
     /// # Errors
     /// It asks for none.
     pub fn of(path: &Path) -> Result<Form, Failure> {
+        if path == Path::new("-") {
+            return Ok(Form::Csv);
+        }
         let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
         match ending.as_deref() {
             Some("csv") => Ok(Form::Csv),
@@ -46,6 +52,18 @@ impl Form {
             ))),
         }
     }
+}
+
+/// Where answers are written, if they are to be, beside which figures are printed.
+///
+/// # Errors
+/// Nothing can be written there, or JSON would be as well.
+pub fn rows_to(args: &EvalArgs) -> Result<Option<Output>, Failure> {
+    let out = args.predictions.as_deref().map(output).transpose()?;
+    if let Some(out) = &out {
+        expect_apart(out, "--predictions", args.output.json)?;
+    }
+    Ok(out)
 }
 
 /// Refuses a table of answers that have a class at each position, before they are found; `task`: that of the model.

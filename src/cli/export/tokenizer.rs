@@ -5,7 +5,7 @@ use crate::api::model::load_any_model;
 use crate::api::what::{expect_no_input, expect_no_run_file};
 use crate::checkpoint;
 use crate::cli::args::ExportArgs;
-use crate::cli::{print, print_json};
+use crate::cli::{print_beside, print_json};
 use crate::data::DataSpec;
 use crate::data::text::{TextCodec, Tokenizer};
 use crate::files::output::Output;
@@ -61,7 +61,8 @@ pub(super) fn run(args: &ExportArgs, to: &Output) -> Result<ExitCode, Failure> {
     if args.output.json {
         print_json(&json!({ "vocab_size": count, "file": args.out.to_string_lossy() }))?;
     } else {
-        print(&format!("wrote a tokenizer of {} tokens to `{}`", thousands(count as u64), args.out.display()))?;
+        let text = format!("wrote a tokenizer of {} tokens to `{}`", thousands(count as u64), args.out.display());
+        print_beside(Some(to), &text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

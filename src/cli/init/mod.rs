@@ -70,7 +70,7 @@ pub(super) fn run(args: &InitArgs) -> Result<ExitCode, Failure> {
     let streams = out.is_stream();
     let shown = if streams { &usual } else { &path }.display();
     expect_new(&out, args.force)?;
-    expect_apart(&out, args.output.json)?;
+    expect_apart(&out, "--out", args.output.json)?;
     expect_no_input(&out, args.source.iter().map(PathBuf::as_path))?;
     let Made { text, what } = match source {
         None => architecture::alone(model.unwrap_or_default(), &shown.to_string())?,

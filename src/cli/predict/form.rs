@@ -85,6 +85,8 @@ impl Form {
                 Some("txt") => text,
                 _ => {
                     let form = if out.extension().is_none() { Form::of_files(files, rows)? } else { None };
+                    // As without a name.
+                    let form = form.or((out == Path::new("-")).then_some(text));
                     form.ok_or_else(|| {
                         Failure::Usage(format!(
                             "the ending of `{}` tells no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",

@@ -55,6 +55,9 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     }
     let kept = kept(args, table.as_ref(), &files)?;
     let form = Form::of(args, &files, table.as_ref())?;
+    if let (Form::Parquet, Some(out)) = (form, &out) {
+        super::expect_no_terminal(out, "a Parquet file")?;
+    }
     let top = args.top as usize;
     if args.invert && table.is_some() {
         return Err(Failure::Usage("`--invert` is for images, and the model takes none\nhelp: leave it out".into()));

@@ -11,7 +11,7 @@ mod texts;
 use super::args::ReportArgs;
 use super::runs;
 use crate::api::failure::Failure;
-use crate::api::what::{expect_no_input, expect_no_run_file, output};
+use crate::api::what::{expect_apart, expect_no_input, expect_no_run_file, output};
 use crate::files::output::Output;
 use crate::runs::Run;
 use crate::runs::lines::Wanted;
@@ -22,7 +22,7 @@ use details::{Model, Setting, Timing};
 use evaluation::Evaluation;
 use explanation::Explanation;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A part of a report that could not be made says why.
@@ -65,13 +65,13 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
             }
             told
         };
-        let out = out.to_string_lossy();
+        let out = out.path().to_string_lossy();
         super::print_json(
             &json!({ "report": out, "bytes": bytes, "runs": reported.iter().map(one).collect::<Vec<_>>() }),
         )?;
-    } else {
+    } else if !out.is_standard_output() {
         let size = super::human_bytes(bytes);
-        super::print(&format!("the report is in `{}` ({size}): open it in a browser", out.display()))?;
+        super::print(&format!("the report is in `{}` ({size}): open it in a browser", out.path().display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -100,12 +100,14 @@ fn place(args: &ReportArgs, runs: &[Run]) -> Result<Output, Failure> {
 }
 
 /// Writes the page; what is on it, where it is, and its bytes.
-fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, PathBuf, usize), Failure> {
-    if let Some(out) = args.out.as_deref().filter(|out| out.extension().is_none_or(|suffix| suffix != "html")) {
+fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, Output, usize), Failure> {
+    let is_page = |out: &Path| out == Path::new("-") || out.extension().is_some_and(|suffix| suffix == "html");
+    if let Some(out) = args.out.as_deref().filter(|out| !is_page(out)) {
         return Err(Failure::Usage(format!("cannot write `{}`: the format is .html", out.display())));
     }
     let runs = runs::read(&args.runs, Wanted::All)?;
     let out = place(args, &runs)?;
+    expect_apart(&out, "--out", args.output.json)?;
     // A run that cannot be explained is refused before anything else takes time.
     let explained = |run: &Run| args.explain.then(|| explanation::explanation(run, args)).transpose();
     let explanations = runs.iter().map(explained).collect::<Result<Vec<_>, Failure>>()?;
@@ -121,8 +123,12 @@ fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, PathB
         reported.push(Reported { settings: details::settings(&run), evaluation, explanation, model, timing, run });
     }
     let text = page::page(&reported, lead);
-    out.put(text.as_bytes()).with_context(|| format!("cannot write `{}`", out.path().display()))?;
-    Ok((reported, out.path().to_owned(), text.len()))
+    let written = out.put(text.as_bytes());
+    match out.is_standard_output() {
+        true => super::printed(written)?,
+        false => written.with_context(|| format!("cannot write `{}`", out.path().display()))?,
+    }
+    Ok((reported, out, text.len()))
 }
 
 /// A part of a report, or why it is missing, which is said, too.

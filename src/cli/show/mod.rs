@@ -13,7 +13,7 @@ use super::palette::colour;
 use crate::api::failure::Failure;
 use crate::api::model::{describe_data, load_config, read_files};
 use crate::api::samples;
-use crate::api::what::{expect_no_input, output};
+use crate::api::what::{expect_apart, expect_no_input, output};
 use crate::config::Experiment;
 use crate::data::{DataSpec, LoaderOptions, Position, Split, mask, output_shape, transformed};
 use crate::graph::DType;
@@ -26,7 +26,7 @@ use measure::{Measured, measure};
 use serde_json::{Value, json};
 use sheet::Shown;
 use std::io::Cursor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Classes that all have a bar. Of more, the largest and the smallest have one.
@@ -35,8 +35,13 @@ const MANY_CLASSES: usize = 20;
 /// Measures the images of a split, and draws some of them as a model is given them.
 pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let out = args.out.as_deref().map(output).transpose()?;
-    if let Some(out) = args.out.as_deref().filter(|out| out.extension().is_none_or(|suffix| suffix != "png")) {
+    let is_image = |out: &Path| out == Path::new("-") || out.extension().is_some_and(|suffix| suffix == "png");
+    if let Some(out) = args.out.as_deref().filter(|out| !is_image(out)) {
         return Err(Failure::Usage(format!("cannot write `{}`: the format is .png", out.display())));
+    }
+    if let Some(out) = &out {
+        expect_apart(out, "--out", args.output.json)?;
+        super::expect_no_terminal(out, "an image")?;
     }
     let train = args.split == ShownSplit::Train;
     if !train && args.write_normalize {
@@ -121,7 +126,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     if args.output.json {
         super::print_json(&json)?
     } else {
-        super::print(text.trim_end())?
+        super::print_beside(out.as_ref(), text.trim_end())?
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -77,7 +77,17 @@ fn errors_are_json_where_json_was_asked_for() {
 fn a_closed_standard_output_is_no_error() {
     let place = Place::with(&plain());
     place.write("t.csv", (0..40).map(|i| format!("{i},{}\n", i % 7)).fold("x,y\n".to_owned(), |all, row| all + &row));
-    for args in ["check c.toml", "init t.csv --target y --out -"] {
+    place.ok("train c.toml --quiet --out r");
+    for args in [
+        "check c.toml",
+        "init t.csv --target y --out -",
+        "eval r --predictions -",
+        "report r --no-evaluation --no-timing --out -",
+        "export r -",
+        "export r - --softmax",
+        "data show c.toml --out -",
+        "bench c.toml --steps 1 --trace -",
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = place.command(args).stdout(writer).output().unwrap();
@@ -104,11 +114,19 @@ fn a_full_standard_output_is_an_error() {
         "completions bash",
         "runs .",
         "plot r",
+        "report r --no-evaluation --no-timing --out -",
     ] {
         let output = place.command(args).stdout(full()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{args}: {err}");
         assert!(err.contains("cannot write to standard output"), "{args}: {err}");
+    }
+    // Where it has a name it is called by that.
+    for args in ["eval r --predictions -", "export r -", "data show c.toml --out -"] {
+        let output = place.command(args).stdout(full()).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args}: {err}");
+        assert!(err.contains("-") && err.contains("No space left"), "{args}: {err}");
     }
     // The errors themselves.
     let output = place.command("check c.toml --json --set train.epochs=0").stdout(full()).output().unwrap();

@@ -68,8 +68,37 @@ fn a_dash_is_standard_output() {
     let predict = "predict r/last.safetensors a.png --format csv";
     let expected = place.ok(predict).out;
     assert_eq!(place.ok(&format!("{predict} --out -")).out, expected);
-    // The ending of a name says what a page or weights are written as.
-    assert!(place.fails("report r --out -", 2).contains("the format is .html"));
+    assert_eq!(
+        place.ok("predict r/last.safetensors a.png --out -").out,
+        place.ok("predict r/last.safetensors a.png").out
+    );
+    // What comes through standard output is the file alone; figures go to standard error.
+    place.ok("eval r --predictions p.csv");
+    let figures = place.ok("eval r").out;
+    let eval = place.ok("eval r --predictions -");
+    assert_eq!((eval.out, eval.err.contains(figures.lines().next().unwrap())), (place.read("p.csv"), true));
+    let report = place.ok("report r --no-evaluation --no-timing --out -");
+    assert!(report.out.starts_with("<!doctype html>") && report.out.trim_end().ends_with("</html>"), "{}", report.out);
+    for (command, file) in
+        [("export r", "w.safetensors"), ("export r --softmax", "w.onnx"), ("data show c.toml --out", "s.png")]
+    {
+        place.ok(&format!("{command} {file}"));
+        let all = place.command(&format!("{command} -")).output().unwrap();
+        assert!(all.status.success() && all.stdout == fs::read(place.path(file)).unwrap(), "{command}");
+        assert!(!all.stderr.is_empty(), "{command} says what it did");
+    }
+    let trace = place.ok("bench c.toml --steps 1 --trace -");
+    assert!(trace.out.starts_with('[') && trace.err.contains("samples/s"), "{}", trace.err);
+    for command in [
+        "eval r --predictions -",
+        "report r --out -",
+        "export r -",
+        "data show c.toml --out -",
+        "bench c.toml --trace -",
+    ] {
+        let told = place.run(&format!("{command} --json")).json()["errors"][0]["message"].to_string();
+        assert!(told.contains("both write to standard output"), "{command}: {told}");
+    }
     assert!(!place.path("-").exists());
     place.ok(&format!("{predict} --out ./-"));
     assert_eq!(place.read("-"), expected);

@@ -89,6 +89,17 @@ fn colours_are_asked_for_and_declined_as_usual() {
     }
 }
 
+/// Weights and images are led to a file, and not shown.
+#[test]
+fn bytes_are_not_written_to_a_terminal() {
+    let place = Place::with(&classes(1));
+    place.ok("train c.toml --quiet --out r");
+    for command in ["export r -", "data show c.toml --out -"] {
+        let (code, text) = on_terminal(place.command(command), 80, &[]);
+        assert!(code == Some(2) && text.contains("is no text for a terminal"), "{command}: {text}");
+    }
+}
+
 #[test]
 fn a_bar_and_a_table_fit_the_terminal() {
     for (config, figures) in

@@ -3,7 +3,7 @@
 mod answers;
 mod target;
 
-use super::predictions::Predictions;
+use super::predictions::{Predictions, rows_to};
 use super::{Asked, SplitName, counted, in_lines, in_words, with_top5, written};
 use crate::api::failure::Failure;
 use crate::api::members::{Members, models_of, together_in_parts};
@@ -50,6 +50,7 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
         }
         Members::Seeds(_) => true,
     };
+    rows_to(args)?;
     let all = match &args.predictions {
         Some(path) => written(path, args.guard_formulas, &mut |out, rows| {
             answers(args, folders, &overrides, other, Some((out, rows)))
@@ -101,7 +102,7 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
             Some(one.head.as_ref().map_or_else(|| format!("\n\n{table}"), |head| format!("\n\n{head}\n{table}")))
         });
         let line = in_lines(&what, &in_words(&figures), width);
-        crate::cli::print(&format!("{line}{}", tables.collect::<String>()))?;
+        crate::cli::print_beside(rows_to(args)?.as_ref(), &format!("{line}{}", tables.collect::<String>()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -119,8 +120,8 @@ fn answers(
     other: bool,
     mut rows: Option<(&Output, &mut Predictions)>,
 ) -> Result<Answers, Failure> {
-    let mut all = Answers::default();
     let _once = SaidOnce::begin();
+    let mut all = Answers::default();
     let mut each: Vec<Answers> = Vec::with_capacity(folders.len());
     for (at, folder) in folders.iter().enumerate() {
         let asked = Asked {
