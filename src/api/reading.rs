@@ -16,6 +16,18 @@ use std::path::PathBuf;
 /// The configuration asks for another one.
 pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(), Diagnostic> {
     let (Some(asked), Some(own)) = (experiment.data.source.table(), own.data.source.table()) else { return Ok(()) };
+    let at = |error: Diagnostic, key: &str| {
+        let key = format!("data.{key}");
+        match experiment.span_of(&key).or_else(|| experiment.nearest_span(&key)) {
+            Some(span) => error.at(span, "the checkpoint has this otherwise"),
+            None => error,
+        }
+    };
+    if asked.target.names() != own.target.names() {
+        let learnt = own.target.names().iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let error = format!("`data.target` cannot be another one than in training: the model learnt {learnt}");
+        return Err(at(Diagnostic::error(error).help("leave it out, or train a model anew"), "target"));
+    }
     let differ = [
         // Where a rule is written is no difference.
         ("columns", rules(asked) != rules(own)),
@@ -29,12 +41,7 @@ pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(
     ));
     let error = error
         .help("leave it out, or train a model anew; the file, `id`, `separator`, `decimal` and `header` may be others");
-    let key = format!("data.{key}");
-    let span = experiment.span_of(&key).or_else(|| experiment.nearest_span(&key));
-    Err(match span {
-        Some(span) => error.at(span, "the checkpoint has this otherwise"),
-        None => error,
-    })
+    Err(at(error, key))
 }
 
 /// Refuses another tokenizer than that of a training, whose configuration is `own`; `fitted` is what it has found. A training on tokens without a tokenizer may be

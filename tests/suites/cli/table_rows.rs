@@ -71,7 +71,9 @@ fn objects_and_packed_files_are_the_same_rows() {
 fn another_encoding_is_refused_for_a_checkpoint() {
     let place = place("id = \"id\"");
     place.ok("train c.toml --quiet --out r");
-    for set in ["data.columns.town=ignore", "data.drop=[\"town\"]", "data.standardize_target=false"] {
+    for set in
+        ["data.target=rooms", "data.columns.town=ignore", "data.drop=[\"town\"]", "data.standardize_target=false"]
+    {
         let key = &set[..set[5..].find(['.', '=']).unwrap() + 5];
         for command in ["eval r", "predict r homes.csv"] {
             let error = place.fails(&format!("{command} --set {set}"), 2);
