@@ -38,12 +38,27 @@ pub struct Sentence {
     pub tags: Vec<String>,
     /// Where it begins: the line in its file, from 1.
     pub line: u32,
+    /// The line of each word, where each has its own.
+    pub lines: Vec<u32>,
 }
 
 impl Sentence {
     /// The words of a line, with spaces between them, at line number `line`.
     pub fn of_line(text: &str, line: u32) -> Sentence {
-        Sentence { words: text.split_whitespace().map(str::to_owned).collect(), tags: Vec::new(), line }
+        Sentence {
+            words: text.split_whitespace().map(str::to_owned).collect(),
+            tags: Vec::new(),
+            line,
+            lines: Vec::new(),
+        }
+    }
+
+    /// Where a word is, for a message: its line, and its number where the whole sentence is there.
+    pub fn place_of(&self, word: usize) -> String {
+        match self.lines.get(word) {
+            Some(line) => format!("line {line}"),
+            None => format!("line {}, word {}", self.line, word + 1),
+        }
     }
 }
 
@@ -89,7 +104,8 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
     // Where there are tabs, words may have spaces in them.
     let tabs = text.contains('\t');
     let mut all = Vec::new();
-    let mut one = Sentence { words: Vec::new(), tags: Vec::new(), line: 1 };
+    let empty_at = |line| Sentence { words: Vec::new(), tags: Vec::new(), line, lines: Vec::new() };
+    let mut one = empty_at(1);
     // The columns of the first line with a word, and where it is.
     let mut first = None;
     for (number, line) in (1..).zip(text.lines()) {
@@ -102,7 +118,7 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
         let remark = tabs && line.starts_with('#') && cells.len() == 1;
         if empty || remark || cells.first() == Some(&DOCUMENT) {
             if !one.words.is_empty() && !remark {
-                all.push(std::mem::replace(&mut one, Sentence { words: Vec::new(), tags: Vec::new(), line: number }));
+                all.push(std::mem::replace(&mut one, empty_at(number)));
             }
             continue;
         }
@@ -119,6 +135,7 @@ fn of_columns(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
             ),
         };
         one.words.push(cell(layout.word_column, "word")?);
+        one.lines.push(number);
         if tagged {
             let column = layout.tag_column.unwrap_or(cells.len());
             ensure!(
@@ -161,7 +178,7 @@ fn of_objects(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
             layout.tags
         );
         if !words.is_empty() {
-            all.push(Sentence { words, tags, line: line as u32 });
+            all.push(Sentence { words, tags, line: line as u32, lines: Vec::new() });
         }
         Ok(())
     })?;

@@ -96,6 +96,16 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
         }
     };
     let mut told = Vec::new();
+    if options.fitted.is_none()
+        && options.tags.is_none()
+        && let Samples::Tagged { tags, .. } = &codec.samples
+        && tags.iter().all(|tag| tag.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        told.push(format!(
+            "`{}`: its tags are numbers, which say no names: `classes` in `[data]` names them, in the order of their numbers, and without names there are no figures of spans",
+            options.path.display()
+        ));
+    }
     let mut reading = working(&sentences, &codec);
     let train = split(&options.path, &sentences, &codec, options, &mut told)?;
     let val = match &options.val_path {
@@ -135,17 +145,20 @@ fn split(
 ) -> Result<Split> {
     let Samples::Tagged { tags, lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
     let number = numbering(tags, options.tags.is_some());
-    let of = |tag: &String, line: u32| match number(tag) {
+    let of = |(one, word): (&Sentence, usize)| match number(&one.tags[word]) {
         Some(number) => Ok(number as i32),
         None => {
             bail!(
-                "`{}`: the sentence at line {line} has the tag `{tag}`, which is none of those that are learnt: {}",
+                "`{}`, {}: `{}` has the tag `{}`, which is none of those that are learnt: {}",
                 path.display(),
+                one.place_of(word),
+                one.words[word],
+                one.tags[word],
                 super::super::listed(tags)
             )
         }
     };
-    let numbers = |one: &Sentence| one.tags.iter().map(|tag| of(tag, one.line)).collect::<Result<Vec<i32>>>();
+    let numbers = |one: &Sentence| (0..one.tags.len()).map(|word| of((one, word))).collect::<Result<Vec<i32>>>();
     let numbers = sentences.iter().map(numbers).collect::<Result<Vec<_>>>()?;
     let (tagged, _) = Tagged::new(codec, sentences, &numbers, options.ignore_index, path)?;
     if tagged.cut > 0 {

@@ -167,19 +167,25 @@ fn tags_may_be_numbers() {
     );
     let sets = "--set data.path=a.jsonl --set data.val_path=a.jsonl --set data.words=words --set data.tags=ner_tags";
     let named = format!("{sets} --set data.classes=['O','B-LOC','I-LOC']");
-    place.ok(&format!("train c.toml --out named {named}"));
+    let names = "note: `a.jsonl`: its tags are numbers, which say no names: `classes` in `[data]` names them";
+    assert!(!place.ok(&format!("train c.toml --out named {named}")).err.contains(names));
     assert!(last(&place, "named")["val_span_f1"].is_number());
     // Without names they are tags like any others, and make no spans.
-    place.ok(&format!("train c.toml --out plain {sets}"));
+    let told = place.ok(&format!("train c.toml --out plain {sets}")).err;
+    assert!(told.contains(names), "{told}");
     assert!(last(&place, "plain")["val_span_f1"].is_null());
     let told = place.fails(&format!("train c.toml --out n {sets} --set checkpoint.monitor=val_span_f1"), 2);
     assert!(told.contains("`span_f1` needs a tag for each word, as `B-PER`, `I-PER` and `O`"), "{told}");
     place.write("b.jsonl", "{\"words\": [\"it\"], \"ner_tags\": [3]}\n");
     let told = place.fails(&format!("check c.toml {named} --set data.val_path=b.jsonl"), 2);
     assert!(
-        told.contains("`b.jsonl`: the sentence at line 1 has the tag `3`, which is none of those that are learnt"),
+        told.contains("`b.jsonl`, line 1, word 1: `it` has the tag `3`, which is none of those that are learnt"),
         "{told}"
     );
+    // Where each word has a line, it is that of the word.
+    place.write("b.conll", "it B-LOC\n\nNew B-LOC\nYork X\n");
+    let told = place.fails("check c.toml --set data.val_path=b.conll", 2);
+    assert!(told.contains("`b.conll`, line 4: `York` has the tag `X`, which is none of those"), "{told}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ options! {
         /// The key of the words in a JSON object.
         #[option(default = "tokens".to_owned())]
         pub words: String,
-        /// The key of their tags: names or, with `classes`, numbers.
+        /// The key of their tags: names, or numbers, which `classes` gives names to.
         #[option(default = "tags".to_owned(), example = r#""ner_tags""#)]
         pub tags: String,
         /// The tags, in this order: that of the outputs of a model which knows them already.
