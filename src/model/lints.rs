@@ -174,7 +174,11 @@ impl Lints<'_> {
             Some(row) => warning.at(row.span, "one class alone"),
             None => warning,
         };
-        Some(self.at_loss(warning).help("two classes take two outputs"))
+        let of_data = self.data.labels().is_some_and(|classes| classes.number == 1);
+        Some(self.at_loss(warning).help(match of_data {
+            true => "the data has one class alone, so that there is nothing to learn: it needs samples of a second one",
+            false => "two classes take two outputs",
+        }))
     }
 
     fn activations_without_effect(&self) -> Vec<Diagnostic> {

@@ -34,6 +34,23 @@ fn both_refuse(place: &Place, config: &str, sets: &str, told: &[&str]) {
     assert!(!place.path("never").exists());
 }
 
+/// Of one class alone nothing is learnt, whatever the figures say.
+#[test]
+fn texts_of_one_class_are_warned_of() {
+    let place = Place::new();
+    let rows: String = (0..20).map(|i| format!("text number {i},only\n")).collect();
+    place.write("t.csv", format!("text,label\n{rows}"));
+    place.write(
+        "c.toml",
+        "device = \"cpu\"\n[data]\nsource = \"text_classes\"\npath = \"t.csv\"\nbatch_size = 4\nmax_length = 8\n[model]\nuse = \"text_classifier\"\n\
+         [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adam\"\n[train]\nepochs = 1\n",
+    );
+    for command in ["check c.toml", "train c.toml --quiet --out r"] {
+        let told = place.ok(command).err;
+        assert!(told.contains("the loss is always 0") && told.contains("the data has one class alone"), "{told}");
+    }
+}
+
 #[test]
 fn what_train_refuses_check_refuses() {
     let place = Place::new();

@@ -56,6 +56,14 @@ fn conversations_are_taken() {
     let said = said.map(|(role, content)| Message { role: role.into(), content: content.into() });
     assert_eq!((found.given, found.max_tokens), (Given::Messages(said.to_vec()), None));
     let user = r#"{"role": "user", "content": "a"}"#;
+    // Both keys say the most that may be written, so that the smaller one holds.
+    for (both, expected) in [
+        (r#""max_tokens": 5, "max_completion_tokens": 7"#, Some(5)),
+        (r#""max_tokens": 7, "max_completion_tokens": 5"#, Some(5)),
+        (r#""max_tokens": null, "max_completion_tokens": 7"#, Some(7)),
+    ] {
+        assert_eq!(asked(&format!("{{\"messages\": [{user}], {both}}}")).unwrap().max_tokens, expected, "{both}");
+    }
     for (rest, key) in [
         (String::new(), "messages"),
         (r#""messages": []"#.into(), "messages"),
