@@ -99,10 +99,11 @@ impl Tensor {
         }
     }
 
-    /// The tensor with another element type: floats to floats (rounded), integers to integers (unchanged in value).
+    /// The tensor with another element type: floats to floats (rounded), whole numbers to integers (unchanged in value). Counters are floats where
+    /// a whole state dict was converted.
     ///
     /// # Errors
-    /// Floats and integers are not exchanged, and a value must fit.
+    /// Integers do not become floats, floats with a fraction do not become integers, and a value must fit.
     pub fn cast(&self, to: DType) -> Result<Tensor, CastError> {
         let from = self.dtype;
         if from == to {
@@ -115,7 +116,10 @@ impl Tensor {
                 DType::U32 => elements(&self.data, u32::from_le_bytes).map(i64::from).collect(),
                 DType::I32 => elements(&self.data, i32::from_le_bytes).map(i64::from).collect(),
                 DType::I64 => elements(&self.data, i64::from_le_bytes).collect(),
-                DType::F32 | DType::BF16 | DType::F16 | DType::F64 => return None,
+                DType::F64 => elements(&self.data, f64::from_le_bytes).map(whole).collect::<Option<_>>()?,
+                DType::F32 | DType::BF16 | DType::F16 => {
+                    self.to_f32().ok()?.into_iter().map(|x| whole(x.into())).collect::<Option<_>>()?
+                }
             })
         };
         let data: Option<Vec<u8>> = match to {
@@ -135,6 +139,12 @@ impl Tensor {
 /// The elements of a little-endian array.
 pub(super) fn elements<const N: usize, T>(data: &[u8], get: impl Fn([u8; N]) -> T) -> impl Iterator<Item = T> {
     data.as_chunks::<N>().0.iter().map(move |c| get(*c))
+}
+
+/// A float as an integer, if it is one.
+fn whole(x: f64) -> Option<i64> {
+    // Larger ones are whole because their fraction does not fit.
+    (x.fract() == 0.0 && x.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(x as i64)
 }
 
 fn narrow<const N: usize, E>(values: &[i64], put: impl Fn(i64) -> Result<[u8; N], E>) -> Option<Vec<u8>> {
@@ -169,5 +179,12 @@ mod tests {
         let f = Tensor::from_f32([2], &[1.5, -2.25]);
         assert_eq!(f.cast(DType::F64).unwrap().to_f32().unwrap(), [1.5, -2.25]);
         assert!(f.cast(DType::I32).is_err());
+        let counter = Tensor::from_f32([2], &[3.0, 200.0]);
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+            assert_eq!(counter.cast(dtype).unwrap().cast(DType::I64).unwrap(), t, "{dtype:?}");
+        }
+        for other in [f32::INFINITY, f32::NAN, 1e30] {
+            assert!(Tensor::from_f32([1], &[other]).cast(DType::I64).is_err(), "{other}");
+        }
     }
 }

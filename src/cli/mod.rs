@@ -127,7 +127,7 @@ pub fn run(cli: Cli) -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // Who reads no further has read enough.
+        // A reader that closes the pipe has read enough.
         Err(failure) if to_output && failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => failure.report(json),
     }

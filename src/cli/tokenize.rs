@@ -6,7 +6,7 @@ use crate::api::what::{expect_no_input, output};
 use crate::data::text::{Choice, Texts, Tokenizing};
 use crate::files::output::Output;
 use crate::terminal::{Bar, human_bytes, say, thousands};
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use serde_json::json;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -75,6 +75,15 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
     for (out, texts) in &outs {
         let before: u64 = written.iter().map(|written: &Written| written.bytes).sum();
         let tokens = work.write(texts, out, &mut |done| bar.iter().for_each(|bar| bar.set(before + done)))?;
+        if tokens == 0 {
+            let from = texts.iter().flat_map(Texts::paths).map(|path| format!("`{}`", path.display()));
+            return Err(anyhow!(
+                "no tokens for `{}`: there are none in the text of {}",
+                out.path().display(),
+                from.collect::<Vec<_>>().join(", ")
+            )
+            .into());
+        }
         written.push(Written {
             path: out.path().to_owned(),
             bytes: bytes(texts),

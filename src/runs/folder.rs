@@ -150,7 +150,9 @@ impl Run {
         let last_epoch = ended().filter_map(|line| line.get("epoch")?.as_u64()).max().unwrap_or(0);
         // What has been begun of an epoch is told by its last evaluation.
         let begun = lines.epochs.last().filter(|line| within(line));
-        let seconds = ended().chain(begun).filter_map(|line| number(line, "seconds")).filter(|s| s.is_finite()).sum();
+        let seconds =
+            ended().chain(begun).filter_map(|line| number(line, "seconds")).filter(|s| s.is_finite()).sum::<f64>()
+                + 0.0;
         let mut run = Run {
             path: path.to_path_buf(),
             state: State::Stopped,

@@ -95,7 +95,8 @@ pub fn rows(
             best,
             epochs: trial.course.epochs.min(last),
             steps: checked[i].counts_steps().then_some((trial.step, best_step)),
-            seconds: seconds.sum(),
+            // The sum of nothing is -0 in Rust.
+            seconds: seconds.sum::<f64>() + 0.0,
             state,
             why,
             folder: trial.folder.display().to_string(),

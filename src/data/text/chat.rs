@@ -12,6 +12,8 @@ use minijinja::{Environment, Error, ErrorKind, context};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Largest file, in bytes.
@@ -22,6 +24,8 @@ const FUEL: u64 = 1_000_000;
 const MAX_INDENT: usize = 64;
 /// A text and an answer that no template has in its own words.
 const SAID: [&str; 2] = ["runner says 31415926", "runner answers 27182818"];
+/// The file of the tokenizer's settings.
+const SETTINGS: &str = "tokenizer_config.json";
 /// The file that has a template which is not in the file of the tokenizer's settings.
 pub const BESIDE: &str = "chat_template.jinja";
 
@@ -47,7 +51,8 @@ pub struct Message {
 }
 
 impl Chat {
-    /// That of a file: a `tokenizer_config.json`, which may have its template in a file beside it, or a template.
+    /// That of a file: a `tokenizer_config.json`, which may have its template in a file beside it, or a template, whose tokens such a file beside
+    /// it has.
     ///
     /// # Errors
     /// It cannot be read, or has no template that can.
@@ -61,21 +66,32 @@ impl Chat {
             String::from_utf8(bytes).map_err(|_| anyhow!("`{}` is not UTF-8", path.display()))
         };
         let own = text(path)?;
-        let chat = if path.extension().is_some_and(|ending| ending == "json") {
+        let (file, chat) = if path.extension().is_some_and(|ending| ending == "json") {
             let keys: Value = serde_json::from_str(&own).with_context(|| format!("`{}` is no JSON", path.display()))?;
             let beside = path.with_file_name(BESIDE);
-            let template = match template_of(&keys) {
-                Some(template) => template.to_owned(),
-                None if files::is_there(&beside) => text(&beside)?,
+            let (file, template) = match template_of(&keys) {
+                Some(template) => (path.to_owned(), template.to_owned()),
+                None if files::is_there(&beside) => (beside.clone(), text(&beside)?),
                 None => anyhow::bail!("`{}` has no `chat_template`", path.display()),
             };
-            let [bos, eos] = ["bos_token", "eos_token"].map(|key| token_of(&keys, key));
-            Chat { template, bos, eos }
+            (file, Chat::with_tokens(template, &keys))
         } else {
-            Chat { template: own, bos: String::new(), eos: String::new() }
+            // The tokens of a template stand in the settings beside it, if there are any.
+            let beside = path.with_file_name(SETTINGS);
+            let keys = match files::is_there(&beside) {
+                true => serde_json::from_str(&text(&beside)?)
+                    .with_context(|| format!("`{}` is no JSON", beside.display()))?,
+                false => Value::Null,
+            };
+            (path.to_owned(), Chat::with_tokens(own, &keys))
         };
-        chat.check().with_context(|| format!("`{}`", path.display()))?;
+        chat.check().with_context(|| format!("`{}`", file.display()))?;
         Ok(chat)
+    }
+
+    fn with_tokens(template: String, settings: &Value) -> Chat {
+        let [bos, eos] = ["bos_token", "eos_token"].map(|key| token_of(settings, key));
+        Chat { template, bos, eos }
     }
 
     /// Whether the template writes what is said, and what is answered. One that refuses these messages may take others.
@@ -96,7 +112,8 @@ impl Chat {
     /// # Errors
     /// It cannot.
     pub fn check(&self) -> Result<()> {
-        contained(|| Ok(environment()?.template_from_str(&self.template).map(drop)?)).context("the chat template")
+        contained(|| Ok(environment()?.template_from_str(&without_marks(&self.template)).map(drop)?))
+            .context("the chat template")
     }
 
     /// The token that ends what the model says, as text; empty, if it is not known.
@@ -130,7 +147,7 @@ impl Chat {
         contained(|| {
             let messages = minijinja::Value::from(Serde(messages));
             let known = context! { messages, add_generation_prompt => answers, bos_token => bos, eos_token => eos };
-            Ok(environment()?.render_str(template, known)?)
+            Ok(environment()?.render_str(&without_marks(template), known)?)
         })
         .context("the model's chat template does not take these messages")
     }
@@ -146,8 +163,13 @@ fn environment() -> Result<Environment<'static>> {
     environment.add_function("raise_exception", refuse);
     // Fuel does not count the spaces that these make.
     environment.add_filter("tojson", |value: &minijinja::Value, indent: Option<minijinja::Value>, keys: Kwargs| {
-        within(indent.clone().or_else(|| keys.peek("indent").ok()))?;
-        minijinja::filters::tojson(value, indent, keys)
+        let indent = indent.or(keys.get("indent")?).filter(|indent| !indent.is_none() && !indent.is_undefined());
+        if keys.get::<Option<bool>>("ensure_ascii")? == Some(true) {
+            return Err(Error::new(ErrorKind::InvalidOperation, "`ensure_ascii=true` is not known"));
+        }
+        keys.assert_all_used()?;
+        within(indent.clone())?;
+        as_json(value, indent.map(usize::try_from).transpose()?)
     });
     environment.add_filter(
         "indent",
@@ -166,6 +188,60 @@ fn environment() -> Result<Environment<'static>> {
         },
     );
     Ok(environment)
+}
+
+/// A value as Python's `json.dumps` writes it with `ensure_ascii=False`, which is what transformers calls: a space behind each comma and colon, and no
+/// character escaped for HTML.
+fn as_json(value: &minijinja::Value, indent: Option<usize>) -> Result<String, Error> {
+    struct Spaced;
+    impl Formatter for Spaced {
+        fn begin_array_value<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+            if first { Ok(()) } else { to.write_all(b", ") }
+        }
+        fn begin_object_key<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+            if first { Ok(()) } else { to.write_all(b", ") }
+        }
+        fn begin_object_value<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
+            to.write_all(b": ")
+        }
+    }
+    let mut text = Vec::new();
+    match indent {
+        Some(indent) => {
+            let spaces = " ".repeat(indent);
+            let pretty = PrettyFormatter::with_indent(spaces.as_bytes());
+            value.serialize(&mut Serializer::with_formatter(&mut text, pretty))
+        }
+        None => value.serialize(&mut Serializer::with_formatter(&mut text, Spaced)),
+    }
+    .map_err(|why| Error::new(ErrorKind::InvalidOperation, format!("cannot write this as JSON: {why}")))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A template whose `{% generation %}`, by which transformers finds what the model is to learn, is a condition that holds.
+fn without_marks(template: &str) -> String {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        text.push_str(before);
+        let name = tag.trim_start_matches(['-', '+']).trim_start();
+        let begin = &tag[..tag.len() - name.len()];
+        let words = [("generation", "if true"), ("endgeneration", "endif")];
+        let found = words.into_iter().find_map(|(word, stands_for)| {
+            let behind = name.strip_prefix(word)?;
+            behind.trim_start().trim_start_matches(['-', '+']).starts_with("%}").then_some((stands_for, behind))
+        });
+        rest = match found {
+            Some((stands_for, behind)) => {
+                text.push_str(begin);
+                text.push_str(stands_for);
+                behind
+            }
+            None => tag,
+        };
+    }
+    text + rest
 }
 
 /// Refuses to put more spaces before a line than a text for people has.
@@ -261,11 +337,28 @@ mod tests {
         assert_eq!(read().unwrap(), ["J {{ eos_token }}", "", "E"]);
         assert!(Chat::is_in(&config));
         let alone = Chat::read(&folder.path().join("chat_template.jinja")).unwrap();
-        assert_eq!(alone.render(&[]).unwrap(), "J ");
+        assert_eq!(alone.render(&[]).unwrap(), "J E");
         put("tokenizer_config.json", r#"{"chat_template": "{% if %}"}"#);
         assert!(read().is_err());
         put("tokenizer_config.json", "[");
         assert!(!Chat::is_in(&config) && read().is_err());
+    }
+
+    /// As `apply_chat_template` of transformers has it.
+    #[test]
+    fn values_are_written_as_python_writes_them() {
+        let said = |template: &str| chat(template).render(&[say("user", "<a> & 'ü'")]).unwrap();
+        assert_eq!(said("{{ messages|tojson }}"), r#"[{"role": "user", "content": "<a> & 'ü'"}]"#);
+        assert_eq!(
+            said("{{ {'b': [1, none], 'a': 2.0}|tojson(indent=1) }}"),
+            "{\n \"b\": [\n  1,\n  null\n ],\n \"a\": 2.0\n}"
+        );
+        assert_eq!(said("{% for k in {'zz': 1, 'the': 2, 'a': 1} %}{{ k }} {% endfor %}"), "zz the a ");
+        assert_eq!(
+            said("{%- for m in messages %}\n{% generation %}\nx{{ m.role }}{%- endgeneration -%}\n  y{% endfor %}"),
+            "xusery"
+        );
+        assert_eq!(said("{% set generation = 1 %}{% if generation %}{{ generation }}{% endif %}"), "1");
     }
 
     /// What fuel does not count is limited by itself.

@@ -73,6 +73,14 @@ fn what_cannot_be_is_refused_and_loses_nothing() {
         assert!(err.contains(part), "{args}: {err}");
         assert!(!place.path("t/train.bin").exists(), "{args}");
     }
+    // A text without a token.
+    let words = r#"{"model": {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}, "pre_tokenizer": {"type": "Whitespace"}}"#;
+    place.write("words.json", words);
+    place.write("blank.txt", " \n");
+    place.write("before/train.bin", "kept as it is");
+    let err = place.fails("data tokenize blank.txt --out before --tokenizer words.json --force", 1);
+    assert!(err.contains("no tokens for `before/train.bin`") && err.contains("`blank.txt`"), "{err}");
+    assert_eq!(place.read("before/train.bin"), "kept as it is");
     // An output that is an input.
     place.write("t/train.bin", "kept as it is");
     for force in ["", " --force"] {

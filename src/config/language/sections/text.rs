@@ -39,7 +39,8 @@ options! {
         #[option(otherwise = "`10000` words, `4096` byte pairs", range = 2..=MAX_SIZE, unit = "tokens")]
         pub vocab_size: Option<usize>,
         /// How a conversation becomes the text that the model goes on with, for `/v1/chat/completions` of `runner serve`: the path of a `tokenizer_config.json` of
-        /// Hugging Face's, or of a file with the Jinja template alone, such as `chat_template.jinja`. It travels in checkpoints.
+        /// Hugging Face's, or of a file with the Jinja template alone, such as `chat_template.jinja`, whose `bos_token` and
+        /// `eos_token` are those of a `tokenizer_config.json` beside it. It travels in checkpoints.
         #[option(example = r#""smollm2/tokenizer_config.json""#, resume = Harmless)]
         pub chat_template: Option<PathBuf>,
         /// Tokens of a sample: how far the model looks back.
