@@ -4,6 +4,7 @@ use crate::backend::{DeviceError, SettingError};
 use crate::config;
 use crate::config::text::diagnostics::{Diagnostic, Sources, render};
 use crate::terminal::{self, Stream, masked, say_styled};
+use crate::train::setup::input;
 use std::fmt;
 
 /// Something that was not done.
@@ -87,4 +88,9 @@ pub fn warn(sources: &Sources, warnings: &[Diagnostic]) {
 /// A mistake in the configuration, to be shown in its text.
 pub fn refuse(loaded: &config::Loaded, error: Diagnostic) -> Failure {
     Failure::Config { sources: loaded.sources.clone(), diagnostics: vec![error] }
+}
+
+/// The failure for samples that could not be read as a configuration says, with the place there, if it names the file that is at fault.
+pub fn refused(loaded: &config::Loaded, error: anyhow::Error) -> Failure {
+    input::placed(&loaded.experiment, error).map_or_else(Failure::from, |error| refuse(loaded, error))
 }

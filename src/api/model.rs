@@ -1,7 +1,7 @@
 //! What commands are given: a configuration, or a checkpoint that carries one; and the device for it.
 
 pub use super::failure::refuse;
-use super::failure::{Failure, warn};
+use super::failure::{Failure, refused, warn};
 use super::pretrained;
 use super::reading::{expect_own_columns, expect_own_tokenizer, expect_own_tokens, is_of, other_mask_values, written};
 use super::what::{checkpoint_of, expect_checkpoint, expect_configuration};
@@ -23,7 +23,7 @@ use crate::train::files::provenance;
 use crate::train::files::state::{self, Extra};
 use crate::train::files::weights::{self, Weights};
 use crate::train::setup::device::{Selected, Wanted, select};
-use crate::train::setup::input::{self, Samples};
+use crate::train::setup::input::{self, Samples, text_without_reading};
 use crate::train::setup::lints;
 use crate::train::setup::precision;
 use crate::train::setup::programs::{self, Programs, Sizes};
@@ -356,13 +356,16 @@ impl Model {
         Some((meta.best.clone().filter(|_| of_validation)?, own.validation()))
     }
 
-    /// The description of a sample, from the checkpoint where it has one, so that no file of data is needed.
+    /// The description of a sample, from the checkpoint where it has one, or of texts from the configuration, so that no file of data is needed.
     ///
     /// # Errors
-    /// The checkpoint has none, and the data's file cannot be read.
+    /// Neither has one, and the data's file cannot be read.
     pub fn sample(&self) -> Result<DataSpec, Failure> {
-        let kept = self.checkpoint.as_ref().and_then(|(_, meta)| kept_sample(meta));
-        kept.map_or_else(|| describe_data(&self.loaded), Ok)
+        let known = match &self.checkpoint {
+            Some((_, meta)) => kept_sample(meta),
+            None => text_without_reading(&self.loaded.experiment).map_err(|error| refused(&self.loaded, error))?,
+        };
+        known.map_or_else(|| describe_data(&self.loaded), Ok)
     }
 
     /// A session with the model's weights, for programs that do not train, on samples like `data`.

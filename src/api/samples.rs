@@ -2,10 +2,10 @@
 //! a file that came from elsewhere shall not contact anybody: so nothing is downloaded, and nothing else taken, unless the
 //! command line asks for it.
 
-use super::failure::{Failure, refuse};
+use super::failure::Failure;
 use super::progress::Progress;
 use crate::config::declare::tagged::Tagged;
-use crate::config::{Experiment, Loaded, UNSET_OPTION};
+use crate::config::{Experiment, UNSET_OPTION};
 use crate::data::{Missing, MissingFiles};
 use crate::terminal::say;
 use crate::train::setup::input::{self, Samples, Take};
@@ -68,11 +68,6 @@ impl Drop for SaidOnce {
     fn drop(&mut self) {
         *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
-}
-
-/// The failure for samples that could not be read as a configuration says, with the place there, if it names the file that is at fault.
-pub fn refused(loaded: &Loaded, error: anyhow::Error) -> Failure {
-    input::placed(&loaded.experiment, error).map_or_else(Failure::from, |error| refuse(loaded, error))
 }
 
 /// The failure for samples that could not be read: where it is that their files are not there, with what can be done.

@@ -1,7 +1,7 @@
 //! `runner lr-find`: a learning rate that rises from step to step, and what becomes of the loss.
 
 use super::args::LrFindArgs;
-use crate::api::failure::Failure;
+use crate::api::failure::{Failure, refused};
 use crate::api::memory::{Planned, resolve_batch};
 use crate::api::model::{build_run, describe_data, load_config, read_weights, say_notes, training_device};
 use crate::api::samples;
@@ -49,7 +49,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
     };
     require(&described, &programs.plan, photos.with(input::footprint(&loaded.experiment)))?;
     let mut samples = samples::load(&loaded.experiment, &samples::as_configured(&loaded.experiment))
-        .map_err(|error| samples::refused(&loaded, error))?;
+        .map_err(|error| refused(&loaded, error))?;
     if let Some(note) = &samples.note {
         say(&format!("warning: {note}"));
     }

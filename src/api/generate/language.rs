@@ -1,9 +1,9 @@
 //! What a model that writes has learnt of texts, and what the command line says of them.
 
-use crate::api::failure::Failure;
+use crate::api::failure::{Failure, refused};
 use crate::api::model::Model;
 use crate::api::reading::given_chat;
-use crate::api::samples::refused;
+
 use crate::data::DataSpec;
 use crate::data::text::{Samples, TextCodec, Tokenizer};
 use crate::train::setup::input::text_without_reading;
@@ -14,13 +14,7 @@ use crate::train::setup::input::text_without_reading;
 /// # Errors
 /// A file that the configuration names cannot be read.
 pub fn language_of(model: &Model) -> Result<Option<(DataSpec, TextCodec, usize)>, Failure> {
-    let sample = match model.checkpoint {
-        Some(_) => model.sample()?,
-        None => {
-            let known = text_without_reading(&model.loaded.experiment);
-            known.map_err(|error| refused(&model.loaded, error))?.map_or_else(|| model.sample(), Ok)?
-        }
-    };
+    let sample = model.sample()?;
     let Some(mut codec) = TextCodec::of(&sample)? else { return Ok(None) };
     if codec.tokenizer.is_none() {
         codec.tokenizer = given_tokenizer(model, codec.vocabulary)?;

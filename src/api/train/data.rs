@@ -1,6 +1,6 @@
 //! The samples of a run, and what is found on them.
 
-use super::super::failure::Failure;
+use super::super::failure::{Failure, refused};
 use super::super::samples;
 use crate::config::Loaded;
 use crate::terminal::figure;
@@ -43,7 +43,7 @@ pub fn balanced(loaded: &mut Loaded, samples: &Samples) -> Result<Vec<Balanced>,
 pub fn load_samples(loaded: &Loaded, take: &Take, resumed: bool, reporter: &Reporter) -> Result<Samples, Failure> {
     let experiment = &loaded.experiment;
     let samples = match resumed {
-        false => samples::load(experiment, take).map_err(|error| samples::refused(loaded, error))?,
+        false => samples::load(experiment, take).map_err(|error| refused(loaded, error))?,
         true => samples::load(experiment, take)
             .map_err(|e| samples::missing(e, experiment, "the run goes on with the data that it was begun with"))?,
     };

@@ -1,6 +1,6 @@
 //! What text is like as samples: how many tokens there are, and some samples as text again.
 
-use crate::api::failure::Failure;
+use crate::api::failure::{Failure, refused};
 use crate::api::samples;
 use crate::cli::{print, print_json};
 use crate::config::Loaded;
@@ -21,7 +21,7 @@ const LONGEST: usize = 400;
 pub fn show(loaded: &Loaded, as_json: bool) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
     let samples = samples::load(experiment, &samples::as_configured(experiment));
-    let samples = samples.map_err(|error| samples::refused(loaded, error))?;
+    let samples = samples.map_err(|error| refused(loaded, error))?;
     let Some(codec) = TextCodec::of(&samples.spec)? else {
         return Err(anyhow::anyhow!("there is nothing to show: the samples are no text").into());
     };
