@@ -313,7 +313,9 @@ mod tests {
         assert!(chat("{{ nothing.of.this() }}").render(&[]).is_err());
         let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
         let large = "{% set x = 'a' * 1000000 %}{% for i in range(1000) %}{{ x }}{% endfor %}";
-        for template in [endless, large, "{{ 'a' * 100000000000 }}", "{% include 'x' %}"] {
+        // Each turn escapes what the one before it has escaped.
+        let doubled = "{% set all = namespace(text='\"') %}{% for i in range(60) %}{% set all.text = all.text|tojson %}{% endfor %}";
+        for template in [endless, large, doubled, "{{ 'a' * 100000000000 }}", "{% include 'x' %}"] {
             assert!(chat(template).render(&[]).is_err(), "{template}");
         }
     }
