@@ -49,14 +49,14 @@ pub fn load(experiment: &Experiment, take: &Take) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// What was said of samples, while that is to be said once.
+/// The notes that were shown, while [`SaidOnce`] is there.
 static HEARD: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-/// As long as it is there, [`load`] says nothing twice: for models of the same data, one after the other.
+/// While it is there, [`load`] shows no note twice: for models of the same data that are opened one after the other. It holds for the whole process.
 pub struct SaidOnce(());
 
 impl SaidOnce {
-    /// From now on.
+    /// Begins with no note shown.
     #[must_use]
     pub fn begin() -> SaidOnce {
         *HEARD.lock().unwrap_or_else(PoisonError::into_inner) = Some(HashSet::new());

@@ -46,7 +46,7 @@ pub fn expect_named(path: &Path, kind: FileKind) -> Result<()> {
     bail!("`{place}` is {is} by its first bytes, and its name has {ending}: {name}")
 }
 
-/// The first bytes of a file; none of one that cannot be read, which is told where it is.
+/// The first bytes of a file. A file that cannot be read has none here; the reader of the table reports the error.
 fn first_bytes(path: &Path) -> Vec<u8> {
     let mut begin = Vec::new();
     if let Ok(opened) = crate::files::open(path) {

@@ -2,13 +2,14 @@
 
 use super::frame::Scratch;
 use super::threads::Parts;
+use crate::plan::ALIGN;
 
 /// Floats before the memory of each thread: a page. A processor fetches the lines that follow in the page before they are asked for. Where these
 /// belong to another thread, which writes them, they go to and fro between the caches of the two.
 const DISTANCE: usize = 1024;
 
 /// Floats in a cache line, at whose multiples the memory of each thread begins.
-const LINE: usize = 16;
+const LINE: usize = ALIGN / 4;
 
 /// Memory for floats that a thread writes and reads alone.
 #[derive(Clone, Copy)]
