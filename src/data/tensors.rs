@@ -19,6 +19,7 @@ use super::values::Values;
 use super::weights::is_weight;
 use crate::files;
 use crate::files::kind::{Kind, kind};
+use crate::graph::op::TargetRange;
 use crate::graph::{DType, Shape};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::Dtype;
@@ -40,6 +41,8 @@ pub struct TensorsOptions {
     pub inputs: Vec<String>,
     /// The tensor with what a sample weighs in the loss.
     pub sample_weight: Option<String>,
+    /// The numbers that the loss is for, if those are not all.
+    pub range: Option<TargetRange>,
 }
 
 /// A header larger than this is damage.
@@ -72,7 +75,8 @@ impl Describes for &TensorsOptions {
 pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
     let mut file = TensorFile::open(&options.path, "the file that `path` of the `tensors` source names")?;
     let (train, val) = file.parts(options)?;
-    let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |part| file.labels(part))?];
+    let labels =
+        [file.labels(&train, options.range)?, val.as_ref().map_or(Ok(None), |part| file.labels(part, options.range))?];
     let spec = file.spec(options, &train, val.as_ref(), &labels)?;
     for part in [Some(&train), val.as_ref()].into_iter().flatten() {
         file.weights(part)?;
@@ -100,7 +104,8 @@ pub fn describe(options: &TensorsOptions) -> Result<DataSpec> {
 pub fn open(options: &TensorsOptions) -> Result<Dataset> {
     let mut file = TensorFile::open(&options.path, "the file that `path` of the `tensors` source names")?;
     let (train, val) = file.parts(options)?;
-    let labels = [file.labels(&train)?, val.as_ref().map_or(Ok(None), |part| file.labels(part))?];
+    let labels =
+        [file.labels(&train, options.range)?, val.as_ref().map_or(Ok(None), |part| file.labels(part, options.range))?];
     let spec = file.spec(options, &train, val.as_ref(), &labels)?;
     let [train_labels, val_labels] = labels;
     let train = file.split(&train, train_labels, options, &spec)?;
@@ -438,11 +443,11 @@ impl TensorFile {
         Ok(Tensor { name: name.into(), info, field: Field::target(TARGETS, kind, sample) })
     }
 
-    /// The class labels of the part, unchecked; `None` if its targets are values.
-    fn labels(&mut self, part: &Part) -> Result<Option<Vec<i64>>> {
+    /// The class labels of the part, unchecked; `None` if its targets are values, which are within `range`.
+    fn labels(&mut self, part: &Part, range: Option<TargetRange>) -> Result<Option<Vec<i64>>> {
         let target = &part.target;
         if target.field.dtype != DType::I32 {
-            return Ok(None);
+            return range.map(|range| self.expect_within(target, range)).transpose().map(|_| None);
         }
         let mut out = self.room(target, target.len() * target.each())?;
         self.each(target, target.info.dtype.bitsize() / 8, |b| {

@@ -37,7 +37,8 @@ impl Builder<'_> {
     pub(super) fn loss(&mut self, y: Tensor, prediction: ValueId, heads: &[HeadOutput]) -> Option<BatchLoss> {
         let experiment = self.experiment;
         let loss = experiment.engine_loss();
-        if !self.output_fits(y, &loss) || !self.mixing_fits() || !matches!(self.mode, Mode::Train | Mode::Eval) {
+        // Elsewhere the loss is not computed, and may stand in for one that could not be read.
+        if !matches!(self.mode, Mode::Train | Mode::Eval) || !self.output_fits(y, &loss) || !self.mixing_fits() {
             return None;
         }
         self.graph.set_origin("loss");

@@ -64,7 +64,9 @@ pub struct Failure {
 pub struct Rest {
     /// Where a section could not be read, something else stands in for it.
     pub experiment: Experiment,
-    /// Whether nothing is wrong with how it learns: its loss can be held against the model and the data.
+    /// Whether the loss could be read: it can be held against the model and the data.
+    pub loss: bool,
+    /// Whether nothing is wrong with how it learns, so that heads can be held against the data, too.
     pub learns: bool,
     /// Whether the model depends on the number of classes of the data.
     pub classes: Option<Asked>,
@@ -163,9 +165,10 @@ fn understand(name: &str, files: Files, read: Option<(SourceId, Table)>) -> Resu
             let readable = whole && ["data", "model"].iter().all(|section| !unread.contains(section));
             let places = || diagnostics.iter().flat_map(|told| &told.labels).map(|label| label.span);
             let wrong = |section: &&str| root.entry(section).is_some_and(|entry| places().any(|span| entry.has(span)));
-            let learns = !unread.contains(&"loss") && !["data", "loss", "heads"].iter().any(wrong);
+            let loss = !unread.contains(&"loss") && !wrong(&"loss");
+            let learns = loss && !["data", "heads"].iter().any(wrong);
             let diagnostics = experiment.lint.told(diagnostics);
-            let rest = readable.then(|| Box::new(Rest { experiment, learns, classes }));
+            let rest = readable.then(|| Box::new(Rest { experiment, loss, learns, classes }));
             Err(Failure { sources, diagnostics, rest })
         }
         None => Err(Failure { sources, diagnostics, rest: None }),

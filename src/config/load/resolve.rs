@@ -206,7 +206,9 @@ impl<'a> Reader<'a> {
                     let error = Diagnostic::error(format!("`{name}` must be a section"))
                         .at(node.span, format!("expected a table, found {}", node.describe()));
                     self.sink.push(match (section.tag, node.as_str()) {
-                        (Some(tag), Some(_)) => error.help(format!("its kind is its key `{tag}`: `{name}.{tag}`")),
+                        (Some(tag), Some(kind)) => {
+                            error.help(format!("its kind is its key `{tag}`: write `{name}.{tag} = {kind:?}`"))
+                        }
                         _ => error,
                     });
                     return None;

@@ -4,7 +4,7 @@ use super::super::classes::{in_order, value};
 use super::super::held::unknown_classes;
 use super::Kind;
 use super::table::Cell;
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -101,7 +101,7 @@ impl Raw {
             }
             // Their files are no labels of the list.
             (Kind::Mask { .. }, _) => {}
-            (Kind::Numbers, _) => {
+            (Kind::Numbers { range }, _) => {
                 for (cell, column) in cells.iter().zip(columns) {
                     let all = match cell {
                         Cell::Missing => bail!("{line}: there is no label: `{column}` is empty"),
@@ -110,11 +110,12 @@ impl Raw {
                     };
                     for text in all {
                         let value = text.parse::<f32>().ok().filter(|value| value.is_finite());
-                        self.values.push(
-                            value.ok_or_else(|| {
-                                anyhow!("{line}: `{column}` is `{}`, which is no number", shown(text))
-                            })?,
-                        );
+                        let value = value
+                            .with_context(|| format!("{line}: `{column}` is `{}`, which is no number", shown(text)))?;
+                        if let Some(range) = range.filter(|range| !range.contains(f64::from(value))) {
+                            bail!("{line}: `{column}` is `{}`, and {range}", shown(text));
+                        }
+                        self.values.push(value);
                     }
                 }
             }
@@ -130,7 +131,7 @@ impl Raw {
                 self.ends.pop();
                 self.words.truncate(self.ends.last().copied().unwrap_or_default());
             }
-            Kind::Numbers => self.values.truncate(self.values.len() - width),
+            Kind::Numbers { .. } => self.values.truncate(self.values.len() - width),
             Kind::Mask { .. } => {}
         }
     }
@@ -150,7 +151,7 @@ impl Raw {
                 Ok(self.words.iter().flat_map(|word| (classes[*word as usize] as i32).to_ne_bytes()).collect())
             }
             Kind::Mask { .. } => Ok(Vec::new()),
-            Kind::Numbers => Ok(self.values.iter().flat_map(|value| value.to_ne_bytes()).collect()),
+            Kind::Numbers { .. } => Ok(self.values.iter().flat_map(|value| value.to_ne_bytes()).collect()),
             Kind::Classes { .. } => {
                 let one = size_of::<f32>();
                 let mut out = Vec::new();

@@ -13,6 +13,7 @@ use super::weights::{no_weight, weight, weighted};
 use super::wrong_columns::WrongColumns;
 use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, Split, Survey};
 use crate::files;
+use crate::graph::op::TargetRange;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use labels::{Line, Raw, Words, classes, shown};
 use std::io::ErrorKind;
@@ -71,7 +72,10 @@ pub enum Kind {
         separator: String,
     },
     /// Numbers.
-    Numbers,
+    Numbers {
+        /// Those that the loss is for, if they are not all.
+        range: Option<TargetRange>,
+    },
     /// A class for every pixel of a photo, in an image file of its own.
     Mask {
         /// The values that the classes have in the files, in order; `None` of one that no file has.
@@ -168,7 +172,7 @@ impl ImageListOptions {
     fn known(&self) -> Option<DataSpec> {
         match self.kind {
             Kind::Class | Kind::Classes { .. } | Kind::Mask { .. } => Some(self.spec(self.classes.clone()?, 0)),
-            Kind::Numbers => {
+            Kind::Numbers { .. } => {
                 Some(self.spec(Vec::new(), Some(self.label_columns.len()).filter(|columns| *columns > 0)?))
             }
         }
@@ -180,7 +184,7 @@ impl ImageListOptions {
         let target = match self.kind {
             Kind::Class => Field::target(TARGETS, FieldKind::Category(named()), []),
             Kind::Classes { .. } => Field::target(TARGETS, FieldKind::Labels(named()), [number]),
-            Kind::Numbers => Field::target(TARGETS, FieldKind::Number, [width]),
+            Kind::Numbers { .. } => Field::target(TARGETS, FieldKind::Number, [width]),
             // As its photo, of any size.
             Kind::Mask { .. } => Field::target(TARGETS, FieldKind::Mask(named()), [0, 0]),
         };
@@ -207,7 +211,7 @@ impl ImageListOptions {
             );
         }
         let (names, classes) = match self.kind {
-            Kind::Numbers => (Vec::new(), Vec::new()),
+            Kind::Numbers { .. } => (Vec::new(), Vec::new()),
             Kind::Class | Kind::Classes { .. } => classes(&words, self.classes.as_deref(), self.trained)?,
             // What is in the files is not looked at yet.
             Kind::Mask { .. } => (self.classes.clone().context("masks tell no names of classes")?, Vec::new()),
@@ -411,7 +415,7 @@ impl Reading<'_> {
             let line = Line { trained: at == 0, ..place };
             part.labels.add(&self.options.kind, &names[1..], &cells[1..], self.words, line)?;
         }
-        if self.options.kind == Kind::Numbers {
+        if matches!(self.options.kind, Kind::Numbers { .. }) {
             let width = part.labels.values() - before;
             let expected = *self.width.get_or_insert(width);
             ensure!(

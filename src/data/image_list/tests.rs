@@ -1,6 +1,7 @@
 use super::super::{Source, describe, footprint, open};
 use super::*;
 use crate::graph::DType;
+use crate::graph::op::{ElementwiseLoss, Loss};
 use image::RgbImage;
 use std::fs;
 use tempfile::TempDir;
@@ -154,7 +155,7 @@ fn several_classes_and_numbers_are_floats() {
     assert!(told.contains("`label` is a list: for several classes a photo say `label_kind = \"classes\"`"), "{told}");
 
     let numbers = |columns: &[&str], text: &str| ImageListOptions {
-        kind: Kind::Numbers,
+        kind: Kind::Numbers { range: None },
         label_columns: columns.iter().map(|name| name.to_string()).collect(),
         ..options(&place, "a.csv", text)
     };
@@ -168,6 +169,11 @@ fn several_classes_and_numbers_are_floats() {
     ] {
         assert!(error(&numbers(&["x", "y"], text)).contains(told), "{}", error(&numbers(&["x", "y"], text)));
     }
+    let range = Loss::from(ElementwiseLoss::PoissonNll).target_range();
+    let counts =
+        ImageListOptions { kind: Kind::Numbers { range }, ..numbers(&["n"], "file_name,n\n1.png,0\n2.png,-2\n") };
+    let told = error(&counts);
+    assert!(told.contains("line 3: `n` is `-2`, and the loss `poisson_nll` is for numbers of at least 0"), "{told}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub use hashed::{MOST_BUCKETS, Norm, Words};
 pub use kinds::{CellType, Column, Odd};
 pub use load::{OfValidation, Shown};
 pub use names::{no_column, quoted};
-pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Positive, Rule, TableOptions};
+pub use options::{BINS, Choice, HeadOptions, MOST_CATEGORIES, Rule, TableOptions};
 pub use quantiles::Quantiles;
 pub use raw::{Raw, TooManyRows};
 pub use text::{Format, RowsAs, is_parquet, is_table, is_table_name, of_input as input_sheet, open as open_sheet};

@@ -6,6 +6,7 @@ use super::division::Division;
 use super::fitted::TableCodec;
 use super::text::Format;
 use super::tokens::TokensOptions;
+use crate::graph::op::TargetRange;
 use std::path::PathBuf;
 
 /// Most texts of a column that have a place of their own, where nothing is said of it.
@@ -32,8 +33,8 @@ pub struct TableOptions {
     pub class_names: Option<Vec<String>>,
     /// Numbers that are learnt are standardised for the loss.
     pub standardize_target: bool,
-    /// Numbers that are learnt have bounds.
-    pub positive: Option<Positive>,
+    /// The numbers that the loss is for, if those are not all.
+    pub range: Option<TargetRange>,
     /// What else is learnt.
     pub heads: Vec<HeadOptions>,
     /// How many bins the model cuts each number into, if it does.
@@ -56,15 +57,6 @@ pub struct TableOptions {
     pub room: Room,
     /// What was found in training, if the model is trained already.
     pub fitted: Option<Box<TableCodec>>,
-}
-
-/// Numbers that a loss is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Positive {
-    /// What the loss is called.
-    pub loss: &'static str,
-    /// 0 is one of them; else all are above it.
-    pub zero: bool,
 }
 
 /// What a rule says of columns.
@@ -100,8 +92,8 @@ pub struct HeadOptions {
     pub classes: bool,
     /// Its numbers are standardised for the loss.
     pub standardize: bool,
-    /// Its numbers have bounds.
-    pub positive: Option<Positive>,
+    /// The numbers that its loss is for, if those are not all.
+    pub range: Option<TargetRange>,
 }
 
 impl TableOptions {

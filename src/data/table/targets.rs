@@ -7,7 +7,7 @@ use super::codec::{Cells, Read, mean_and_deviation};
 use super::fitted::{Head, TableCodec, Target};
 use super::kinds::{CellType, Column, Odd};
 use super::names::{no_column, quoted};
-use super::options::{HeadOptions, Positive, TableOptions};
+use super::options::{HeadOptions, TableOptions};
 use super::raw::Raw;
 use anyhow::{Context, Result, bail, ensure};
 
@@ -36,19 +36,17 @@ pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -
 /// Refuses what cannot be learnt, or leaves the rows out that have it: a number that a loss is not for and, where rows are left out, a class that is none of the known ones.
 /// `fitted`: what was found in training, if the model is trained already.
 pub fn expect_targets(options: &TableOptions, raw: &mut Raw, fitted: Option<&TableCodec>) -> Result<()> {
-    let own = options.target.iter().map(|name| (name, options.positive));
-    for (name, positive) in own.chain(options.heads.iter().map(|head| (&head.column, head.positive))) {
-        let Some(Positive { loss, zero }) = positive else { continue };
+    let own = options.target.iter().map(|name| (name, options.range));
+    for (name, range) in own.chain(options.heads.iter().map(|head| (&head.column, head.range))) {
+        let Some(range) = range else { continue };
         let bad = {
             let cells = raw.column(name)?;
             let Cells::Numbers(values) = &*cells else { continue };
-            let bad = values.iter().enumerate().filter(|(_, value)| **value < 0.0 || !zero && **value == 0.0);
+            // A cell that is missing is NaN.
+            let bad = values.iter().enumerate().filter(|(_, value)| !value.is_nan() && !range.contains(**value));
             bad.map(|(row, value)| (row, *value)).collect::<Vec<_>>()
         };
-        let least = if zero { "of at least 0" } else { "above 0" };
-        raw.leave_out(bad, |row, value: f64| {
-            format!("{row}: the target `{name}` has `{value}`, and the loss `{loss}` is for numbers {least}")
-        })?;
+        raw.leave_out(bad, |row, value: f64| format!("{row}: the target `{name}` has `{value}`, and {range}"))?;
     }
     if !raw.leaves_out() {
         return Ok(());

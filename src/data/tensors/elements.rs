@@ -3,6 +3,7 @@
 use super::super::values::Values;
 use super::{Tensor, TensorFile};
 use crate::graph::DType;
+use crate::graph::op::TargetRange;
 use anyhow::{Context, Result, bail};
 use std::io::{Read, Seek, SeekFrom};
 
@@ -13,6 +14,26 @@ impl TensorFile {
             DType::U8 => Values::Bytes(self.channels_last(tensor, |[b]: [u8; 1]| b)?),
             _ => Values::Floats(self.channels_last(tensor, f32::from_le_bytes)?),
         })
+    }
+
+    /// Whether all numbers that are learnt are within `range`. Those that are not finite are found in training, as those of other sources are.
+    ///
+    /// # Errors
+    /// One is not; the file cannot be read.
+    pub fn expect_within(&mut self, target: &Tensor, range: TargetRange) -> Result<()> {
+        let wrong = |value: &f32| value.is_finite() && !range.contains(f64::from(*value));
+        let (mut sample, mut found) = (0, None);
+        self.each(target, target.each() * size_of::<f32>(), |bytes| {
+            let value = bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).find(wrong);
+            found = found.or(value.map(|value| (sample, value)));
+            sample += 1;
+        })?;
+        match found {
+            None => Ok(()),
+            Some((sample, value)) => {
+                bail!("{}: sample {sample}, counted from 0, has the target {value}, and {range}", self.place(target))
+            }
+        }
     }
 
     /// Reads a tensor; images become channels-last.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::graph::op::{ElementwiseLoss, Loss};
 
 /// How many classes the target has.
 fn number(spec: &DataSpec) -> Option<usize> {
@@ -10,9 +11,13 @@ use std::fs;
 
 type Tensor = (&'static str, Dtype, Vec<usize>, Vec<u8>);
 
+fn numbers(name: &'static str, shape: &[usize], values: &[f32]) -> Tensor {
+    (name, Dtype::F32, shape.to_vec(), values.iter().flat_map(|value| value.to_le_bytes()).collect())
+}
+
 fn f32s(name: &'static str, shape: &[usize]) -> Tensor {
-    let n = shape.iter().product::<usize>();
-    (name, Dtype::F32, shape.to_vec(), (0..n).flat_map(|i| (i as f32).to_le_bytes()).collect())
+    let values: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| i as f32).collect();
+    numbers(name, shape, &values)
 }
 
 fn i64s(name: &'static str, values: &[i64]) -> Tensor {
@@ -212,4 +217,42 @@ fn targets_may_have_any_shape() {
     let few = TensorsOptions { num_classes: Some(4), ..options };
     let e = format!("{:#}", open(&few).unwrap_err());
     assert!(e.contains("label 4 of sample 0 is not within 0 .. 3"), "{e}");
+}
+
+/// A loss of questions of yes or no, or of counts, means nothing for other numbers. Training would only show a strange loss.
+#[test]
+fn targets_are_numbers_that_the_loss_is_for() {
+    let cases = [
+        (
+            ElementwiseLoss::BceWithLogits,
+            [0., 0.5, 1., 1.5],
+            Some(
+                "sample 1, counted from 0, has the target 1.5, and the loss `bce_with_logits` is for numbers from 0 to 1",
+            ),
+        ),
+        (ElementwiseLoss::BceWithLogits, [0., 0.5, 1., 0.5], None),
+        (
+            ElementwiseLoss::PoissonNll,
+            [-1., 0., 0., 3.],
+            Some(
+                "sample 0, counted from 0, has the target -1, and the loss `poisson_nll` is for numbers of at least 0",
+            ),
+        ),
+        (
+            ElementwiseLoss::GammaNll,
+            [1., 0., 0., 3.],
+            Some("sample 0, counted from 0, has the target 0, and the loss `gamma_nll` is for numbers above 0"),
+        ),
+        (ElementwiseLoss::Mse, [1., -5., 70., 3.], None),
+    ];
+    for (loss, targets, expected) in cases {
+        let tensors = [f32s("inputs", &[2, 5]), numbers("targets", &[2, 2], &targets)];
+        let (_dir, options) = file(&bytes_of(&tensors));
+        let options = TensorsOptions { range: Loss::from(loss).target_range(), ..options };
+        let told = [describe(&options).map(|_| ()), open(&options).map(|_| ())];
+        for told in told.map(|told| told.err().map(|e| format!("{e:#}"))) {
+            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
+            assert!(told.iter().zip(expected).all(|(told, expected)| told.contains(expected)), "{told:?}");
+        }
+    }
 }

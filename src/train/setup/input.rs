@@ -19,6 +19,7 @@ use crate::data::{
     self, Cache, Classes as KnownClasses, DataSpec, Field, FieldKind, Fingerprint, Footprint, HoldOut, Missing, Source,
     Split, UnknownField,
 };
+use crate::graph::op::TargetRange;
 pub use crate::model::{mixing, transforms};
 use anyhow::{Context, Result};
 use std::collections::HashSet;
@@ -68,8 +69,8 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
             let ignore_index = experiment.loss.describe().ignore_index();
             let inputs = input_names(experiment);
             let sample_weight = t.sample_weight.clone();
-            let options =
-                TensorsOptions { path: shown(&t.path), num_classes: None, ignore_index, inputs, sample_weight };
+            let (path, range) = (shown(&t.path), target_range(experiment));
+            let options = TensorsOptions { path, num_classes: None, ignore_index, inputs, sample_weight, range };
             (Source::Tensors(options), Missing::default())
         }
         Written::Text(written) => (Source::Text(Box::new(text::of_text(written, experiment))), Missing::default()),
@@ -101,6 +102,11 @@ pub fn source(experiment: &Experiment) -> (Source, Missing) {
     }
 }
 
+/// The numbers that the targets of the data may be, if those are not all. A loss that learns a field of the model has nothing to do with them.
+fn target_range(experiment: &Experiment) -> Option<TargetRange> {
+    experiment.loss.describe().target_range().filter(|_| experiment.loss.target().is_none())
+}
+
 fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
     let label_columns = list.label_column.as_ref().map(|columns| columns.names().to_vec()).unwrap_or_default();
     let separator = list.label_separator.clone().unwrap_or_else(|| "|".to_owned());
@@ -109,7 +115,7 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
     let kind = match list.label_kind {
         LabelKind::Class => Kind::Class,
         LabelKind::Classes => Kind::Classes { separator },
-        LabelKind::Number => Kind::Numbers,
+        LabelKind::Number => Kind::Numbers { range: target_range(experiment) },
         LabelKind::Mask => {
             let (names, values) = mask_classes(list, trained.as_deref());
             classes = Some(names);

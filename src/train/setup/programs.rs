@@ -292,7 +292,7 @@ pub fn build(
 
 /// What else is wrong with a configuration that has mistakes: data that cannot be described, layers that do not fit each other or the data,
 /// patterns that name no parameter.
-pub fn mistakes(Rest { experiment, learns, .. }: &Rest) -> Vec<Diagnostic> {
+pub fn mistakes(Rest { experiment, loss, learns, .. }: &Rest) -> Vec<Diagnostic> {
     let mut experiment = experiment.clone();
     if !learns {
         experiment.heads.clear();
@@ -301,7 +301,12 @@ pub fn mistakes(Rest { experiment, learns, .. }: &Rest) -> Vec<Diagnostic> {
         Ok(data) => data,
         Err(error) => return vec![error],
     };
-    let (mut vars, mode) = (Variables::new(), if *learns { Mode::Train } else { Mode::Predict });
+    let mode = match (learns, loss) {
+        (true, _) => Mode::Train,
+        (false, true) => Mode::Eval,
+        (false, false) => Mode::Predict,
+    };
+    let mut vars = Variables::new();
     let batch = Sizes::of_lengths(vec![experiment.micro_batch().into()], &data.lengths)[0];
     let errors = model::forward(&experiment, &data, &mut vars, batch, mode).err().unwrap_or_default();
     trained::mistakes(&experiment, &vars, errors)

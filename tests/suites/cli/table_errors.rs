@@ -170,3 +170,22 @@ fn targets_that_cannot_be_are_left_out() {
         ])
     );
 }
+
+/// What stands in for a loss that cannot be read is not held against the data: it would be a mistake that the file does not have.
+#[test]
+fn a_wrong_loss_is_one_mistake() {
+    let place = Place::new();
+    place.write("t.csv", "id,a,y\n1,1,0.5\n2,2,0.25\n3,3,1\n4,4,0\n");
+    let text = config("validation_split = 0.25").replace("\"$classes\"", "1");
+    for (section, part) in [
+        ("[loss]\ntype = \"bce\"", "unknown type `bce` in `[loss]`"),
+        ("[loss]\ntype = \"mse\"\nweights = 3", "unknown key `weights` in `[loss]`"),
+    ] {
+        place.write("c.toml", text.replace("[loss]\ntype = \"mse\"", section));
+        let told = place.fails("check c.toml", 2);
+        assert!(told.contains(part) && told.contains("1 error in the configuration"), "{told}");
+    }
+    place.write("c.toml", format!("loss = \"mse\"\n{}", text.replace("[loss]\ntype = \"mse\"", "")));
+    let told = place.fails("check c.toml", 2);
+    assert!(told.contains("write `loss.type = \"mse\"`") && told.contains("1 error"), "{told}");
+}

@@ -19,7 +19,7 @@ fn a_class_of_one_fold_is_an_error_of_the_first() {
         loss: "cross_entropy",
         classes: true,
         standardize: false,
-        positive: None,
+        range: None,
     };
     for options in [place.options("kind"), TableOptions { heads: vec![head], ..place.options("y") }] {
         let bad: Vec<usize> = (1..3).filter(|number| fold(*number, &options).is_err()).collect();

@@ -159,7 +159,7 @@ impl Place {
             classes: false,
             class_names: None,
             standardize_target: true,
-            positive: None,
+            range: None,
             heads: Vec::new(),
             bins: None,
             takes: Vec::new(),

@@ -1,6 +1,6 @@
 //! The options of a table, from the `[data]` section.
 
-use super::{held_out, input_names, text};
+use super::{held_out, input_names, target_range, text};
 use crate::config::declare::tagged::Tagged;
 use crate::config::language::layers::Layer;
 use crate::config::language::sections::{
@@ -10,10 +10,10 @@ use crate::config::load::paths::shown;
 use crate::config::{Experiment, LayerKind, LayerNode};
 use crate::data::DataSpec;
 use crate::data::table::{
-    Choice, DateForm, Division, Encoding, Fill, Fold, Format, HeadOptions, Lies, Norm, Positive, Room, Rule, Scaling,
-    TableCodec, TableOptions, TokensOptions, Words,
+    Choice, DateForm, Division, Encoding, Fill, Fold, Format, HeadOptions, Lies, Norm, Room, Rule, Scaling, TableCodec,
+    TableOptions, TokensOptions, Words,
 };
-use crate::graph::op::{ElementwiseLoss, Loss, TargetKind, Task};
+use crate::graph::op::{TargetKind, Task};
 use encoding_rs::Encoding as TextEncoding;
 
 /// What the data layer reads.
@@ -41,7 +41,7 @@ pub fn options(csv: &Csv, experiment: &Experiment) -> TableOptions {
         standardize_target: csv.standardize_target
             && !loss.takes_positive_mean()
             && loss.task() != Task::BinaryClassification,
-        positive: positive(&loss),
+        range: target_range(experiment),
         heads: experiment.heads.iter().map(|head| of_head(head, csv)).collect(),
         bins: bins(&experiment.model.layers),
         takes: input_names(experiment),
@@ -97,14 +97,8 @@ fn of_head(head: &Head, csv: &Csv) -> HeadOptions {
         loss: head.loss.0.type_name(),
         classes: loss.targets() == TargetKind::Classes,
         standardize: csv.standardize_target && loss.task() == Task::Regression && !loss.takes_positive_mean(),
-        positive: positive(&loss),
+        range: loss.target_range(),
     }
-}
-
-/// The bounds of the numbers that the loss is for, if it has some.
-fn positive(loss: &Loss) -> Option<Positive> {
-    let zero = *loss != ElementwiseLoss::GammaNll.into();
-    loss.takes_positive_mean().then(|| Positive { loss: loss.name(), zero })
 }
 
 fn choice(column: &ColumnType) -> Choice {

@@ -13,7 +13,7 @@ pub fn list(data: &[u8]) -> bool {
     let kind = match how >> 2 & 3 {
         0 => Kind::Class,
         1 => Kind::Classes { separator: "|".into() },
-        _ => Kind::Numbers,
+        _ => Kind::Numbers { range: None },
     };
     with_folder(name, file, |folder| {
         let options = ImageListOptions {

@@ -5,6 +5,7 @@
 
 use super::{GradContext, OpRules, Output, ShapeError, Task, Value, ValueId, arity, singles};
 use crate::graph::{DType, Shape};
+use std::fmt;
 
 /// A loss, named and defined as in `torch.nn`.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +109,42 @@ pub enum TargetKind {
     Numbers,
 }
 
+/// The numbers that a loss is for, where those are not all: outside its formula means nothing, or has no least value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TargetRange {
+    loss: &'static str,
+    bounds: Bounds,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    AboveZero,
+    FromZero,
+    ZeroToOne,
+}
+
+impl TargetRange {
+    /// Whether `target` is in it.
+    pub fn contains(self, target: f64) -> bool {
+        match self.bounds {
+            Bounds::AboveZero => target > 0.0,
+            Bounds::FromZero => target >= 0.0,
+            Bounds::ZeroToOne => (0.0..=1.0).contains(&target),
+        }
+    }
+}
+
+impl fmt::Display for TargetRange {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let bounds = match self.bounds {
+            Bounds::AboveZero => "above 0",
+            Bounds::FromZero => "of at least 0",
+            Bounds::ZeroToOne => "from 0 to 1",
+        };
+        write!(f, "the loss `{}` is for numbers {bounds}", self.loss)
+    }
+}
+
 /// What `torch.nn.CrossEntropyLoss` ignores by default.
 pub const IGNORE_INDEX: i32 = -100;
 
@@ -177,6 +214,24 @@ impl Loss {
             Loss::CrossEntropy(_) => TargetKind::Classes,
             Loss::Elementwise(_) | Loss::Binary(_) => TargetKind::Numbers,
         }
+    }
+
+    /// The numbers that it is for, if those are not all.
+    pub fn target_range(&self) -> Option<TargetRange> {
+        let bounds = match self {
+            Loss::CrossEntropy(_) => return None,
+            Loss::Binary(_) | Loss::Elementwise(ElementwiseLoss::BceWithLogits) => Bounds::ZeroToOne,
+            Loss::Elementwise(ElementwiseLoss::GammaNll) => Bounds::AboveZero,
+            Loss::Elementwise(ElementwiseLoss::PoissonNll | ElementwiseLoss::Tweedie { .. }) => Bounds::FromZero,
+            Loss::Elementwise(
+                ElementwiseLoss::Mse
+                | ElementwiseLoss::L1
+                | ElementwiseLoss::SmoothL1 { .. }
+                | ElementwiseLoss::Huber { .. }
+                | ElementwiseLoss::Quantile { .. },
+            ) => return None,
+        };
+        Some(TargetRange { loss: self.name(), bounds })
     }
 
     /// True if it applies softmax or sigmoid itself, so that the model's output may be any number.

@@ -65,7 +65,7 @@ pub use fused::{ElementWise, Fused, Group, Pattern, Source, Step, StepOutput};
 pub use input::Normalize;
 pub use linear::{Linear, LinearGradInput, LinearGradWeight};
 pub use loss::{
-    CrossEntropy, ElementwiseLoss, IGNORE_INDEX, LEAST_MEAN, Loss, LossGrad, LossOp, RowLoss, TargetKind,
+    CrossEntropy, ElementwiseLoss, IGNORE_INDEX, LEAST_MEAN, Loss, LossGrad, LossOp, RowLoss, TargetKind, TargetRange,
     WeightedBinary,
 };
 pub use loss_scale::UpdateScale;
