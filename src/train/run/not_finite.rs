@@ -37,12 +37,24 @@ impl Run<'_> {
         let inputs = StepInputs { micro_step: update.inputs.micro_step + k, ..update.inputs };
         let explained = if together { self.explain_together(&update) } else { self.explain(start, inputs) };
         let (place, help) = match explained {
-            Ok(Explained::Data(text)) => (text, "look for such values in the data"),
-            Ok(Explained::Model(text)) => (text, SMALLER),
-            Err(e) => (format!("where it began could not be found: {e:#}"), SMALLER),
+            Ok(Explained::Data(text)) => (text, "look for such values in the data".to_owned()),
+            Ok(Explained::Model(text)) => (text, self.what_may_help()),
+            Err(e) => (format!("where it began could not be found: {e:#}"), self.what_may_help()),
         };
         let saved = self.saved_before();
         anyhow::anyhow!("{at}: {place}\nhelp: {help}{saved}")
+    }
+
+    /// Some losses are no number for what any model may put out.
+    fn what_may_help(&self) -> String {
+        let loss = self.experiment.loss.describe();
+        match loss.takes_positive_mean() {
+            true => format!(
+                "{SMALLER}; `{}` takes means above 0, which a `softplus` at the end of the model puts out",
+                loss.name()
+            ),
+            false => SMALLER.to_owned(),
+        }
     }
 
     /// Runs the batch at `start` again, operation by operation. It is made anew: by the time its loss is known, its buffer
