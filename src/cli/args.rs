@@ -118,7 +118,7 @@ pub struct Overrides {
     pub set: Vec<String>,
     /// Take a key or a section out of the configuration, as in `--unset schedule` (repeatable)
     ///
-    /// What is taken away goes before any `--set`.
+    /// It applies before any `--set`.
     #[arg(long, value_name = "KEY")]
     pub unset: Vec<String>,
     /// Device to run on, instead of the configuration's: auto, cpu, cuda, cuda:N

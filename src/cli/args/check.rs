@@ -22,7 +22,7 @@ pub struct CheckArgs {
     /// Measure some steps, an evaluation and a checkpoint, and tell the time that the run will take, and the largest batch that there is
     /// memory for
     ///
-    /// It needs the data, and some seconds. What is learnt is thrown away; so is the checkpoint, which is written where runs are.
+    /// It needs the data, and some seconds. The trained state is thrown away, and so is the checkpoint, which is written where runs are.
     #[arg(long, conflicts_with_all = ["print", "graph"])]
     pub time: bool,
     /// Print the graph of the training step on the device instead, as it is after this pass

@@ -88,7 +88,7 @@ pub struct ReportArgs {
     pub no_evaluation: bool,
     /// Draw which columns a model of a table depends on, and what it answers by their values, as `explain` finds it
     ///
-    /// Asked are the rows that training validates on. What the most important columns are is shown as bars, and what the model answers by the values of each as a curve.
+    /// Asked are the rows that training validates on. Bars show the most important columns, and a curve for each shows the answers by its values.
     #[arg(long)]
     pub explain: bool,
     /// Leave out the times of a training step's operations, which are measured

@@ -75,7 +75,7 @@ lints! {
     MonitorWithoutValidation "monitor_without_validation":
         "A `monitor` watches a figure of the validation, and there are no samples to validate on.";
     NoValidation "no_validation":
-        "There are no samples to validate on: nothing tells how the model does on new ones.";
+        "There are no samples to validate on, so no figure shows how the model does on new ones.";
     EmptyClass "empty_class":
         "Folders where each is a class, and that hold no photos: they are no classes.";
     AlikeClasses "alike_classes":

@@ -26,7 +26,7 @@ pub struct WebDatasetOptions {
     pub shards: PathBuf,
     /// Those that are validated on.
     pub val_shards: Option<PathBuf>,
-    /// The classes; `None`: as many as the largest label tells.
+    /// The classes; `None`: one more than the largest label.
     pub classes: Option<Labels>,
     /// The key of the label in JSON.
     pub label_key: String,

@@ -241,7 +241,7 @@ fn no_validation(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic>
     if data.val != Some(0) || watched.is_some() {
         return None;
     }
-    let message = "there are no samples to validate on: nothing tells how the model does on new ones";
+    let message = "there are no samples to validate on, so no figure shows how the model does on new ones";
     let warning = Diagnostic::warning(Lint::NoValidation, message)
         .help("`validation_split = 0.1` in `[data]` holds a tenth of the training samples out");
     Some(at(experiment, warning, &[("data.source", "has training samples alone")]))

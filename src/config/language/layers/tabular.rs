@@ -11,7 +11,7 @@ use crate::config::declare::value::values;
 options! {
     /// A vector for each number column of a table (`source = "csv"`). The numbers are cut into bins at quantiles of the training rows, and of each bin it is said
     /// how much of it lies below the number: `linear` of that plus `linear0` of the number itself, each column with weights of its own.
-    /// What else the rows have (categories, booleans, dates) is put behind these vectors as it is. It is the first layer of a model.
+    /// Other columns of the rows (categories, booleans, dates) stand behind these vectors unchanged. It is the first layer of a model.
     /// `rtdl_num_embeddings.PiecewiseLinearEmbeddings`, version B (Gorishniy et al. 2022, "On Embeddings for Numerical Features in
     /// Tabular Deep Learning").
     pub struct PiecewiseLinearEmbedding {

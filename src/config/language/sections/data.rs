@@ -353,7 +353,7 @@ options! {
         /// quarter of it. The batches do not depend on it.
         #[option(default = Cache::None, resume = Harmless)]
         pub cache: Cache,
-        /// How many bytes of photos are kept at most. What there is no room for is decoded in every epoch.
+        /// How many bytes of photos are kept at most. Photos beyond that are decoded in every epoch.
         #[option(otherwise = "`\"2 GiB\"` in memory, `\"20 GiB\"` on a disk", example = r#""8 GiB""#, resume = Harmless)]
         pub cache_size: Option<ByteSize>,
         /// The folder of what is kept on a disk. It may be deleted at any time.

@@ -82,7 +82,7 @@ options! {
         #[option(example = r#""data/val-*.tar""#, resume = Differs)]
         pub val_shards: Option<PathBuf>,
         /// How many classes there are, or their names in order.
-        #[option(otherwise = "as many as the largest label tells", example = "1000")]
+        #[option(otherwise = "one more than the largest label", example = "1000")]
         pub classes: Option<Classes>,
         /// The key of the label in a sample's `json`, where it has no `cls`.
         #[option(default = "label".to_owned())]

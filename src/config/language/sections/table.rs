@@ -80,7 +80,7 @@ options! {
         #[option(otherwise = "the target, if it is one of classes", example = r#""region""#)]
         pub stratify_column: Option<String>,
         /// Train so many models, each with another part of the rows held out to validate on: of each class the same part, or with `group_column` whole
-        /// groups. `train` trains one after the other, in folders of their own, and `predict` gives the mean of what they say.
+        /// groups. `train` trains one after the other, in folders of their own, and `predict` gives the mean of their answers.
         #[option(range = 2..=100, example = "5")]
         pub folds: Option<usize>,
         /// Train that fold alone, from 1.

@@ -48,7 +48,7 @@ options! {
         pub context: usize,
         /// Recurrent layers begin a batch with the states in which they ended the batch before, across which no gradient goes (truncated backpropagation through time).
         /// The text is cut into as many streams as a batch has samples, and a batch has the next `context` tokens of each, in order, whatever `shuffle` says. An epoch and an evaluation begin
-        /// with zeros. What does not fill the last batch of all streams is not looked at.
+        /// with zeros. Tokens that do not fill the last batch of all streams are left out.
         #[option(default = false)]
         pub carry_state: bool,
         /// Whether samples are cut out of the whole row of tokens, so that they begin and end anywhere. `false`: a sample has tokens of one document, from its beginning or from where the

@@ -37,7 +37,7 @@ options! {
         #[option(range = 1.., example = "2000", unit = "steps", resume = Differs)]
         pub steps: Option<u64>,
         /// Train so many models, which differ in their seeds alone: `seed`, `seed` + 1 and so on. `train` trains one after the other, in folders of their own.
-        /// What `predict` and `eval` answer for that folder is the mean of what they say.
+        /// `predict` and `eval` of that folder answer with the mean of the models.
         #[option(range = 2..=100, example = "5", unit = "models")]
         pub seeds: Option<usize>,
         /// Batches to a step, which is made with the gradient of the mean over all that counts in them, as with one large batch. What is

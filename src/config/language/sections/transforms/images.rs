@@ -64,7 +64,7 @@ options! {
         pub antialias: bool,
     }
 
-    /// The window in the middle. What an image lacks is black. `torchvision.transforms.CenterCrop`.
+    /// The window in the middle. Pixels beyond the image are black. `torchvision.transforms.CenterCrop`.
     pub struct CenterCrop {
         /// Side of the window, or `[height, width]`.
         #[option(range = 1..=MAX_SIZE, example = "224")]
