@@ -64,7 +64,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
     };
     let Some(format) = format else {
         return Err(Failure::Usage(format!(
-            "cannot write `{}`: its suffix tells the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model, .json for the tokenizer of a model of texts",
+            "cannot write `{}`: its ending gives the format\nhelp: .safetensors or .pth (PyTorch) for the weights, .onnx for the whole model, .json for the tokenizer of a model of texts",
             out.display()
         )));
     };

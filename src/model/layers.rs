@@ -213,7 +213,7 @@ impl Builder<'_> {
         let (storage, order) = match x.order {
             Order::FlatImage(_) if !l.transposed => (flat(out), Order::Usual),
             Order::FlatImage(_) => {
-                let help = "leave it out: nobody has images flattened in front of such a layer";
+                let help = "leave it out: such a layer takes images, which are not flattened before it";
                 self.refuse(node, "`transposed` cannot follow a \"flatten\" of images", "is transposed", &[x], help);
                 (Storage::plain([out, inp]), Order::Usual)
             }

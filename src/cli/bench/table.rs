@@ -154,7 +154,7 @@ mod tests {
             let text = narrow(&lines, wide);
             assert!(text.lines().all(|line| columns(line) <= wide), "{wide}:\n{text}");
             assert_eq!(text.contains("backbone.layer1.0.downsample.conv1"), wide == 160, "{text}");
-            assert!(text.contains("conv1  "), "the end of a name tells most: {text}");
+            assert!(text.contains("conv1  "), "the end of a name is kept: {text}");
         }
         // Numbers are not cut, however narrow it is.
         assert!(narrow(&lines, 10).contains("1234.567"));

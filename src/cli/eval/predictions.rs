@@ -47,7 +47,7 @@ impl Form {
             Some("csv") => Ok(Form::Csv),
             Some("jsonl" | "ndjson") => Ok(Form::JsonLines),
             _ => Err(Failure::Usage(format!(
-                "the ending of `{}` tells no format\nhelp: end the name with .csv or .jsonl",
+                "the ending of `{}` names no format\nhelp: end the name with .csv or .jsonl",
                 path.display()
             ))),
         }

@@ -73,7 +73,7 @@ impl Task {
             (_, Some(count @ (0 | 1))) => format!("`id2label` has {count} label{}", if count == 1 { "" } else { "s" }),
             _ => return Ok(Task::Classes(names)),
         };
-        bail!("{learns}: an imported classifier tells which one of several classes a text has, and nothing else")
+        bail!("{learns}: an imported classifier finds one of several classes for a text, and nothing else")
     }
 
     /// How many classes there are.

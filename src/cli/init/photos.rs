@@ -101,7 +101,7 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     let source =
         wanted.source.file_name().map_or_else(|| "this folder".to_owned(), |name| named(&name.to_string_lossy()));
     out.comment(&format!(
-        "It tells which of {} classes a photo is of, from those in {source}: written by `runner init`.",
+        "It finds which of {} classes a photo is of, from those in {source}: written by `runner init`.",
         found.classes.len()
     ));
     let held = if found.split { ", drawn from the same folders" } else { "" };
@@ -182,7 +182,7 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     out.section("train").key("epochs", "20", "");
     out.section("checkpoint").key("monitor", "\"val_accuracy\"", "which epoch is the best");
     let what =
-        format!("it tells which of {} classes a photo is of, with {train} photos to train on", found.classes.len());
+        format!("it finds which of {} classes a photo is of, with {train} photos to train on", found.classes.len());
     Made { text: out.text(), what }
 }
 

@@ -213,7 +213,7 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     let learnt = columns.iter().map(|shown| &shown.column).find(|column| column.name == target);
     let (train, val) = (spec.train.unwrap_or(0), spec.val.unwrap_or(0));
     let task = match &classes {
-        Some(names) => format!("tells which of {} classes `{}` is", names.len(), named(target)),
+        Some(names) => format!("finds which of {} classes `{}` is", names.len(), named(target)),
         None => format!("learns the number `{}`", named(target)),
     };
     let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();

@@ -109,7 +109,7 @@ pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, 
                 if classes.len() > LISTED { format!(" and {} more", classes.len() - LISTED) } else { String::new() };
             let source = wanted.source.file_name().map(|name| named(&name.to_string_lossy())).unwrap_or_default();
             out.comment(&format!(
-                "It tells the `{}` of a text, `{}`, in {source}: written by `runner init`.",
+                "It finds the `{}` of a text, `{}`, in {source}: written by `runner init`.",
                 named(target),
                 named(text)
             ));
@@ -167,7 +167,7 @@ pub fn configuration(wanted: &Wanted, target: &str, text: &str) -> Result<Made, 
         val: spec.val.unwrap_or(0),
         classes: spec.class_names().map(<[String]>::to_vec).unwrap_or_default(),
     };
-    let what = format!("it tells which of {} classes a text of `{}` is", comments.classes.len(), named(text));
+    let what = format!("it finds which of {} classes a text of `{}` is", comments.classes.len(), named(text));
     Ok(Made { text: write(&wanted.written, Some(&comments)), what })
 }
 

@@ -89,7 +89,7 @@ impl Form {
                     let form = form.or((out == Path::new("-")).then_some(text));
                     form.ok_or_else(|| {
                         Failure::Usage(format!(
-                            "the ending of `{}` tells no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",
+                            "the ending of `{}` names no format\nhelp: name one with --format text, csv, jsonl or parquet, or end the name with .csv, .jsonl or .parquet",
                             out.display()
                         ))
                     })?

@@ -467,9 +467,10 @@ impl Rules<'_> {
         let Some(sweep) = &self.experiment.sweep else { return };
         let length = self.experiment.train.length();
         if let (Length::Steps(_), Some((key, what))) = (length, sweep.goes_by_epochs()) {
-            let error =
-                Diagnostic::error(format!("{what} compares trials after whole epochs, and this run is told in steps"))
-                    .help("give the run a length in `epochs`, or take the sweep without that");
+            let error = Diagnostic::error(format!(
+                "{what} compares trials after whole epochs, and the length of this run is given in steps"
+            ))
+            .help("give the run a length in `epochs`, or take the sweep without that");
             self.reporter.at_keys(error, key, "goes by epochs", length.key(), "steps");
             return;
         }

@@ -48,8 +48,8 @@ fn usual(cells: CellType) -> Encoding {
 pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result<Vec<Use>> {
     let division = &options.division;
     let of_division = [
-        (&division.split_column, "split_column", "it says which part a row is of"),
-        (&division.group_column, "group_column", "it says which rows belong together"),
+        (&division.split_column, "split_column", "it has the part of each row"),
+        (&division.group_column, "group_column", "it has the group of each row"),
     ];
     let single = [
         ("id", &options.id),

@@ -47,7 +47,7 @@ impl Run<'_> {
         let lr = lr * self.experiment.optimizer.rule.warmth(self.state.step + 1);
         let samples = self.update(&mut loader, &mut VecDeque::new(), batches as u64, &AtomicBool::new(false))?;
         self.settle(true)?;
-        let loss = self.pending.latest().context("the device has not told the loss")?;
+        let loss = self.pending.latest().context("the device has not returned the loss")?;
         Ok(Made { step: self.state.step, samples, loss, lr })
     }
 

@@ -23,11 +23,11 @@ impl Told {
         // As a rule there is nothing to tell.
         let told = match self.unreadable.is_empty() {
             true => vec![u8::from(self.stopped)],
-            false => serde_json::to_vec(self).context("what is told to the other ranks")?,
+            false => serde_json::to_vec(self).context("the message to the other ranks")?,
         };
         let read = |of_rank: Vec<u8>| match of_rank.as_slice() {
             [stopped] => Ok(Told { stopped: *stopped != 0, unreadable: Vec::new() }),
-            text => serde_json::from_slice(text).context("what another rank has told cannot be read"),
+            text => serde_json::from_slice(text).context("the message of another rank cannot be read"),
         };
         team.gather(&told)?.into_iter().map(read).collect()
     }

@@ -269,8 +269,8 @@ fn chosen_on_test_set(experiment: &Experiment, data: &DataSpec) -> Option<Diagno
     if keys.is_empty() {
         return None;
     }
-    let message = "the test set makes decisions, so that its figures no longer tell how the model does on new samples";
-    let help = "hold samples out for them: `validation_split = 0.1` in `[data]`; then `eval --split test` tells";
+    let message = "the test set makes decisions, so its figures no longer show how the model does on new samples";
+    let help = "hold samples out for them: `validation_split = 0.1` in `[data]`; then `eval --split test` shows how it does on new ones";
     Some(at(experiment, Diagnostic::warning(Lint::ChosenOnTestSet, message).help(help), &keys))
 }
 

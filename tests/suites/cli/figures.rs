@@ -117,7 +117,7 @@ fn a_table_of_predictions_has_the_same_numbers() {
     }
     assert_eq!(text.lines().count(), 298);
     let told = place.fails("eval r/last.safetensors --predictions p.txt", 2);
-    assert!(told.contains("`p.txt` tells no format") && told.contains(".jsonl"), "{told}");
+    assert!(told.contains("`p.txt` names no format") && told.contains(".jsonl"), "{told}");
     let told = place.fails("eval r/last.safetensors --predictions no/such/p.csv", 2);
     assert!(told.contains("cannot write `no/such/p.csv`"), "{told}");
     // A failed evaluation leaves what was there, and no rest.

@@ -247,7 +247,7 @@ fn answers_are_in_the_form_of_the_rows() {
         assert!(place.read("answers").starts_with(begins), "{input}");
     }
     // Rows of several forms have none in common; another ending may be a mistake; what a person reads is a text.
-    assert!(place.fails("predict r new.csv new.jsonl --out answers", 2).contains("tells no format"));
-    assert!(place.fails("predict r new.csv --out answers.xlsx", 2).contains("tells no format"));
+    assert!(place.fails("predict r new.csv new.jsonl --out answers", 2).contains("names no format"));
+    assert!(place.fails("predict r new.csv --out answers.xlsx", 2).contains("names no format"));
     assert!(place.ok("predict r new.csv").out.starts_with("new.csv, a\n"));
 }

@@ -136,7 +136,7 @@ fn many_files_are_done_in_batches() {
     let text = String::from_utf8(done.stdout).unwrap();
     assert!(text.starts_with("d/01.png: ") && text.lines().nth(1).unwrap().starts_with("d/00.png: "), "{text}");
     let told = place.fails("predict r/last.safetensors d/00.png --out results", 2);
-    assert!(told.contains("the ending of `results` tells no format"), "{told}");
+    assert!(told.contains("the ending of `results` names no format"), "{told}");
 }
 
 #[cfg(target_os = "linux")]

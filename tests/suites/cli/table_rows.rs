@@ -332,7 +332,8 @@ fn counts_and_quantiles_are_learnt() {
     place.write("c.toml", base.replace("\"mse\"", "\"poisson_nll\"").replace(", \"softplus\"]", "]"));
     let told = place.ok("check c.toml").err;
     assert!(told.contains("mean_not_positive"), "{told}");
-    let model = "--set model.layers=[{type='linear',out_features=1},{type='relu'},{type='linear',out_features=1,bias=false}]";
+    let model =
+        "--set model.layers=[{type='linear',out_features=1},{type='relu'},{type='linear',out_features=1,bias=false}]";
     let error = place.fails(&format!("train c.toml --quiet --out y {model} --set optimizer.lr=3"), 1);
     assert!(error.contains("`poisson_nll` takes means above 0, which a `softplus`"), "{error}");
 }

@@ -214,7 +214,7 @@ fn weights_go_by_the_names_of_columns() {
     let error = place.fails("eval r --set data.target=rooms", 2);
     assert!(error.contains("the model learnt `price`"), "{error}");
     let error = place.fails("check c.toml --set data.val_path=houses.csv", 2);
-    assert!(error.contains("what is validated on is said twice"), "{error}");
+    assert!(error.contains("the samples to validate on are given twice"), "{error}");
 }
 
 /// Probabilities are learnt as they are.

@@ -236,7 +236,7 @@ fn mistakes_in_a_language_model_have_places() {
     refused(
         "validation_split = 0.2",
         "validation_split = 0.2\nval_path = \"input.txt\"",
-        &["what is validated on is said twice"],
+        &["the samples to validate on are given twice"],
     );
     // Numbers are no tokens.
     place.write(

@@ -40,7 +40,7 @@ pub fn spread(experiment: &mut Experiment, team: Team, dry: bool) -> Result<Team
     }
     if experiment.data.auto_batch_size && count > 1 {
         return Err(Failure::Usage(
-            "`batch_size = \"auto\"` does not go with several GPUs\nhelp: give a number, of all GPUs together; `runner check` tells the memory"
+            "`batch_size = \"auto\"` does not go with several GPUs\nhelp: give a number, of all GPUs together; `runner check` shows the memory"
                 .into(),
         ));
     }

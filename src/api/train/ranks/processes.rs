@@ -183,12 +183,12 @@ fn program() -> Result<String> {
 
 /// What every rank gives, in their order.
 fn exchange<T: Serialize + DeserializeOwned>(member: &dyn Collective, own: &T) -> Result<Vec<T>> {
-    let given = serde_json::to_vec(own).context("what is told to the other ranks")?;
+    let given = serde_json::to_vec(own).context("the message to the other ranks")?;
     member.gather(&given)?.iter().enumerate().map(|(rank, given)| read(rank, given)).collect()
 }
 
 fn read<T: DeserializeOwned>(rank: usize, given: &[u8]) -> Result<T> {
-    serde_json::from_slice(given).with_context(|| format!("what rank {rank} tells cannot be read"))
+    serde_json::from_slice(given).with_context(|| format!("the message of rank {rank} cannot be read"))
 }
 
 impl Processes {
@@ -218,7 +218,7 @@ impl Processes {
             choices: self.backend.choices(),
             sample: Sample::of(&samples.spec),
         };
-        self.member.gather(&serde_json::to_vec(&plan).context("what is told to the other ranks")?)?;
+        self.member.gather(&serde_json::to_vec(&plan).context("the message to the other ranks")?)?;
         Ok(())
     }
 
@@ -230,7 +230,7 @@ impl Processes {
         let RunState { epoch, batch, step, best, extra } = leader.state.clone();
         let fingerprint = leader.samples.fingerprint.to_string();
         let place = Place { fingerprint: fingerprint.clone(), epoch, batch, step, best, extra };
-        let text = serde_json::to_vec(&place).context("what is told to the other ranks")?;
+        let text = serde_json::to_vec(&place).context("the message to the other ranks")?;
         let all = self.member.gather(&text)?;
         for (rank, given) in all.iter().enumerate().skip(1) {
             let other: String = read(rank, given)?;
@@ -299,7 +299,7 @@ pub fn follow(
     Planned { loaded: &loaded, data, plan: of_programs, backend, what: Use::Training, needs, passes: &passes }
         .require()?;
     let mut session = Session::unset(programs, backend, crate::model::task(&loaded.experiment))?;
-    let own = serde_json::to_vec(&samples.fingerprint.to_string()).context("what is told to the other ranks")?;
+    let own = serde_json::to_vec(&samples.fingerprint.to_string()).context("the message to the other ranks")?;
     let Place { epoch, batch, step, best, extra, .. } = read(0, &first(member.gather(&own)?))?;
     session.hand_out()?;
     let state = RunState { epoch, batch, step, best, extra };

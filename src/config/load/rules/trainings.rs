@@ -18,7 +18,7 @@ impl Rules<'_> {
         let other = [("data.val_path", val_path.is_some()), ("data.split_column", column), ("data.folds", folds)];
         let Some((key, _)) = other.into_iter().find(|(_, given)| *given) else { return };
         if self.experiment.data.loading.validation_split.is_some() {
-            let error = Diagnostic::error("what is validated on is said twice")
+            let error = Diagnostic::error("the samples to validate on are given twice")
                 .help("leave one of the two out; on the command line, `--unset data.validation_split`");
             self.reporter.at_keys(error, "data.validation_split", "holds some out", key, "says which they are");
         }
@@ -63,7 +63,7 @@ impl Rules<'_> {
             Source::Text(_) | Source::Tokens(_) | Source::TextToText(_) | Source::TextPairs(_) | Source::TextTags(_)
         ) {
             let error = Diagnostic::error(
-                "models of several seeds answer together, with the mean of what they say of a sample",
+                "models of several seeds answer together, with the mean of their answers to a sample",
             );
             let error = error.help("leave `seeds` out, and train with another `seed` each time");
             let texts = "samples have an answer at each position";

@@ -122,7 +122,10 @@ impl Columns {
             let rows = group.num_rows();
             if rows < 0 { None } else { sum.checked_add(rows) }
         });
-        ensure!(sum == Some(rows), "`{place}` is damaged: it says that it has {rows} rows, and its groups have others");
+        ensure!(
+            sum == Some(rows),
+            "`{place}` is damaged: its header has {rows} rows, and its groups have another number"
+        );
         ensure!(
             rows <= i64::from(u32::MAX),
             "`{place}` has {} rows, and at most {} are read",
@@ -332,7 +335,7 @@ fn fill<T: DataType>(
     let mut next = values.iter();
     for row in 0..count {
         if there(row) {
-            let value = next.next().context("it is damaged: it has fewer values than it says")?;
+            let value = next.next().context("it is damaged: it has fewer values than its header says")?;
             let told = |what| anyhow!("row {} has {what}", before + row as u64 + 1);
             meaning.write(&stored(value), &mut cells.text).map_err(told)?;
         }

@@ -128,7 +128,7 @@ impl Write for Timed<'_> {
 /// # Errors
 /// The connection has failed, or it takes too long.
 pub fn say(to: &TcpStream, until: Instant, what: &impl Serialize) -> Result<()> {
-    let content = serde_json::to_vec(what).context("what is said to a rank")?;
+    let content = serde_json::to_vec(what).context("a message for a rank")?;
     frame::write(&mut Timed::new(to, until), Kind::Hello, &content).context("the connection has failed")
 }
 
@@ -151,8 +151,8 @@ pub fn is_understood(mut bytes: &[u8]) -> bool {
 
 fn hear_at_most<T: DeserializeOwned>(from: &TcpStream, until: Instant, most: usize) -> Result<T> {
     let (kind, content) = frame::read_short(&mut Timed::new(from, until), most).context("the connection has failed")?;
-    ensure!(kind == Kind::Hello, "it says something else than who it is");
-    serde_json::from_slice(&content).context("what it says cannot be understood")
+    ensure!(kind == Kind::Hello, "its first message is no introduction");
+    serde_json::from_slice(&content).context("its message cannot be read")
 }
 
 /// Comes to another rank.

@@ -113,7 +113,7 @@ impl Link {
             own.extend(id.0);
         }
         let all = shared.team.gather(&own)?;
-        let unread = || anyhow!("what another rank tells of NCCL cannot be read");
+        let unread = || anyhow!("the message of another rank about NCCL cannot be read");
         for (rank, told) in all.iter().enumerate() {
             let version = c_int::from_ne_bytes(*told.first_chunk().ok_or_else(unread)?);
             ensure!(
