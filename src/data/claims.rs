@@ -17,7 +17,7 @@ const BLOCKS_PER_BYTE: u64 = 8;
 const MOST_SCANS: usize = 64;
 /// Bytes before the first chunk of a RIFF file.
 const RIFF: usize = 12;
-/// Bytes beyond the length that a WebP file tells at which its decoder may still find a chunk.
+/// Bytes beyond the length in a WebP file's header at which its decoder may still find a chunk.
 const BEHIND: usize = 18;
 
 /// What a file claims.
@@ -274,7 +274,7 @@ fn stream_sides((name, content): Chunk) -> Header<Option<[u64; 2]>> {
 /// All chunks are looked at: the decoder takes memory for the length that one claims.
 fn webp(file: &[u8]) -> Header<Claims> {
     const SIDES: &str = "it is a WebP file whose parts are not as large as its header says";
-    // What lies behind the end that the file tells is not looked at; the decoder goes some bytes further than that.
+    // Bytes behind the end in the header are not looked at; the decoder goes some bytes further than that.
     let told = u32::from_le_bytes(bytes(file, 4)?) as usize;
     let (first, mut rest) = chunk(&file[RIFF..file.len().min(told.saturating_add(BEHIND)).max(RIFF)])?;
     let (mut sides, mut animated, mut transparent) = ([0; 2], false, false);

@@ -1,4 +1,4 @@
-//! A source's data: its samples for training and those for validation, with what they look like and what tells them from others.
+//! A source's data: its samples for training and those for validation, with their looks and their identity.
 
 use super::field::DataSpec;
 use super::fingerprint::Fingerprint;
@@ -16,7 +16,7 @@ pub struct Dataset {
     pub val: Split,
     /// The source's test set, where it is another than `val`.
     pub test: Option<Split>,
-    /// Something that the user must be told, and that the run's files record: the data are not what was asked for.
+    /// A warning for the user that the run's files record: the data are not what was asked for.
     pub note: Option<String>,
     /// What the user should know of the files, such as those that are left out. The data are what was asked for all the same.
     pub told: Vec<String>,

@@ -13,7 +13,7 @@ use std::io::Cursor;
 /// Most memory for what a header has beside the image, such as a profile of its colours, in bytes.
 const MAX_HEADER: u64 = 32 << 20;
 
-/// What the header of a photo tells.
+/// The header of a photo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Measured {
     /// Height and width, turned as its EXIF orientation says.

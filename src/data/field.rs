@@ -151,7 +151,7 @@ impl Field {
         Field { kind, ..field }
     }
 
-    /// What is to be learnt. Its kind tells the element type.
+    /// A target. Its kind gives the element type.
     pub fn target(name: impl Into<String>, kind: FieldKind, shape: impl Into<Shape>) -> Self {
         let dtype = match kind {
             FieldKind::Mask(_)
@@ -337,7 +337,7 @@ impl DataSpec {
             })
         };
         let mut fields = names.iter().map(find).collect::<Result<Vec<Field>, _>>()?;
-        // Layers look at them without being told.
+        // Layers look at them without naming them.
         let of_layers = |field: &&Field| matches!(field.kind, FieldKind::Length | FieldKind::PairStart);
         fields.extend(self.fields.iter().filter(of_layers).filter(|field| !names.contains(&field.name)).cloned());
         fields.extend(self.fields.iter().filter(|field| !field.is_input()).cloned());

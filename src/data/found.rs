@@ -23,7 +23,7 @@ impl<K: PartialEq + Clone, V> Found<K, V> {
         Ok(result)
     }
 
-    /// The same for whoever keeps it: next time it is looked for anew.
+    /// The same for a caller that keeps it: next time it is looked for anew.
     ///
     /// # Errors
     /// Those of `find`.

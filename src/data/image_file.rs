@@ -125,7 +125,7 @@ pub fn image_measures(file: &[u8]) -> Result<([usize; 2], usize)> {
     if let Some(measured) = measure(file, file.len() as u64) {
         return Ok((measured.sides, measured.decoding));
     }
-    // Only to be told why.
+    // Only for the reason.
     let sides = sides_of(file).context("cannot read the image")?;
     Ok((sides, sides[0].saturating_mul(sides[1]).saturating_mul(8)))
 }

@@ -154,8 +154,7 @@ impl Files {
     }
 }
 
-/// What a source tells of itself. Each has a file of this folder, which is all that speaks of it here but for its line in
-/// [`Source`].
+/// What a source describes. Each has a file of this folder; the rest of the folder knows it by its line in [`Source`] alone.
 trait Describes {
     /// What the samples look like, without reading them.
     fn describe(&self) -> Result<DataSpec>;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// Image files, each a sample of one field: what a model takes. One that cannot be read has zeros in its place, and
-/// [`NamedImages::take_failure`] tells why.
+/// [`NamedImages::take_failure`] has the reason.
 #[derive(Debug)]
 pub struct NamedImages {
     fields: Vec<Field>,

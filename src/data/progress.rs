@@ -1,4 +1,4 @@
-//! What is told while data are downloaded, unpacked and read, for progress bars.
+//! Progress of downloading, unpacking and reading data, for progress bars.
 
 /// Events while data is fetched and unpacked, for progress bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -180,7 +180,7 @@ impl Split {
         self.store.row(self.at(i))
     }
 
-    /// Hands what tells a field of sample `i` from any other to `take`.
+    /// Hands the identity of a field of sample `i` to `take`.
     pub(super) fn identify(&self, i: usize, field: usize, take: &mut dyn FnMut(&[u8])) {
         self.store.identify(self.at(i), field, take);
     }
@@ -218,7 +218,7 @@ impl Split {
         true
     }
 
-    /// The bytes of a field of all samples of the store, if they are in memory: [`Split::at`] tells where a sample is.
+    /// The bytes of a field of all samples of the store, if they are in memory: [`Split::at`] has the place of a sample.
     pub(super) fn stored(&self, field: usize) -> Option<&[u8]> {
         self.store.stored(field)
     }

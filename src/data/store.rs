@@ -79,7 +79,7 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Passes what tells the image of a sample from all others of the folder to `take`.
+    /// Passes the identity of a sample's image within the folder to `take`.
     fn locate(&self, _sample: usize, _take: &mut dyn FnMut(&[u8])) {}
 
     /// Bytes of memory that it holds for its samples.
@@ -232,7 +232,7 @@ impl<'a> Rows<'a> {
         Rows { area: area.filter(|_| !self.changes.is_empty()), ..self }
     }
 
-    /// True if the batch has a place for this field: nobody reads the others.
+    /// True if the batch has a place for this field: others are not read.
     pub fn wants(&self, field: usize) -> bool {
         self.column(field).is_some()
     }
@@ -256,7 +256,7 @@ impl<'a> Rows<'a> {
         self.draws.get_or_insert_with(|| self.key.draws())
     }
 
-    /// Gives a field its native-endian `bytes`, to which transforms are applied on their way. What nobody wants is dropped.
+    /// Gives a field its native-endian `bytes`, to which transforms are applied on their way. A field without a place in the batch is dropped.
     ///
     /// # Panics
     /// If there are more or fewer bytes than the field has.
@@ -287,8 +287,8 @@ impl<'a> Rows<'a> {
         self.slot[column.offset + self.row * column.bytes..][..column.bytes].copy_from_slice(&bytes[..column.bytes]);
     }
 
-    /// Gives a field of whole numbers, which no transforms change, what `element` writes for each of them, in their order. What nobody
-    /// wants is dropped.
+    /// Gives a field of whole numbers, which no transforms change, what `element` writes for each of them, in their order. A field
+    /// without a place in the batch is dropped.
     pub(super) fn fill(&mut self, field: usize, mut element: impl FnMut(usize, &mut [u8; 4])) {
         let Some(column) = self.column(field) else { return };
         let out = &mut self.slot[column.offset + self.row * column.bytes..][..column.bytes];
@@ -298,7 +298,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Gives a field of masks of any size that of the image of this sample: a byte a pixel, which `widen` makes what a pixel of the
-    /// field is. What nobody wants is dropped.
+    /// field is. A field without a place in the batch is dropped.
     ///
     /// # Panics
     /// If transforms do not bring it to the size that the batch has.
@@ -312,7 +312,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Whether images are kept, and told from others by the stamps of their files.
+    /// Whether images are kept and identified by the stamps of their files.
     pub(super) fn want_stamp(&self) -> bool {
         self.area.is_some_and(Area::wants_stamp)
     }
@@ -325,7 +325,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Gives a field of images of any size that of a sample of the store, which transforms bring to the size that the batch has: what
-    /// they need of it is decoded. It is kept, if images are. What nobody wants is dropped.
+    /// they need of it is decoded. It is kept, if images are. A field without a place in the batch is dropped.
     ///
     /// # Errors
     /// It cannot be decoded.

@@ -40,7 +40,7 @@ pub struct Taken {
 }
 
 impl Survey {
-    /// Looks at some of `photos`. `size` tells the bytes of a file, `read` reads it, but for what is beyond a number of bytes.
+    /// Looks at some of `photos`. `size` returns the bytes of a file, `read` reads it, but for what is beyond a number of bytes.
     pub(super) fn of(
         photos: usize,
         size: impl Fn(usize) -> u64,

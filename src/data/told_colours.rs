@@ -18,7 +18,7 @@ struct Told {
     names: Vec<u8>,
 }
 
-/// A JPEG file of three components with its colours told so that the decoder, which goes by Adobe's segment alone and takes all else for YCbCr,
+/// A JPEG file of three components with its colours declared so that the decoder, which goes by Adobe's segment alone and takes all else for YCbCr,
 /// comes to those of libjpeg: JFIF is YCbCr whatever Adobe says, and components called `R`, `G` and `B` are that.
 pub fn with_told_colours(file: &[u8]) -> Cow<'_, [u8]> {
     let Some(Told { jfif, adobe, names }) = told(file).filter(|told| told.names.len() == 3) else {

@@ -24,7 +24,7 @@ const MAX_INDEX: u64 = 1 << 30;
 pub struct Disk {
     pixels: File,
     index: File,
-    /// Of each sample what tells it from others, and its image, if there is one.
+    /// Of each sample its identity, and its image, if there is one.
     samples: Vec<Hash>,
     rows: RwLock<Vec<Option<Row>>>,
     /// `None`: nothing is added.
@@ -44,7 +44,7 @@ struct Ends {
     writing: Vec<usize>,
 }
 
-/// What is said where photos cannot be kept.
+/// The error where photos cannot be kept.
 fn failure(place: &str) -> String {
     format!(
         "cannot keep photos in `{place}`: set `cache_dir` to a folder that can be written to, or `cache` to \"memory\" or \"none\""
@@ -210,7 +210,7 @@ impl Disk {
 fn write_both(folder: &Path, pixels: &Path, index: &Path) -> io::Result<(File, File)> {
     durable::create_folders(folder)?;
     let open = |path: &Path| {
-        // Never what somebody else has put there in the place of a file, such as a pipe, for whose other end this would wait.
+        // Never a pipe that stands there in the place of a file: this would wait for its other end.
         match fs::symlink_metadata(path) {
             Ok(there) if !there.is_file() => {
                 return Err(io::Error::new(ErrorKind::InvalidInput, format!("`{}` is no file", path.display())));

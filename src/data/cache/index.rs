@@ -33,7 +33,7 @@ pub fn key(part: &str, folder: &str, transforms: &[Transform]) -> String {
     first(&blake3::hash(text.as_bytes())).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What tells a sample from others.
+/// The identity of a sample.
 pub fn located(sample: usize, locate: super::Locate) -> Hash {
     let mut hash = blake3::Hasher::new();
     locate(sample, &mut |bytes| _ = hash.update(bytes));

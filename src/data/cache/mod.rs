@@ -77,7 +77,7 @@ struct Budget {
     /// Images that are kept, and whether there was no room for another.
     images: AtomicU64,
     full: AtomicBool,
-    /// What could not be done, to be told once.
+    /// What could not be done, for one note.
     trouble: Mutex<Option<String>>,
 }
 
@@ -114,7 +114,7 @@ pub struct Kept {
     pub full: bool,
 }
 
-/// Passes what tells the image of a sample from others to a hash.
+/// Passes the identity of a sample's image to a hash.
 pub(super) type Locate<'a> = &'a dyn Fn(usize, &mut dyn FnMut(&[u8]));
 
 impl Cache {
@@ -198,7 +198,7 @@ impl Area {
         self.transforms.len()
     }
 
-    /// Whether what is kept is told from what is there now by a stamp of the file.
+    /// Whether a stamp of the file shows that a kept image is no longer the one that is there.
     pub fn wants_stamp(&self) -> bool {
         matches!(self.held, Held::Disk(_))
     }

@@ -42,7 +42,7 @@ pub(super) fn for_each_file(
     let mut archive = tar::Archive::new(plain(BufReader::with_capacity(1 << 20, counting)).with_context(damaged)?);
     let mut seen = vec![false; set.files.len()];
     // Raw: the headers before a file that give it a longer name, or other attributes, are passed over as files are. They
-    // would be taken into memory as large as they say they are, and no file of the set needs one.
+    // would be taken into memory as large as they claim, and no file of the set needs one.
     let mut entries = archive.entries().with_context(damaged)?.raw(true);
     while let Some(entry) = contained(|| Ok(entries.next())).with_context(damaged)? {
         let entry = entry.with_context(damaged)?;

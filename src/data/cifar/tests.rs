@@ -212,7 +212,7 @@ fn no_flipped_bit_changes_what_is_read() {
                 Err(_) => refused += 1,
             }
         }
-        // Xz has a checksum for everything. In gzip some bits only tell a date, and what repeats can be told in two ways.
+        // Xz has a checksum for everything. In gzip some bits are only a date, and repeated bytes can be written in two ways.
         let least = if whole.starts_with(b"\xfd7zXZ") { whole.len() } else { whole.len() / 2 };
         assert!(refused >= least, "{refused} of {}", whole.len());
         // Cut anywhere, too, it is refused.

@@ -58,7 +58,7 @@ pub(super) struct Verified {
 }
 
 impl Verified {
-    /// What the folder's memory tells; nothing if that is not there or not right.
+    /// The record in the folder; empty if that is not there or not right.
     pub fn of(folder: &Path) -> Self {
         let path = folder.join(NAME);
         let text = files::read(&path, MAX_BYTES).unwrap_or_default();

@@ -20,7 +20,7 @@ impl Busy {
         &self.0
     }
 
-    /// The number of the process that downloads it, where the system tells.
+    /// The number of the process that downloads it, where the system has it.
     pub fn holder(&self) -> Option<u32> {
         #[cfg(target_os = "linux")]
         {

@@ -188,7 +188,7 @@ fn too_much_is_refused() {
 fn all_failures_are_listed() {
     let (missing, _) = serve(vec![Answer::Status("404 Not Found")]);
     let (short, _) = serve(vec![Answer::Broken(content(), 0)]);
-    // A port that nobody listens at.
+    // A port without a listener.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mirrors = [missing.clone(), short.clone(), format!("http://{closed}"), "no address".into()];
     let text = bring(&mirrors, None).result.unwrap_err().to_string();

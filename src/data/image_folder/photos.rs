@@ -41,7 +41,7 @@ pub trait Images: Send + Sync {
     /// Passes where in the folder number `at` is to `take`.
     fn locate(&self, at: usize, take: &mut dyn FnMut(&[u8]));
 
-    /// Passes what tells number `at` from other images to `take`: to read them all would take minutes.
+    /// Passes the identity of image `at` to `take`: to read them all would take minutes.
     fn identify(&self, at: usize, take: &mut dyn FnMut(&[u8]));
 
     /// Bytes of memory for what is known of them.

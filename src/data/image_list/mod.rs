@@ -237,7 +237,7 @@ impl ImageListOptions {
         Ok([train, val, test])
     }
 
-    /// What is to be told of photos that are not there.
+    /// The note about photos that are not there.
     fn missing(&self, part: &Part, list: &Path) -> Result<Option<String>> {
         if part.missing == 0 {
             return Ok(None);

@@ -39,7 +39,7 @@ pub struct LoaderOptions {
     pub seed: u64,
     /// Number of threads; 0: batches are made when they are asked for.
     pub workers: usize,
-    /// Changes to every sample, of the field that [`super::transformed`] tells.
+    /// Changes to every sample, of the field that [`super::transformed`] returns.
     pub transforms: Vec<Transform>,
     /// How the samples of a batch are mixed afterwards, in that field and in what is learnt.
     pub mixing: Option<Mixing>,
@@ -229,7 +229,7 @@ impl Loader {
                 return Ok(None);
             }
             state = if self.workers.is_empty() {
-                // The slot is free: it is neither out nor ready, and nobody else fills.
+                // The slot is free: it is neither out nor ready, and no other thread fills it.
                 shared.make_one(state).0
             } else {
                 shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner)

@@ -449,7 +449,7 @@ fn the_next_sample_takes_the_place_of_one_that_cannot_be_read() {
     }
 }
 
-/// The batch that cannot be made is told when its turn comes, whatever else the workers have done by then.
+/// A batch that cannot be made is reported when its turn comes, however far the workers are by then.
 #[test]
 fn too_many_in_a_row_end_it() {
     let bad: Vec<usize> = (20..26).collect();

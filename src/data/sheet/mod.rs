@@ -51,7 +51,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What bytes stand for, if it is said.
+    /// The encoding, if one is given.
     fn encoding(self) -> Option<&'static Encoding> {
         match self {
             Form::Cells(format) => format.encoding,
@@ -201,7 +201,7 @@ impl Sheet {
     /// # Errors
     /// As [`Sheet::open`]; there is none; one has other columns than the first, or what a column has is of another type.
     pub fn open_all(path: &Path, kind: impl Fn(&Path) -> FileKind, limits: Limits) -> Result<Self> {
-        // What is called like no pattern is opened, and that tells why it cannot be.
+        // A name that is no pattern is opened, and the error of that says why it cannot be.
         let single = crate::files::is_there(path) || !pattern::is_any_there(path);
         let paths = if single { vec![path.to_owned()] } else { pattern::paths(path)? };
         let mut sheets = paths.iter().map(|path| Sheet::open(path, kind(path), limits)).collect::<Result<Vec<_>>>()?;

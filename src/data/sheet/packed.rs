@@ -77,7 +77,7 @@ impl PackedText {
         anyhow!("`{}` has changed since it was looked at", self.path.display())
     }
 
-    /// What is said where it cannot be unpacked.
+    /// The error where it cannot be unpacked.
     fn named<T>(&self, unpacked: Result<T>) -> Result<T> {
         unpacked.with_context(|| format!("`{}`", self.path.display()))
     }

@@ -71,7 +71,7 @@ impl Read for Uninterrupted {
     }
 }
 
-/// What is said of a packed file that cannot be read.
+/// The error for a packed file that cannot be read.
 pub const NOT_UNPACKED: &str = "cannot be unpacked";
 
 /// Refuses what is larger than `most` bytes once it is unpacked; `because` says why no more.

@@ -68,7 +68,7 @@ impl Drop for PieceText<'_> {
 }
 
 impl Text {
-    /// The text of the file at `path`, which may have `most` bytes, in an encoding, if it is said.
+    /// The text of the file at `path`, which may have `most` bytes, in `encoding`, if one is given.
     ///
     /// # Errors
     /// It cannot be read, or is no text.
@@ -109,7 +109,7 @@ impl Text {
     }
 
     /// Where pieces begin, each with a line, and where the last one ends, found by several threads: of a file without quotes whose lines have `most` bytes at
-    /// most and all end in `\n`. `None`: it is no such file, or cannot be read, which a [`Text::scan`] tells.
+    /// most and all end in `\n`. `None`: it is no such file, or cannot be read, which [`Text::scan`] reports.
     pub fn lines(&self, most: usize, quote: Option<u8>) -> Option<(Vec<Begin>, Begin)> {
         match self {
             Text::Memory(_) | Text::Packed(_) => None,
@@ -140,7 +140,7 @@ impl Text {
 }
 
 impl FileText {
-    /// `None` for a file that is read whole: a small one, one that is packed or in another encoding, or one that cannot be read, which then tells why.
+    /// `None` for a file that is read whole: a small one, one that is packed or in another encoding, or one that cannot be read: reading it gives the error.
     fn open(path: &Path, most: u64) -> Option<FileText> {
         let opened = files::open(path).ok()?;
         if Packing::of(path).is_some() || opened.size <= SMALL || opened.size > most {

@@ -137,7 +137,7 @@ impl TableCodec {
         TableCodec::read(spec.fitted.as_ref()?)
     }
 
-    /// That of a checkpoint, which may come from anybody; `None` if it is none that a training has fitted.
+    /// That of a checkpoint, which may come from any source; `None` if it is none that a training has fitted.
     pub fn read(written: &Value) -> Option<TableCodec> {
         let codec: TableCodec = serde_json::from_value(written.clone()).ok()?;
         let tokens = codec.tokens.as_ref();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use unicode_normalization::char::is_combining_mark;
 
-/// Most buckets: as many as scikit-learn's classes have where nothing is said.
+/// Most buckets: as many as scikit-learn's classes have by default.
 pub const MOST_BUCKETS: usize = 1 << 20;
 
 /// MurmurHash3 for 32 bits with the seed 0 (Appleby 2011): `sklearn.utils.murmurhash3_32`.

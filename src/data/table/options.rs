@@ -9,9 +9,9 @@ use super::tokens::TokensOptions;
 use crate::graph::op::TargetRange;
 use std::path::PathBuf;
 
-/// Most texts of a column that have a place of their own, where nothing is said of it.
+/// Most texts of a column that have a place of their own, by default.
 pub const MOST_CATEGORIES: usize = 64;
-/// Bins of a piecewise linear encoding, where nothing is said of them.
+/// Bins of a piecewise linear encoding, by default.
 pub const BINS: usize = 16;
 
 /// A table, and what of it is learnt.
@@ -29,7 +29,7 @@ pub struct TableOptions {
     pub target: Vec<String>,
     /// The target is one of some classes, also where all are numbers.
     pub classes: bool,
-    /// These, in this order, if it is said.
+    /// The names of the classes, in their order, if they are given.
     pub class_names: Option<Vec<String>>,
     /// Numbers that are learnt are standardised for the loss.
     pub standardize_target: bool,

@@ -136,7 +136,7 @@ pub fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<
     Ok(reads)
 }
 
-/// The classes of a column, in their order: those of `order`, if it is said. `rows` are those in which nothing is missing, `train` those of them that are
+/// The classes of a column, in their order: those of `order`, if it is given. `rows` are those in which nothing is missing, `train` those of them that are
 /// trained on.
 fn classes_of(
     column: &str,

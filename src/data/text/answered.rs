@@ -210,7 +210,7 @@ impl Ragged {
 /// Texts with answers as tokens.
 struct Answered {
     texts: Ragged,
-    /// What is to be told of each: the answer and the token that ends it or, of one that is cut, its beginning.
+    /// The targets of each: the answer and the token that ends it or, of one that is cut, its beginning.
     answers: Ragged,
     start: u32,
     ignore_index: i32,
@@ -283,7 +283,7 @@ impl Store for Answered {
         rows.fill(1, |at, out| {
             *out = number(match at.checked_sub(1) {
                 None => Some(&self.start),
-                // Behind the last one to be told nothing counts.
+                // Behind the last target nothing counts.
                 Some(before) => answer.get(before).filter(|_| at < answer.len()),
             });
         });

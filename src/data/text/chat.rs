@@ -1,6 +1,6 @@
 //! The template by which a conversation becomes a text: what a model that was trained on conversations expects.
 //!
-//! Templates are Jinja's, in the dialect of <https://huggingface.co/docs/transformers/chat_templating>. They may come from anybody: each has so much fuel, which
+//! Templates are Jinja's, in the dialect of <https://huggingface.co/docs/transformers/chat_templating>. They may come from any source: each has so much fuel, which
 //! bounds its time and its memory.
 
 use super::super::wrong_file::WrongFile;
@@ -41,7 +41,7 @@ pub struct Chat {
     eos: String,
 }
 
-/// What somebody says.
+/// A message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
     /// Who: `system`, `user`, `assistant`, or what the template knows besides.
@@ -94,7 +94,7 @@ impl Chat {
         Chat { template, bos, eos }
     }
 
-    /// Whether the template writes what is said, and what is answered. One that refuses these messages may take others.
+    /// Whether the template writes a question and its answer. One that refuses these messages may take others.
     pub fn says(&self) -> [bool; 2] {
         let messages = [("user", SAID[0]), ("assistant", SAID[1])]
             .map(|(role, content)| Message { role: role.to_owned(), content: content.to_owned() });

@@ -76,7 +76,7 @@ pub fn tokenizer(fitted: Option<&TextCodec>, choice: &Choice, texts: &[&str]) ->
     }
 }
 
-/// How many classes a model tells apart is known, and its tokenizer does not depend on a text.
+/// The number of a model's classes is known, and its tokenizer does not depend on a text.
 pub fn is_told(choice: &Choice, classes: Option<&Vec<String>>) -> bool {
     classes.is_some() && matches!(choice, Choice::Bytes | Choice::Json(_))
 }

@@ -91,7 +91,7 @@ pub fn tokens_of(split: &Split, sample: usize) -> Result<Vec<u32>> {
     Ok(numbers.into_iter().map(|number| number as u32).collect())
 }
 
-/// The tokens that are to be told of a sample, in their order.
+/// The targets of a sample, in their order.
 ///
 /// # Errors
 /// It cannot be read, or has no targets.
@@ -102,7 +102,7 @@ pub fn answer_of(split: &Split, sample: usize) -> Result<Vec<u32>> {
     Ok(numbers.into_iter().map_while(|number| u32::try_from(number).ok()).collect())
 }
 
-/// The tokens of a sample's prompt, and those that are to be told behind it, where targets that are `ignored` do not count.
+/// The tokens of a sample's prompt, and the targets behind it, where those that are `ignored` do not count.
 ///
 /// # Errors
 /// It cannot be read, or has no such targets.
@@ -263,7 +263,7 @@ impl TextCodec {
         fitted.get("tokenizer").is_some()
     }
 
-    /// That of a checkpoint, which may come from anybody.
+    /// That of a checkpoint, which may come from any source.
     ///
     /// # Errors
     /// It is none that a training has written.

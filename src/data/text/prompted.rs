@@ -1,4 +1,4 @@
-//! Texts of a table with an answer each, which goes on with a prompt: one row of tokens a sample, of which the answer alone is to be told.
+//! Texts of a table with an answer each, which goes on with a prompt: one row of tokens a sample, of which the answer alone is the target.
 
 use super::super::Split;
 use super::super::field::{DataSpec, Field, Lengths};

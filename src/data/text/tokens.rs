@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of the header of a token file of llm.c: 256 whole numbers.
 pub(super) const HEADER: usize = 256 * 4;
-/// Its first number, and the bytes of a token, of which the second number tells more.
+/// Its first number, and the bytes of a token; the second number has more of the format.
 pub(super) const MAGIC: [(i32, usize); 2] = [(20_240_520, 2), (20_240_801, 4)];
 
 /// Bytes of a file that are read at once: most samples have fewer.
@@ -44,7 +44,7 @@ pub struct TokenFile {
     width: usize,
     /// Which of all tokens it has; as many as there were when it was opened.
     has: Range<usize>,
-    /// What tells it from other files: its size, and what stands in some places. Its name and time may change without it.
+    /// Its identity: its size, and the bytes in some places. Its name and time may change without it.
     stamp: String,
     path: PathBuf,
 }
@@ -178,7 +178,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// What tells them from others: themselves, or the stamps of their files.
+    /// Their identity: themselves, or the stamps of their files.
     pub fn identify(&self, take: &mut dyn FnMut(&[u8])) {
         match self {
             Tokens::Narrow(tokens) => take(bytes_of(tokens)),

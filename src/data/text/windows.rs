@@ -1,4 +1,4 @@
-//! Samples of a long row of tokens: windows of one length, in which every token is to be told from those before it.
+//! Samples of a long row of tokens: windows of one length, in which every token is predicted from those before it.
 
 use super::super::field::{Field, FieldKind, INPUTS, LENGTHS, TARGETS};
 use super::super::store::{Rows, Store, Unreadable};
@@ -42,7 +42,7 @@ pub fn fields(context: usize, vocabulary: usize) -> Vec<Field> {
     vec![input, Field::target(TARGETS, kind(), [context])]
 }
 
-/// The same where batches have lengths: tokens, how many of them are the sample's, and of each the one behind it, where that is to be told.
+/// The same where batches have lengths: tokens, how many of them are the sample's, and of each the one behind it, where that is a target.
 pub fn fields_of_lengths(lengths: &[usize], vocabulary: usize) -> Vec<Field> {
     let longest = lengths.last().copied().unwrap_or(1);
     let kind = || FieldKind::Tokens(Classes::at_least(vocabulary));

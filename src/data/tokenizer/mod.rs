@@ -175,7 +175,7 @@ impl Tokenizer {
         }
     }
 
-    /// That of a checkpoint, which may come from anybody.
+    /// That of a checkpoint, which may come from any source.
     ///
     /// # Errors
     /// It is none.

@@ -180,11 +180,11 @@ struct Member {
     bytes: u64,
 }
 
-/// What a header tells.
+/// A header.
 struct Header {
     kind: tar::EntryType,
     bytes: io::Result<u64>,
-    /// The sum of the block's bytes that it is to have, if it tells one.
+    /// The sum of the block's bytes, if the header has one.
     sum: Option<u32>,
     name: Vec<u8>,
 }

@@ -76,7 +76,7 @@ fn images_and_targets_are_mixed_alike() {
             let partner = 4 - i;
             assert!((found[i].iter().sum::<f32>() - 1.0).abs() < 1e-6);
             assert!(i == partner || (own + found[i][partner] - 1.0).abs() < 1e-6);
-            // The mean of the image tells the share, too.
+            // The mean of the image shows the share, too.
             let mean = mixed[24 * i..][..24].iter().map(|v| f32::from(*v)).sum::<f32>() / 24.0;
             let told = if i == partner { 20.0 } else { 10.0 * (own * i as f32 + (1.0 - own) * partner as f32) };
             assert!((mean - told).abs() <= 0.501, "{mean}, not {told}");

@@ -153,7 +153,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Refuses a column of a group of rows that cannot be where it is said to be, or that cannot be unpacked.
+    /// Refuses a column of a group of rows that cannot lie where its header puts it, or that cannot be unpacked.
     fn judge_column(&self, name: &str, column: &ColumnChunkMetaData) -> Result<()> {
         let (place, size) = (self.path.display(), self.size);
         let begin = column.dictionary_page_offset().unwrap_or(column.data_page_offset());

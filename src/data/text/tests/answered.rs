@@ -34,7 +34,7 @@ fn an_answer_is_told_token_by_token() {
     told("1 of 3 answers are cut to 4 tokens");
     let all = batches(&set.train, 1, false);
     let of = |sample: u32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
-    // The text, what the decoder is given, how long the text is, and what is to be told.
+    // The text, what the decoder is given, how long the text is, and the targets.
     let wanted = vec![vec![0, 1, 0, 1], vec![2, 1, 0, 0], vec![4], vec![1, 0, 3, -7]];
     assert_eq!((of(0).0, &of(0).2), (Lengths::both(4, 4), &wanted));
     let wanted = vec![vec![1, 0], vec![2, 0, 1], vec![2], vec![0, 1, 3]];
@@ -55,7 +55,7 @@ fn an_answer_is_told_token_by_token() {
     let options = AnsweredOptions { fitted, ..answered(other, Choice::Bytes, &[[9, 9]]) };
     let why = format!("{:#}", open(&Source::AnsweredTexts(Box::new(options))).unwrap_err());
     assert!(why.contains("o.csv`, row at line 2, the answer, line 1, column 3: the character 'c'"), "{why}");
-    // A checkpoint may come from anybody.
+    // A checkpoint may come from any source.
     let read = |change: &dyn Fn(&mut Samples)| {
         let mut codec = codec.clone();
         change(&mut codec.samples);

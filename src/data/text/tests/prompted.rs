@@ -38,7 +38,7 @@ fn the_answer_alone_is_to_be_told() {
     told("2 of 4 answers are cut to 6 tokens");
     let all = batches(&set.train, 1, false);
     let of = |sample: u32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
-    // What is given, how much that is, and what is to be told: nothing of the prompt, nor behind the end.
+    // What is given, how much that is, and the targets: nothing of the prompt, nor behind the end.
     assert_eq!(
         (of(0).0, &of(0).2),
         (Lengths::first(6), &vec![vec![0, 1, 2, 2, 1, 0], vec![5], vec![-7, -7, 2, 1, 3, -7]])
@@ -50,7 +50,7 @@ fn the_answer_alone_is_to_be_told() {
     assert_eq!(of(3).2, [vec![2, 1, 2, 2, 2, 2], vec![6], vec![1, 2, 2, 2, 2, 2]]);
     assert_eq!(prompt_and_answer(&set.train, 0, -7).unwrap(), (vec![0, 1, 2], vec![2, 1, 3]));
     assert_eq!(prompt_and_answer(&set.train, 3, -7).unwrap(), (vec![2], vec![1, 2, 2, 2, 2, 2]));
-    // A checkpoint may come from anybody.
+    // A checkpoint may come from any source.
     let with = |change: &dyn Fn(&mut Vec<usize>, &mut u32)| {
         let mut codec = codec.clone();
         let Samples::Prompted { lengths, end, .. } = &mut codec.samples else { panic!("prompts") };

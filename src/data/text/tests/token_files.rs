@@ -59,7 +59,7 @@ fn token_files_are_read_where_samples_ask() {
     text(folder.path(), "part-2.bin", &wide[..wide.len() - 4]);
     let told = refused(parts(10_001));
     assert!(told.contains("part-2.bin") && told.contains("cut short"), "{told}");
-    // What is in a file tells it from others, and not its name or its time.
+    // The content of a file is its identity, and not its name or its time.
     let known = |path: &Path| open(&Source::Text(Box::new(of(path, Some(70_000))))).unwrap().fingerprint;
     let copy = text(folder.path(), "copy.bin", tokens(&list));
     let changed: Vec<u16> = list.iter().map(|token| token ^ 1).collect();

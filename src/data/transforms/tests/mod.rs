@@ -159,7 +159,7 @@ proptest! {
         }
     }
 
-    /// Images of all sizes go through any list, and come out in the shape that was told; twice, with the same draws, as the same.
+    /// Images of all sizes go through any list, and come out in the shape that was announced; twice, with the same draws, as the same.
     #[test]
     fn any_list_takes_images_of_any_size(list in prop::collection::vec(any_transform(), 0..4),
                                          h in 1usize..40, w in 1usize..40, grey in any::<bool>(), seed in any::<u64>()) {
@@ -180,7 +180,7 @@ proptest! {
         let mut again = vec![0; shape.len()];
         apply(&list, &mut draws(seed, 0), &pixels, [h, w], channels, &mut again);
         prop_assert_eq!(out.pixels, again);
-        // What fixes the size of images of any size fixes it as told.
+        // A transform that fixes the size of images fixes it as announced.
         if let Ok(fixed) = output_shape(&list, &[0, 0, channels].into()) {
             prop_assert_eq!(fixed, shape);
         }
