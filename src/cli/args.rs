@@ -204,7 +204,9 @@ pub struct TrainArgs {
     pub resume: Option<Option<PathBuf>>,
     /// Start anew in a folder that already holds a run
     ///
-    /// The old run stays, whole, until the new one has saved its first checkpoint; then its files are removed. Other files stay.
+    /// The old run stays, whole, until the new one has saved its first checkpoint; then its files are removed. Other files stay. A folder
+    /// without a run in which a file or folder has the name of one of a run's, such as a `config.toml` of your own, is refused; so is a run
+    /// of which the new one reads a file.
     #[arg(long)]
     pub force: bool,
     /// Download data that is not there for a run that goes on

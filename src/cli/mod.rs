@@ -23,6 +23,7 @@ mod launch;
 mod lr_find;
 mod man;
 mod models;
+mod own_image;
 mod palette;
 mod predict;
 mod recompute;

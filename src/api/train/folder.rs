@@ -1,14 +1,17 @@
 //! The folder of a run, as a run finds it and leaves it.
 
 use super::super::failure::Failure;
+use super::super::members::Members;
+use super::super::model::read_files;
 use super::request::Request;
-use crate::config::Experiment;
+use crate::config::{Experiment, Loaded};
 use crate::files::durable;
 use crate::terminal::say;
-use crate::train::files::folder::{Folder, InUse, Taken, file};
+use crate::train::files::folder::{Folder, InUse, Replaces, Taken, file, is_run_file};
 use crate::train::files::state::RunState;
 use crate::train::run::report::Reporter;
 use anyhow::{Context, Result};
+use std::path::Path;
 use tempfile::TempDir;
 
 /// What is wrong with a run's folder: another's being there is a matter of the command line.
@@ -16,9 +19,43 @@ pub fn in_folder(error: anyhow::Error) -> Failure {
     if error.is::<InUse>() || error.is::<Taken>() { Failure::Usage(error.to_string()) } else { error.into() }
 }
 
+/// What the new run may find in its folder.
+pub fn replaces(request: &Request) -> Replaces {
+    let members = |out: &Path| Members::of(out).is_ok_and(|members| members.is_some());
+    match request.replace {
+        true if request.out.as_deref().is_some_and(members) => Replaces::Runs,
+        true => Replaces::Run,
+        false => Replaces::Nothing,
+    }
+}
+
+/// Refuses to replace a run of which the new one reads a file.
+///
+/// # Errors
+/// It reads one.
+pub fn expect_not_read(request: &Request, loaded: &Loaded) -> Result<(), Failure> {
+    let Some(folder) = request.out.as_deref().filter(|_| request.replace).and_then(|out| out.canonicalize().ok())
+    else {
+        return Ok(());
+    };
+    let of_run = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        path.parent() == Some(&folder) && name.is_some_and(is_run_file)
+    };
+    let read = read_files(loaded).into_iter().find(|path| path.canonicalize().is_ok_and(|path| of_run(&path)));
+    match read {
+        Some(path) => Err(Failure::Usage(format!(
+            "the new run reads `{}`, a file of the run that it would replace\nhelp: move that file to another folder, or choose another folder \
+             with --out",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// The folder of a new run, which must not hold another one unless that may be replaced.
 pub fn new_folder(request: &Request, name: &str, reporter: &Reporter) -> Result<Folder, Failure> {
-    let mut folder = Folder::new(request.out.as_deref(), name, request.replace).map_err(in_folder)?;
+    let mut folder = Folder::new(request.out.as_deref(), name, replaces(request)).map_err(in_folder)?;
     tell_lock(&mut folder, reporter);
     Ok(folder)
 }

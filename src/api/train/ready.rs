@@ -18,7 +18,7 @@ use crate::data::{DataSpec, Footprint};
 use crate::graph::op::Figure;
 use crate::passes::PassOptions;
 use crate::terminal::{say, thousands};
-use crate::train::files::folder::{Folder, file};
+use crate::train::files::folder::{Folder, Replaces, file};
 use crate::train::files::metrics_file::{MetricsFile, note_line};
 use crate::train::files::provenance;
 use crate::train::files::sample::Sample;
@@ -100,13 +100,14 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     // Nor is anything read or written that there is no memory for.
     let photos = PhotoPlan::new(experiment, &described, true);
     require(&loaded, &described, &programs, photos.with(input::footprint(experiment)))?;
+    folder::expect_not_read(request, &loaded)?;
     // Gone when this function ends, however it does.
     let temporary = if dry { Some(folder::temporary()?) } else { None };
     let mut folder = match (folder, &temporary) {
         (Some(folder), _) => folder,
         (None, Some(temporary)) => {
-            Folder::require_free(request.out.as_deref(), request.replace).map_err(in_folder)?;
-            Folder::new(Some(&temporary.path().join("run")), &experiment.name, false).map_err(in_folder)?
+            Folder::require_free(request.out.as_deref(), folder::replaces(request)).map_err(in_folder)?;
+            Folder::new(Some(&temporary.path().join("run")), &experiment.name, Replaces::Nothing).map_err(in_folder)?
         }
         (None, None) => new_folder(request, &experiment.name, &reporter)?,
     };

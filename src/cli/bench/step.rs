@@ -5,7 +5,7 @@ use super::{Times, WARM_UP, chrome, product};
 use crate::api::failure::{Failure, warn};
 use crate::api::memory::resolve_batch;
 use crate::api::model::{build, describe_data, device, load_config, read_files, say_notes};
-use crate::api::what::{expect_apart, expect_no_input, output};
+use crate::api::what::{expect_apart, expect_no_input, expect_no_run_file, output};
 use crate::backend::{Backend, Detail, HostBuffer, Span, Track};
 use crate::cli::args::BenchArgs;
 use crate::cli::human_bytes;
@@ -42,6 +42,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     if let Some(trace) = &trace {
         expect_apart(trace, "--trace", args.output.json)?;
         expect_no_input(trace, read_files(&loaded).iter().map(PathBuf::as_path))?;
+        expect_no_run_file(trace)?;
     }
     let backend = device(&loaded.experiment, args.threads)?;
     let data = describe_data(&loaded)?;

@@ -2,10 +2,12 @@
 
 use crate::api::answer::{Answer, Of};
 use crate::api::failure::Failure;
+use crate::cli::own_image::{encode, expect_own};
 use crate::cli::palette::colour;
 use crate::files::output::Output;
 use crate::graph::Shape;
 use anyhow::{Context, Result};
+use png::ColorType;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -19,7 +21,7 @@ impl<'a> Masks<'a> {
     /// command reads. A sample's classes have the shape `positions`, and there are `classes`.
     ///
     /// # Errors
-    /// They are no masks, two of them would have one name, or one would take the place of what is read.
+    /// They are no masks, two of them would have one name, or one would take the place of a file that is read or that `predict` has not written.
     pub fn new(
         folder: &'a Path,
         files: &[PathBuf],
@@ -48,6 +50,7 @@ impl<'a> Masks<'a> {
                     mask.display()
                 )));
             }
+            expect_own(&mask, "--masks")?;
             if let Some(other) = names.insert(mask, file).filter(|other| *other != file) {
                 return Err(Failure::Usage(format!(
                     "the masks of `{}` and `{}` would have one name\nhelp: do them one after the other, into different folders",
@@ -76,21 +79,13 @@ impl<'a> Masks<'a> {
     pub fn write(&self, of: Of, answer: &Answer) -> Result<()> {
         let Answer::Positions(classes, shape) = answer else { return Ok(()) };
         let path = self.path(of);
+        expect_own(&path, "--masks")?;
         let numbers: Vec<u8> = classes.iter().map(|class| *class as u8).collect();
-        let file = png_of(&numbers, shape).context("cannot make a PNG file of a mask")?;
+        let sides = [shape.dims()[0], shape.dims()[1]].map(|side| side as u32);
+        let palette = (0..=u8::MAX).flat_map(colour).collect();
+        let file =
+            encode(sides, ColorType::Indexed, Some(palette), &numbers).context("cannot make a PNG file of a mask")?;
         let written = Output::at(&path)?.put(&file);
         written.with_context(|| format!("cannot write `{}`", path.display()))
     }
-}
-
-/// A PNG file whose pixels are classes, with a colour for each.
-fn png_of(classes: &[u8], shape: &Shape) -> Result<Vec<u8>> {
-    let [height, width] = [shape.dims()[0], shape.dims()[1]].map(|side| side as u32);
-    let mut file = Vec::new();
-    let mut encoder = png::Encoder::new(&mut file, width, height);
-    encoder.set_color(png::ColorType::Indexed);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_palette((0..=u8::MAX).flat_map(colour).collect::<Vec<u8>>());
-    encoder.write_header()?.write_image_data(classes)?;
-    Ok(file)
 }

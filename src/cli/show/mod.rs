@@ -9,6 +9,7 @@ pub mod table;
 mod text;
 
 use super::args::{ShowArgs, ShownSplit};
+use super::own_image::{encode, expect_own};
 use super::palette::colour;
 use crate::api::failure::Failure;
 use crate::api::model::{describe_data, load_config, read_files};
@@ -21,11 +22,10 @@ use crate::terminal::{one_line, say, thousands};
 use crate::train::setup::input::{mixing, table_columns, table_notes, transforms};
 use anyhow::{Context, anyhow};
 use batches::{Batches, Wanted};
-use image::ImageFormat;
 use measure::{Measured, measure};
+use png::ColorType;
 use serde_json::{Value, json};
 use sheet::Shown;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -60,6 +60,8 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let experiment = &loaded.experiment;
     if let Some(out) = &out {
         expect_no_input(out, read_files(&loaded).iter().map(PathBuf::as_path))?;
+        // The name may be that of a photo or a mask of the data.
+        expect_own(out.path(), "--out")?;
     }
     if let Some(columns) = table_columns(experiment) {
         if out.is_some() || args.write_normalize {
@@ -107,10 +109,10 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
         let (shown, places) = shown(split, &Wanted { start, ..wanted(train)? }, args.count as usize, &names)?;
         let Wanted { image: [h, w, channels], masks, .. } = wanted(train)?;
         let (image, [rows, columns]) = sheet::draw(&shown, [h, w, if masks { 3 } else { channels }]);
-        let mut png = Cursor::new(Vec::new());
-        image.write_to(&mut png, ImageFormat::Png).context("cannot make a PNG file of the sheet")?;
+        let png = encode([image.height(), image.width()], ColorType::Rgb, None, &image)
+            .context("cannot make a PNG file of the sheet")?;
         let name = out.path().display();
-        out.put(png.get_ref()).with_context(|| format!("cannot write `{name}`"))?;
+        out.put(&png).with_context(|| format!("cannot write `{name}`"))?;
         let n = shown.len().min(rows * columns);
         let when = if train { format!(", epoch {epoch}") } else { String::new() };
         text.push_str(&format!("`{name}` shows {n} samples{when}: {rows} rows of {columns}\n"));

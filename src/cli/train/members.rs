@@ -20,7 +20,7 @@ use crate::runs::figure::is_share;
 use crate::runs::folder::{Run, State, is_run};
 use crate::runs::lines::{Wanted, number};
 use crate::terminal::{figure, json_line, percent, say};
-use crate::train::files::folder::{Folder, file};
+use crate::train::files::folder::{Folder, Replaces, file};
 use crate::train::run::Outcome;
 use crate::train::setup::device::{self, Selected, select};
 use anyhow::{Context, Result};
@@ -198,7 +198,8 @@ fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Fai
             )));
         }
     }
-    let folder = Folder::new(out, &loaded.experiment.name, there.is_some()).map_err(in_folder)?;
+    let replaces = if there.is_some() { Replaces::Runs } else { Replaces::Nothing };
+    let folder = Folder::new(out, &loaded.experiment.name, replaces).map_err(in_folder)?;
     let mut place = Place::new(folder, there.is_some())?;
     place.folder.claim(false).map_err(in_folder)?;
     place.has_claimed();

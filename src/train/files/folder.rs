@@ -49,19 +49,42 @@ pub struct Folder {
     unlocked: Option<String>,
 }
 
-/// A new run's folder holds another one.
+/// A new run cannot be in this folder.
 #[derive(Debug)]
-pub struct Taken(PathBuf);
+pub enum Taken {
+    /// It holds another run.
+    Run(PathBuf),
+    /// It holds a file or folder of this path, whose name is that of a file of a run, and no run.
+    File(PathBuf),
+}
 
 impl std::fmt::Display for Taken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "`{0}` already holds a run\nhelp: continue it with `runner train --resume {0}`, start anew in its place with --force, \
-             or choose another folder with --out",
-            self.0.display()
-        )
+        match self {
+            Taken::Run(folder) => write!(
+                f,
+                "`{0}` already holds a run\nhelp: continue it with `runner train --resume {0}`, start anew in its place with --force, \
+                 or choose another folder with --out",
+                folder.display()
+            ),
+            Taken::File(file) => write!(
+                f,
+                "`{}` is there, and a run in this folder would write to that name\nhelp: choose another folder with --out, or move it",
+                file.display()
+            ),
+        }
     }
+}
+
+/// What a new run may find in its folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaces {
+    /// No file of a run.
+    Nothing,
+    /// A run, whose files it replaces.
+    Run,
+    /// A folder of runs, such as folds, with a configuration of its own.
+    Runs,
 }
 
 impl std::error::Error for Taken {}
@@ -72,11 +95,11 @@ impl Folder {
     }
 
     /// The folder for a new run: `out`, else the next number under `runs/<name>`. A folder that is there is locked; it may
-    /// hold another run only with `force`. Nothing else is changed on disk.
+    /// hold what the new run `replaces`. Nothing else is changed on disk.
     ///
     /// # Errors
     /// [`InUse`], [`Taken`]; the folder or `runs/<name>` cannot be read.
-    pub fn new(out: Option<&Path>, name: &str, force: bool) -> Result<Folder> {
+    pub fn new(out: Option<&Path>, name: &str, replaces: Replaces) -> Result<Folder> {
         let mut folder = match out {
             Some(p) => Folder::at(p.to_path_buf(), false),
             // Whether the number is still free then, shows when the folder is made.
@@ -85,10 +108,18 @@ impl Folder {
         if folder.path.is_dir() {
             folder.lock()?;
         }
-        if !force && folder.holds_run()? {
-            return Err(Taken(folder.path.clone()).into());
-        }
+        folder.expect_free(replaces)?;
         Ok(folder)
+    }
+
+    fn expect_free(&self, replaces: Replaces) -> Result<()> {
+        let taken = match (self.holds_run()?, replaces) {
+            (true, Replaces::Nothing) => Some(Taken::Run(self.path.clone())),
+            (true, Replaces::Run | Replaces::Runs) | (false, Replaces::Runs) => None,
+            // A user's own `config.toml`, or event files of another program.
+            (false, Replaces::Nothing | Replaces::Run) => self.run_files()?.into_iter().next().map(Taken::File),
+        };
+        taken.map_or(Ok(()), |taken| Err(taken.into()))
     }
 
     /// The folder of the next number in `parent`.
@@ -100,11 +131,8 @@ impl Folder {
     ///
     /// # Errors
     /// [`Taken`].
-    pub fn require_free(out: Option<&Path>, force: bool) -> Result<()> {
-        match out.filter(|path| !force && is_run(path)) {
-            Some(path) => Err(Taken(path.to_path_buf()).into()),
-            None => Ok(()),
-        }
+    pub fn require_free(out: Option<&Path>, replaces: Replaces) -> Result<()> {
+        out.map_or(Ok(()), |path| Folder::at(path.to_path_buf(), false).expect_free(replaces))
     }
 
     /// The folder of a run to continue, locked: `path`, else the newest under `runs/<name>`.
@@ -147,7 +175,8 @@ impl Folder {
     pub fn holds_run(&self) -> Result<bool> {
         let ready = staging::is_ready(&self.path)
             .with_context(|| format!("cannot look for a run in `{}`", self.path.display()))?;
-        Ok(ready || !self.run_files()?.is_empty())
+        // Other names, such as `config.toml`, may be those of files of the user.
+        Ok(ready || [file::METRICS, file::LAST].iter().any(|name| self.path.join(name).is_file()))
     }
 
     /// Makes the folder ready for a new run. An earlier run in it, which only `force` allows, stays whole until
@@ -186,7 +215,7 @@ impl Folder {
             return Ok(());
         }
         if !force {
-            return Err(Taken(self.path.clone()).into());
+            return Err(Taken::Run(self.path.clone()).into());
         }
         let cannot = || format!("cannot start anew in `{}`", self.path.display());
         if let Some(path) = staging::in_the_way(&self.path).with_context(cannot)? {

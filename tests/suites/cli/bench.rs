@@ -120,6 +120,9 @@ fn a_trace_opens_in_chrome() {
         assert!(events.iter().any(|e| e["cat"] == "backward"));
     }
     assert!(place.fails("bench c.toml --steps 1 --device cpu --trace nowhere/t.json", 2).contains("nowhere/t.json"));
+    place.write("r/metrics.jsonl", "{}\n");
+    let error = place.fails("bench c.toml --steps 1 --device cpu --trace r/metrics.jsonl", 2);
+    assert!(error.contains("a file of the run in `r`"), "{error}");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn files_and_folders_in_each_others_place() {
     for name in ["config.toml", "metrics.jsonl"] {
         let run = format!("folder-{}", name.len());
         place.write(&format!("{run}/{name}/x"), "mine");
-        let err = place.fails(&format!("train c.toml --force --out {run}"), 1);
+        let err = place.fails(&format!("train c.toml --force --out {run}"), 2);
         assert!(err.contains(name), "{err}");
         assert_eq!(place.read(&format!("{run}/{name}/x")), "mine");
     }

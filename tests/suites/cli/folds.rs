@@ -292,7 +292,7 @@ fn folds_say_what_they_need() {
         place.write("w.toml", config(&format!("{more}\n{PRICE}")));
         place.fails("train w.toml --out w", 2)
     };
-    assert!(wrong("validation_split = 0.2").contains("said twice"));
+    assert!(wrong("validation_split = 0.2").contains("given twice"));
     assert!(wrong("split_column = \"town\"").contains("`split_column` says itself"));
     assert!(wrong("fold = 4").contains("must be at most 3, as many as there are `folds`"));
     let sweep = "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [1e-3, 1e-2] }\n";

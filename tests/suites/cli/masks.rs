@@ -85,6 +85,16 @@ fn a_class_for_every_pixel_is_learnt_shown_and_predicted() {
     let error = place.fails("predict r/last.safetensors photos/20.png other/20.png --masks both", 2);
     assert!(error.contains("would have one name") && !place.path("both").exists(), "{error}");
 
+    // Masks that were made by hand have the photos' names, too. Those of an earlier `predict` are replaced.
+    let by_hand = std::fs::read(place.path("photos/mask-21.png")).unwrap();
+    place.write("labels/21.png", &by_hand);
+    let error = place.fails("predict r/last.safetensors photos/20.png photos/21.png --masks labels", 2);
+    assert!(error.contains("`labels/21.png` is there") && !place.path("labels/20.png").exists(), "{error}");
+    assert_eq!(std::fs::read(place.path("labels/21.png")).unwrap(), by_hand);
+    place.ok("predict r/last.safetensors photos/20.png photos/21.png --masks out --json");
+    let error = place.fails("data show c.toml --out photos/22.png", 2);
+    assert!(error.contains("`photos/22.png` is there, and is no image that `runner` has written"), "{error}");
+
     let told = place.ok("data show c.toml --out sheet.png --count 4").out;
     assert!(told.contains("pixels of each class:\n  ground"), "{told}");
     assert!(image::open(place.path("sheet.png")).is_ok());

@@ -151,8 +151,24 @@ fn force_starts_anew_and_leaves_other_files_alone() {
     let args = "--set data.source=\"mnist\" --set data.root=\"nowhere\" --set data.download=false";
     place.fails(&format!("train c.toml --out r --force {args}"), 1);
     assert_eq!(place.read("r/metrics.jsonl"), old);
+    let reads_it = place.fails("train r/config.toml --quiet --out r --force", 2);
+    assert!(reads_it.contains("the new run reads `r/config.toml`"), "{reads_it}");
+    assert_eq!(place.read("r/metrics.jsonl"), old);
     place.ok("train c.toml --quiet --out r --force --set seed=4");
     assert_ne!(place.read("r/metrics.jsonl"), old);
+    // Files of the user with the names of a run's are no run, and `--force` replaces runs alone.
+    place.write("own/config.toml", "# mine");
+    place.write("events/tensorboard/other", "mine");
+    for (words, file) in [
+        ("train c.toml --out own", "own/config.toml"),
+        ("train c.toml --out own --force", "own/config.toml"),
+        ("train c.toml --out own --force --dry-run", "own/config.toml"),
+        ("train c.toml --out events --force", "events/tensorboard"),
+    ] {
+        let error = place.fails(words, 2);
+        assert!(error.contains(&format!("`{file}` is there")) && !error.contains("--force"), "{words}: {error}");
+    }
+    assert_eq!([place.read("own/config.toml"), place.read("events/tensorboard/other")], ["# mine", "mine"]);
     assert_eq!(place.read("r/notes.txt"), "mine");
     assert!(!place.path("r/.last.safetensors.tmp-77").exists());
 }

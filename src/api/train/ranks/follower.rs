@@ -3,7 +3,7 @@
 use super::super::outcome::nothing_to_do;
 use crate::backend::Backend;
 use crate::config::Experiment;
-use crate::train::files::folder::{Folder, file};
+use crate::train::files::folder::{Folder, Replaces, file};
 use crate::train::files::metrics_file::MetricsFile;
 use crate::train::files::state::RunState;
 use crate::train::run::Run;
@@ -42,7 +42,7 @@ impl<'a> Follower<'a> {
     ) -> Result<(Run<'a>, TempDir)> {
         let Follower { experiment, config, samples, pause_after } = *self;
         let place = tempfile::tempdir().with_context(|| format!("cannot make a folder for rank {rank}"))?;
-        let folder = Folder::new(Some(place.path()), &experiment.name, false)?;
+        let folder = Folder::new(Some(place.path()), &experiment.name, Replaces::Nothing)?;
         let metrics = MetricsFile::open(&folder.file(file::METRICS), 0)?;
         let run = Run {
             experiment,

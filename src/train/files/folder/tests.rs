@@ -1,7 +1,7 @@
 use super::*;
 
 fn open(path: &Path, force: bool) -> Result<Folder> {
-    Folder::new(Some(path), "x", force)
+    Folder::new(Some(path), "x", if force { Replaces::Run } else { Replaces::Nothing })
 }
 
 #[test]
