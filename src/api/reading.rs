@@ -93,7 +93,7 @@ pub fn expect_own_tokens(experiment: &Experiment, own: &Experiment, fitted: Opti
     };
     let moved = |path: &PathBuf| {
         let chat = codec().and_then(|codec| codec.chat);
-        chat.is_some() && Chat::read(&shown(path)).ok() == chat
+        chat.is_some_and(|chat| Chat::read(&shown(path)).is_ok_and(|named| named.is_like(&chat)))
     };
     let another_chat = asked.chat_template != own.chat_template && !asked.chat_template.as_ref().is_some_and(moved);
     let differ = [

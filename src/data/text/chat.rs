@@ -4,26 +4,22 @@
 //! bounds its time and its memory.
 
 use super::super::wrong_file::WrongFile;
+use super::jinja::{self, Failed};
 use crate::files::{self, contained};
 use anyhow::{Context, Result, anyhow};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde};
-use minijinja::{Environment, Error, ErrorKind, context};
-use minijinja_contrib::pycompat::unknown_method_callback;
+use chrono::{Local, NaiveDateTime};
+use minijinja::context;
+use minijinja::value::Serde;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
-use std::io::{self, Write};
 use std::path::Path;
 
 /// Largest file, in bytes.
 const MAX_FILE: u64 = 16 << 20;
-/// Instructions of a template, and 64 bytes of what it makes: 64 MB.
-const FUEL: u64 = 1_000_000;
-/// Most spaces before a line.
-const MAX_INDENT: usize = 64;
 /// A text and an answer that no template has in its own words.
 const SAID: [&str; 2] = ["runner says 31415926", "runner answers 27182818"];
+/// How a moment is written in a checkpoint.
+const MOMENT: &str = "%Y-%m-%dT%H:%M:%S";
 /// The file of the tokenizer's settings.
 const SETTINGS: &str = "tokenizer_config.json";
 /// The file that has a template which is not in the file of the tokenizer's settings.
@@ -39,6 +35,9 @@ pub struct Chat {
     /// What they end with.
     #[serde(default)]
     eos: String,
+    /// When the training began whose prompts it makes, where its texts have a date.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    began: Option<String>,
 }
 
 /// A message of a conversation.
@@ -91,14 +90,28 @@ impl Chat {
 
     fn with_tokens(template: String, settings: &Value) -> Chat {
         let [bos, eos] = ["bos_token", "eos_token"].map(|key| token_of(settings, key));
-        Chat { template, bos, eos }
+        Chat { template, bos, eos, began: None }
+    }
+
+    /// The template with this moment as the one when its training began, if its texts have a date: the prompts of a run that goes on another day are the same.
+    #[must_use]
+    pub fn begun(mut self) -> Chat {
+        let has_date = self.template.contains(jinja::NOW);
+        self.began = has_date.then(|| Local::now().naive_local().format(MOMENT).to_string());
+        self
+    }
+
+    /// Whether another one writes the same.
+    pub fn is_like(&self, other: &Chat) -> bool {
+        let of = |chat: &Chat| [&chat.template, &chat.bos, &chat.eos].map(String::clone);
+        of(self) == of(other)
     }
 
     /// Whether the template writes a question and its answer. One that refuses these messages may take others.
     pub fn says(&self) -> [bool; 2] {
         let messages = [("user", SAID[0]), ("assistant", SAID[1])]
             .map(|(role, content)| Message { role: role.to_owned(), content: content.to_owned() });
-        self.whole(&messages).map_or([true; 2], |whole| SAID.map(|said| whole.contains(said)))
+        self.learnt(&messages, false).map_or([true; 2], |whole| SAID.map(|said| whole.contains(said)))
     }
 
     /// Whether a folder's `tokenizer_config.json` has a template, or one stands beside it.
@@ -107,13 +120,30 @@ impl Chat {
         keys.is_some_and(|keys| template_of(&keys).is_some() || files::is_there(&config.with_file_name(BESIDE)))
     }
 
-    /// Looks whether the template can be read.
+    /// Looks whether the template can be read, and takes one of the usual conversations. One may refuse others, as those with a system message.
     ///
     /// # Errors
-    /// It cannot.
+    /// It cannot be read; it asks for a function, filter, test or method that there is not; it fails at every conversation without refusing one.
     pub fn check(&self) -> Result<()> {
-        contained(|| Ok(environment()?.template_from_str(&without_marks(&self.template)).map(drop)?))
-            .context("the chat template")
+        contained(|| Ok(jinja::check(&self.template)?)).context("the chat template")?;
+        let mut failed = Vec::new();
+        for roles in [&["user"][..], &["system", "user"], &["user", "assistant", "user"]] {
+            let said = roles.iter().map(|role| Message { role: (*role).to_owned(), content: SAID[0].to_owned() });
+            let said: Vec<Message> = said.collect();
+            match contained(|| Ok(self.rendered(&said, true, now()))) {
+                Ok(Ok(_) | Err(Failed::Refused(_))) => {}
+                Ok(Err(Failed::Unknown(why))) => {
+                    let what = "the chat template asks for something that is not known here: write it otherwise, or leave the template out";
+                    return Err(why).context(what);
+                }
+                Ok(Err(Failed::Otherwise(why))) => failed.push(why.into()),
+                Err(why) => failed.push(why),
+            }
+        }
+        match failed.into_iter().nth(2) {
+            Some(why) => Err(why.context("the chat template fails at every conversation")),
+            None => Ok(()),
+        }
     }
 
     /// The token that ends what the model says, as text; empty, if it is not known.
@@ -131,128 +161,33 @@ impl Chat {
     /// # Errors
     /// The template refuses it, or fails.
     pub fn render(&self, messages: &[Message]) -> Result<String> {
-        self.rendered(messages, true)
+        self.text(messages, true, now())
     }
 
-    /// A conversation as a text, which ends with its last message.
+    /// A conversation as a text, which ends where the model is to answer or, unless it `answers`, with its last message; as its training has it, if there is one.
     ///
     /// # Errors
     /// As [`Chat::render`].
-    pub fn whole(&self, messages: &[Message]) -> Result<String> {
-        self.rendered(messages, false)
+    pub fn learnt(&self, messages: &[Message], answers: bool) -> Result<String> {
+        let began = self.began.as_deref().and_then(|began| NaiveDateTime::parse_from_str(began, MOMENT).ok());
+        self.text(messages, answers, began.unwrap_or_else(now))
     }
 
-    fn rendered(&self, messages: &[Message], answers: bool) -> Result<String> {
-        let Chat { template, bos, eos } = self;
-        contained(|| {
-            let messages = minijinja::Value::from(Serde(messages));
-            let known = context! { messages, add_generation_prompt => answers, bos_token => bos, eos_token => eos };
-            Ok(environment()?.render_str(&without_marks(template), known)?)
-        })
-        .context("the model's chat template does not take these messages")
+    fn text(&self, messages: &[Message], answers: bool, now: NaiveDateTime) -> Result<String> {
+        contained(|| Ok(self.rendered(messages, answers, now)?))
+            .context("the model's chat template does not take these messages")
+    }
+
+    fn rendered(&self, messages: &[Message], answers: bool, now: NaiveDateTime) -> Result<String, Failed> {
+        let Chat { template, bos, eos, .. } = self;
+        let messages = minijinja::Value::from(Serde(messages));
+        let known = context! { messages, add_generation_prompt => answers, bos_token => bos, eos_token => eos };
+        jinja::render(template, known, now)
     }
 }
 
-fn environment() -> Result<Environment<'static>> {
-    let mut environment = Environment::new();
-    // As transformers has it.
-    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.set_unknown_method_callback(unknown_method_callback);
-    environment.set_fuel(Some(FUEL));
-    let refuse = |why: String| Err::<minijinja::Value, Error>(Error::new(ErrorKind::InvalidOperation, why));
-    environment.add_function("raise_exception", refuse);
-    // Fuel does not count the spaces that these make.
-    environment.add_filter("tojson", |value: &minijinja::Value, indent: Option<minijinja::Value>, keys: Kwargs| {
-        let indent = indent.or(keys.get("indent")?).filter(|indent| !indent.is_none() && !indent.is_undefined());
-        if keys.get::<Option<bool>>("ensure_ascii")? == Some(true) {
-            return Err(Error::new(ErrorKind::InvalidOperation, "`ensure_ascii=true` is not known"));
-        }
-        keys.assert_all_used()?;
-        within(indent.clone())?;
-        as_json(value, indent.map(usize::try_from).transpose()?)
-    });
-    environment.add_filter(
-        "indent",
-        |value: String, width: Option<usize>, first: Option<bool>, blank: Option<bool>, keys: Kwargs| {
-            let width = width.or(keys.get("width")?).unwrap_or(4);
-            let [first, blank] = [(first, "first"), (blank, "blank")]
-                .map(|(given, key)| given.or_else(|| keys.get(key).ok()).unwrap_or(false));
-            keys.assert_all_used()?;
-            within(Some(width.into()))?;
-            let spaces = " ".repeat(width);
-            let line = |(at, line): (usize, &str)| match at == 0 && !first || line.is_empty() && !blank {
-                true => line.to_owned(),
-                false => format!("{spaces}{line}"),
-            };
-            Ok(value.split('\n').enumerate().map(line).collect::<Vec<_>>().join("\n"))
-        },
-    );
-    Ok(environment)
-}
-
-/// A value as Python's `json.dumps` writes it with `ensure_ascii=False`, which is what transformers calls: a space behind each comma and colon, and no
-/// character escaped for HTML.
-fn as_json(value: &minijinja::Value, indent: Option<usize>) -> Result<String, Error> {
-    struct Spaced;
-    impl Formatter for Spaced {
-        fn begin_array_value<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
-            if first { Ok(()) } else { to.write_all(b", ") }
-        }
-        fn begin_object_key<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
-            if first { Ok(()) } else { to.write_all(b", ") }
-        }
-        fn begin_object_value<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-            to.write_all(b": ")
-        }
-    }
-    let mut text = Vec::new();
-    match indent {
-        Some(indent) => {
-            let spaces = " ".repeat(indent);
-            let pretty = PrettyFormatter::with_indent(spaces.as_bytes());
-            value.serialize(&mut Serializer::with_formatter(&mut text, pretty))
-        }
-        None => value.serialize(&mut Serializer::with_formatter(&mut text, Spaced)),
-    }
-    .map_err(|why| Error::new(ErrorKind::InvalidOperation, format!("cannot write this as JSON: {why}")))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-/// A template whose `{% generation %}`, by which transformers finds what the model is to learn, is a condition that holds.
-fn without_marks(template: &str) -> String {
-    let mut text = String::with_capacity(template.len());
-    let mut rest = template;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at + 2);
-        text.push_str(before);
-        let name = tag.trim_start_matches(['-', '+']).trim_start();
-        let begin = &tag[..tag.len() - name.len()];
-        let words = [("generation", "if true"), ("endgeneration", "endif")];
-        let found = words.into_iter().find_map(|(word, stands_for)| {
-            let behind = name.strip_prefix(word)?;
-            behind.trim_start().trim_start_matches(['-', '+']).starts_with("%}").then_some((stands_for, behind))
-        });
-        rest = match found {
-            Some((stands_for, behind)) => {
-                text.push_str(begin);
-                text.push_str(stands_for);
-                behind
-            }
-            None => tag,
-        };
-    }
-    text + rest
-}
-
-/// Refuses to put more spaces before a line than a text for people has.
-fn within(indent: Option<minijinja::Value>) -> Result<(), Error> {
-    match indent.filter(|indent| !indent.is_none() && !indent.is_undefined()) {
-        Some(indent) if !usize::try_from(indent.clone()).is_ok_and(|indent| indent <= MAX_INDENT) => Err(Error::new(
-            ErrorKind::InvalidOperation,
-            format!("`indent` is {indent}, and a whole number up to {MAX_INDENT} is expected"),
-        )),
-        _ => Ok(()),
-    }
+fn now() -> NaiveDateTime {
+    Local::now().naive_local()
 }
 
 /// The template among the settings of a tokenizer; of several that have names, the one that is called `default`.
@@ -278,7 +213,7 @@ mod tests {
     use super::*;
 
     fn chat(template: &str) -> Chat {
-        Chat { template: template.into(), bos: "<s>".into(), eos: "</s>".into() }
+        Chat { template: template.into(), bos: "<s>".into(), eos: "</s>".into(), began: None }
     }
 
     fn say(role: &str, content: &str) -> Message {
@@ -311,6 +246,25 @@ mod tests {
     fn templates_are_bounded_and_checked() {
         assert!(chat("{% for x %}").check().is_err());
         assert!(chat("{{ nothing.of.this() }}").render(&[]).is_err());
+        // A system message may be refused, and so may a question that is not answered.
+        for refuses in [
+            "{% if messages[0].role == 'system' %}{{ raise_exception('No system!') }}{% endif %}x",
+            "{{ raise_exception('no') }}",
+        ] {
+            chat(refuses).check().unwrap();
+        }
+        // What the usual conversations do not come to, may be unknown.
+        chat("{% if tools %}{{ tools|f }}{% endif %}").check().unwrap();
+        for (template, named) in [
+            ("{{ messages[0].content|wordings }}", "wordings"),
+            ("{% if messages|length == 3 %}{{ strptime('x') }}{% endif %}", "strptime"),
+            ("{% if messages[0].role == 'system' %}{{ messages[0].content.translate() }}{% endif %}", "translate"),
+            ("{{ 1 if messages is odder }}", "odder"),
+            ("{{ '%d' % messages[0].content }}", "fails at every conversation"),
+        ] {
+            let error = format!("{:#}", chat(template).check().unwrap_err());
+            assert!(error.contains(named), "{template}: {error}");
+        }
         let endless = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
         let large = "{% set x = 'a' * 1000000 %}{% for i in range(1000) %}{{ x }}{% endfor %}";
         // Each turn escapes what the one before it has escaped.
@@ -318,6 +272,18 @@ mod tests {
         for template in [endless, large, doubled, "{{ 'a' * 100000000000 }}", "{% include 'x' %}"] {
             assert!(chat(template).render(&[]).is_err(), "{template}");
         }
+    }
+
+    /// A run that goes on another day has the prompts with which it began.
+    #[test]
+    fn dates_of_a_training_stay() {
+        let mut dated = chat("{{ strftime_now('%Y-%m-%d') }}").begun();
+        dated.began = Some("2001-02-03T04:05:06".into());
+        let kept: Chat = serde_json::from_value(serde_json::to_value(&dated).unwrap()).unwrap();
+        assert_eq!(kept.learnt(&[], true).unwrap(), "2001-02-03");
+        assert_ne!(kept.render(&[]).unwrap(), "2001-02-03");
+        assert!(kept.is_like(&chat("{{ strftime_now('%Y-%m-%d') }}")) && !kept.is_like(&chat("x")));
+        assert_eq!(chat("x").begun(), chat("x"));
     }
 
     #[test]

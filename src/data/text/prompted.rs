@@ -99,7 +99,7 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
 
 /// The tokenizer for these texts and answers, and the token that ends answers.
 fn learnt(options: &PromptedOptions, written: &Written, fitted: Option<&TextCodec>) -> Result<TextCodec> {
-    let chat = options.chat.as_deref().map(Chat::read).transpose()?;
+    let chat = options.chat.as_deref().map(Chat::read).transpose()?.map(Chat::begun);
     if let (Some(path), Some(says)) = (&options.chat, chat.as_ref().map(Chat::says)) {
         let left = match says {
             [true, true] => None,

@@ -57,9 +57,13 @@ impl Prompts {
     /// # Errors
     /// The template for conversations does not take it.
     pub fn text(&self, text: &str) -> Result<String> {
+        self.around(text, Chat::render)
+    }
+
+    fn around(&self, text: &str, render: fn(&Chat, &[Message]) -> Result<String>) -> Result<String> {
         match (&self.template, &self.chat) {
             (Some(template), _) => Ok(template.replacen(PLACE, text, 1)),
-            (None, Some(chat)) => chat.render(&self.conversation(said("user", text))),
+            (None, Some(chat)) => render(chat, &self.conversation(said("user", text))),
             (None, None) => Ok(text.to_owned()),
         }
     }
@@ -69,12 +73,12 @@ impl Prompts {
     /// # Errors
     /// The template for conversations does not take them, or writes a conversation in another way as soon as it is answered.
     pub fn pair(&self, text: &str, answer: &str) -> Result<[String; 2]> {
-        let prompt = self.text(text)?;
+        let prompt = self.around(text, |chat, messages| chat.learnt(messages, true))?;
         let chat = self.chat.as_ref().filter(|_| self.template.is_none());
         let Some(chat) = chat else { return Ok([prompt, answer.to_owned()]) };
         let mut messages = self.conversation(said("user", text));
         messages.push(said("assistant", answer));
-        let whole = chat.whole(&messages)?;
+        let whole = chat.learnt(&messages, false)?;
         let rest = whole.strip_prefix(&prompt).context(
             "the chat template writes what is before an answer in another way once there is one, so that its prompt cannot be told: \
              write `template` in its place",

@@ -385,7 +385,10 @@ fn conversations_are_answered_by_the_template() {
     let [own, other] = [own, other].map(|reply| reply.json()["usage"]["prompt_tokens"].as_u64().unwrap());
     assert!(other < own, "{other}, {own}");
     place.write("broken.jinja", "{% if %}");
-    for (file, part) in [("none.jinja", "cannot read `none.jinja`"), ("broken.jinja", "`broken.jinja`")] {
+    place.write("unknown.jinja", "{{ messages[0].content|rot13 }}");
+    for (file, part) in
+        [("none.jinja", "cannot read `none.jinja`"), ("broken.jinja", "`broken.jinja`"), ("unknown.jinja", "rot13")]
+    {
         let told = place.fails(&format!("serve r --device cpu --set data.chat_template={file}"), 2);
         assert!(told.contains(part), "{told}");
     }
