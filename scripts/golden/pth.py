@@ -45,6 +45,31 @@ def layouts(folder: Path, state: dict) -> None:
     torch.save({"model": state, "model_ema": ema}, folder / "ema.pth")
 
 
+def unread(folder: Path) -> None:
+    """Tensors that are none of floats, whole numbers or truth values with all elements there."""
+    weight = torch.arange(6.0).reshape(2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        some = {
+            "weight": weight,
+            "complex": weight.to(torch.complex64),
+            "per_tensor": torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8),
+            "sparse": weight.to_sparse(),
+        }
+        more = {
+            "compressed": weight.to_sparse_csr(),
+            "float8": weight.to(torch.float8_e4m3fn),
+            "meta": torch.empty(2, 3, device="meta"),
+            "parameter": nn.Parameter(weight.to(torch.float8_e5m2), requires_grad=False),
+            "per_channel": torch.quantize_per_channel(weight, torch.ones(2), torch.zeros(2), 0, torch.quint8),
+            "uint16": weight.to(torch.uint16),
+        }
+        torch.save({**some, **more}, folder / "unread.pth")
+        torch.save(some, folder / "unread_legacy.pth", _use_new_zipfile_serialization=False)
+        torch.save(nn.Linear(1, 1), folder / "whole_module_legacy.pth", _use_new_zipfile_serialization=False)
+        torch.save({"net": nn.Linear(1, 1), "epoch": 3}, folder / "module_within.pth")
+
+
 def make(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     state = net().state_dict()
@@ -100,5 +125,6 @@ def make(folder: Path) -> None:
         torch.save(net(), folder / "whole_module.pth")
     torch.save([1, 2], folder / "list.pth")
     layouts(folder, state)
+    unread(folder)
     _zip_with_pickle(folder / "malicious.pth", pickle.dumps({"weight": _Shell()}, protocol=2))
     _zip_with_pickle(folder / "malicious_protocol4.pth", pickle.dumps({"weight": _Shell()}, protocol=4))

@@ -31,6 +31,28 @@ impl Element {
         }
     }
 
+    /// Whether [`Element::widen`] makes another type of whole numbers of it.
+    pub(super) fn is_narrow(self) -> bool {
+        matches!(self, Element::I8 | Element::I16 | Element::Bool)
+    }
+
+    /// Its name in PyTorch.
+    pub(super) fn in_pytorch(self) -> &'static str {
+        match self {
+            Element::F16 => "torch.float16",
+            Element::BF16 => "torch.bfloat16",
+            Element::F32 => "torch.float32",
+            Element::F64 => "torch.float64",
+            Element::I8 => "torch.int8",
+            Element::I16 => "torch.int16",
+            Element::I32 => "torch.int32",
+            Element::I64 => "torch.int64",
+            Element::U8 => "torch.uint8",
+            Element::U32 => "torch.uint32",
+            Element::Bool => "torch.bool",
+        }
+    }
+
     /// The little-endian elements `data` as a type that runner has: floats become `F32`, `I8` and `I16` become `I32`, truth
     /// values `U8`.
     pub(super) fn widen(self, data: Vec<u8>) -> (DType, Vec<u8>) {

@@ -104,14 +104,18 @@ pub fn load_chosen(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointErr
 /// One of the files cannot be read, or lacks a tensor.
 fn load(path: &Path, choose: &Choose) -> Result<Loaded, CheckpointError> {
     let parts = parts(path)?;
-    let mut all =
-        Loaded { tensors: BTreeMap::new(), notes: vec![format!("took the weights of {} files", parts.len())] };
+    let mut all = Loaded { notes: vec![format!("took the weights of {} files", parts.len())], ..Loaded::default() };
     for (file, names) in parts {
         // Messages name the index, and say which of its files it is.
         let inside = |reason: String| CheckpointError::new(path, Reason::Invalid(reason));
         let mut loaded = load_one(&file, choose).map_err(|error| inside(error.to_string()))?;
+        all.unread.append(&mut loaded.unread);
+        all.narrow.append(&mut loaded.narrow);
         for name in names {
             let tensor = loaded.tensors.remove(&name);
+            if tensor.is_none() && all.unread.contains_key(&name) {
+                continue;
+            }
             let tensor = tensor.ok_or_else(|| inside(format!("`{}` has no tensor `{name}`", file.display())))?;
             all.tensors.insert(name, tensor);
         }

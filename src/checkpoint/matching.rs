@@ -25,12 +25,37 @@ pub struct Mismatch {
     pub unexpected: Vec<String>,
     /// Name, the model's shape, the file's shape.
     pub wrong_shape: Vec<(String, Vec<usize>, Vec<usize>)>,
+    /// Names that the model has, and the file in a form that is not read, with what that is.
+    pub unread: Vec<(String, String)>,
+}
+
+/// What to do about a tensor that is not read.
+pub fn advice(what: &str) -> &'static str {
+    match what {
+        _ if what.starts_with("sparse") => "in PyTorch, `.to_dense()` makes a tensor of it that is read",
+        _ if what.starts_with("quantised") => "in PyTorch, `.dequantize()` makes a tensor of it that is read",
+        _ if what.starts_with("of torch.complex") => "there are no models of complex numbers here",
+        _ if what.starts_with("of torch.") => "in PyTorch, `.float()` makes a tensor of it that is read",
+        _ if what.contains("`meta`") => "save the model when its weights are there",
+        _ => "only tensors of floats, whole numbers and truth values are read, each with all its elements",
+    }
 }
 
 impl Mismatch {
     /// How many names differ.
     pub fn len(&self) -> usize {
-        self.missing.len() + self.unexpected.len() + self.wrong_shape.len()
+        self.missing.len() + self.unexpected.len() + self.wrong_shape.len() + self.unread.len()
+    }
+
+    /// Of the names that the file lacks: those that it has in a form that is not read.
+    pub fn name_unread(&mut self, unread: &BTreeMap<String, String>) {
+        self.missing.retain(|name| match unread.get(name) {
+            Some(what) => {
+                self.unread.push((name.clone(), what.clone()));
+                false
+            }
+            None => true,
+        });
     }
 
     /// The tensors of the one layer that alone differs, in shape alone, if it is made for another number of classes: the
@@ -48,7 +73,7 @@ impl Mismatch {
                 && wanted[1..] == has[1..]
                 && (has[0], wanted[0]) == classes
         };
-        let all = self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.iter().all(alike);
+        let all = self.len() == self.wrong_shape.len() && self.wrong_shape.iter().all(alike);
         all.then(|| (self.wrong_shape.iter().map(|(n, _, _)| n.as_str()).collect(), classes.0, classes.1))
     }
 
@@ -60,14 +85,14 @@ impl Mismatch {
         let alike = |(_, wanted, has): &(String, Vec<usize>, Vec<usize>)| {
             (has.first(), wanted.first()) == (Some(&rows.0), Some(&rows.1)) && wanted[1..] == has[1..]
         };
-        let all = self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.iter().all(alike);
+        let all = self.len() == self.wrong_shape.len() && self.wrong_shape.iter().all(alike);
         (all && rows.0 != rows.1)
             .then(|| (self.wrong_shape.iter().map(|(name, ..)| name.as_str()).collect(), rows.0, rows.1))
     }
 
     /// True if nothing differs.
     pub fn is_empty(&self) -> bool {
-        self.missing.is_empty() && self.unexpected.is_empty() && self.wrong_shape.is_empty()
+        self.len() == 0
     }
 }
 
@@ -136,7 +161,8 @@ pub fn unwrap_names<'a>(
             tensors.insert(short, tensor);
         }
     }
-    if longest.starts_with("module.") && !is_wanted(AVERAGED) {
+    let averaged = tensors.contains_key(AVERAGED) && !is_wanted(AVERAGED) && longest.starts_with("module.");
+    if averaged {
         tensors.remove(AVERAGED);
     }
     let shown: Vec<String> = prefixes.iter().map(|prefix| format!("`{prefix}`")).collect();
@@ -145,12 +171,16 @@ pub fn unwrap_names<'a>(
         1 => "a name".into(),
         n => format!("{n} names"),
     };
-    Some(format!("took {} off {which} (saved from {})", shown.join(" and "), wrappers_of(&longest)))
+    Some(format!("took {} off {which} (saved from {})", shown.join(" and "), wrappers_of(&longest, averaged)))
 }
 
-/// What has put a prefix before names, the outermost first.
-fn wrappers_of(prefix: &str) -> String {
+/// What has put a prefix before names, the outermost first. That is a mean of models, if one counts them.
+fn wrappers_of(prefix: &str, averaged: bool) -> String {
     let (mut rest, mut by) = (prefix, Vec::new());
+    if let Some(inner) = rest.strip_prefix("module.").filter(|_| averaged) {
+        by.push("`torch.optim.swa_utils.AveragedModel`");
+        rest = inner;
+    }
     while let Some((inner, wrapper)) = WRAPPERS.iter().find_map(|(p, wrapper)| Some((rest.strip_prefix(p)?, *wrapper)))
     {
         by.push(wrapper);
@@ -181,7 +211,7 @@ pub fn unwrap_all_names(tensors: &mut BTreeMap<String, Tensor>) -> Option<String
     }
     let short = std::mem::take(tensors).into_iter().map(|(name, t)| (name[taken..].to_owned(), t));
     tensors.extend(short);
-    Some(format!("took `{prefix}` off all names (saved from {})", wrappers_of(prefix)))
+    Some(format!("took `{prefix}` off all names (saved from {})", wrappers_of(prefix, averaged)))
 }
 
 /// Compares the names and outside shapes that a model wants with a file's tensors.
@@ -232,7 +262,9 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let wrong: Vec<String> =
             self.wrong_shape.iter().map(|(n, w, h)| format!("{n}: {h:?}, the model has {w:?}")).collect();
+        let unread: Vec<String> = self.unread.iter().map(|(name, what)| format!("{name}: it is {what}")).collect();
         let sections = [
+            ("in the file, but not read", &unread),
             ("missing (the model has them, the file does not)", &self.missing),
             ("unexpected (the file has them, the model does not)", &self.unexpected),
             ("of another shape", &wrong),

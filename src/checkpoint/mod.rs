@@ -24,7 +24,7 @@ pub use format::{
     read_streamed, verify, write, write_streamed, write_weights,
 };
 pub use index::{files_of, is_index, load_chosen, load_tensors};
-pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names, unwrapped};
+pub use matching::{Matched, Mismatch, advice, match_names, match_shapes, unwrap_all_names, unwrap_names, unwrapped};
 pub use meta::{Best, Meta};
 pub use pth::Choose;
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};

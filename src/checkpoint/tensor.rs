@@ -50,7 +50,29 @@ pub struct CastError {
 
 impl fmt::Display for CastError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "elements of type {} cannot be taken as {}", self.from, self.to)
+        write!(f, "{}", self.named(None))
+    }
+}
+
+impl CastError {
+    /// The message, with PyTorch's names of types; `from` is that of the tensor's type, where it is another one in the file.
+    pub fn named(self, from: Option<&str>) -> String {
+        let from = from.unwrap_or(in_pytorch(self.from));
+        format!("its elements are {from}, and cannot be taken as {}", in_pytorch(self.to))
+    }
+}
+
+/// PyTorch's name of a type.
+fn in_pytorch(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "torch.float16",
+        DType::BF16 => "torch.bfloat16",
+        DType::F32 => "torch.float32",
+        DType::F64 => "torch.float64",
+        DType::U8 => "torch.uint8",
+        DType::U32 => "torch.uint32",
+        DType::I32 => "torch.int32",
+        DType::I64 => "torch.int64",
     }
 }
 

@@ -15,10 +15,14 @@ use std::path::Path;
 const START: u64 = 16;
 
 /// The tensors of a weight file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Loaded {
     /// By name. Floats are `F32` whatever they were in the file.
     pub tensors: BTreeMap<String, Tensor>,
+    /// Tensors of the file that are not read, with what each is: `sparse`, `of torch.complex64`.
+    pub unread: BTreeMap<String, String>,
+    /// Of tensors of whole numbers whose type is another one in the file: PyTorch's name of that.
+    pub narrow: BTreeMap<String, &'static str>,
     /// What was done to get at them, for the user to know: `took the state dict under the key …`.
     pub notes: Vec<String>,
 }
@@ -58,11 +62,16 @@ fn parse(mut file: impl Read + Seek, size: u64, choose: &Choose) -> Result<Loade
     file.by_ref().take(START).read_to_end(&mut start)?;
     file.rewind()?;
     if pth::is_zip(&start) || pth::is_legacy(&start) {
-        let pth::StateDict { tensors, notes } = match pth::is_zip(&start) {
+        let pth::StateDict { tensors, unread, narrow, notes } = match pth::is_zip(&start) {
             true => pth::parse(file, size, choose)?,
             false => pth::parse_legacy(file, size, choose)?,
         };
-        return Ok(Loaded { tensors, notes });
+        let narrow = narrow.into_iter().map(|(name, element)| (name, element.in_pytorch())).collect();
+        let left_out = |(name, what): (&String, &String)| {
+            format!("left out `{name}`, which is {what}: {}", super::matching::advice(what))
+        };
+        let notes = notes.into_iter().chain(unread.iter().map(left_out)).collect();
+        return Ok(Loaded { tensors, unread, narrow, notes });
     }
     // A safetensors file has its JSON after eight bytes. Without it no error about its header would help anyone.
     if start.get(8) != Some(&b'{') {
@@ -75,7 +84,7 @@ fn parse(mut file: impl Read + Seek, size: u64, choose: &Choose) -> Result<Loade
     }
     let bytes = format::read_accounted(&mut file, size)?;
     let (file, meta) = format::open(&bytes)?;
-    let mut out = Loaded { tensors: BTreeMap::new(), notes: Vec::new() };
+    let mut out = Loaded::default();
     let mut averages = BTreeMap::new();
     let places = format::places(&bytes, &file);
     for (place, data) in format::take_apart(bytes, places) {
@@ -85,6 +94,7 @@ fn parse(mut file: impl Read + Seek, size: u64, choose: &Choose) -> Result<Loade
         }
         let element = element(place.dtype)
             .ok_or_else(|| Reason::ElementType { name: place.name.clone(), dtype: place.dtype.to_string() })?;
+        out.narrow.extend(Some((place.name.clone(), element.in_pytorch())).filter(|_| element.is_narrow()));
         let (dtype, data) = element.widen(data);
         let tensor = Tensor { dtype, shape: place.shape, data };
         match average {

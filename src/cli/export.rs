@@ -142,8 +142,14 @@ fn has_adapters(from: &Path) -> bool {
 fn copied(from: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
     expect_file(from)?;
     let mut loaded = checkpoint::load_tensors(from).map_err(anyhow::Error::new)?;
+    // That weights are taken of a checkpoint goes without saying here.
+    let of_others = loaded.notes.iter().filter(|_| !checkpoint::is_checkpoint(from));
+    of_others.for_each(|note| say(&format!("note: {note}")));
     if let Some(note) = checkpoint::unwrap_all_names(&mut loaded.tensors) {
         say(&note);
+    }
+    if loaded.tensors.is_empty() && !loaded.unread.is_empty() {
+        return Err(anyhow!("`{}` has no tensor that is read", from.display()).into());
     }
     loaded.tensors.retain(|name, _| !checkpoint::is_optimizer_state(name));
     Ok(loaded.tensors)

@@ -31,8 +31,13 @@ impl<F: Read + Seek> Storages for Archive<F> {
 }
 
 impl<F: Read + Seek> Archive<F> {
-    pub(super) fn open(file: F) -> Result<Self, PthError> {
-        let zip = contained(|| Ok(ZipArchive::new(file)?)).map_err(|e| malformed(format!("the zip archive: {e}")))?;
+    /// Opens a file of `size` bytes.
+    pub(super) fn open(file: F, size: u64) -> Result<Self, PthError> {
+        let zip = contained(|| Ok(ZipArchive::new(file)?)).map_err(|e| match e.to_string() {
+            // The list of a zip archive's files is its end.
+            why if why.contains("EOCD") => PthError::CutShort(size),
+            why => malformed(format!("the zip archive: {why}")),
+        })?;
         let mut folders: Vec<String> = zip
             .file_names()
             .filter_map(|name| name.ok()?.strip_suffix("data.pkl").map(str::to_owned))

@@ -29,7 +29,10 @@ pub(super) fn open<F: Read + Seek>(mut file: F, size: u64) -> Result<(Legacy<F>,
     file.by_ref().take(MAX_PICKLES).read_to_end(&mut bytes).map_err(io)?;
     let mut rest = bytes.as_slice();
     let mut next = || -> Result<(Memory, usize), PthError> {
-        let memory = pickle::run_first(&mut rest)?;
+        let memory = pickle::run_first(&mut rest).map_err(|error| match error == pickle::cut_short() {
+            true if size <= MAX_PICKLES => PthError::CutShort(size),
+            _ => error,
+        })?;
         Ok((memory, bytes.len() - rest.len()))
     };
     // The magic number, by which the file was known.
@@ -50,19 +53,20 @@ pub(super) fn open<F: Read + Seek>(mut file: F, size: u64) -> Result<(Legacy<F>,
     let mut at = end as u64;
     for key in &keys.lists[keys_at] {
         let Value::Str(key) = key else { return Err(malformed("the key of a storage is no text")) };
-        let storage =
-            object.storages.get(key).ok_or_else(|| malformed(format!("nothing refers to storage `{key}`")))?;
-        let outside = || malformed(format!("the storage `{key}` reaches behind the end of the file"));
+        let storage = object.storages.get(key);
+        let width = storage.map(|storage| storage.element.bytes()).or(object.unread.get(key).copied());
+        let width = width.ok_or_else(|| malformed(format!("nothing refers to storage `{key}`")))?;
+        let outside = || PthError::CutShort(size);
         let mut count = [0; 8];
         file.seek(SeekFrom::Start(at)).map_err(io)?;
         file.read_exact(&mut count).map_err(|_| outside())?;
-        if usize::try_from(i64::from_le_bytes(count)).ok() != Some(storage.len) {
-            return Err(malformed(format!(
-                "the storage `{key}` has not the {} elements that it should have",
-                storage.len
-            )));
-        }
-        let length = (storage.len as u64).checked_mul(storage.element.bytes() as u64).ok_or_else(outside)?;
+        let elements = u64::try_from(i64::from_le_bytes(count)).ok();
+        let expected = storage.map_or(elements, |storage| Some(storage.len as u64));
+        let Some(elements) = elements.filter(|elements| expected == Some(*elements)) else {
+            let expected = expected.unwrap_or_default();
+            return Err(malformed(format!("the storage `{key}` has not the {expected} elements that it should have")));
+        };
+        let length = elements.checked_mul(width as u64).ok_or_else(outside)?;
         let begin = at + 8;
         at = begin.checked_add(length).filter(|end| *end <= size).ok_or_else(outside)?;
         if places.insert(key.clone(), (begin, length)).is_some() {
@@ -87,7 +91,7 @@ impl<F: Read + Seek> Storages for Legacy<F> {
         let data = read(&mut self.file).map_err(|e| malformed(format!("the storage `{key}`: {e}")))?;
         match data.len() as u64 == length {
             true => Ok(data),
-            false => Err(malformed(format!("the storage `{key}` is cut short"))),
+            false => Err(PthError::CutShort(begin + data.len() as u64)),
         }
     }
 }

@@ -13,6 +13,7 @@ mod storage;
 mod value;
 mod write;
 
+use super::element::Element;
 use super::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +29,8 @@ pub enum PthError {
     NoStateDict(String),
     /// There are several that fit alike, under these keys.
     Ambiguous(Vec<String>),
+    /// The file ends before its end; it has so many bytes.
+    CutShort(u64),
     /// The archive or the pickle is broken, or made to harm.
     Malformed(String),
 }
@@ -51,6 +54,10 @@ impl fmt::Display for PthError {
                     shown.join(", ")
                 )
             }
+            PthError::CutShort(size) => write!(
+                f,
+                "a PyTorch file that is cut short: it has {size} bytes, and its end is missing; download or copy it again"
+            ),
             PthError::Malformed(why) => write!(f, "a broken PyTorch file: {why}"),
         }
     }
@@ -69,6 +76,10 @@ fn malformed(why: impl Into<String>) -> PthError {
 /// The tensors of a state dict, and notes about what was done to get at them.
 pub(super) struct StateDict {
     pub tensors: BTreeMap<String, Tensor>,
+    /// Tensors that are not read, with what each is.
+    pub unread: BTreeMap<String, String>,
+    /// Tensors that are of a narrower type in the file.
+    pub narrow: BTreeMap<String, Element>,
     pub notes: Vec<String>,
 }
 
@@ -97,7 +108,7 @@ pub struct Choose<'a> {
 
 /// Reads a state dict from a zip file of `size` bytes.
 pub(super) fn parse(file: impl Read + Seek, size: u64, choose: &Choose) -> Result<StateDict, PthError> {
-    let mut archive = archive::Archive::open(file)?;
+    let mut archive = archive::Archive::open(file, size)?;
     let memory = pickle::run(&archive.pickle()?)?;
     tensors(&mut archive, &memory, size, choose)
 }
@@ -114,11 +125,12 @@ fn tensors(
     size: u64,
     choose: &Choose,
 ) -> Result<StateDict, PthError> {
-    let (mut entries, notes) = state_dict::find(memory, choose)?;
+    let state_dict::Found { tensors: mut entries, unread, notes } = state_dict::find(memory, choose)?;
     entries.sort_by(|(_, a), (_, b)| a.storage.key.cmp(&b.storage.key));
     let mut reader = storage::Reader::new(storages, usize::try_from(size).unwrap_or(usize::MAX));
-    let mut tensors = BTreeMap::new();
+    let (mut tensors, mut narrow) = (BTreeMap::new(), BTreeMap::new());
     for (name, tensor) in entries {
+        narrow.extend(Some((name.clone(), tensor.storage.element)).filter(|(_, element)| element.is_narrow()));
         let tensor = reader.tensor(tensor).map_err(|e| match e {
             PthError::Malformed(why) => malformed(format!("tensor `{name}`: {why}")),
             e => e,
@@ -127,7 +139,7 @@ fn tensors(
             return Err(malformed(format!("two tensors are named `{name}`")));
         }
     }
-    Ok(StateDict { tensors, notes })
+    Ok(StateDict { tensors, unread, narrow, notes })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The pickle machine: protocols 2 to 4, as far as a state dict needs them.
 
-use super::value::{Global, Memory, Storage, Tensor, Value, global, is_suspect};
+use super::value::{Global, Memory, Storage, Tensor, Value, global, is_suspect, unread_storage, unread_tensor};
 use super::{PthError, malformed};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -23,7 +23,8 @@ pub(super) fn run_first(bytes: &mut &[u8]) -> Result<Memory, PthError> {
     }
     let result = machine.pop()?;
     *bytes = machine.bytes;
-    Ok(Memory { dicts: machine.dicts, lists: machine.lists, storages: machine.storages, result })
+    let Machine { dicts, lists, storages, unread, .. } = machine;
+    Ok(Memory { dicts, lists, storages, unread, result })
 }
 
 #[derive(Default)]
@@ -36,6 +37,7 @@ struct Machine<'a> {
     lists: Vec<Vec<Value>>,
     dicts: Vec<Vec<(Value, Value)>>,
     storages: HashMap<Rc<str>, Storage>,
+    unread: HashMap<Rc<str>, usize>,
     /// Work done so far: pushes, and elements copied.
     made: usize,
 }
@@ -197,7 +199,13 @@ impl<'a> Machine<'a> {
         let what = match self.pop()? {
             Value::Global(what) => what,
             Value::Object(name) => {
-                self.push(Value::Object(name));
+                // A parameter with attributes is its tensor.
+                let parameter = &*name == "torch._utils._rebuild_parameter_with_state";
+                let value = match args.first() {
+                    Some(Value::Tensor(tensor)) if parameter => Value::Tensor(tensor.clone()),
+                    _ => unread_tensor(&name, &args).map_or(Value::Object(name), Value::Unread),
+                };
+                self.push(value);
                 return Ok(());
             }
             _ => return Err(malformed("a call of something that is no global")),
@@ -219,7 +227,8 @@ impl<'a> Machine<'a> {
                 self.push_dict(entries);
             }
             (Global::Size, [Value::List(at)]) => self.push(Value::List(*at)),
-            (Global::RebuildParameter, [Value::Tensor(t), ..]) => self.push(Value::Tensor(t.clone())),
+            (Global::RebuildParameter, [tensor @ (Value::Tensor(_) | Value::Unread(_) | Value::Object(_)), ..])
+            | (Global::RebuildTensor, [tensor @ Value::Unread(_), ..]) => self.push(tensor.clone()),
             (Global::RebuildTensor, [Value::Storage(storage), Value::Int(offset), shape, stride, ..]) => {
                 let tensor = Tensor {
                     storage: storage.clone(),
@@ -234,15 +243,32 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// `('storage', class, key, device, length)`.
+    /// `('storage', class, key, device, length)`; of a module that is pickled whole, in the old format, `('module', class, file, source)`.
     fn persistent(&mut self) -> Result<(), PthError> {
         let id = match self.pop()? {
             Value::List(at) => self.lists[at].as_slice(),
             _ => &[],
         };
-        let [Value::Str(kind), Value::Global(Global::Storage(element)), Value::Str(key), _, Value::Int(len), ..] = id
-        else {
+        if let [Value::Str(kind), Value::Object(class), ..] = id
+            && &**kind == "module"
+        {
+            let class = class.clone();
+            self.push(Value::Object(class));
+            return Ok(());
+        }
+        let [Value::Str(kind), class, Value::Str(key), _, Value::Int(len), ..] = id else {
             return Err(malformed("a reference to something that is no storage"));
+        };
+        let element = match class {
+            Value::Global(Global::Storage(element)) => element,
+            Value::Object(class) if &**kind == "storage" => {
+                let (what, bytes) = unread_storage(class)
+                    .ok_or_else(|| malformed(format!("a storage of the class `{class}`, which is not known")))?;
+                self.unread.insert(key.clone(), bytes);
+                self.push(Value::Unread(what.into()));
+                return Ok(());
+            }
+            _ => return Err(malformed("a reference to something that is no storage")),
         };
         if &**kind != "storage" || key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(malformed(format!("a reference to `{kind}` `{key}`, which is no storage")));
@@ -415,6 +441,7 @@ fn underflow() -> PthError {
     malformed("the pickle takes more than it put down")
 }
 
-fn cut_short() -> PthError {
+/// The error of a pickle that ends before its end.
+pub(super) fn cut_short() -> PthError {
     malformed("the pickle is cut short")
 }

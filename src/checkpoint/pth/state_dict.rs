@@ -4,7 +4,13 @@ use super::value::{Memory, Tensor, Value};
 use super::{Choose, PthError, malformed};
 use std::collections::{BTreeMap, HashSet};
 
-type Found<'a> = (Vec<(String, &'a Tensor)>, Vec<String>);
+/// A state dict.
+pub(super) struct Found<'a> {
+    pub tensors: Vec<(String, &'a Tensor)>,
+    /// Tensors that are not read, with what each is.
+    pub unread: BTreeMap<String, String>,
+    pub notes: Vec<String>,
+}
 
 /// Dicts within one another that are looked through.
 const DEEPEST: usize = 4;
@@ -80,9 +86,17 @@ fn best<'c>(memory: &Memory, all: &'c [Candidate], choose: &Choose) -> Result<&'
     let mut first = rated.iter().filter(|(rate, _)| Some(*rate) == most).map(|(_, one)| *one);
     let Some(chosen) = first.next() else {
         let empty = matches!(memory.result, Value::Dict(top) if memory.dicts[top].is_empty());
-        return Err(PthError::NoStateDict(match empty {
-            true => "the state dict is empty".into(),
-            false => "it holds no state dict (no dict of tensors by name)".into(),
+        let objects = match memory.result {
+            Value::Dict(top) => objects_of(memory, top, ""),
+            _ => Vec::new(),
+        };
+        return Err(PthError::NoStateDict(match &objects[..] {
+            _ if empty => "the state dict is empty".into(),
+            [] => "it holds no state dict (no dict of tensors by name)".into(),
+            all => format!(
+                "it holds no state dict but {}, which Python code would have to make, and none is run",
+                all.join(", ")
+            ),
         }));
     };
     match first.next() {
@@ -100,27 +114,32 @@ fn listed(all: &[Candidate]) -> String {
 
 /// What is said of objects beside the state dict that Python code would have to make.
 fn objects(memory: &Memory, top: usize, chosen: &str) -> Option<String> {
-    let object = |(key, value): &(Value, Value)| match (key, value) {
-        (Value::Str(key), Value::Object(name)) if **key != *chosen => Some(format!("`{key}` (`{name}`)")),
-        _ => None,
-    };
-    let found: Vec<String> = memory.dicts[top].iter().filter_map(object).collect();
+    let found = objects_of(memory, top, chosen);
     (!found.is_empty() && !chosen.is_empty())
         .then(|| format!("left out {}, which Python code would have to make: none is run", found.join(", ")))
 }
 
+fn objects_of(memory: &Memory, top: usize, chosen: &str) -> Vec<String> {
+    let object = |(key, value): &(Value, Value)| match (key, value) {
+        (Value::Str(key), Value::Object(name)) if **key != *chosen => Some(format!("`{key}` (`{name}`)")),
+        _ => None,
+    };
+    memory.dicts[top].iter().filter_map(object).collect()
+}
+
 fn is_named_tensor(entry: &(Value, Value)) -> bool {
-    matches!(entry, (Value::Str(_), Value::Tensor(_)))
+    matches!(entry, (Value::Str(_), Value::Tensor(_) | Value::Unread(_)))
 }
 
 fn entries(dict: &[(Value, Value)], mut notes: Vec<String>) -> Result<Found<'_>, PthError> {
     // A key set twice has, as in Python, the later value.
-    let mut tensors = BTreeMap::new();
+    let (mut tensors, mut unread) = (BTreeMap::new(), BTreeMap::new());
     let mut others = Vec::new();
     for (key, value) in dict {
         let Value::Str(name) = key else { return Err(malformed("the state dict has a key that is no text")) };
         match value {
             Value::Tensor(t) => drop(tensors.insert(name.to_string(), &**t)),
+            Value::Unread(what) => drop(unread.insert(name.to_string(), what.to_string())),
             other => others.push((name, other)),
         }
     }
@@ -131,7 +150,8 @@ fn entries(dict: &[(Value, Value)], mut notes: Vec<String>) -> Result<Found<'_>,
         };
         notes.push(format!("left out `{name}`{more}: it is {} and no tensor", describe(value)));
     }
-    Ok((tensors.into_iter().collect(), notes))
+    unread.retain(|name, _| !tensors.contains_key(name));
+    Ok(Found { tensors: tensors.into_iter().collect(), unread, notes })
 }
 
 fn describe(value: &Value) -> &'static str {
@@ -142,7 +162,7 @@ fn describe(value: &Value) -> &'static str {
         Value::Str(_) => "a string",
         Value::List(_) => "a list",
         Value::Dict(_) => "a dict",
-        Value::Tensor(_) => "a single tensor",
+        Value::Tensor(_) | Value::Unread(_) => "a single tensor",
         Value::Global(_) | Value::Storage(_) | Value::Object(_) | Value::Other => "another object",
     }
 }

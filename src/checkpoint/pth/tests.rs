@@ -48,9 +48,12 @@ fn state_dicts_read_as_safetensors_would() {
         let mut tensors = load(name).tensors;
         let note = crate::checkpoint::unwrap_all_names(&mut tensors);
         assert_eq!(tensors, expected, "{name}");
-        let wrapped = "took `module.` off all names (saved from `DataParallel`)";
-        let is_wrapped = ["module_prefix.pth", "averaged.pth"].contains(&name);
-        assert_eq!(note, is_wrapped.then(|| wrapped.to_owned()), "{name}");
+        let by = match name {
+            "module_prefix.pth" => Some("`DataParallel`"),
+            "averaged.pth" => Some("`torch.optim.swa_utils.AveragedModel`"),
+            _ => None,
+        };
+        assert_eq!(note, by.map(|by| format!("took `module.` off all names (saved from {by})")), "{name}");
     }
     assert!(load("plain.pth").notes.is_empty());
     for name in ["nested.pth", "loose.pth"] {
@@ -103,6 +106,55 @@ fn code_is_named_and_never_run() {
     assert_eq!(refusal("whole_module.pth"), PthError::Global("torch.nn.modules.container.Sequential".into()));
     let text = load_tensors(&golden("malicious.pth")).unwrap_err().to_string();
     assert!(text.contains("malicious.pth") && text.contains("torch.save(model.state_dict()"), "{text}");
+}
+
+/// Each is named by what it is, and the others are read.
+#[test]
+fn tensors_of_other_kinds_are_named() {
+    let some = [("complex", "of torch.complex64"), ("per_tensor", "quantised, of torch.qint8"), ("sparse", "sparse")];
+    let more = [
+        ("compressed", "sparse"),
+        ("float8", "of torch.float8_e4m3fn"),
+        ("meta", "on the `meta` device, which has no values"),
+        ("parameter", "of torch.float8_e5m2"),
+        ("per_channel", "quantised, of torch.quint8"),
+        ("uint16", "of torch.uint16"),
+    ];
+    let owned = |list: &[(&str, &str)]| -> BTreeMap<String, String> {
+        list.iter().map(|(name, what)| ((*name).to_owned(), (*what).to_owned())).collect()
+    };
+    let all: Vec<_> = some.into_iter().chain(more).collect();
+    for (name, expected) in [("unread.pth", owned(&all)), ("unread_legacy.pth", owned(&some))] {
+        let dict = load(name);
+        assert_eq!(f32s(&dict, "weight"), (vec![2, 3], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), "{name}");
+        assert_eq!((dict.tensors.len(), &dict.unread), (1, &expected), "{name}");
+        let notes = load_tensors(&golden(name)).unwrap().notes.join("\n");
+        for part in [
+            "left out `complex`, which is of torch.complex64",
+            "left out `sparse`, which is sparse: in PyTorch, `.to_dense()`",
+        ] {
+            assert!(notes.contains(part), "{notes}");
+        }
+    }
+    let narrow = load_tensors(&golden("types.pth")).unwrap().narrow;
+    let narrow: Vec<(&str, &str)> = narrow.iter().map(|(name, dtype)| (name.as_str(), *dtype)).collect();
+    assert_eq!(narrow, [("bool", "torch.bool"), ("int16", "torch.int16"), ("int8", "torch.int8")]);
+    let linear = "torch.nn.modules.linear.Linear";
+    assert_eq!(refusal("whole_module_legacy.pth"), PthError::Global(linear.into()));
+    let within = refusal("module_within.pth").to_string();
+    assert!(within.contains(&format!("it holds no state dict but `net` (`{linear}`)")), "{within}");
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_called_so() {
+    for name in ["plain.pth", "legacy.pth"] {
+        let whole = std::fs::read(golden(name)).unwrap();
+        for left in [whole.len() - 30, whole.len() / 2] {
+            assert_eq!(parse_bytes(&whole[..left]).err(), Some(PthError::CutShort(left as u64)), "{name}, {left}");
+        }
+    }
+    let told = PthError::CutShort(1234).to_string();
+    assert!(told.contains("cut short: it has 1234 bytes") && told.contains("download or copy it again"), "{told}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::config::text::spelling::list;
 use crate::config::{Diagnostic, Experiment};
 use crate::data::text::{TextCodec, Tokenizer};
 use crate::data::{DataSpec, FieldKind, listed};
-use crate::graph::{VarId, VarKind, Variable, Variables};
+use crate::graph::{DType, VarId, VarKind, Variable, Variables};
 use crate::terminal::thousands;
 use crate::train::setup::programs::Programs;
 use crate::train::setup::session::Session;
@@ -60,15 +60,24 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     };
     let model: Vec<(VarId, &Variable)> = vars.iter().filter(|(_, v)| in_state_dict(v)).collect();
     let wanted: HashSet<&str> = model.iter().map(|(_, v)| v.name.as_str()).collect();
+    let rules = &experiment.model.weights_rename;
+    let renamed = |name: &str| rules.iter().find_map(|rule| rule.apply(name)).unwrap_or_else(|| name.to_owned());
     let fits = |names: &[&str]| {
-        let rules = &experiment.model.weights_rename;
-        let renamed = |name: &str| rules.iter().find_map(|rule| rule.apply(name)).unwrap_or_else(|| name.to_owned());
         let is_wanted = |name: &&&str| checkpoint::unwrapped(&renamed(name), |name| wanted.contains(name)).is_some();
         names.iter().filter(is_wanted).count()
     };
     let choose = Choose { key: experiment.model.weights_key.as_deref(), fits: Some(&fits) };
-    let checkpoint::Loaded { mut tensors, mut notes } = checkpoint::load_chosen(path, &choose).map_err(unreadable)?;
-    notes.extend(rename(experiment, path, &mut tensors)?);
+    let checkpoint::Loaded { mut tensors, unread, narrow, mut notes } =
+        checkpoint::load_chosen(path, &choose).map_err(unreadable)?;
+    // By the names that the model has for them.
+    let own = |name: &str| {
+        let name = renamed(name);
+        checkpoint::unwrapped(&name, |name| wanted.contains(name)).map(str::to_owned).unwrap_or(name)
+    };
+    let strange: Vec<String> = unread.keys().cloned().collect();
+    let unread: BTreeMap<String, String> = unread.into_iter().map(|(name, what)| (own(&name), what)).collect();
+    let narrow: BTreeMap<String, &str> = narrow.into_iter().map(|(name, dtype)| (own(&name), dtype)).collect();
+    notes.extend(rename(experiment, path, &mut tensors, &strange)?);
     notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
     let strict = experiment.model.weights_strict;
     if let Some((layer, tie)) = tied::take_copies(experiment, &mut tensors).filter(|_| strict) {
@@ -80,7 +89,8 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     // Adapters are added to a model: a file need not have them.
     let own = |v: &Variable| !Lora::has(&v.name) || tensors.contains_key(&v.name);
     let names = model.iter().filter(|(_, v)| own(v)).map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
-    let matched = checkpoint::match_names(names, &tensors, strict).map_err(|mismatch| {
+    let mut matched = checkpoint::match_names(names, &tensors, strict).map_err(|mut mismatch| {
+        mismatch.name_unread(&unread);
         let fits = |v: &Variable| tensors.get(&v.name).is_some_and(|t| t.shape == v.storage.outside.dims());
         let fitting = model.iter().filter(|(_, v)| fits(v)).count();
         let last = vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).last().map(|(_, v)| layer(&v.name));
@@ -90,6 +100,7 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
         });
         at(misfit(path, &mismatch, (last, tokens), fitting, model.len()), &label(&mismatch))
     })?;
+    matched.left_out.name_unread(&unread);
     if let Some(what) = other_tokens(experiment, data) {
         if strict {
             let error = Diagnostic::error(format!("the weights in `{}` are for other tokens", path.display()));
@@ -120,7 +131,12 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
             continue;
         }
         let tensor = tensor.cast(var.dtype).map_err(|e| {
+            let e = e.named(narrow.get(&var.name).copied());
             let error = Diagnostic::error(format!("cannot take `{}` of `{}`: {e}", var.name, path.display()));
+            let error = match var.dtype {
+                DType::F32 => error.help("in PyTorch, `.float()` makes floats of it; weights that were quantised have a scale besides, by which they are multiplied"),
+                _ => error,
+            };
             at(error, "the file that `weights` names")
         })?;
         taken.push((*id, tensor));
@@ -131,11 +147,12 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     Ok(Some(Weights { tensors: taken, notes, left_out }))
 }
 
-/// Gives tensors the names that `weights_rename` says. What was done, for the user to know.
+/// Gives tensors the names that `weights_rename` says, of which some may be for those that are not read. What was done, for the user to know.
 fn rename(
     experiment: &Experiment,
     path: &Path,
     tensors: &mut BTreeMap<String, Tensor>,
+    unread: &[String],
 ) -> Result<Option<String>, Diagnostic> {
     let rules = &experiment.model.weights_rename;
     if rules.is_empty() {
@@ -168,7 +185,8 @@ fn rename(
         renamed.insert(new, tensor);
     }
     *tensors = renamed;
-    if let Some(unused) = used.iter().position(|n| *n == 0) {
+    let fits = |rule: usize| unread.iter().any(|name| rules[rule].apply(name).is_some());
+    if let Some(unused) = (0..used.len()).find(|rule| used[*rule] == 0 && !fits(*rule)) {
         let names = names.join(", ");
         let error = Diagnostic::error(format!("a rule of `weights_rename` fits no tensor of `{}`", path.display()))
             .help(format!("the tensors are called {names}, …; the first rule that fits a name counts"));
@@ -258,7 +276,9 @@ impl OtherClasses {
 fn in_a_line(mismatch: &Mismatch) -> String {
     const SHOWN: usize = 4;
     let wrong: Vec<String> = mismatch.wrong_shape.iter().map(|(name, ..)| name.clone()).collect();
+    let unread: Vec<String> = mismatch.unread.iter().map(|(name, _)| name.clone()).collect();
     let kinds = [
+        (&unread, "in the file in a form that is not read"),
         (&wrong, "of another shape"),
         (&mismatch.missing, "not in the file"),
         (&mismatch.unexpected, "not in the model"),
@@ -331,6 +351,9 @@ fn misfit(
             .help("`weights_strict = false` in `[model]` takes the rest");
     }
     let error = error.note(format!("{mismatch}"));
+    if let Some((name, what)) = mismatch.unread.first() {
+        return error.help(format!("`{name}` is {what}: {}", checkpoint::advice(what)));
+    }
     if fitting == 0 {
         return error
             .help("nothing of the file fits: it is of another model, or its names begin otherwise; `weights_rename` in `[model]` changes names");

@@ -108,7 +108,7 @@ fn weights_that_are_no_files_neither_hang_nor_fill_memory() {
     }
     for (file, why, no_checkpoint) in [
         ("zeros", "neither a safetensors file nor", "no safetensors file"),
-        ("large.pth", "zip archive", "is a zip archive, not a checkpoint"),
+        ("large.pth", "is cut short", "is a zip archive, not a checkpoint"),
     ] {
         fails(&place, &format!("train c.toml --out r --set model.weights={file}"), &[why]);
         fails(&place, &format!("predict {file} a.png"), &[no_checkpoint]);
