@@ -15,6 +15,8 @@ pub enum Reason {
     File(files::Problem),
     /// The file is no safetensors file, or is cut short; the text says how that shows.
     NotSafetensors(String),
+    /// A safetensors file whose header contradicts itself; the text says where.
+    Header(String),
     /// A whole safetensors file, but not one that this program wrote as a checkpoint.
     NotACheckpoint,
     /// The checksum or the metadata contradict the content.
@@ -89,6 +91,10 @@ impl fmt::Display for Reason {
             Reason::Io(e) => write!(f, "{e}"),
             Reason::File(e) => write!(f, "{e}"),
             Reason::NotSafetensors(why) => write!(f, "no safetensors file, or cut short: {why}"),
+            Reason::Header(why) => write!(
+                f,
+                "a safetensors file whose header is wrong: {why}; download or copy it again, or have its author write it anew"
+            ),
             Reason::NotACheckpoint => write!(
                 f,
                 "a safetensors file but not a checkpoint of a run (its metadata lacks the key `runner`); weights alone \

@@ -217,7 +217,9 @@ pub(super) fn peek_step(path: &Path) -> Result<u64, CheckpointError> {
 
 /// True for a file that says that it is a checkpoint; whether it is a whole one, only [`read`] tells.
 pub fn is_checkpoint(path: &Path) -> bool {
-    !matches!(peek_step(path), Err(CheckpointError { reason: Reason::NotACheckpoint | Reason::NotSafetensors(_), .. }))
+    let strange =
+        |reason: &Reason| matches!(reason, Reason::NotACheckpoint | Reason::NotSafetensors(_) | Reason::Header(_));
+    !peek_step(path).is_err_and(|error| strange(&error.reason))
 }
 
 /// As [`read`], from memory.
@@ -293,8 +295,11 @@ fn read_metadata(bytes: &[u8]) -> Result<(usize, Metadata), Reason> {
     let (length, rest) = bytes.split_first_chunk::<8>().ok_or_else(|| damaged("shorter than a header"))?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| damaged("the header's length is absurd"))?;
     let header = rest.get(..length).ok_or_else(|| damaged("the header is longer than the file"))?;
-    let metadata =
-        serde_json::from_slice(header).map_err(|e| Reason::NotSafetensors(format!("the header is no JSON: {e}")))?;
+    let metadata = serde_json::from_slice(header).map_err(|e| match offsets::wrong(header) {
+        Some(why) => Reason::Header(why),
+        None if e.is_data() => Reason::Header(e.to_string()),
+        None => Reason::NotSafetensors(format!("the header is no JSON: {e}")),
+    })?;
     Ok((8 + length, metadata))
 }
 
@@ -476,6 +481,7 @@ fn from_safetensors(dtype: Dtype) -> Option<DType> {
     })
 }
 
+mod offsets;
 mod stream;
 
 pub use stream::{Header, read_header_of, read_streamed, verify};

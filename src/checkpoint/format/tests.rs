@@ -92,7 +92,7 @@ fn absurd_headers_are_refused_without_memory_for_them() {
     let json = br#"{"w":{"dtype":"F32","shape":[4611686018427387904,8],"data_offsets":[0,0]}}"#;
     let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
     bytes.extend(json);
-    assert!(matches!(parse(&bytes), Err(Reason::NotSafetensors(_))));
+    assert!(matches!(parse(&bytes), Err(Reason::Header(why)) if why.contains("take more than there can be")));
 }
 
 #[test]
@@ -222,6 +222,32 @@ proptest! {
         let mut framed = length.to_le_bytes().to_vec();
         framed.extend(&bytes);
         let _ = parse(&framed);
+    }
+}
+
+#[test]
+fn a_header_that_contradicts_itself_says_where() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("w.safetensors");
+    for (a, b, part) in [
+        (
+            "[0,16]",
+            "[8,24]",
+            "`b` begins at byte 8 of the tensors, where `a` is still, which ends at byte 16: they overlap",
+        ),
+        ("[0,16]", "[20,36]", "no tensor has the bytes 16 to 20, behind which `b` begins"),
+        ("[0,16]", "[16,8]", "`b` begins at byte 16 of the tensors, and ends at byte 8"),
+        ("[0,12]", "[12,28]", "`a` has 12 bytes, and [4] of F32 take 16"),
+        ("[0,16]", "[16]", "what it says of `b` cannot be read"),
+    ] {
+        let json = format!(
+            r#"{{"a":{{"dtype":"F32","shape":[4],"data_offsets":{a}}},"b":{{"dtype":"F32","shape":[4],"data_offsets":{b}}}}}"#
+        );
+        fs::write(&path, [&(json.len() as u64).to_le_bytes()[..], json.as_bytes(), &[0; 32]].concat()).unwrap();
+        let reason = crate::checkpoint::load_tensors(&path).unwrap_err().reason;
+        let told = reason.to_string();
+        assert!(matches!(reason, Reason::Header(_)) && told.contains(part) && !told.contains("JSON"), "{told}");
+        assert!(!is_checkpoint(&path));
     }
 }
 
