@@ -97,6 +97,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
                 parts.merged()?
             }
             false if args.set.is_empty() => match copied(from)? {
+                tensors if adapters::are_alone(tensors.keys().map(String::as_str)) => {
+                    let why = "has what LoRA adds to the weights of a model, and not these";
+                    return Err(anyhow!("`{}` {why}\nhelp: {}", from.display(), adapters::TO_MERGE).into());
+                }
                 tensors if tensors.keys().any(|name| Lora::has(name)) || has_adapters(from) => {
                     Parts::of(args)?.merged()?
                 }

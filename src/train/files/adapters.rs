@@ -6,6 +6,24 @@ use crate::graph::DType;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 
+/// What to do with a file that has adapters alone.
+pub const TO_MERGE: &str = "merge it into its model with PEFT, `PeftModel.from_pretrained(model, folder).merge_and_unload().save_pretrained(\"merged\")`, and \
+     give the weights that this writes";
+
+/// Whether tensors of these names are adapters alone, as PEFT writes them: what is added to the weights of a model, without those.
+pub fn are_alone<'a>(names: impl Iterator<Item = &'a str>) -> bool {
+    let (mut adapters, mut others) = (0, 0);
+    for name in names {
+        let is_adapter = ["lora_A", "lora_B", "lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector"]
+            .iter()
+            .any(|part| name.split('.').any(|word| word == *part));
+        adapters += usize::from(is_adapter);
+        // Layers that are trained beside adapters have the prefix of a model of PEFT's, too.
+        others += usize::from(!is_adapter && !name.starts_with("base_model."));
+    }
+    adapters > 0 && others == 0
+}
+
 /// Takes all adapters out, and adds `scale · B A` to the weights of their layers. `transposed`: the weight of the layer of that name is
 /// `[in, out]`.
 ///

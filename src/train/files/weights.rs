@@ -1,6 +1,7 @@
 //! `[model] weights`: the file is read and held against the model before anything else is done, so that `check` says
 //! what `train` would.
 
+use super::adapters;
 use super::folder::file;
 use super::state::Extra;
 use super::tied;
@@ -77,6 +78,7 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     let strange: Vec<String> = unread.keys().cloned().collect();
     let unread: BTreeMap<String, String> = unread.into_iter().map(|(name, what)| (own(&name), what)).collect();
     let narrow: BTreeMap<String, &str> = narrow.into_iter().map(|(name, dtype)| (own(&name), dtype)).collect();
+    let are_adapters = adapters::are_alone(tensors.keys().map(String::as_str));
     notes.extend(rename(experiment, path, &mut tensors, &strange)?);
     notes.extend(checkpoint::unwrap_names(model.iter().map(|(_, v)| v.name.as_str()), &mut tensors));
     let strict = experiment.model.weights_strict;
@@ -91,6 +93,12 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
     let names = model.iter().filter(|(_, v)| own(v)).map(|(_, v)| (v.name.as_str(), v.storage.outside.dims()));
     let mut matched = checkpoint::match_names(names, &tensors, strict).map_err(|mut mismatch| {
         mismatch.name_unread(&unread);
+        if are_adapters {
+            let error = Diagnostic::error(format!("the weights in `{}` are an adapter's", path.display()))
+                .note("it has what LoRA adds to the weights of a model, and not these")
+                .help(adapters::TO_MERGE);
+            return at(error, "no weights of a whole model");
+        }
         let fits = |v: &Variable| tensors.get(&v.name).is_some_and(|t| t.shape == v.storage.outside.dims());
         let fitting = model.iter().filter(|(_, v)| fits(v)).count();
         let last = vars.iter().filter(|(_, v)| v.kind == VarKind::Parameter).last().map(|(_, v)| layer(&v.name));

@@ -295,6 +295,56 @@ fn rates_by_layers_are_those_of_groups() {
     same_weights(&place.checkpoint("own/last.safetensors"), &place.checkpoint("start/last.safetensors"));
 }
 
+/// What a file of PyTorch's has, and what is not read of it, in PyTorch's words.
+#[test]
+fn tensors_that_are_not_read_are_named() {
+    let place = Place::new();
+    for file in ["unread.pth", "types.pth", "averaged.pth"] {
+        std::fs::copy(crate::support::repository("tests/golden/pth").join(file), place.path(file)).unwrap();
+    }
+    let done = place.ok("export unread.pth o.safetensors");
+    for part in [
+        "left out `sparse`, which is sparse: in PyTorch, `.to_dense()`",
+        "left out `float8`, which is of torch.float8_e4m3fn",
+    ] {
+        assert!(done.err.contains(part), "{}", done.err);
+    }
+    assert!(place.ok("export averaged.pth a.safetensors").err.contains("`torch.optim.swa_utils.AveragedModel`"));
+    place.write("t.csv", "a,b,c,y\n0.5,1,2,0.5\n1.5,2,4,1.5\n2.5,3,7,2.5\n");
+    let with = |file: &str, from: &str| {
+        place.write("c.toml", format!(
+            "device = \"cpu\"\n[data]\nsource = \"csv\"\npath = \"t.csv\"\ntarget = \"y\"\n[model]\nweights = \"{file}\"\n\
+             weights_rename = [{{ from = \"{from}\", to = \"0.weight\" }}]\n\
+             layers = [{{ type = \"linear\", out_features = 2 }}, {{ type = \"linear\", out_features = 1 }}]\n\
+             [loss]\ntype = \"mse\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n"
+        ));
+        place.fails("check c.toml", 2)
+    };
+    let told = with("unread.pth", "sparse");
+    for part in
+        ["1 in the file, but not read:", "0.weight: it is sparse", "`0.weight` is sparse: in PyTorch, `.to_dense()`"]
+    {
+        assert!(told.contains(part), "{told}");
+    }
+    place.write("c.toml", place.read("c.toml").replace("weights_rename", "weights_strict = false\nweights_rename"));
+    for dtype in ["int8", "bool"] {
+        let renamed = format!("--set model.weights_rename=[{{from='{dtype}',to='0.bias'}}]");
+        let told = place.fails(&format!("check c.toml --set model.weights=types.pth {renamed}"), 2);
+        assert!(
+            told.contains(&format!("its elements are torch.{dtype}, and cannot be taken as torch.float32")),
+            "{told}"
+        );
+    }
+    let pair = [Tensor::from_f32([2, 3], &[0.0; 6]), Tensor::from_f32([4, 2], &[0.0; 8])];
+    let names = ["base_model.model.fc.lora_A.weight", "base_model.model.fc.lora_B.weight"];
+    write_weights(&place.path("p.safetensors"), &[pair[0].view(names[0]), pair[1].view(names[1])]).unwrap();
+    place.write("c.toml", place.read("c.toml").replace("weights_rename", "# "));
+    let told = place.fails("check c.toml --set model.weights=p.safetensors", 2);
+    assert!(told.contains("are an adapter's") && told.contains("merge_and_unload"), "{told}");
+    let told = place.fails("export p.safetensors q.safetensors", 1);
+    assert!(told.contains("merge_and_unload"), "{told}");
+}
+
 #[test]
 fn tensors_are_given_other_names() {
     let place = begun();
