@@ -206,6 +206,17 @@ mod tests {
         let labels = r#""problem_type":"multi_label_classification","id2label":{"0":"A","1":"B"}"#;
         assert!(learns(labels).contains("`problem_type` is `multi_label_classification`"));
         assert!(learns(r#""id2label":{"0":"LABEL_0"}"#).contains("`id2label` has 1 label:"));
+        let two = |more: &str| {
+            let class = r#""architectures":["DistilBertForSequenceClassification"]"#;
+            let keys = serde_json::from_str(&format!("{bert}{class}{more}}}")).unwrap();
+            match architecture(&keys, false).unwrap().task {
+                Task::Classes(names) => names,
+                _ => None,
+            }
+        };
+        for labels in ["", r#","id2label":{"0":"LABEL_0","1":"LABEL_1"}"#] {
+            assert_eq!(two(labels).unwrap(), ["LABEL_0", "LABEL_1"]);
+        }
         let tags = serde_json::from_str(&format!(r#"{bert}"id2label":{{"0":"LABEL_0"}}}}"#)).unwrap();
         assert!(architecture(&tags, true).is_ok(), "tags have a classifier of their own");
         let found = architecture(&serde_json::from_str(&format!("{gpt2}}}")).unwrap(), false).unwrap();

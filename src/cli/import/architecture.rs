@@ -316,12 +316,25 @@ fn expect_class(kind: &str, keys: &Value) -> Result<()> {
     }
 }
 
-/// The names of the classes, in the order of their numbers, where a `config.json` has others than `LABEL_0`, `LABEL_1` and so on.
+/// The names of the classes, in the order of their numbers. transformers leaves out those of two that have no names of their own.
 fn names(keys: &Value) -> Option<Vec<String>> {
-    let labels = keys.get("id2label")?.as_object()?;
-    let names: Option<Vec<String>> =
-        (0..labels.len()).map(|number| Some(labels.get(&number.to_string())?.as_str()?.to_owned())).collect();
-    names.filter(|names| names.iter().enumerate().any(|(number, name)| *name != format!("LABEL_{number}")))
+    let Some(labels) = keys.get("id2label").filter(|labels| !labels.is_null()) else {
+        let tells_classes =
+            |name: &str| ["ForSequenceClassification", "ForTokenClassification"].iter().any(|end| name.ends_with(end));
+        return classes_of(keys).any(tells_classes).then(|| (0..2).map(unnamed).collect());
+    };
+    let labels = labels.as_object()?;
+    (0..labels.len()).map(|number| Some(labels.get(&number.to_string())?.as_str()?.to_owned())).collect()
+}
+
+/// What transformers calls a class without a name.
+fn unnamed(number: usize) -> String {
+    format!("LABEL_{number}")
+}
+
+/// Whether the classes have no names of their own.
+pub fn are_unnamed(names: &[String]) -> bool {
+    names.iter().enumerate().all(|(number, name)| *name == unnamed(number))
 }
 
 /// How many classes there are: as many as have names, else what the data says. transformers writes no number, as two is its default.

@@ -1,6 +1,6 @@
 //! The text of the configuration of a model of Hugging Face's.
 
-use super::architecture::{Architecture, Task};
+use super::architecture::{Architecture, Task, are_unnamed};
 use crate::api::failure::Failure;
 use crate::checkpoint;
 use crate::cli::init::Place;
@@ -89,8 +89,17 @@ pub(super) fn configuration(
                      target = \"label\"                    # and that of their classes\n",
                 ),
             };
+            let has_classifier = tensors.iter().any(|name| name.starts_with("classifier."));
             let classes = names.as_ref().map_or_else(String::new, |names| {
-                format!("classes = {}          # what the outputs mean\n", value_as_toml(&names.clone().into()))
+                let what = match are_unnamed(names) {
+                    false => "what the outputs mean",
+                    // Without them no answer would have a name. A classifier that begins anew takes those of the table.
+                    true if has_classifier => {
+                        "the file has no other names; with a table of your own, write its classes, or leave this out"
+                    }
+                    true => return String::new(),
+                };
+                format!("classes = {}          # {what}\n", value_as_toml(&names.clone().into()))
             });
             format!(
                 "# {name}, from files of Hugging Face's: {what}.\n\n[data]\n{source}{classes}tokenizer = {tokenizer}\nmax_length = {length}\nbatch_size = 16\n\

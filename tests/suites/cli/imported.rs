@@ -391,6 +391,29 @@ fn a_folder_is_exported_like_the_one_it_came_from() {
     }
 }
 
+/// Classes that have no names of their own are called as transformers calls them, and no table is needed.
+#[test]
+fn a_classifier_without_names_of_classes_needs_no_table() {
+    let (place, _) = imported("text_classifiers", "bert");
+    let path = place.path("bert/config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["id2label"] = serde_json::json!({ "0": "LABEL_0", "1": "LABEL_1", "2": "LABEL_2" });
+    fs::write(&path, config.to_string()).unwrap();
+    place.ok("import bert --out c.toml");
+    place.ok("export c.toml whole.onnx");
+    place.write("new.txt", "a lovely film\n");
+    let said = place.ok("predict c.toml new.txt --device cpu --json").out;
+    assert!(said.contains("LABEL_"), "{said}");
+    // A classifier that begins anew takes the classes of the data.
+    let (place, _) = imported("text_classifiers", "encoder");
+    let path = place.path("encoder/config.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["id2label"] = serde_json::json!({ "0": "LABEL_0", "1": "LABEL_1" });
+    fs::write(&path, config.to_string()).unwrap();
+    place.ok("import encoder --out c.toml");
+    assert!(!place.read("c.toml").contains("classes = ["));
+}
+
 /// What is known here is part of what Hugging Face's models can be: the rest is refused by the name of its key.
 #[test]
 fn what_is_not_known_of_a_model_is_refused() {
