@@ -216,14 +216,12 @@ impl Translator<'_> {
         self.graph.op("Add", &[&scaled, &mean], [])
     }
 
-    /// Declares the output of the model, which is `y` or probabilities of it.
-    pub(super) fn output(&mut self, mut y: Value) -> Result<proto::ValueInfo, Diagnostic> {
+    /// Declares the output of the model, which is `y` or probabilities of it, under that name.
+    pub(super) fn output(&mut self, mut y: Value, name: String) -> Result<proto::ValueInfo, Diagnostic> {
         let experiment = self.source.experiment;
         self.graph.scope.clear();
         y.name = self.in_own_unit(&y);
-        let mut wanted = "output";
         if self.options.softmax {
-            wanted = "probabilities";
             y.name = match task(experiment) {
                 Task::Classification => {
                     let axis = if y.shape.len() == 4 { 1 } else { -1 };
@@ -240,7 +238,6 @@ impl Translator<'_> {
                 }
             };
         }
-        let name = self.graph.fresh(wanted);
         Ok(self.put_out(y, name))
     }
 
@@ -281,6 +278,9 @@ impl Translator<'_> {
                 numbers.map(|numbers| numbers.remove("standard"));
             }
             entries.push((key_of_fitted(fitted), columns));
+        }
+        if let Some(table) = TableCodec::of(data) {
+            entries.push(("targets", json!(table.target.columns())));
         }
         if !experiment.heads.is_empty() {
             entries.push(("heads", self.heads_in_words()));

@@ -3,6 +3,7 @@
 use super::graph::int;
 use super::{Translator, Value, internal, proto};
 use crate::config::Diagnostic;
+use crate::data::table::TableCodec;
 use crate::graph::op::Task;
 use serde_json::{Value as Json, json};
 
@@ -28,6 +29,7 @@ impl Translator<'_> {
 
     /// What the file says of its heads.
     pub(super) fn heads_in_words(&self) -> Json {
+        let table = TableCodec::of(self.source.data);
         let of = |(at, head): (usize, &crate::config::language::sections::Head)| {
             let output = match head.loss.0.describe().task() {
                 Task::Regression => "values",
@@ -38,6 +40,10 @@ impl Translator<'_> {
             let field = self.source.data.heads().nth(at).map(|(_, field)| field);
             if let Some(names) = field.and_then(|field| field.kind.classes()?.names.as_ref()) {
                 told["class_names"] = json!(names);
+            }
+            // Heads of a table are of one column each.
+            if let Some(column) = table.as_ref().and_then(|table| table.heads.get(at)?.target.columns().first()) {
+                told["column"] = json!(column);
             }
             (head.name().to_owned(), told)
         };

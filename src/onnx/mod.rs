@@ -141,11 +141,20 @@ fn translate(
     }
     let x = t.input()?;
     let of_heads: Vec<String> = source.experiment.heads.iter().map(|head| t.graph.fresh(head.name())).collect();
+    let of_output = t.graph.fresh(if options.softmax { "probabilities" } else { "output" });
+    let x = t.input()?;
     let y = t.sequence(&source.experiment.model.layers, x)?;
     let y = t.ordered_classes(y);
     let heads =
         of_heads.into_iter().enumerate().map(|(at, name)| t.output_of_head(at, name)).collect::<Result<Vec<_>, _>>()?;
-    let output = [vec![t.output(y)?], heads].concat();
+    let output = [vec![t.output(y, of_output)?], heads].concat();
+    if source.experiment.data.source.carries_state() {
+        t.notes.push(
+            "recurrent layers begin with zeros in each run of the file, and their states do not come out: `carry_state` \
+             goes on from batch to batch here, and not in the file"
+                .into(),
+        );
+    }
     let metadata_props = t.metadata();
     let mut initializer = t.parameters(tensors)?;
     initializer.append(&mut t.graph.constants);

@@ -352,11 +352,11 @@ fn inputs_have_the_names_of_columns() {
         let tensor = info.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).unwrap();
         format!("{} {:?} {}", info.name(), tensor.elem_type(), dims(info).join(" "))
     };
-    // A parameter has the name `0.weight`, and a column that of the output.
+    // A parameter has the name `0.weight`, and a column that of the output, which keeps it.
     assert_eq!(
         graph.input.iter().map(shown).collect::<Vec<_>>(),
         [
-            "output String batch 1",
+            "output_1 String batch 1",
             "0.weight_1 Double batch 1",
             "größe / m² Double batch 1",
             "day Double batch 1",
@@ -365,14 +365,15 @@ fn inputs_have_the_names_of_columns() {
             "flag String batch 1",
         ]
     );
-    assert_eq!(shown(&graph.output[0]), "output_1 Float batch 1");
+    assert_eq!(shown(&graph.output[0]), "output Float batch 1");
+    assert_eq!(table.said("targets"), r#"["target"]"#);
     assert_eq!((table.said("preprocess").as_str(), table.said("output").as_str()), ("inside", "values"));
     assert!(table.model.metadata_props.iter().all(|entry| entry.key() != "columns"));
     let inputs: serde_json::Value = serde_json::from_str(&table.said("inputs")).unwrap();
     assert_eq!(
         inputs,
         serde_json::json!({
-            "output": { "column": "output", "type": "category", "missing": "" },
+            "output_1": { "column": "output", "type": "category", "missing": "" },
             "0.weight_1": { "column": "0.weight", "type": "number", "missing": "NaN" },
             "größe / m²": { "column": "größe / m²", "type": "number", "missing": "NaN" },
             "day": { "column": "day", "type": "date", "missing": "NaN", "unit": "days since 1970-01-01" },

@@ -376,7 +376,11 @@ fn what_is_written_down_of_heads() {
     place.ok("export r m.onnx");
     let bytes = fs::read(place.path("m.onnx")).unwrap();
     let has = |word: &str| bytes.windows(word.len()).any(|at| at == word.as_bytes());
-    assert!(has("\"kids\":{\"output\":\"logits\"}") && has("\"class_names\":[\"fast\",\"slow\",\"soon\"]"));
+    assert!(has("\"kids\":{\"output\":\"logits\",\"column\":\"family\"}") && has("[\"price\"]"));
+    assert!(has("\"class_names\":[\"fast\",\"slow\",\"soon\"]"));
+    place.ok("export r p.onnx --preprocess");
+    let bytes = fs::read(place.path("p.onnx")).unwrap();
+    assert!(bytes.windows(17).any(|at| at == b"\"column\":\"family\""));
     let event = fs::read_dir(place.path("r/tensorboard")).unwrap().next().unwrap().unwrap();
     let bytes = fs::read(event.path()).unwrap();
     assert!(bytes.windows(13).any(|at| at == b"sold_accuracy"));
