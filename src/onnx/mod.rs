@@ -139,7 +139,7 @@ fn translate(
     for (_, variable) in source.variables.iter() {
         t.graph.fresh(&variable.name);
     }
-    let x = t.input()?;
+    // What comes out is called the same whatever goes in: an input that has a column's name gives way.
     let of_heads: Vec<String> = source.experiment.heads.iter().map(|head| t.graph.fresh(head.name())).collect();
     let of_output = t.graph.fresh(if options.softmax { "probabilities" } else { "output" });
     let x = t.input()?;

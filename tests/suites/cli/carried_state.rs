@@ -50,6 +50,8 @@ fn states_go_on_as_in_pytorch() {
         place.ok("export r/last.safetensors w.safetensors");
         assert!(place.checkpoint("r/last.safetensors").tensors.keys().any(|key| key.contains("carried")));
         let names = runner::checkpoint::load_tensors(&place.path("w.safetensors")).unwrap().tensors;
+        let told = place.ok("export r/last.safetensors m.onnx").err;
+        assert!(told.contains("recurrent layers begin with zeros in each run of the file"), "{told}");
         assert!(!names.is_empty() && names.keys().all(|key| !key.contains("carried")), "{:?}", names.keys());
     }
 }
