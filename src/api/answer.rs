@@ -163,6 +163,12 @@ impl<'a> Meaning<'a> {
         name.unwrap_or_else(|| class.to_string())
     }
 
+    /// The names of so many labels, of which a sample may have several.
+    fn labels(&self, number: usize) -> impl Iterator<Item = String> {
+        let learnt = self.learnt(number);
+        (0..number).map(move |at| learnt.as_ref().map_or_else(|| self.label(at), |names| names[at].clone()))
+    }
+
     /// The columns of a table that were learnt, if so many numbers were.
     fn learnt(&self, numbers: usize) -> Option<Vec<String>> {
         let names = TableCodec::of(self.data).filter(|_| self.data.class_names().is_none())?.targets_named();
@@ -283,6 +289,10 @@ impl<'a> Meaning<'a> {
                     _ => json!(classes.chunks(positions.last()).collect::<Vec<_>>()),
                 };
             }
+            Answer::Labels(list) if self.each_class => {
+                let by_name = self.labels(list.len()).zip(list).map(|(name, p)| (name, json!(p)));
+                result["probabilities"] = Value::Object(by_name.collect());
+            }
             Answer::Labels(list) => result["probabilities"] = json!(list),
             Answer::Values(values) => {
                 result["values"] = json!(values);
@@ -384,9 +394,7 @@ impl<'a> Meaning<'a> {
                 cells.extend([format!("class{number}"), format!("probability{number}")]);
             }),
             Answer::Labels(list) => {
-                let learnt = self.learnt(list.len());
-                let label = |i: usize| learnt.as_ref().map_or_else(|| self.label(i), |names| names[i].clone());
-                cells.extend((0..list.len()).map(|i| format!("probability_{}", label(i))));
+                cells.extend(self.labels(list.len()).map(|name| format!("probability_{name}")));
             }
             Answer::Values(_) if !self.quantiles.is_empty() => cells.extend(self.quantiles.iter().cloned()),
             Answer::Values(values) if values.len() == 1 => cells.push("value".into()),

@@ -327,7 +327,7 @@ pub struct PredictArgs {
     /// How many classes to show for each sample
     #[arg(long, value_name = "K", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
-    /// Write a probability for each class: in a table a column `probability_CLASS`, in JSON an object `probabilities`
+    /// Write a probability for each class or label: in a table a column `probability_CLASS`, in JSON an object `probabilities`
     ///
     /// The table has `class`, the likeliest, and the columns of all classes in their order, whatever `--top` says.
     #[arg(long)]

@@ -79,6 +79,13 @@ fn probabilities_of_heads_are_written() {
         place.ok("predict r new.csv --probabilities --json").json()[0]["heads"]["sold"]["probabilities"].clone();
     let sum: f64 = ["fast", "slow", "soon"].iter().map(|name| first[name].as_f64().unwrap()).sum();
     assert!((sum - 1.0).abs() < 1e-6, "{first}");
+    // So are those of labels, of which a sample may have several.
+    let kids = |more: &str| {
+        let told = place.ok(&format!("predict r new.csv --json {more}")).json();
+        told[0]["heads"]["kids"]["probabilities"].clone()
+    };
+    assert_eq!(kids("--probabilities")["0"], kids("")[0]);
+    assert!(kids("")[0].is_f64());
     // A number alone has none.
     let place = super::heads::place("", "");
     place.ok("train c.toml --quiet --out r --set train.epochs=1");
