@@ -229,6 +229,7 @@ def pool() -> list[Case]:
         ("max_pool2d_rectangular", "kernel_size = [3, 2], stride = [1, 2], padding = [1, 0]", lambda c: nn.MaxPool2d((3, 2), (1, 2), (1, 0))),
         ("max_pool2d_ceil", "kernel_size = 2, stride = 2, ceil_mode = true", lambda c: nn.MaxPool2d(2, 2, ceil_mode=True)),
         ("max_pool2d_ceil_padded", "kernel_size = 3, stride = 3, padding = 1, ceil_mode = true", lambda c: nn.MaxPool2d(3, 3, 1, ceil_mode=True)),
+        ("max_pool2d_ceil_larger", "kernel_size = [9, 8], stride = [4, 3], ceil_mode = true", lambda c: nn.MaxPool2d((9, 8), (4, 3), ceil_mode=True)),
         ("max_pool2d_dilated", "kernel_size = 2, stride = 1, dilation = [2, 3]", lambda c: nn.MaxPool2d(2, 1, dilation=(2, 3))),
         ("max_pool2d_gaps", "kernel_size = 2, stride = 3", lambda c: nn.MaxPool2d(2, 3)),
         ("avg_pool2d", "kernel_size = 2", lambda c: nn.AvgPool2d(2)),
@@ -236,6 +237,7 @@ def pool() -> list[Case]:
         ("avg_pool2d_exclude_pad", "kernel_size = 3, stride = 2, padding = 1, count_include_pad = false", lambda c: nn.AvgPool2d(3, 2, 1, count_include_pad=False)),
         ("avg_pool2d_ceil", "kernel_size = [2, 3], stride = [2, 2], ceil_mode = true", lambda c: nn.AvgPool2d((2, 3), (2, 2), ceil_mode=True)),
         ("avg_pool2d_ceil_padded", "kernel_size = 3, stride = 3, padding = 1, ceil_mode = true", lambda c: nn.AvgPool2d(3, 3, 1, ceil_mode=True)),
+        ("avg_pool2d_ceil_larger", "kernel_size = [10, 4], stride = [4, 2], padding = 1, ceil_mode = true", lambda c: nn.AvgPool2d((10, 4), (4, 2), 1, ceil_mode=True)),
         ("avg_pool2d_ceil_exclude_pad", "kernel_size = [2, 3], stride = [3, 2], padding = [1, 1], ceil_mode = true, count_include_pad = false", lambda c: nn.AvgPool2d((2, 3), (3, 2), 1, ceil_mode=True, count_include_pad=False)),
     ]  # fmt: skip
     out = [image(n, f'{{ type = "{n[:10]}", {words} }}', make) for n, words, make in two]

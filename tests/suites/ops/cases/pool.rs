@@ -56,6 +56,8 @@ pub fn cases() -> Vec<Case> {
         max(MaxPool2d { kernel: [3, 2], stride: [1, 1], ..MAX }, [2, 5, 6, 3]),
         max(MaxPool2d { kernel: [3, 3], dilation: [2, 2], stride: [1, 2], ..MAX }, [1, 8, 9, 2]),
         max(MaxPool2d { kernel: [2, 2], stride: [3, 3], padding: [1, 1], ceil_mode: true, ..MAX }, [1, 4, 4, 2]),
+        max(MaxPool2d { kernel: [5, 3], stride: [3, 2], ceil_mode: true, ..MAX }, [2, 3, 2, 5]),
+        max(MaxPool2d { ceil_mode: true, ..MAX }, [2, 1, 6, 8]),
         // Channels in whole vectors.
         max(MAX, [2, 6, 7, 8]),
         max(MaxPool2d { kernel: [3, 3], padding: [1, 1], ..MAX }, [2, 7, 6, 24]),
@@ -65,6 +67,7 @@ pub fn cases() -> Vec<Case> {
         avg(AVG, [2, 8, 6, 5]),
         avg(AVG, [1, 7, 9, 17]),
         avg(AvgPool2d { kernel: [7, 7], stride: [7, 7], ..AVG }, [2, 7, 7, 19]),
+        avg(AvgPool2d { kernel: [5, 3], stride: [3, 2], padding: [1, 0], ceil_mode: true, ..AVG }, [2, 2, 2, 5]),
         avg(AVG, [2, 5, 6, 16]),
         avg(AvgPool2d { kernel: [6, 7], stride: [2, 3], padding: [3, 1], ..AVG }, [2, 9, 8, 8]),
     ];

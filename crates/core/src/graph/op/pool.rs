@@ -85,7 +85,7 @@ pub struct AdaptiveMaxPool2dGrad {
 }
 
 /// Length of one side after pooling; `None` if the window does not fit. With `ceil` the last window must start inside
-/// the input or its left padding (PyTorch's rule).
+/// the input or its left padding, and the only one may be larger than the input by less than a stride (PyTorch's rule).
 pub fn pool_out(
     side: usize,
     kernel: usize,
@@ -94,7 +94,8 @@ pub fn pool_out(
     dilation: usize,
     ceil: bool,
 ) -> Option<usize> {
-    let span = (side + 2 * padding).checked_sub(dilation * (kernel - 1) + 1)?;
+    let (room, reach) = (side + 2 * padding, dilation * (kernel - 1) + 1);
+    let Some(span) = room.checked_sub(reach) else { return (ceil && room + stride > reach).then_some(1) };
     let mut out = if ceil { span.div_ceil(stride) } else { span / stride } + 1;
     if ceil && (out - 1) * stride >= side + padding {
         out -= 1;
@@ -306,5 +307,11 @@ mod tests {
         // A window that would start in the right padding is dropped.
         assert_eq!(pool_out(4, 2, 3, 1, 1, true), Some(2));
         assert_eq!(pool_out(2, 3, 1, 0, 1, false), None);
+        // A window that is larger than the image.
+        assert_eq!(pool_out(2, 3, 1, 0, 1, true), None);
+        assert_eq!(pool_out(2, 3, 2, 0, 1, true), Some(1));
+        assert_eq!(pool_out(2, 5, 3, 1, 1, true), Some(1));
+        assert_eq!(pool_out(3, 6, 3, 0, 1, true), None);
+        assert_eq!(pool_out(2, 2, 3, 0, 3, true), Some(1));
     }
 }
