@@ -183,7 +183,11 @@ pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
 fn is_identifier(column: &Column, rows: usize) -> bool {
     let each = column.missing == 0 && column.distinct >= rows && rows > 1;
     match column.cells {
-        _ if matches!(column.odd, Some(Odd::DateFormat(..) | Odd::Comma(_) | Odd::Thousands(_) | Odd::Unit(..))) => {
+        _ if matches!(
+            column.odd,
+            Some(Odd::DateFormat(..) | Odd::Comma(_) | Odd::Thousands(_) | Odd::Unit(..) | Odd::Time(_))
+        ) =>
+        {
             false
         }
         CellType::Texts | CellType::Codes => each && !column.examples.iter().any(|text| text.contains(' ')),

@@ -13,7 +13,10 @@ use std::path::Path;
 /// It is.
 pub fn expect_named(path: &Path, kind: FileKind) -> Result<()> {
     let place = path.display();
-    let ending = path.extension().map_or_else(|| "no ending".to_owned(), |ending| format!("`.{}`", ending.display()));
+    let ending = match path.extension() {
+        Some(ending) => format!("ends with `.{}`", ending.display()),
+        None => "has no ending".to_owned(),
+    };
     let begin = first_bytes(path);
     let packing = Packing::of(path);
     // A Parquet file that is packed once more is refused where it is opened.
@@ -34,16 +37,15 @@ pub fn expect_named(path: &Path, kind: FileKind) -> Result<()> {
         }
         (_, _) if begin.starts_with(b"ARROW1") => ("a Feather file", "save it as Parquet or as CSV"),
         (Some(_), _) if is_text(&begin) => ("not packed", "leave the last ending of its name away"),
-        (None, FileKind::Columns) if is_text(&begin) => (
-            "a text and no Parquet file",
-            "end its name with `.csv`, or with `.jsonl`, if it has a JSON object on each line",
-        ),
+        (None, FileKind::Columns) if is_text(&begin) => {
+            ("a text", "end its name with `.csv`, or with `.jsonl`, if it has a JSON object on each line")
+        }
         (None, FileKind::Written(Form::Cells(_))) if begin.starts_with(b"{\"") => {
             ("JSON", "end its name with `.jsonl`, if it has an object on each line")
         }
         _ => return Ok(()),
     };
-    bail!("`{place}` is {is} by its first bytes, and its name has {ending}: {name}")
+    bail!("`{place}` is {is}, though its name {ending}: {name}")
 }
 
 /// The first bytes of a file. A file that cannot be read has none here; the reader of the table reports the error.
@@ -74,27 +76,22 @@ mod tests {
         let objects = FileKind::Written(Form::Objects);
         let gzip = b"\x1f\x8b\x08\0\0\0\0\0";
         for (name, kind, bytes, part) in [
-            (
-                "a.csv",
-                cells,
-                &b"PAR1\x15\0"[..],
-                Some("is a Parquet file by its first bytes, and its name has `.csv`: end"),
-            ),
+            ("a.csv", cells, &b"PAR1\x15\0"[..], Some("is a Parquet file, though its name ends with `.csv`: end")),
             ("a.csv.gz", cells, b"PAR1\x15\0", Some("is a Parquet file")),
             ("a.jsonl", objects, gzip, Some("is packed by gzip")),
             ("a.parquet", FileKind::Columns, gzip, Some("is packed by gzip")),
             ("a.csv.gz", cells, b"\x28\xb5\x2f\xfd\0", Some("is packed by Zstandard")),
+            ("a.csv.zst", cells, b"a,b\n1,2\n", Some("is not packed, though its name ends with `.zst`: leave")),
             (
-                "a.csv.zst",
-                cells,
-                b"a,b\n1,2\n",
-                Some("is not packed by its first bytes, and its name has `.zst`: leave"),
+                "a.parquet",
+                FileKind::Columns,
+                "größe,b\n1,2\n".as_bytes(),
+                Some("is a text, though its name ends with `.parquet`: end"),
             ),
-            ("a.parquet", FileKind::Columns, "größe,b\n1,2\n".as_bytes(), Some("a text and no Parquet file")),
             ("a.csv", cells, b"PK\x03\x04\0", Some("a ZIP archive")),
             ("a.csv", cells, b"ARROW1\0\0", Some("a Feather file")),
-            ("a.csv", cells, b"{\"a\": 1}\n", Some("is JSON by its first bytes")),
-            ("none", cells, b"{\"a\": 1}\n", Some("its name has no ending")),
+            ("a.csv", cells, b"{\"a\": 1}\n", Some("is JSON, though")),
+            ("none", cells, b"{\"a\": 1}\n", Some("though its name has no ending")),
             ("a.csv", cells, b"a,b\n1,2\n", None),
             ("a.csv", cells, b"", None),
             ("a.csv.gz", cells, gzip, None),

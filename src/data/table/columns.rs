@@ -135,7 +135,7 @@ pub fn choose(options: &TableOptions, columns: &[Column], rows: usize) -> Result
                         "mend the cells, leave their rows out with `on_error = \"skip\"`, or choose another type"
                     }
                     Some(Odd::DateFormat(..)) => "say how they are written, or choose another type",
-                    Some(Odd::Comma(_) | Odd::Thousands(_) | Odd::Unit(..)) | None => {
+                    Some(Odd::Comma(_) | Odd::Thousands(_) | Odd::Unit(..) | Odd::Time(_)) | None => {
                         "mend the cells, or choose another type"
                     }
                 };

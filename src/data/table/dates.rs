@@ -108,6 +108,16 @@ fn forms_of(cell: &str) -> Vec<DateForm> {
     formats.filter(|form| form.days(cell).is_some()).collect()
 }
 
+/// Whether a cell is a time of day without a date: `12:30`, `9:05:30 PM`.
+pub fn is_time(cell: &str) -> bool {
+    if cell.len() > LONGEST || !cell.contains(':') || !cell.starts_with(|c: char| c.is_ascii_digit()) {
+        return false;
+    }
+    let mut parsed = Parsed::new();
+    form_of_time(cell).is_some_and(|form| parse(&mut parsed, cell, StrftimeItems::new(&form)).is_ok())
+        && parsed.to_naive_time().is_ok()
+}
+
 /// What stands before the time of a date, and the time with what separates the two.
 fn parted(cell: &str) -> (&str, &str) {
     let Some(colon) = cell.find(':') else { return (cell, "") };
@@ -245,6 +255,17 @@ impl<'de> Deserialize<'de> for DateForm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_day_are_told_from_other_texts() {
+        for cell in ["12:30", "0:05", "23:59:59", "9:05 PM", "12:00:01.5 am"] {
+            assert!(is_time(cell), "{cell}");
+        }
+        for cell in ["24:30", "12:60", "1:2:3:4", "a 12:30", "12:30 soon", "2:1 odds", ":30", "12:", "2024-01-01 12:30"]
+        {
+            assert!(!is_time(cell), "{cell}");
+        }
+    }
 
     #[test]
     fn dates_are_read_as_the_format_says() {

@@ -83,6 +83,8 @@ pub enum Odd {
     Thousands(At),
     /// Numbers have a unit or a currency: the first of them, and what stands before and behind each.
     Unit(At, [String; 2]),
+    /// All are times of day, which no type reads: the first of them.
+    Time(At),
     /// The dates are not written as 2026-11-28: the first of them, and their format.
     DateFormat(At, String),
 }
@@ -128,6 +130,9 @@ impl Odd {
                     (before, behind) => format!("`{before}` before and `{behind}` behind them"),
                 };
                 format!("numbers with {unit}, as {first}, which are not read: write the numbers alone")
+            }
+            Odd::Time(first) => {
+                format!("times of day, as {first}, which are not read: write the hours as numbers, such as 12.5")
             }
             Odd::DateFormat(first, format) => {
                 format!("dates as {first}, which `{{ type = \"date\", format = \"{format}\" }}` in `columns` reads")

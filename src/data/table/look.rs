@@ -3,7 +3,7 @@
 use super::super::classes::value;
 use super::super::sheet::{Kind, Place};
 use super::cell;
-use super::dates::Written;
+use super::dates::{Written, is_time};
 use super::kinds::{At, CellType, Column, Odd};
 use foldhash::quality::RandomState;
 use std::collections::HashSet;
@@ -42,6 +42,9 @@ pub struct Look {
     /// Numbers with a unit or a currency, which is the same for all of them, and the first.
     units: usize,
     unit: Option<(At, [String; 2])>,
+    /// Times of day without a date, and the first.
+    times: usize,
+    time: Option<At>,
     /// Hashes of the values; they are not counted any more where there are enough.
     seen: HashSet<u64, BuildHasherDefault<AsItIs>>,
     counts: bool,
@@ -88,6 +91,8 @@ impl Look {
             thousands: None,
             units: 0,
             unit: None,
+            times: 0,
+            time: None,
             seen: HashSet::default(),
             counts,
             more: false,
@@ -116,6 +121,8 @@ impl Look {
             _ => self.units += next.units,
         }
         self.unit = self.unit.take().or(next.unit);
+        self.times += next.times;
+        self.time = self.time.take().or(next.time);
         self.more |= next.more;
         if self.seen.is_empty() {
             self.seen = next.seen;
@@ -228,6 +235,9 @@ impl Look {
         } else if units && let Some(unit) = cell::unit(cell) {
             let (_, own) = self.unit.get_or_insert_with(|| (at(), unit.map(str::to_owned)));
             self.units += usize::from(*own == unit);
+        } else if self.times + 1 == self.filled && is_time(cell) {
+            self.times += 1;
+            self.time.get_or_insert_with(at);
         } else if written {
             self.written.see(cell, line);
         }
@@ -278,8 +288,13 @@ impl Look {
             let (line, cell) = odd.filter(|_| meant(count))?;
             Some(Odd::Others { meant: kind, line, cell, count: self.filled - count, of: self.filled })
         });
+        let time = self.time.filter(|_| cells == CellType::Texts && self.times == self.filled);
         let dated = Some(self.written).filter(|written| cells == CellType::Texts && written.count == self.filled);
-        let odd = comma.or(other).or(unit.map(|(at, unit)| Odd::Unit(at, unit))).or_else(|| dated?.odd());
+        let odd = comma
+            .or(other)
+            .or(unit.map(|(at, unit)| Odd::Unit(at, unit)))
+            .or(time.map(Odd::Time))
+            .or_else(|| dated?.odd());
         let has_range = matches!(cells, CellType::Numbers | CellType::Dates);
         Column {
             name: name.to_owned(),

@@ -154,7 +154,7 @@ mod tests {
             7 => ["soon", "maybe", "2024/13/01"].map(str::to_owned),
             _ => [format!("2024-01-{:02}", i + 1), ["yes", "no"][i % 2].to_owned(), format!("2024/02/{}", i + 1)],
         };
-        let mut content = "date,truth,slashes,days,months,either,words\n".to_owned();
+        let mut content = "date,truth,slashes,days,months,either,words,time\n".to_owned();
         for i in 0..28 {
             let [date, truth, slashes] = cells(i);
             let row = [
@@ -165,6 +165,7 @@ mod tests {
                 format!("{:02}/{:02}/2024", i % 12 + 1, i + 1),
                 format!("{}/1/2024", i % 9 + 1),
                 ["1-2", "1.2.3", "a/b/2024"][i % 3].to_owned(),
+                format!("{}:30", i % 24),
             ];
             content += &(row.join(",") + "\n");
         }
@@ -188,6 +189,7 @@ mod tests {
                 form("01/01/2024", "%m/%d/%Y"),
                 form("1/1/2024", "%m/%d/%Y"),
                 None,
+                Some(Odd::Time(At { cell: "0:30".into(), line: "line 2".into() })),
             ]
         );
     }

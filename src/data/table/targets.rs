@@ -100,7 +100,7 @@ pub fn targets<'a>(options: &'a TableOptions, columns: &[Column]) -> Result<Vec<
     // Words beside truths may be classes, and so may some numbers with a unit: `1 star` to `5 star`.
     let meant_as_number = |odd: &Odd, distinct: usize| match odd {
         Odd::Others { meant, .. } => *meant == CellType::Numbers,
-        Odd::Unit(..) => distinct > FEW,
+        Odd::Unit(..) | Odd::Time(_) => distinct > FEW,
         Odd::Comma(_) | Odd::Thousands(_) => true,
         Odd::DateFormat(..) => false,
     };

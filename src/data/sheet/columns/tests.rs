@@ -106,7 +106,7 @@ fn what_cannot_be_read_is_told() {
     for (content, part) in [
         (&b""[..], "is empty"),
         (b"PAR1", "is no Parquet file that can be read"),
-        (b"a,b\n1,2\n3,4\n", "is a text and no Parquet file"),
+        (b"a,b\n1,2\n3,4\n", "is a text, though its name ends with `.parquet`"),
         (b"\x15\0a,b\n1,2\n3,4\n", "is no Parquet file that can be read"),
         // Its footer would have gigabytes.
         (b"PAR1\xff\xff\xff\x7fPAR1", "is no Parquet file that can be read"),
