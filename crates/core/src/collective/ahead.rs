@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 /// A sum, of which each rank is given what belongs to it.
 #[derive(Debug)]
 pub struct Reduce {
-    /// Its number, which tells it from others that are begun before it has ended.
+    /// Its number. No other sum has the same while this one is under way.
     pub bucket: usize,
     /// In which order.
     pub order: Vec<Partial>,
@@ -22,7 +22,7 @@ pub struct Reduce {
 
 /// A rank, and a thread that makes sums over all ranks one after the other, in the order in which they are begun.
 ///
-/// Whatever else ranks tell each other must be told when nothing is under way: all ranks make the same steps in the same order.
+/// Ranks exchange other messages only while no sum is under way: all ranks make the same steps in the same order.
 pub struct Ahead {
     team: Arc<dyn Collective>,
     shared: Arc<Shared>,
@@ -92,7 +92,7 @@ impl Ahead {
         self.shared.changed.notify_all();
     }
 
-    /// Waits for the sum of that bucket; false if it was not begun. Whether it has failed is told by [`Collective::check`].
+    /// Waits for the sum of that bucket; false if it was not begun. [`Collective::check`] returns its failure.
     pub fn end(&self, bucket: usize) -> bool {
         let mut state = self.shared.lock();
         if !state.begun.remove(&bucket) {
@@ -140,7 +140,7 @@ fn work(team: &dyn Collective, shared: &Shared) {
         let Reduce { bucket, order, tensors, owners } = reduce;
         let division = owners.as_ref().map_or(Division::Elements, |owners| Division::Tensors(owners));
         // What has failed is asked for when the program has run.
-        // SAFETY: whoever has begun it lets the slots be used.
+        // SAFETY: the caller of `begin` promises this of the slots until the sum has ended.
         let _ = unsafe { team.reduce_scatter(&order, &tensors, division) };
         shared.lock().made.insert(bucket);
         shared.changed.notify_all();

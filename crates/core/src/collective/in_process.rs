@@ -154,8 +154,8 @@ impl Collective for Member {
         for (rank, list) in lists.iter().enumerate().filter(|(rank, _)| *rank != self.rank) {
             for (at, part) in parts(tensors, division, (rank, self.shared.ranks)).into_iter().enumerate() {
                 let size = tensors[at].dtype.bytes();
-                // SAFETY: elements of that rank's first slot, which nobody writes until all meet again, to those of this one, which nobody
-                // else reads: others copy what belongs to this rank.
+                // SAFETY: no rank writes these elements of that rank's first slot until all meet again. No other rank reads these elements
+                // of this one's: the others copy the elements that belong to this rank.
                 unsafe {
                     let from = list[at].slots[0].cast_const().add(part.start * size);
                     std::ptr::copy_nonoverlapping(from, tensors[at].slots[0].add(part.start * size), part.len() * size);

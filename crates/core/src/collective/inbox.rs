@@ -30,7 +30,7 @@ pub struct Limits {
     pub join: Duration,
     /// Without any sign of life from a rank.
     pub silence: Duration,
-    /// For a rank that gives signs of life, or has not come yet: then the wait is told, and again after twice as long.
+    /// For a rank that gives signs of life, or has not come yet. Then the wait is reported, and again after twice as long.
     pub patience: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// As those are told that wait for it.
+    /// The error of the ranks that wait for it.
     pub fn error(&self) -> anyhow::Error {
         anyhow!("rank {} has failed: {}", self.rank, self.why)
     }
@@ -57,12 +57,12 @@ impl Failed {
         Failed { rank, why: format!("nothing was heard of it for {} s", silence.as_secs().max(1)) }
     }
 
-    /// What others are told.
+    /// As a message for other ranks.
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// What rank `from` has told.
+    /// From a message of rank `from`.
     pub fn told_by(from: usize, bytes: &[u8]) -> Failed {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Failed { rank: from, why: "it does not say why".into() })
     }
@@ -126,7 +126,7 @@ impl Inbox {
         (0..self.ranks).filter(move |rank| *rank != own)
     }
 
-    /// What is known now; nobody changes it as long as that is held.
+    /// The present state. No other thread changes it while the guard is held.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -168,7 +168,7 @@ struct PartsOf<'a> {
 
 impl<'a> PartsOf<'a> {
     /// # Safety
-    /// These slots are valid for reads and initialised, and nobody writes them as long as this lives.
+    /// These slots are valid for reads and initialised, and no thread writes them as long as this lives.
     unsafe fn new(
         tensors: &'a [Slots],
         parts: &'a [Vec<Range<usize>>],
@@ -190,7 +190,7 @@ impl Parcels for PartsOf<'_> {
             let size = tensor.dtype.bytes();
             let (at, len) = (part.start * size, part.len() * size);
             for slot in self.slots {
-                // SAFETY: inside the slot, which can be read, as whoever has made this promises.
+                // SAFETY: inside the slot, which is valid for reads, as the caller of `new` promises.
                 let bytes = unsafe { std::slice::from_raw_parts(tensor.slots[*slot].cast_const().add(at), len) };
                 let (own, after) = rest.split_at_mut(len.next_multiple_of(WORD));
                 own[..len].copy_from_slice(bytes);

@@ -56,14 +56,14 @@ pub trait Collective: Send + Sync + fmt::Debug {
     /// How many there are.
     fn ranks(&self) -> usize;
 
-    /// Makes the elements that belong to this rank, in the first slot of each of `tensors`, the total over all ranks, in the given order. What the rest
-    /// of the slots holds afterwards is not told.
+    /// Makes the elements that belong to this rank, in the first slot of each of `tensors`, the total over all ranks, in the given order. The rest of
+    /// the slots is unspecified afterwards.
     ///
     /// # Errors
     /// Another rank has failed, or does not answer.
     ///
     /// # Safety
-    /// The slots are valid for reads and writes, aligned and initialised, and nobody else uses them until this returns. All ranks give
+    /// The slots are valid for reads and writes, aligned and initialised, and nothing else uses them until this returns. All ranks give
     /// tensors of the same types and lengths, the same order and the same division.
     unsafe fn reduce_scatter(&self, order: &[Partial], tensors: &[Slots], division: Division) -> Result<()>;
 
@@ -82,7 +82,7 @@ pub trait Collective: Send + Sync + fmt::Debug {
     /// As [`Collective::reduce_scatter`].
     fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Vec<u8>>>;
 
-    /// Makes the first slot of each of `tensors` the total over all ranks, in the given order. What the other slots hold afterwards is not told.
+    /// Makes the first slot of each of `tensors` the total over all ranks, in the given order. The other slots are unspecified afterwards.
     ///
     /// # Errors
     /// As [`Collective::reduce_scatter`].

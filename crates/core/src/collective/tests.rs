@@ -126,7 +126,7 @@ fn what_ranks_give_is_gathered_in_their_order() {
     }
 }
 
-/// More than any buffer of the system: nobody who sends waits for somebody who sends.
+/// More than any buffer of the system: two ranks that send do not wait for each other.
 #[test]
 fn much_is_gathered() {
     for members in teams(3) {
@@ -214,7 +214,7 @@ fn ranks_that_do_not_fit_or_do_not_come_are_told_to_all() {
     }
 }
 
-/// A rank that lives and does not come is told, and is no failure.
+/// A rank that lives and does not come is reported, and is no failure.
 #[test]
 fn a_long_wait_is_told() {
     let folder = tempfile::tempdir().unwrap();
@@ -337,7 +337,7 @@ fn ranks_of_another_job_are_not_let_in() {
     }
     let members = joined(vec![of(0, Some("one secret")), of(1, Some("one secret"))], LIMITS);
     leave(members.into_iter().map(Result::unwrap).collect());
-    // Through a file that other users cannot read, which has the secret; whoever only knows the port is passed over.
+    // Through a file that other users cannot read, which has the secret. A process that only knows the port is passed over.
     let file = folder.path().join("at");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| join(&world(0, 2, &file), LIMITS, Box::new(|_| ())).unwrap());
@@ -374,7 +374,7 @@ fn a_pipe_in_the_place_of_the_file_is_told() {
     leave(members.into_iter().map(Result::unwrap).collect());
 }
 
-/// What claims to be longer than anything that a rank has to say: no memory is taken for it.
+/// A length beyond that of any message of a rank: no memory is taken for it.
 #[test]
 fn a_length_that_cannot_be_is_no_message() {
     let folder = tempfile::tempdir().unwrap();

@@ -45,8 +45,8 @@ impl Number for i64 {
 /// Writes the total of elements `part` of a tensor to the first slot of `to`. `from` says where these elements of a partial sum lie.
 ///
 /// # Safety
-/// The addresses are those of valid, aligned and initialised elements, as many as the part has, and nobody writes them, or reads those of the slot
-/// that is written to.
+/// The addresses are those of valid, aligned and initialised elements, as many as the part has. No other thread writes them, or reads those of the
+/// slot that is written to.
 pub unsafe fn total(order: &[Partial], from: impl Fn(&Partial) -> *const u8, to: &Slots, part: Range<usize>) {
     let from: Vec<*const u8> = order.iter().map(from).collect();
     // SAFETY: as is promised, for elements of that type.
@@ -69,7 +69,7 @@ unsafe fn of<T: Number>(order: &[Partial], from: &[*const u8], to: &Slots, part:
         let n = PIECE.min(part.end - start);
         for (partial, from) in order.iter().zip(from) {
             let slot = partial.place.slot;
-            // SAFETY: inside the part, and nobody writes it.
+            // SAFETY: inside the part, and no thread writes it now.
             let given = unsafe { std::slice::from_raw_parts(from.cast::<T>().add(start - part.start), n) };
             let mut sum = [T::default(); PIECE];
             sum[..n].copy_from_slice(given);

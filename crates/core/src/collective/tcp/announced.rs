@@ -24,7 +24,7 @@ impl Announced<'_> {
     pub fn new<'a>(path: &'a Path, at: SocketAddr, secret: Option<&str>) -> Result<Announced<'a>> {
         let part = path.with_extension(format!("part-{}", std::process::id()));
         let mut options = OpenOptions::new();
-        // Never through a link that somebody else has put there.
+        // Never through a link that another user has put there.
         options.write(true).create_new(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);

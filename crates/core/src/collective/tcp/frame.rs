@@ -12,7 +12,7 @@ const MAGIC: [u8; 6] = *b"runner";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Who somebody is, as ranks meet.
+    /// A message of ranks that meet, before other frames.
     Hello = 1,
     /// A part of an exchange.
     Data = 2,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// Time for all that is said first on a connection.
+/// Time limit for the handshake on a connection.
 pub const SPEAK: Duration = Duration::from_secs(5);
 
 /// How many may be heard at once, beside ranks that are expected. Others wait until one of them has been heard.

@@ -139,7 +139,7 @@ impl Own {
                 return None;
             }
             self.file.set_len(wanted as u64).ok()?;
-            // SAFETY: the file has no name, so nobody shortens it; who reads what this process writes is told by messages when it may.
+            // SAFETY: the file has no name, so no process shortens it. Others only read messages whose place a frame has given.
             self.map = Some(unsafe { MmapMut::map_mut(&self.file) }.ok()?);
         }
         self.map.as_deref_mut()
@@ -193,7 +193,7 @@ impl Other {
         if self.file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::new(ErrorKind::InvalidData, "this is not where a rank writes"));
         }
-        // SAFETY: the file has no name, so nobody shortens it; what is read from it the other rank does not write before it was read.
+        // SAFETY: the file has no name, so no process shortens it. The other rank does not write over a message before this one has read it.
         let map = Arc::new(unsafe { Mmap::map(&self.file) }?);
         self.map = Some(map.clone());
         Ok(map)
@@ -209,7 +209,7 @@ fn anonymous() -> io::Result<File> {
     let descriptor = unsafe { libc::syscall(libc::SYS_memfd_create, c"runner".as_ptr(), libc::MFD_CLOEXEC) };
     match descriptor {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: it is new, so nobody else has it.
+        // SAFETY: it is new, so nothing else owns it.
         descriptor => Ok(unsafe { File::from_raw_fd(descriptor as i32) }),
     }
 }
@@ -239,7 +239,7 @@ fn open_of(process: u32, descriptor: i32) -> io::Result<File> {
     {
         use std::os::unix::fs::OpenOptionsExt;
         let path = format!("/proc/{process}/fd/{descriptor}");
-        // On another machine the number may be that of a pipe, which nobody may ever write to, or of a device.
+        // On another machine the number may be that of a pipe, which may never have a writer, or of a device.
         if !std::fs::metadata(&path)?.is_file() {
             return Err(ErrorKind::InvalidInput.into());
         }
@@ -334,7 +334,7 @@ mod tests {
         let mut other = offer.clone();
         other.key[0] ^= 1;
         assert!(Incoming::open(&other).is_none());
-        // What a process of another machine has under that number may be anything: a pipe that nobody writes to.
+        // On another machine any kind of file may have that number: here a pipe without data.
         let (pipe, _writes) = std::io::pipe().unwrap();
         let other = Offer { areas: [std::os::fd::AsRawFd::as_raw_fd(&pipe), offer.areas[1]], ..offer.clone() };
         assert!(Incoming::open(&other).is_none());

@@ -27,7 +27,7 @@ pub enum Meeting {
         host: String,
         /// Port.
         port: u16,
-        /// All ranks are on one machine, and nobody else needs to get in.
+        /// All ranks are on one machine: no other machine needs to connect.
         local: bool,
     },
     /// Rank 0 listens at a port that it finds free, for ranks of its machine, and writes into this file which one it is.
@@ -53,7 +53,7 @@ pub struct World {
 #[cfg(test)]
 pub use rendezvous::connect as connections;
 
-/// Whether a rank that meets others can make anything of these bytes. It is what comes from whoever connects: fuzzers begin here.
+/// Whether these bytes are a valid message of ranks that meet. Any program that connects can send them: fuzzers begin here.
 pub fn is_understood(bytes: &[u8]) -> bool {
     handshake::is_understood(bytes)
 }

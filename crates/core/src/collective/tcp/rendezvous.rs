@@ -1,4 +1,4 @@
-//! How ranks find one another: all come to the first one, which tells each where the others are.
+//! How ranks find one another: all connect to the first one, which sends each the addresses of the others.
 
 use super::announced::{self, Announced};
 use super::guests::{Guests, SPEAK};
@@ -12,7 +12,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
-/// Between attempts to reach somebody, and looks at who has come.
+/// Between attempts to reach a rank, and between checks for ranks that have connected.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What the first rank answers.
@@ -34,11 +34,11 @@ fn named(ranks: &[usize]) -> String {
     }
 }
 
-/// How long is waited, and who is told that it takes long.
+/// How long a rank waits, and where a long wait is reported.
 struct Wait<'a> {
     until: Instant,
     limit: Duration,
-    /// When it is told; `None` if it was.
+    /// When it is reported; `None` if it was.
     told: Cell<Option<Instant>>,
     tell: &'a Tell,
 }
@@ -114,7 +114,7 @@ fn share(world: &World, mut streams: Vec<Option<TcpStream>>, wait: &Wait) -> Res
     for (rank, stream) in others(&mut streams) {
         say(stream, until, &offer).with_context(|| gone(rank))?;
     }
-    // All have been told before anybody is listened to, so nobody waits for somebody who waits.
+    // Each rank sends to all before it receives from any, so no two ranks wait for each other.
     let mut incoming: Vec<Option<Incoming>> = streams.iter().map(|_| None).collect();
     for (rank, stream) in others(&mut streams) {
         let offer: Option<Offer> = hear(stream, until).with_context(|| gone(rank))?;
@@ -136,7 +136,7 @@ fn others(streams: &mut [Option<TcpStream>]) -> impl Iterator<Item = (usize, &mu
     streams.iter_mut().enumerate().filter_map(|(rank, stream)| Some((rank, stream.as_mut()?)))
 }
 
-/// Rank 0: waits for all others, and tells each where they are.
+/// Rank 0: waits for all others, and sends each their addresses.
 fn first(world: &World, wait: &Wait) -> Result<Vec<Option<TcpStream>>> {
     let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -205,7 +205,7 @@ fn is_here(host: &str) -> bool {
     host == "localhost" || host.parse::<Ipv4Addr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Somebody who has come and says who that is; `None` if nobody does in time.
+/// The next connection after its handshake; `None` if there is none in time.
 fn next(guests: &Guests, wait: &Wait, slow: &dyn Fn() -> String) -> Result<Option<(TcpStream, Hello)>> {
     loop {
         if let Some(guest) = guests.next()? {
@@ -306,7 +306,7 @@ fn attempt(places: &[SocketAddr], until: Instant) -> Result<TcpStream> {
         let mut last = anyhow!("it has no address");
         for place in places {
             match TcpStream::connect_timeout(place, SPEAK) {
-                // A port of this machine that nobody listens at can be connected with itself.
+                // A port of this machine without a listener can be connected with itself.
                 Ok(stream) if stream.local_addr().ok() != stream.peer_addr().ok() => return Ok(stream),
                 Ok(_) => {}
                 Err(error) => last = error.into(),

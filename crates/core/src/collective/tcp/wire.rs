@@ -1,4 +1,4 @@
-//! The connections of a rank to all others. What arrives is read at once, so nobody who sends waits for somebody who sends.
+//! The connections of a rank to all others. Each rank reads arriving data at once, so two ranks that send do not wait for each other.
 
 use super::frame::{self, HEADER, Kind};
 use super::memory::{Incoming, Outbox, Place};
@@ -48,7 +48,7 @@ struct Shared {
 struct Peer {
     /// Locked while a frame is written.
     writer: Mutex<TcpStream>,
-    /// To end the connection, whoever writes.
+    /// To end the connection even while a thread writes.
     stream: TcpStream,
     /// It reads what lies in the memory of this rank.
     reads: bool,
@@ -191,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// As [`Inbox::note`], and tells all others, so that they do not take those for the cause who stop because of it.
+    /// As [`Inbox::note`], and sends it to all others, so that they do not take a rank that stops because of it for the cause.
     fn give_up(&self, failed: &Failed) {
         if !self.inbox.note(failed) {
             return;
@@ -200,7 +200,7 @@ impl Shared {
         let until = Instant::now() + LAST_WORDS;
         for (rank, peer) in self.others().filter(|(rank, _)| *rank != failed.rank) {
             while !self.inbox.lock().gone[rank] {
-                // Who does not take what is being sent is not told, either.
+                // A rank that does not receive the present frame does not get this one, either.
                 if let Ok(mut writer) = peer.writer.try_lock() {
                     frame::write(&mut *writer, Kind::Failed, &content).ok();
                     break;
@@ -234,7 +234,7 @@ impl Shared {
             }
             before = Instant::now();
             let now = self.now();
-            // Whoever was stopped for a while has heard of nobody meanwhile.
+            // A process that was stopped for a while has read no signs of life meanwhile.
             if slept > self.silence / 2 {
                 self.others().for_each(|(_, peer)| peer.heard.store(now, Ordering::Relaxed));
             }
