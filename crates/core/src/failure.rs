@@ -1,4 +1,4 @@
-//! What the program tells apart from all other errors: its exit codes say it.
+//! Errors with exit codes of their own.
 
 use std::fmt;
 

@@ -12,7 +12,7 @@ pub struct HostMemory {
     pub because: String,
 }
 
-/// Where the system tells about memory.
+/// Where the system reports its memory.
 #[derive(Debug, Clone)]
 pub struct Places {
     /// Processes: `/proc`.

@@ -1,7 +1,7 @@
-//! Files. Reading untrusted files: data sets, weights, images, configurations that somebody else wrote; and in
+//! Files. Reading untrusted files: data sets, weights, images, configurations from elsewhere; and in
 //! [`durable`] and [`output`], writing that never leaves half a file. [`contained`] runs decoders of dependencies.
 //!
-//! A name may stand for a folder, a pipe that nobody writes to, or a device without an end. Nothing here waits for
+//! A name may stand for a folder, a pipe without a writer, or a device without an end. Nothing here waits for
 //! another program when it is read, and nothing takes more memory than its caller allows: what is opened is a regular file, whose size
 //! is known.
 
@@ -96,8 +96,8 @@ impl Error {
     }
 }
 
-/// Whether there is something of that name. What cannot be looked at counts as there: to open it tells why, and it is not
-/// taken for missing.
+/// Whether there is something of that name. A name that cannot be examined counts as there: the error of opening it gives the
+/// reason, and it is not taken for missing.
 pub fn is_there(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(_) => true,

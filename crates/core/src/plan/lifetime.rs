@@ -28,7 +28,7 @@ pub enum Class {
     Workspace,
 }
 
-/// For every value the buffer that holds it (`None`: it is no temporary, or nobody computes it), and the buffers.
+/// For every value the buffer that holds it (`None`: it is no temporary, or no node computes it), and the buffers.
 pub struct Lifetimes {
     /// Indexed by value.
     pub buffer_of: Vec<Option<usize>>,

@@ -163,7 +163,7 @@ impl SlotLayout {
 }
 
 impl Plan {
-    /// Plans the memory of `sources` together. `needs` tells what a node needs on the device: [`NodeMemory`], or the bytes of
+    /// Plans the memory of `sources` together. `needs` gives the memory of a node on the device: [`NodeMemory`], or the bytes of
     /// its scratch memory.
     pub fn new<N: Into<NodeMemory>>(
         variables: Arc<Variables>,

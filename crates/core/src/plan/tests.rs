@@ -98,7 +98,7 @@ fn weights_are_kept_in_programs_that_leave_them_alone() {
     let products = p.graph.nodes.iter().filter(|n| matches!(n.op, crate::graph::Op::Linear(_))).count();
     assert!(products >= 2 && kept.len() == products && kept.iter().all(|(_, bytes)| *bytes == 1000));
     assert!(p.workspace.iter().all(|(_, bytes)| [0, 100].contains(bytes)));
-    // For the whole program they are nobody else's.
+    // No other memory overlaps them during the whole program.
     for (offset, bytes) in &kept {
         let free = |(o, b): (usize, usize)| o + b <= *offset || offset + bytes <= o;
         assert!(p.workspace.iter().all(|w| free(*w)));

@@ -43,8 +43,8 @@ pub struct Attention {
     pub alibi: bool,
 }
 
-/// Dropout (Srivastava et al. 2014) of the weights of an attention. What is left out is drawn again by the gradient:
-/// [`crate::random::attention_draw`] tells which draws are a weight's.
+/// Dropout (Srivastava et al. 2014) of the weights of an attention. The gradient draws the same weights again:
+/// [`crate::random::attention_draw`] defines the draws of a weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionDropout {
     /// Probability of a zero, `0 ≤ p < 1`.

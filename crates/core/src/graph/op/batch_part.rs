@@ -63,8 +63,8 @@ impl OpRules for BatchJoin {
 }
 
 impl Op {
-    /// The operation for one of `parts` equal parts of a batch, if it makes of each sample what depends on that sample alone. `of_batch` tells which
-    /// operands consist of samples, one behind the other; the others are the same for all of them. There is one of the first kind at least.
+    /// The operation for one of `parts` equal parts of a batch, if its result for a sample depends on that sample alone. `of_batch` marks the
+    /// operands that consist of samples, one behind the other. The others are the same for all samples. There is one of the first kind at least.
     pub fn of_part(&self, inputs: &[&Value], of_batch: &[bool], parts: usize) -> Option<Op> {
         let first_alone = || of_batch.iter().enumerate().all(|(i, batch)| *batch == (i == 0));
         let keeps = match self {

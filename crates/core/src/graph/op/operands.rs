@@ -1,4 +1,4 @@
-//! The operands of operations, by name: which there are, and in which order, is said once for shape rules, gradients and backends.
+//! The operands of operations, by name. Shape rules, gradients and backends share one declaration of them and of their order.
 
 /// Declares the operands of operations in their order. One with a condition is there where that holds.
 ///

@@ -22,8 +22,8 @@ pub struct ShardSum {
     pub slots: usize,
 }
 
-/// Joins the sums of all ranks: afterwards the first slot of each tensor has the sum over all shards of the step, on the ranks that receive it, and what
-/// the others have is not told. Operands: a shard's place (`I32 [4]`), then the `slots` sums of each tensor, which are updated in place.
+/// Joins the sums of all ranks: afterwards the first slot of each tensor has the sum over all shards of the step, on the ranks that receive it. All
+/// others are unspecified. Operands: a shard's place (`I32 [4]`), then the `slots` sums of each tensor, which are updated in place.
 /// With one rank nothing changes.
 ///
 /// Where it has a `bucket`, [`ShardBegin`] may have begun it, and then it waits for the end.
