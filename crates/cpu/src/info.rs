@@ -1,4 +1,4 @@
-//! What the `devices` command tells about the processor.
+//! The processor and the memory, as the `devices` command shows them.
 
 use super::simd::SimdLevel;
 use super::simd::bf16::Bf16Unit;

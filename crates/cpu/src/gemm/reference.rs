@@ -3,7 +3,7 @@
 use crate::run::threads::Pool;
 use crate::simd::SimdLevel;
 
-/// `n` floats in −1..1, told by `seed`.
+/// `n` floats in −1..1, drawn from `seed`.
 pub fn draw(n: usize, seed: u64) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1;
     (0..n)

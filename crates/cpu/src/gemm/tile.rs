@@ -148,7 +148,7 @@ pub trait Finish: Sync + Debug {
     /// Does it to `rows`, which have their results. Every result comes once.
     ///
     /// # Safety
-    /// They are valid, and nobody else's.
+    /// They are valid, and nothing else uses them meanwhile.
     unsafe fn run(&self, rows: Rows);
 }
 
@@ -412,8 +412,8 @@ impl Tiles {
     /// Computes a tile of `rows` rows (at least 1, at most [`Tiles::rows`]).
     ///
     /// # Safety
-    /// Every element of `A`, `B`, `C` and the bias that the arguments reach is valid; nobody else writes what is read
-    /// or touches what is written.
+    /// Every element of `A`, `B`, `C` and the bias that the arguments reach is valid. No other thread writes the elements
+    /// that are read, or reads or writes those that are written.
     #[inline]
     pub unsafe fn run(&self, rows: usize, tile: &Tile) {
         debug_assert!(tile.a_rows.len() >= rows && tile.c_rows.len() >= rows);

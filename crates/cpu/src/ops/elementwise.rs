@@ -447,7 +447,7 @@ impl NodeKernel for ZeroGradKernel {
         for i in 0..self.operands {
             if frame.input_dtype(i) == DType::F64 {
                 let sums = frame.source::<f64>(i);
-                // SAFETY: the whole operand, which is updated in place and which nobody else touches meanwhile.
+                // SAFETY: the whole operand, which is updated in place. Nothing else reads or writes it meanwhile.
                 unsafe { std::ptr::write_bytes(sums.range(0..sums.len()), 0, sums.len()) };
                 continue;
             }

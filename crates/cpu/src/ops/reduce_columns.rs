@@ -148,7 +148,7 @@ impl Moments<'_> {
             // SAFETY: the array is as long as the widest vector.
             mean[v] = unsafe { s.load(centre[v].as_ptr()) };
         }
-        // The sum of the distances tells what rounding took from the mean.
+        // The sum of the distances gives the rounding error of the mean.
         let mut left = [[0.0f64; MAX_LANES]; V];
         for start in (0..self.rows).step_by(RUN) {
             let (mut sum, mut square) = ([s.zero(); V], [s.zero(); V]);

@@ -117,7 +117,7 @@ impl NodeKernel for ShardReduceKernel {
             return;
         }
         let (order, tensors) = partials(frame, &self.op, self.operands);
-        // What has failed is asked for when the program has run: nobody uses what it has made then.
+        // A failure is asked for when the program has run: nothing uses the results then.
         // SAFETY: the slots are variables of this program, which nothing else touches while it runs.
         let _ = unsafe {
             match division(&self.op) {
@@ -188,7 +188,7 @@ pub struct ShardMeanKernel {
 impl ShardMeanKernel {
     fn variable<T: Element>(frame: &Frame<'_>, at: usize, mean: impl Fn(T) -> T) {
         let (variable, sum) = (frame.source::<T>(at), frame.source::<T>(at + 1));
-        // SAFETY: the whole of a variable that nobody else touches meanwhile.
+        // SAFETY: the whole of a variable that nothing else reads or writes meanwhile.
         let to = unsafe { variable.part(0..variable.len()) };
         to.iter_mut().zip(piece(sum, 0..sum.len())).for_each(|(to, sum)| *to = mean(*sum));
     }

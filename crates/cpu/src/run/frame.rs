@@ -210,11 +210,11 @@ const SCRATCH: u32 = 63;
 const KEPT: u32 = 62;
 
 impl<'a> Frame<'a> {
-    /// A frame over the given memory. `touched` learns how far the memory handed out reaches; `ready` tells that what the step
-    /// keeps has been made by an earlier run.
+    /// A frame over the given memory. `touched` records how far the memory handed out reaches; `ready`: an earlier run has made
+    /// what the step keeps.
     ///
     /// # Safety
-    /// The blocks are valid, 64-byte aligned, initialised, written by nobody else while the frame lives, and no written
+    /// The blocks are valid, 64-byte aligned and initialised. Nothing else writes them while the frame lives. No written
     /// operand of the step overlaps anything but what the operation's rules allow.
     pub unsafe fn new(bases: Bases, step: &'a Step, pool: &'a Pool, touched: &'a Touched, ready: bool) -> Self {
         Frame { bases, step, pool, taken: Cell::new(0), touched, ready, part: 0, ahead: None }
@@ -286,7 +286,7 @@ impl<'a> Frame<'a> {
         let o = &self.step.inputs[i];
         assert!(!o.written, "a kernel reads as a slice what it may be writing");
         let v = self.view(o);
-        // SAFETY: valid memory of that many elements, and nobody writes it while the frame lives.
+        // SAFETY: valid memory of that many elements, and nothing writes it while the frame lives.
         unsafe { std::slice::from_raw_parts(v.ptr, v.len) }
     }
 
@@ -395,7 +395,7 @@ impl<'a> Frame<'a> {
         Scratch { rest: unsafe { view.part(0..bytes) } }
     }
 
-    /// The memory for what [`NodeKernel::kept`] tells; `None` if nothing is to be kept.
+    /// Memory of the size that [`NodeKernel::kept`] gives; `None` if nothing is to be kept.
     ///
     /// # Panics
     /// If it was handed out before.
@@ -446,7 +446,7 @@ impl<'a> Operands<'a> {
     pub fn input<T: Element>(&self, i: usize) -> &'a [T] {
         assert!(!self.step.inputs[i].written, "a kernel reads as a slice what it may be writing");
         let v = self.view(i);
-        // SAFETY: valid memory of that many elements, and nobody writes it while the frame lives.
+        // SAFETY: valid memory of that many elements, and nothing writes it while the frame lives.
         unsafe { std::slice::from_raw_parts(v.ptr, v.len) }
     }
 }

@@ -35,7 +35,7 @@ struct Job {
     caller: Thread,
 }
 
-/// The next task of a thread's share that nobody has taken. Cache lines of its own: two, as machines fetch them in pairs.
+/// The next task of a thread's share that no thread has taken. Cache lines of its own: two, as machines fetch them in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 struct Share(AtomicUsize);
@@ -44,7 +44,7 @@ struct Shared {
     state: AtomicUsize,
     /// The shares of the threads.
     shares: Box<[Share]>,
-    /// Written by the caller while nobody is inside, read by those inside.
+    /// Written by the caller while no thread is inside, read by the threads inside.
     job: UnsafeCell<Option<Job>>,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     stop: AtomicBool,
@@ -53,9 +53,9 @@ struct Shared {
     wake: Condvar,
 }
 
-// SAFETY: `job` is written only while nobody is inside and the job is closed, which `state` orders.
+// SAFETY: `job` is written only while no thread is inside and the job is closed, which `state` orders.
 unsafe impl Sync for Shared {}
-// SAFETY: the pointer in `job` is to a `Sync` closure that the caller keeps alive while anybody is inside.
+// SAFETY: the pointer in `job` is to a `Sync` closure that the caller keeps alive while any thread is inside.
 unsafe impl Send for Shared {}
 
 /// Threads that live until the pool is dropped. The thread that calls [`Pool::run`] is one of them.
@@ -110,7 +110,7 @@ impl Pool {
         let task: &Task<'_> = &task;
         // SAFETY: only the lifetime changes; the job is closed and left by all before this function returns.
         let task: *const Task<'static> = unsafe { std::mem::transmute(task) };
-        // SAFETY: the job before is closed and nobody is inside, and only one thread can call this (not `Sync`).
+        // SAFETY: the job before is closed and no thread is inside, and only one thread can call this (not `Sync`).
         unsafe { *shared.job.get() = Some(Job { task, tasks, caller: thread::current() }) };
         for (worker, share) in shared.shares.iter().enumerate() {
             share.0.store(shared.share(worker, tasks).start, Ordering::Relaxed);
@@ -162,7 +162,7 @@ impl Shared {
 
     /// Takes tasks until there are none left. The calling thread is inside the job.
     fn take_tasks(&self, worker: usize) {
-        // SAFETY: inside the job, so nobody writes it.
+        // SAFETY: inside the job, so no thread writes it.
         let Some(job) = (unsafe { &*self.job.get() }) else { return };
         let result = catch_unwind(AssertUnwindSafe(|| {
             let threads = self.shares.len();
@@ -174,7 +174,7 @@ impl Shared {
                     if i >= end {
                         break;
                     }
-                    // SAFETY: the caller keeps the closure while anybody is inside.
+                    // SAFETY: the caller keeps the closure while any thread is inside.
                     unsafe { (*job.task)(i, worker) };
                 }
             }
@@ -299,7 +299,7 @@ impl<'a, T> Parts<'a, T> {
     /// The elements in `range`.
     ///
     /// # Safety
-    /// While the result is used nobody else uses these elements.
+    /// While the result is used nothing else uses these elements.
     ///
     /// # Panics
     /// The range leaves the slice.

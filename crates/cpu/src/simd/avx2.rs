@@ -215,7 +215,7 @@ impl Simd for Avx2 {
     fn pick(self, picks: __m256i, a: __m256, b: __m256) -> __m256 {
         // SAFETY: `self` exists only where the machine has AVX2 and FMA.
         unsafe {
-            // Permutations look at the lower three bits; the fourth, moved to the sign, tells the vector.
+            // Permutations look at the lower three bits; the fourth, moved to the sign, selects the vector.
             let (a, b) = (_mm256_permutevar8x32_ps(a, picks), _mm256_permutevar8x32_ps(b, picks));
             _mm256_blendv_ps(a, b, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(picks)))
         }

@@ -205,7 +205,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `p` is valid for reading them, and they are less than `2 · LANES`.
     unsafe fn picks(self, p: *const u32) -> Self::P;
-    /// Lane `i` is that one of `a` or `b` which the choice's number `i` tells.
+    /// Lane `i` is the lane of `a` or `b` that number `i` of the choice names.
     fn pick(self, picks: Self::P, a: Self::V, b: Self::V) -> Self::V;
 
     /// The same of one vector: the numbers count modulo `LANES`.

@@ -13,7 +13,7 @@ use crate::simd::lanes::{get, put};
 use crate::simd::{Kernel, Simd, SimdLevel};
 use half::bf16;
 
-/// `n` floats with any exponent, denormal and huge ones among them, told by `seed`.
+/// `n` floats with any exponent, denormal and huge ones among them, drawn from `seed`.
 fn draw_bits(n: usize, seed: u64) -> Vec<f32> {
     let mut state = seed | 1;
     let mut next = || {

@@ -315,7 +315,7 @@ impl NodeKernel for AttentionGradKernel {
             let step = biases * shape.heads * square;
             frame.pool().run(biases * shape.heads, |task, _| {
                 let at = task * square..(task + 1) * square;
-                // SAFETY: a task has its own part of the result, and reads what nobody writes any more.
+                // SAFETY: a task has its own part of the result. No task writes the partial sums any more.
                 let (to, first) = unsafe { (sums.part(at.clone()), partial.part(at.clone())) };
                 to.copy_from_slice(first);
                 for stretch in 1..stretches {

@@ -316,7 +316,7 @@ impl Layout {
     /// `rows` rows of `a` times `b`, the sum being of `terms` terms.
     ///
     /// # Safety
-    /// All that is reached is there, and nobody else touches the result.
+    /// All that is reached is there, and no other task reads or writes the result.
     unsafe fn product(&self, rows: usize, a: Left, b: Right, terms: usize, c: Target) {
         let width = self.tiles.columns();
         for (panel, at) in (0..c.columns).step_by(width).enumerate() {

@@ -33,7 +33,7 @@ impl Rows {
 /// Columns whose draws are made together, as [`attention_draw`] counts them.
 const DRAWN: usize = 64;
 
-/// What tells which weights of some rows are left out.
+/// The draws that decide which weights of some rows are left out.
 #[derive(Clone, Copy, Default)]
 pub struct Mask {
     /// The step's key.

@@ -45,7 +45,7 @@ impl Statistics {
     }
 
     /// Likewise, of the `x` that `product` writes with the scratch memory that is left. If it `finishes`, it must give all of
-    /// its results to what it is given; a block of them is summed by whoever writes the last of it, and is still in the cache.
+    /// its results to what it is given. The thread that writes the last results of a block sums the block, which is still in the cache.
     pub fn run_behind(
         &self,
         frame: &Frame,
@@ -152,7 +152,7 @@ impl<'a> Partial<'a> {
     /// Sums a block of rows in some columns; `x` is the first of those rows.
     ///
     /// # Safety
-    /// The rows are valid in full length, nobody writes these columns of them, and nobody else sums this block.
+    /// The rows are valid in full length, no thread writes these columns of them, and no other thread sums this block.
     unsafe fn add(&self, x: *const f32, block: usize, columns: Range<usize>) {
         let width = self.size.width();
         let at = block * width + columns.start..block * width + columns.end;
@@ -244,7 +244,7 @@ impl Arriving<'_> {
             }
             let Size { channels, folded, .. } = self.parts.size;
             let columns = if folded == 1 { columns_of_part } else { 0..channels * folded };
-            // SAFETY: all of the part has been written, and nobody else has come to zero.
+            // SAFETY: all of the part has been written, and no other thread has counted to zero.
             unsafe {
                 self.partial.add(x.wrapping_add(of_part.start * channels), part / self.parts.across(), columns);
             }

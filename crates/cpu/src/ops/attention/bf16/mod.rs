@@ -245,7 +245,7 @@ impl Tiled {
     }
 
     /// At most [`GROUP`] rows of `a` times `panels` of `b`, the sum being of the steps `range` of `b`; of `a` it begins with the first.
-    /// `c` tells where the results of a panel go.
+    /// `c` gives the place of the results of a panel.
     ///
     /// # Safety
     /// All that is reached is there, and no other task touches the results.

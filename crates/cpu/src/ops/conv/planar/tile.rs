@@ -206,7 +206,7 @@ impl Tiles {
     /// Computes a tile of `channels` channels and `vectors` vectors, at most [`Tiles::vectors`].
     ///
     /// # Safety
-    /// Every float that the arguments reach is valid; nobody else writes what is read or touches what is written.
+    /// Every float that the arguments reach is valid. No other thread writes the floats that are read, or reads or writes those that are written.
     #[inline]
     pub unsafe fn pixels(&self, channels: usize, vectors: usize, tile: &PixelTile) {
         debug_assert!(vectors > 0 && vectors <= self.vectors(channels));

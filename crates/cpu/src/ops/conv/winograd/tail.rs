@@ -38,7 +38,7 @@ pub struct Dots<'a> {
     pub count: usize,
     /// Transformed tiles, and floats from element to element.
     pub input: (&'a [f32], usize),
-    /// Transformed weights: rows as [`place`] tells, and floats from element to element.
+    /// Transformed weights: rows in the order of [`place`], and floats from element to element.
     pub weights: (&'a [f32], usize),
     /// Columns, and floats from tile to tile.
     pub columns: usize,
