@@ -30,7 +30,7 @@ pub fn pattern_names() -> Vec<&'static str> {
 /// Bytes of a device's own memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Not in use by anybody.
+    /// Not in use by any process.
     pub free: usize,
     /// All.
     pub total: usize,
@@ -94,7 +94,7 @@ impl HostBuffer {
     /// Takes over `bytes` bytes at `ptr`, which `free` gives back.
     ///
     /// # Safety
-    /// `ptr` is valid for reads and writes of `bytes` bytes, initialised, 64-byte aligned, and nobody else's until `free`.
+    /// `ptr` is valid for reads and writes of `bytes` bytes, initialised, 64-byte aligned, and used by nothing else until `free`.
     pub unsafe fn from_raw(ptr: *mut u8, bytes: usize, free: Box<dyn Fn(*mut u8) + Send + Sync>) -> Self {
         HostBuffer { ptr, bytes, free }
     }

@@ -12,8 +12,8 @@ fn is_joint(node: &Node) -> bool {
     matches!(node.op, Op::ShardReduce(_) | Op::BatchNormFromSums(_))
 }
 
-/// A graph that computes `shards` together: the training graph of each after all other passes, in their order. `any` is such a graph, too, and tells what a rank has
-/// to take part in that has no shard. `own` are the variables that each shard has for itself.
+/// A graph that computes `shards` together: the training graph of each after all other passes, in their order. `any` is such a graph, too: from it
+/// a rank without a shard has the operations that all ranks take part in. `own` are the variables that each shard has for itself.
 ///
 /// # Errors
 /// The graphs do not come to the same places: a bug of the passes before.

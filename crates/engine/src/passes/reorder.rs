@@ -32,8 +32,8 @@ pub fn reorder(graph: &mut Graph) {
     }
 }
 
-/// The node before the pooling `at` that can move behind it: an activation that never decreases, whose result nobody
-/// else reads.
+/// The node before the pooling `at` that can move behind it: an activation that never decreases, whose result no other
+/// node reads.
 fn activation_before(graph: &Graph, readers: &[usize], at: usize) -> Option<usize> {
     let Op::MaxPool2d(_) = graph.nodes[at].op else { return None };
     let input = graph.nodes[at].inputs[0];

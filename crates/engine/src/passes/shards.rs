@@ -203,7 +203,7 @@ fn bucket_operands(
     operands
 }
 
-/// The norm of all gradients from the sums of squares of each. Where ranks have divided them, each makes its own, and all are told.
+/// The norm of all gradients from the sums of squares of each. Where ranks have divided them, each makes its own, and all get all of them.
 ///
 /// # Errors
 /// None, unless there is a bug.

@@ -36,7 +36,7 @@ pub struct CpuExecutable {
     /// The program whose steps have what they keep: the one that ran last, if no variable has been written since. Others may
     /// use the same memory.
     kept_by: Option<usize>,
-    /// Losses of training steps that nobody has asked for yet.
+    /// Losses of training steps that have not been asked for yet.
     losses: Vec<f32>,
 }
 

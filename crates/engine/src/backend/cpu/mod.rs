@@ -133,8 +133,8 @@ impl Backend for CpuBackend {
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {
         let mut map = zeroed(bytes, "a batch")?;
         let ptr = map.as_mut_ptr();
-        // SAFETY: the block is as long as asked for, zeroed and page-aligned; the closure owns it and nobody else knows
-        // it, and it is given back when the closure is dropped with the buffer.
+        // SAFETY: the block is as long as asked for, zeroed and page-aligned. The closure owns it, nothing else has its
+        // address, and it is given back when the closure is dropped with the buffer.
         Ok(unsafe { HostBuffer::from_raw(ptr, bytes, Box::new(move |p| debug_assert!(std::ptr::eq(map.as_ptr(), p)))) })
     }
 

@@ -1,8 +1,8 @@
 //! Planned programs on a GPU: their memory, their streams, and a CUDA graph of each program for every batch slot.
 //!
 //! The copy stream brings a batch from its page-locked host buffer to one of [`SLOTS`] slots on the device, while the compute
-//! stream runs the step before. One event of a slot tells the compute stream that the batch is there, another tells the copy
-//! stream that the slot may be overwritten. The host waits only where results are asked for.
+//! stream runs the step before. The compute stream waits for an event of the slot that the batch is there, the copy stream for
+//! another that the slot may be overwritten. The host waits only where results are asked for.
 
 mod beside;
 mod losses;
@@ -284,7 +284,7 @@ impl CudaExecutable {
     fn read(&self, area: Area, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.compute.context().bind()?;
         let (block, at) = self.storage.locate(area, offset)?;
-        // SAFETY: we wait before anybody looks at the bytes.
+        // SAFETY: we wait before the bytes are read.
         unsafe { block.read(&self.compute, at, bytes)? };
         Ok(self.compute.synchronize()?)
     }
@@ -365,7 +365,7 @@ impl CudaExecutable {
         Ok(found)
     }
 
-    /// An error as it is told to whoever asked for something.
+    /// The result with its error as the caller gets it.
     fn told<T>(&self, result: Result<T>) -> Result<T> {
         // Without another rank what has come is not what was waited for, whatever the driver says.
         if let Some(link) = &self.options.link {

@@ -1,4 +1,4 @@
-//! How a failure on a GPU is told: memory that is not there, a node that is known, a node that is not.
+//! Errors of failures on a GPU: too little memory, a node that is known, a node that is not.
 
 use super::driver::MEMORY_HELP;
 use super::driver::memory::LOCKING;
@@ -18,7 +18,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// The error as it is told. One that has been told before stays as it is.
+    /// The error as the user sees it. One that has that form already stays as it is.
     pub fn tell(&self, error: Error) -> Error {
         if error.is::<DeviceError>() {
             return error;
@@ -51,7 +51,7 @@ impl Teller {
     }
 }
 
-/// What is said where a device has not enough memory for a program.
+/// The error for a program that does not fit into a device's memory.
 fn full(device: &str, error: &Error) -> DeviceError {
     let what = parts(error).0;
     DeviceError(format!(
@@ -60,7 +60,7 @@ fn full(device: &str, error: &Error) -> DeviceError {
     ))
 }
 
-/// What is said where the host has not enough memory that can be locked.
+/// The error for a host with too little memory that can be locked.
 fn host_full(device: &str, error: &Error) -> DeviceError {
     let what = parts(error).0;
     DeviceError(format!(

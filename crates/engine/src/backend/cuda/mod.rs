@@ -2,9 +2,9 @@
 //!
 //! In layers, each of which names only those above it:
 //! - [`settings`]: what the environment says. [`driver`]: the driver's functions, and contexts, streams, events and memory.
-//! - [`modules`] loads kernels and launches them. Their sources are in the folder `kernels` beside `src`. What a node becomes is said in
-//!   [`gpu`](super::gpu).
-//! - `ready` puts addresses to launches; [`extents`] tells what memory each is given.
+//! - [`modules`] loads kernels and launches them. Their sources are in the folder `kernels` beside `src`. [`gpu`](super::gpu) lowers
+//!   nodes to launches.
+//! - `ready` puts addresses to launches; [`extents`] lists the memory that each is given.
 //! - [`nvidia`]: NVIDIA's libraries, and the steps that they compute. It tries plans of cuDNN against our own kernels.
 //! - `failure`: what has failed and where. `executable` runs programs.
 
@@ -87,13 +87,13 @@ impl CudaBackend {
         self
     }
 
-    /// Whether programs are captured into graphs (they are, unless told otherwise).
+    /// Whether programs are captured into graphs (by default they are).
     pub fn with_graph(mut self, graph: bool) -> Self {
         self.options.graph = graph;
         self
     }
 
-    /// Whether products of 32-bit floats may be rounded to TF32 (not, unless told otherwise).
+    /// Whether products of 32-bit floats may be rounded to TF32 (by default not).
     pub fn with_tf32(mut self, tf32: bool) -> Self {
         self.options.target.tf32 = tf32;
         self
@@ -122,13 +122,13 @@ impl CudaBackend {
         &self.options.libraries
     }
 
-    /// Through which bindings kernels are loaded and launched (`cudarc`'s, unless told otherwise).
+    /// Through which bindings kernels are loaded and launched (by default those of the settings).
     pub fn with_bindings(mut self, bindings: Bindings) -> Self {
         self.options.bindings = bindings;
         self
     }
 
-    /// Whether every piece of work is waited for, and its error told with its node: see [`settings::SYNC`].
+    /// Whether every piece of work is waited for, and its error names its node: see [`settings::SYNC`].
     pub fn with_sync(mut self, sync: bool) -> Self {
         self.sync = sync;
         self

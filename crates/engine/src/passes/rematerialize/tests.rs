@@ -71,8 +71,8 @@ fn a_layer_is_computed_again_before_its_backward_pass() {
     let mut after = before.clone();
     rematerialize(&mut after, &Recompute::Layers(vec!["blocks.1".into()]), &|_| {});
     verify(&after).unwrap();
-    // The gradient of GELU reads what the linear layer made. Its own result, and the sum, nobody reads backward but as the next
-    // block's operand, which is kept.
+    // The gradient of GELU reads the result of the linear layer. The backward pass reads GELU's own result, and the sum, only as
+    // the next block's operand, which is kept.
     assert_eq!(repeated(&before, &after), ["linear blocks.1.linear"]);
     let at = after.nodes.iter().rposition(|n| n.op.label() == "linear").unwrap();
     assert_eq!(after.origin(&after.nodes[at + 1]), "blocks.1.act", "at the last moment");

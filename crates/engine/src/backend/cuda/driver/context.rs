@@ -75,7 +75,7 @@ impl Context {
         Ok(Arc::new(context))
     }
 
-    /// Keeps a note for whoever tells them. The same one is told once.
+    /// Keeps a note for [`Context::take_notes`], once if the same one comes again.
     pub fn note(&self, note: String) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         if !notes.contains(&note) {

@@ -107,7 +107,7 @@ pub fn start() -> Result<(i32, usize), Unavailable> {
     }
 }
 
-/// The release of the driver that the kernel has loaded (`580.65.06`), where it tells.
+/// The release of the driver that the kernel has loaded (`580.65.06`), where the kernel reports it.
 pub fn release() -> Option<String> {
     release_in(&std::fs::read_to_string("/proc/driver/nvidia/version").ok()?)
 }

@@ -1,4 +1,4 @@
-//! What the driver answers, and what is said of it.
+//! The driver's answers as errors.
 
 use super::code::Code;
 use super::sys;

@@ -123,8 +123,8 @@ pub fn pinned(context: &Arc<Context>, bytes: usize) -> Result<HostBuffer, CudaEr
     check(LOCKING, unsafe { cu::cuMemHostAlloc(&mut p, size, 0) })?;
     let ptr = p.cast::<u8>();
     let context = context.clone();
-    // SAFETY: the driver gave `size` bytes at a page's start, which nobody else knows; they are zeroed before use and freed
-    // once, on whichever thread drops the buffer.
+    // SAFETY: the driver gave `size` bytes at a page's start. Nothing else has their address. They are zeroed before use and
+    // freed once, on the thread that drops the buffer.
     unsafe {
         ptr.write_bytes(0, size);
         Ok(HostBuffer::from_raw(

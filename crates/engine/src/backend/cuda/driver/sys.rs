@@ -2,7 +2,7 @@
 //!
 //! cudarc finds the library and has the types. Its own bindings of the functions are not used, for they answer with an
 //! enumeration of Rust: a number that is not among its values, as a newer driver may give, would be undefined behaviour.
-//! Here a function answers with a [`Code`], which is any number. A driver that lacks a function is told of when it is
+//! Here a function answers with a [`Code`], which is any number. A driver that lacks a function is an error when it is
 //! started; cudarc's bindings would panic at the first call.
 
 use super::code::Code;

@@ -59,7 +59,7 @@ impl CudaExecutable {
         let enqueued = (0..steps).try_for_each(|step| {
             programs.iter().try_for_each(|program| self.trace_program(step, *program, batch, detail, &mut marks))
         });
-        // After a failure too, nobody may read the batch once the caller has it back.
+        // After a failure too, nothing may read the batch once the caller has it back.
         let waited = self.copy.synchronize().and_then(|()| self.compute.synchronize());
         let mut early = std::mem::take(&mut self.early);
         let taken = self.take_losses(true, &mut early);

@@ -67,7 +67,7 @@ mod tests {
         assert!(with(&[]).unwrap().contains("CUDA_CACHE_PATH"));
         let elsewhere = dir.path().join("made/by/the/driver");
         assert_eq!(with(&[("HOME", Path::new("/proc")), ("CUDA_CACHE_PATH", &elsewhere)]), None);
-        // A file where a folder should be, and a file system that nobody writes to.
+        // A file where a folder should be, and a read-only file system.
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(with(&[home, ("CUDA_CACHE_PATH", &file.join("cache"))]).unwrap().contains("cannot be written in"));

@@ -149,7 +149,7 @@ struct Shared {
     comm: OnceLock<Comm>,
     /// Why nothing can be sent any more.
     failed: Mutex<Option<String>>,
-    /// Who enqueues something holds it for reading: meanwhile nobody else calls NCCL.
+    /// A thread that enqueues something holds it for reading: meanwhile the watching thread does not ask NCCL for errors.
     busy: RwLock<()>,
     /// The link is gone.
     over: Mutex<bool>,

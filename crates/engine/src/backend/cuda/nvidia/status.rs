@@ -1,4 +1,4 @@
-//! What the libraries' functions return, and what is said of it.
+//! The status codes of the libraries' functions as errors.
 
 use super::installed::Library;
 use crate::backend::cuda::driver::CudaError;

@@ -67,7 +67,7 @@ unsafe impl Sync for Module {}
 impl Drop for Module {
     fn drop(&mut self) {
         if self.context.bind().is_ok() {
-            // SAFETY: loaded once; whoever launches its functions waits for the stream before letting go of them.
+            // SAFETY: loaded once. Code that launches its functions waits for the stream before it drops them.
             unsafe { cu::cuModuleUnload(self.raw) };
         }
     }

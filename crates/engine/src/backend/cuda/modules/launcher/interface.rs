@@ -1,4 +1,4 @@
-//! What kernels are loaded and launched through, whoever implements it.
+//! The interface through which kernels are loaded and launched. Each of the bindings implements it.
 
 use crate::backend::cuda::driver::CudaError;
 use crate::backend::cuda::driver::stream::Stream;

@@ -199,7 +199,7 @@ impl Store {
     }
 }
 
-/// A name that tells people what the file is of.
+/// A readable name for the file.
 fn file_name(machine: &Machine) -> String {
     let Machine { gpu, driver, cudnn, program } = machine;
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c.to_ascii_lowercase() } else { '-' };

@@ -226,7 +226,7 @@ impl fmt::Debug for Descriptor {
 impl Descriptor {
     /// Gives an attribute `values`, which are what the library takes for `kind`: `T` has its size.
     fn set<T: Copy>(&self, name: Name, kind: Type, values: &[T]) -> Result<(), LibraryError> {
-        // SAFETY: the descriptor lives; the library copies as many elements as it is told, and `T` is of the kind's size.
+        // SAFETY: the descriptor lives; the library copies `values.len()` elements, and `T` is of the kind's size.
         cudnn("describing a convolution", unsafe {
             let set = self.api.functions.cudnnBackendSetAttribute;
             set(self.raw, name as u32, kind as u32, values.len() as i64, values.as_ptr().cast())
@@ -290,7 +290,7 @@ impl Descriptor {
     /// Nothing more will be set.
     ///
     /// # Errors
-    /// Attributes are missing or contradict each other, or the library does not do what they say.
+    /// Attributes are missing or contradict each other, or the library does not support them.
     pub fn finalize(&self) -> Result<(), LibraryError> {
         // SAFETY: the descriptor lives.
         let code = unsafe { (self.api.functions.cudnnBackendFinalize)(self.raw) };

@@ -1,7 +1,7 @@
 //! Which of cuDNN's engines may compute a convolution, and execution plans of them.
 //!
-//! The library's heuristics give configurations of engines, the fastest first as they think; each engine tells by notes
-//! what it does to numbers, and what it needs. A configuration is known by its tag, in the form that NVIDIA's own tools
+//! The library's heuristics give configurations of engines, by their estimate the fastest first. The notes of an engine give
+//! its effects on numbers, and its needs. A configuration is known by its tag, in the form that NVIDIA's own tools
 //! write: `eng34_k2=19_k3=0` is engine 34 with its knobs 2 and 3 set so.
 
 use super::super::status::LibraryError;
@@ -99,7 +99,7 @@ fn is_barred(c: &Convolution, note: u32) -> bool {
         (DType::F32, true) => false,
         _ => rounds,
     };
-    // What a newer library notes and nobody here knows may be anything.
+    // A note of a newer library that is not known here may mean anything.
     barred || any(&always) || !any(&harmless)
 }
 
@@ -211,7 +211,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Call {
     pack: Descriptor,
-    /// A captured step goes on launching the plan's kernels, so whoever has the step keeps the plan.
+    /// A captured step goes on launching the plan's kernels, so the owner of the step keeps the plan.
     plan: Arc<Plan>,
 }
 

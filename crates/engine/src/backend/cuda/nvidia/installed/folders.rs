@@ -32,8 +32,8 @@ pub struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// The folders that exist, those that somebody has named first: an environment variable says what is wanted, a
-    /// toolkit or the system's folders what is usual, a Python environment what happens to be there.
+    /// The folders that exist: those named by environment variables, then those of the toolkits, the driver and the system,
+    /// then those of Python environments.
     pub fn folders(&self) -> Vec<PathBuf> {
         let mut all = Vec::new();
         for home in ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(|name| self.path(name)) {

@@ -53,8 +53,8 @@ unsafe extern "C" {
     static TABLE: [AtomicPtr<()>; NAMES.len()];
 }
 
-/// Finds the functions in the libcuda that `cudarc` uses, so that both speak to one driver. It has been loaded: whoever has
-/// a context has asked it for one.
+/// Finds the functions in the libcuda that `cudarc` uses, so that both speak to one driver. It has been loaded: the caller's
+/// context is from it.
 pub fn bind() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
