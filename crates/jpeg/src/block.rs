@@ -73,7 +73,7 @@ pub(crate) fn ac(
 ) -> Result<usize, Unsupported> {
     let mut at = 0;
     loop {
-        // Always, since nobody can tell in advance when it is needed; what it brings is enough for some symbols as a rule.
+        // Always, since the need for it is not known in advance. As a rule it brings enough bits for some symbols.
         bits.refill();
         for _ in 0..SYMBOLS {
             let held = bits.look();

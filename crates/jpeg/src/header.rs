@@ -3,7 +3,7 @@
 use crate::Unsupported;
 use std::ops::Range;
 
-/// A JPEG file of a kind that [`Decoder`](crate::Decoder) reads, as far as its header tells.
+/// A JPEG file of a kind that [`Decoder`](crate::Decoder) reads, judged by its header.
 #[derive(Debug, Clone)]
 pub struct Jpeg<'a> {
     pub(crate) width: usize,

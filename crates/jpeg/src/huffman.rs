@@ -172,7 +172,7 @@ impl Table {
     }
 }
 
-/// Symbols of AC coefficients one after the other. All zeros: not even one can be told.
+/// Symbols of AC coefficients one after the other. All zeros: not even one can be skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Skip(u16);
 
