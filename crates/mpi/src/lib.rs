@@ -1,7 +1,7 @@
 //! Ranks that are processes started by `mpirun`, `mpiexec` or `srun`: MPI carries their messages, over whatever network it knows.
 //!
-//! MPI carries bytes from one rank to another, and no more than that: its own sums have an order of their own. A thread
-//! calls it, and nobody else.
+//! MPI carries bytes from one rank to another, and no more than that: its own sums have an order of their own. Only one
+//! thread calls it.
 
 mod goodbye;
 mod library;

@@ -65,7 +65,7 @@ impl Library {
     /// MPI refuses.
     ///
     /// # Safety
-    /// The bytes are valid, and nobody writes them, until the request is done.
+    /// The bytes are valid, and nothing writes them, until the request is done.
     pub unsafe fn send(&self, to: usize, tag: u16, bytes: *const u8, len: usize) -> Result<Request> {
         let (count, to) = (c_int::try_from(len)?, c_int::try_from(to)?);
         // SAFETY: a constant of the library.
@@ -117,13 +117,13 @@ impl Library {
     /// MPI refuses.
     ///
     /// # Safety
-    /// As many bytes as the message has can be written there, and nobody else reads or writes them until the request is done.
+    /// As many bytes as the message has can be written there, and nothing else reads or writes them until the request is done.
     pub unsafe fn receive(&self, found: Found, to: *mut u8) -> Result<Request> {
         let Found { len, mut message, .. } = found;
         // SAFETY: a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
         let count = c_int::try_from(len)?;
-        // SAFETY: as is promised of the bytes; the message is one that was found, and nobody else receives it.
+        // SAFETY: as is promised of the bytes; the message is one that was found, and no other call receives it.
         succeeded(unsafe { ffi::MPI_Imrecv(to.cast(), count, ffi::RSMPI_UINT8_T, &mut message, &mut request) })?;
         Ok(Request(request))
     }

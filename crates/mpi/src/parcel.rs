@@ -40,7 +40,7 @@ impl Parcel {
         let len = message.bytes().len();
         let pieces = len.div_ceil(PIECE).max(1);
         ensure!(pieces <= MOST, "{len} bytes are too many for one message");
-        // Equal ones, so that whoever receives the first knows how long all are together, but for a few bytes.
+        // Equal ones: from the first, the receiver knows the length of all together, but for a few bytes.
         let size = len.div_ceil(pieces);
         let mut parcel = Parcel { kind, message, filled: len, more: false, requests: Vec::with_capacity(pieces) };
         for piece in 0..pieces {
@@ -80,7 +80,7 @@ impl Parcel {
         let Some(to) = self.message.bytes_mut().get_mut(self.filled..).filter(|room| room.len() >= len) else {
             bail!("a piece of {len} bytes does not fit behind the {} before it", self.filled)
         };
-        // SAFETY: there is room for as many bytes, which nobody touches before the request is done: see `Drop`.
+        // SAFETY: there is room for as many bytes, which nothing reads or writes before the request is done: see `Drop`.
         self.requests.push(unsafe { library.receive(found, to.as_mut_ptr()) }?);
         self.filled += len;
         Ok(())
@@ -119,7 +119,7 @@ impl Parcel {
 }
 
 impl Drop for Parcel {
-    /// What MPI may still read or write is never given back: nobody can tell it to stop.
+    /// Memory that MPI may still read or write is never freed: MPI cannot be stopped.
     fn drop(&mut self) {
         if !self.requests.is_empty() {
             std::mem::forget(std::mem::take(&mut self.message));

@@ -19,7 +19,7 @@ pub struct Shared {
 pub struct Jobs {
     /// Parts of exchanges, and to whom.
     pub send: VecDeque<(usize, Message)>,
-    /// All are to be told.
+    /// A failure that all others are to get.
     pub tell: Option<Failed>,
     /// This rank waits for others: what arrives is looked for without a pause.
     pub urgent: bool,
@@ -35,7 +35,7 @@ impl Shared {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a rank cannot go on, and has all others told.
+    /// Notes that a rank cannot go on, and has this sent to all others.
     pub fn give_up(&self, failed: &Failed) {
         if self.inbox.note(failed) {
             self.jobs().tell = Some(failed.clone());
@@ -44,7 +44,7 @@ impl Shared {
     }
 }
 
-/// How a stage of the end is told.
+/// A stage of the end.
 pub enum Stage {
     /// All others are about to end, too.
     Ending,

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 /// away for a turn: who does that on a busy machine waits for milliseconds, and who sleeps is woken at once.
 const EAGER: Duration = Duration::from_micros(50);
 
-/// Between looks at what has arrived, while somebody waits for it or bytes are under way: from the first to the second, and in
+/// Between checks for arrivals, while this rank waits for them or bytes are under way: from the first to the second, and in
 /// proportion to the time that has gone by.
 const SHORT_NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(200)];
 
-/// The same where nobody waits.
+/// The same otherwise.
 const NAP: Duration = Duration::from_millis(1);
 
 /// MPI, and all that is on its way.
@@ -28,9 +28,9 @@ pub struct Carrier {
     pub shared: Arc<Shared>,
     pub silence: Duration,
     pub peers: Vec<Peer>,
-    /// What others are told that is not a part of an exchange.
+    /// Messages to other ranks that are no parts of an exchange.
     pub words: Vec<(usize, Parcel)>,
-    /// What they tell.
+    /// Such messages from them.
     told: Vec<(usize, Parcel)>,
     /// A rank has failed.
     pub failed: bool,
@@ -127,7 +127,7 @@ impl Carrier {
 
     fn try_turn(&mut self) -> Result<()> {
         let before = std::mem::replace(&mut self.turn, Instant::now());
-        // Whoever was stopped for a while has heard of nobody meanwhile.
+        // A process that was stopped for a while has read no signs of life meanwhile.
         if self.turn - before > self.silence / 2 {
             self.peers.iter_mut().for_each(|peer| peer.heard = self.turn);
         }
@@ -252,7 +252,7 @@ impl Carrier {
         let ended = state.ended;
         drop(state);
         for rank in there {
-            // After its goodbye nobody waits for this one; and one sign that was not taken yet is enough.
+            // After its goodbye no rank waits for this one; and one sign that was not taken yet is enough.
             if !ended && !self.words.iter().any(|(to, _)| *to == rank) {
                 self.say(rank, ALIVE, &[]);
             }

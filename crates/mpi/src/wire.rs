@@ -18,7 +18,7 @@ pub struct MpiWire {
 }
 
 impl MpiWire {
-    /// Over the thread that shares this, and tells by `ends` how far its end is.
+    /// Over the thread that shares this, and reports the stages of its end by `ends`.
     pub fn new(shared: Arc<Shared>, ends: Receiver<Stage>, limits: Limits) -> MpiWire {
         MpiWire { shared, ends: Mutex::new(ends), limits }
     }
@@ -76,7 +76,7 @@ impl Wire for MpiWire {
 }
 
 impl Drop for MpiWire {
-    /// Waits for the others: `mpirun` ends all ranks when one has ended, and each is to say first what it has to say.
+    /// Waits for the others: `mpirun` ends all ranks when one has ended, and each is to send its last messages first.
     fn drop(&mut self) {
         self.shared.inbox.end();
         self.shared.work.notify_all();
