@@ -21,7 +21,7 @@ pub struct Meaning<'a> {
     pub data: &'a DataSpec,
     /// What the numbers of a sample are called, if they have names: quantiles.
     pub quantiles: &'a [String],
-    /// How many classes are told.
+    /// How many classes an answer has.
     pub top: usize,
     /// A table has a column for each class, and an object the probability of each by its name.
     pub each_class: bool,
@@ -63,7 +63,7 @@ pub struct Of<'a> {
 }
 
 impl<'a> Meaning<'a> {
-    /// Whether something is said of a class, or of labels, of a sample: of the target or of a head.
+    /// Whether the answer for a sample has a class, or labels: of the target or of a head.
     pub fn tells_a_class(&self) -> bool {
         let own = self.task != Task::Regression && !self.has_positions();
         own || self.heads.iter().any(|(_, _, meaning)| meaning.tells_a_class())
@@ -198,7 +198,7 @@ impl<'a> Meaning<'a> {
         format!("{}\n{}", of.name(), self.lines(answer))
     }
 
-    /// What is said of a sample, a line for each class, indented.
+    /// The answer for a sample, a line for each class, indented.
     fn lines(&self, answer: &Answer) -> String {
         let mut text = String::new();
         if let Answer::WithHeads(own, heads) = answer {
@@ -329,7 +329,7 @@ impl<'a> Meaning<'a> {
         cells
     }
 
-    /// The cells of what is said of a sample.
+    /// The cells of the answer for a sample.
     pub fn said(&self, answer: &Answer) -> Vec<ColumnValue> {
         let mut cells = Vec::new();
         match answer {
@@ -375,7 +375,7 @@ impl<'a> Meaning<'a> {
         first.into_iter().flatten().chain(cells).collect()
     }
 
-    /// The names of the columns of what is said of a sample.
+    /// The names of the columns of the answer for a sample.
     pub fn columns_of(&self, answer: &Answer) -> Vec<String> {
         let mut cells = Vec::new();
         match answer {

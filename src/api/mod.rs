@@ -1,4 +1,4 @@
-//! The program without its command line: a run, an answer of a model, each by a call. What is said meanwhile goes to the terminal, or to a
+//! The program without its command line: a run, an answer of a model, each by a call. Messages go to the terminal, or to a
 //! [`crate::terminal::Listener`].
 //!
 //! - [`train::start`]: a run from a configuration to its end, or from a checkpoint on.

@@ -62,7 +62,7 @@ pub struct Room {
 }
 
 impl Default for Options {
-    /// One sample at a time by one executable on all cores, and nothing is said.
+    /// One sample at a time by one executable on all cores, without messages.
     fn default() -> Self {
         Options {
             device: None,

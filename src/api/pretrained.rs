@@ -17,7 +17,7 @@ const TURN: Duration = Duration::from_millis(200);
 /// So many times without a word.
 const SILENT: u32 = 5;
 
-/// What is said of a file that another program fetches.
+/// The message about a file that another program fetches.
 fn waiting(name: &str, busy: &Busy) -> String {
     let part = busy.part().display();
     let who = busy.holder().map_or("another program".into(), |process| format!("process {process}"));
@@ -27,7 +27,7 @@ fn waiting(name: &str, busy: &Busy) -> String {
     )
 }
 
-/// Why a file that a server offers is not the one that is known: told before anything of it is fetched.
+/// Why a file that a server offers is not the one that is known. This is checked before anything of it is fetched.
 fn another_file(named: &Pretrained, bytes: u64, sha256: Option<&str>) -> Option<String> {
     let human = |bytes: u64| human_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
     let known = named.size().filter(|size| !size.fits(bytes));

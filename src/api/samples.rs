@@ -1,5 +1,5 @@
 //! The samples of a model or a run that is there already. A figure stands for the data that the configuration names, and
-//! a file that came from elsewhere shall not contact anybody: so nothing is downloaded, and nothing else taken, unless the
+//! a file from elsewhere shall open no connection: so nothing is downloaded, and no other data taken, unless the
 //! command line asks for it.
 
 use super::failure::Failure;

@@ -1,4 +1,4 @@
-//! What is said of a run before its first step.
+//! The messages of a run before its first step.
 
 use crate::backend::Backend;
 use crate::config::Loaded;

@@ -1,4 +1,4 @@
-//! The loop, and what is said when it has ended.
+//! The loop, and the messages at its end.
 
 use super::super::failure::Failure;
 use super::request::Request;

@@ -60,18 +60,18 @@ pub struct Request {
     pub pause_after: Option<u64>,
     /// What is shown of the run.
     pub verbosity: Verbosity,
-    /// Whether it is not said on which device the run is, and with which batch.
+    /// Leaves out the messages about the device and the batch.
     pub quiet: bool,
     /// Draw the losses in the terminal.
     pub plot: bool,
-    /// Who is told what is said; `None`: the terminal.
+    /// Gets the messages; `None`: they go to the terminal.
     pub listener: Option<Listener>,
     /// By what the loop is asked to stop.
     pub interrupt: Interrupt,
 }
 
 impl Request {
-    /// A run as the command `train` makes it without options, of which nothing is said: [`Request::told_to`] has somebody listen.
+    /// A run as the command `train` makes it without options. Its messages are dropped: [`Request::told_to`] sets a listener.
     pub fn new(run: Asked) -> Request {
         let never: Interrupt = Arc::new(|_| Ok(Arc::default()));
         Request {
@@ -102,7 +102,7 @@ impl Request {
         Request::new(Asked::Resume(Resume { folder: Some(folder.into()), ..Resume::default() }))
     }
 
-    /// The same, with somebody who is told what is said, and every line of `metrics.jsonl`.
+    /// The same, with a listener that gets the messages and every line of `metrics.jsonl`.
     pub fn told_to(self, listener: Listener) -> Request {
         Request { verbosity: Verbosity::Heard, listener: Some(listener), ..self }
     }

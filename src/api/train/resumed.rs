@@ -164,7 +164,7 @@ fn name_for(name: &str, folder: &Path) -> String {
     folder.file_name().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Whether an override may name a file of configuration, which whoever made the checkpoint could choose to read.
+/// Whether an override may name a file of configuration: the author of the checkpoint could choose which file is read.
 fn names_files(set: &str) -> bool {
     let key = key(set);
     let unset = set.starts_with(UNSET_OPTION);

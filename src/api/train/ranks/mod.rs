@@ -179,7 +179,7 @@ fn threads_of(asked: Option<usize>, ranks: usize) -> usize {
     asked.unwrap_or((cores / ranks.max(1)).max(1))
 }
 
-/// Trains as the leader, and tells the others if that fails.
+/// Trains as the leader, and reports a failure to the others.
 fn lead(leader: &mut Run, member: &dyn Collective, request: &Request, resumed: bool) -> Result<Trained, Failure> {
     let _told = TellsPanic(member);
     let given = leader.session.hand_out().map_err(Failure::from);

@@ -172,7 +172,7 @@ pub fn agree(member: &dyn Collective) -> Result<Agreed, Failure> {
     Ok(Agreed { level, bf16 })
 }
 
-/// What tells this build from others.
+/// A hash that identifies this build.
 fn program() -> Result<String> {
     let path = std::env::current_exe().context("cannot find the program")?;
     let mut hash = blake3::Hasher::new();

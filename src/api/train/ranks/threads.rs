@@ -118,7 +118,7 @@ impl Threads {
                     let name = format!("rank-{}", member.rank());
                     let work = move || {
                         let (_folder, _told) = (folder, TellsPanic(member.as_ref()));
-                        // The leader hears of Ctrl-C, and tells.
+                        // The leader gets Ctrl-C, and passes it on.
                         let followed = run.session.hand_out().and_then(|()| follow(&mut run, &AtomicBool::new(false)));
                         if let Err(error) = followed {
                             member.fail(&format!("{error:#}"));
