@@ -38,7 +38,7 @@ pub struct App {
     pub names: Names,
     /// How requests are written down.
     pub log: Log,
-    /// Classes that are told, unless a request says how many.
+    /// Classes in an answer, if the request names no number.
     pub top: usize,
     /// Black and white are swapped in images, unless a request says so.
     pub invert: bool,

@@ -13,7 +13,7 @@ const MAX_FILE: u64 = 1 << 16;
 /// The shortest key that is not guessed.
 const SHORTEST: usize = 16;
 
-/// The keys that are known, as hashes: those are compared in a time that tells nothing of where they differ.
+/// The accepted keys, as hashes: the time of a comparison does not depend on where two hashes differ.
 #[derive(Debug)]
 pub struct Keys(Vec<Hash>);
 

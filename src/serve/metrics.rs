@@ -102,7 +102,7 @@ impl ModelMetrics {
     }
 }
 
-/// What requests are told apart by: model, route, code.
+/// The labels by which requests are counted: model, route, code.
 type Kind = (String, String, u16);
 
 /// All that is counted.

@@ -106,7 +106,7 @@ pub struct Options {
     pub identity: Option<Identity>,
     /// How requests are written down.
     pub log: Log,
-    /// Classes that are told, unless a request says how many.
+    /// Classes in an answer, if the request names no number.
     pub top: usize,
     /// Black and white are swapped in images, unless a request says so.
     pub invert: bool,
@@ -114,7 +114,7 @@ pub struct Options {
     pub signals: Signals,
 }
 
-/// Serves until the process is asked to stop. `listening` is told the address once models are loaded and requests are taken; true: all requests were answered.
+/// Serves until the process is asked to stop. `listening` gets the address once models are loaded and requests are taken; true: all requests were answered.
 ///
 /// # Errors
 /// A model cannot be opened; the address cannot be had.
@@ -212,7 +212,7 @@ fn run(
             // Beside this, so that the process can be asked to stop meanwhile.
             tokio::spawn(async move {
                 for place in &app.models {
-                    // What comes of it is said.
+                    // It reports its outcome itself.
                     let _ = protocol::reload(&app, &place.name).await;
                 }
             });

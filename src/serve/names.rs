@@ -1,7 +1,7 @@
 //! By which names a server of this machine alone may be asked.
 //!
 //! A page of another site can have its own name lead to 127.0.0.1 (DNS rebinding): to the browser the server is then a part of that site, and `Host` alone says by
-//! which name it asks. Nothing else tells a browser from a program: over plain HTTP it sends neither `Sec-Fetch-Site` nor, to read, `Origin`.
+//! which name it asks. No other header marks a browser: over plain HTTP it sends neither `Sec-Fetch-Site` nor, to read, `Origin`.
 
 use super::refusal::Refusal;
 use axum::http::header::{HOST, ORIGIN};

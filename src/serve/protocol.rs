@@ -136,7 +136,7 @@ pub async fn load(State(app): State<Arc<App>>, name: Name, request: Request) -> 
     Ok(as_json(&json!({ "name": name, "loaded": true })))
 }
 
-/// Opens the file of a model anew, on a thread for that. What comes of it is said.
+/// Opens the file of a model anew, on a thread for that, and reports the outcome.
 ///
 /// # Errors
 /// It cannot be read; the model that was there stays.

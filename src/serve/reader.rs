@@ -37,7 +37,7 @@ pub struct Reader<'a> {
     pub limits: &'a Limits,
     /// What the request has of the memory.
     pub charge: &'a mut Charge,
-    /// Classes that are told.
+    /// Classes in an answer.
     pub top: usize,
     /// Black and white are swapped in images.
     pub invert: bool,

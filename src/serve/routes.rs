@@ -136,7 +136,7 @@ fn admit(app: &App, route: &str, method: &Method, headers: &HeaderMap) -> Result
     if let Some(keys) = app.keys.as_ref().filter(|_| !OPEN.contains(&route)) {
         keys.check(headers)?;
     }
-    // A page of somebody else's that is open in a browser on this machine.
+    // A page of another site that is open in a browser on this machine.
     if method == Method::POST && headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
         return Err(Refusal::new(StatusCode::FORBIDDEN, "pages of other sites may not ask"));
     }

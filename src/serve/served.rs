@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// Bytes of memory of the text of an answer, for each number or position in it.
 pub const TEXT: usize = 96;
-/// The same for a class with its name and probability, and for what is said of a sample besides.
+/// The same for a class with its name and probability, and for the rest of the answer for a sample.
 const OBJECT: usize = 640;
 
 /// How models are opened.
@@ -273,7 +273,7 @@ impl Served {
         all
     }
 
-    /// What outputs mean, `top` classes told.
+    /// What outputs mean, with `top` classes in an answer.
     pub fn meaning(&self, top: usize) -> Meaning<'_> {
         let id = self.table.as_ref().and_then(|table| table.id.clone());
         let (task, data, quantiles, guard_formulas) = (self.task, &self.seen.data, &self.quantiles, false);

@@ -1,4 +1,4 @@
-//! Connections that nobody else can read: TLS, by rustls.
+//! Encrypted connections: TLS, by rustls.
 
 use crate::files;
 use anyhow::{Context, Result, ensure};

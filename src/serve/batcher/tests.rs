@@ -9,7 +9,7 @@ fn together(batch: usize, queue: usize) -> Together {
     Together { batch, delay: FOREVER, queue, threads: 1, outputs: 1 }
 }
 
-/// A queue whose computing waits for a word each time, and tells of how many samples the batch is. A sample is a byte, its answer twice that.
+/// A queue that waits for a message before it computes a batch, and sends the number of samples in it. A sample is a byte, its answer twice that.
 fn held(together: Together) -> (Batcher, mpsc::Sender<()>, mpsc::Receiver<usize>) {
     let (go, gate) = mpsc::channel::<()>();
     let (tell, told) = mpsc::channel();

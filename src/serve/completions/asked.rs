@@ -273,7 +273,7 @@ impl Keys {
     }
 }
 
-/// Keys that say something of the request to whoever keeps accounts, and change no answer.
+/// Keys that label a request for accounting, and change no answer.
 const LABELS: [&str; 4] = ["user", "metadata", "safety_identifier", "prompt_cache_key"];
 
 /// What keys of `/v1/completions` that are not done here may be.

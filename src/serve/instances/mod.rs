@@ -64,7 +64,7 @@ fn are_texts(body: &[u8]) -> bool {
         Some(b'[') => list[1..].trim_ascii_start().first() == Some(&b'"'),
         // Of a text in pieces that are escaped nothing is known; a key with a name like that is written plainly.
         Some(b'{') => [&b"\"text"[..], b"\"tokens\""].iter().any(|key| list[1..].trim_ascii_start().starts_with(key)),
-        // One that is something else is to be told that texts are taken.
+        // The error for anything else says that texts are taken.
         first => first.is_some_and(|first| *first != b']'),
     }
 }
