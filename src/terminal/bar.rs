@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The bars there are, the one on the screen last. Lines that are said meanwhile go above it.
+/// The bars there are, the one on the screen last. Lines that are written meanwhile go above it.
 static ACTIVE: Mutex<Vec<(u64, ProgressBar)>> = Mutex::new(Vec::new());
 
 /// Numbers of bars.

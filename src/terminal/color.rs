@@ -16,8 +16,8 @@ struct Wishes {
 }
 
 impl Wishes {
-    /// `NO_COLOR` has the first word, then `CLICOLOR_FORCE`, then `CLICOLOR=0`; nobody having asked, a terminal has
-    /// colours unless it is `dumb`.
+    /// `NO_COLOR` takes precedence, then `CLICOLOR_FORCE`, then `CLICOLOR=0`. Without these a terminal has colours
+    /// unless it is `dumb`.
     fn color(self) -> bool {
         match self {
             Wishes { no_color: true, .. } => false,

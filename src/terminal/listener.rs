@@ -1,11 +1,11 @@
-//! Somebody else than a terminal who is told what is said: a program that calls this one as a library.
+//! A receiver of messages instead of the terminal: a program that calls this one as a library.
 
 use super::Stream;
 use serde_json::Value;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What is told.
+/// A message or a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event<'a> {
     /// A line or a few for people: what would go to standard error, or as text to standard output. A warning begins with `warning: `.
@@ -14,7 +14,7 @@ pub enum Event<'a> {
     Record(&'a Value),
 }
 
-/// Who is told. It is called by whichever thread says something.
+/// Gets the messages. The thread that has a message calls it.
 pub type Listener = Arc<dyn Fn(Event) + Send + Sync>;
 
 thread_local! {
@@ -22,8 +22,8 @@ thread_local! {
     static LISTENER: RefCell<Option<Listener>> = const { RefCell::new(None) };
 }
 
-/// Does `work` with all that this thread says meanwhile told to `listener`: nothing goes to the two streams, and no bar is drawn. With `None` all is as
-/// without.
+/// Does `work` with all messages of this thread sent to `listener`: nothing goes to the two streams, and no bar is drawn. With `None` the thread has no
+/// listener meanwhile.
 pub fn heard_by<T>(listener: Option<Listener>, work: impl FnOnce() -> T) -> T {
     /// Puts back what was there, also after a panic.
     struct Before(Option<Listener>);
@@ -41,7 +41,7 @@ pub fn listener() -> Option<Listener> {
     LISTENER.with_borrow(Clone::clone)
 }
 
-/// Tells whoever listens to this thread; false if none does.
+/// Sends to this thread's listener; false if there is none.
 pub(super) fn tell(event: Event) -> bool {
     // It may say something itself.
     listener().is_some_and(|listener| {

@@ -1,8 +1,9 @@
 //! The one place where text leaves the program: standard output and standard error.
 //!
-//! Much of what is said comes from elsewhere: names of files and tensors, lines of configurations, addresses, what a
-//! driver answers. Whatever could steer a terminal or hide from the eye is written out on its way through here, and
-//! passwords in addresses are masked. A caller of the library may listen in their place. Nobody else writes to the two streams; `tests/suites/architecture` sees to that.
+//! Much of the text comes from elsewhere: names of files and tensors, lines of configurations, addresses, a driver's
+//! answers. Characters that could steer a terminal or are invisible are written out on their way through here, and
+//! passwords in addresses are masked. A caller of the library may listen in place of the streams. No other code writes to them;
+//! `tests/suites/architecture` checks that.
 
 mod bar;
 mod chart;
@@ -43,8 +44,8 @@ impl Stream {
         }
     }
 
-    /// Writes all of `text` at once, so that no reader sees half of a line, and no bar is drawn into it. Where somebody listens to this thread,
-    /// it is told to them instead.
+    /// Writes all of `text` at once, so that no reader sees half of a line, and no bar is drawn into it. If this thread has a listener, that
+    /// gets it instead.
     fn write(self, text: &str) -> io::Result<()> {
         if listener::tell(Event::Said(text.strip_suffix('\n').unwrap_or(text))) {
             return Ok(());

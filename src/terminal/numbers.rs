@@ -65,7 +65,7 @@ pub fn counted(count: usize, what: &str) -> String {
 
 /// A duration in two of its largest units: `45s`, `12m 30s`, `3h 05m`, `2d 04h`.
 pub fn duration(seconds: f64) -> String {
-    // Beyond a thousand years nobody waits, and infinity has no whole number.
+    // A thousand years are enough, and infinity has no whole number.
     let s = Duration::from_secs_f64(seconds.clamp(0.0, 3.2e10)).as_secs_f64().round() as u64;
     match s {
         0..60 => format!("{s}s"),
