@@ -215,7 +215,7 @@ pub(super) fn peek_step(path: &Path) -> Result<u64, CheckpointError> {
     peek(path).map(|meta| meta.step)
 }
 
-/// True for a file that says that it is a checkpoint; whether it is a whole one, only [`read`] tells.
+/// True for a file that says that it is a checkpoint. Only [`read`] checks that it is whole.
 pub fn is_checkpoint(path: &Path) -> bool {
     let strange =
         |reason: &Reason| matches!(reason, Reason::NotACheckpoint | Reason::NotSafetensors(_) | Reason::Header(_));

@@ -148,7 +148,7 @@ impl Run {
         };
         let ended = || lines.epochs.iter().filter(|line| !within(line));
         let last_epoch = ended().filter_map(|line| line.get("epoch")?.as_u64()).max().unwrap_or(0);
-        // What has been begun of an epoch is told by its last evaluation.
+        // An epoch that has begun shows by its last evaluation.
         let begun = lines.epochs.last().filter(|line| within(line));
         let seconds =
             ended().chain(begun).filter_map(|line| number(line, "seconds")).filter(|s| s.is_finite()).sum::<f64>()
@@ -183,12 +183,12 @@ impl Run {
         self.key("checkpoint.monitor")?.as_str()
     }
 
-    /// Epochs that the run is to have, if its length is told in those.
+    /// Epochs that the run is to have, if its length is given in epochs.
     pub fn all_epochs(&self) -> Option<u64> {
         self.key("train.epochs")?.as_u64()
     }
 
-    /// Steps that the run is to have, if its length is told in those.
+    /// Steps that the run is to have, if its length is given in steps.
     pub fn all_steps(&self) -> Option<u64> {
         self.key("train.steps")?.as_u64()
     }
@@ -335,8 +335,8 @@ pub fn flat(value: &Value) -> Vec<(String, Value)> {
     out
 }
 
-/// Bytes of the files in a folder and, down to `depth`, in folders inside. What cannot be looked at is told among `problems`; what has gone in
-/// the meantime, as files of a run that is at work do, counts for nothing.
+/// Bytes of the files in a folder and, down to `depth`, in folders inside. Errors go to `problems`. A file that has gone in the meantime, as
+/// files of a run that is at work do, counts for nothing.
 fn size(path: &Path, depth: usize, problems: &mut Vec<String>) -> u64 {
     let mut bytes = 0;
     let mut add = || -> io::Result<()> {

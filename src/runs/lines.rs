@@ -19,7 +19,7 @@ pub type Line = Map<String, Value>;
 pub struct Lines {
     /// Of updates; without [`Wanted::All`] the last one only.
     pub steps: Vec<Line>,
-    /// Of epochs, and of evaluations within them: [`within`] tells which are those.
+    /// Of epochs, and of evaluations within them, for which [`within`] is true.
     pub epochs: Vec<Line>,
     /// Of texts that a language model has written.
     pub samples: Vec<Line>,

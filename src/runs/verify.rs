@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 
 /// A configuration is at most as long as what a checkpoint carries of it, with a note before it.
 const MOST_CONFIG: u64 = 64 << 20;
-/// Disagreements of one kind that are told one by one.
+/// Disagreements of one kind that are listed one by one.
 const MOST_TOLD: usize = 20;
 
 /// What two files do not agree on, or what is wrong with one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disagreement {
-    /// The file that is wrong, as far as that can be told.
+    /// The file that is wrong, as far as that is known.
     pub file: PathBuf,
     /// What is wrong.
     pub what: String,
@@ -227,7 +227,7 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
     } else if settled && bytes > counted && lines.failed.is_none() {
         done.wrong(&path, format!("has {} bytes more than when the run ended", bytes - counted));
     }
-    // A line tells of lines that were lost before; then there is nothing to count.
+    // A note may report lines that were lost before; then there is nothing to count.
     let whole = lines.broken.is_empty() && lines.notes.is_empty() && bytes >= counted;
     let ended = lines.epochs.iter().filter(|line| !within(line)).filter_map(|line| line.get("epoch")?.as_u64());
     let ended: Vec<u64> = ended.collect();

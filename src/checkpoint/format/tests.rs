@@ -103,7 +103,7 @@ fn other_files_are_told_apart() {
     assert!(matches!(read(&path).unwrap_err().reason, Reason::NotACheckpoint));
     assert!(matches!(peek_step(&path).unwrap_err().reason, Reason::NotACheckpoint));
     assert!(matches!(read(&dir.path().join("none")).unwrap_err().reason, Reason::Io(_)));
-    // A later version is told before anything else about it.
+    // A later version is reported before anything else about it.
     let (meta, tensors) = small();
     let bytes = file_of(&meta, &tensors);
     let mark = b"\\\"version\\\":";

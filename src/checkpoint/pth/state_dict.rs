@@ -112,7 +112,7 @@ fn listed(all: &[Candidate]) -> String {
     all.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
-/// What is said of objects beside the state dict that Python code would have to make.
+/// The message about objects beside the state dict that Python code would have to make.
 fn objects(memory: &Memory, top: usize, chosen: &str) -> Option<String> {
     let found = objects_of(memory, top, chosen);
     (!found.is_empty() && !chosen.is_empty())
