@@ -88,7 +88,7 @@ impl MetricsFile {
         }
     }
 
-    /// Appends a line, and hands it to the system: whoever looks at a run that is at work sees it.
+    /// Appends a line, and hands it to the system: other programs see it while the run is at work.
     ///
     /// # Errors
     /// The disk is full, or the like.

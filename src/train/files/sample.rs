@@ -122,7 +122,7 @@ struct One {
     class_names: Option<Vec<String>>,
 }
 
-/// More elements in a sample, or classes, than any model here can have: the checkpoint may come from anybody.
+/// More elements in a sample, or classes, than any model here can have: the checkpoint may come from elsewhere.
 const MAX: usize = 1 << 24;
 /// More fields than a sample has.
 const MAX_FIELDS: usize = 256;

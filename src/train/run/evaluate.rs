@@ -200,7 +200,7 @@ fn by_sample(
         found.first = found.first.or_else(|| bad.first().map(|i| batch.samples()[*i]));
         loader.release(batch);
     }
-    // What cannot be read has been told.
+    // Samples that cannot be read have been reported.
     let done = parts.end(session, stopped, None, (&mut Unread::default(), split.len()))?;
     Ok(done.then_some(found))
 }

@@ -50,8 +50,8 @@ impl Horizon {
         self.ahead(&Place::default()).evaluations
     }
 
-    /// Checkpoints that it writes in all, with one more for each `step-N` after every so many updates. What is written again as `best` is not
-    /// counted: nobody knows how often.
+    /// Checkpoints that it writes in all, with one more for each `step-N` after every so many updates. The copies as `best` are not
+    /// counted: their number is not known in advance.
     pub fn checkpoints(&self, every_steps: Option<u64>) -> u64 {
         let epoch = self.samples.div_ceil(self.step_samples.max(1)).max(1);
         let steps = self.steps.min(self.epochs.saturating_mul(epoch));
@@ -127,7 +127,7 @@ pub struct Place {
     pub evaluated: Option<u64>,
 }
 
-/// Forward alone takes about a third of forward, backward and update: what is said of an evaluation before there was one.
+/// Forward alone takes about a third of forward, backward and update: the estimate for an evaluation before there was one.
 const EVALUATION: f64 = 1.0 / 3.0;
 
 /// What the parts have taken: samples with seconds.

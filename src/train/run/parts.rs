@@ -21,7 +21,7 @@ pub struct Parts {
     /// For the programs that end a shard.
     buffer: Option<HostBuffer>,
     team: Option<Arc<dyn Collective>>,
-    /// What the other ranks are told.
+    /// The message for the other ranks.
     told: Told,
     /// What the model has put out for the batches of this rank, and what was to be learnt of them.
     outputs: [Vec<u8>; 2],
@@ -72,7 +72,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Takes in samples that could not be read: at once, or when all ranks have told theirs.
+    /// Takes in samples that could not be read: at once, or when all ranks have sent theirs.
     pub fn met(&mut self, met: &[Unreadable], unread: &mut Unread, samples: usize) -> Result<()> {
         match self.team {
             None => unread.note(met, samples).map(|_| ()),

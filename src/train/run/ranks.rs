@@ -41,7 +41,7 @@ impl Run<'_> {
         (start as u64).min(group)..(end as u64).min(group)
     }
 
-    /// Whether any rank was asked to stop. Behind an update all have told that already.
+    /// Whether any rank was asked to stop. Behind an update all ranks have exchanged that already.
     pub(super) fn is_interrupted(&mut self, interrupt: &AtomicBool) -> Result<bool> {
         if let Some(stopped) = self.told.take() {
             return Ok(stopped);
@@ -54,7 +54,7 @@ impl Run<'_> {
 
     /// The error for the loss of a step, which is not finite although that of each shard of this rank is.
     pub(super) fn not_finite_in_all(&self, step: u64, loss: f32) -> anyhow::Error {
-        // The rank whose shard it is looks for the reason now, and then tells it instead of coming here.
+        // The rank whose shard it is looks for the reason now, and then reports it instead of coming here.
         match self.backend.team().map(|team| team.gather(&[])) {
             Some(Err(error)) => error,
             _ => anyhow!("the loss is {loss} at step {step}, over all shards: that of each by itself is finite"),
@@ -62,7 +62,7 @@ impl Run<'_> {
     }
 
     /// Runs all shards that this rank has of `update` again, operation by operation, as all ranks do at this place: where the first of them stops
-    /// being finite. Whoever finds it tells the others, which wait for its sums.
+    /// being finite. The rank that finds it sends it to the others, which wait for its sums.
     pub(super) fn explain_together(&mut self, update: &Update) -> Result<Explained> {
         let layout = self.session.programs.plan.slot.clone();
         let [group, shards] = update.shards;
@@ -106,7 +106,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Has all ranks know of samples that a step could not read, and of whoever was asked to stop meanwhile.
+    /// Sends all ranks the samples that a step could not read, and whether this rank was asked to stop meanwhile.
     pub(super) fn tell(&mut self, unreadable: Vec<Unreadable>, interrupt: &AtomicBool) -> Result<()> {
         let Some(team) = self.backend.team() else { return self.note_unreadable(&unreadable) };
         let told = Told { stopped: interrupt.load(Ordering::Relaxed), unreadable }.exchange(team.as_ref())?;

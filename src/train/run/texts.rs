@@ -116,7 +116,7 @@ impl Texts {
             let logits = &bytes.as_chunks().0[(seen.len() - 1) * self.outputs..][..self.vocabulary];
             let logits: Vec<f32> = logits.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
             let place = (number as u64, (tokens.len() - known) as u64);
-            // The loss tells of weights that are broken.
+            // The logits are not finite. The loss reports broken weights.
             let Some(next) = sampler.next(&logits, seen, place) else { break };
             if self.ends.contains(&next) {
                 break;

@@ -5,17 +5,17 @@ use crate::data::Unreadable;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// What a rank tells all others at a point that all of them come to.
+/// The message of a rank to all others at a point that all of them come to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Told {
     /// It was asked to stop.
     pub stopped: bool,
-    /// Samples that it could not read since it told of them last.
+    /// Samples that it could not read since its last message.
     pub unreadable: Vec<Unreadable>,
 }
 
 impl Told {
-    /// What all ranks tell, in their order.
+    /// The messages of all ranks, in their order.
     ///
     /// # Errors
     /// A rank has failed.

@@ -61,7 +61,7 @@ impl Run<'_> {
         let value = Self::figure(&rule.monitor, train, val)?;
         let state = &mut self.state.extra.plateau;
         state.note(rule, value, self.schedule.base).then(|| {
-            // As short as it can be told.
+            // As an `f32`, it is shown with fewer digits.
             let rate = (self.schedule.base * state.factor) as f32;
             let at = match self.experiment.train.counts_steps() {
                 true => format!("step {}", self.state.step),
@@ -92,7 +92,7 @@ fn wait(early: &EarlyStopping, extra: &mut Extra, value: f64) -> bool {
 }
 
 /// Whether a figure is better than the best so far, which came with `best_loss`: of several that are the same, the one with the least loss is, and the first
-/// of those. An accuracy of few samples is often the same, while the loss still tells one model from another.
+/// of those. An accuracy of few samples is often the same for two models, while their losses differ.
 fn is_best(monitor: &Monitor, best: Option<&Best>, best_loss: Option<f64>, (value, loss): (f64, Option<f64>)) -> bool {
     let Some(best) = best else { return true };
     let less = loss.zip(best_loss).is_some_and(|(loss, least)| loss < least);

@@ -92,7 +92,7 @@ impl ClassReport {
         ClassReport { ranks, classes, matrix: (n <= MOST_IN_MATRIX).then_some(matrix), labels: false }
     }
 
-    /// The same of `n` labels, which are said to apply where what is put out is above 0.
+    /// The same of `n` labels. A label is predicted where its output is above 0.
     pub fn of_labels<'a>(n: usize, rows: impl Iterator<Item = (&'a [f32], &'a [f32])>) -> Self {
         let mut classes = vec![ClassCount { right: 0, predicted: 0, targets: 0 }; n];
         for (row, targets) in rows {

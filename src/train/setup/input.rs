@@ -141,7 +141,7 @@ fn image_list(list: &ImageList, experiment: &Experiment) -> ImageListOptions {
 }
 
 /// The classes of masks, and the value that each has in the files: those that a model was `trained` on, in its order, if it knows all
-/// that the list has. What is wrong otherwise is told where the data is held to the model.
+/// that the list has. Otherwise the error comes where the data is compared with the model.
 fn mask_classes(list: &ImageList, trained: Option<&[String]>) -> (Vec<String>, Vec<Option<u8>>) {
     let own = list.classes.as_deref().unwrap_or_default();
     let names = trained.filter(|trained| own.iter().all(|name| trained.contains(name))).unwrap_or(own);
@@ -394,7 +394,7 @@ pub struct Samples {
     pub val: Split,
     /// The source's test set. May be empty.
     pub test: Split,
-    /// Something that the user must be told: the samples are not what was asked for.
+    /// A note that the user must see: the samples are not what was asked for.
     pub note: Option<String>,
     /// What the user should know of the files. The samples are what was asked for all the same.
     pub told: Vec<String>,

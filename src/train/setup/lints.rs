@@ -156,12 +156,12 @@ fn warmup_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnos
     None
 }
 
-/// Numbers of epochs that a run whose length is told in steps does not have.
+/// Numbers of epochs that a run whose length is given in steps does not have.
 fn epochs_beyond_run(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
     let (length, after) = (experiment.train.length(), experiment.model.thaw_after?);
     let epochs = match length {
         Length::Steps(_) => length.epochs(updates(experiment, data.train?)),
-        // What is told in epochs was held against them before there were data.
+        // A length in epochs was compared with them before there were data.
         Length::Epochs(_) => return None,
     };
     if (after as u64) < epochs {
@@ -247,7 +247,7 @@ fn no_validation(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic>
     Some(at(experiment, warning, &[("data.source", "has training samples alone")]))
 }
 
-/// Decisions that were asked for and are made on the test set. By default every run has its `best`; that alone is told when
+/// Decisions that were asked for and are made on the test set. By default every run has its `best`; that alone is reported when
 /// the run has ended.
 fn chosen_on_test_set(experiment: &Experiment, data: &DataSpec) -> Option<Diagnostic> {
     if experiment.validation() != Validation::TestSet || data.val == Some(0) {

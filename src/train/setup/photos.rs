@@ -168,7 +168,7 @@ impl Samples {
     }
 }
 
-/// What is told of a cache after the first epoch.
+/// The message about a cache after the first epoch.
 pub fn in_words(cache: &Cache) -> String {
     let kept = cache.kept();
     let photos = if kept.images == 1 { "1 photo is".to_owned() } else { format!("{} photos are", kept.images) };

@@ -7,7 +7,7 @@ use crate::plan::SlotLayout;
 use crate::random::{Purpose, Stream};
 
 /// Fills the `fields` of a batch slot: bytes, classes and tokens evenly, floats normally distributed. Of sequences with lengths every fourth is as long as the batch
-/// has room for, and the others have more than half of that. `number` tells one batch from another.
+/// has room for, and the others have more than half of that. Batches of different `number` differ.
 pub fn fill(buffer: &mut HostBuffer, layout: &SlotLayout, fields: &[Field], seed: u64, number: u64) {
     let mut random = Stream::new(seed, Purpose::Synthetic, 0, number);
     let longest = longest(layout, fields);

@@ -129,7 +129,7 @@ pub fn phases(
         let averaged = of(&spec.tensors);
         return Ok(Phases { spec, averaged, frozen: None, thawed: 0, decays, split });
     }
-    // They are trained in the end: whoever asks is told so.
+    // They are trained in the end, and so count as trainable.
     frozen.iter().for_each(|(id, _)| vars.set_trainable(*id, true));
     let thawed = frozen.iter().map(|(id, _)| vars[*id].shape.len()).sum();
     let all: Vec<_> = spec.tensors.iter().chain(&frozen).copied().collect();

@@ -15,7 +15,7 @@ const MAX_TEXT: u64 = 1 << 14;
 /// How often the file may vanish between being opened and being locked.
 const ATTEMPTS: usize = 100;
 
-/// How often a lock is tried for, and how long after: whoever only looks whether it is held has it for an instant.
+/// How often a lock is tried, and with which pauses: a process that tests the lock holds it for an instant.
 const TRIES: usize = 4;
 const BETWEEN: Duration = Duration::from_millis(2);
 
@@ -119,7 +119,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still locked: whoever has opened it meanwhile sees that it is no longer in its place.
+        // While it is still locked: a process that has opened it meanwhile sees that it is no longer in its place.
         if is_at(&self.file, &self.path).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }

@@ -178,7 +178,7 @@ mod tests {
         names.iter().for_each(|name| fs::write(folder.join(name), text).unwrap());
     }
 
-    /// A folder with an old run and somebody's notes, and a new run that has just saved `names`.
+    /// A folder with an old run and a user's notes, and a new run that has just saved `names`.
     fn staged(names: &[&str]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         fill(dir.path(), &OLD, "old");
@@ -247,7 +247,7 @@ mod tests {
         recover(dir.path()).unwrap();
         assert_eq!(content(dir.path()), expected(&OLD, "old"));
         recover(dir.path()).unwrap();
-        // A list of other files is nobody's business here.
+        // A list that names other files than a run's is not followed.
         begin(dir.path()).unwrap();
         for list in ["{\"files\":[\"../x\"]}", "{\"files\":[\"notes.txt\"]}", "nonsense"] {
             fill(&dir.path().join(NEW), &[READY], list);

@@ -26,7 +26,7 @@ pub struct NodeDef {
     /// The names of the nodes whose results it takes.
     #[prost(string, repeated, tag = "3")]
     pub input: Vec<String>,
-    /// What else is told of it.
+    /// Its attributes.
     #[prost(btree_map = "string, message", tag = "5")]
     pub attr: BTreeMap<String, AttrValue>,
 }
@@ -87,7 +87,7 @@ impl NodeDef {
         NodeDef { name, op: op.to_owned(), input, attr: BTreeMap::from([(SHAPES.to_owned(), shapes)]) }
     }
 
-    /// The same with a number that is told, unless it is 0.
+    /// The same with a number as an attribute, unless it is 0.
     fn with(mut self, name: &str, number: u64) -> NodeDef {
         if number > 0 {
             let value = Some(Attr::Int(i64::try_from(number).unwrap_or(i64::MAX)));

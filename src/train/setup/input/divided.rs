@@ -1,4 +1,4 @@
-//! What is to be told of samples that are divided into those that are trained on and those that are held out.
+//! Notes about samples that are divided into those that are trained on and those that are held out.
 
 use crate::data::{Dataset, Source, Split};
 use std::collections::{BTreeSet, HashSet};

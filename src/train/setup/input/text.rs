@@ -13,9 +13,9 @@ use crate::data::text::{
 use crate::graph::op::{Figure, IGNORE_INDEX};
 use std::path::{Path, PathBuf};
 
-/// Words that have tokens, where nothing is said of it.
+/// Words that have tokens, by default.
 const WORDS: usize = 10_000;
-/// Tokens of byte pairs, where nothing is said of it.
+/// Tokens of byte pairs, by default.
 const BYTE_PAIRS: usize = 4096;
 
 /// What the data layer reads of text.

@@ -37,7 +37,7 @@ pub struct Schedule {
     pub plateau: Option<Plateau>,
     /// What the rate does, each with where it begins; the first begins at once.
     courses: Vec<(At, Course)>,
-    /// What the places where they begin are told in.
+    /// The unit of the places where they begin.
     by: By,
     /// Updates of an epoch.
     per_epoch: u64,

@@ -31,7 +31,7 @@ fn floats(rows: &[Vec<f32>]) -> Vec<u8> {
 }
 
 impl Case {
-    /// What all figures come to, in batches of that many samples, with what is said of them.
+    /// The values of all figures, in batches of that many samples, with the notes about them.
     fn figures(&self, batch: usize) -> (Figures, Vec<String>) {
         let (task, rest) = match self.labels.is_empty() {
             true => (Task::Classification, &[Figure::Perplexity][..]),
