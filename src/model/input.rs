@@ -115,7 +115,7 @@ impl Builder<'_> {
         })
     }
 
-    /// A field of the batch as the layers see it: as floats and, if transforms `change` it, normalised as they say.
+    /// A field of the batch as the layers see it: as floats and, if transforms `change` it, normalised by them.
     fn prepared(&mut self, mut x: Tensor, change: bool) -> Tensor {
         let experiment = self.experiment;
         // A transform that is written twice acts twice, as in torchvision.
@@ -229,7 +229,7 @@ impl Builder<'_> {
         self.report_misfit(Diagnostic::error(message).help(help), &format!("data.{list}"), "of any size");
     }
 
-    /// Reports a transform, or a list of them, that does not fit the samples. What both kinds of samples go through is told once.
+    /// Reports a transform, or a list of them, that does not fit the samples. An error of both kinds of samples is reported once.
     fn report_misfit(&mut self, mut error: Diagnostic, key: &str, label: &str) {
         if let Some(span) = self.experiment.nearest_span(key) {
             error = error.at(span, label);

@@ -216,7 +216,7 @@ impl Builder<'_> {
         }
         match y.made_by {
             _ if guessed => {}
-            // Where it is said how many there are, which need not be the file of the layer.
+            // The place where the number is given, which need not be the file of the layer.
             _ if asked && number.is_some() => {
                 error = number
                     .into_iter()

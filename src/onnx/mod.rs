@@ -181,7 +181,7 @@ fn translate(
     Ok((model, t.notes))
 }
 
-/// A mistake of this program, which is told as any other.
+/// A mistake of this program, which is reported as any other.
 fn internal(why: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::error(format!("the model could not be translated: {why}"))
         .help("this is a mistake in the program: please report it with the configuration")

@@ -70,7 +70,7 @@ pub struct Node {
     pub op_type: Option<String>,
     #[prost(message, repeated, tag = "5")]
     pub attribute: Vec<Attribute>,
-    /// The set that the operator is of; that of ONNX itself where nothing is said.
+    /// The set that the operator is of; by default that of ONNX itself.
     #[prost(string, optional, tag = "7")]
     pub domain: Option<String>,
 }

@@ -312,7 +312,7 @@ fn images_are_changed_inside() {
     assert!(inside.is_empty());
 }
 
-/// What cannot be had is told, and what would be no file is none.
+/// An export that is not possible is an error, and so is a graph that is not valid.
 #[test]
 fn refusals() {
     let text = "[data]\nsource = 'synthetic'\nshape = [4]\ntargets = 2\n[model]\nlayers = [{ type = 'linear', out_features = 2 }]\n\

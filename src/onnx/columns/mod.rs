@@ -148,7 +148,7 @@ fn categories(g: &mut Graph, taken: &[Taken]) -> Vec<Part> {
     vec![Part { name: g.single(&ones), places }]
 }
 
-/// Truths: 1, 0, and a half where nothing is said. A number is true if it is not zero.
+/// Truths: 1, 0, and a half for a missing value. A number is true if it is not zero.
 fn booleans(g: &mut Graph, taken: &[Taken]) -> Vec<Part> {
     let columns: Vec<&Taken> = taken.iter().filter(|column| matches!(column.codec.codec(), Codec::Boolean)).collect();
     let Some(text) = side_by_side(g, &columns) else { return Vec::new() };

@@ -117,7 +117,7 @@ impl Translator<'_> {
     fn constant(&mut self, fill: Fill, elements: usize) -> String {
         let mut all = self.source.variables.iter().map(|(_, v)| v);
         let found = all.find(|v| v.kind == VarKind::Constant && v.init == fill && v.shape.len() == elements);
-        // What is not there is told when the graph is whole.
+        // A constant that is not there is an error when the graph is whole.
         let name = found.map_or_else(|| format!("{fill:?}"), |v| v.name.clone());
         self.used.insert(name.clone());
         name

@@ -110,7 +110,7 @@ impl Translator<'_> {
         let resize = Resize2d { output, mode, scale };
         let taps = |axis: usize| resize.taps(axis, x.shape[axis + 2]);
         let (mode, places) = match mode {
-            // Which pixel is the nearest is a matter of rounding: where factors are no whole numbers it is told.
+            // The nearest pixel depends on rounding: where factors are no whole numbers, the pixels are listed.
             ResizeMode::Nearest if !whole => {
                 let mut y = x.name.clone();
                 for axis in 0..2 {
