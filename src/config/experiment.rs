@@ -92,7 +92,7 @@ impl Experiment {
         let stopping = self.train.early_stopping.as_ref().map(|stopping| &stopping.monitor);
         let watched = [stopping, self.schedule.monitor(), self.checkpoint.monitor.as_ref()];
         let watched = watched.into_iter().flatten().filter_map(Monitor::of_model).map(Metric::figure);
-        // What language models are told apart by. It comes from the loss and costs nothing.
+        // Language models are compared by it. It comes from the loss and costs nothing.
         let of_text =
             (self.data.source.is_text() && self.loss.describe().is_likelihood()).then_some(Figure::Perplexity);
         let asked = self.metrics.figures.iter().map(|f| f.figure());
@@ -152,7 +152,7 @@ impl Experiment {
         self.data.auto_batch_size = false;
     }
 
-    /// It is trained on so many GPUs: they share as many shards, if nothing else is said.
+    /// It is trained on so many GPUs: by default they share as many shards.
     pub fn set_devices(&mut self, devices: usize) {
         if devices > 1 {
             self.distributed.shards.get_or_insert(devices);

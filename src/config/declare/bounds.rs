@@ -1,4 +1,4 @@
-//! Where a number lies: what is told of one that lies elsewhere, and what the JSON Schema says.
+//! The range of a number: the error for a number outside of it, and its form in the JSON Schema.
 
 use std::ops::{Range, RangeFrom, RangeInclusive};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// The largest size of anything that a layer makes: sums and products of sizes stay far from overflow.
 pub const MAX_SIZE: usize = 1 << 24;
 
-/// A bound above this is one of the program's own, and told only to whom it concerns.
+/// A bound above this is one of the program's own. Only the error for a larger number names it.
 const LARGE: f64 = (1 << 20) as f64;
 
 /// Bounds of a number.

@@ -13,7 +13,7 @@
 //! From this come the struct, how it is read and checked, its part of the JSON Schema (and so what editors show), its table in
 //! `docs/config/`, and what a change of it means to a run that is resumed. The settings in `#[option(…)]` are the methods of
 //! `Field` (`field.rs`); all of them may be left out. An option without a default is required, unless its type is
-//! an `Option`. What several options must agree on is said in `#[rules(…)]`, or else in code in [`Check`] and for the schema
+//! an `Option`. Rules for several options together stand in `#[rules(…)]`, or else in code in [`Check`] and for the schema
 //! in `#[schema(…)]`.
 
 use schemars::SchemaGenerator;

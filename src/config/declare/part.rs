@@ -86,7 +86,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// An error for a key that nobody reads.
+    /// The error for a key that is not read.
     pub fn unknown_key(&self, entry: &Entry, known: &[&str]) -> Diagnostic {
         let remarked = words::remark(self.what, &entry.key).is_some();
         let same = known.iter().any(|known| plain(known) == plain(&entry.key));

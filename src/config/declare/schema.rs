@@ -98,7 +98,7 @@ impl Table {
         self.whole.extend(other.whole.iter().cloned());
     }
 
-    /// With the word that tells it apart.
+    /// With the word that selects it.
     pub fn tagged(mut self, tag: &str, word: &str) -> Self {
         self.title = Some(word.into());
         self.add(tag, json!({ "const": word }));

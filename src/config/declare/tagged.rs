@@ -1,4 +1,4 @@
-//! Tables that a word tells apart: `type = "conv2d"`, `source = "mnist"`.
+//! Tables whose kind a word selects: `type = "conv2d"`, `source = "mnist"`.
 
 use schemars::SchemaGenerator;
 
@@ -46,7 +46,7 @@ pub trait Tagged: Sized + 'static {
 }
 
 impl Part<'_> {
-    /// Reads the word that tells what kind of table this is.
+    /// Reads the word that selects the kind of this table.
     pub fn word<T: Tagged>(&self, default: Option<&'static str>) -> Option<&'static str> {
         let Some(node) = self.node(T::TAG) else {
             if default.is_none() && self.is_missed(T::TAG) {

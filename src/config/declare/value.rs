@@ -69,7 +69,7 @@ impl<T: Value> Value for Vec<T> {
             part.wrong_value(key, node, "expected a list");
             return None;
         };
-        // All of them, so that all problems are told.
+        // All of them, so that all problems are reported.
         let read: Vec<Option<T>> = items.iter().map(|item| T::read(part, key, item)).collect();
         read.into_iter().collect()
     }

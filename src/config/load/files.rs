@@ -23,7 +23,7 @@ use crate::config::text::tree::{Entry, Node, Table, Value};
 use crate::config::text::words::nearest;
 use crate::files;
 
-/// A configuration is text that somebody wrote, or what a run has left: blocks and repeats are written out in that.
+/// A configuration is by a user, or an effective one of a run: blocks and repeats are written out in that.
 const MAX_BYTES: u64 = MAX_EFFECTIVE as u64;
 /// The most text that an effective configuration may have: blocks and repeats are written out in it.
 pub const MAX_EFFECTIVE: usize = 16 << 20;
@@ -314,7 +314,7 @@ impl Files {
         if let Some(inputs) = inputs.filter(|_| model.get("inputs").is_none()) {
             model.set(inputs);
         }
-        // The rules of the file come after those of whoever uses it, which so have the first word.
+        // The rules of the file come after those of the file that uses it, which so take precedence.
         match (model.get_mut("init").map(|node| &mut node.value), init) {
             (Some(Value::Array(own)), Some(Entry { node: Node { value: Value::Array(rules), .. }, .. })) => {
                 own.extend(rules)
@@ -411,14 +411,14 @@ pub fn relative_paths(experiment: &Experiment, sources: &Sources) -> Vec<Diagnos
     };
     let warning = |span: Span| {
         let message = "a path in the configuration of a checkpoint is not absolute";
-        // No lint: whoever reads the checkpoint has not written it.
+        // No lint: the reader of a checkpoint has not written its configuration.
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(message) }
             .at(span, "taken from the current folder, which need not be the one in which the run was started")
     };
     keys::paths().iter().filter_map(place).filter(written).map(warning).collect()
 }
 
-/// Mistakes that are told of one file before it is none of TOML.
+/// Mistakes of one file that are all reported. A file with more is taken for no TOML.
 const MOST_MISTAKES: usize = 10;
 
 /// The errors of a text that is not TOML: all of them or, if there are very many, what the text looks like instead.
@@ -468,8 +468,8 @@ fn near(path: &Path) -> Option<PathBuf> {
     Some(folder.join(name))
 }
 
-/// The text of a file that is not too long. What a configuration names must be a plain file: it shall not make anybody
-/// wait at a pipe.
+/// The text of a file that is not too long. A configuration may only name `plain` files: a pipe could make the program
+/// wait.
 fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
     let file = if plain {
         files::open(path).map_err(|error| error.problem.to_string())?.file

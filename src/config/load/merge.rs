@@ -192,7 +192,7 @@ impl Settler<'_> {
         if old == new || !kinds.contains(&old.as_str()) || !kinds.contains(&new.as_str()) {
             return;
         }
-        // What the old kind does not know either is a mistake, and to be told.
+        // A key that the old kind does not know either is a mistake, and reported.
         let stale = |entry: &&Entry| known(&old, &entry.key) && !known(&new, &entry.key) && self.is_under(entry, over);
         let stale: Vec<String> = is.entries.iter().filter(stale).map(|entry| entry.key.clone()).collect();
         for key in stale {

@@ -120,7 +120,7 @@ pub fn load_str(name: &str, text: &str, sets: &[String]) -> Result<Loaded, Failu
     with_classes(&read, &classes::of_configuration)
 }
 
-/// Reads the effective configuration that a checkpoint carries, which anybody may have made: it names no other file to
+/// Reads the effective configuration that a checkpoint carries. It is not trusted: it names no other file to
 /// read text from, and its paths are taken as they are written, without looking whether there is something. `name` is
 /// what messages call it. Its own warnings are left out, as they were shown when the run was started; one is added for
 /// every path that is not absolute.

@@ -86,7 +86,7 @@ pub(super) fn above(sources: &Sources, written: &str, span: Span) -> Vec<PathBuf
     if source.kind != SourceKind::File {
         return Vec::new();
     }
-    // The name may be as short as `mnist.toml`; what is above the current directory only its full path tells.
+    // The name may be as short as `mnist.toml`. Only the full path has the folders above the current directory.
     let Ok(file) = Path::new(&source.name).canonicalize() else { return Vec::new() };
     file.ancestors().skip(2).take(FOLDERS_ABOVE).map(|folder| folder.join(written)).collect()
 }

@@ -43,11 +43,11 @@ const STAND_IN: &str = r#"
 /// A configuration that was read, also where something is wrong with it.
 pub(super) struct Resolved {
     pub experiment: Experiment,
-    /// The sections that could not be read, and keys beside them: something else stands in for what they say.
+    /// The sections that could not be read, and keys beside them. Stand-ins have taken their place.
     pub unread: Vec<&'static str>,
 }
 
-/// Reads everything; `sink` tells what is wrong.
+/// Reads everything; `sink` gets the problems.
 pub(super) fn resolve(
     name: &str,
     (root, start): (&Table, Span),
@@ -108,7 +108,7 @@ pub(super) fn resolve(
     Resolved { experiment, unread }
 }
 
-/// All sections are read, so that all problems are told.
+/// All sections are read, so that all problems are reported.
 struct Readers<'a> {
     written: Reader<'a>,
     stand_in: Reader<'a>,
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
         self.of_kind(&part, None, &[])
     }
 
-    /// What a section says that a word tells apart, with the keys of `others` beside.
+    /// A section whose kind a word selects, with the keys of `others` beside.
     fn of_kind<T: Tagged>(&self, part: &Part, default: Option<&'static str>, others: &[&[&str]]) -> Option<T> {
         let Some(word) = self.kind::<T>(part, default) else {
             part.of_any_kind::<T>(others);
@@ -239,8 +239,8 @@ impl<'a> Reader<'a> {
         T::read(word, part)
     }
 
-    /// The word that tells what kind of section this is. Without it, it is not known which keys there are; only one
-    /// that may be a slip for this word's own key is told.
+    /// The word that selects the kind of this section. Without it, it is not known which keys there are. Then only a key
+    /// that may be a slip for this word's own key is reported.
     fn kind<T: Tagged>(&self, part: &Part, default: Option<&'static str>) -> Option<&'static str> {
         if part.table.get(T::TAG).is_none()
             && default.is_none()
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
         let mut source = source?;
         for (key, path) in source.paths_mut() {
             let node = part.node(key);
-            // That of a tokenizer is inside of what is said of a column.
+            // The path of a tokenizer is inside the table of a column.
             if let Some(node) =
                 node.and_then(|node| if node.as_table().is_some() { within(node, path) } else { Some(node) })
             {

@@ -60,7 +60,7 @@ impl Trials {
     /// The configuration of a trial. It has no `[sweep]`.
     ///
     /// # Errors
-    /// What the values make wrong; it is told at their places in `[sweep]`.
+    /// The mistakes that the values cause, at their places in `[sweep]`.
     pub fn load(&self, values: &[Assigned], ask: Ask) -> Result<Loaded, Failure> {
         let sets: Vec<String> = self.sets.iter().cloned().chain(values.iter().map(Assigned::set)).collect();
         let read = |classes| self.finish(self.files(classes), &sets, false);
@@ -72,7 +72,7 @@ impl Trials {
         Ok(loaded)
     }
 
-    /// Moves what is told of the values of a trial to where they are from in `[sweep]`.
+    /// Moves diagnostics of the values of a trial to the places of these values in `[sweep]`.
     pub fn place(&self, values: &[Assigned], told: &mut [Diagnostic]) {
         let first = self.sources.iter().count() + self.sets.len();
         for label in told.iter_mut().flat_map(|diagnostic| &mut diagnostic.labels) {

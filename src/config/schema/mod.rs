@@ -1,7 +1,7 @@
 //! The JSON Schema of the language, from the same structs that read it: what editors complete and explain from.
 //!
-//! It knows words, types, ranges, what must be there and what excludes what; not what only the whole model tells, nor what one
-//! section means for another. A file that extends another needs nothing, as all may stand there.
+//! It has words, types, ranges, required keys and keys that exclude each other, but no rules over the whole model or several
+//! sections. A file that extends another needs nothing, as all may stand there.
 
 mod layers;
 pub mod reference;

@@ -218,7 +218,7 @@ fn after_key(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// What is told of a text: the line and column of what is open, and where that shows.
+    /// The errors of a text: the line and column of what is open, and the line where that shows.
     fn open(text: &str) -> Vec<(usize, usize, Option<usize>)> {
         let line = |at: usize| text[..at].matches('\n').count() + 1;
         let column = |at: usize| at - text[..at].rfind('\n').map_or(0, |end| end + 1) + 1;

@@ -45,7 +45,7 @@ pub struct Source {
     pub text: String,
     /// File or command line.
     pub kind: SourceKind,
-    /// Where its lines begin, once somebody has asked: a large file is not gone through for each of its places.
+    /// Where its lines begin, found at the first use: a large file is not gone through for each of its places.
     lines: OnceLock<Vec<usize>>,
 }
 

@@ -1,6 +1,6 @@
 //! The table of lints: each warning about a configuration has a name by which it can be silenced in `[lint]`.
 //!
-//! A lint tells what is surely not meant; a configuration that is in order never needs `allow`.
+//! A lint reports what is surely not meant; a configuration that is in order never needs `allow`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ macro_rules! lints {
                 }
             }
 
-            /// What it tells, in a sentence.
+            /// Its meaning, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(Lint::$variant => $meaning,)*

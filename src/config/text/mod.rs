@@ -1,5 +1,5 @@
 //! Texts and places in them, diagnostics and the names of warnings, TOML as a tree, and how words are compared: with slips of the
-//! pen, and with those of PyTorch and its relatives. Which keys and words there are is told by those who read a table.
+//! pen, and with those of PyTorch and its relatives. The code that reads a table gives its keys and words.
 
 mod brackets;
 pub mod diagnostics;

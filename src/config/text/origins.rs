@@ -1,4 +1,4 @@
-//! Where values were written, by their dotted keys, and what is told of them there.
+//! Where values were written, by their dotted keys, and problems at these places.
 
 use std::collections::BTreeMap;
 

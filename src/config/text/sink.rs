@@ -6,7 +6,7 @@ use super::diagnostics::{Diagnostic, Severity, Span};
 use super::spelling::did_you_mean;
 use super::tree::{Entry, Table};
 
-/// More than this helps nobody.
+/// The most problems that are kept: more are of no use.
 const LIMIT: usize = 200;
 
 /// What the language knows of keys that a place (`` `[data]` ``) does not have.
@@ -54,7 +54,7 @@ impl Sink {
         self.elsewhere.and_then(|elsewhere| (elsewhere.nearly)(place, key))
     }
 
-    /// Adds a problem, unless the same has been told of the same place: blocks are read at every use.
+    /// Adds a problem, unless the same is there with the same place: blocks are read at every use.
     pub fn push(&self, diagnostic: Diagnostic) {
         if diagnostic.severity == Severity::Error {
             self.refusals.set(self.refusals.get() + 1);

@@ -15,7 +15,7 @@ pub fn list<'a>(words: impl IntoIterator<Item = &'a str>, and: &str) -> String {
     }
 }
 
-/// What is said at an unknown word.
+/// The label at an unknown word.
 pub fn did_you_mean(word: &str) -> String {
     format!("did you mean `{word}`?")
 }

@@ -293,7 +293,7 @@ const REMARKS: &[(&str, &[&str], &str)] = &[
     ("layer", &["inplace", "device", "dtype"], "there is no need for it: delete it"),
 ];
 
-/// Sizes that PyTorch's layers are told, and ours find out: the layer (or all), and its arguments.
+/// Sizes that PyTorch's layers take as arguments, and ours infer: the layer (or all), and its arguments.
 const INFERRED: &[(&str, &[&str])] = &[
     ("", &["infeatures", "inchannels", "inplanes", "inputsize", "inputshape", "inputdim", "indim", "indims", "dimin"]),
     ("batch_norm1d", &["numfeatures", "numchannels"]),

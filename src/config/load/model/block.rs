@@ -12,7 +12,7 @@ use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::spelling::{list, shorten};
 use crate::config::text::tree::{Node, Table, Value};
 
-/// The label by which an error inside a block tells of the block's use.
+/// The label for the use of a block, in an error inside the block.
 const USED_HERE: &str = "used here";
 
 /// Reports what is wrong with the blocks themselves, used or not.

@@ -17,7 +17,7 @@ const INPUTS: &str = "inputs";
 ///
 /// A name is looked for among the siblings, then among the siblings of the group around, and so on outwards; it may be
 /// a path itself. At last it may be that of an input of the model, if the model names its inputs: then each of them must be
-/// taken by a layer, and where there are several, the first layer has to say which it takes.
+/// taken by a layer, and where there are several, the first layer must name those that it takes.
 pub(super) fn connect(nodes: &mut [LayerNode], inputs: &[(String, Span)], sink: &Sink) {
     let mut wiring = Wiring {
         all: HashMap::new(),

@@ -5,7 +5,7 @@ use crate::config::language::sections::Source;
 use crate::config::text::diagnostics::Diagnostic;
 
 impl Rules<'_> {
-    /// What is validated on of a table or a text is said once.
+    /// The samples of a table or a text to validate on are given once.
     pub(super) fn validation_is_said_once(&self) {
         let source = &self.experiment.data.source;
         let (val_path, column) = match source {
