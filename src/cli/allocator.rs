@@ -10,7 +10,7 @@ use std::time::Duration;
 const LARGE: libc::c_int = 1 << 20;
 
 /// Has large blocks given back to the system when they are freed. Otherwise glibc takes the first that is freed as a sign
-/// that such blocks come often, and keeps up to 64 MiB of them: memory that nobody has planned.
+/// that such blocks come often, and keeps up to 64 MiB of them: memory that is in no plan.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: sets numbers of the allocator. If it does not take them, it works as before.
@@ -21,7 +21,7 @@ pub fn give_back() {
 }
 
 /// The system's allocator. Where that has nothing left, the process ends with exit code 3 and says so, instead of being
-/// aborted: what it has saved is whole at any instant, and nobody could go on without the block.
+/// aborted: its files are whole at any instant, and no code could go on without the block.
 #[derive(Debug)]
 pub struct Allocator;
 
@@ -60,7 +60,7 @@ fn given(block: *mut u8, bytes: usize) -> *mut u8 {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 thread_local! {
-    /// Its address tells threads apart, without an allocation.
+    /// Its address identifies a thread, without an allocation.
     static HERE: u8 = const { 0 };
 }
 

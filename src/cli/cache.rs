@@ -8,7 +8,7 @@ use crate::train::setup::input;
 use crate::train::setup::photos::{KeptPart, PhotoPlan};
 use serde_json::{Value, json};
 
-/// From so many bytes on it is told what decoding takes.
+/// From so many bytes on, the memory for decoding is shown.
 const MUCH: usize = 256 << 20;
 
 /// Lines behind the table of memory; none without photos.

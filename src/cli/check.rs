@@ -139,7 +139,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::from(super::failure::DEVICE));
             }
         } else {
-            // The measurement has opened the table, and told them.
+            // The measurement has opened the table, and shown the notes.
             if times.is_none() {
                 notes.iter().for_each(|note| say(&format!("note: {note}")));
             }

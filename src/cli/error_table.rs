@@ -7,7 +7,7 @@ use crate::terminal::{figure, one_line, visible};
 use crate::train::setup::error_report::{ErrorReport, OutputErrors};
 use serde_json::{Value, json};
 
-/// Most targets that are told one by one.
+/// Most targets that are listed one by one.
 const MOST: usize = 50;
 
 /// What the targets are called: the columns of a table, else their numbers from 1.

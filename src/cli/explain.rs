@@ -53,11 +53,11 @@ pub struct Asked {
     pub split: &'static str,
     /// How many rows it has.
     pub whole: usize,
-    /// It has other targets, of which nothing is said.
+    /// It has heads, which the answers leave out.
     pub has_heads: bool,
 }
 
-/// What is said of a model that has those.
+/// The note about a model with heads.
 pub const OF_HEADS: &str = "this is of what the model says of its main target, and not of its heads";
 
 /// Says which columns a model of a table depends on.

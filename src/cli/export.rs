@@ -159,7 +159,7 @@ fn copied(from: &Path) -> Result<BTreeMap<String, Tensor>, Failure> {
     Ok(loaded.tensors)
 }
 
-/// Writes the whole model; what is told of it.
+/// Writes the whole model; returns its counts.
 fn whole(args: &ExportArgs, options: onnx::Options, to: &Output) -> Result<serde_json::Value, Failure> {
     let parts = Parts::of(args)?;
     let tensors = parts.merged()?;

@@ -142,7 +142,7 @@ fn fetched(named: &Pretrained) -> Result<(PathBuf, String), Failure> {
             named.name
         )));
     };
-    // The small ones first: what they say may be wrong already.
+    // The small ones first: they may have an error already.
     pretrained::fetch(&named.beside(CONFIG))?;
     for file in [TOKENIZER, SETTINGS, BESIDE, GENERATION] {
         pretrained::optional(&named.beside(file))?;

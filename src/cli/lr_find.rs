@@ -31,7 +31,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let mut loaded = load_config(&args.config, &args.overrides.sets())?;
-    // What is told is the rate that is used.
+    // The rate that is reported is the one that is used.
     loaded.experiment.optimizer.rule.without_warmup();
     let backend = training_device(&loaded.experiment, args.threads)?;
     let described = describe_data(&loaded)?;
@@ -89,7 +89,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is said of the rates.
+/// The report on the rates.
 fn told(tried: &[Tried], best: Option<Tried>, lowest: Option<Tried>, range: Sweep) -> String {
     let (Some(lowest), Some(last)) = (lowest, tried.last()) else {
         return format!("the loss is not finite at the first learning rate, {:.1e}\n", range.from);
@@ -108,7 +108,7 @@ fn told(tried: &[Tried], best: Option<Tried>, lowest: Option<Tried>, range: Swee
     text
 }
 
-/// With two digits: the sweep tells no more.
+/// With two digits: the sweep is not more precise.
 fn rounded(lr: f64) -> f64 {
     format!("{lr:.1e}").parse().unwrap_or(lr)
 }

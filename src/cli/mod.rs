@@ -65,7 +65,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// A file that would become longer than a limit allows (`ulimit -f`) is an error of the write, which is told, instead of
+/// A file that would become longer than a limit allows (`ulimit -f`) is an error of the write, which is reported, instead of
 /// the end of the process.
 fn be_told_of_limits() {
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! What `check --time` tells: the time that a run will take, from some steps of it on its data and its device.
+//! `check --time`: the time that a run will take, from some steps of it on its data and its device.
 
 use crate::api::failure::Failure;
 use crate::api::model::build_run;
@@ -16,7 +16,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// From this share of the time on training is said to wait for its data.
+/// From this share of the time on, training counts as waiting for its data.
 const WAITS: f64 = 0.2;
 
 /// What a run takes.

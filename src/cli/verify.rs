@@ -56,7 +56,7 @@ fn runs_of(path: &Path) -> Result<Vec<Run>, Failure> {
     Ok(folders.into_iter().enumerate().map(run).collect())
 }
 
-/// What is said of a training of the folder `of` that is not there. They are trained in their order: those behind the last one may be still to come.
+/// The outcome for a training of the folder `of` that is not there. They are trained in their order: those behind the last one may be still to come.
 fn missing(of: &Path, folder: &Path, may_come: bool) -> Verified {
     let mut said = Verified::default();
     if may_come {

@@ -4,7 +4,7 @@ use super::{OutputArgs, Overrides, SplitName, threads, whole};
 use clap::{Args, ValueHint};
 use std::path::PathBuf;
 
-/// Rows that a model is asked about, unless it is said.
+/// Rows that a model is asked about, by default.
 pub const ROWS: usize = 10_000;
 /// Times that a column is shuffled.
 pub const REPEATS: usize = 5;

@@ -90,7 +90,7 @@ impl WritingArgs {
         if self.beams.is_some() { 1 } else { count.min(self.at_a_time.map_or(AT_A_TIME, |texts| texts as usize)) }
     }
 
-    /// How a model is opened to answer `count` texts, or more; `batch` of them together where nothing else is said and answers stand in a sequence of their own.
+    /// How a model is opened to answer `count` texts, or more; by default `batch` of them together, where answers stand in a sequence of their own.
     pub fn options(&self, count: usize, batch: usize) -> Options {
         let batch = self.at_a_time.map_or(batch, |texts| texts as usize);
         Options { texts: self.texts(count), batch, beams: self.beams(), ..Options::default() }

@@ -87,7 +87,7 @@ pub fn narrow(lines: &[Line], wide: usize) -> String {
     text
 }
 
-/// The name of a layer in so many columns: its end tells most.
+/// The name of a layer in so many columns. Of a long one it keeps the end, which is the most specific part.
 fn ending(name: &str, wide: usize) -> String {
     if columns(name) <= wide {
         return fitted(name, wide);

@@ -106,7 +106,7 @@ fn of_pairs(pairs: &[(String, String)]) -> Value {
     pairs.iter().map(|(key, value)| (key.clone(), Value::from(value.clone()))).collect::<serde_json::Map<_, _>>().into()
 }
 
-/// Threads that are computed with where nothing is said of them.
+/// Compute threads by default.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

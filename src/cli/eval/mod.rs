@@ -296,7 +296,7 @@ fn written<T>(
         let found = evaluate(&out, &mut rows);
         let failed = found.is_err();
         done = Some(found);
-        // What has failed is told as that, and not as what became of the file.
+        // The error of the evaluation is reported, and not an error of the file.
         anyhow::ensure!(!failed, "the evaluation failed");
         let rows = rows.finish()?;
         if !out.is_standard_output() {
@@ -462,7 +462,7 @@ fn in_words(figures: &Figures) -> Vec<String> {
     figures.named().map(|(name, f, v)| of(&name, f, v)).collect()
 }
 
-/// What is said of the samples with a list of figures, in lines of at most `width` columns where they have a break.
+/// `what` was evaluated and a list of its figures, in lines of at most `width` columns where they have a break.
 fn in_lines(what: &str, list: &[String], width: usize) -> String {
     let mut out = what.to_owned();
     let mut used = columns(what);

@@ -78,7 +78,7 @@ pub fn expect_room(path: &Path, data: &DataSpec, task: Task) -> Result<(), Failu
     Ok(())
 }
 
-/// Whether samples are texts with answers: as many tokens as a text has, and tokens that are to be told.
+/// Whether samples are texts with answers: as many tokens as a text has, and tokens as the target.
 pub fn writes_answers(fields: &[Field]) -> bool {
     let told = |field: &Field| field.is_target() && matches!(field.kind, FieldKind::Tokens(_));
     fields.iter().any(|field| field.kind == FieldKind::Length) && fields.iter().any(told)
@@ -168,12 +168,12 @@ impl<'a> Predictions<'a> {
         }
     }
 
-    /// What is said from now on of texts that are answered is what this writes.
+    /// From now on `writer` writes the answers to texts.
     pub fn written_by(&mut self, writer: Generator) {
         self.writer = Some(writer);
     }
 
-    /// What comes from now on is said by a fold, the number of which is from 1. Rows are held back until the end: they are in the order of the table.
+    /// Rows from now on are those of a fold, the number of which is from 1. They are held back until the end: all are in the order of the table.
     pub fn of_fold(&mut self, fold: usize) {
         (self.fold, self.last) = (Some(fold), None);
     }
@@ -186,7 +186,7 @@ impl<'a> Predictions<'a> {
         self.see_with(session, batch, split, &|_, output| output)
     }
 
-    /// The same where `with` makes of a sample's number and what the model says of it what is said.
+    /// The same; `with` makes the output to write from a sample's number and the model's output.
     ///
     /// # Errors
     /// As [`Predictions::see`].

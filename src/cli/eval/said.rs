@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     what: What,
-    /// `None`: losses of samples are not told; `Some(None)`: this one has none.
+    /// `None`: losses of samples are not written; `Some(None)`: this one has none.
     loss: Option<Option<f64>>,
 }
 
@@ -109,7 +109,7 @@ fn label(names: &[String], class: usize) -> String {
 }
 
 impl Said {
-    /// A text, where another one was to be told.
+    /// A text, where another one is the target.
     pub fn text(target: String, prediction: String) -> Said {
         Said { what: What::Text { target, prediction }, loss: None }
     }

@@ -46,11 +46,11 @@ const NUMBERS: [&str; 12] = [
 
 /// What a model is for.
 pub enum Task {
-    /// It tells the next token of a text.
+    /// It predicts the next token of a text.
     Language,
-    /// It tells the class of a text: the names of the classes, if they have names.
+    /// It predicts the class of a text: the names of the classes, if they have names.
     Classes(Option<Vec<String>>),
-    /// It tells the tag of each word.
+    /// It predicts the tag of each word.
     Tags {
         /// The names of the tags, if they have names.
         names: Option<Vec<String>>,

@@ -11,7 +11,7 @@ use crate::config::text::spelling::list;
 /// What an architecture takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// Images of one size alone, or of any (from 64 pixels a side on), for which that size is usual; it tells classes.
+    /// Images of one size alone, or of any (from 64 pixels a side on), for which that size is usual; it predicts classes.
     Images {
         /// The size.
         side: usize,
@@ -20,7 +20,7 @@ pub enum Takes {
     },
     /// Images, which it puts out again.
     ImagesToImages,
-    /// Photos, and tells a class for each pixel.
+    /// Photos; it predicts a class for each pixel.
     Masks,
     /// The columns of a table.
     Columns,

@@ -1,6 +1,6 @@
 //! `runner init`: from data to a configuration that trains as it stands, with comments that say what was found and what to change.
 //!
-//! What is said of the data is what the sources say: they are asked through a draft of the configuration that is never written.
+//! The sources describe the data: they are asked through a draft of the configuration that is never written.
 
 mod answers;
 mod architecture;

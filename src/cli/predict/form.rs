@@ -28,7 +28,7 @@ impl Form {
     /// The form that the command line asks for, or that of the `files`, if they are tables, which are read as `rows` says.
     ///
     /// # Errors
-    /// A file's ending tells no form, and nothing else does; the form has no place for the columns that are to be kept.
+    /// A file's ending names no form, and nothing else does; the form has no place for the columns that are to be kept.
     pub fn of(args: &PredictArgs, files: &[PathBuf], rows: Option<&Rows>) -> Result<Form, Failure> {
         let form = Form::asked(args, files, rows)?;
         if args.keep_columns && matches!(form, Form::Paragraphs | Form::Lines | Form::Json) {

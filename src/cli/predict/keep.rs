@@ -73,7 +73,7 @@ impl<'a> Keep<'a> {
         self.now.as_mut().context("no file is answered")
     }
 
-    /// The names of all columns of a table: those of the file, and those of what is said.
+    /// The names of all columns of a table: those of the file, and those of the answer.
     ///
     /// # Errors
     /// Both have one of the same name.
@@ -84,7 +84,7 @@ impl<'a> Keep<'a> {
         Ok(now.names.iter().cloned().chain(said).collect())
     }
 
-    /// The cells of a row of a table: those of the row `number` of the file, and those of what is said of it.
+    /// The cells of a row of a table: those of the row `number` of the file, and those of the answer for it.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -98,7 +98,7 @@ impl<'a> Keep<'a> {
         Ok(cells)
     }
 
-    /// The text of the object of row `number`, with what is said of it.
+    /// The text of the object of row `number`, with the answer for it.
     ///
     /// # Errors
     /// The file cannot be read; both have a key of the same name.
@@ -116,7 +116,7 @@ impl<'a> Keep<'a> {
         Ok(format!("{own}{comma}{}", told.strip_prefix('{').unwrap_or(&told)))
     }
 
-    /// Adds row `number` of the file to a Parquet file, with what is said of it.
+    /// Adds row `number` of the file to a Parquet file, with the answer for it.
     ///
     /// # Errors
     /// The file cannot be read; both have a column of the same name.

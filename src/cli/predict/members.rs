@@ -47,7 +47,7 @@ impl Other {
         self.outputs_of(&split, slots, 0)
     }
 
-    /// What it puts out for images, one behind the other. What is said of one that cannot be read is nothing.
+    /// What it puts out for images, one behind the other. The numbers for one that cannot be read have no meaning.
     ///
     /// # Errors
     /// The device failed.

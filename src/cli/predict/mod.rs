@@ -219,7 +219,7 @@ fn results(
     Ok(())
 }
 
-/// What the program ends with; of several files it is said how many failed.
+/// The program's exit code. A message gives the number of files that failed, if there are several.
 fn ended(failed: usize, all: usize, several: bool) -> ExitCode {
     if failed > 0 && several {
         let [failed, all] = [failed, all].map(|n| thousands(n as u64));
@@ -402,7 +402,7 @@ impl Batches<'_> {
         };
         let mut loader = Loader::start(split, options, predictor.layout(), buffers, Position::default())?;
         while let Some(batch) = loader.next()? {
-            // Rows behind the batch's own hold what they held before, and nobody looks at what comes of them.
+            // Rows behind the batch's own hold old values, and their outputs are not read.
             predictor.outputs_of(batch.slot, &batch.buffer, |outputs| {
                 let rows = outputs.chunks_exact(predictor.width());
                 for (row, sample) in rows.zip(batch.samples()) {

@@ -90,7 +90,7 @@ impl Given {
                 found => found.map_err(|e| format!("{e:#}")),
             }
         } else {
-            // One that is not there is told of when its turn comes to be read.
+            // One that is not there is reported when its turn comes to be read.
             Ok(vec![word.to_owned()])
         };
         match found {

@@ -114,7 +114,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Writes what has been taken so far; false if nobody reads it any more.
+    /// Writes what has been taken so far; false if no reader is left.
     ///
     /// # Errors
     /// It cannot be written.

@@ -72,7 +72,7 @@ fn meta(run: &Run) -> Option<Meta> {
     run.checkpoint().and_then(|path| checkpoint::peek(&path).ok())
 }
 
-/// What the run's samples look like: the data, where it is there, tells how many there are.
+/// What the run's samples look like. Their number is that of the data, where it is there.
 fn samples(run: &Run, loaded: &Loaded) -> Result<DataSpec, Failure> {
     let kept = || meta(run).and_then(|meta| kept_sample(&meta));
     describe_data(loaded).or_else(|failure| kept().ok_or(failure))

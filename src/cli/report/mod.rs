@@ -131,7 +131,7 @@ fn write(args: &ReportArgs, lead: Option<&Lead>) -> Result<(Vec<Reported>, Outpu
     Ok((reported, out, text.len()))
 }
 
-/// A part of a report, or why it is missing, which is said, too.
+/// A part of a report, or why it is missing, with a warning of that.
 fn part<T>(run: &str, what: &str, made: Result<T, Failure>) -> Part<T> {
     made.map_err(|failure| {
         let why = failure.in_words();

@@ -104,7 +104,7 @@ fn overview(runs: &[&Run]) -> String {
             names.push(name);
         }
     }
-    // What tells runs apart stands before what a small screen cuts off.
+    // The columns that distinguish runs stand before those that a small screen cuts off.
     let mut head: Vec<String> = ["run", "state", "best"].map(str::to_owned).to_vec();
     head.extend(names.iter().map(|name| format!("#{name}")));
     head.extend(["#epochs", "#updates", "#time", "#size"].map(str::to_owned));

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// Lines of a file that are told one by one.
+/// Lines of a file that are reported one by one.
 const MOST_TOLD: usize = 3;
 
 /// Lists runs.

@@ -1,4 +1,4 @@
-//! The trials of a sweep before the first is trained: all configurations are checked, and all their mistakes told at once, at
+//! The trials of a sweep before the first is trained: all configurations are checked, and all their mistakes reported at once, at
 //! their places in `[sweep]`.
 
 use crate::api::failure::{Failure, warn};
@@ -51,7 +51,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether its length is told in steps.
+    /// Whether its length is given in steps.
     pub fn counts_steps(&self) -> bool {
         matches!(self.length, Length::Steps(_))
     }
@@ -100,7 +100,7 @@ impl Read {
         all
     }
 
-    /// What `train` is told of a trial, number from 0, as `--set` takes it.
+    /// The values of a trial, number from 0, as `train` takes them with `--set`.
     pub fn sets_of(&self, trial: usize) -> Vec<String> {
         self.assigned(trial).iter().map(Assigned::set).collect()
     }
@@ -194,7 +194,7 @@ pub fn words(values: &[Assigned]) -> String {
     values.iter().map(|value| format!("{} = {}", value.key, value.toml)).collect::<Vec<_>>().join(", ")
 }
 
-/// What is told of all trials together: of what is wrong with many, the first.
+/// The diagnostics of all trials together. Of one that many trials have, the first.
 #[derive(Default)]
 struct Told {
     sources: Sources,

@@ -1,4 +1,4 @@
-//! A trial as a process: `train` of this same program, which is told by the end of its standard input that it is to stop.
+//! A trial as a process: `train` of this same program, which stops at the end of its standard input.
 
 use crate::terminal::visible;
 use anyhow::{Context, Result};
@@ -8,13 +8,13 @@ use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// Exit code of a trial that was told to stop.
+/// Exit code of a trial that was asked to stop.
 pub const INTERRUPTED: i32 = 130;
 
 /// The last lines of its standard error that are kept.
 const TAIL: usize = 20;
 
-/// What a trial tells.
+/// A message from a trial.
 pub enum Event {
     /// A line of its `metrics.jsonl`.
     Line(usize, Value),
@@ -78,7 +78,7 @@ impl Child {
                 }
             }
             let said = said.join().unwrap_or_default();
-            // It is our child, and nobody else waits for it.
+            // It is our child, and nothing else waits for it.
             let Ok(status) = process.wait() else { return };
             let _ = events.send(Event::Ended(number, End { status, error: errors.or(said) }));
         };

@@ -45,7 +45,7 @@ pub struct Pool<'a> {
     /// What is kept of them.
     pub record: Record,
     at_work: BTreeMap<usize, (Child, u64)>,
-    /// Those that were told to stop.
+    /// Those that were asked to stop.
     stopped: BTreeSet<usize>,
     warned: BTreeSet<String>,
     events: (Sender<Event>, Receiver<Event>),

@@ -23,7 +23,7 @@ pub struct Row {
     values: Vec<(String, Value, String)>,
     best: Option<(f64, u64)>,
     epochs: u64,
-    /// Updates that are done, and those after which it was best, where the length is told in those.
+    /// Updates that are done, and those after which it was best, where the length is given in updates.
     steps: Option<(u64, Option<u64>)>,
     seconds: f64,
     state: &'static str,
@@ -42,7 +42,7 @@ impl Row {
 /// Whether there is a file.
 ///
 /// # Errors
-/// That cannot be told.
+/// The system does not answer that.
 pub fn is_there(path: &Path) -> Result<bool> {
     match fs::metadata(path) {
         Ok(meta) => Ok(meta.is_file()),
@@ -54,7 +54,7 @@ pub fn is_there(path: &Path) -> Result<bool> {
 /// The rows, the best first.
 ///
 /// # Errors
-/// It cannot be told which checkpoints there are.
+/// It cannot be found out which checkpoints there are.
 pub fn rows(
     read: &Read,
     checked: &[Checked],
@@ -137,7 +137,7 @@ fn cells(row: &Row, monitor: &str) -> Vec<String> {
 
 fn head(rows: &[Row], monitor: &str) -> Vec<String> {
     let keys = rows.first().into_iter().flat_map(|row| row.values.iter().map(|(key, ..)| key.clone()));
-    // Every trial assigns the same keys, so all lengths are told in the same.
+    // Every trial assigns the same keys, so all lengths have the same unit.
     let [at, done] = match rows.first().and_then(|row| row.steps) {
         Some(_) => ["at step", "steps"],
         None => ["at epoch", "epochs"],

@@ -1,4 +1,4 @@
-//! What is known of each trial, from its run's folder and from what it tells while it is at work.
+//! What is known of each trial, from its run's folder and from its messages while it is at work.
 
 use crate::runs::figure::higher_is_better;
 use crate::runs::folder::is_run;

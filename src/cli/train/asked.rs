@@ -65,10 +65,10 @@ fn auto(config: Option<&Path>, out: Option<&Path>) -> Result<Asked, Failure> {
 fn begun(out: Option<&Path>, name: &str) -> Option<PathBuf> {
     let folder = match Folder::existing(out, name) {
         Ok(folder) => folder.path.clone(),
-        // Whoever goes on with it is told by whom.
+        // The attempt to go on with it reports the process that uses it.
         Err(error) => return error.downcast_ref::<InUse>().map(|in_use| in_use.folder.clone()),
     };
-    // What is there and is not whole is told, too.
+    // A checkpoint that is not whole counts, too: the attempt to go on reports it.
     let newest = newest_whole(&folder).ok()?;
     (newest.found.is_some() || !newest.refused.is_empty()).then_some(folder)
 }

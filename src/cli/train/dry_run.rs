@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What was done, as it is told.
+/// The stages that were done, as they are reported.
 struct Report {
     json: bool,
     quiet: bool,
@@ -44,7 +44,7 @@ impl Report {
     }
 }
 
-/// Does one of everything, and tells what each took.
+/// Does one of everything, and reports the time of each.
 ///
 /// # Errors
 /// Whatever a run would fail with.

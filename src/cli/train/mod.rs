@@ -45,7 +45,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
             done => done,
         }
     });
-    // It is said before this rank leaves: `mpirun` ends all of them when one has ended.
+    // The failure is reported before this rank leaves: `mpirun` ends all of them when one has ended.
     let code = outcome.unwrap_or_else(|failure| named(failure).report(args.output.json));
     drop(member);
     Ok(code)

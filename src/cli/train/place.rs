@@ -25,7 +25,7 @@ pub struct Place {
     kept: bool,
 }
 
-/// What tells whether a training has begun in its folder: whether there is one, and the size and the age of what it has saved last.
+/// Shows whether a training has begun in its folder: whether there is one, and the size and the age of its last checkpoint.
 type First = (bool, Option<(u64, Option<SystemTime>)>);
 
 impl Place {

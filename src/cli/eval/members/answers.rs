@@ -121,7 +121,7 @@ impl Answers {
         let (Some(scores), Some(main)) = (scores, all.first_mut()) else { return (all, Vec::new()) };
         let (gathered, notes) = self.learnt[0].gathered(scores, &parts[0]);
         for (figure, value) in gathered.list() {
-            // One that is always told is not told twice.
+            // A figure that is always there is not added twice.
             if main.figures.get(figure).is_none() {
                 main.figures = main.figures.clone().with(figure, value);
             }

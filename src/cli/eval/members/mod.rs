@@ -140,7 +140,7 @@ fn answers(
         let last = at + 1 == folders.len();
         let mut found = Answers::of(&asked, &mut |session, batch, split| match &mut rows {
             Some((_, rows)) if !other => rows.see(session, batch, split),
-            // What is said together is known when the last one is heard.
+            // The joint answer is known once the last model has answered.
             Some((_, rows)) if last => {
                 let parts = each.first().map_or(Vec::new(), Answers::parts);
                 let with = |sample: usize, output: Vec<f32>| {

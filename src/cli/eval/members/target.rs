@@ -1,4 +1,4 @@
-//! Figures of a target, from what is said of its samples.
+//! Figures of a target, from the answers for its samples.
 
 use super::super::learnt::Learnt;
 use crate::api::scores::{sigmoid, softmax};
@@ -76,7 +76,7 @@ impl Target {
     }
 
     /// Its figures over samples. As of one model, the loss is the mean by what samples weigh, and other figures count all alike. The loss of classes is
-    /// their likelihood, which is told once where all weigh the same.
+    /// their likelihood, which is listed once where all weigh the same.
     fn usual(&self, samples: &[Part]) -> Vec<(Figure, f64)> {
         let (each, at) = (self.quantiles.len().max(1), middle(&self.quantiles));
         let pairs = |part: &Part| {
