@@ -12,7 +12,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const AFTER_THE_FIRST: Duration = Duration::from_millis(300);
 
 impl Carrier {
-    /// Tells that this rank leaves, and waits for the others to leave. Whether all have, after a good end.
+    /// Announces that this rank leaves, and waits for the others to leave. Whether all have, after a good end.
     pub fn say_goodbye(&mut self) -> bool {
         let began = Instant::now();
         let others: Vec<usize> = self.shared.inbox.others().collect();

@@ -87,7 +87,7 @@ fn be_woken_in_time() {
     }
 }
 
-/// Nobody waits for a thread that has panicked.
+/// Ends the wait for a thread that has panicked.
 struct TellsPanic(Arc<Shared>);
 
 impl Drop for TellsPanic {
@@ -161,7 +161,7 @@ impl Carrier {
         }
     }
 
-    /// Tells a rank something that is not a part of an exchange.
+    /// Sends a rank a message that is not a part of an exchange.
     pub fn say(&mut self, to: usize, kind: u16, content: &[u8]) {
         let Some(mut message) = Message::with_len(Message::default(), content.len()) else { return };
         message.bytes_mut().copy_from_slice(content);

@@ -171,7 +171,7 @@ impl Collective for Member {
         state.bytes[self.rank] = of_this;
         let mut state = self.meet(state)?;
         let all = state.bytes.iter_mut().map(|of_rank| std::mem::take(&mut of_rank[self.rank])).collect();
-        // Nobody gives anything new before all have read.
+        // No rank gives anything new before all have read.
         self.meet(state).map(|_| all)
     }
 

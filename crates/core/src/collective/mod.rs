@@ -105,7 +105,7 @@ pub trait Collective: Send + Sync + fmt::Debug {
         self.exchange(&|_| given)
     }
 
-    /// Tells all other ranks that this one cannot go on, and why. They fail with that reason, which names this rank.
+    /// Reports to all other ranks that this one cannot go on, and why. They fail with that reason, which names this rank.
     fn fail(&self, why: &str);
 
     /// Fails if a rank has.

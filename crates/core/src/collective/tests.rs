@@ -251,7 +251,7 @@ fn a_long_wait_is_told() {
     assert!(told[0].starts_with("rank 0 has waited 0 s for ranks 1, 2, and goes on waiting"), "{told:?}");
 }
 
-/// Whoever tries ports, and a file that an earlier job has left behind.
+/// A program that tries ports, and a file that an earlier job has left behind.
 #[test]
 fn strangers_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -122,7 +122,7 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).collect();
     fs::create_dir_all(path)?;
     let sync = |folder: &Path| {
-        // Whoever asked knows of the folders that it makes, not of the one around them.
+        // The caller knows of the folders that it makes, not of the one around them.
         sync_if_readable(folder).map_err(|e| io::Error::new(e.kind(), format!("`{}`: {e}", folder.display())))
     };
     missing.iter().rev().try_for_each(|made| sync(folder_of(made)))

@@ -7,7 +7,7 @@ use super::edit::Links;
 use crate::graph::op::{ActivationOp, BatchNormApply, Fused, Source};
 use crate::graph::{Graph, Node, Op, Role, Value, ValueId};
 
-/// Tells whether the device does a group on these operands at once.
+/// Whether the device does a group on these operands at once.
 pub type AtOnce<'a> = dyn Fn(&Op, &Vec<&Value>) -> bool + 'a;
 
 /// Lets the gradient of an activation behind batch normalisation compute the normalised value once more from what the gradient

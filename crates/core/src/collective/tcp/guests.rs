@@ -41,16 +41,16 @@ impl Guests {
         Ok(Guests { listener, secret, most: MOST + ranks, heard, sender, receiver })
     }
 
-    /// Somebody who has come and said who that is, if there is one by now. Does not wait.
+    /// The next connection after its handshake, if there is one by now. Does not wait.
     ///
     /// # Errors
-    /// Nobody can come any more.
+    /// No connection can be accepted any more.
     pub fn next(&self) -> Result<Option<(TcpStream, Hello)>> {
         while self.heard.load(Ordering::Acquire) < self.most {
             match self.listener.accept() {
                 Ok((stream, _)) => self.hear(stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // Whoever has gone again before.
+                // A connection that was closed before, or a signal.
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => return Err(anyhow!(error).context("cannot wait for other ranks")),
             }

@@ -63,8 +63,8 @@ pub struct Offer {
 
 /// What a rank has for others.
 ///
-/// There are two areas, which are written in turn. Whoever gives something for the next exchange has read all that it was
-/// given in the one before: so when an exchange begins, all ranks have ended the last one but one, and what was given in that is not read any more.
+/// There are two areas, which are written in turn. A rank that gives something for the next exchange has read all that it was
+/// given in the one before. So when an exchange begins, all ranks have ended the last one but one, and its messages are not read any more.
 #[derive(Debug)]
 pub struct Outbox {
     areas: [Own; 2],

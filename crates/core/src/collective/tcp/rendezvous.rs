@@ -57,7 +57,7 @@ impl Wait<'_> {
         self.limit.as_secs()
     }
 
-    /// Tells once that it takes long.
+    /// Reports once that it takes long.
     fn tell(&self, what: impl FnOnce() -> String) {
         if self.told.get().is_some_and(|at| Instant::now() > at) {
             self.told.set(None);
@@ -192,7 +192,7 @@ fn first(world: &World, wait: &Wait) -> Result<Vec<Option<TcpStream>>> {
     come.into_iter().enumerate().map(tell).collect()
 }
 
-/// Tells those who have come that there is nothing to join.
+/// Refuses the ranks that have come: there is nothing to join.
 fn refuse(come: Vec<Option<(TcpStream, SocketAddr)>>, why: &str) {
     let until = Instant::now() + SPEAK;
     for (stream, _) in come.into_iter().flatten() {

@@ -51,7 +51,7 @@ pub enum Receivers {
 }
 
 /// Begins the [`ShardReduce`] of the same bucket, with the same operands, if the fourth number of the shard's place says that this shard is the last one of
-/// the rank in its step. Nobody may use the sums until that operation has ended it. With one rank it does nothing.
+/// the rank in its step. Nothing may use the sums until that operation has ended it. With one rank it does nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardBegin {
     /// What is begun.

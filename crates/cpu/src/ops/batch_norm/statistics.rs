@@ -163,7 +163,7 @@ impl<'a> Partial<'a> {
     }
 
     /// # Safety
-    /// Nobody adds to them any more.
+    /// No thread adds to them any more.
     pub(super) unsafe fn all(&self) -> [&[f64]; 2] {
         let all = 0..self.size.partials();
         // SAFETY: the caller's promise.

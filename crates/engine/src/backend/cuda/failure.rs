@@ -8,7 +8,7 @@ use super::settings::SYNC;
 use crate::backend::DeviceError;
 use anyhow::{Error, anyhow};
 
-/// Tells failures on one device.
+/// Makes the errors of failures on one device.
 #[derive(Debug, Clone)]
 pub struct Teller {
     /// The device, for people.

@@ -80,7 +80,7 @@ impl DeviceBlock {
     /// The driver failed.
     ///
     /// # Safety
-    /// Nobody looks at `to`, and it stays where it is, until the copy has been made.
+    /// Nothing reads or writes `to`, and it stays where it is, until the copy has been made.
     pub unsafe fn read(&self, stream: &Stream, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
         self.inside(offset, to.len());
         if to.is_empty() {

@@ -78,7 +78,7 @@ impl Libraries {
         Libraries { context: Some(context.clone()), wanted: wanted.clone(), ..Libraries::default() }
     }
 
-    /// cuBLASLt, opened if it is not yet; `None` if it is not wanted, not there or of no use. Whoever asks has work for it.
+    /// cuBLASLt, opened if it is not yet; `None` if it is not wanted, not there or of no use. The caller has work for it.
     pub fn blas(&self) -> Option<&Arc<Blas>> {
         self.blas.get_or_init(|| self.open(Library::CublasLt, &self.wanted.cublaslt, Blas::open)).as_ref()
     }
