@@ -161,7 +161,7 @@ impl Ranks {
 
     fn kill(&mut self) {
         for (child, _) in self.0.iter_mut().filter(|(_, status)| status.is_none()) {
-            // Whoever has just ended needs no end.
+            // A rank that has just ended needs no end.
             child.kill().ok();
         }
     }

@@ -79,7 +79,7 @@ impl Printer<'_> {
         keys.extend(Loading::KEYS);
         keys.extend(["train_transforms", "val_transforms", "transforms"]);
         match data.auto_batch_size {
-            // Nobody has asked a device yet.
+            // No device has been asked yet.
             true => self.section("data", &unresolved(experiment), &keys),
             false => self.section("data", data, &keys),
         }

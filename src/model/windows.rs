@@ -136,7 +136,7 @@ impl Builder<'_> {
         let op = Attention { heads, bias: true, dropout, ..Attention::default() };
         let value = self.apply(node, op, &operands, &[qkv], Shape::from([rows[0], rows[1], c]), "");
 
-        // Nobody wants the projection of the padding.
+        // The projection of the padding is not needed.
         let split = [n, down, across, window[0], window[1], c];
         let mut value = self.reordered(value, &split, &[0, 1, 3, 2, 4, 5], &[n, image[0], image[1], c]);
         for (d, size) in [h, w].into_iter().enumerate() {

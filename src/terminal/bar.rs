@@ -67,7 +67,7 @@ impl Bar {
         Some(Bar { bar, number, name: columns })
     }
 
-    /// Tells how much is done.
+    /// Sets how much is done.
     pub fn set(&self, done: u64) {
         self.bar.set_position(done);
     }

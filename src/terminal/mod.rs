@@ -77,7 +77,7 @@ pub fn say_styled(line: &str) {
 pub fn last_words(text: &[u8]) {
     let mut out = io::stderr().lock();
     for piece in text.split_inclusive(|byte| byte.is_ascii_control() && *byte != b'\n') {
-        // Nobody may be listening.
+        // There may be no reader.
         let _ = match piece {
             [text @ .., last] if last.is_ascii_control() && *last != b'\n' => {
                 out.write_all(text).and_then(|()| out.write_all(b"?"))

@@ -27,7 +27,7 @@ pub fn print_above(text: &str, panel: &[String]) -> io::Result<()> {
     aside(|| {
         let before = SHOWN.swap(0, Ordering::Relaxed);
         let mut err = io::stderr().lock();
-        // One line up, and that line emptied, as often as there are lines. Nobody may be looking.
+        // One line up, and that line emptied, as often as there are lines. There may be no reader.
         let _ = err.write_all("\u{1b}[1A\u{1b}[2K".repeat(before).as_bytes());
         let mut out = io::stdout().lock();
         out.write_all((visible(text) + "\n").as_bytes()).and_then(|()| out.flush())?;

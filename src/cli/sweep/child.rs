@@ -73,7 +73,7 @@ impl Child {
                 let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
                 match value.get("errors").and_then(Value::as_array) {
                     Some(all) => errors = Some(messages(all)),
-                    // Whoever listened may be gone.
+                    // The receiver may be gone.
                     None => _ = events.send(Event::Line(number, value)),
                 }
             }

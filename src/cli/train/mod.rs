@@ -36,7 +36,7 @@ pub(super) fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
                 .map(|()| ExitCode::SUCCESS),
         };
         match outcome {
-            // Whoever has failed first says so.
+            // The rank that failed first reports it.
             Err(_) if rank > 0 && member.check().is_err() => Ok(ExitCode::FAILURE),
             Err(failure) => {
                 member.fail(&failure.in_words());

@@ -70,7 +70,7 @@ impl Files {
         Some((source, self.document(source, &[PathBuf::from(name)])?))
     }
 
-    /// Takes the effective configuration that a checkpoint carries. Whoever made the checkpoint shall not choose what is
+    /// Takes the effective configuration that a checkpoint carries. The author of the checkpoint shall not choose what is
     /// read here, so nothing that it names is opened.
     pub fn read_effective(&mut self, name: &str, text: &str) -> Option<(SourceId, Table)> {
         if text.len() > MAX_EFFECTIVE {

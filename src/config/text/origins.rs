@@ -30,7 +30,7 @@ impl Origins {
     }
 }
 
-/// Tells what does not fit together at the places of dotted keys.
+/// Reports values that do not fit together, at the places of dotted keys.
 pub struct Reporter<'a> {
     /// Where the keys are.
     pub origins: &'a Origins,

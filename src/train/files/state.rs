@@ -242,7 +242,7 @@ pub fn load_checkpoint(
     let plan = session.programs.plan.clone();
     let mut have = checkpoint::read_header_of(path)?;
     let to_go_on = plan.variables.iter().any(|(_, v)| v.kind == VarKind::Optimizer && wanted(v));
-    // Whoever does not go on training takes the moving averages of weights, where there are some.
+    // A caller that does not go on training takes the moving averages of weights, where there are some.
     let mut averages = HashSet::new();
     if !to_go_on {
         averages.extend(have.keys().filter_map(|name| checkpoint::averaged_weight(name)).map(str::to_owned));

@@ -203,7 +203,7 @@ impl Reporter {
         self.watched = Some(format!("{} {told}", monitor.name()));
     }
 
-    /// Tells how far the stretch is: samples done, updates done, the newest loss.
+    /// Reports how far the stretch is: samples done, updates done, the newest loss.
     pub fn progress(&mut self, done: u64, step: u64, loss: Option<f32>) {
         self.measure(done, step);
         let Some(stretch) = &mut self.stretch else { return };

@@ -37,7 +37,7 @@ impl Waiting {
 }
 
 impl Run<'_> {
-    /// Tells at the end of an epoch, whose training took so many seconds, what is to be said of its batches.
+    /// Reports on the batches of an epoch at its end. Its training took so many seconds.
     pub(super) fn tell_loading(&mut self, seconds: f64) {
         self.waiting.epochs += 1;
         if let Some(cache) = &self.samples.cache {

@@ -48,7 +48,7 @@ pub fn statistics_graph(forward: &Forward, vars: &mut Variables) -> Option<Graph
     }
     kept.reverse();
     graph.nodes = kept;
-    // Nobody asks for a loss or a prediction.
+    // No loss and no prediction is asked for.
     for value in graph.values.iter_mut().filter(|value| value.role == Role::Output) {
         value.role = Role::Temporary;
     }

@@ -40,7 +40,7 @@ pub fn without_effects(forward: &Forward) -> Graph {
         }
         node.op.rules().mutates(node.inputs.len()).is_empty()
     });
-    // Nobody asks for a loss or a prediction.
+    // No loss and no prediction is asked for.
     for value in graph.values.iter_mut().filter(|value| value.role == Role::Output) {
         value.role = Role::Temporary;
     }

@@ -398,7 +398,7 @@ pub struct Samples {
     pub note: Option<String>,
     /// What the user should know of the files. The samples are what was asked for all the same.
     pub told: Vec<String>,
-    /// Tells the source's samples from any others.
+    /// Identifies the source's samples.
     pub fingerprint: Fingerprint,
     /// The name of the source that they are from: `digits`, where those stand in for another.
     pub name: &'static str,

@@ -105,7 +105,7 @@ pub fn of_process(device: Device) -> Result<usize, Failure> {
     }
     let count = gpus()?;
     if count == 1 {
-        // Whoever has started the processes has given each its own.
+        // The launcher of the processes has given each its own.
         return Ok(0);
     }
     let local = match (world::local_rank()?, here) {

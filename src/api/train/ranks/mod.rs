@@ -104,7 +104,7 @@ impl Others {
         .into())
     }
 
-    /// Tells those who have data of their own to read it, as the leader has: `samples`. They build what it has, by its effective
+    /// Has processes with data of their own read it, as the leader has: `samples`. They build what it has, by its effective
     /// configuration and without the same passes.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ fn lead(leader: &mut Run, member: &dyn Collective, request: &Request, resumed: b
     outcome
 }
 
-/// Tells the others if a rank panics.
+/// Reports the panic of a rank to the others.
 struct TellsPanic<'a>(&'a dyn Collective);
 
 impl Drop for TellsPanic<'_> {

@@ -202,7 +202,7 @@ fn of(read: &dyn Fn(&str) -> Option<String>, parent: fn() -> u32, built_in: bool
         }
         let transport = match launcher.mpi && mpi.unwrap_or(built_in) {
             true => Transport::Mpi(launcher.name),
-            // Whoever asks for TCP is given nothing else.
+            // If TCP is asked for, shared memory is not used either.
             false => {
                 Transport::Tcp { meeting: launcher.meeting(read, ranks, parent)?, shared_memory: mpi != Some(false) }
             }
