@@ -114,7 +114,7 @@ pub struct Options {
     pub signals: Signals,
 }
 
-/// Serves until the process is asked to stop. `listening` gets the address once models are loaded and requests are taken; true: all requests were answered.
+/// Serves until the process is asked to stop. `listening` gets the address once models are loaded and requests are taken; true: all were answered.
 ///
 /// # Errors
 /// A model cannot be opened; the address cannot be had.
