@@ -45,10 +45,21 @@ impl Unread {
 
     /// The message about those from number `told` on; `None` if there are no more.
     pub fn in_words(&self, told: usize) -> Option<String> {
+        self.words(told, ["the next one is taken in its place", "the next one is taken in the place of each"])
+    }
+
+    /// The same of an evaluation.
+    pub fn left_out_in_words(&self, told: usize) -> Option<String> {
+        self.words(told, ["is left out", "are left out"])
+    }
+
+    fn words(&self, told: usize, [one, several]: [&str; 2]) -> Option<String> {
         let new = self.0.get(told..).filter(|new| !new.is_empty())?;
-        let (are, each) = if new.len() == 1 { ("a sample", "its place") } else { ("samples", "the place of each") };
-        let count = if new.len() == 1 { String::new() } else { format!("{} ", new.len()) };
-        Some(format!("{count}{are} cannot be read, and the next one is taken in {each}: {}", examples(new)))
+        let (what, then) = match new.len() {
+            1 => ("a sample".to_owned(), one),
+            n => (format!("{n} samples"), several),
+        };
+        Some(format!("{what} cannot be read, and {then}: {}", examples(new)))
     }
 }
 

@@ -216,7 +216,7 @@ pub fn evaluated(
     )?
     .ok_or_else(|| anyhow::anyhow!("the evaluation was interrupted"))?;
     let trouble = samples.cache.as_ref().and_then(|cache| cache.trouble());
-    for text in of_figures.iter().cloned().chain(unread.in_words(0)).chain(trouble) {
+    for text in of_figures.iter().cloned().chain(unread.left_out_in_words(0)).chain(trouble) {
         say(&format!("warning: {text}"));
     }
     notes.extend(of_figures);
@@ -229,7 +229,7 @@ pub fn evaluated(
         };
         Chosen { best, on, same }
     });
-    let (report, errors, count) = (session.class_report()?, session.error_report()?, split.len());
+    let (report, errors, count) = (session.class_report()?, session.error_report()?, split.len() - unread.list().len());
     let of_heads = OfHead::all(&mut session)?;
     Ok(Evaluated {
         loaded: model.loaded,

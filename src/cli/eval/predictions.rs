@@ -139,8 +139,6 @@ pub struct Predictions<'a> {
     path: &'a Path,
     file: BufWriter<&'a mut dyn Write>,
     begun: bool,
-    /// The sample of the last row.
-    last: Option<u32>,
     /// Rows of samples in batches of several lengths, or of several folds, which do not come in their order.
     held: BTreeMap<u32, String>,
     rows: u64,
@@ -160,7 +158,6 @@ impl<'a> Predictions<'a> {
             path,
             file,
             begun: false,
-            last: None,
             held: BTreeMap::new(),
             rows: 0,
             fold: None,
@@ -175,7 +172,7 @@ impl<'a> Predictions<'a> {
 
     /// Rows from now on are those of a fold, the number of which is from 1. They are held back until the end: all are in the order of the table.
     pub fn of_fold(&mut self, fold: usize) {
-        (self.fold, self.last) = (Some(fold), None);
+        self.fold = Some(fold);
     }
 
     /// Writes the rows of a batch that has been evaluated.
@@ -208,11 +205,10 @@ impl<'a> Predictions<'a> {
         let by_length = split.lengths().len() > 1;
         for (i, sample) in batch.samples().iter().enumerate() {
             let text = texts.next();
-            // The sample behind one that cannot be read is in its place, and comes again in its own.
-            if !by_length && self.last.is_some_and(|last| *sample <= last) {
+            // The next sample is in the place of one that cannot be read, and comes again in its own.
+            if batch.replaced().contains(&i) {
                 continue;
             }
-            self.last = Some(*sample);
             let said = match text {
                 Some(text) => vec![(None, text)],
                 None => {

@@ -5,9 +5,9 @@ use super::super::field::{mask, transformed};
 use super::super::store::{Changes, Column, Key, Rows};
 use super::super::transforms::output_shape;
 use super::super::unreadable::{most_unreadable, too_many};
-use super::super::{Field, Lengths, Split, Transform, Unreadable};
+use super::super::{Field, Lengths, Split, Transform};
 use super::mix::{Images, Mixer, Mixing, Targets};
-use super::{LoaderOptions, Position};
+use super::{LoaderOptions, Missing, Position};
 use crate::graph::{DType, Input, Shape};
 use crate::plan::{SlotInput, SlotLayout};
 use anyhow::{Result, bail, ensure};
@@ -79,7 +79,7 @@ impl Filler {
         Ok(Filler { split: split.clone(), seed: options.seed, columns, changes, area, mixer })
     }
 
-    /// Writes the samples at these places of the split. What cannot be read is added to `unreadable`, and the next sample of the
+    /// Writes the samples at these places of the split. One that cannot be read is added to `missing`, and the next sample of the
     /// split that can be read is written in its place: that depends on nothing but the sample.
     ///
     /// # Errors
@@ -89,12 +89,12 @@ impl Filler {
         (at, lengths): (Position, Lengths),
         samples: &mut [u32],
         slot: &mut [u8],
-        unreadable: &mut Vec<Unreadable>,
+        missing: &mut Missing,
     ) -> Result<()> {
         let shorter = (lengths != Lengths::default()).then(|| self.columns_of(lengths));
         let columns = shorter.as_deref().unwrap_or(&self.columns);
         if shorter.is_some() || !self.copy(at.epoch, samples, slot) {
-            self.write((at.epoch, columns), samples, slot, unreadable)?;
+            self.write((at.epoch, columns), samples, slot, missing)?;
         }
         self.mixer.as_ref().map_or(Ok(()), |mixer| mixer.mix(at, samples.len(), slot))
     }
@@ -113,8 +113,9 @@ impl Filler {
         (epoch, columns): (u64, &[Option<Column>]),
         samples: &mut [u32],
         slot: &mut [u8],
-        unreadable: &mut Vec<Unreadable>,
+        missing: &mut Missing,
     ) -> Result<()> {
+        let unreadable = &mut missing.samples;
         for (row, sample) in samples.iter_mut().enumerate() {
             let (first, met) = (*sample as usize, unreadable.len());
             let mut at = first;
@@ -131,6 +132,9 @@ impl Filler {
                 if in_a_row > most_unreadable(self.split.len()) || at == first {
                     bail!(too_many(in_a_row, self.split.len(), &unreadable[met..]));
                 }
+            }
+            if at != first {
+                missing.rows.push(row);
             }
             *sample = at as u32;
         }

@@ -88,7 +88,14 @@ pub struct Batch {
     pub buffer: HostBuffer,
     /// The samples, as places in the split.
     samples: Vec<u32>,
-    unreadable: Vec<Unreadable>,
+    missing: Missing,
+}
+
+/// Samples that could not be read, and the rows of the batch in which others stand for them.
+#[derive(Default)]
+struct Missing {
+    samples: Vec<Unreadable>,
+    rows: Vec<usize>,
 }
 
 impl Batch {
@@ -99,7 +106,12 @@ impl Batch {
 
     /// Samples that could not be read when it was made. The next ones of the split are in their places.
     pub fn unreadable(&self) -> &[Unreadable] {
-        &self.unreadable
+        &self.missing.samples
+    }
+
+    /// The rows in which the next samples of the split stand for those that could not be read, ascending.
+    pub fn replaced(&self) -> &[usize] {
+        &self.missing.rows
     }
 }
 
@@ -131,7 +143,7 @@ struct State {
 
 /// The state of a slot. A buffer that is being filled or is with the caller is owned there.
 enum Slot {
-    Free(HostBuffer, Vec<u32>, Vec<Unreadable>),
+    Free(HostBuffer, Vec<u32>, Missing),
     Filling,
     Ready(Batch),
     /// It could not be made, and why. Reported when its turn comes, so that nothing depends on how far ahead the workers are.
@@ -179,8 +191,10 @@ impl Loader {
         start: Position,
     ) -> Result<Loader> {
         let order = Order::new(split, &options, start)?;
-        let slots =
-            buffers.into_iter().map(|b| Slot::Free(b, Vec::with_capacity(options.batch_size), Vec::new())).collect();
+        let slots = buffers
+            .into_iter()
+            .map(|b| Slot::Free(b, Vec::with_capacity(options.batch_size), Missing::default()))
+            .collect();
         let shared = Arc::new(Shared {
             filler,
             batches_per_epoch: order.batches_per_epoch(),
@@ -240,9 +254,10 @@ impl Loader {
     /// Gives a batch's slot back, to be filled again. Its buffer must not be in use any more.
     pub fn release(&mut self, batch: Batch) {
         let mut state = self.shared.lock();
-        let Batch { slot, buffer, samples, mut unreadable, .. } = batch;
-        unreadable.clear();
-        state.slots[slot] = Slot::Free(buffer, samples, unreadable);
+        let Batch { slot, buffer, samples, mut missing, .. } = batch;
+        missing.samples.clear();
+        missing.rows.clear();
+        state.slots[slot] = Slot::Free(buffer, samples, missing);
         drop(state);
         self.shared.free.notify_one();
     }
@@ -270,14 +285,13 @@ impl State {
         if self.order.at_end() || !matches!(self.slots[slot], Slot::Free(..)) {
             return None;
         }
-        let Slot::Free(buffer, mut samples, unreadable) = std::mem::replace(&mut self.slots[slot], Slot::Filling)
-        else {
+        let Slot::Free(buffer, mut samples, missing) = std::mem::replace(&mut self.slots[slot], Slot::Filling) else {
             return None;
         };
         self.next_fill += 1;
         let (position, lengths, last) = self.order.take(&mut samples);
         let shape = BatchShape { samples: samples.len(), lengths };
-        Some(Batch { position, shape, last, slot, buffer, samples, unreadable })
+        Some(Batch { position, shape, last, slot, buffer, samples, missing })
     }
 }
 
@@ -299,7 +313,7 @@ impl Shared {
                 (position, shape.lengths),
                 &mut batch.samples,
                 batch.buffer.bytes_mut(),
-                &mut batch.unreadable,
+                &mut batch.missing,
             )
         }));
         let failure = match filled {

@@ -19,8 +19,27 @@ struct Rows {
     dtype: DType,
 }
 
+/// Takes what the rows that stand for unreadable samples have added to the sums off again: each is measured by a batch of its copies.
+///
+/// # Errors
+/// The device failed.
+pub fn leave_out_replaced(session: &mut Session, batch: &mut Batch) -> Result<()> {
+    if batch.replaced().is_empty() {
+        return Ok(());
+    }
+    let mut total = session.eval_sums()?;
+    let (nothing, samples) = (total.emptied(), batch.shape.samples);
+    let (rows, whole) = (fields(session, batch.shape.lengths), batch.buffer.bytes().to_vec());
+    for row in batch.replaced().to_vec() {
+        fill(&mut batch.buffer, &whole, &rows, |_| row, samples);
+        total.take_off(&measured(session, batch, &nothing)?, 1, samples);
+    }
+    batch.buffer.bytes_mut().copy_from_slice(&whole);
+    session.set_eval_sums(&total)
+}
+
 /// Evaluates a batch that is in its slot: its samples that are not finite, by their places in it. What they would add to the sums is left
-/// out; there they are counted, each for itself.
+/// out; there they are counted, each for itself. Rows that stand for unreadable samples are left out, and not counted.
 ///
 /// # Errors
 /// The device failed.
@@ -29,13 +48,16 @@ pub fn evaluate_by_sample(session: &mut Session, batch: &mut Batch) -> Result<Ve
     session.evaluate(batch.slot, &batch.buffer, batch.shape)?;
     session.wait_slot(batch.slot)?;
     if session.eval_sums()?.not_finite() == before.not_finite() {
+        leave_out_replaced(session, batch)?;
         return Ok(Vec::new());
     }
     let rows = fields(session, batch.shape.lengths);
     let (nothing, mut total) = (before.emptied(), before);
     // What can be seen without another try.
     let mut bad = not_finite(session, batch, &rows)?;
-    let good: Vec<usize> = (0..batch.shape.samples).filter(|i| !bad.contains(i)).collect();
+    bad.retain(|i| !batch.replaced().contains(i));
+    let good: Vec<usize> =
+        (0..batch.shape.samples).filter(|i| !bad.contains(i) && !batch.replaced().contains(i)).collect();
     let whole = batch.buffer.bytes().to_vec();
     let mut groups = vec![good];
     while let Some(group) = groups.pop() {
@@ -50,10 +72,10 @@ pub fn evaluate_by_sample(session: &mut Session, batch: &mut Batch) -> Result<Ve
             }
             continue;
         }
-        total.add(&sums, 1.0);
+        total.add(&sums);
         if copies > 0 {
             fill(&mut batch.buffer, &whole, &rows, |_| first, batch.shape.samples);
-            total.add(&measured(session, batch, &nothing)?, -(copies as f64) / batch.shape.samples as f64);
+            total.take_off(&measured(session, batch, &nothing)?, copies, batch.shape.samples);
         }
     }
     batch.buffer.bytes_mut().copy_from_slice(&whole);

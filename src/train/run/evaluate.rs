@@ -1,6 +1,6 @@
 //! One pass over samples with a model as it is.
 
-use super::by_sample::evaluate_by_sample;
+use super::by_sample::{evaluate_by_sample, leave_out_replaced};
 use super::parts::Parts;
 use crate::backend::{Backend, HostBuffer};
 use crate::data::{Batch, Loader, LoaderOptions, Position, Split, Transform, Unread};
@@ -11,6 +11,7 @@ use crate::train::setup::programs::Kind;
 use crate::train::setup::scores::{Scores, with_perplexity};
 use crate::train::setup::session::Session;
 use anyhow::{Context, Result};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why there are no figures although all losses are finite.
@@ -84,7 +85,7 @@ pub fn evaluate_batches(
     let mut scores = Scores::new(&session.programs, split.len());
     let mut outputs = Vec::new();
     let mut stopped = false;
-    while let Some(batch) = loader.next()? {
+    while let Some(mut batch) = loader.next()? {
         stopped = interrupt.load(Ordering::Relaxed);
         if stopped {
             break;
@@ -96,9 +97,12 @@ pub fn evaluate_batches(
         if let Some(scores) = &mut scores {
             session.outputs(Kind::Eval, batch.shape, &mut outputs)?;
             let targets = session.programs.targets(&batch.buffer, batch.shape);
-            parts.take(scores, &outputs, targets, batch.shape.samples);
+            let [outputs, targets] =
+                [&outputs[..], targets].map(|rows| without(batch.replaced(), rows, batch.shape.samples));
+            parts.take(scores, &outputs, &targets, batch.shape.samples - batch.replaced().len());
         }
         see(session, &batch)?;
+        leave_out_replaced(session, &mut batch)?;
         loader.release(batch);
     }
     if !parts.end(session, stopped, scores.as_mut(), (unread, split.len()))? {
@@ -128,6 +132,15 @@ pub fn evaluate_batches(
     };
     notes.extend(not_finite.in_words(split));
     Ok(Some(Evaluation { figures, notes, not_finite: not_finite.samples }))
+}
+
+/// The bytes of `samples` rows but for those that are `replaced`.
+fn without<'a>(replaced: &[usize], bytes: &'a [u8], samples: usize) -> Cow<'a, [u8]> {
+    if replaced.is_empty() {
+        return Cow::Borrowed(bytes);
+    }
+    let rows = bytes.chunks_exact((bytes.len() / samples.max(1)).max(1)).enumerate();
+    Cow::Owned(rows.filter(|(row, _)| !replaced.contains(row)).flat_map(|(_, bytes)| bytes).copied().collect())
 }
 
 /// The parts of an evaluation, and its batches.

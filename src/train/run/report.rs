@@ -158,12 +158,11 @@ impl Reporter {
 
     /// Warns of samples that cannot be read, of those to train on and to validate on, once for each.
     pub fn unreadable(&mut self, lists: [&Unread; 2]) {
-        for (unread, told) in lists.into_iter().zip(&mut self.told) {
-            if let Some(text) = unread.in_words(*told).filter(|_| self.verbosity != Verbosity::Silent) {
-                say(&format!("warning: {text}"));
-            }
-            *told = unread.list().len();
+        let words = [lists[0].in_words(self.told[0]), lists[1].left_out_in_words(self.told[1])];
+        for text in words.into_iter().flatten().filter(|_| self.verbosity != Verbosity::Silent) {
+            say(&format!("warning: {text}"));
         }
+        self.told = lists.map(|unread| unread.list().len());
     }
 
     /// Starts the training of an epoch, or its evaluation, at a place where `done` of `samples` samples are done already.

@@ -2,6 +2,7 @@
 
 use super::support::{Place, assert_same_runs};
 use image::{Rgb, RgbImage};
+use serde_json::Value;
 use std::fs;
 
 pub const MODEL: &str = r#"
@@ -182,6 +183,56 @@ fn broken_photos_are_named_and_the_run_goes_on() {
     failing.write("photos/train/red/broken.jpg", b"\xff\xd8\xff no photo");
     let error = failing.fails("train c.toml --quiet --out r", 1);
     assert!(error.contains("a sample cannot be read: `red/broken.jpg`"), "{error}");
+}
+
+/// Figures are those of the photos that can be read: no other counts twice in the place of one that cannot.
+#[test]
+fn an_evaluation_leaves_broken_photos_out() {
+    let figures = "[metrics]\nfigures = [\"auroc\", \"macro_f1\", \"log_loss\"]\n";
+    let place = place("eval_batch_size = 4\n", TRANSFORMS);
+    place.write("c.toml", place.read("c.toml") + figures);
+    let train = "train c.toml --quiet --set train.epochs=2 --set optimizer.lr=0.01 --out";
+    let evaluated = |words: &str| {
+        let done = place.ok(words);
+        let Value::Object(mut json) = done.json() else { panic!("{}", done.out) };
+        for key in ["model", "warnings", "unreadable", "seconds", "chosen"] {
+            json.remove(key);
+        }
+        (json, done.err)
+    };
+    place.ok(&format!("{train} whole"));
+    let (whole, _) = evaluated("eval whole --json");
+    place.write("photos/val/blue/00.jpg", b"\xff\xd8\xff no photo");
+    place.ok(&format!("{train} broken"));
+    let (without, told) = evaluated("eval broken --json --predictions p.csv");
+    assert!(told.contains("a sample cannot be read, and is left out: `blue/00.jpg`"), "{told}");
+    assert_eq!(place.read("p.csv").lines().count() as u64, 1 + whole["samples"].as_u64().unwrap());
+    assert_close(&Value::Object(without), &Value::Object(whole));
+    let of_run = |run: &str| {
+        let lines = place.metrics(run);
+        let epoch = lines.iter().rfind(|line| line["kind"] == "epoch").unwrap().as_object().unwrap().clone();
+        Value::Object(epoch.into_iter().filter(|(key, _)| key.starts_with("val_") && key != "val_unreadable").collect())
+    };
+    assert_close(&of_run("broken"), &of_run("whole"));
+}
+
+/// The same numbers, but for rounding, and all else the same.
+fn assert_close(a: &Value, b: &Value) {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+            a.iter().for_each(|(key, value)| assert_close(value, &b[key]));
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            assert_eq!(a.len(), b.len(), "{a:?} {b:?}");
+            a.iter().zip(b).for_each(|(a, b)| assert_close(a, b));
+        }
+        (Value::Number(a), Value::Number(b)) if a.is_f64() => {
+            let [a, b] = [a, b].map(|number| number.as_f64().unwrap());
+            assert!((a - b).abs() <= 1e-6 * b.abs(), "{a} {b}");
+        }
+        _ => assert_eq!(a, b),
+    }
 }
 
 #[test]

@@ -22,8 +22,8 @@ options! {
         /// The folders that are the classes, in this order. Others are left out.
         #[option(otherwise = "all, by name", length = 1..=MAX_SIZE, example = r#"["ants", "bees"]"#)]
         pub classes: Option<Vec<String>>,
-        /// What to do about a file that cannot be read. Skipped files are reported and counted, and the next one is taken in the place of
-        /// each; if they are more than a twentieth, the run ends.
+        /// What to do about a file that cannot be read. Skipped files are reported and counted; in training the next one is taken in
+        /// the place of each. If they are more than a twentieth, the run ends.
         #[option(default = OnError::Skip, resume = Harmless)]
         pub on_error: OnError,
     }
@@ -87,8 +87,8 @@ options! {
         /// The key of the label in a sample's `json`, where it has no `cls`.
         #[option(default = "label".to_owned())]
         pub label_key: String,
-        /// What to do about an image that cannot be read. Skipped ones are reported and counted, and the next one is taken in the place of
-        /// each; if they are more than a twentieth, the run ends.
+        /// What to do about an image that cannot be read. Skipped ones are reported and counted; in training the next one is taken in
+        /// the place of each. If they are more than a twentieth, the run ends.
         #[option(default = OnError::Skip, resume = Harmless)]
         pub on_error: OnError,
     }

@@ -21,10 +21,20 @@ impl EvalSums {
         EvalSums(self.0.iter().map(|(id, sums)| (*id, vec![0.0; sums.len()])).collect())
     }
 
-    /// Adds `factor` times what others are.
-    pub fn add(&mut self, others: &EvalSums, factor: f64) {
+    /// Adds others.
+    pub fn add(&mut self, others: &EvalSums) {
+        self.combine(others, |own, other| own + other);
+    }
+
+    /// Takes off what `copies` of the `samples` of others add, which are all the same: counts stay whole numbers.
+    pub fn take_off(&mut self, others: &EvalSums, copies: usize, samples: usize) {
+        let [copies, samples] = [copies, samples].map(|n| n as f64);
+        self.combine(others, |own, other| own - copies * other / samples);
+    }
+
+    fn combine(&mut self, others: &EvalSums, with: impl Fn(f64, f64) -> f64) {
         for ((_, own), (_, others)) in self.0.iter_mut().zip(&others.0) {
-            own.iter_mut().zip(others).for_each(|(own, other)| *own += factor * other);
+            own.iter_mut().zip(others).for_each(|(own, other)| *own = with(*own, *other));
         }
     }
 

@@ -30,7 +30,7 @@ pub fn table(data: &[u8]) -> bool {
             classes: how & 16 != 0,
             class_names: None,
             standardize_target: how & 32 != 0,
-            positive: None,
+            range: None,
             heads: Vec::new(),
             bins: (how & 64 != 0).then_some(4),
             rules: if how & 128 != 0 { hashed() } else { Vec::new() },
