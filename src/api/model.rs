@@ -343,7 +343,8 @@ impl Model {
         }
         let extra = Extra::of(meta)?;
         let what = provenance::difference(&extra, samples)?;
-        Some(format!("the data is not that of the training: {what} differ"))
+        let held_out = provenance::held_out_anew(&self.loaded.experiment);
+        Some(format!("the data is not that of the training: {what} differ{held_out}"))
     }
 
     /// By which figure, and on what, the checkpoint was chosen, if it is the `best` of its run.

@@ -140,7 +140,8 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         say_notes(backend);
     }
     let other_data = provenance::difference(&state.extra, &samples).map(|what| {
-        format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have")
+        let held_out = provenance::held_out_anew(&loaded.experiment);
+        format!("the data has changed since the checkpoint was written: {what} differ; the run goes on with what is there now, and no longer as it would have{held_out}")
     });
     let other_draw = provenance::other_draw(&state.extra, experiment);
     state.extra.draw = provenance::DRAW;

@@ -12,6 +12,16 @@ pub fn difference(before: &Extra, samples: &Samples) -> Option<String> {
     before.difference(&samples.fingerprint)
 }
 
+/// The consequence of a difference for the samples that are held out, as an addition to its message: the draw goes by the number of samples.
+pub fn held_out_anew(experiment: &Experiment) -> &'static str {
+    match experiment.data.loading.validation_split {
+        Some(_) => {
+            "; with another number of samples `validation_split` holds others out, some of which were trained on, and figures on them are too good"
+        }
+        None => "",
+    }
+}
+
 /// How `data.limit` and `data.limit_val` draw their samples: 0 took the first ones, 1 draws them by the seed. A number more where the same
 /// configuration comes to other samples.
 pub const DRAW: u32 = 1;

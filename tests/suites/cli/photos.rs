@@ -168,6 +168,10 @@ fn a_part_of_one_folder_is_held_out() {
     // Of twelve and four.
     let told = place.ok("eval r/last.safetensors --split train --json").json();
     assert_eq!(told["samples"], 12, "{told}");
+    // With one more other photos are held out.
+    photo(&place, "photos/red/more.png", 0, 30);
+    let told = place.ok("eval r/last.safetensors").err;
+    assert!(told.contains("`validation_split` holds others out, some of which were trained on"), "{told}");
 }
 
 #[test]
