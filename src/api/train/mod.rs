@@ -5,6 +5,7 @@ mod best;
 mod data;
 mod folder;
 mod outcome;
+mod past;
 pub mod ranks;
 mod ready;
 mod request;

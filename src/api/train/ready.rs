@@ -8,6 +8,7 @@ use super::announce::announce;
 use super::best::settle_best;
 use super::data::{balance_classes, load_samples};
 use super::folder::{self, go_back, in_folder, new_folder, tell_lock, with_note, write_config};
+use super::past::Past;
 use super::ranks::{Others, spread};
 use super::request::{Asked, Request};
 use super::resumed;
@@ -86,7 +87,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     {
         say(&note);
     }
-    let Begun { loaded, started, from, take, folder, .. } = begun;
+    let Begun { loaded, started, from, take, folder, past, .. } = begun;
     let experiment = &loaded.experiment;
     let effective = effective(&loaded)?;
     let programs = build_run(&loaded, &described, backend, &passes, &[])?;
@@ -150,11 +151,14 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     state.extra.sample = Some(Sample::of(&samples.spec));
     state.extra.device_choices = backend.choices();
     let restarted = std::mem::replace(&mut state.extra.started, started) != state.extra.started;
-    if from.is_none() {
+    if from.is_none() || !folder.path.is_dir() {
         folder.claim(request.replace).map_err(in_folder)?;
     }
     tell_lock(&mut folder, &reporter);
     announce(&loaded, &session.programs, &samples, &planned, backend, (&folder, dry), &reporter);
+    if let Some(past) = &past {
+        past.copy(&folder, &state)?;
+    }
     if from.is_some() {
         go_back(&folder, &state, experiment, &reporter)?;
     }
@@ -163,8 +167,8 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         write_config(&folder, &config_file)?;
     }
     let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
-    // With the same configuration the run comes to the same best again.
-    if from.as_ref().is_some_and(|(_, meta)| meta.config != effective) {
+    // With the same configuration the run comes to the same best again, if it goes on as far as it has in that folder before.
+    if past.is_some() || from.as_ref().is_some_and(|(_, meta)| meta.config != effective) {
         settle_best(&folder, &mut state, experiment.checkpoint.monitor(), &reporter)?;
     }
     let events = match experiment.log.tensorboard {
@@ -240,6 +244,8 @@ struct Begun {
     take: Take,
     /// That of a run that goes on.
     folder: Option<Folder>,
+    /// Where such a run has been until now, if it goes on elsewhere.
+    past: Option<Past>,
 }
 
 fn begin(request: &Request, reporter: &Reporter) -> Result<Begun, Failure> {
@@ -258,6 +264,7 @@ fn begin(request: &Request, reporter: &Reporter) -> Result<Begun, Failure> {
             loaded,
             from: None,
             folder: None,
+            past: None,
         }
     };
     match &request.run {
@@ -275,8 +282,8 @@ fn begin(request: &Request, reporter: &Reporter) -> Result<Begun, Failure> {
                 true => Take::Digits,
                 false => samples::as_asked(&found.loaded.experiment, &request.sets, request.allow_download),
             };
-            let resumed::Resumed { folder, path, meta, loaded, started, .. } = found;
-            Ok(Begun { loaded, started, without, from: Some((path, meta)), take, folder: Some(folder) })
+            let resumed::Resumed { folder, past, path, meta, loaded, started, .. } = found;
+            Ok(Begun { loaded, started, without, from: Some((path, meta)), take, folder: Some(folder), past })
         }
     }
 }

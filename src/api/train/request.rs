@@ -28,7 +28,7 @@ pub enum Asked {
 pub struct Resume {
     /// The configuration's file, to be held against the run's own.
     pub config: Option<PathBuf>,
-    /// The run's folder.
+    /// The run's folder, or with a checkpoint another one in which it goes on.
     pub folder: Option<PathBuf>,
     /// The checkpoint, if not the newest.
     pub checkpoint: Option<PathBuf>,

@@ -4,6 +4,7 @@
 use super::super::failure::{Failure, warn};
 use super::super::model::{carried_by, load_config, load_config_of};
 use super::folder::in_folder;
+use super::past::Past;
 use super::request::{Request, Resume};
 use super::words::quoted;
 use crate::checkpoint::{self, Meta};
@@ -18,6 +19,7 @@ use crate::train::files::state::{Extra, Started};
 use crate::train::run::report::Reporter;
 use crate::train::setup::programs::pass_names;
 use anyhow::Context;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of options that a checkpoint may have kept.
@@ -25,8 +27,10 @@ const MAX_OPTIONS: usize = 1 << 18;
 
 /// A run to go on with.
 pub struct Resumed {
-    /// Its folder, locked.
+    /// Its folder, locked if it is there.
     pub folder: Folder,
+    /// Where it has been until now, if it goes on elsewhere.
+    pub past: Option<Past>,
     /// The file to go on from.
     pub path: PathBuf,
     /// The state in it.
@@ -52,7 +56,13 @@ pub fn find(request: &Request, asked: &Resume, reporter: &Reporter) -> Result<Re
         checkpoint::verify(missing).map_err(anyhow::Error::new)?;
     }
     let name = asked.config.as_deref().map(config::name_of).unwrap_or_default();
-    let mut folder = Folder::existing(asked.folder.as_deref(), &name).map_err(in_folder)?;
+    let to_be_made = asked.folder.as_deref().filter(|folder| asked.checkpoint.is_some() && names_nothing(folder));
+    let mut folder = match to_be_made {
+        Some(new) => Folder::new(Some(new), &name, false),
+        None => Folder::existing(asked.folder.as_deref(), &name),
+    }
+    .map_err(in_folder)?;
+    let past = asked.checkpoint.as_deref().and_then(|checkpoint| Past::of(checkpoint, &folder.path));
     if let Some(warning) = folder.unlocked() {
         reporter.warn(&warning);
     }
@@ -131,7 +141,7 @@ pub fn find(request: &Request, asked: &Resume, reporter: &Reporter) -> Result<Re
             names => names,
         },
     };
-    Ok(Resumed { folder, path, meta, loaded, started, stands_in: extra.data_note.is_some() })
+    Ok(Resumed { folder, past, path, meta, loaded, started, stands_in: extra.data_note.is_some() })
 }
 
 impl Resumed {
@@ -140,6 +150,11 @@ impl Resumed {
         let known = pass_names(true);
         self.started.without.iter().filter(|name| known.contains(&name.as_str())).cloned().collect()
     }
+}
+
+/// Whether there is nothing of this name. That of the folder in which the program runs is empty.
+fn names_nothing(folder: &Path) -> bool {
+    !folder.as_os_str().is_empty() && folder.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
 fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Meta), Failure> {

@@ -130,6 +130,44 @@ fn an_older_checkpoint_takes_the_run_back() {
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
 
+/// The new folder has the run's past, and that of the checkpoint stays as it is.
+#[test]
+fn a_checkpoint_goes_on_in_a_folder_that_is_made() {
+    let place = Place::with(&config("epochs = 3", "[checkpoint]\nevery_steps = 4\nkeep = 10\n"));
+    place.ok("train c.toml --quiet --out whole");
+    place.ok("train c.toml --quiet --out r --pause-after 1");
+    let files = || {
+        let entries = std::fs::read_dir(place.path("r")).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = files();
+    let done = place.ok("train --resume r/last.safetensors --out new/folder");
+    assert!(done.err.contains("resumed at epoch 2, batch 0, step 10"), "{}", done.err);
+    place.ok("verify new/folder");
+    assert_same_runs((&place, "whole"), (&place, "new/folder"));
+    assert!(files() == before, "the run's own folder has changed");
+    // The best epoch until then is copied, though none comes that is better; an empty folder does as well.
+    std::fs::create_dir(place.path("empty")).unwrap();
+    place.ok("train --quiet --resume r/last.safetensors --out empty --set train.epochs=1");
+    place.ok("verify empty");
+    assert!(std::fs::read(place.path("empty/best.safetensors")).unwrap() == before[&place.path("r/best.safetensors")]);
+    // Each step of a run whose best came later: nothing claims a best that is not there.
+    for step in [4, 12, 16, 28] {
+        let train =
+            format!("train --resume whole/step-{step}.safetensors --out from-{step} --set train.max_steps={step}");
+        let done = place.ok(&train);
+        assert!(
+            !(10..=20).contains(&step) || done.err.contains("the best is chosen anew from here on"),
+            "{}",
+            done.err
+        );
+        place.ok(&format!("verify from-{step}"));
+        place.ok(&format!("train --quiet --resume from-{step} --set train.max_steps=1000"));
+        place.ok(&format!("verify from-{step}"));
+        assert_eq!(place.metrics(&format!("from-{step}")), place.metrics("whole"));
+    }
+}
+
 #[test]
 fn old_steps_are_removed_as_keep_says() {
     let place = Place::with(&config("epochs = 2", "[checkpoint]\nevery_steps = 3\nkeep = 2\n"));
