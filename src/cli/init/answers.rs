@@ -1,6 +1,7 @@
 //! A configuration for a table of texts with an answer each.
 
 use super::architecture::{Takes, expect, takes};
+use super::numbers::differ;
 use super::parameters::Parameters;
 use super::words::{first_cells, is_text};
 use super::writing::{Writing, quoted};
@@ -14,8 +15,6 @@ use std::collections::HashSet;
 const MODEL: &str = "gru_seq2seq";
 /// Rows that say enough of short answers.
 const FEW: usize = 4;
-/// Rows of which each may not be of a class of its own.
-const MANY: usize = 20;
 /// Columns that a message names.
 const LISTED: usize = 5;
 
@@ -49,7 +48,8 @@ pub fn of_table(wanted: &Wanted, target: &str) -> Option<Result<Made, Failure>> 
 
 /// Refuses a target that is a text of its own in nearly every row, where there is no text that it could answer.
 pub fn expect_classes(column: &Column, rows: usize) -> Result<(), Failure> {
-    let is_own = column.cells == CellType::Texts && rows >= MANY && (column.more || 10 * column.distinct >= 9 * rows);
+    let distinct = if column.more { rows } else { column.distinct };
+    let is_own = column.cells == CellType::Texts && differ(distinct, rows);
     if !is_own {
         return Ok(());
     }

@@ -5,6 +5,7 @@
 mod answers;
 mod architecture;
 mod kind;
+mod numbers;
 mod parameters;
 mod photos;
 mod place;

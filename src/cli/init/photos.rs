@@ -1,14 +1,16 @@
 //! A configuration for a folder of photos.
 
 use super::architecture::{Takes, expect, takes, weights};
+use super::numbers::are_amounts;
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
 use crate::api::failure::Failure;
 use crate::data::image_folder::class_counts;
-use crate::data::image_list::has_list;
-use crate::data::{self, Source};
+use crate::data::image_list::{self, Numbers, has_list};
+use crate::data::{self, Source, images_below};
 use crate::terminal::thousands;
 use crate::train::setup::input;
+use std::path::Path;
 
 /// Classes that the comment lists.
 const LISTED: usize = 20;
@@ -24,6 +26,8 @@ enum Of {
     Folders,
     /// A list with the names of photos and their classes.
     List,
+    /// One with numbers in the place of classes.
+    Numbers,
 }
 
 /// What was found.
@@ -35,21 +39,32 @@ struct Found {
     split: bool,
     classes: Vec<String>,
     counts: Vec<[usize; 2]>,
+    numbers: Option<Numbers>,
     sizes: Option<[[usize; 2]; 3]>,
 }
 
 impl Of {
+    /// The source, the key of its path, and the loss.
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            Of::Folders => ["image_folder", "root", "cross_entropy"],
+            Of::List => ["image_list", "path", "cross_entropy"],
+            Of::Numbers => ["image_list", "path", "mse"],
+        }
+    }
+
     fn section(self, path: &str, split: bool) -> String {
-        let (source, key) = match self {
-            Of::Folders => ("image_folder", "root"),
-            Of::List => ("image_list", "path"),
-        };
+        let [source, key, _] = self.words();
         let split = if split { "validation_split = 0.2\n" } else { "" };
-        format!("source = \"{source}\"\n{key} = {}\n{split}", quoted(path))
+        let kind = if self == Of::Numbers { "label_kind = \"number\"\n" } else { "" };
+        format!("source = \"{source}\"\n{key} = {}\n{kind}{split}", quoted(path))
     }
 
     fn look(self, path: &str) -> Result<Found, Failure> {
-        let rest = "[model]\nuse = \"resnet18\"\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n";
+        let [_, _, loss] = self.words();
+        let rest = format!(
+            "[model]\nuse = \"resnet18\"\n[loss]\ntype = \"{loss}\"\n[optimizer]\ntype = \"adamw\"\n[train]\nepochs = 1\n"
+        );
         let drafted = |split| draft(&format!("[data]\n{}{rest}", self.section(path, split)));
         let mut experiment = drafted(false)?;
         let mut spec = described(&experiment)?;
@@ -63,6 +78,12 @@ impl Of {
             Source::ImageFolder(options) => class_counts(options).map_err(Failure::Other)?,
             _ => Vec::new(),
         };
+        let numbers = match &source {
+            Source::ImageList(options) if self == Of::Numbers => {
+                Some(image_list::numbers(options).map_err(Failure::Other)?)
+            }
+            _ => None,
+        };
         let sizes = data::survey(&source).and_then(|[train, _]| train.sizes());
         let classes = spec.class_names().map(<[String]>::to_vec).unwrap_or_default();
         Ok(Found {
@@ -72,17 +93,48 @@ impl Of {
             split,
             classes,
             counts,
+            numbers,
             sizes,
         })
     }
 }
 
-/// A configuration that learns the classes of photos.
+/// A configuration that learns the classes of photos, or their numbers.
 pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     expect(wanted.model, |takes| matches!(takes, Takes::Images { .. }), "photos with a class each")?;
-    let of = if has_list(wanted.source) { Of::List } else { Of::Folders };
-    let found = of.look(wanted.source.to_str().unwrap_or_default())?;
-    Ok(written(wanted, &found))
+    let path = wanted.source.to_str().unwrap_or_default();
+    if has_list(wanted.source) {
+        let amounts = Of::Numbers.look(path).ok().filter(|found| {
+            found.numbers.is_some_and(|of| are_amounts(of.whole, of.distinct, found.train + found.val))
+        });
+        return Ok(written(wanted, &amounts.map_or_else(|| Of::List.look(path), Ok)?));
+    }
+    let found = Of::Folders.look(path)?;
+    match &found.classes[..] {
+        [only] => Err(one_class(wanted.source, only)),
+        _ => Ok(written(wanted, &found)),
+    }
+}
+
+/// The error about a folder with photos of one class alone: the folders of the classes may lie deeper in it.
+fn one_class(source: &Path, only: &str) -> Failure {
+    let images = images_below(source).unwrap_or_default();
+    let mut folders = images.iter().filter_map(|image| image.parent());
+    let mut common = folders.next().unwrap_or(source);
+    for folder in folders {
+        common = common.ancestors().find(|above| folder.starts_with(above)).unwrap_or(source);
+    }
+    let between = common.ancestors().take_while(|above| *above != source);
+    let listed = between.filter(|folder| has_list(folder)).last();
+    let deeper = images.iter().any(|image| image.parent() != Some(common)) && common != source;
+    let (shown, only) = (source.display(), named(only));
+    let help = match listed.or(deeper.then_some(common)) {
+        Some(folder) => format!("give the folder in it that has them: `runner init {}`", folder.display()),
+        None => format!("photos are expected in a folder for each class: `{shown}/CLASS/*.jpg`"),
+    };
+    Failure::Usage(format!(
+        "the photos in `{shown}` are all in one folder, `{only}`, and a model learns to tell several classes apart\nhelp: {help}"
+    ))
 }
 
 fn written(wanted: &Wanted, found: &Found) -> Made {
@@ -100,11 +152,17 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     let mut out = Writing::default();
     let source =
         wanted.source.file_name().map_or_else(|| "this folder".to_owned(), |name| named(&name.to_string_lossy()));
-    out.comment(&format!(
-        "It finds which of {} classes a photo is of, from those in {source}: written by `runner init`.",
-        found.classes.len()
-    ));
-    let held = if found.split { ", drawn from the same folders" } else { "" };
+    let task = match &found.numbers {
+        Some(Numbers { width: 1, .. }) => "learns the number of a photo".to_owned(),
+        Some(Numbers { width, .. }) => format!("learns the {width} numbers of a photo"),
+        None => format!("finds which of {} classes a photo is of", found.classes.len()),
+    };
+    out.comment(&format!("It {task}, from those in {source}: written by `runner init`."));
+    let held = match (found.split, found.of) {
+        (false, _) => "",
+        (true, Of::Folders) => ", drawn from the same folders",
+        (true, Of::List | Of::Numbers) => ", drawn from the same list",
+    };
     out.comment(&format!("Found: {train} photos to train on, {val} to validate on{held}."));
     if let Some([least, median, most]) = found.sizes {
         let size = |[h, w]: [usize; 2]| format!("{h}×{w}");
@@ -127,20 +185,29 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
         "(`runner models`), the learning rate. `runner data show {file} --out sheet.png` shows what the model is given;"
     ));
     out.comment(&format!(
-        "`runner predict runs/{} PHOTO.jpg` names the class of a photo, once it is trained.",
-        run_name(file)
+        "`runner predict runs/{} PHOTO.jpg` {} of a photo, once it is trained.",
+        run_name(file),
+        if found.numbers.is_some() { "says the number" } else { "names the class" }
     ));
     out.gap().key("seed", "1", "");
     out.section("data");
-    let key = if found.of == Of::Folders { "root" } else { "path" };
-    out.key("source", if found.of == Of::Folders { "\"image_folder\"" } else { "\"image_list\"" }, "");
+    let [name, key, loss] = found.of.words();
+    out.key("source", &quoted(name), "");
     out.key(key, &quoted(&wanted.written), "from the folder of this file");
-    if found.split {
+    if let Some(Numbers { whole, distinct, .. }) = &found.numbers {
+        let what = if *whole { "whole numbers" } else { "numbers" };
         out.key(
-            "validation_split",
-            "0.2",
-            "photos that are held out; or move some to `val/CLASS/`, beside `train/CLASS/`",
+            "label_kind",
+            "\"number\"",
+            &format!("{distinct} different {what}; \"class\", with the loss \"cross_entropy\", if each is the name of a class"),
         );
+    }
+    if found.split {
+        let how = match found.of {
+            Of::Folders => "photos that are held out; or move some to `val/CLASS/`, beside `train/CLASS/`",
+            Of::List | Of::Numbers => "photos that are held out; or say in a column `split` which those are",
+        };
+        out.key("validation_split", "0.2", how);
     }
     out.key("batch_size", &batch(found.train).to_string(), "larger is quicker, as far as the memory goes");
     out.comment("Random crops and mirror images, each time others: leave out the flip where left and right matter, as with letters.");
@@ -165,7 +232,12 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
         out.comment("A few hundred photos want weights that were trained on many.");
     }
     weights(&mut out, model);
-    out.section("loss").key("type", "\"cross_entropy\"", "");
+    if let Some(Numbers { width, .. }) = &found.numbers {
+        out.key("with", &format!("{{ num_classes = {width} }}"), "the outputs, one for each number");
+    }
+    let remark =
+        if found.numbers.is_some() { "\"huber\" or \"l1\" where some numbers are far from all others" } else { "" };
+    out.section("loss").key("type", &quoted(loss), remark);
     let totals: Vec<usize> = found.counts.iter().map(|[train, _]| *train).collect();
     if let (Some(most), Some(least)) = (totals.iter().max(), totals.iter().min())
         && *most >= UNEVEN * (*least).max(1)
@@ -180,9 +252,9 @@ fn written(wanted: &Wanted, found: &Found) -> Made {
     out.key("lr", "5e-4", "the first thing to change: `runner lr-find` looks for one").key("weight_decay", "0.05", "");
     out.section("schedule").key("type", "\"cosine\"", "").key("warmup_epochs", "1", "");
     out.section("train").key("epochs", "20", "");
-    out.section("checkpoint").key("monitor", "\"val_accuracy\"", "which epoch is the best");
-    let what =
-        format!("it finds which of {} classes a photo is of, with {train} photos to train on", found.classes.len());
+    let monitor = if found.numbers.is_some() { "val_loss" } else { "val_accuracy" };
+    out.section("checkpoint").key("monitor", &quoted(monitor), "which epoch is the best");
+    let what = format!("it {task}, with {train} photos to train on");
     Made { text: out.text(), what }
 }
 

@@ -1,6 +1,7 @@
 //! A configuration for a table of texts, each of a class.
 
 use super::architecture::{Takes, expect};
+use super::numbers::CLASSES;
 use super::parameters::{Parameters, Values};
 use super::writing::{Writing, quoted};
 use super::{Made, Wanted, described, draft, named, run_name};
@@ -18,8 +19,6 @@ const WORDS: usize = 4;
 const FEW_WORDS: usize = 2;
 /// Rows that are looked at.
 pub const LOOKED_AT: u64 = 200;
-/// Different numbers that may be names of classes.
-const CLASSES: usize = 20;
 /// Classes that the comment names.
 const LISTED: usize = 10;
 /// Tokens of a text at most.

@@ -2,7 +2,10 @@
 //! are their labels, are read when a batch asks for them.
 
 mod labels;
+mod numbers;
 mod table;
+
+pub use numbers::{Numbers, numbers};
 
 use super::field::{INPUTS, Role, TARGETS};
 use super::found::Found;
@@ -92,6 +95,8 @@ static FOUND: Found<ImageListOptions, Lists> = Found::new();
 struct Lists {
     spec: DataSpec,
     parts: [Part; 3],
+    /// How many numbers a label has.
+    width: usize,
     told: Vec<String>,
 }
 
@@ -129,7 +134,7 @@ impl Describes for &ImageListOptions {
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Lists { spec, parts, told } = FOUND.take(self, || self.lists())?;
+        let Lists { spec, parts, told, .. } = FOUND.take(self, || self.lists())?;
         let tested = !parts[2].paths.is_empty();
         let [train, val, test] = parts.map(|part| {
             let targets = match &self.kind {
@@ -223,8 +228,9 @@ impl ImageListOptions {
             told.extend(self.missing(part, list.unwrap_or(&self.path))?);
         }
         let [train, val, _] = parts.each_ref().map(|part| part.paths.len());
-        let spec = DataSpec { train: Some(train), val: Some(val), ..self.spec(names, width.unwrap_or(1)) };
-        Ok(Lists { spec, parts, told })
+        let width = width.unwrap_or(1);
+        let spec = DataSpec { train: Some(train), val: Some(val), ..self.spec(names, width) };
+        Ok(Lists { spec, parts, width, told })
     }
 
     /// The list of each part; there is one of those that are trained on.

@@ -301,6 +301,67 @@ fn a_folder_of_photos_becomes_a_classifier() {
     assert!(error.contains("`unet` is not for photos with a class each"), "{error}");
 }
 
+/// Numbers with fractions, or others in nearly every line, are no classes, as in tables.
+#[test]
+fn a_list_of_photos_with_numbers_becomes_a_regression() {
+    let place = Place::new();
+    let list = |label: &dyn Fn(usize) -> String, split: bool| {
+        let part = |i: usize| if i % 5 == 4 { "val" } else { "train" };
+        let row = |i| format!("{i}.png,{}{}\n", label(i), if split { format!(",{}", part(i)) } else { String::new() });
+        let head = if split { "file_name,label,split\n" } else { "file_name,label\n" };
+        place.write("l/metadata.csv", format!("{head}{}", (0..25).map(row).collect::<String>()));
+        place.ok("init l --force");
+        place.read("l.toml")
+    };
+    (0..25).for_each(|i| photo(&place, &format!("l/{i}.png"), 1, i));
+    let text = list(&|i| format!("{}.5", i % 3), true);
+    for part in [
+        "# It learns the number of a photo, from those in l:",
+        "# Found: 20 photos to train on, 5 to validate on.",
+        "label_kind = \"number\"                        # 3 different numbers;",
+        "with = { num_classes = 1 }",
+        "type = \"mse\"",
+        "monitor = \"val_loss\"",
+    ] {
+        assert!(text.contains(part), "{part}:\n{text}");
+    }
+    trains(&place, "l.toml", "--set train.epochs=2");
+    // A number of its own for each photo, also of those to validate on.
+    for split in [false, true] {
+        let text = list(&|i| (i * 7).to_string(), split);
+        assert!(text.contains("# 25 different whole numbers;") && text.contains("type = \"mse\""), "{text}");
+    }
+    let text = list(&|i| (i % 4).to_string(), true);
+    assert!(
+        text.contains("which of 4 classes") && text.contains("cross_entropy") && !text.contains("number"),
+        "{text}"
+    );
+}
+
+/// A model of one class learns nothing: the folders of the classes may lie deeper, as in an archive that was unpacked.
+#[test]
+fn a_folder_around_the_classes_is_an_error_that_names_theirs() {
+    let place = Place::new();
+    for number in 0..8 {
+        photo(&place, &format!("up/down/{}/{number}.png", ["red", "blue"][number as usize % 2]), 1, number);
+        photo(&place, &format!("parts/in/train/{}/{number}.png", ["red", "blue"][number as usize % 2]), 1, number);
+        photo(&place, &format!("listed/in/photos/{number}.png"), 1, number);
+        photo(&place, &format!("alone/red/{number}.png"), 1, number);
+    }
+    place.write("listed/in/metadata.csv", "file_name,label\nphotos/0.png,a\n");
+    for (source, only, help) in [
+        ("up", "down", "`runner init up/down`"),
+        ("parts", "in", "`runner init parts/in/train`"),
+        ("listed", "in", "`runner init listed/in`"),
+        ("alone", "red", "`alone/CLASS/*.jpg`"),
+    ] {
+        let error = place.fails(&format!("init {source}"), 2);
+        assert!(error.contains(&format!("are all in one folder, `{only}`")) && error.contains(help), "{error}");
+    }
+    place.ok("init up/down");
+    assert!(place.read("down.toml").contains("which of 2 classes"));
+}
+
 #[test]
 fn a_text_becomes_a_language_model() {
     let place = Place::new();
