@@ -4,9 +4,9 @@ use super::cells::{csv, guarded, id_column};
 use super::scores::{Places, sigmoid, softmax};
 use super::seen::HeadSeen;
 use super::tagging::TaggedWords;
-use crate::data::DataSpec;
-use crate::data::table::{ColumnValue, TableCodec};
+use crate::data::table::ColumnValue;
 use crate::data::text::Placed;
+use crate::data::{DataSpec, target_names};
 use crate::graph::Shape;
 use crate::graph::op::Task;
 use crate::terminal::one_line;
@@ -169,10 +169,10 @@ impl<'a> Meaning<'a> {
         (0..number).map(move |at| learnt.as_ref().map_or_else(|| self.label(at), |names| names[at].clone()))
     }
 
-    /// The columns of a table that were learnt, if so many numbers were.
+    /// The columns that were learnt, if so many numbers were.
     fn learnt(&self, numbers: usize) -> Option<Vec<String>> {
-        let names = TableCodec::of(self.data).filter(|_| self.data.class_names().is_none())?.targets_named();
-        (names.len() == numbers).then_some(names)
+        let names = target_names(self.data);
+        (names.len() == numbers && self.data.class_names().is_none()).then_some(names)
     }
 
     /// Shares with their labels, as text shows them.

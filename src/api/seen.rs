@@ -2,8 +2,7 @@
 
 use super::failure::Failure;
 use super::model::Model;
-use crate::data::table::TableCodec;
-use crate::data::{DataSpec, Field, Transform};
+use crate::data::{DataSpec, Field, Transform, target_names};
 use crate::graph::op::Task;
 use crate::model::{input_fields, target_field};
 use crate::train::setup::input::transforms;
@@ -75,7 +74,7 @@ impl Seen {
 
     /// What the numbers are called that it puts out, if there are several quantiles of each target: `price_q0.05`; else none.
     pub fn quantile_names(&self) -> Vec<String> {
-        let own = TableCodec::of(&self.data).map(|table| table.targets_named()).unwrap_or_default();
+        let own = target_names(&self.data);
         let targets = self.data.target().map_or(1, |(_, field)| field.shape.len().max(1));
         let target = |i: usize| match (own.get(i), targets) {
             (Some(name), _) => name.clone(),

@@ -1,8 +1,7 @@
 //! What an evaluation says of each number that a model learnt, in its own unit.
 
 use super::runs::grid::Grid;
-use crate::data::DataSpec;
-use crate::data::table::TableCodec;
+use crate::data::{DataSpec, target_names};
 use crate::terminal::{figure, one_line, visible};
 use crate::train::setup::error_report::{ErrorReport, OutputErrors};
 use serde_json::{Value, json};
@@ -10,9 +9,9 @@ use serde_json::{Value, json};
 /// Most targets that are listed one by one.
 const MOST: usize = 50;
 
-/// What the targets are called: the columns of a table, else their numbers from 1.
+/// What the targets are called: the columns of a table or a list, else their numbers from 1.
 fn names(data: &DataSpec, report: &ErrorReport) -> Vec<String> {
-    let own = TableCodec::of(data).map(|table| table.targets_named()).unwrap_or_default();
+    let own = target_names(data);
     let name = |at: usize| own.get(at).cloned().unwrap_or_else(|| (at + 1).to_string());
     (0..report.outputs().count()).map(name).collect()
 }

@@ -102,6 +102,8 @@ pub struct Field {
     pub lengths: Vec<Length>,
     /// What its numbers are standardised by where they are learnt. Batches have the numbers as they are.
     pub standard: Option<Standard>,
+    /// What each of its numbers is called, where they are columns of a list; empty: nothing.
+    pub columns: Vec<String>,
 }
 
 /// Means and standard deviations of the numbers of a target, one for each.
@@ -131,7 +133,16 @@ impl Field {
     /// Numbers that a model may take.
     pub fn numbers(name: impl Into<String>, dtype: DType, shape: impl Into<Shape>) -> Self {
         let (name, shape) = (name.into(), shape.into());
-        Field { name, role: Role::Input, kind: FieldKind::Number, dtype, shape, lengths: Vec::new(), standard: None }
+        Field {
+            name,
+            role: Role::Input,
+            kind: FieldKind::Number,
+            dtype,
+            shape,
+            lengths: Vec::new(),
+            standard: None,
+            columns: Vec::new(),
+        }
     }
 
     /// Images of one size, `[H, W, C]`, that a model may take.

@@ -43,6 +43,7 @@ mod store;
 mod survey;
 pub mod synthetic;
 pub mod table;
+mod target_names;
 pub mod tensors;
 pub mod text;
 mod tokenizer;
@@ -78,6 +79,7 @@ pub use row_names::RowName;
 pub use split::Split;
 pub use store::{Rows, Store, Unreadable};
 pub use survey::{Survey, Taken};
+pub use target_names::target_names;
 pub use transforms::{
     Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, fixed, output_shape,
 };

@@ -12,7 +12,7 @@ use crate::api::predictor::{HeadSeen, Options, Predictor, Room, Seen};
 use crate::api::scores::scores;
 use crate::data::table::TableCodec;
 use crate::data::text::TextCodec;
-use crate::data::{Field, Footprint};
+use crate::data::{Field, Footprint, target_names};
 use crate::graph::op::Task;
 use crate::graph::{DType, Shape};
 use crate::model::task;
@@ -327,10 +327,12 @@ impl Served {
             let head = |head: &HeadSeen| json!({ "name": head.name, "task": task_name(head.task), "classes": head.data.class_names() });
             model["heads"] = self.seen.heads.iter().map(head).collect();
         }
-        if let Some(table) = &self.table {
+        if self.table.is_some() {
             model["columns"] = self.columns().into();
-            // A name for each number of an answer.
-            let targets = if self.quantiles.is_empty() { table.targets_named() } else { self.quantiles.clone() };
+        }
+        // A name for each number of an answer.
+        let targets = if self.quantiles.is_empty() { target_names(&self.seen.data) } else { self.quantiles.clone() };
+        if !targets.is_empty() {
             model["targets"] = targets.into();
         }
         model

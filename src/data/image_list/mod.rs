@@ -189,7 +189,14 @@ impl ImageListOptions {
         let target = match self.kind {
             Kind::Class => Field::target(TARGETS, FieldKind::Category(named()), []),
             Kind::Classes { .. } => Field::target(TARGETS, FieldKind::Labels(named()), [number]),
-            Kind::Numbers { .. } => Field::target(TARGETS, FieldKind::Number, [width]),
+            Kind::Numbers { .. } => {
+                // A column may have a list of numbers, which have no names; and may be given twice.
+                let own = |at: usize, name: &String| !self.label_columns[..at].contains(name);
+                let named = self.label_columns.len() == width;
+                let named = named && self.label_columns.iter().enumerate().all(|(at, name)| own(at, name));
+                let columns = if named { self.label_columns.clone() } else { Vec::new() };
+                Field { columns, ..Field::target(TARGETS, FieldKind::Number, [width]) }
+            }
             // As its photo, of any size.
             Kind::Mask { .. } => Field::target(TARGETS, FieldKind::Mask(named()), [0, 0]),
         };

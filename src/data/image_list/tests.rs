@@ -166,6 +166,7 @@ fn several_classes_and_numbers_are_floats() {
         ("file_name,x,y\n1.png,a,1\n", "line 2: `x` is `a`, which is no number"),
         ("file_name,x,y\n1.png,1,\n", "line 2: there is no label: `y` is empty"),
         ("file_name,x,y\n1.png,1,nan\n", "line 2: `y` is `nan`, which is no number"),
+    assert_eq!(two.spec.fields[1].columns, ["x", "y"]);
     ] {
         assert!(error(&numbers(&["x", "y"], text)).contains(told), "{}", error(&numbers(&["x", "y"], text)));
     }

@@ -53,6 +53,8 @@ struct OneField {
     lengths: Vec<(usize, usize)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     standard: Option<Standard>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<String>,
 }
 
 /// [`FieldKind`].
@@ -141,6 +143,7 @@ impl Sample {
             kind: Some(WrittenKind::of(&field.kind)),
             lengths: field.lengths.iter().map(|length| (length.axis, length.number)).collect(),
             standard: field.standard.clone(),
+            columns: field.columns.clone(),
         };
         let fields = spec.fields.iter().map(one).collect();
         Sample(Written::Fields(Fields {
@@ -179,7 +182,13 @@ impl Sample {
                 let sizes = [standard.mean.len(), standard.deviation.len()];
                 sizes == [field.shape.len(); 2] && standard.deviation.iter().all(positive)
             });
-            let sane = sane && lengths && kind && standard && number.is_none_or(|number| (1..=MAX).contains(&number));
+            let columns = [0, field.shape.len()].contains(&field.columns.len());
+            let sane = sane
+                && lengths
+                && kind
+                && standard
+                && columns
+                && number.is_none_or(|number| (1..=MAX).contains(&number));
             // A sample is of so many dimensions that a batch of it is one of vectors at least.
             sane && (!field.is_input() || !dims.is_empty() || field.dtype == DType::I32)
         };
@@ -204,7 +213,8 @@ impl Fields {
                 None => plain.kind.clone(),
             };
             let lengths = written.lengths.iter().map(|(axis, number)| Length { axis: *axis, number: *number });
-            Some(Field { role, kind, lengths: lengths.collect(), standard: written.standard.clone(), ..plain })
+            let (standard, columns) = (written.standard.clone(), written.columns.clone());
+            Some(Field { role, kind, lengths: lengths.collect(), standard, columns, ..plain })
         };
         let fields: Vec<Field> = self.fields.iter().map(field).collect::<Option<_>>()?;
         // What was fitted makes samples of these fields, or is not what was fitted.
@@ -271,7 +281,9 @@ mod tests {
         // Four dimensions with the batch, and no images.
         let mut heads = DataSpec::valued(DType::F32, [2, 5, 3], [2, 5, 3]);
         heads.fields[0].kind = FieldKind::Number;
-        for spec in [images, named, values, several, masks, labels, tokens, heads] {
+        let mut columns = with(FieldKind::Number, &[2]);
+        columns.fields[1].columns = vec!["bright".into(), "area".into()];
+        for spec in [images, named, values, several, masks, labels, tokens, heads, columns] {
             let text = serde_json::to_string(&Sample::of(&spec)).unwrap();
             assert_eq!(serde_json::from_str::<Sample>(&text).unwrap().spec(), Some(spec));
         }
@@ -329,6 +341,10 @@ mod tests {
             assert_eq!(Sample::of(&DataSpec { fields, ..spec.clone() }).spec(), None);
         }
         let mut text = serde_json::to_value(Sample::of(&spec)).unwrap();
+        text["fields"][1]["columns"] = vec!["a", "b"].into();
+        assert_eq!(serde_json::from_value::<Sample>(text.clone()).unwrap().spec(), None);
+        text["fields"][1]["columns"] = vec!["a"].into();
+        assert!(serde_json::from_value::<Sample>(text.clone()).unwrap().spec().is_some());
         text["fields"][0]["dtype"] = "f64".into();
         assert_eq!(serde_json::from_value::<Sample>(text).unwrap().spec(), None);
     }

@@ -128,6 +128,27 @@ fn several_classes_and_numbers_are_learnt_from_lists() {
     assert!(error.contains("the loss `cross_entropy` does not fit the targets of `image_list`"), "{error}");
 }
 
+/// Of several numbers each has the name of its column, as in a table.
+#[test]
+fn several_numbers_have_the_names_of_their_columns() {
+    let place = place("", TRANSFORMS);
+    let row = |(at, (name, class, part)): (usize, &(String, &str, &str))| {
+        format!("{name},{},{at}.5,{part}\n", if *class == "red" { 1.5 } else { -1.5 })
+    };
+    let rows: String = listed(&place).iter().enumerate().map(row).collect();
+    place.write("photos/metadata.csv", format!("file_name,bright,area,split\n{rows}"));
+    let keys = "path = \"photos\"\nlabel_kind = \"number\"\nlabel_column = [\"bright\", \"area\"]";
+    place.write("c.toml", config("image_list", keys).replace("cross_entropy", "mse"));
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let figures = place.ok("eval r --json").json();
+    let names: Vec<_> = figures["per_target"].as_array().unwrap().iter().map(|each| &each["target"]).collect();
+    assert_eq!(names, ["bright", "area"]);
+    let table = place.ok("eval r").out;
+    assert!(["bright ", "area "].iter().all(|name| table.lines().any(|line| line.starts_with(name))), "{table}");
+    let answers = place.ok("predict r photos/train/red --format csv").out;
+    assert!(answers.starts_with("file,value_bright,value_area\n"), "{answers}");
+}
+
 #[test]
 fn a_list_that_is_wrong_is_an_error_with_a_place() {
     let place = place("", TRANSFORMS);
