@@ -9,6 +9,7 @@ use super::merge::{self, LeftBehind, Reason};
 use super::models;
 use super::overrides::Override;
 use super::paths::{above, beside, locate};
+use super::pipes;
 use crate::config::declare::options::Options;
 use crate::config::declare::part::{Part, unknown_parameter};
 use crate::config::experiment::Experiment;
@@ -471,13 +472,13 @@ fn near(path: &Path) -> Option<PathBuf> {
 /// The text of a file that is not too long. A configuration may only name `plain` files: a pipe could make the program
 /// wait.
 fn read_bounded(path: &Path, plain: bool) -> Result<String, String> {
-    let file = if plain {
-        files::open(path).map_err(|error| error.problem.to_string())?.file
+    let bytes = if plain {
+        let (file, mut bytes) = (files::open(path).map_err(|error| error.problem.to_string())?.file, Vec::new());
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        std::fs::File::open(path).map_err(|error| error.to_string())?
+        pipes::read(path, MAX_BYTES + 1)
     };
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let bytes = bytes.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!(
             "more than {MAX_BYTES} bytes are too many for a configuration; `runner init DATA` writes one for a table, photos or a text"

@@ -13,6 +13,7 @@ mod model;
 pub mod models;
 mod overrides;
 pub mod paths;
+mod pipes;
 mod resolve;
 mod rules;
 mod trials;

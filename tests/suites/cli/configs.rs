@@ -3,6 +3,10 @@
 use super::support::{Place, repository};
 use serde_json::Value;
 use std::fs;
+#[cfg(target_os = "linux")]
+use std::io::Write;
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
 
 #[test]
 fn every_configuration_is_right() {
@@ -23,6 +27,23 @@ fn every_configuration_is_right() {
         n += 1;
     }
     assert!(n >= 6, "{n}");
+}
+
+/// A pipe gives its text once, and a command reads its configuration several times: once more where the model names the number of classes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_configuration_comes_through_a_pipe() {
+    let place = Place::new();
+    let text = super::support::plain().replace("out_features = 10", "out_features = \"$classes\"");
+    assert!(text.contains("$classes"), "{text}");
+    for command in ["check /dev/stdin", "train /dev/stdin --quiet --out r", "train /dev/stdin --dry-run"] {
+        let [out, err] = [(); 2].map(|()| Stdio::piped());
+        let mut child = place.command(command).stdin(Stdio::piped()).stdout(out).stderr(err).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        assert!(done.status.success(), "{command}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    place.ok("verify r");
 }
 
 #[test]
