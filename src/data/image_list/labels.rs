@@ -83,9 +83,15 @@ impl Raw {
         let none = || anyhow!("{line}: there is no label: `{column}` is empty");
         match (kind, &cells[0]) {
             (Kind::Class, Cell::Text(word)) => self.words.push(words.number(word, line)),
-            (Kind::Class, Cell::Missing) => return Err(none()),
+            (Kind::Class, Cell::Missing | Cell::Absent) => return Err(none()),
             (Kind::Class, Cell::List(_)) => {
                 bail!("{line}: `{column}` is a list: for several classes a photo say `label_kind = \"classes\"`")
+            }
+            // Nothing says that the photo is of no class.
+            (Kind::Classes { .. }, Cell::Absent) => {
+                bail!(
+                    "{line}: there is no label: the key `{column}` is not there; a photo of no class has an empty list"
+                )
             }
             (Kind::Classes { .. }, cell) => {
                 let all: Vec<&str> = match (kind, cell) {
@@ -104,7 +110,7 @@ impl Raw {
             (Kind::Numbers { range }, _) => {
                 for (cell, column) in cells.iter().zip(columns) {
                     let all = match cell {
-                        Cell::Missing => bail!("{line}: there is no label: `{column}` is empty"),
+                        Cell::Missing | Cell::Absent => bail!("{line}: there is no label: `{column}` is empty"),
                         Cell::Text(text) => std::slice::from_ref(text),
                         Cell::List(all) => all,
                     };

@@ -458,7 +458,7 @@ impl Reading<'_> {
 fn weight_in(cell: &Cell, place: Line, column: &str) -> Result<f32> {
     let weight = match cell {
         Cell::Text(text) => weight(text),
-        Cell::Missing => weight(""),
+        Cell::Missing | Cell::Absent => weight(""),
         Cell::List(_) => Err("a list".to_owned()),
     };
     weight.map_err(|has| anyhow!(no_weight(&place.to_string(), column, &has)))

@@ -17,6 +17,8 @@ const LIMITS: Limits = Limits { file: 1 << 30, row: 1 << 20 };
 pub enum Cell {
     /// Nothing, or an empty text.
     Missing,
+    /// The object on the line has no such key.
+    Absent,
     /// A text, or a number as a text.
     Text(String),
     /// A list of those.
@@ -91,7 +93,7 @@ impl Table {
                 Row::Object(object) => {
                     let name = &self.columns()[*at];
                     let of = || format!("`{}`, line {line}: `{name}`", self.0.path().display());
-                    object.get(name).map_or(Ok(Cell::Missing), |value| Cell::of(value).with_context(of))
+                    object.get(name).map_or(Ok(Cell::Absent), |value| Cell::of(value).with_context(of))
                 }
             };
             take(line, &chosen.iter().map(cell).collect::<Result<Vec<_>>>()?)

@@ -149,6 +149,12 @@ fn several_classes_and_numbers_are_floats() {
         assert_eq!(values(&set.train), [1., 1., 0., 0., 0., 0., 0., 1., 1.]);
         assert_eq!(set.spec.fields[1].shape, [3].into());
     }
+    // `null` says that there is none; of a line without the key nothing is known.
+    let jsonl = "{\"file_name\":\"1.png\",\"label\":[\"a\"]}\n{\"file_name\":\"2.png\",\"label\":null}\n{\"file_name\":\"4.png\"}";
+    let two = jsonl.rsplit_once('\n').unwrap().0;
+    assert_eq!(values(&set(&several("a.jsonl", two)).train), [1., 0.]);
+    let told = error(&several("a.jsonl", jsonl));
+    assert!(told.contains("line 3: there is no label: the key `label` is not there"), "{told}");
     let told = error(&several("a.csv", "file_name,label\n1.png,a||b\n"));
     assert!(told.contains("line 2: `label` has an empty class in it"), "{told}");
     let told = error(&options(&place, "a.jsonl", "{\"file_name\":\"1.png\",\"label\":[\"a\"]}"));
@@ -160,13 +166,13 @@ fn several_classes_and_numbers_are_floats() {
         ..options(&place, "a.csv", text)
     };
     let two = set(&numbers(&["x", "y"], "y,file_name,x\n1,1.png,2.5\n-3e2,2.png,0\n"));
+    assert_eq!(two.spec.fields[1].columns, ["x", "y"]);
     assert_eq!((values(&two.train), &two.spec.fields[1].shape), (vec![2.5, 1., 0., -300.], &[2].into()));
     assert_eq!(two.spec.class_names(), None);
     for (text, told) in [
         ("file_name,x,y\n1.png,a,1\n", "line 2: `x` is `a`, which is no number"),
         ("file_name,x,y\n1.png,1,\n", "line 2: there is no label: `y` is empty"),
         ("file_name,x,y\n1.png,1,nan\n", "line 2: `y` is `nan`, which is no number"),
-    assert_eq!(two.spec.fields[1].columns, ["x", "y"]);
     ] {
         assert!(error(&numbers(&["x", "y"], text)).contains(told), "{}", error(&numbers(&["x", "y"], text)));
     }
