@@ -15,7 +15,7 @@ use super::{Classes, DataSpec, Dataset, Describes, Field, FieldKind, Footprint, 
 use crate::files::{self, pattern};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use shard::{Label, Sample};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -206,6 +206,7 @@ impl WebDatasetOptions {
         let mut told = Vec::new();
         let train = self.part(&self.shards, &mut told)?;
         let val = self.val_shards.as_ref().map(|shards| self.part(shards, &mut told)).transpose()?.unwrap_or_default();
+        told.extend(on_both_sides(&train, &val));
         Ok(Parts { train, val, told })
     }
 
@@ -254,6 +255,24 @@ impl WebDatasetOptions {
             (None, _) => bail!("its label `{text}` is a name: give the names of all classes, in order, with `classes`"),
         }
     }
+}
+
+/// That shards, by whatever names, are on both sides.
+fn on_both_sides(train: &Part, val: &Part) -> Option<String> {
+    let place = |shard: &Shard| shard.path.canonicalize().unwrap_or_else(|_| shard.path.clone());
+    let trained: HashSet<PathBuf> = train.shards.iter().map(place).collect();
+    let both: Vec<usize> = (0..val.shards.len()).filter(|at| trained.contains(&place(&val.shards[*at]))).collect();
+    let first = val.shards[*both.first()?].path.display();
+    let photos = val.images.iter().filter(|image| both.contains(&(image.shard as usize))).count();
+    let (shards, they_have) = match both.len() {
+        1 => (format!("`{first}` is"), "it has"),
+        n => (format!("{n} shards, such as `{first}`, are"), "they have"),
+    };
+    let s = if photos == 1 { "" } else { "s" };
+    Some(format!(
+        "{shards} in `shards` and in `val_shards`: the {photos} photo{s} that {they_have} are both trained on and validated on, and what is validated is \
+         better than on new photos"
+    ))
 }
 
 #[cfg(test)]

@@ -210,6 +210,31 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
     assert!(error(&options(&place, "none.tar")).contains("none.tar` is not there"));
 }
 
+/// Under whatever name: what is validated on would be known.
+#[test]
+fn a_shard_on_both_sides_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, label) in [("a.tar", b"0"), ("b.tar", b"1")] {
+        write(&place, name, &[("1.png", &png(1)), ("1.cls", label)]);
+    }
+    let told = |train: &str, val: &str| {
+        let val_shards = Some(place.path().join(val));
+        let options = WebDatasetOptions { val_shards, ..options(&place, train) };
+        open(&Source::WebDataset(options)).unwrap().told
+    };
+    assert!(told("a.tar", "b.tar").is_empty());
+    let both = told("a.tar", "{a,b}.tar");
+    assert!(both[0].contains("a.tar` is in `shards` and in `val_shards`: the 1 photo that it has"), "{both:?}");
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("a.tar", place.path().join("c.tar")).unwrap();
+        let both = told("a.tar", "c.tar");
+        assert!(both[0].contains("c.tar` is in `shards`"), "{both:?}");
+        let both = told("{a,b}.tar", "{b,c}.tar");
+        assert!(both[0].contains("2 shards, such as") && both[0].contains("the 2 photos that they have"), "{both:?}");
+    }
+}
+
 #[test]
 fn an_image_that_cannot_be_read_is_named() {
     let place = tempfile::tempdir().unwrap();
