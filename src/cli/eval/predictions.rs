@@ -71,7 +71,8 @@ pub fn rows_to(args: &EvalArgs) -> Result<Option<Output>, Failure> {
 /// # Errors
 /// The file is a table, and has no room for those.
 pub fn expect_room(path: &Path, data: &DataSpec, task: Task) -> Result<(), Failure> {
-    let positions = data.target().is_some_and(|(_, target)| target.shape.len() > 1);
+    // A mask is of any size.
+    let positions = data.target().is_some_and(|(_, target)| target.shape.len() != 1);
     if task == Task::Classification && positions && !writes_answers(&data.fields) && Form::of(path)? == Form::Csv {
         return Err(Failure::Usage(NO_ROOM.into()));
     }

@@ -69,6 +69,10 @@ fn a_class_for_every_pixel_is_learnt_shown_and_predicted() {
     assert!(figures["metrics"]["accuracy"].as_f64().unwrap() > 0.97, "{figures}");
     let table = place.ok("eval r/last.safetensors").out;
     assert!(table.contains("ground") && table.contains("IoU"), "{table}");
+    // Before anything is evaluated, as a mistake of the command line.
+    let error = place.fails("eval r/last.safetensors --predictions x.csv", 2);
+    assert!(error.contains("a table has no room for a class at each position"), "{error}");
+    place.ok("eval r/last.safetensors --predictions x.jsonl");
     // Stopped and gone on with: the samples are the same.
     place.ok("train --resume r --quiet --set train.epochs=13");
 
