@@ -143,7 +143,13 @@ impl Disk {
     }
 
     /// The image of a sample, if it was made of a file with this stamp, and height, width and channels are those of one that `fits`.
-    pub fn read(&self, sample: usize, stamp: Stamp, fits: impl FnOnce([usize; 3]) -> bool) -> Option<Image> {
+    pub fn read(
+        &self,
+        sample: usize,
+        stamp: Stamp,
+        fits: impl FnOnce([usize; 3]) -> bool,
+        budget: &Budget,
+    ) -> Option<Image> {
         let row = self.row(sample).filter(|row| row.stamp == stamp)?;
         let [h, w, channels] = row.shape.map(|side| side as usize);
         // Before there is memory for it: a file with holes has any number of bytes.
@@ -158,8 +164,10 @@ impl Disk {
             }
         }
         // A power cut may have left the row and not the pixels. They are added anew.
-        if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample) {
-            place.take_if(|known| *known == row);
+        if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample)
+            && place.take_if(|known| *known == row).is_some()
+        {
+            budget.images.fetch_sub(1, Ordering::Relaxed);
         }
         None
     }
@@ -168,7 +176,7 @@ impl Disk {
         *self.rows.read().unwrap_or_else(PoisonError::into_inner).get(sample)?
     }
 
-    /// Adds the image of a sample; whether it did.
+    /// Adds the image of a sample, which may take the place of one of the file as it was before; whether it did.
     pub fn write(&self, sample: usize, stamp: Stamp, image: &Image, budget: &Budget) -> bool {
         let (Some(ends), Some(located)) = (&self.ends, self.samples.get(sample)) else { return false };
         let [h, w] = image.sides;
@@ -192,8 +200,10 @@ impl Disk {
         let written = pixels.and_then(|()| write_at(&self.index, &row.to_bytes(), ends.rows));
         if written.is_ok() {
             ends.rows += ROW as u64;
-            if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample) {
-                *place = Some(row);
+            if let Some(place) = self.rows.write().unwrap_or_else(PoisonError::into_inner).get_mut(sample)
+                && place.replace(row).is_none()
+            {
+                budget.images.fetch_add(1, Ordering::Relaxed);
             }
         }
         ends.writing.retain(|other| *other != sample);

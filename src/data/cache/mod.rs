@@ -207,7 +207,9 @@ impl Area {
     pub fn look<T>(&self, sample: usize, stamp: Option<Stamp>, act: impl FnOnce(&Image) -> T) -> Option<T> {
         match &self.held {
             Held::Memory(memory) => memory.get(sample).map(act),
-            Held::Disk(disk) => disk.read(sample, stamp?, |sides| self.fits(sides)).map(|image| act(&image)),
+            Held::Disk(disk) => {
+                disk.read(sample, stamp?, |sides| self.fits(sides), &self.budget).map(|image| act(&image))
+            }
         }
     }
 
@@ -243,13 +245,16 @@ impl Area {
         };
         let result = act(&image);
         let kept = match (&self.held, stamp) {
-            (Held::Memory(memory), _) => memory.put(sample, image),
+            (Held::Memory(memory), _) => {
+                let kept = memory.put(sample, image);
+                self.budget.images.fetch_add(u64::from(kept), Ordering::Relaxed);
+                kept
+            }
             (Held::Disk(disk), Some(stamp)) => disk.write(sample, stamp, &image, &self.budget),
             (Held::Disk(_), None) => false,
         };
-        match kept {
-            true => _ = self.budget.images.fetch_add(1, Ordering::Relaxed),
-            false => self.budget.give_back(bytes),
+        if !kept {
+            self.budget.give_back(bytes);
         }
         Some(result)
     }

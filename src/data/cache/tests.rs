@@ -105,10 +105,11 @@ fn a_file_that_has_changed_is_decoded_anew() {
     drop((first, _cache));
     let changed = stamped(place.path(), "a", &new);
     assert_ne!(stamp, changed);
-    let (second, _cache) = open();
+    let (second, cache) = open();
     assert_eq!(through(&second, &list, 0, changed, &new, 0), (without(&list, 0, &new, 0), true));
+    assert_eq!(cache.kept().images, 1, "in the place of the old one");
     assert!(!through(&second, &list, 0, changed, &new, 0).1, "the new one is kept");
-    drop((second, _cache));
+    drop((second, cache));
     let (third, _cache) = open();
     assert!(!through(&third, &list, 0, changed, &new, 0).1, "and found later");
 }
@@ -153,6 +154,7 @@ fn what_is_left_of_the_files_is_never_wrong() {
             assert_eq!(found, without(&list, i, file, 0));
             decoded += usize::from(anew);
         }
+        assert_eq!(cache.kept().images, 4, "what is made anew counts once");
         decoded
     };
     let open = || Cache::new(Keep::Disk(folder.clone()), 1 << 20);
