@@ -5,7 +5,7 @@ use super::folder::flat;
 use super::lines::{Line, Lines, Wanted, number, within};
 use crate::checkpoint::{self, FileKind, Meta};
 use crate::files;
-use crate::train::files::folder::{file, is_at_work, was_killed};
+use crate::train::files::folder::{file, is_at_work, takes_its_place, was_killed};
 use crate::train::files::metrics_csv;
 use crate::train::files::state::Extra;
 use anyhow::{Context, Result};
@@ -59,19 +59,26 @@ pub fn verify(folder: &Path) -> Verified {
                 .into(),
         );
     }
-    let checkpoints = match checkpoints(folder, &mut done) {
-        Ok(checkpoints) => checkpoints,
-        Err(error) => {
-            done.wrong(folder, format!("{error:#}"));
-            return done;
+    // The files of two runs are there, some of them in their places.
+    if let Some(new) = takes_its_place(folder) {
+        for folder in [folder, &new] {
+            let _ = done.checkpoints(folder, false);
         }
-    };
+        done.notes.push(format!(
+            "a new run, which `--force` has begun, was cut off while it took the place of the one before: `runner train --resume {}` finishes that. \
+             Until then checkpoints alone are verified, each by itself",
+            folder.display()
+        ));
+        return done;
+    }
+    let Some(checkpoints) = done.checkpoints(folder, true) else { return done };
     let last = checkpoints.iter().find(|sound| sound.kind == FileKind::Last);
     configuration(folder, last, !at_work && !killed, &mut done);
     let lines = metrics(folder, last, &mut done);
     // It follows from lines that could be read.
     if lines.is_some() {
-        table(folder, !at_work && !killed, &mut done);
+        let settled = !at_work && !killed && !last.is_some_and(|last| broke_off(folder, last));
+        table(folder, settled, &mut done);
     }
     let Some(last) = last else { return done };
     // A run writes `last` after the others. One that was killed in between goes on from `last`, and writes the others again.
@@ -94,10 +101,14 @@ impl Verified {
     fn wrong(&mut self, file: &Path, what: impl Into<String>) {
         self.disagreements.push(Disagreement { file: file.to_owned(), what: what.into() });
     }
+
+    fn checkpoints(&mut self, folder: &Path, all: bool) -> Option<Vec<Sound>> {
+        checkpoints(folder, all, self).map_err(|error| self.wrong(folder, format!("{error:#}"))).ok()
+    }
 }
 
-/// Reads every byte of every checkpoint.
-fn checkpoints(folder: &Path, done: &mut Verified) -> Result<Vec<Sound>> {
+/// Reads every byte of every checkpoint; `all`: a run has one that is the newest.
+fn checkpoints(folder: &Path, all: bool, done: &mut Verified) -> Result<Vec<Sound>> {
     let cannot = || format!("cannot read the folder `{}`", folder.display());
     let mut found: Vec<(FileKind, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder).with_context(cannot)? {
@@ -113,7 +124,7 @@ fn checkpoints(folder: &Path, done: &mut Verified) -> Result<Vec<Sound>> {
         FileKind::Step(n) => (2, *n),
     };
     found.sort_by_key(|(kind, _)| place(kind));
-    if !found.iter().any(|(kind, _)| *kind == FileKind::Last) {
+    if all && !found.iter().any(|(kind, _)| *kind == FileKind::Last) {
         done.wrong(&folder.join(file::LAST), "is not there: a run saves its newest state in it");
     }
     let mut sound = Vec::new();
@@ -226,6 +237,11 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
         done.wrong(&path, format!("has {bytes} bytes, and {counted} when `{}` was saved: lines are lost", file::LAST));
     } else if settled && bytes > counted && lines.failed.is_none() {
         done.wrong(&path, format!("has {} bytes more than when the run ended", bytes - counted));
+    } else if broke_off(folder, last) && lines.failed.is_none() {
+        done.notes.push(format!(
+            "its last process ended before it could save: what it wrote behind step {} is taken away where the run goes on",
+            last.meta.step
+        ));
     }
     // A note may report lines that were lost before; then there is nothing to count.
     let whole = lines.broken.is_empty() && lines.notes.is_empty() && bytes >= counted;
@@ -253,7 +269,16 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
 fn is_settled(folder: &Path, last: &Sound) -> bool {
     // Where `max_steps` ends a run within an epoch, the figures there come behind it, and a run that goes on takes them away.
     let cut = key(&last.meta.config, "train.max_steps").is_some_and(|most| last.meta.step >= most);
-    !is_at_work(folder) && !was_killed(folder) && !cut
+    !is_at_work(folder) && !was_killed(folder) && !cut && !broke_off(folder, last)
+}
+
+/// Whether the run ended behind its newest checkpoint and before its end, as on a full disk: it has written lines that no checkpoint counts on.
+fn broke_off(folder: &Path, last: &Sound) -> bool {
+    let config = &last.meta.config;
+    let ended = key(config, "train.epochs").is_some_and(|epochs| last.meta.epoch >= epochs)
+        || key(config, "train.steps").is_some_and(|steps| last.meta.step >= steps);
+    let bytes = fs::metadata(folder.join(file::METRICS)).map_or(0, |metadata| metadata.len());
+    !ended && Extra::of(&last.meta).is_some_and(|extra| bytes > extra.metrics_bytes)
 }
 
 /// A number of a configuration.
@@ -320,11 +345,41 @@ fn of_one_run(other: &Sound, last: &Sound, done: &mut Verified) {
     }
 }
 
+fn step(line: &Line) -> Option<u64> {
+    line.get("step").and_then(Value::as_u64)
+}
+
+/// A `best` that does not know what it is the best of: the state at which `max_steps` ended the run within an epoch, where no epoch had been evaluated.
+fn unchosen(path: &Path, best: &Sound, last: &Sound, lines: &Lines, done: &mut Verified) {
+    let of = best.meta.step;
+    let measured = lines.epochs.iter().find(|line| step(line) == Some(of));
+    match (measured, &last.meta.best) {
+        (None, _) if of != last.meta.step => {
+            done.wrong(path, format!("is of step {of}, after which nothing was evaluated"));
+        }
+        (Some(line), Some(known)) => {
+            let value = number(line, &known.monitor).unwrap_or(f64::NAN);
+            let as_good = if higher_is_better(&known.monitor) { value >= known.value } else { value <= known.value };
+            if !as_good {
+                let what =
+                    format!("is of step {of}, where `{}` is {value}, and the best is {}", known.monitor, known.value);
+                done.wrong(path, what);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// `best` must be the state at the line that has the best value of the monitored figure.
 fn best(folder: &Path, all: &[Sound], last: &Sound, lines: Option<&Lines>, done: &mut Verified) {
     let path = folder.join(file::BEST);
+    let file_of_best = all.iter().find(|sound| sound.kind == FileKind::Best);
+    let sound_lines = lines.filter(|lines| lines.broken.is_empty() && lines.notes.is_empty());
+    if let (Some(best), Some(lines)) = (file_of_best.filter(|best| best.meta.best.is_none()), sound_lines) {
+        unchosen(&path, best, last, lines, done);
+    }
     let Some(known) = &last.meta.best else { return };
-    let Some(best) = all.iter().find(|sound| sound.kind == FileKind::Best) else {
+    let Some(best) = file_of_best else {
         if !files::is_there(&path) {
             let what =
                 format!("is not there, and `{}` knows of a best `{}` of {}", file::LAST, known.monitor, known.value);
@@ -348,8 +403,7 @@ fn best(folder: &Path, all: &[Sound], last: &Sound, lines: Option<&Lines>, done:
         );
         return;
     }
-    let Some(lines) = lines.filter(|lines| lines.broken.is_empty() && lines.notes.is_empty()) else { return };
-    let step = |line: &Line| line.get("step").and_then(Value::as_u64);
+    let Some(lines) = sound_lines else { return };
     let at = lines.epochs.iter().find(|line| step(line) == Some(best.meta.step));
     let has = at.and_then(|line| number(line, &known.monitor));
     if has != Some(known.value) {

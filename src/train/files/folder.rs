@@ -396,6 +396,11 @@ pub fn is_at_work(folder: &Path) -> bool {
     lock::is_held(folder)
 }
 
+/// Where the files are of a new run that was taking the place of the one in a folder, if a process was killed, or is at work, in between.
+pub fn takes_its_place(folder: &Path) -> Option<PathBuf> {
+    staging::is_ready(folder).unwrap_or(false).then(|| folder.join(staging::NEW))
+}
+
 /// Whether the last process that was at work in the folder of a run did not live to say so.
 pub fn was_killed(folder: &Path) -> bool {
     folder.join(lock::LOCK).is_file()

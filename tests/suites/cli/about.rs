@@ -133,6 +133,41 @@ fn files_of_a_run_agree_however_it_went_on() {
     assert!(place.fails("verify nowhere", 2).contains("there is no run `nowhere`"));
 }
 
+/// What a run leaves that a full disk, or a kill at a bad moment, has ended is nothing that is wrong.
+#[test]
+fn what_a_run_leaves_that_was_cut_off_is_told() {
+    let place = run();
+    // Lines were written, and no checkpoint behind them.
+    place.ok("train c.toml --quiet --out full --pause-after 1");
+    place.ok("verify full");
+    let more = "{\"kind\":\"step\",\"step\":11,\"epoch\":2,\"loss\":0.5,\"lr\":0.1}\n";
+    place.write("full/metrics.jsonl", place.read("full/metrics.jsonl") + more);
+    let told = place.ok("verify full").out;
+    assert!(told.contains("note: its last process ended before it could save: what it wrote behind step 10"), "{told}");
+    place.ok("train --resume full --quiet");
+    place.ok("verify full");
+    // A new run is on its way into the place of another: each of the files is in one place or the other.
+    place.ok("train c.toml --quiet --out new --set seed=5 --set train.epochs=1");
+    let names = ["best.safetensors", "config.toml", "last.safetensors", "metrics.csv", "metrics.jsonl"];
+    place.write("r/.new/ready.json", serde_json::json!({ "files": names }).to_string());
+    for name in &names[1..] {
+        fs::copy(place.path(&format!("new/{name}")), place.path(&format!("r/.new/{name}"))).unwrap();
+    }
+    fs::copy(place.path("new/best.safetensors"), place.path("r/best.safetensors")).unwrap();
+    fs::remove_file(place.path("r/config.toml")).unwrap();
+    let told = place.ok("verify r").out;
+    assert!(
+        told.contains("note: a new run, which `--force` has begun") && told.contains(".new/last.safetensors"),
+        "{told}"
+    );
+    place.write("r/.new/last.safetensors", b"cut");
+    assert!(place.run("verify r").out.contains("wrong: `.new/last.safetensors`"));
+    fs::copy(place.path("new/last.safetensors"), place.path("r/.new/last.safetensors")).unwrap();
+    place.ok("train --resume r --quiet");
+    let told = place.ok("verify r").out;
+    assert!(!told.contains("note: "), "{told}");
+}
+
 #[test]
 fn several_runs_are_looked_at_one_by_one() {
     let place = run();
@@ -196,6 +231,10 @@ fn each_file_that_does_not_agree_is_named() {
     found("best.safetensors", "is not there, and `last.safetensors` knows of a best");
     fs::rename(place.path(&format!("r/{step}")), place.path("r/step-7.safetensors")).unwrap();
     found("step-7.safetensors", "is called by step 7");
+    // Of before the first evaluation; it knows of no best.
+    place.ok("train c.toml --quiet --out early --set checkpoint.every_steps=4 --set checkpoint.keep=9");
+    fs::copy(place.path("early/step-4.safetensors"), place.path("r/best.safetensors")).unwrap();
+    found("best.safetensors", "is of step 4, after which nothing was evaluated");
     // A checkpoint of another run, of another model.
     place.ok("train c.toml --quiet --out other --set seed=4 --set train.epochs=1");
     fs::copy(place.path("other/best.safetensors"), place.path("r/best.safetensors")).unwrap();
