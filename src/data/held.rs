@@ -34,10 +34,11 @@ impl Classes {
                 return Ok((spec, None));
             }
             (None, _) if one_of_them && self.exact => bail!(
-                "the labels of the data go up to {}, but the model was trained on {} classes, 0 .. {}; evaluate it on data with \
+                "the labels of the data go up to {}, but the model was trained on {} class{}, 0 .. {}; evaluate it on data with \
                  these classes, or train a model anew",
                 found - 1,
                 self.number,
+                if self.number == 1 { "" } else { "es" },
                 self.number - 1
             ),
             _ => return Ok((spec, None)),

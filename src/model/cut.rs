@@ -188,7 +188,8 @@ impl Builder<'_> {
         let (c, groups) = (dims[axis], l.groups);
         if c % groups != 0 {
             let at = node.fields.get("groups").copied().unwrap_or(node.span);
-            let message = format!("`channel_shuffle` cannot split {c} channels into {groups} groups");
+            let s = if c == 1 { "" } else { "s" };
+            let message = format!("`channel_shuffle` cannot split {c} channel{s} into {groups} groups");
             self.refuse_at(node, at, &message, &format!("must divide {c}"), &[x], "");
             return self.as_it_was(x);
         }
@@ -207,7 +208,8 @@ impl Builder<'_> {
         let r = l.upscale_factor;
         if c % (r * r) != 0 {
             let at = node.fields.get("upscale_factor").copied().unwrap_or(node.span);
-            let message = format!("`pixel_shuffle` cannot make {r} × {r} pixels of {c} channels");
+            let s = if c == 1 { "" } else { "s" };
+            let message = format!("`pixel_shuffle` cannot make {r} × {r} pixels of {c} channel{s}");
             self.refuse_at(node, at, &message, &format!("{} must divide {c}", r * r), &[x], "");
             return self.as_it_was(x).0;
         }

@@ -236,7 +236,10 @@ impl Builder<'_> {
         }
         if let Some(span) = self.data_span() {
             let comes = match self.sample_as_it_comes() {
-                any if any.is_empty() => format!("images of any size come with {} channels", any.dims()[0]),
+                any if any.is_empty() => {
+                    let c = any.dims()[0];
+                    format!("images of any size come with {c} channel{}", if c == 1 { "" } else { "s" })
+                }
                 shape => format!("a sample comes as {shape}"),
             };
             error = error.context(span, comes);

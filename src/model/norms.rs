@@ -127,7 +127,8 @@ impl Builder<'_> {
         let groups = l.num_groups;
         if !c.is_multiple_of(groups) {
             let at = node.fields.get("num_groups").copied().unwrap_or(node.span);
-            let message = format!("`group_norm` cannot split {c} channels into {groups} groups");
+            let s = if c == 1 { "" } else { "s" };
+            let message = format!("`group_norm` cannot split {c} channel{s} into {groups} groups");
             self.refuse_at(node, at, &message, &format!("must divide {c}"), &[x], "");
             return (x.value, x.order);
         }

@@ -66,7 +66,8 @@ impl Builder<'_> {
         let c = self.dims(x).dims()[1];
         if l.num_parameters != 1 && l.num_parameters != c {
             let at = node.fields.get("num_parameters").copied().unwrap_or(node.span);
-            let message = format!("`prelu` has {} parameters, but its input {c} channels", l.num_parameters);
+            let (n, s) = (l.num_parameters, if c == 1 { "" } else { "s" });
+            let message = format!("`prelu` has {n} parameters, but its input {c} channel{s}");
             self.refuse_at(node, at, &message, &format!("must be 1 or {c}"), &[x], "");
             return (x.value, x.order);
         }

@@ -225,7 +225,11 @@ impl Names {
 }
 
 fn of(classes: usize) -> String {
-    if classes > 0 { format!(" of {classes} classes") } else { String::new() }
+    match classes {
+        0 => String::new(),
+        1 => " of 1 class".to_owned(),
+        n => format!(" of {n} classes"),
+    }
 }
 
 /// Numbers as a configuration has them.

@@ -164,7 +164,10 @@ impl Check for Conv2d {
             part.sink.push(
                 Diagnostic::error(format!("`groups` must divide `out_channels` in {}", part.what))
                     .at(part.span_of("groups"), format!("{groups} groups"))
-                    .context(part.span_of("out_channels"), format!("{channels} channels")),
+                    .context(
+                        part.span_of("out_channels"),
+                        format!("{channels} channel{}", if channels == 1 { "" } else { "s" }),
+                    ),
             );
         }
     }

@@ -27,10 +27,9 @@ impl OpRules for Normalize {
         let c = inputs[0].shape.last();
         for (what, list) in [("mean", &self.mean), ("std", &self.std)] {
             if list.len() != 1 && list.len() != c {
-                return Err(ShapeError::of(
-                    0,
-                    format!("`normalize` has {} values in `{what}`, but the data has {c} channels", list.len()),
-                ));
+                let (n, s) = (list.len(), if c == 1 { "" } else { "s" });
+                let message = format!("`normalize` has {n} values in `{what}`, but the data has {c} channel{s}");
+                return Err(ShapeError::of(0, message));
             }
         }
         if !matches!(inputs[0].dtype, DType::U8 | DType::F32) {
