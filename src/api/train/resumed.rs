@@ -13,7 +13,7 @@ use crate::config::language::keys;
 use crate::config::language::sections::Source;
 use crate::config::text::diagnostics::SourceKind;
 use crate::config::{self, Loaded, UNSET_OPTION};
-use crate::train::files::folder::Folder;
+use crate::train::files::folder::{Folder, Replaces};
 use crate::train::files::resume::{Change, Effect, changes};
 use crate::train::files::state::{Extra, Started};
 use crate::train::run::report::Reporter;
@@ -58,7 +58,7 @@ pub fn find(request: &Request, asked: &Resume, reporter: &Reporter) -> Result<Re
     let name = asked.config.as_deref().map(config::name_of).unwrap_or_default();
     let to_be_made = asked.folder.as_deref().filter(|folder| asked.checkpoint.is_some() && names_nothing(folder));
     let mut folder = match to_be_made {
-        Some(new) => Folder::new(Some(new), &name, false),
+        Some(new) => Folder::new(Some(new), &name, Replaces::Nothing),
         None => Folder::existing(asked.folder.as_deref(), &name),
     }
     .map_err(in_folder)?;

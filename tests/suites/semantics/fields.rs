@@ -13,7 +13,7 @@ use runner::graph::{DType, VarKind};
 use runner::model::BatchShape;
 use runner::passes::PassOptions;
 use runner::random::{Purpose, Stream};
-use runner::train::files::folder::{Folder, file};
+use runner::train::files::folder::{Folder, Replaces, file};
 use runner::train::files::metrics_file::MetricsFile;
 use runner::train::files::state::{RunState, restore};
 use runner::train::run::Run;
@@ -162,7 +162,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         true => {
             (Folder::existing(Some(run), &experiment.name)?, restore(&mut session, &checkpoint::verify(&last)?, &last)?)
         }
-        false => (Folder::new(Some(run), &experiment.name, false)?, RunState::default()),
+        false => (Folder::new(Some(run), &experiment.name, Replaces::Nothing)?, RunState::default()),
     };
     if !last.exists() {
         folder.claim(false)?;

@@ -11,7 +11,7 @@ use runner::data::{Batch, Loader, LoaderOptions, Position};
 use runner::graph::{DType, VarKind, Variable};
 use runner::passes::PassOptions;
 use runner::passes::update::SHARES_VARIABLE;
-use runner::train::files::folder::{Folder, file};
+use runner::train::files::folder::{Folder, Replaces, file};
 use runner::train::files::metrics_file::MetricsFile;
 use runner::train::files::state::RunState;
 use runner::train::files::weights;
@@ -248,7 +248,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
     let setup = Setup::new(&case.write_files(dir.path()), sets, *on);
     let experiment = setup.experiment();
     let programs = setup.programs(&Sizes::of_run(experiment, &setup.samples.spec), options);
-    let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name, false).unwrap();
+    let mut folder = Folder::new(Some(&dir.path().join("run")), &experiment.name, Replaces::Nothing).unwrap();
     folder.claim(false).unwrap();
     let metrics = MetricsFile::open(&folder.file(file::METRICS), 0).unwrap();
     let mut run = Run {
