@@ -107,6 +107,12 @@ fn in_memory(set: u64, count: usize, bad: &[usize]) -> Split {
     Split::labelled(Values::Bytes(pixels.concat()), [8, 8, 3], labels).unwrap()
 }
 
+/// The same without those that are damaged.
+fn without(set: u64, count: usize, bad: &[usize]) -> Split {
+    let (pixels, labels): (Vec<_>, Vec<_>) = (0..count).filter(|n| !bad.contains(n)).map(|n| image(set, n)).unzip();
+    Split::labelled(Values::Bytes(pixels.concat()), [8, 8, 3], labels).unwrap()
+}
+
 fn samples(train: Split, val: Split) -> Samples {
     let set = Dataset::new(DataSpec::labelled(DType::U8, [8, 8, 3], 2), train, val);
     let Dataset { spec, train, val, fingerprint, .. } = set;
@@ -221,10 +227,10 @@ fn a_run_goes_on_without_samples_that_cannot_be_read() {
     write(&dir.path().join("train"), 1, TRAIN, &[TRAIN - 1]);
     write(&dir.path().join("val"), 2, VAL, &[4]);
     let photos = samples(Photos::split(&dir.path().join("train")), Photos::split(&dir.path().join("val")));
-    let known = samples(in_memory(1, TRAIN, &[TRAIN - 1]), in_memory(2, VAL, &[4]));
+    let known = samples(in_memory(1, TRAIN, &[TRAIN - 1]), without(2, VAL, &[4]));
     let (state, mut lines) = train(&known, &[], &dir.path().join("memory")).unwrap();
     let whole = train(&photos, &[], &dir.path().join("whole")).unwrap();
-    assert!(whole.0 == state, "the next sample is taken in the place of each");
+    assert!(whole.0 == state, "the next sample is taken in the place of each that is trained on");
     // Each is named once, and counted in every epoch.
     let named: Vec<(usize, &Value)> =
         whole.1.iter().enumerate().filter(|(_, line)| line["kind"] == "unreadable").collect();
@@ -236,7 +242,15 @@ fn a_run_goes_on_without_samples_that_cannot_be_read() {
     for line in lines.iter_mut().filter(|line| line["kind"] == "epoch") {
         (line["unreadable"], line["val_unreadable"]) = (1.into(), 1.into());
     }
-    assert_eq!(whole.1, lines);
+    // Evaluations leave them out. Their batches are others, and their sums are rounded otherwise.
+    let mut rounded = whole.1.clone();
+    for (line, expected) in rounded.iter_mut().zip(&lines) {
+        let [loss, other] = [&line["val_loss"], &expected["val_loss"]].map(Value::as_f64);
+        if loss.zip(other).is_some_and(|(loss, other)| (loss - other).abs() < 1e-6 * other) {
+            line["val_loss"] = expected["val_loss"].clone();
+        }
+    }
+    assert_eq!(rounded, lines);
 
     // Stopped in the middle of an epoch, and gone on with by other numbers of threads.
     for (step, workers) in [("train.max_steps=3", "data.workers=0"), ("train.max_steps=7", "data.workers=4")] {
