@@ -81,7 +81,8 @@ pub use store::{Rows, Store, Unreadable};
 pub use survey::{Survey, Taken};
 pub use target_names::target_names;
 pub use transforms::{
-    Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, fixed, output_shape,
+    Augment, AugmentChanges, ColorJitter, Image, Interpolation, Operation, Policy, Size, Transform, bytes_per_pixel,
+    fixed, output_shape,
 };
 pub use unreadable::{Unread, most_unreadable};
 pub use values::Values;

@@ -4,7 +4,7 @@ use super::input::{Samples, source, transforms};
 use crate::config::Experiment;
 use crate::config::language::sections::Cache as Written;
 use crate::config::load::paths::shown;
-use crate::data::{self, Cache, DataSpec, Footprint, Keep, Split, Survey, Taken, Transform};
+use crate::data::{self, Cache, DataSpec, Footprint, Keep, Split, Survey, Taken, Transform, bytes_per_pixel};
 use crate::files::caches;
 use crate::terminal::human_bytes;
 use anyhow::{Context, Result};
@@ -49,9 +49,11 @@ impl PhotoPlan {
         let [train, val] = data::survey(&source(experiment).0).unwrap_or_default();
         // A part of those that are trained on may be held out.
         let val = if loading.validation_split.is_some() { train.clone() } else { val };
-        let [train_bytes, val_bytes] = [&train, &val].map(|survey| match survey.decoding {
-            0 => 0,
-            photo => photo.saturating_add(WORKER),
+        let [train_bytes, val_bytes] = [(&train, true), (&val, false)].map(|(survey, train)| {
+            match at_work(survey, &transforms(experiment, train)) {
+                0 => 0,
+                photo => photo.saturating_add(WORKER),
+            }
         });
         // When an evaluation begins, the loader of the training still makes batches ahead.
         let decoding = match (training, loading.workers) {
@@ -83,6 +85,12 @@ impl PhotoPlan {
     pub fn with(&self, samples: Footprint) -> Footprint {
         Footprint { decoding: self.decoding, cache: self.cache, ..samples }
     }
+}
+
+/// Bytes of memory that the photo takes which takes most, while it is decoded or transforms work on all of it.
+fn at_work(survey: &Survey, transforms: &[Transform]) -> usize {
+    let pixels = survey.sizes().map_or(0, |[.., [height, width]]| height.saturating_mul(width));
+    survey.decoding.max(pixels.saturating_mul(bytes_per_pixel(transforms)))
 }
 
 fn part_of(name: &'static str, survey: &Survey, photos: Option<usize>, transforms: &[Transform]) -> KeptPart {
