@@ -1,10 +1,10 @@
 //! PNG files that commands write: masks and sheets of samples. They are marked, so that none takes the place of a photo or a label of the user.
 
 use crate::api::failure::Failure;
-use anyhow::Result;
-use png::{ColorType, Decoder, Encoder};
+use anyhow::{Context, Result};
+use png::{ColorType, Decoder, DecodingError, Encoder};
 use std::fs::{self, File};
-use std::io::BufReader;
+use std::io::{self, BufReader, ErrorKind};
 use std::path::Path;
 
 /// The chunk of text that has the name of the program, by the PNG specification.
@@ -31,10 +31,11 @@ pub fn encode([height, width]: [u32; 2], color: ColorType, palette: Option<Vec<u
 /// Refuses a file that is there, has something in it, and is no marked image. `option` names the output on the command line.
 ///
 /// # Errors
-/// It is such a file.
+/// It is such a file, or cannot be read.
 pub fn expect_own(path: &Path, option: &str) -> Result<(), Failure> {
     let filled = fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
-    match filled && !is_marked(path) {
+    let cannot = || format!("cannot see whether `{}` is an image that may be replaced", path.display());
+    match filled && !is_marked(path).with_context(cannot)? {
         true => Err(Failure::Usage(format!(
             "`{}` is there, and is no image that `runner` has written\nhelp: remove that file, or let `{option}` name another place",
             path.display()
@@ -43,10 +44,15 @@ pub fn expect_own(path: &Path, option: &str) -> Result<(), Failure> {
     }
 }
 
-fn is_marked(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    let Ok(reader) = Decoder::new(BufReader::new(file)).read_info() else { return false };
-    reader.info().uncompressed_latin1_text.iter().any(|text| text.keyword == KEYWORD && text.text == PROGRAM)
+fn is_marked(path: &Path) -> io::Result<bool> {
+    match Decoder::new(BufReader::new(File::open(path)?)).read_info() {
+        Ok(reader) => {
+            let texts = &reader.info().uncompressed_latin1_text;
+            Ok(texts.iter().any(|text| text.keyword == KEYWORD && text.text == PROGRAM))
+        }
+        Err(DecodingError::IoError(error)) if error.kind() != ErrorKind::UnexpectedEof => Err(error),
+        Err(_) => Ok(false),
+    }
 }
 
 #[cfg(test)]

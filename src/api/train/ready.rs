@@ -163,10 +163,11 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         go_back(&folder, &state, experiment, &reporter)?;
     }
     let config_file = with_note(&effective, samples.note.as_deref());
+    // First: a folder with metrics is known as one of a run, also where the start breaks off here.
+    let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
     if from.is_none() {
         write_config(&folder, &config_file)?;
     }
-    let metrics = MetricsFile::open(&folder.file(file::METRICS), state.extra.metrics_bytes)?;
     // With the same configuration the run comes to the same best again, if it goes on as far as it has in that folder before.
     if past.is_some() || from.as_ref().is_some_and(|(_, meta)| meta.config != effective) {
         settle_best(&folder, &mut state, experiment.checkpoint.monitor(), &reporter)?;

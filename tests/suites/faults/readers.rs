@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A finished run, an image for it, and an earlier export.
+/// A finished run, an image for it, an earlier export and an earlier sheet.
 pub fn place() -> Place {
     let place = Place::with("c.toml", CONFIG);
     place.ok(TRAIN);
@@ -17,6 +17,7 @@ pub fn place() -> Place {
     shades.save(place.file("digit.png")).unwrap();
     let old = Tensor::from_f32([2], &[1.0, 2.0]);
     checkpoint::write_weights(&place.file("out.safetensors"), &[old.view("old")]).unwrap();
+    place.ok("data show c.toml --out sheet.png --count 2");
     place
 }
 
@@ -99,7 +100,7 @@ fn an_export() {
 /// A contact sheet, and the mean that is written into a configuration.
 #[test]
 fn a_look_at_the_data() {
-    replaces("data show", "data show c.toml --out digit.png --count 6", ".digit.png.tmp-", 9);
+    replaces("data show", "data show c.toml --out sheet.png --count 6", ".sheet.png.tmp-", 9);
     replaces("data show --write-normalize", "data show c.toml --write-normalize", ".c.toml.tmp-", 9);
 }
 
