@@ -1,6 +1,7 @@
 //! Which tensors of a file a model takes.
 
 use super::tensor::Tensor;
+use super::unread::Unread;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
@@ -25,20 +26,8 @@ pub struct Mismatch {
     pub unexpected: Vec<String>,
     /// Name, the model's shape, the file's shape.
     pub wrong_shape: Vec<(String, Vec<usize>, Vec<usize>)>,
-    /// Names that the model has, and the file in a form that is not read, with what that is.
-    pub unread: Vec<(String, String)>,
-}
-
-/// What to do about a tensor that is not read.
-pub fn advice(what: &str) -> &'static str {
-    match what {
-        _ if what.starts_with("sparse") => "in PyTorch, `.to_dense()` makes a tensor of it that is read",
-        _ if what.starts_with("quantised") => "in PyTorch, `.dequantize()` makes a tensor of it that is read",
-        _ if what.starts_with("of torch.complex") => "there are no models of complex numbers here",
-        _ if what.starts_with("of torch.") => "in PyTorch, `.float()` makes a tensor of it that is read",
-        _ if what.contains("`meta`") => "save the model when its weights are there",
-        _ => "only tensors of floats, whole numbers and truth values are read, each with all its elements",
-    }
+    /// Names that the model has, and the file in a form that is not read.
+    pub unread: Vec<(String, Unread)>,
 }
 
 impl Mismatch {
@@ -48,7 +37,7 @@ impl Mismatch {
     }
 
     /// Of the names that the file lacks: those that it has in a form that is not read.
-    pub fn name_unread(&mut self, unread: &BTreeMap<String, String>) {
+    pub fn name_unread(&mut self, unread: &BTreeMap<String, Unread>) {
         self.missing.retain(|name| match unread.get(name) {
             Some(what) => {
                 self.unread.push((name.clone(), what.clone()));

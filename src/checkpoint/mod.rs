@@ -16,6 +16,7 @@ mod meta;
 mod pth;
 mod retention;
 mod tensor;
+mod unread;
 mod weights;
 
 pub use error::{CheckpointError, Reason};
@@ -24,11 +25,12 @@ pub use format::{
     read_streamed, verify, write, write_streamed, write_weights,
 };
 pub use index::{files_of, is_index, load_chosen, load_tensors};
-pub use matching::{Matched, Mismatch, advice, match_names, match_shapes, unwrap_all_names, unwrap_names, unwrapped};
+pub use matching::{Matched, Mismatch, match_names, match_shapes, unwrap_all_names, unwrap_names, unwrapped};
 pub use meta::{Best, Meta};
 pub use pth::Choose;
 pub use retention::{FileKind, Newest, newest_whole, prune, remove_unfinished, superseded};
 pub use tensor::{CastError, Tensor, TensorInfo, TensorView};
+pub use unread::Unread;
 pub use weights::{Loaded, write_state_dict};
 
 use std::path::Path;

@@ -5,6 +5,7 @@ use super::error::{CheckpointError, Reason};
 use super::format::{self, averaged_weight, is_optimizer_state};
 use super::pth::{self, Choose};
 use super::tensor::{Tensor, TensorView};
+use super::unread::Unread;
 use crate::files::{self, output::Output};
 use safetensors::tensor::Dtype;
 use std::collections::BTreeMap;
@@ -19,8 +20,8 @@ const START: u64 = 16;
 pub struct Loaded {
     /// By name. Floats are `F32` whatever they were in the file.
     pub tensors: BTreeMap<String, Tensor>,
-    /// Tensors of the file that are not read, with what each is: `sparse`, `of torch.complex64`.
-    pub unread: BTreeMap<String, String>,
+    /// Tensors of the file that are not read.
+    pub unread: BTreeMap<String, Unread>,
     /// Of tensors of whole numbers whose type is another one in the file: PyTorch's name of that.
     pub narrow: BTreeMap<String, &'static str>,
     /// What was done to get at them, for the user to know: `took the state dict under the key …`.
@@ -67,9 +68,8 @@ fn parse(mut file: impl Read + Seek, size: u64, choose: &Choose) -> Result<Loade
             false => pth::parse_legacy(file, size, choose)?,
         };
         let narrow = narrow.into_iter().map(|(name, element)| (name, element.in_pytorch())).collect();
-        let left_out = |(name, what): (&String, &String)| {
-            format!("left out `{name}`, which is {what}: {}", super::matching::advice(what))
-        };
+        let left_out =
+            |(name, what): (&String, &Unread)| format!("left out `{name}`, which is {what}: {}", what.advice());
         let notes = notes.into_iter().chain(unread.iter().map(left_out)).collect();
         return Ok(Loaded { tensors, unread, narrow, notes });
     }

@@ -15,6 +15,7 @@ mod write;
 
 use super::element::Element;
 use super::tensor::Tensor;
+use super::unread::Unread;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Read, Seek};
@@ -77,7 +78,7 @@ fn malformed(why: impl Into<String>) -> PthError {
 pub(super) struct StateDict {
     pub tensors: BTreeMap<String, Tensor>,
     /// Tensors that are not read, with what each is.
-    pub unread: BTreeMap<String, String>,
+    pub unread: BTreeMap<String, Unread>,
     /// Tensors that are of a narrower type in the file.
     pub narrow: BTreeMap<String, Element>,
     pub notes: Vec<String>,

@@ -1,5 +1,6 @@
 //! Where in a file's object the state dict is.
 
+use super::super::unread::Unread;
 use super::value::{Memory, Tensor, Value};
 use super::{Choose, PthError, malformed};
 use std::collections::{BTreeMap, HashSet};
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 pub(super) struct Found<'a> {
     pub tensors: Vec<(String, &'a Tensor)>,
     /// Tensors that are not read, with what each is.
-    pub unread: BTreeMap<String, String>,
+    pub unread: BTreeMap<String, Unread>,
     pub notes: Vec<String>,
 }
 
@@ -139,7 +140,7 @@ fn entries(dict: &[(Value, Value)], mut notes: Vec<String>) -> Result<Found<'_>,
         let Value::Str(name) = key else { return Err(malformed("the state dict has a key that is no text")) };
         match value {
             Value::Tensor(t) => drop(tensors.insert(name.to_string(), &**t)),
-            Value::Unread(what) => drop(unread.insert(name.to_string(), what.to_string())),
+            Value::Unread(what) => drop(unread.insert(name.to_string(), Unread::clone(what))),
             other => others.push((name, other)),
         }
     }

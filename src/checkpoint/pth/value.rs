@@ -1,6 +1,7 @@
 //! What a pickle may hold.
 
 use crate::checkpoint::element::Element;
+use crate::checkpoint::unread::Unread;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -21,7 +22,7 @@ pub(super) enum Value {
     Storage(Storage),
     Tensor(Rc<Tensor>),
     /// A tensor of a kind that is not read, or the storage of one, with what it is: `of torch.complex64`.
-    Unread(Rc<str>),
+    Unread(Rc<Unread>),
     /// What Python would have made by code of this name, or that code itself. It is not run, and nothing is known of it.
     Object(Rc<str>),
     /// Something with no part in a state dict's tensors (byte strings).
@@ -69,22 +70,23 @@ pub(super) struct Memory {
 }
 
 /// What a tensor is whose storage has this class, of those that are not read, and the bytes of an element. The type of some stands with the tensor alone.
-pub(super) fn unread_storage(class: &str) -> Option<(&'static str, usize)> {
+pub(super) fn unread_storage(class: &str) -> Option<(Unread, usize)> {
+    let quantised = |name| Unread::Quantised(Some(name));
     Some(match class {
-        "torch.ComplexFloatStorage" => ("of torch.complex64", 8),
-        "torch.ComplexDoubleStorage" => ("of torch.complex128", 16),
-        "torch.QInt8Storage" => ("quantised, of torch.qint8", 1),
-        "torch.QUInt8Storage" => ("quantised, of torch.quint8", 1),
-        "torch.QInt32Storage" => ("quantised, of torch.qint32", 4),
-        "torch.QUInt4x2Storage" => ("quantised, of torch.quint4x2", 1),
-        "torch.QUInt2x4Storage" => ("quantised, of torch.quint2x4", 1),
-        "torch.storage.UntypedStorage" => ("of a type that is not known", 1),
+        "torch.ComplexFloatStorage" => (Unread::Type("complex64".into()), 8),
+        "torch.ComplexDoubleStorage" => (Unread::Type("complex128".into()), 16),
+        "torch.QInt8Storage" => (quantised("qint8"), 1),
+        "torch.QUInt8Storage" => (quantised("quint8"), 1),
+        "torch.QInt32Storage" => (quantised("qint32"), 4),
+        "torch.QUInt4x2Storage" => (quantised("quint4x2"), 1),
+        "torch.QUInt2x4Storage" => (quantised("quint2x4"), 1),
+        "torch.storage.UntypedStorage" => (Unread::Other("of a type that is not known".into()), 1),
         _ => return None,
     })
 }
 
 /// What a tensor is that a function of PyTorch's with this name makes of these arguments, if it makes one.
-pub(super) fn unread_tensor(function: &str, arguments: &[Value]) -> Option<Rc<str>> {
+pub(super) fn unread_tensor(function: &str, arguments: &[Value]) -> Option<Rc<Unread>> {
     let dtype = arguments.iter().find_map(|value| match value {
         Value::Object(name) => name.strip_prefix("torch.").filter(|name| !name.contains('.') && *name != "device"),
         _ => None,
@@ -93,20 +95,20 @@ pub(super) fn unread_tensor(function: &str, arguments: &[Value]) -> Option<Rc<st
         Value::Unread(what) => Some(what.clone()),
         _ => None,
     });
-    let what = match function.strip_prefix("torch._utils._rebuild_") {
-        Some("tensor_v3") => dtype.map(|dtype| format!("of torch.{dtype}").into()).or(stored)?,
-        Some("qtensor") => stored.unwrap_or_else(|| "quantised".into()),
-        Some("sparse_tensor" | "sparse_csr_tensor") => "sparse".into(),
-        Some("meta_tensor_no_storage") => "on the `meta` device, which has no values".into(),
-        Some("nested_tensor") => "nested".into(),
-        Some(name) if name.contains("tensor") => format!("of another kind (`{function}`)").into(),
-        _ if function == "torch._tensor._rebuild_from_type_v2" => match arguments.get(1) {
-            Some(Value::Object(class)) => format!("of a class of its own (`{class}`)").into(),
+    let other = |what: String| Unread::Other(what).into();
+    Some(match function.strip_prefix("torch._utils._rebuild_") {
+        Some("tensor_v3") => dtype.map(|dtype| Unread::Type(dtype.into()).into()).or(stored)?,
+        Some("qtensor") => stored.unwrap_or_else(|| Unread::Quantised(None).into()),
+        Some("sparse_tensor" | "sparse_csr_tensor") => Unread::Sparse.into(),
+        Some("meta_tensor_no_storage") => Unread::Meta.into(),
+        Some("nested_tensor") => other("nested".into()),
+        Some(name) if name.contains("tensor") => other(format!("of another kind (`{function}`)")),
+        _ if function == "torch._tensor._rebuild_from_type_v2" => other(match arguments.get(1) {
+            Some(Value::Object(class)) => format!("of a class of its own (`{class}`)"),
             _ => "of a class of its own".into(),
-        },
+        }),
         _ => return stored,
-    };
-    Some(what)
+    })
 }
 
 /// Modules of which no state dict or what lies beside one has anything: they reach out of Python.

@@ -76,7 +76,8 @@ pub fn read(experiment: &Experiment, vars: &Variables, data: &DataSpec) -> Resul
         checkpoint::unwrapped(&name, |name| wanted.contains(name)).map(str::to_owned).unwrap_or(name)
     };
     let strange: Vec<String> = unread.keys().cloned().collect();
-    let unread: BTreeMap<String, String> = unread.into_iter().map(|(name, what)| (own(&name), what)).collect();
+    let unread: BTreeMap<String, checkpoint::Unread> =
+        unread.into_iter().map(|(name, what)| (own(&name), what)).collect();
     let narrow: BTreeMap<String, &str> = narrow.into_iter().map(|(name, dtype)| (own(&name), dtype)).collect();
     let are_adapters = adapters::are_alone(tensors.keys().map(String::as_str));
     notes.extend(rename(experiment, path, &mut tensors, &strange)?);
@@ -360,7 +361,7 @@ fn misfit(
     }
     let error = error.note(format!("{mismatch}"));
     if let Some((name, what)) = mismatch.unread.first() {
-        return error.help(format!("`{name}` is {what}: {}", checkpoint::advice(what)));
+        return error.help(format!("`{name}` is {what}: {}", what.advice()));
     }
     if fitting == 0 {
         return error
