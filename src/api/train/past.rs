@@ -1,7 +1,7 @@
 //! What a run takes along that goes on in another folder than that of its checkpoint: what it had written until then.
 
 use super::super::failure::Failure;
-use crate::checkpoint;
+use super::best::known_best;
 use crate::files::{self, durable};
 use crate::train::files::folder::{Folder, file};
 use crate::train::files::state::RunState;
@@ -31,15 +31,12 @@ impl Past {
     /// A file cannot be read, or not be written.
     pub fn copy(&self, folder: &Folder, state: &RunState) -> Result<(), Failure> {
         self.file(folder, file::METRICS, state.extra.metrics_bytes)?;
-        let best =
-            |path: &Path| state.best.is_some() && checkpoint::verify(path).is_ok_and(|meta| meta.best == state.best);
-        if best(&self.0.join(file::BEST)) {
-            self.file(folder, file::BEST, u64::MAX)?;
-            let copy = folder.file(file::BEST);
-            // A run that is at work there may have replaced it meanwhile.
-            if !best(&copy) {
-                durable::remove(&copy).with_context(|| format!("cannot remove `{}`", copy.display()))?;
-            }
+        let Some(known) = &state.best else { return Ok(()) };
+        // The copy is looked at: a run that is at work there may replace the file meanwhile.
+        self.file(folder, file::BEST, u64::MAX)?;
+        let copy = folder.file(file::BEST);
+        if known_best(&copy, known)?.is_none() {
+            durable::remove(&copy).with_context(|| format!("cannot remove `{}`", copy.display()))?;
         }
         Ok(())
     }

@@ -159,6 +159,40 @@ fn goes_on(place: &Place, _: &Case, _: &Ended, expected: &RunState) -> Result<()
     }
 }
 
+/// The folder of the checkpoint stays as it is. In the new one, what is saved goes on, and where nothing is the command can be given again.
+#[test]
+fn a_run_that_goes_on_elsewhere() {
+    const ELSEWHERE: &str = "train --resume run/last.safetensors --out new --threads 1 --quiet";
+    if library().is_none() {
+        return;
+    }
+    let start = killed(CONFIG);
+    let tried = start.copy();
+    tried.ok(ELSEWHERE);
+    let expected = RunState::read(&tried.file("new")).unwrap();
+    let before = RunState::read(&start.file("run")).unwrap();
+    let ended = |place: &Place| RunState::read(&place.file("new"))?.same_as(&expected);
+    Sweep {
+        name: "train --resume CHECKPOINT --out",
+        start: &start,
+        args: ELSEWHERE,
+        every: 73,
+        steady: true,
+        done: &|place, _| ended(place),
+        after: &|place, _, _| {
+            RunState::read(&place.file("run"))?.same_as(&before).map_err(|e| format!("the old folder: {e}"))?;
+            let saved = place.file("new/last.safetensors").exists();
+            let again = if saved { "train --resume new --threads 1 --quiet" } else { ELSEWHERE };
+            let done = place.run(again);
+            if done.code != Some(0) {
+                return Err(format!("what is left is in the way of `{again}`: {done:?}"));
+            }
+            ended(place)
+        },
+    }
+    .run();
+}
+
 /// A finished run with `old.toml` in a place with another `c.toml`; what both leave.
 pub fn replacement() -> (Place, RunState, RunState) {
     let config = CONFIG.replace("seed = 3", "seed = 4");
