@@ -18,8 +18,8 @@ struct Told {
     names: Vec<u8>,
 }
 
-/// A JPEG file of three components with its colours declared so that the decoder, which goes by Adobe's segment alone and takes all else for YCbCr,
-/// comes to those of libjpeg: JFIF is YCbCr whatever Adobe says, and components called `R`, `G` and `B` are that.
+/// The file with Adobe's segment as the decoder needs it to come to libjpeg's colours. The decoder reads that segment alone, and takes three components
+/// without it for YCbCr. For libjpeg a JFIF file is YCbCr whatever Adobe's segment says, and components called `R`, `G` and `B` are RGB.
 pub fn with_told_colours(file: &[u8]) -> Cow<'_, [u8]> {
     let Some(Told { jfif, adobe, names }) = told(file).filter(|told| told.names.len() == 3) else {
         return Cow::Borrowed(file);

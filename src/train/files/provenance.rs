@@ -12,7 +12,7 @@ pub fn difference(before: &Extra, samples: &Samples) -> Option<String> {
     before.difference(&samples.fingerprint)
 }
 
-/// The consequence of a difference for the samples that are held out, as an addition to its message: the draw goes by the number of samples.
+/// An addition to the message about a difference, where samples are held out. Which those are depends on how many samples there are.
 pub fn held_out_anew(experiment: &Experiment) -> &'static str {
     match experiment.data.loading.validation_split {
         Some(_) => {
