@@ -275,8 +275,8 @@ fn stream_sides((name, content): Chunk) -> Header<Option<[u64; 2]>> {
 fn webp(file: &[u8]) -> Header<Claims> {
     const SIDES: &str = "it is a WebP file whose parts are not as large as its header says";
     // Bytes behind the end in the header are not looked at; the decoder goes some bytes further than that.
-    let told = u32::from_le_bytes(bytes(file, 4)?) as usize;
-    let (first, mut rest) = chunk(&file[RIFF..file.len().min(told.saturating_add(BEHIND)).max(RIFF)])?;
+    let declared_size = u32::from_le_bytes(bytes(file, 4)?) as usize;
+    let (first, mut rest) = chunk(&file[RIFF..file.len().min(declared_size.saturating_add(BEHIND)).max(RIFF)])?;
     let (mut sides, mut animated, mut transparent) = ([0; 2], false, false);
     match &first.0 {
         b"VP8X" => {

@@ -70,15 +70,15 @@ mod tests {
 
     #[test]
     fn zero_is_one_value() {
-        let told = ["-0.0", "-0.00", "-0,0", "-.0", "0.0", "-0", "-0.1", "-", "-.", "-1.0", "a-0.0"].map(value);
-        assert_eq!(told, ["0.0", "0.00", "0,0", ".0", "0.0", "-0", "-0.1", "-", "-.", "-1.0", "a-0.0"]);
+        let values = ["-0.0", "-0.00", "-0,0", "-.0", "0.0", "-0", "-0.1", "-", "-.", "-1.0", "a-0.0"].map(value);
+        assert_eq!(values, ["0.0", "0.00", "0,0", ".0", "0.0", "-0", "-0.1", "-", "-.", "-1.0", "a-0.0"]);
     }
 
     #[test]
     fn numbers_stand_for_named_classes_alone() {
         let names = ["cat", "dog", "cat"].map(str::to_owned);
-        let told = |named: bool| ["cat", "dog", "1", "3", "cow"].map(numbering(&names, named));
-        assert_eq!(told(true), [Some(0), Some(1), Some(1), None, None]);
-        assert_eq!(told(false), [Some(0), Some(1), None, None, None]);
+        let numbers = |named: bool| ["cat", "dog", "1", "3", "cow"].map(numbering(&names, named));
+        assert_eq!(numbers(true), [Some(0), Some(1), Some(1), None, None]);
+        assert_eq!(numbers(false), [Some(0), Some(1), None, None, None]);
     }
 }

@@ -19,8 +19,8 @@ pub struct Dataset {
     /// A warning for the user that the run's files record: the data are not what was asked for.
     pub note: Option<String>,
     /// What the user should know of the files, such as those that are left out. The data are what was asked for all the same.
-    pub told: Vec<String>,
-    /// Tells these samples from any others.
+    pub notes: Vec<String>,
+    /// Identifies these samples.
     pub fingerprint: Fingerprint,
 }
 
@@ -29,13 +29,13 @@ impl Dataset {
     pub fn new(mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
         let fingerprint = Fingerprint::of(&train, &val);
-        Dataset { spec, train, val, test: None, note: None, told: Vec::new(), fingerprint }
+        Dataset { spec, train, val, test: None, note: None, notes: Vec::new(), fingerprint }
     }
 
     /// The samples of a public set, from files that have been verified.
     pub(super) fn known(set: Known, mut spec: DataSpec, train: Split, val: Split) -> Self {
         (spec.train, spec.val) = (Some(train.len()), Some(val.len()));
         let fingerprint = Fingerprint::of_known(set).unwrap_or_else(|| Fingerprint::of(&train, &val));
-        Dataset { spec, train, val, test: None, note: None, told: Vec::new(), fingerprint }
+        Dataset { spec, train, val, test: None, note: None, notes: Vec::new(), fingerprint }
     }
 }

@@ -2,7 +2,7 @@
 //! so that a panic is an error of the file.
 
 use super::claims::{Claims, MAX_DECODED, MAX_SIDE, check_memory};
-use super::told_colours::with_told_colours;
+use super::declared_colours::with_declared_colours;
 use crate::files::contained;
 use anyhow::{Result, anyhow, ensure};
 use image::metadata::Orientation;
@@ -58,7 +58,7 @@ pub fn decode_any(bytes: &[u8]) -> Result<DynamicImage> {
     ensure!(!is_cut_off(bytes), "it is cut off: the file ends before the JPEG image in it does");
     let claims = Claims::of(bytes)?;
     claims.check(bytes.len() as u64)?;
-    let bytes = &with_told_colours(bytes)[..];
+    let bytes = &with_declared_colours(bytes)[..];
     contained(|| {
         let (mut decoder, orientation) = opened(bytes)?;
         let (w, h) = decoder.dimensions();

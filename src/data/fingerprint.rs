@@ -16,7 +16,7 @@ const AT_ONCE: usize = 1 << 16;
 /// What the parts are called.
 const PARTS: [&str; 4] = ["the training inputs", "the training targets", "the test inputs", "the test targets"];
 
-/// Tells one set of samples from another.
+/// Identifies a set of samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint([String; 4]);
 

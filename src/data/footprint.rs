@@ -38,7 +38,7 @@ mod tests {
     use super::super::{open, tensors::TensorsOptions};
 
     #[test]
-    fn what_is_told_is_what_is_held() {
+    fn footprints_are_the_bytes_that_are_held() {
         for (shape, task) in [(vec![3, 4, 5], Task::Classes(7)), (vec![9], Task::Values(2))] {
             let source = Source::Synthetic(SyntheticOptions { shape, task, samples: 40, val_samples: 11, seed: 1 });
             let set = open(&source).unwrap();

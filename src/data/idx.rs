@@ -1,6 +1,6 @@
 //! The IDX format of MNIST: two zero bytes, an element type, the rank, the dimensions (32 bits, big-endian), the data.
-//! Only unsigned bytes (type 0x08) occur in the sets that are read here. Files may be gzipped or not: the first bytes
-//! tell, not the name.
+//! Only unsigned bytes (type 0x08) occur in the sets that are read here. Files may be gzipped or not: the first
+//! bytes decide, and not the name.
 
 use super::digest::{Digest, Digesting};
 use crate::files::{self, Contained};
@@ -236,7 +236,7 @@ pub(super) mod tests {
                 Err(_) => refused += 1,
             }
         }
-        // Left are those of the gzip header that tell a time and a system, and padding.
+        // The rest is the time and the system in the gzip header, and padding.
         assert!(refused > 8 * (whole.len() - 10), "{refused} of {}", 8 * whole.len());
     }
 

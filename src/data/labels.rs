@@ -38,11 +38,11 @@ mod tests {
     #[test]
     fn labels_must_be_classes() {
         assert_eq!(checked_labels([0i64, 9].into_iter(), 10, None, 1, "f").unwrap(), [0, 9]);
-        let told =
+        let message =
             |list: [i64; 2], each| checked_labels(list.into_iter(), 10, None, each, "f").unwrap_err().to_string();
-        assert!(told([0, 10], 1).contains("label 10 of sample 1 is not within 0 .. 9"));
-        assert!(told([0, 10], 2).contains("of sample 0"));
-        assert!(told([-1, 0], 1).contains("label -1"));
+        assert!(message([0, 10], 1).contains("label 10 of sample 1 is not within 0 .. 9"));
+        assert!(message([0, 10], 2).contains("of sample 0"));
+        assert!(message([-1, 0], 1).contains("label -1"));
         // Where the largest label makes the number of classes, no label is beyond them.
         let largest = checked_labels([1i64 << 31].into_iter(), (1 << 31) + 1, None, 1, "f").unwrap_err().to_string();
         assert!(largest.contains("label 2147483648 of sample 0 is no number of a class"), "{largest}");

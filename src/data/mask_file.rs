@@ -121,16 +121,16 @@ mod tests {
 
     #[test]
     fn what_has_no_classes_is_refused() {
-        let told = |file: &[u8]| format!("{:#}", read_mask(file).unwrap_err());
+        let message = |file: &[u8]| format!("{:#}", read_mask(file).unwrap_err());
         let colours = RgbImage::from_pixel(4, 4, Rgb([1, 2, 1]));
-        assert!(told(&saved(colours.clone(), ImageFormat::Png)).contains("it is in colours"));
-        assert!(told(&saved(colours, ImageFormat::Jpeg)).contains("save masks as PNG"));
+        assert!(message(&saved(colours.clone(), ImageFormat::Png)).contains("it is in colours"));
+        assert!(message(&saved(colours, ImageFormat::Jpeg)).contains("save masks as PNG"));
         let wide: ImageBuffer<Luma<u16>, _> = ImageBuffer::from_pixel(4, 4, Luma([256]));
-        assert!(told(&saved(wide, ImageFormat::Png)).contains("above 255"));
-        assert!(!told(b"no image").is_empty());
+        assert!(message(&saved(wide, ImageFormat::Png)).contains("above 255"));
+        assert!(!message(b"no image").is_empty());
         let whole = with_palette(4, [40, 40], &[7; 1600]);
         for length in [20, 30, 60, whole.len() - 20] {
-            assert!(!told(&whole[..length]).is_empty(), "{length}");
+            assert!(!message(&whole[..length]).is_empty(), "{length}");
         }
     }
 }

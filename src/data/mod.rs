@@ -10,6 +10,7 @@ pub mod cifar;
 mod claims;
 mod classes;
 mod dataset;
+mod declared_colours;
 mod decoders;
 mod digest;
 pub mod digits;
@@ -47,7 +48,6 @@ mod target_names;
 pub mod tensors;
 pub mod text;
 mod tokenizer;
-mod told_colours;
 mod transforms;
 mod unreadable;
 mod values;
@@ -150,8 +150,8 @@ impl Files {
         Files { root: root.into(), verify: true }
     }
 
-    /// The description of the public set as that of these files: how many samples there are in a set of one's own only its
-    /// files tell.
+    /// The description of the public set as that of these files. The number of samples in a set of one's own is known from
+    /// its files alone.
     fn counted(&self, spec: DataSpec) -> DataSpec {
         if self.verify { spec } else { DataSpec { train: None, val: None, ..spec } }
     }

@@ -30,7 +30,7 @@ thread_local! {
     static MEMORY: RefCell<Memory> = RefCell::default();
 }
 
-/// Does something with the memory of the thread. Whoever asks meanwhile has new memory.
+/// Does something with the memory of the thread. A call within `act` gets new memory.
 fn with_memory<T>(act: impl FnOnce(&mut Memory) -> T) -> T {
     let mut memory = MEMORY.take();
     let result = act(&mut memory);
@@ -266,12 +266,14 @@ mod tests {
         for name in ["420-37x53-edges", "other-progressive"] {
             let file = golden(name);
             for length in [file.len() * 2 / 3, file.len() - 40, file.len() - 2, file.len() - 1] {
-                let told = |result: Result<Image>| format!("{:#}", result.map(|_| ()).unwrap_err());
+                let message = |result: Result<Image>| format!("{:#}", result.map(|_| ()).unwrap_err());
                 let file = &file[..length];
                 // The first rows, which would be there.
                 let top = Window { at: [0, 0], sides: [2, 2] };
                 let rows = |photo: Photo| photo.with(top, |image, _| image.clone());
-                for refusal in [told(Photo::new(file).and_then(rows)), told(Photo::new(file).and_then(Photo::whole))] {
+                for refusal in
+                    [message(Photo::new(file).and_then(rows)), message(Photo::new(file).and_then(Photo::whole))]
+                {
                     assert!(refusal.starts_with("it is cut off"), "{name}, {length} bytes: {refusal}");
                 }
             }
@@ -321,7 +323,7 @@ mod tests {
         }
         assert_eq!(decoded, 0);
         let webp = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\xf3\xf3\xfc\x0c\x07\x10\x11\xfd\x0f\x44\x44\xff\x03";
-        let told = format!("{:#}", decode(webp).unwrap_err());
-        assert!(told.contains("pixels in 34 bytes: the limit for so many pixels is"), "{told}");
+        let message = format!("{:#}", decode(webp).unwrap_err());
+        assert!(message.contains("pixels in 34 bytes: the limit for so many pixels is"), "{message}");
     }
 }

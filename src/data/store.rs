@@ -381,14 +381,14 @@ mod tests {
     #[test]
     fn lengths_and_types_must_fit() {
         let input = || (Field::numbers(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 6]));
-        let told = |list| Memory::new(list, 2).unwrap_err().to_string();
+        let message = |list| Memory::new(list, 2).unwrap_err().to_string();
         assert!(Memory::new(vec![input()], 2).is_ok());
         let short = (Field::numbers(INPUTS, DType::U8, [3]), Values::Bytes(vec![0; 5]));
-        assert!(told(vec![short]).contains("inputs of shape [3]"));
+        assert!(message(vec![short]).contains("inputs of shape [3]"));
         let few = (Field::target(TARGETS, FieldKind::Number, [2]), Values::Floats(vec![0.0; 3]));
-        assert!(told(vec![input(), few]).contains("targets of shape [2]"));
+        assert!(message(vec![input(), few]).contains("targets of shape [2]"));
         let other = (Field::target(TARGETS, FieldKind::Number, [1]), Values::Ints(vec![0; 2]));
-        assert!(told(vec![input(), other]).contains("bytes of i32"));
+        assert!(message(vec![input(), other]).contains("bytes of i32"));
     }
 
     /// Targets may be of any shape and of any type.

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn some_photos_tell_of_all() {
+    fn some_photos_stand_for_all() {
         let place = tempfile::tempdir().unwrap();
         // Two hundred of 6 × 4 pixels, a large one, and one that is none.
         let names: Vec<Box<Path>> = (0..202).map(|i| Path::new(&format!("{i}.png")).into()).collect();

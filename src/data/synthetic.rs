@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 /// The task to learn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// To tell this many classes apart.
+    /// To distinguish this many classes.
     Classes(usize),
     /// To find this many real values.
     Values(usize),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_can_be_told_apart() {
+    fn classes_can_be_distinguished() {
         let set = open(&options(&[2, 5, 4], Task::Classes(4))).unwrap();
         assert_eq!(set.spec.fields[0].shape, [5, 4, 2].into());
         // Nearest mean of the training set, on the test set.

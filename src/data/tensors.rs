@@ -438,7 +438,7 @@ impl TensorFile {
                 self.name
             ),
         };
-        // How many classes there are, all parts together tell.
+        // The number of classes follows from all parts together.
         let kind = if dtype == DType::I32 { FieldKind::Category(Classes::of(0)) } else { FieldKind::Number };
         Ok(Tensor { name: name.into(), info, field: Field::target(TARGETS, kind, sample) })
     }

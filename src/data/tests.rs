@@ -88,7 +88,7 @@ fn missing_files_lead_to_the_fallback_only_if_asked_for() {
     let e = obtain(&source, &Missing::default(), quiet).unwrap_err();
     assert!(e.is::<MissingFiles>());
 
-    // Nobody listens there.
+    // No server listens there.
     let mirrors = vec!["http://127.0.0.1:1".to_string()];
     let missing = Missing { download: true, mirrors, fallback_digits: false };
     let e = format!("{:#}", obtain(&source, &missing, quiet).unwrap_err());

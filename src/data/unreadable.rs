@@ -43,18 +43,18 @@ impl Unread {
         Ok(&self.0[before..])
     }
 
-    /// The message about those from number `told` on; `None` if there are no more.
-    pub fn in_words(&self, told: usize) -> Option<String> {
-        self.words(told, ["the next one is taken in its place", "the next one is taken in the place of each"])
+    /// The message about those from number `first` on; `None` if there are no more.
+    pub fn in_words(&self, first: usize) -> Option<String> {
+        self.words(first, ["the next one is taken in its place", "the next one is taken in the place of each"])
     }
 
     /// The same of an evaluation.
-    pub fn left_out_in_words(&self, told: usize) -> Option<String> {
-        self.words(told, ["is left out", "are left out"])
+    pub fn left_out_in_words(&self, first: usize) -> Option<String> {
+        self.words(first, ["is left out", "are left out"])
     }
 
-    fn words(&self, told: usize, [one, several]: [&str; 2]) -> Option<String> {
-        let new = self.0.get(told..).filter(|new| !new.is_empty())?;
+    fn words(&self, first: usize, [one, several]: [&str; 2]) -> Option<String> {
+        let new = self.0.get(first..).filter(|new| !new.is_empty())?;
         let (what, then) = match new.len() {
             1 => ("a sample".to_owned(), one),
             n => (format!("{n} samples"), several),

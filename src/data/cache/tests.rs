@@ -223,7 +223,7 @@ fn one_run_adds_and_others_read() {
     }
     assert_eq!([&caches[0], &caches[1]].map(|cache| cache.kept().images), [4, 0]);
     assert_eq!(caches[0].trouble(), None);
-    assert!(caches[1].trouble().unwrap().contains("another run adds photos"), "told");
+    assert!(caches[1].trouble().unwrap().contains("another run adds photos"), "a warning");
     assert_eq!(caches[1].trouble(), None, "once");
     drop((areas, caches));
     let later = Cache::new(Keep::Disk(place.path().join("cache")), 1 << 20);

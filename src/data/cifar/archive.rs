@@ -37,8 +37,8 @@ pub(super) fn for_each_file(
     let done = Rc::new(Cell::new(0));
     let counting = Counting { inner: opened.file, count: Rc::clone(&done) };
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let mut tell = || progress(Event::Unpacking { file: &name, done: done.get(), total });
-    tell();
+    let mut report = || progress(Event::Unpacking { file: &name, done: done.get(), total });
+    report();
     let mut archive = tar::Archive::new(plain(BufReader::with_capacity(1 << 20, counting)).with_context(damaged)?);
     let mut seen = vec![false; set.files.len()];
     // Raw: the headers before a file that give it a longer name, or other attributes, are passed over as files are. They
@@ -46,7 +46,7 @@ pub(super) fn for_each_file(
     let mut entries = archive.entries().with_context(damaged)?.raw(true);
     while let Some(entry) = contained(|| Ok(entries.next())).with_context(damaged)? {
         let entry = entry.with_context(damaged)?;
-        tell();
+        report();
         let name = contained(|| Ok(entry.path()?.file_name().map(|n| n.to_string_lossy().into_owned())));
         let name = name.with_context(damaged)?;
         let Some(i) = set.files.iter().position(|f| Some(*f) == name.as_deref()) else { continue };
@@ -64,7 +64,7 @@ pub(super) fn for_each_file(
         }
         let mut entry = Contained::new(entry);
         while entry.by_ref().take(PIECE as u64).read_to_end(&mut records).with_context(damaged)? > 0 {
-            tell();
+            report();
         }
         ensure!(records.len() as u64 == bytes, damaged());
         take(i, records)?;
@@ -76,7 +76,7 @@ pub(super) fn for_each_file(
     let mut rest = archive.into_inner();
     let mut buffer = vec![0; PIECE];
     while rest.read(&mut buffer).with_context(damaged)? > 0 {
-        tell();
+        report();
     }
     Ok(())
 }

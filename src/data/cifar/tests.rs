@@ -177,7 +177,7 @@ fn what_a_killed_process_left_is_removed_and_what_another_does_is_not() {
 
 #[cfg(unix)]
 #[test]
-fn where_nothing_can_be_written_that_is_told_and_nothing_is_left() {
+fn an_unwritable_folder_is_reported_and_left_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(TEN.archives[0]), gz(&tar(&files()))).unwrap();
     // A file stands where the folder should be, which stops even those whom no permission stops.

@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn a_token_goes_to_no_other_server() {
-        let (other, told_other) = server("200 OK\r\nContent-Length: 12".into());
-        let (first, told_first) = server(format!("302 Found\r\nContent-Length: 0\r\nLocation: {other}/file"));
+        let (other, other_requests) = server("200 OK\r\nContent-Length: 12".into());
+        let (first, first_requests) = server(format!("302 Found\r\nContent-Length: 0\r\nLocation: {other}/file"));
         let found = offered(&format!("{first}/file"), Some("secret")).unwrap();
         assert_eq!(found, Some(Offered { bytes: 12, sha256: None }));
-        assert!(told_first.recv().unwrap().contains("bearer secret"));
-        assert!(!told_other.recv().unwrap().contains("secret"));
+        assert!(first_requests.recv().unwrap().contains("bearer secret"));
+        assert!(!other_requests.recv().unwrap().contains("secret"));
     }
 }

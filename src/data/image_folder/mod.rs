@@ -62,8 +62,8 @@ impl Describes for &ImageFolderOptions {
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
         let Parts { mut train, mut val, mut test } = FOUND.take(self, || self.parts())?;
-        let told = [Some(&mut train), Some(&mut val), test.as_mut()];
-        let told = told.into_iter().flatten().flat_map(|part| std::mem::take(&mut part.told)).collect();
+        let parts = [Some(&mut train), Some(&mut val), test.as_mut()];
+        let notes = parts.into_iter().flatten().flat_map(|part| std::mem::take(&mut part.notes)).collect();
         let spec = spec(&train.classes, &train.empty, None);
         let split = |part: Listing| {
             let labels = part.labels.into_iter().flat_map(i32::to_ne_bytes).collect();
@@ -71,7 +71,7 @@ impl Describes for &ImageFolderOptions {
             Split::new(Arc::new(Photos::new(files, Targets::Values(labels), spec.fields.clone(), self.strict)))
         };
         let (train, val, test) = (split(train)?, split(val)?, test.map(split).transpose()?);
-        Ok(Dataset { test, told, ..Dataset::new(spec, train, val) })
+        Ok(Dataset { test, notes, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {

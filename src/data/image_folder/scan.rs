@@ -33,7 +33,7 @@ pub struct Listing {
     /// Classes that are named and have no images here.
     pub without: Vec<String>,
     /// What the user should know: files that are left out, classes without images.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl Listing {
@@ -105,7 +105,7 @@ pub fn list(folder: &Path, classes: Option<&[String]>) -> Result<Listing> {
             kind.push(other);
         }
     }
-    listing.told = told(folder, &listing.without, &listing.others, &left_out);
+    listing.notes = notes(folder, &listing.without, &listing.others, &left_out);
     Ok(listing)
 }
 
@@ -283,7 +283,7 @@ fn shown(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
-fn told(folder: &Path, without: &[String], others: &[String], left_out: &LeftOut) -> Vec<String> {
+fn notes(folder: &Path, without: &[String], others: &[String], left_out: &LeftOut) -> Vec<String> {
     let names = |list: &[String]| {
         let shown: Vec<String> = list.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
         let more = if list.len() > SHOWN { format!(" and {} more", list.len() - SHOWN) } else { String::new() };

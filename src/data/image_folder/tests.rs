@@ -63,7 +63,7 @@ fn parts_classes_and_order() {
     assert!(spec.only_input().unwrap().is_of_any_size());
     let set = open(&source(&place)).unwrap();
     assert_eq!(
-        (set.spec, set.told),
+        (set.spec, set.notes),
         (
             spec,
             vec![
@@ -99,7 +99,7 @@ fn classes_that_are_named_have_that_order_and_need_no_files() {
     let one = open(&named(&place, &["b"])).unwrap();
     assert_eq!((one.spec.labels().map(|c| c.number), one.train.len()), (Some(1), 2));
     let left_out = "folders that are no classes, which are left out: `a`";
-    assert!(one.told.iter().any(|line| line.contains(left_out)), "{:?}", one.told);
+    assert!(one.notes.iter().any(|line| line.contains(left_out)), "{:?}", one.notes);
     // Folders of other names beside the validation images are left out, too.
     picture(&place.path().join("val/c/1.png"), 3, 0);
     assert_eq!(labels(&open(&named(&place, &["b"])).unwrap().val), [0]);
@@ -134,7 +134,7 @@ fn a_class_without_photos_beside_a_folder_that_is_left_out_is_an_error() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_left_out_is_told() {
+fn files_that_are_left_out_are_noted() {
     let place = folder(&["cats/1.png", "dogs/1.png", "loose.png", "dogs/.hidden.png"]);
     fs::write(place.path().join("cats/notes.txt"), "no image").unwrap();
     fs::create_dir(place.path().join("birds")).unwrap();
@@ -145,7 +145,7 @@ fn what_is_left_out_is_told() {
         std::os::unix::fs::symlink(place.path().join("dogs"), place.path().join("cats/more")).unwrap();
     }
     let set = open(&source(&place)).unwrap();
-    let text = set.told.join("\n");
+    let text = set.notes.join("\n");
     for part in ["images in no class, which are left out: `loose.png`", "`cats/notes.txt`"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -184,7 +184,7 @@ fn each_folder_is_entered_once() {
     let expected =
         ["a/0.png", "a/f0/1.png", "a/f39/2.png", "a/link/5.png", "a/real/deep/4.png", "a/z/3.png", "b/1.png"];
     assert_eq!(images, expected);
-    assert!(listing.told.join("\n").contains("links to folders that are there already"), "{:?}", listing.told);
+    assert!(listing.notes.join("\n").contains("links to folders that are there already"), "{:?}", listing.notes);
 }
 
 #[test]
@@ -194,10 +194,11 @@ fn wrong_folders_are_errors_that_say_what_to_do() {
     assert!(error(&source(&place)).contains("has a folder `c`"), "{}", error(&source(&place)));
     // A class whose name is that of a part.
     let vehicles = folder(&["train/1.png", "plane/1.png", "car/1.png"]);
-    let told = error(&source(&vehicles));
+    let message = error(&source(&vehicles));
     assert!(
-        told.contains("by its name it is taken for the folder of all photos") && told.contains("`car` and `plane`"),
-        "{told}"
+        message.contains("by its name it is taken for the folder of all photos")
+            && message.contains("`car` and `plane`"),
+        "{message}"
     );
     let empty = tempfile::tempdir().unwrap();
     assert!(error(&source(&empty)).contains("there are no folders in"));

@@ -97,7 +97,7 @@ struct Lists {
     parts: [Part; 3],
     /// How many numbers a label has.
     width: usize,
-    told: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// The photos of a part.
@@ -134,7 +134,7 @@ impl Describes for &ImageListOptions {
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Lists { spec, parts, told, .. } = FOUND.take(self, || self.lists())?;
+        let Lists { spec, parts, notes, .. } = FOUND.take(self, || self.lists())?;
         let tested = !parts[2].paths.is_empty();
         let [train, val, test] = parts.map(|part| {
             let targets = match &self.kind {
@@ -153,7 +153,7 @@ impl Describes for &ImageListOptions {
             }
         });
         let test = if tested { Some(test?) } else { None };
-        Ok(Dataset { test, told, ..Dataset::new(spec, train?, val?) })
+        Ok(Dataset { test, notes, ..Dataset::new(spec, train?, val?) })
     }
 
     fn footprint(&self) -> Footprint {
@@ -173,7 +173,7 @@ impl Describes for &ImageListOptions {
 }
 
 impl ImageListOptions {
-    /// What the samples look like, as far as the options tell.
+    /// What the samples look like, as far as the options determine it.
     fn known(&self) -> Option<DataSpec> {
         match self.kind {
             Kind::Class | Kind::Classes { .. } | Kind::Mask { .. } => Some(self.spec(self.classes.clone()?, 0)),
@@ -228,16 +228,16 @@ impl ImageListOptions {
             // What is in the files is not looked at yet.
             Kind::Mask { .. } => (self.classes.clone().context("masks tell no names of classes")?, Vec::new()),
         };
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         for (at, part) in parts.iter_mut().enumerate() {
             let list = found[at].as_ref().or(found[0].as_ref());
             part.targets = std::mem::take(&mut part.labels).targets(&self.kind, &classes, names.len())?;
-            told.extend(self.missing(part, list.unwrap_or(&self.path))?);
+            notes.extend(self.missing(part, list.unwrap_or(&self.path))?);
         }
         let [train, val, _] = parts.each_ref().map(|part| part.paths.len());
         let width = width.unwrap_or(1);
         let spec = DataSpec { train: Some(train), val: Some(val), ..self.spec(names, width) };
-        Ok(Lists { spec, parts, width, told })
+        Ok(Lists { spec, parts, width, notes })
     }
 
     /// The list of each part; there is one of those that are trained on.

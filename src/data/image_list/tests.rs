@@ -83,7 +83,7 @@ fn the_same_list_in_every_format() {
     ] {
         let set = set(&options(&place, name, text));
         assert_eq!((labels(&set.train), names(&set), set.val.len()), (vec![1, 0, 1], vec!["ant", "cat"], 0), "{name}");
-        assert!(set.told.is_empty() && set.test.is_none());
+        assert!(set.notes.is_empty() && set.test.is_none());
     }
 }
 
@@ -98,8 +98,8 @@ fn classes_that_are_numbers_are_in_their_order() {
         ..options(&place, "a.csv", text)
     };
     assert_eq!(labels(&set(&named(&["x", "y"], "file,label\n1.png,1\n2.png,x\n")).train), [1, 0]);
-    let told = error(&named(&["5", "6"], "file,label\n1.png,5\n2.png,0\n"));
-    assert!(told.contains("a.csv`, line 3: `0` is no class: the classes are `5`, `6`"), "{told}");
+    let message = error(&named(&["5", "6"], "file,label\n1.png,5\n2.png,0\n"));
+    assert!(message.contains("a.csv`, line 3: `0` is no class: the classes are `5`, `6`"), "{message}");
     // What the model depends on is known without the file.
     let nowhere = ImageListOptions { path: "nowhere.csv".into(), ..named(&["x", "y"], "") };
     assert_eq!(describe(&Source::ImageList(nowhere)).unwrap().labels().map(|c| c.number), Some(2));
@@ -117,10 +117,10 @@ fn parts_by_a_column_by_another_list_and_by_folders() {
     let two = |text| ImageListOptions { val_path: Some(val.clone()), ..options(&place, "train.csv", text) };
     let by_lists = set(&two("file_name,label\n1.png,b\n2.png,a\n"));
     assert_eq!((labels(&by_lists.train), labels(&by_lists.val)), (vec![1, 0], vec![0]));
-    let told = error(&two("file_name,label,split\n1.png,b,train\n2.png,a,val\n"));
-    assert!(told.contains("line 3: `split` says `val`, and there is another list"), "{told}");
-    let told = error(&two("file_name,label\n1.png,b\n"));
-    assert!(told.contains("val.csv`, line 2: `a` is no class: no photo that is trained on has it"), "{told}");
+    let message = error(&two("file_name,label,split\n1.png,b,train\n2.png,a,val\n"));
+    assert!(message.contains("line 3: `split` says `val`, and there is another list"), "{message}");
+    let message = error(&two("file_name,label\n1.png,b\n"));
+    assert!(message.contains("val.csv`, line 2: `a` is no class: no photo that is trained on has it"), "{message}");
 
     let place = folder(&["train/1.png", "Valid/1.png"]);
     for part in ["train", "Valid"] {
@@ -153,12 +153,15 @@ fn several_classes_and_numbers_are_floats() {
     let jsonl = "{\"file_name\":\"1.png\",\"label\":[\"a\"]}\n{\"file_name\":\"2.png\",\"label\":null}\n{\"file_name\":\"4.png\"}";
     let two = jsonl.rsplit_once('\n').unwrap().0;
     assert_eq!(values(&set(&several("a.jsonl", two)).train), [1., 0.]);
-    let told = error(&several("a.jsonl", jsonl));
-    assert!(told.contains("line 3: there is no label: the key `label` is not there"), "{told}");
-    let told = error(&several("a.csv", "file_name,label\n1.png,a||b\n"));
-    assert!(told.contains("line 2: `label` has an empty class in it"), "{told}");
-    let told = error(&options(&place, "a.jsonl", "{\"file_name\":\"1.png\",\"label\":[\"a\"]}"));
-    assert!(told.contains("`label` is a list: for several classes a photo say `label_kind = \"classes\"`"), "{told}");
+    let message = error(&several("a.jsonl", jsonl));
+    assert!(message.contains("line 3: there is no label: the key `label` is not there"), "{message}");
+    let message = error(&several("a.csv", "file_name,label\n1.png,a||b\n"));
+    assert!(message.contains("line 2: `label` has an empty class in it"), "{message}");
+    let message = error(&options(&place, "a.jsonl", "{\"file_name\":\"1.png\",\"label\":[\"a\"]}"));
+    assert!(
+        message.contains("`label` is a list: for several classes a photo say `label_kind = \"classes\"`"),
+        "{message}"
+    );
 
     let numbers = |columns: &[&str], text: &str| ImageListOptions {
         kind: Kind::Numbers { range: None },
@@ -169,26 +172,29 @@ fn several_classes_and_numbers_are_floats() {
     assert_eq!(two.spec.fields[1].columns, ["x", "y"]);
     assert_eq!((values(&two.train), &two.spec.fields[1].shape), (vec![2.5, 1., 0., -300.], &[2].into()));
     assert_eq!(two.spec.class_names(), None);
-    for (text, told) in [
+    for (text, part) in [
         ("file_name,x,y\n1.png,a,1\n", "line 2: `x` is `a`, which is no number"),
         ("file_name,x,y\n1.png,1,\n", "line 2: there is no label: `y` is empty"),
         ("file_name,x,y\n1.png,1,nan\n", "line 2: `y` is `nan`, which is no number"),
     ] {
-        assert!(error(&numbers(&["x", "y"], text)).contains(told), "{}", error(&numbers(&["x", "y"], text)));
+        assert!(error(&numbers(&["x", "y"], text)).contains(part), "{}", error(&numbers(&["x", "y"], text)));
     }
     let range = Loss::from(ElementwiseLoss::PoissonNll).target_range();
     let counts =
         ImageListOptions { kind: Kind::Numbers { range }, ..numbers(&["n"], "file_name,n\n1.png,0\n2.png,-2\n") };
-    let told = error(&counts);
-    assert!(told.contains("line 3: `n` is `-2`, and the loss `poisson_nll` is for numbers of at least 0"), "{told}");
+    let message = error(&counts);
+    assert!(
+        message.contains("line 3: `n` is `-2`, and the loss `poisson_nll` is for numbers of at least 0"),
+        "{message}"
+    );
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn wrong_lists_are_errors_with_their_line() {
     let place = folder(&PICTURES);
     let long = format!("file_name,label\n1.png,a\n2.png,\"{}\n", "x".repeat(2 << 20));
     let commas = format!("file_name,label\n{}\n", ",".repeat(2 << 20));
-    for (list, text, told) in [
+    for (list, text, part) in [
         ("a.csv", "name,label\n1.png,a\n", "has no column `file_name` or `image` or"),
         ("a.csv", "name,label\n1.png,a\n", "its columns are `name`, `label`; name the right one with `image_column`"),
         (
@@ -235,10 +241,10 @@ fn what_is_wrong_is_told_with_its_line() {
     .filter(|(_, text, _)| cfg!(unix) || !text.contains('\\'))
     {
         let found = error(&options(&place, list, text));
-        assert!(found.contains(told) && found.contains(list), "{told}: {found}");
+        assert!(found.contains(part) && found.contains(list), "{part}: {found}");
     }
-    let told = error(&options(&place, "a.csv", b"file_name,label\n1.png,caf\xe9\n"));
-    assert!(told.contains("line 2: the byte 0xe9 is not UTF-8: save the file as UTF-8"), "{told}");
+    let message = error(&options(&place, "a.csv", b"file_name,label\n1.png,caf\xe9\n"));
+    assert!(message.contains("line 2: the byte 0xe9 is not UTF-8: save the file as UTF-8"), "{message}");
     assert!(error(&options(&place, "a.csv", b"\xff\xfef\0\0\xdc")).contains("begins as UTF-16"));
     let given = ImageListOptions { image_column: Some("x".into()), ..options(&place, "a.csv", "file_name,label\n") };
     assert!(error(&given).contains("has no column `x`: its columns are `file_name`, `label`"), "{}", error(&given));
@@ -253,22 +259,25 @@ fn photos_that_are_not_there_are_counted_and_named() {
     (0..58).for_each(|_| text += "1.png,a\n");
     let with = |lines: &str| options(&place, "a.csv", format!("{text}{lines}"));
     let two = set(&with("gone.png,b\n../none/2.png,a\n"));
-    assert_eq!((two.train.len(), two.told.len(), names(&two)), (58, 1, vec!["a", "b"]));
-    let told = &two.told[0];
+    assert_eq!((two.train.len(), two.notes.len(), names(&two)), (58, 1, vec!["a", "b"]));
+    let note = &two.notes[0];
     assert!(
-        told.contains(
+        note.contains(
             "a.csv`: 2 of 60 photos are not there: `gone.png` (line 60), `../none/2.png` (line 61), which are left out;"
-        ) && told.contains(&format!("names are relative to `{}`", place.path().display())),
-        "{told}"
+        ) && note.contains(&format!("names are relative to `{}`", place.path().display())),
+        "{note}"
     );
-    let told = error(&ImageListOptions { strict: true, ..with("gone.png,b\n") });
-    assert!(told.contains("a.csv`: 1 of 59 photos are not there: `gone.png` (line 60); names are relative"), "{told}");
+    let message = error(&ImageListOptions { strict: true, ..with("gone.png,b\n") });
+    assert!(
+        message.contains("a.csv`: 1 of 59 photos are not there: `gone.png` (line 60); names are relative"),
+        "{message}"
+    );
     let none = error(&options(&place, "a.csv", "file_name,label\ngone.png,b\n"));
     assert!(none.contains("1 of 1 photos are not there"), "{none}");
-    let told = error(&with("2,a\n3,a\n5,a\n6,a\n"));
+    let message = error(&with("2,a\n3,a\n5,a\n6,a\n"));
     assert!(
-        told.contains("4 of 62 photos are not there: `2` (line 60), `3` (line 61), `5` (line 62) and 1 more;"),
-        "{told}"
+        message.contains("4 of 62 photos are not there: `2` (line 60), `3` (line 61), `5` (line 62) and 1 more;"),
+        "{message}"
     );
 }
 
@@ -363,22 +372,22 @@ fn masks_have_a_class_for_every_pixel() {
 }
 
 #[test]
-fn masks_that_do_not_fit_are_told() {
+fn masks_that_do_not_fit_are_errors() {
     let place = folder(&PICTURES);
-    let told = |options: &ImageListOptions| {
+    let refused = |options: &ImageListOptions| {
         format!("{:#}", pixels(&ImageListOptions { strict: true, ..options.clone() }).unwrap_err())
     };
-    let text = told(&masks(&place, &[0, 2], ""));
+    let text = refused(&masks(&place, &[0, 2], ""));
     assert!(
         text.contains("`m1.png`: the mask has the value 2 (row 0, column 0, counted from 0), which is no class"),
         "{text}"
     );
     image::GrayImage::new(2, 3).save(place.path().join("other.png")).unwrap();
-    let text = told(&masks(&place, &[0], "2.png,other.png\n"));
+    let text = refused(&masks(&place, &[0], "2.png,other.png\n"));
     assert!(text.contains("the mask has 3×2 pixels (height × width), and its image 2×3"), "{text}");
     let none = masks(&place, &[0; 4], "4.png,none.png\n");
-    let told = set(&none).told.concat();
-    assert!(told.contains("1 of 5 photos or their masks are not there: `none.png` (line 6)"), "{told}");
+    let notes = set(&none).notes.concat();
+    assert!(notes.contains("1 of 5 photos or their masks are not there: `none.png` (line 6)"), "{notes}");
     let empty = error(&masks(&place, &[0], "4.png,\n"));
     assert!(empty.contains("line 3: there is no mask: `mask` names none"), "{empty}");
 }

@@ -103,10 +103,10 @@ mod tests {
         ] {
             let path = folder.path().join(name);
             std::fs::write(&path, bytes).unwrap();
-            let told = expect_named(&path, kind).err().map(|error| error.to_string());
+            let message = expect_named(&path, kind).err().map(|error| error.to_string());
             match part {
-                Some(part) => assert!(told.as_deref().unwrap_or_default().contains(part), "{name}: {told:?}"),
-                None => assert_eq!(told, None, "{name}"),
+                Some(part) => assert!(message.as_deref().unwrap_or_default().contains(part), "{name}: {message:?}"),
+                None => assert_eq!(message, None, "{name}"),
             }
         }
         assert!(expect_named(&folder.path().join("nothing.csv"), cells).is_ok());

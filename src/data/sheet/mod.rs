@@ -151,7 +151,7 @@ enum Rows {
     Columns(Columns),
 }
 
-/// What a file is, by its name: a text that does not end as JSON Lines do is written `otherwise`. A file whose name does not tell is Parquet if
+/// What a file is, by its name: a text that does not end as JSON Lines do is written `otherwise`. A file whose name does not say it is Parquet if
 /// it begins as that does.
 pub fn kind_of(path: &Path, otherwise: Form) -> FileKind {
     let begins = || {

@@ -190,15 +190,15 @@ mod tests {
     type Rows = Result<(Vec<String>, Vec<(u64, Vec<String>)>), String>;
 
     fn rows(sheet: Result<Written>, order: impl Fn(usize) -> Vec<usize>) -> Rows {
-        let told = |error: anyhow::Error| format!("{error:#}");
-        let sheet = sheet.map_err(told)?;
+        let message = |error: anyhow::Error| format!("{error:#}");
+        let sheet = sheet.map_err(message)?;
         let mut all = Vec::new();
         for piece in order(sheet.pieces()) {
             let take = |line: u64, _: Option<&str>, cells: &[&str]| {
                 all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
                 Ok(())
             };
-            sheet.each_cells(piece, (false, false), take).map_err(told)?;
+            sheet.each_cells(piece, (false, false), take).map_err(message)?;
         }
         all.sort();
         Ok((sheet.names().to_vec(), all))
@@ -210,7 +210,7 @@ mod tests {
         let mut draw = Stream::new(3, Purpose::Split, 0, 0);
         let cells: [&[u8]; 6] = [b"1.5", b"\"a,\r\nb\"", "é€".as_bytes(), b"", b"\"say \"\"so\"\"\"", b"x y"];
         let faults: [&[u8]; 5] = [b"\0", b"\xff", b"\xe2\x82", b"\"", b"1,2,3\n"];
-        let (mut large, mut told) = (0, 0);
+        let (mut large, mut refused) = (0, 0);
         for round in 0..300 {
             let packing = [Packing::Gzip, Packing::Zstandard][round % 2];
             let path = folder.path().join(["t.csv.gz", "t.csv.zst"][round % 2]);
@@ -228,7 +228,7 @@ mod tests {
             written(&path, &packed(&content, 1 + round % 5, packing));
             large += u32::from(matches!(Text::open(&path, LIMITS.file, None), Ok(Text::Packed(_))));
             let whole = rows(Written::of(&path, content.clone(), CELLS, LIMITS), |count| (0..count).collect());
-            told += u32::from(whole.is_err());
+            refused += u32::from(whole.is_err());
             // In any order, as threads may ask.
             let shuffled = |count: usize| {
                 let mut order: Vec<usize> = (0..count).collect();
@@ -245,7 +245,7 @@ mod tests {
             }
             assert_eq!(rows(Written::open(&path, CELLS, LIMITS), |count| (0..count).collect()), whole);
         }
-        assert!(large > 200 && (30..200).contains(&told), "{large} {told}");
+        assert!(large > 200 && (30..200).contains(&refused), "{large} {refused}");
     }
 
     #[test]
@@ -304,11 +304,14 @@ mod tests {
             for bytes in
                 [&whole[..whole.len() - 1], &whole[..whole.len() / 2], &damaged, &[&whole[..], b"xyz"].concat()]
             {
-                let told = open(bytes, 1 << 20);
-                assert!(told.contains(name) && told.contains("cannot be unpacked"), "{told}");
+                let message = open(bytes, 1 << 20);
+                assert!(message.contains(name) && message.contains("cannot be unpacked"), "{message}");
             }
-            let told = open(&whole, 10_000);
-            assert!(told.contains(name) && told.contains("is larger than 9.8 KiB once it is unpacked"), "{told}");
+            let message = open(&whole, 10_000);
+            assert!(
+                message.contains(name) && message.contains("is larger than 9.8 KiB once it is unpacked"),
+                "{message}"
+            );
         }
     }
 }

@@ -156,8 +156,8 @@ impl<R: BufRead> Read for Frames<R> {
                         return Ok(read);
                     }
                     let (rest, decoder) = frame.into_parts();
-                    let told = decoder.get_checksum_from_data();
-                    if told.is_some() && told != decoder.get_calculated_checksum() {
+                    let checksum = decoder.get_checksum_from_data();
+                    if checksum.is_some() && checksum != decoder.get_calculated_checksum() {
                         return Err(io::Error::other("the checksum of a frame is wrong: the file is damaged"));
                     }
                     *self = Frames::Between(rest.into_inner().1);

@@ -281,8 +281,8 @@ mod tests {
 
     /// The whole sheet, or the text of the error.
     fn read(sheet: Result<Written>) -> Result<Whole, String> {
-        let told = |error: anyhow::Error| format!("{error:#}");
-        let sheet = sheet.map_err(told)?;
+        let message = |error: anyhow::Error| format!("{error:#}");
+        let sheet = sheet.map_err(message)?;
         let mut all = Vec::new();
         for piece in 0..sheet.pieces() {
             let before = all.len();
@@ -290,7 +290,7 @@ mod tests {
                 all.push((line, cells.iter().map(|cell| (*cell).to_owned()).collect()));
                 Ok(())
             };
-            sheet.each_cells(piece, (false, false), take).map_err(told)?;
+            sheet.each_cells(piece, (false, false), take).map_err(message)?;
             assert!(all.len() - before <= sheet.most_rows(piece, false), "more rows than there is place for");
         }
         Ok((sheet.names().to_vec(), all))
@@ -305,7 +305,7 @@ mod tests {
         let cells: [&[u8]; 7] =
             [b"1.5", b"\"a,\r\nb\"", "é€".as_bytes(), b"", b"\"say \"\"so\"\"\"", b"x y", b"long long long long"];
         let faults: [&[u8]; 5] = [b"\0", b"\xff", b"\xe2\x82", b"\"", b"1,2,3\n"];
-        let (mut told, mut files, mut plain) = (0, 0, 0);
+        let (mut refused, mut files, mut plain) = (0, 0, 0);
         for round in 0..900 {
             // Of every other one threads find the lines.
             let is_plain = round % 2 == 0;
@@ -334,10 +334,10 @@ mod tests {
             files += u32::from(matches!(text, Ok(Text::File(_))));
             plain += u32::from(text.is_ok_and(|text| text.lines(LIMITS.row, Some(b'"')).is_some()));
             let (pieces, whole) = (read(opened), read(Written::of(&path, content.clone(), form, LIMITS)));
-            told += u32::from(whole.is_err());
+            refused += u32::from(whole.is_err());
             assert_eq!(pieces, whole, "{:?}", String::from_utf8_lossy(&content));
         }
-        assert!(files > 600 && (100..450).contains(&told) && plain > 200, "{files} {told} {plain}");
+        assert!(files > 600 && (100..450).contains(&refused) && plain > 200, "{files} {refused} {plain}");
     }
 
     #[test]

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_of_day_are_told_from_other_texts() {
+    fn times_of_day_are_distinguished_from_other_texts() {
         for cell in ["12:30", "0:05", "23:59:59", "9:05 PM", "12:00:01.5 am"] {
             assert!(is_time(cell), "{cell}");
         }

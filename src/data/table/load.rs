@@ -49,7 +49,7 @@ pub struct Loaded {
     /// Its columns.
     pub columns: Vec<Shown>,
     /// What the user should know of it.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
     /// Bytes of a file in which its cells were while it was read.
     pub filing: usize,
 }
@@ -118,25 +118,25 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     let mut raw = Raw::read_rest(&text, &reads, options.id.as_deref(), options.decimal, known, aside.as_ref())?;
     expect_targets(options, &mut raw, fitted).with_context(at)?;
     expect_weights(options, &text, &mut raw).with_context(at)?;
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     // Numbers of classes are seldom meant as numbers.
     let two = |column: &&Column| options.target.contains(&column.name) && column.whole && column.distinct == 2;
     if let Some(column) =
         columns.iter().find(two).filter(|_| own.is_none() && options.standardize_target && !options.classes)
     {
-        told.push(format!(
+        notes.push(format!(
             "{}: the target `{}` has two values, {}, and is learnt as a number: `classes = true` in `[data]` with the loss `cross_entropy` learns which of the two it is",
             at(),
             column.name,
             quoted(&column.examples)
         ));
     }
-    let whole = with_targets(options, &raw, &mut told)?;
+    let whole = with_targets(options, &raw, &mut notes)?;
     ensure!(!whole.is_empty(), "{}: the target is missing in every row", at());
     let parts = divide(options, &text, &raw, &whole, fitted).with_context(at)?;
     if own.is_none() {
         let far = options.division.far_from_asked(&parts);
-        told.extend(far.map(|words| format!("{}: {words}", at())));
+        notes.extend(far.map(|words| format!("{}: {words}", at())));
         expect_folds(options, &text, &raw, &whole).with_context(at)?;
     }
     // Its memory is for the samples now.
@@ -145,14 +145,14 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         Some(codec) => {
             let mut unseen = Unseen::default();
             unseen.look(&codec.columns, &raw, &whole)?;
-            told.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
+            notes.extend(unseen.in_words().into_iter().map(|words| format!("{}: {words}", at())));
             codec
         }
         None => fit(options, (&columns, &uses), &raw, (&whole, &parts.train)).with_context(at)?,
     };
     let leaks = if own.is_none() { leaks(&raw, &codec, &parts.train).with_context(at)? } else { Vec::new() };
     let (all, cut) = codec.samples(&raw, true, &options.room).with_context(at)?;
-    told.extend(cut_in_words(&options.path, &codec, &all, cut));
+    notes.extend(cut_in_words(&options.path, &codec, &all, cut));
     // What its cells took is for others now.
     drop(raw);
     let filing = aside.map_or(0, |file| usize::try_from(file.bytes()).unwrap_or(usize::MAX));
@@ -161,14 +161,14 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     if let Some(path) = &options.val_path {
         if *path == options.path {
             if own.is_none() {
-                told.push(format!(
+                notes.push(format!(
                     "{} is both trained on and validated on: its figures say nothing of other rows",
                     at()
                 ));
             }
             val = all.select(&whole);
         } else {
-            let (all, rows) = validation(path, options, &codec, &mut told).context(OfValidation)?;
+            let (all, rows) = validation(path, options, &codec, &mut notes).context(OfValidation)?;
             val = all.select(&rows);
         }
     }
@@ -180,7 +180,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
     for (column, used) in columns.iter().zip(&uses).filter(|(_, used)| matches!(used, Use::Input(_))) {
         let rule = options.rules.iter().any(|rule| rule.pattern == column.name);
         if column.cells == CellType::Codes && matches!(used, Use::Input(Encoding::Category { .. })) && !rule {
-            told.push(format!(
+            notes.push(format!(
                 "{}: `{}` is taken for a category: some of its numbers have zeros before them, as codes do; `columns` can make it a number",
                 at(),
                 column.name
@@ -188,10 +188,10 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         }
         let text = matches!(used, Use::Input(Encoding::Category { .. } | Encoding::Hashed { .. } | Encoding::Text(_)));
         if let Some(odd) = column.odd.as_ref().filter(|_| text && !rule) {
-            told.push(format!("{}: `{}` is taken for texts: it has {}", at(), column.name, odd.in_words()));
+            notes.push(format!("{}: `{}` is taken for texts: it has {}", at(), column.name, odd.in_words()));
         } else if text && !rule && column.cells == CellType::Texts && column.readable_as == CellType::Dates {
             let name = &column.name;
-            told.push(format!(
+            notes.push(format!(
                 "{}: `{name}` is taken for texts, as the file says: `{name} = \"date\"` in `columns` reads its dates",
                 at()
             ));
@@ -201,11 +201,11 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         let more = left.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named = left[..left.len().min(NAMED)].join(", ");
-        told.push(format!("{}: columns that are left out: {named}{more}", at()));
+        notes.push(format!("{}: columns that are left out: {named}{more}", at()));
     }
     let filed = all.filed_bytes();
     if filed > 0 && options.room.lies == Lies::WhereThereIsRoom {
-        told.push(format!(
+        notes.push(format!(
             "{}: its samples take {}, more than a quarter of the memory that there is, and lie in a file in `{}`: `cache = \"memory\"` in `[data]` has them in memory",
             at(),
             human_bytes(filed),
@@ -221,7 +221,7 @@ pub fn load(options: &TableOptions) -> Result<Loaded> {
         lengths: codec.tokens.as_ref().map_or(Vec::new(), TokensCodec::batches),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, test, columns, told, filing })
+    Ok(Loaded { spec, train, val, test, columns, notes, filing })
 }
 
 /// Marks an error of the file that is validated on, found by `downcast_ref`.
@@ -239,7 +239,7 @@ fn validation(
     path: &Path,
     options: &TableOptions,
     codec: &TableCodec,
-    told: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) -> Result<(Split, Vec<u32>)> {
     let text = open(path, codec.format())?.skipping(options.skip);
     let aside = options.room.aside(text.bytes_as_numbers())?;
@@ -248,10 +248,10 @@ fn validation(
     let own = TableOptions { path: path.to_owned(), ..options.clone() };
     expect_targets(&own, &mut raw, Some(codec)).with_context(|| format!("`{}`", path.display()))?;
     expect_weights(&own, &text, &mut raw).with_context(|| format!("`{}`", path.display()))?;
-    let rows = with_targets(&own, &raw, told)?;
+    let rows = with_targets(&own, &raw, notes)?;
     ensure!(!rows.is_empty(), "`{}` has no row with a target", path.display());
     let (all, cut) = codec.samples(&raw, true, &options.room).with_context(|| format!("`{}`", path.display()))?;
-    told.extend(cut_in_words(path, codec, &all, cut));
+    notes.extend(cut_in_words(path, codec, &all, cut));
     Ok((all, rows))
 }
 

@@ -70,8 +70,8 @@ impl Describes for &TableOptions {
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Loaded { spec, train, val, test, told, .. } = FOUND.look(self, || load(self), Loaded::clone)?;
-        Ok(Dataset { test, told, ..Dataset::new(spec, train, val) })
+        let Loaded { spec, train, val, test, notes, .. } = FOUND.look(self, || load(self), Loaded::clone)?;
+        Ok(Dataset { test, notes, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {
@@ -101,7 +101,7 @@ pub fn columns(options: &TableOptions) -> Result<Vec<Shown>> {
 /// # Errors
 /// As for opening it.
 pub fn notes(options: &TableOptions) -> Result<Vec<String>> {
-    FOUND.look(options, || load(options), |loaded| loaded.told.clone())
+    FOUND.look(options, || load(options), |loaded| loaded.notes.clone())
 }
 
 #[cfg(test)]

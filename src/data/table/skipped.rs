@@ -3,8 +3,8 @@
 use super::super::unreadable::most_unreadable;
 use anyhow::{Result, ensure};
 
-/// How many of them a message lists.
-const TOLD: usize = 5;
+/// The most rows that a message lists.
+const MOST_LISTED: usize = 5;
 
 /// The rows, and why the first of them cannot be read.
 #[derive(Debug, Clone, Default)]
@@ -19,9 +19,9 @@ impl Skipped {
         let row = row as u32;
         self.rows.push(row);
         let at = self.why.partition_point(|(known, _)| *known < row);
-        if at < TOLD && self.why.get(at).is_none_or(|(known, _)| *known != row) {
+        if at < MOST_LISTED && self.why.get(at).is_none_or(|(known, _)| *known != row) {
             self.why.insert(at, (row, why()));
-            self.why.truncate(TOLD);
+            self.why.truncate(MOST_LISTED);
         }
     }
 
@@ -29,7 +29,7 @@ impl Skipped {
     pub fn join(&mut self, next: Skipped, before: usize) {
         let before = before as u32;
         self.rows.extend(next.rows.iter().map(|row| before + row));
-        let room = TOLD.saturating_sub(self.why.len());
+        let room = MOST_LISTED.saturating_sub(self.why.len());
         self.why.extend(next.why.into_iter().take(room).map(|(row, why)| (before + row, why)));
     }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_is_told_once_and_too_many_are_an_error() {
+    fn each_row_is_listed_once_and_too_many_are_an_error() {
         let (mut first, mut next) = (Skipped::default(), Skipped::default());
         assert_eq!(first.in_words(9, "are left out").unwrap(), None);
         for row in [1, 1, 4] {
@@ -78,9 +78,9 @@ mod tests {
         first.add(4, || "again".into());
         first.sort();
         assert!(first.has(4) && first.has(20) && !first.has(3));
-        let told = first.in_words(200, "are left out").unwrap().unwrap();
+        let message = first.in_words(200, "are left out").unwrap().unwrap();
         assert_eq!(
-            told,
+            message,
             "9 of 200 rows cannot be read and are left out: row 1; row 2; row 4; next 0; next 1; and 4 more"
         );
         let error = first.in_words(160, "are left out").unwrap_err().to_string();

@@ -196,7 +196,7 @@ mod tests {
 
     /// Numbers with a comma before the fraction, if nearly all cells are that.
     #[test]
-    fn decimal_commas_are_told_from_texts() {
+    fn decimal_commas_are_distinguished_from_texts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         let rows: String = (0..30).map(|i| format!("{i},5;{i};{},500;{i},5;{i};{i},{i}\n", i + 1)).collect();

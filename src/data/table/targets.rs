@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail, ensure};
 /// So many different numbers with a unit may be names of classes.
 const FEW: usize = 10;
 
-/// The rows that have every target. `told` gets a line if others are left out.
-pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -> Result<Vec<u32>> {
+/// The rows that have every target. `notes` gets a line if others are left out.
+pub fn with_targets(options: &TableOptions, raw: &Raw, notes: &mut Vec<String>) -> Result<Vec<u32>> {
     let mut rows: Vec<u32> = (0..raw.rows() as u32).collect();
     let learnt: Vec<String> = options.learnt().cloned().collect();
     for name in &learnt {
@@ -25,10 +25,10 @@ pub fn with_targets(options: &TableOptions, raw: &Raw, told: &mut Vec<String>) -
     let missing = raw.rows() - rows.len();
     if missing > 0 {
         let s = if missing == 1 { "" } else { "s" };
-        told.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), quoted(&learnt)));
+        notes.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), quoted(&learnt)));
     }
     let at = || format!("`{}`", options.path.display());
-    told.extend(raw.skipped_in_words("are left out").with_context(at)?.map(|words| format!("{}: {words}", at())));
+    notes.extend(raw.skipped_in_words("are left out").with_context(at)?.map(|words| format!("{}: {words}", at())));
     rows.retain(|row| !raw.skips(*row));
     Ok(rows)
 }

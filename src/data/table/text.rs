@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn other_quotes_and_encodings_are_read_as_they_are_said() {
+    fn other_quotes_and_encodings_are_read_as_the_options_say() {
         let single = Format { quote: Some(b'\''), ..AUTO };
         let cells = |content: &[u8], format| rows(&opened(content, "t.csv", format).unwrap()).unwrap().remove(0).1;
         assert_eq!(cells(b"a;'b;c'\n'1;''x''';\"2\n", single), ["1;'x'", "\"2"]);

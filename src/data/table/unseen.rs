@@ -20,8 +20,8 @@ pub struct Unseen {
 
 impl Unseen {
     /// Takes what there is to say of rows that cannot be read.
-    pub fn skip(&mut self, told: Option<String>) {
-        self.skipped.extend(told);
+    pub fn skip(&mut self, note: Option<String>) {
+        self.skipped.extend(note);
     }
 
     /// Takes the columns of a table that the model does not take, and that neither name rows nor are learnt.

@@ -249,10 +249,10 @@ fn targets_are_numbers_that_the_loss_is_for() {
         let tensors = [f32s("inputs", &[2, 5]), numbers("targets", &[2, 2], &targets)];
         let (_dir, options) = file(&bytes_of(&tensors));
         let options = TensorsOptions { range: Loss::from(loss).target_range(), ..options };
-        let told = [describe(&options).map(|_| ()), open(&options).map(|_| ())];
-        for told in told.map(|told| told.err().map(|e| format!("{e:#}"))) {
-            assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
-            assert!(told.iter().zip(expected).all(|(told, expected)| told.contains(expected)), "{told:?}");
+        let results = [describe(&options).map(|_| ()), open(&options).map(|_| ())];
+        for message in results.map(|result| result.err().map(|e| format!("{e:#}"))) {
+            assert_eq!(message.is_some(), expected.is_some(), "{message:?}");
+            assert!(message.iter().zip(expected).all(|(message, expected)| message.contains(expected)), "{message:?}");
         }
     }
 }

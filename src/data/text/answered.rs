@@ -110,14 +110,14 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
         None => fitted(options, &written)?,
     };
     let Samples::Answered { .. } = &codec.samples else { bail!("{NO_ANSWERS}") };
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     let mut reading = written.working_memory(&codec);
-    let train = split(&options.path, written, &codec, options.ignore_index, &mut told)?;
+    let train = split(&options.path, written, &codec, options.ignore_index, &mut notes)?;
     let val = match &options.val_path {
         Some(path) => {
             let written = read(path, columns)?;
             reading = reading.max(written.working_memory(&codec));
-            split(path, written, &codec, options.ignore_index, &mut told)?
+            split(path, written, &codec, options.ignore_index, &mut notes)?
         }
         None => train.select(&[]),
     };
@@ -128,7 +128,7 @@ fn load(options: &AnsweredOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, told, reading })
+    Ok(Loaded { spec, train, val, notes, reading })
 }
 
 /// Why a model takes no such samples.
@@ -165,17 +165,23 @@ fn fitted(options: &AnsweredOptions, written: &Written) -> Result<TextCodec> {
 }
 
 /// The rows of a table as samples.
-fn split(path: &Path, written: Written, codec: &TextCodec, ignore_index: i32, told: &mut Vec<String>) -> Result<Split> {
+fn split(
+    path: &Path,
+    written: Written,
+    codec: &TextCodec,
+    ignore_index: i32,
+    notes: &mut Vec<String>,
+) -> Result<Split> {
     let answered = Answered::new(codec, &written, ignore_index, path)?;
     if written.empty > 0 {
-        told.push(format!("`{}`: {} rows without a text or an answer are left out", path.display(), written.empty));
+        notes.push(format!("`{}`: {} rows without a text or an answer are left out", path.display(), written.empty));
     }
     let Samples::Answered { lengths, .. } = &codec.samples else { bail!("{NO_ANSWERS}") };
     let longest = lengths.last().copied().unwrap_or_default();
     for (cut, longest, what) in [(answered.cut[0], longest[0], "texts"), (answered.cut[1], longest[1], "answers")] {
         if cut > 0 {
             let all = answered.len();
-            told.push(format!("`{}`: {cut} of {all} {what} are cut to {}", path.display(), counted(longest, "token")));
+            notes.push(format!("`{}`: {cut} of {all} {what} are cut to {}", path.display(), counted(longest, "token")));
         }
     }
     Split::new(Arc::new(Answered { names: RowNames::Lines(written.lines), ..answered }))

@@ -11,7 +11,7 @@ use super::super::tokenizer::{Choice, Passage, Tokenizer, UNKNOWN_TOKEN, tokens_
 use super::super::values::Values;
 use super::super::weights::{no_weight, weight, weighted};
 use super::super::wrong_columns::{WrongColumn, WrongColumns};
-use super::loaded::{Load, Loaded, is_told, tokenizer, working_memory};
+use super::loaded::{Load, Loaded, is_known_without_the_file, tokenizer, working_memory};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
 use crate::terminal::counted;
@@ -55,8 +55,8 @@ impl Load for LabelledOptions {
         load(self)
     }
 
-    fn told(&self) -> Result<Option<TextCodec>> {
-        if self.fitted.is_some() || !is_told(&self.choice, self.classes.as_ref()) {
+    fn codec_of_options(&self) -> Result<Option<TextCodec>> {
+        if self.fitted.is_some() || !is_known_without_the_file(&self.choice, self.classes.as_ref()) {
             return Ok(None);
         }
         Ok(Some(codec(self, Tokenizer::choose(&self.choice, &[])?, self.classes.clone().unwrap_or_default())))
@@ -205,15 +205,15 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
             codec(options, tokenizer, options.classes.clone().unwrap_or_else(of_rows))
         }
     };
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     let mut reading = written.working_memory(&codec);
     let named = options.classes.is_some();
-    let train = texts(&options.path, &written, &codec, named, &mut told)?;
+    let train = texts(&options.path, &written, &codec, named, &mut notes)?;
     let val = match &options.val_path {
         Some(path) => {
             let written = read(path, options)?;
             reading = reading.max(written.working_memory(&codec));
-            texts(path, &written, &codec, named, &mut told)?
+            texts(path, &written, &codec, named, &mut notes)?
         }
         None => train.select(&[]),
     };
@@ -227,11 +227,11 @@ fn load(options: &LabelledOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(train.fields().to_vec())
     };
-    Ok(Loaded { spec, train, val, told, reading })
+    Ok(Loaded { spec, train, val, notes, reading })
 }
 
 /// The rows of a table as samples. `named`: the configuration has the names of the classes.
-fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &mut Vec<String>) -> Result<Split> {
+fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, notes: &mut Vec<String>) -> Result<Split> {
     let Samples::Labelled { classes, lengths, .. } = &codec.samples else {
         bail!("the model learns no classes of texts")
     };
@@ -251,11 +251,11 @@ fn texts(path: &Path, written: &Written, codec: &TextCodec, named: bool, told: &
     let mut texts = Texts::new(codec, &written.texts, labels, &format!("`{}`", path.display()))?;
     texts.names = Some(RowNames::Lines(written.lines.clone()));
     if written.empty > 0 {
-        told.push(format!("`{}`: {} rows without a text or a class are left out", path.display(), written.empty));
+        notes.push(format!("`{}`: {} rows without a text or a class are left out", path.display(), written.empty));
     }
     if texts.cut > 0 {
         let longest = lengths.last().copied().unwrap_or_default();
-        told.push(format!(
+        notes.push(format!(
             "`{}`: {} of {} texts are cut to {}",
             path.display(),
             texts.cut,

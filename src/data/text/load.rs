@@ -35,7 +35,7 @@ pub struct Loaded {
     /// Bytes of memory besides, while tokens are made.
     pub reading: usize,
     /// What the user should know of it.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// A text as tokens.
@@ -45,7 +45,7 @@ struct Text<'a> {
     /// Behind how many tokens its files end, if documents are kept apart.
     file_ends: Vec<usize>,
     /// What the user should know of it.
-    told: Vec<String>,
+    notes: Vec<String>,
     /// Bytes of memory that making the tokens took besides.
     reading: usize,
 }
@@ -94,8 +94,8 @@ pub fn load(options: &TextOptions) -> Result<Loaded> {
     let places = if options.apart.is_some() { Apart::bytes_of(train.len() + val.len()) } else { 0 };
     let held = texts().map(|text| text.tokens.held_bytes()).sum::<usize>() + places;
     let reading = texts().map(|text| text.reading).max().unwrap_or(0);
-    let told = texts().flat_map(|text| text.told.iter().cloned()).collect();
-    Ok(Loaded { spec, train, val, held, reading, told })
+    let notes = texts().flat_map(|text| text.notes.iter().cloned()).collect();
+    Ok(Loaded { spec, train, val, held, reading, notes })
 }
 
 /// Windows of a text, and of another one or of its end to validate on.
@@ -167,7 +167,7 @@ fn last(options: &TextOptions, text: &Text) -> Result<usize> {
     Ok(held.with_context(|| format!("`{}`", options.path.display()))?.unwrap_or(0))
 }
 
-/// How many bytes a token stands for: those that a model learns to tell, all but the first, or so many of them that no more would change the figure. `None` without a
+/// How many bytes a token stands for: those that a model learns to predict, all but the first, or so many of them that no more would change the figure. `None` without a
 /// tokenizer.
 fn bytes_per_token(tokens: &Tokens, range: Range<usize>, codec: &TextCodec) -> Result<Option<f64>> {
     const MOST: usize = 4 << 20;
@@ -233,7 +233,7 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                 let begin = if tokens.start_with(begin)? { begin.to_vec() } else { Vec::new() };
                 *codec = Some(TextCodec { tokenizer, chat: chat()?, begin, vocabulary, samples });
             }
-            Ok(Text { path, tokens, file_ends: Vec::new(), told: Vec::new(), reading: 0 })
+            Ok(Text { path, tokens, file_ends: Vec::new(), notes: Vec::new(), reading: 0 })
         }
         Content::Text(choice) => {
             let known = codec.as_ref().and_then(|codec| codec.tokenizer.as_ref());
@@ -275,7 +275,7 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                 None => ": ".to_owned(),
             };
             let (bytes, count, words) = (text.len(), tokens.len(), tokenizer.in_words());
-            let mut told = vec![format!(
+            let mut notes = vec![format!(
                 "{called}{of}{} of text {} {} ({words})",
                 counted(bytes, "byte"),
                 if bytes == 1 { "is" } else { "are" },
@@ -285,23 +285,23 @@ fn read<'a>(options: &TextOptions, path: &'a Path, codec: &mut Option<TextCodec>
                 Some(documents) => {
                     let marked = options.end.is_some() || !codec.begin.is_empty();
                     if options.apart.is_none() && !marked && documents.count() > 1 {
-                        told[0] += "; nothing stands between two rows: `end_token` puts a token there, and `packed = false` keeps them apart";
+                        notes[0] += "; nothing stands between two rows: `end_token` puts a token there, and `packed = false` keeps them apart";
                     }
                     match documents.empty() {
                         0 => {}
-                        1 => told.push(format!("{called}: 1 row without a text is left out")),
-                        empty => told.push(format!("{called}: {empty} rows without a text are left out")),
+                        1 => notes.push(format!("{called}: 1 row without a text is left out")),
+                        empty => notes.push(format!("{called}: {empty} rows without a text are left out")),
                     }
                 }
                 None if is_plain_table(path) => {
-                    told.push(format!(
+                    notes.push(format!(
                         "{called} is read as a text, with its separators: `column` reads one of its columns"
                     ));
                 }
                 None => {}
             }
             let reading = text.len().saturating_add(working);
-            Ok(Text { path, tokens: Arc::new(tokens), file_ends, told, reading })
+            Ok(Text { path, tokens: Arc::new(tokens), file_ends, notes, reading })
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Loaded {
     /// Those that are validated on.
     pub val: Split,
     /// What the user should know of them.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
     /// Bytes of memory besides, while tokens are made of them.
     pub reading: usize,
 }
@@ -57,7 +57,7 @@ pub trait Load: PartialEq + Clone + 'static {
     ///
     /// # Errors
     /// The tokenizer cannot be read.
-    fn told(&self) -> Result<Option<TextCodec>> {
+    fn codec_of_options(&self) -> Result<Option<TextCodec>> {
         Ok(None)
     }
 
@@ -76,8 +76,8 @@ pub fn tokenizer(fitted: Option<&TextCodec>, choice: &Choice, texts: &[&str]) ->
     }
 }
 
-/// The number of a model's classes is known, and its tokenizer does not depend on a text.
-pub fn is_told(choice: &Choice, classes: Option<&Vec<String>>) -> bool {
+/// Whether the options alone say all of a model: the number of its classes is known, and its tokenizer does not depend on a text.
+pub fn is_known_without_the_file(choice: &Choice, classes: Option<&Vec<String>>) -> bool {
     classes.is_some() && matches!(choice, Choice::Bytes | Choice::Json(_))
 }
 
@@ -85,7 +85,7 @@ impl<T: Load> Describes for &T {
     fn describe(&self) -> Result<DataSpec> {
         if !files::is_there(self.path())
             && pattern::paths(self.path()).is_err()
-            && let Some(codec) = self.told()?
+            && let Some(codec) = self.codec_of_options()?
         {
             let lengths = codec.samples.lengths();
             return Ok(DataSpec { fitted: Some(codec.written()?), lengths, ..DataSpec::new(codec.fields()) });
@@ -101,8 +101,8 @@ impl<T: Load> Describes for &T {
             true => WrongFile::of("path")(error),
             false => error,
         });
-        let Loaded { spec, train, val, told, .. } = loaded?;
-        Ok(Dataset { told, ..Dataset::new(spec, train, val) })
+        let Loaded { spec, train, val, notes, .. } = loaded?;
+        Ok(Dataset { notes, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {

@@ -1,4 +1,4 @@
-//! Text: one long row of tokens, of which a model learns to tell each from those before it.
+//! Text: one long row of tokens, of which a model learns to predict each from those before it.
 //!
 //! [`Tokenizer`] makes tokens of text, `tokens` keeps them in memory or reads them from a file as they are asked for, and `windows` cuts samples out of them, `apart` those that keep documents apart. `labelled` has texts that
 //! are samples themselves, each of a class. The tokenizer travels in the checkpoint ([`TextCodec`]).
@@ -68,8 +68,8 @@ impl Describes for &TextOptions {
     }
 
     fn open(&self, _: &mut dyn FnMut(Event)) -> Result<Dataset> {
-        let Loaded { spec, train, val, told, .. } = FOUND.look(self, || load(self), Loaded::clone)?;
-        Ok(Dataset { told, ..Dataset::new(spec, train, val) })
+        let Loaded { spec, train, val, notes, .. } = FOUND.look(self, || load(self), Loaded::clone)?;
+        Ok(Dataset { notes, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {
@@ -377,8 +377,8 @@ impl TextCodec {
 }
 
 impl Samples {
-    /// Whether each position of a sample is to tell the token behind it.
-    pub fn tells_next_tokens(&self) -> bool {
+    /// Whether each position of a sample predicts the token behind it.
+    pub fn predicts_next_tokens(&self) -> bool {
         match self {
             Samples::Windows { .. } | Samples::Prompted { .. } => true,
             Samples::Labelled { .. } | Samples::Answered { .. } | Samples::Tagged { .. } => false,

@@ -76,14 +76,14 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
         usize::try_from(ignored).map_or(true, |token| token >= codec.vocabulary),
         "`ignore_index` of the loss is {ignored}, which is a token, too: leave it out, or write a number below 0"
     );
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     let mut reading = written.working_memory(&codec);
-    let train = split(&options.path, written, &codec, ignored, &mut told)?;
+    let train = split(&options.path, written, &codec, ignored, &mut notes)?;
     let val = match &options.val_path {
         Some(path) => {
             let written = read(path, columns)?;
             reading = reading.max(written.working_memory(&codec));
-            split(path, written, &codec, ignored, &mut told)?
+            split(path, written, &codec, ignored, &mut notes)?
         }
         None => train.select(&[]),
     };
@@ -94,7 +94,7 @@ fn load(options: &PromptedOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, told, reading })
+    Ok(Loaded { spec, train, val, notes, reading })
 }
 
 /// The tokenizer for these texts and answers, and the token that ends answers.
@@ -165,22 +165,28 @@ fn place(path: &Path, lines: &Lines, row: usize) -> String {
 }
 
 /// The rows of a table as samples.
-fn split(path: &Path, written: Written, codec: &TextCodec, ignore_index: i32, told: &mut Vec<String>) -> Result<Split> {
+fn split(
+    path: &Path,
+    written: Written,
+    codec: &TextCodec,
+    ignore_index: i32,
+    notes: &mut Vec<String>,
+) -> Result<Split> {
     let prompted = Prompted::new(codec, &written, ignore_index, path)?;
     let (all, path) = (prompted.len(), path.display());
     if written.empty > 0 {
-        told.push(format!("`{path}`: {} rows without a text or an answer are left out", written.empty));
+        notes.push(format!("`{path}`: {} rows without a text or an answer are left out", written.empty));
     }
     let longest = prompted.longest;
     let [prompts, answers] = prompted.cut;
     if prompts > 0 {
-        told.push(format!(
+        notes.push(format!(
             "`{path}`: {prompts} of {all} prompts are cut at their beginning, so that they have {} with their answers",
             counted(longest, "token")
         ));
     }
     if answers > 0 {
-        told.push(format!("`{path}`: {answers} of {all} answers are cut to {}", counted(longest, "token")));
+        notes.push(format!("`{path}`: {answers} of {all} answers are cut to {}", counted(longest, "token")));
     }
     Split::new(Arc::new(Prompted { names: RowNames::Lines(written.lines), ..prompted }))
 }

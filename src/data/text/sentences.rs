@@ -208,24 +208,25 @@ mod tests {
         Layout { words: "tokens".into(), tags: "ner".into(), word_column: 1, tag_column }
     }
 
-    fn told(name: &str, text: &str, layout: &Layout) -> Result<Vec<String>, String> {
+    fn sentences(name: &str, text: &str, layout: &Layout) -> Result<Vec<String>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         let read = read_tagged(&path, layout).map_err(|error| format!("{error:#}"))?;
-        let told = |one: &Sentence| format!("{} {} @{}", one.words.join("_"), one.tags.join("_"), one.line);
-        Ok(read.iter().map(told).collect())
+        let in_words = |one: &Sentence| format!("{} {} @{}", one.words.join("_"), one.tags.join("_"), one.line);
+        Ok(read.iter().map(in_words).collect())
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "writes files")]
     fn columns_are_read() {
-        let all = told("a.txt", "-DOCSTART- -X- O\n\nNew NNP B-LOC\nYork NNP I-LOC\n\n\nis VBZ O\n", &layout(None));
+        let all =
+            sentences("a.txt", "-DOCSTART- -X- O\n\nNew NNP B-LOC\nYork NNP I-LOC\n\n\nis VBZ O\n", &layout(None));
         assert_eq!(all.unwrap(), ["New_York B-LOC_I-LOC @3", "is O @7"]);
-        let all = told("a.txt", "New NNP B-LOC\r\nYork NNP I-LOC\r\n", &layout(Some(2)));
+        let all = sentences("a.txt", "New NNP B-LOC\r\nYork NNP I-LOC\r\n", &layout(Some(2)));
         assert_eq!(all.unwrap(), ["New_York NNP_NNP @1"]);
         // CoNLL-U: remarks, and words with spaces in them.
-        let all = told("a.conllu", "# text = x\nNew York\tPROPN\n\n# y\nis\tAUX\n#\tSYM\n", &layout(None));
+        let all = sentences("a.conllu", "# text = x\nNew York\tPROPN\n\n# y\nis\tAUX\n#\tSYM\n", &layout(None));
         assert_eq!(all.unwrap(), ["New York PROPN @2", "is_# AUX_SYM @5"]);
         for (text, part) in [
             ("New\n", "line 1 has a word and no tag: it has 1 column"),
@@ -233,19 +234,19 @@ mod tests {
             ("New NNP B-LOC\nYork NNP\n", "line 2 has 2 columns, and line 1 has 3: `tag_column` says"),
             ("\n\n", "has no words with tags"),
         ] {
-            let told = told("a.txt", text, &layout(None)).unwrap_err();
-            assert!(told.contains(part), "{told}");
+            let message = sentences("a.txt", text, &layout(None)).unwrap_err();
+            assert!(message.contains(part), "{message}");
         }
-        let error = told("a.txt", "New B-LOC\n", &layout(Some(3))).unwrap_err();
+        let error = sentences("a.txt", "New B-LOC\n", &layout(Some(3))).unwrap_err();
         assert!(error.contains("line 1 has no tag in column 3: it has 2 columns"), "{error}");
-        let error = told("a.txt", "\tB-LOC\n", &layout(None)).unwrap_err();
+        let error = sentences("a.txt", "\tB-LOC\n", &layout(None)).unwrap_err();
         assert!(error.contains("line 1 has no word in column 1"), "{error}");
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "writes files")]
     fn objects_are_read() {
-        let all = told(
+        let all = sentences(
             "a.jsonl",
             "{\"tokens\": [\"New\", \"York\"], \"ner\": [1, 2]}\n{\"tokens\": [], \"ner\": []}\n",
             &layout(None),
@@ -260,25 +261,25 @@ mod tests {
             ("{\"tokens\": \"a\", \"ner\": []}", "line 1: `tokens` is no list of texts"),
             ("{\"tokens\": [[\"a\"]], \"ner\": []}", "`tokens` is no list of texts"),
         ] {
-            let told = told("a.jsonl", text, &layout(None)).unwrap_err();
-            assert!(told.contains(part), "{told}");
+            let message = sentences("a.jsonl", text, &layout(None)).unwrap_err();
+            assert!(message.contains(part), "{message}");
         }
     }
 
     /// `encoding` is a key of tables alone.
     #[test]
-    fn bytes_that_are_no_utf8_are_told_with_what_helps() {
+    fn errors_of_bytes_that_are_no_utf8_name_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         for (name, part) in [("a.conll", "iconv"), ("a.jsonl", "iconv"), ("a.csv", "`encoding`")] {
             let path = folder.path().join(name);
             std::fs::write(&path, b"caf\xff B\n").unwrap();
-            let told = match name {
+            let error = match name {
                 "a.csv" => file_of_cells(&path),
                 _ => read_tagged(&path, &layout(None)).unwrap_err(),
             };
-            let told = format!("{told:#}");
-            assert!(told.contains("line 1: the byte 0xff is not UTF-8") && told.contains(part), "{told}");
-            assert_eq!(told.contains("encoding"), name == "a.csv", "{told}");
+            let message = format!("{error:#}");
+            assert!(message.contains("line 1: the byte 0xff is not UTF-8") && message.contains(part), "{message}");
+            assert_eq!(message.contains("encoding"), name == "a.csv", "{message}");
         }
     }
 

@@ -142,9 +142,9 @@ mod tests {
         }
         let spans = Spans::of(&names(&["O", "B-PER", "I-PER", "B-LOC"])).unwrap();
         let found = spans.found(&[1, 2, 3, 0, 2, 1, 9]);
-        let told: Vec<_> = found.iter().map(|span| (spans.kind(span.kind), span.start, span.end)).collect();
+        let named: Vec<_> = found.iter().map(|span| (spans.kind(span.kind), span.start, span.end)).collect();
         // A tag that there is not is none of a span.
-        assert_eq!(told, [("PER", 0, 2), ("LOC", 2, 3), ("PER", 5, 6)]);
+        assert_eq!(named, [("PER", 0, 2), ("LOC", 2, 3), ("PER", 5, 6)]);
     }
 
     /// Of `scripts/golden/spans.py`.
@@ -168,9 +168,9 @@ mod tests {
             let spans = Spans::of(tags).unwrap();
             for (sequence, entities) in sequences.iter().zip(entities) {
                 let found = spans.found(sequence);
-                let told: Vec<_> =
+                let named: Vec<_> =
                     found.iter().map(|span| (spans.kind(span.kind).to_owned(), span.start, span.end)).collect();
-                assert_eq!(&told, entities, "{tags:?}: {sequence:?}");
+                assert_eq!(&named, entities, "{tags:?}: {sequence:?}");
                 compared += entities.len();
             }
         }

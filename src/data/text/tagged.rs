@@ -7,7 +7,7 @@ use super::super::found::Found;
 use super::super::row_names::{Lines, RowName, RowNames};
 use super::super::store::{Rows, Store, Unreadable};
 use super::super::tokenizer::{Choice, Tokenizer, UNKNOWN_TOKEN};
-use super::loaded::{Load, Loaded, is_told, tokenizer, working_memory};
+use super::loaded::{Load, Loaded, is_known_without_the_file, tokenizer, working_memory};
 use super::sentences::{Layout, Sentence, read_tagged, read_untagged};
 use super::{Samples, TextCodec};
 use crate::graph::DType;
@@ -48,8 +48,8 @@ impl Load for TaggedOptions {
         load(self)
     }
 
-    fn told(&self) -> Result<Option<TextCodec>> {
-        if self.fitted.is_some() || !is_told(&self.choice, self.tags.as_ref()) {
+    fn codec_of_options(&self) -> Result<Option<TextCodec>> {
+        if self.fitted.is_some() || !is_known_without_the_file(&self.choice, self.tags.as_ref()) {
             return Ok(None);
         }
         Ok(Some(codec(self, Tokenizer::choose(&self.choice, &[])?, self.tags.clone().unwrap_or_default())))
@@ -95,24 +95,24 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
             codec(options, tokenizer, options.tags.clone().unwrap_or_else(of_words))
         }
     };
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     if options.fitted.is_none()
         && options.tags.is_none()
         && let Samples::Tagged { tags, .. } = &codec.samples
         && tags.iter().all(|tag| tag.bytes().all(|byte| byte.is_ascii_digit()))
     {
-        told.push(format!(
+        notes.push(format!(
             "`{}`: its tags are numbers, which say no names: `classes` in `[data]` names them, in the order of their numbers, and without names there are no figures of spans",
             options.path.display()
         ));
     }
     let mut reading = working(&sentences, &codec);
-    let train = split(&options.path, &sentences, &codec, options, &mut told)?;
+    let train = split(&options.path, &sentences, &codec, options, &mut notes)?;
     let val = match &options.val_path {
         Some(path) => {
             let sentences = read_tagged(path, &options.layout)?;
             reading = reading.max(working(&sentences, &codec));
-            split(path, &sentences, &codec, options, &mut told)?
+            split(path, &sentences, &codec, options, &mut notes)?
         }
         None => train.select(&[]),
     };
@@ -124,7 +124,7 @@ fn load(options: &TaggedOptions) -> Result<Loaded> {
         fitted: Some(codec.written()?),
         ..DataSpec::new(codec.fields())
     };
-    Ok(Loaded { spec, train, val, told, reading })
+    Ok(Loaded { spec, train, val, notes, reading })
 }
 
 /// Bytes of memory that sentences take while tokens are made of them.
@@ -141,7 +141,7 @@ fn split(
     sentences: &[Sentence],
     codec: &TextCodec,
     options: &TaggedOptions,
-    told: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) -> Result<Split> {
     let Samples::Tagged { tags, lengths, .. } = &codec.samples else { bail!("{NO_TAGS}") };
     let number = numbering(tags, options.tags.is_some());
@@ -163,7 +163,7 @@ fn split(
     let (tagged, _) = Tagged::new(codec, sentences, &numbers, options.ignore_index, path)?;
     if tagged.cut > 0 {
         let longest = lengths.last().copied().unwrap_or_default();
-        told.push(format!(
+        notes.push(format!(
             "`{}`: {} of {} sentences are cut to {}",
             path.display(),
             tagged.cut,

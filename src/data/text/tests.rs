@@ -138,7 +138,7 @@ fn files_are_read_one_after_the_other() {
     let [(_, _, fields)] = &batches(&set.train, 1, false)[..] else { panic!("one sample") };
     let bytes: Vec<u8> = fields[1].iter().map(|byte| *byte as u8).collect();
     assert_eq!(std::str::from_utf8(&bytes).unwrap(), "irst second third");
-    assert!(set.told[0].contains("3 files, 18 bytes of text are 18 tokens (bytes)"), "{:?}", set.told);
+    assert!(set.notes[0].contains("3 files, 18 bytes of text are 18 tokens (bytes)"), "{:?}", set.notes);
     let some = options(folder.path().join("{b,d/e}.txt"), Choice::Bytes, 3);
     assert_eq!(open(&Source::Text(Box::new(some))).unwrap().train.len(), 3);
 }
@@ -162,11 +162,11 @@ fn what_is_no_text_is_refused_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let at =
         |name: &str, content: &[u8], context| options(text(folder.path(), name, content), Choice::Characters, context);
-    let told = refused(at("a.txt", b"one\ntwo \xff", 2));
-    assert!(told.contains("a.txt`, line 2: byte 8 is no UTF-8"), "{told}");
+    let message = refused(at("a.txt", b"one\ntwo \xff", 2));
+    assert!(message.contains("a.txt`, line 2: byte 8 is no UTF-8"), "{message}");
     assert!(refused(at("b.txt", b"", 2)).contains("b.txt` has no text"));
-    let told = refused(at("c.txt", b"abc", 3));
-    assert!(told.contains("3 tokens are too few for a sample of 3 and the one behind it"), "{told}");
+    let message = refused(at("c.txt", b"abc", 3));
+    assert!(message.contains("3 tokens are too few for a sample of 3 and the one behind it"), "{message}");
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();
     assert!(refused(options(empty, Choice::Bytes, 2)).contains("has no text files"));
@@ -177,8 +177,8 @@ fn what_is_no_text_is_refused_with_its_place() {
     // A model that is trained knows its characters and no others.
     let set = open(&Source::Text(Box::new(at("e.txt", b"abab", 2)))).unwrap();
     let fitted = TextCodec::of(&set.spec).unwrap().map(Box::new);
-    let told = refused(TextOptions { fitted, ..at("f.txt", "ab\nbaü".as_bytes(), 2) });
-    assert!(told.contains("f.txt`, line 1, column 3: the character '\\n' (U+000A)"), "{told}");
+    let message = refused(TextOptions { fitted, ..at("f.txt", "ab\nbaü".as_bytes(), 2) });
+    assert!(message.contains("f.txt`, line 1, column 3: the character '\\n' (U+000A)"), "{message}");
 }
 
 #[test]
@@ -264,11 +264,11 @@ fn texts_are_filled_up_to_a_length() {
     let set = open(&Source::LabelledTexts(Box::new(labelled(path.clone(), &[2, 4])))).unwrap();
     assert_eq!((set.train.len(), set.spec.class_names().unwrap()), (4, &["no".to_owned(), "yes".to_owned()][..]));
     assert!(
-        set.told.iter().any(|told| told.contains("1 rows without a text or a class are left out")),
+        set.notes.iter().any(|note| note.contains("1 rows without a text or a class are left out")),
         "{:?}",
-        set.told
+        set.notes
     );
-    assert!(set.told.iter().any(|told| told.contains("1 of 4 texts are cut to 4 tokens")), "{:?}", set.told);
+    assert!(set.notes.iter().any(|note| note.contains("1 of 4 texts are cut to 4 tokens")), "{:?}", set.notes);
     // Words by how often they come: so (5), bad and good (4, 3), the comma.
     let all = batches(&set.train, 2, false);
     assert_eq!(all[0], (Lengths::first(2), vec![0, 2], vec![vec![2, 0, 1, 3], vec![1, 2], vec![0, 1]]));
@@ -282,20 +282,20 @@ fn texts_are_filled_up_to_a_length() {
     let lines = read_passages(&text(folder.path(), "l.txt", "so so so so so\r\nnew\n"), &codec).unwrap();
     let [(_, samples, fields)] = &batches(&lines, 2, false)[..] else { panic!("one batch") };
     assert_eq!((&samples[..], &fields[0][..]), (&[0, 1][..], &[1, 1, 1, 1, 0, 0, 0, 0][..]));
-    let told = format!("{:#}", read_passages(&text(folder.path(), "o.csv", "a,b\n1,2\n"), &codec).err().unwrap());
-    assert!(told.contains("o.csv` has no column `text`"), "{told}");
-    let told =
+    let message = format!("{:#}", read_passages(&text(folder.path(), "o.csv", "a,b\n1,2\n"), &codec).err().unwrap());
+    assert!(message.contains("o.csv` has no column `text`"), "{message}");
+    let message =
         format!("{:#}", read_passages(&text(folder.path(), "u.txt", [b'a', b'\n', 0xff]), &codec).err().unwrap());
-    assert!(told.contains("u.txt`, line 2 is no UTF-8"), "{told}");
+    assert!(message.contains("u.txt`, line 2 is no UTF-8"), "{message}");
     // Classes of other data go by their names.
     let other = text(folder.path(), "v.csv", "text,label\ngood,yes\nbad,maybe\n");
     let with = LabelledOptions { fitted: Some(Box::new(codec)), ..labelled(other, &[2, 4]) };
-    let told = format!("{:#}", open(&Source::LabelledTexts(Box::new(with))).unwrap_err());
+    let message = format!("{:#}", open(&Source::LabelledTexts(Box::new(with))).unwrap_err());
     assert!(
-        told.contains(
+        message.contains(
             "v.csv`: row at line 3 has the class `maybe`, which is none of those that are learnt: `no` and `yes`"
         ),
-        "{told}"
+        "{message}"
     );
 }
 
@@ -318,7 +318,7 @@ fn a_text_is_cut_within_what_its_tokenizer_adds() {
     assert_eq!(whole(1).0, [first]);
 }
 
-/// `[CLS] a [SEP] b [SEP]`: the second text begins behind the first `[SEP]`, by templates and by BERT's own processor. RoBERTa's does not tell texts apart.
+/// `[CLS] a [SEP] b [SEP]`: the second text begins behind the first `[SEP]`, by templates and by BERT's own processor. RoBERTa's does not distinguish the texts.
 #[test]
 fn a_pair_is_joined_as_its_tokenizer_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/text_classifiers/bert/tokenizer.json");
@@ -377,7 +377,7 @@ fn words_bear_their_tags_on_their_first_token() {
     assert_eq!(set.spec.class_names().unwrap(), ["B", "I", "O"]);
     let tokenizer = Tokenizer::read(&file).unwrap();
     let pieces = |word: &str| tokenizer.encode(word, "").unwrap().len();
-    assert!(pieces("fine") > 1, "a word of one piece tells nothing");
+    assert!(pieces("fine") > 1, "a word of one piece tests nothing");
     let all = batches(&set.train, 1, false);
     let of = |sample: u32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
     let (lengths, _, fields) = of(0);
@@ -395,7 +395,7 @@ fn words_bear_their_tags_on_their_first_token() {
     assert_eq!(placed[0].at, [Some(1), Some(1 + pieces("fine"))]);
     let short = TaggedOptions { lengths: vec![3], ..options };
     let set = open(&Source::TaggedTexts(Box::new(short))).unwrap();
-    assert!(set.told.iter().any(|told| told.contains("sentences are cut to 3 tokens")), "{:?}", set.told);
+    assert!(set.notes.iter().any(|note| note.contains("sentences are cut to 3 tokens")), "{:?}", set.notes);
 }
 
 #[test]

@@ -181,10 +181,10 @@ mod tests {
     fn a_text_without_room_for_its_tokens_is_refused() {
         let host = HostMemory { available: 1 << 30, because: "a limit".into() };
         expect_room(5 << 20, 1000 << 20, &host, "`a.txt`", "make a file").unwrap();
-        let told = expect_room(10 << 20, 2000 << 20, &host, "`a.txt`", "make a file").unwrap_err().to_string();
+        let message = expect_room(10 << 20, 2000 << 20, &host, "`a.txt`", "make a file").unwrap_err().to_string();
         assert!(
-            told.contains("`a.txt` has 10.0 MiB of text") && told.contains("1.0 GiB can be had (a limit)"),
-            "{told}"
+            message.contains("`a.txt` has 10.0 MiB of text") && message.contains("1.0 GiB can be had (a limit)"),
+            "{message}"
         );
     }
 }

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Most tokens that numbers of 16 bits tell apart.
+/// The most tokens that numbers of 16 bits can distinguish.
 const NARROW: usize = 1 << 16;
 
 /// How many documents become tokens at a time.
@@ -155,13 +155,13 @@ impl Tokenizing {
             bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
             aside.write_all(&bytes).with_context(cannot)
         })?;
-        let told = i32::try_from(count).map_err(|_| {
+        let count_in_header = i32::try_from(count).map_err(|_| {
             anyhow!(
                 "{count} tokens are more than the header of llm.c can tell, 2,147,483,647: give fewer files at a time"
             )
         })?;
         let mut header = vec![0; HEADER];
-        for (number, place) in [MAGIC[1].0, VERSION, told].iter().zip(header.chunks_exact_mut(4)) {
+        for (number, place) in [MAGIC[1].0, VERSION, count_in_header].iter().zip(header.chunks_exact_mut(4)) {
             place.copy_from_slice(&number.to_le_bytes());
         }
         aside.rewind().with_context(cannot)?;

@@ -20,7 +20,7 @@ const READ: usize = 4096;
 /// Bytes of a file that are looked through at once.
 const SEARCHED: usize = 1 << 20;
 
-/// In how many places a file is looked at to tell it from others.
+/// The number of places in a file that are read to identify it.
 const LOOKED_AT: usize = 16;
 
 /// Tokens one after the other.
@@ -206,12 +206,15 @@ impl TokenFile {
         let header = (size >= HEADER).then(|| MAGIC.iter().find(|(magic, _)| number(0) == *magic)).flatten();
         let (offset, width) = match header {
             Some((_, width)) => {
-                let (told, found) = (number(2), (size - HEADER) / width);
-                if usize::try_from(told) != Ok(found) || !(size - HEADER).is_multiple_of(*width) {
-                    let why =
-                        if usize::try_from(told).is_ok_and(|told| told > found) { "cut short" } else { "damaged" };
+                let (declared, found) = (number(2), (size - HEADER) / width);
+                if usize::try_from(declared) != Ok(found) || !(size - HEADER).is_multiple_of(*width) {
+                    let why = if usize::try_from(declared).is_ok_and(|declared| declared > found) {
+                        "cut short"
+                    } else {
+                        "damaged"
+                    };
                     bail!(
-                        "`{}` has the header of llm.c, which says {told} tokens, and {} bytes behind it, which are not so many of {width} \
+                        "`{}` has the header of llm.c, which says {declared} tokens, and {} bytes behind it, which are not so many of {width} \
                          bytes each: the file is {why}",
                         path.display(),
                         size - HEADER

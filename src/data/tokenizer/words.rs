@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// What stands for all words that are not known.
 const UNKNOWN: &str = "<unk>";
-/// The token of words that are not known. Batches are filled up with it, too, which lengths tell apart.
+/// The token of words that are not known. Batches are filled up with it, too: their lengths say which is which.
 pub const UNKNOWN_TOKEN: u32 = 0;
 
 /// The words that have tokens.

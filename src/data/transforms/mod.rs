@@ -290,12 +290,12 @@ impl Transform {
                 padded[1]
             );
         }
-        // Two numbers in order; `within` says where they must lie, and `told` the same in words.
-        let rising = |what: &str, [least, most]: [f64; 2], within: fn(f64) -> bool, told: &str| {
+        // Two numbers in order; `within` says where they must lie, and `bounds` the same in words.
+        let rising = |what: &str, [least, most]: [f64; 2], within: fn(f64) -> bool, bounds: &str| {
             let finite = least.is_finite() && most.is_finite();
             ensure!(
                 finite && least <= most && within(least) && within(most),
-                "`{name}`: `{what}` is [{least}, {most}], and must be two numbers {told}, the least first"
+                "`{name}`: `{what}` is [{least}, {most}], and must be two numbers {bounds}, the least first"
             );
             Ok(())
         };

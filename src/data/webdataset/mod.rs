@@ -50,7 +50,7 @@ static FOUND: Found<WebDatasetOptions, Parts> = Found::new();
 struct Parts {
     train: Part,
     val: Part,
-    told: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// Images in archives.
@@ -155,7 +155,7 @@ impl Describes for &WebDatasetOptions {
             Split::new(Arc::new(Photos::new(part, Targets::Values(labels), spec.fields.clone(), self.strict)))
         };
         let (train, val) = (split(parts.train)?, split(parts.val)?);
-        Ok(Dataset { told: parts.told, ..Dataset::new(spec, train, val) })
+        Ok(Dataset { notes: parts.notes, ..Dataset::new(spec, train, val) })
     }
 
     fn footprint(&self) -> Footprint {
@@ -203,14 +203,14 @@ impl WebDatasetOptions {
 
     /// Reads the headers of all shards.
     fn parts(&self) -> Result<Parts> {
-        let mut told = Vec::new();
-        let train = self.part(&self.shards, &mut told)?;
-        let val = self.val_shards.as_ref().map(|shards| self.part(shards, &mut told)).transpose()?.unwrap_or_default();
-        told.extend(on_both_sides(&train, &val));
-        Ok(Parts { train, val, told })
+        let mut notes = Vec::new();
+        let train = self.part(&self.shards, &mut notes)?;
+        let val = self.val_shards.as_ref().map(|shards| self.part(shards, &mut notes)).transpose()?.unwrap_or_default();
+        notes.extend(on_both_sides(&train, &val));
+        Ok(Parts { train, val, notes })
     }
 
-    fn part(&self, shards: &Path, told: &mut Vec<String>) -> Result<Part> {
+    fn part(&self, shards: &Path, notes: &mut Vec<String>) -> Result<Part> {
         let names = match &self.classes {
             Some(Labels::Names(names)) => (0..).zip(names).map(|(class, name)| (name.as_str(), class)).collect(),
             _ => HashMap::new(),
@@ -224,7 +224,7 @@ impl WebDatasetOptions {
                 part.labels.push(self.class(label, &names).with_context(of)?);
                 part.images.push(Place { offset: image.0, bytes: image.1, shard });
             }
-            told.extend(scanned.told);
+            notes.extend(scanned.notes);
             part.shards.push(Shard { path, bytes: scanned.bytes });
         }
         ensure!(

@@ -44,7 +44,7 @@ pub struct Scanned {
     /// Its samples, in its order.
     pub samples: Vec<Sample>,
     /// What the user should know: files of other kinds, an archive that may be cut off.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// What is known of a sample so far.
@@ -115,20 +115,20 @@ pub fn scan(path: &Path, label_key: &str) -> Result<Scanned> {
         Ok(Sample { image, label, key })
     };
     let samples = order.into_iter().map(whole).collect::<Result<_>>()?;
-    let mut told = Vec::new();
+    let mut notes = Vec::new();
     if !walk.ended {
         // Some writers leave out the empty blocks at the end.
-        told.push(format!(
+        notes.push(format!(
             "`{place}` does not end as a tar archive does: if it was cut off, samples are missing behind `{}`",
             last.unwrap_or_default()
         ));
     }
-    told.extend((!others.is_empty()).then(|| {
+    notes.extend((!others.is_empty()).then(|| {
         let some: Vec<String> = others.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
         let more = if others.len() > SHOWN { format!(" and {} more", others.len() - SHOWN) } else { String::new() };
         format!("`{place}` has files that are neither images nor labels, which are left out: {}{more}", some.join(", "))
     }));
-    Ok(Scanned { bytes: size, samples, told })
+    Ok(Scanned { bytes: size, samples, notes })
 }
 
 /// A name without its ending, which begins at the first dot of its last part, and the ending.

@@ -81,11 +81,11 @@ fn samples_of_all_shards_in_their_order() {
     assert_eq!((labels(&set.train), labels(&set.val)), (vec![2, 0, 1], vec![1]));
     assert_eq!((0..3).map(|i| red(&set.train, i).unwrap()).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(red(&set.val, 0), Ok(3));
-    assert_eq!(set.told.len(), 1);
+    assert_eq!(set.notes.len(), 1);
     assert!(
-        set.told[0].ends_with("neither images nor labels, which are left out: `3.seg.png`, `3.txt`"),
+        set.notes[0].ends_with("neither images nor labels, which are left out: `3.seg.png`, `3.txt`"),
         "{:?}",
-        set.told
+        set.notes
     );
 }
 
@@ -140,13 +140,13 @@ fn labels_are_numbers_or_names() {
     };
     let set = open(&Source::WebDataset(named(&["ant", "bee"]))).unwrap();
     assert_eq!((labels(&set.train), set.spec.class_names().unwrap().len()), (vec![1, 0], 2));
-    let told = error(&named(&["ant", "wasp"]));
-    assert!(told.contains("a.tar`: the sample `1`: its label `bee` is none of `classes`"), "{told}");
-    let told = error(&WebDatasetOptions { classes: None, ..named(&[]) });
-    assert!(told.contains("its label `bee` is a name: give the names of all classes"), "{told}");
+    let message = error(&named(&["ant", "wasp"]));
+    assert!(message.contains("a.tar`: the sample `1`: its label `bee` is none of `classes`"), "{message}");
+    let message = error(&WebDatasetOptions { classes: None, ..named(&[]) });
+    assert!(message.contains("its label `bee` is a name: give the names of all classes"), "{message}");
     write(&place, "b.tar", &[("1.png", &picture), ("1.cls", b"3")]);
-    let told = error(&WebDatasetOptions { classes: Some(Labels::Number(3)), ..options(&place, "b.tar") });
-    assert!(told.contains("its label 3 is not within 0 .. 2"), "{told}");
+    let message = error(&WebDatasetOptions { classes: Some(Labels::Number(3)), ..options(&place, "b.tar") });
+    assert!(message.contains("its label 3 is not within 0 .. 2"), "{message}");
     let nowhere = WebDatasetOptions { classes: Some(Labels::Number(3)), ..options(&place, "none.tar") };
     assert_eq!(describe(&Source::WebDataset(nowhere)).unwrap().labels().map(|c| c.number), Some(3));
 }
@@ -173,7 +173,7 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
         std::io::Write::write_all(&mut e, &whole).unwrap();
         e.finish().unwrap()
     };
-    for (bytes, told) in [
+    for (bytes, part) in [
         (whole[..600].to_vec(), "is cut short: `1.png` is to have"),
         (whole[..1100].to_vec(), "it ends within the header at byte 1024"),
         (Vec::new(), "is cut short, or no tar archive: it ends within the header at byte 0"),
@@ -200,37 +200,37 @@ fn archives_that_are_wrong_are_errors_that_say_what() {
     ] {
         fs::write(place.path().join("a.tar"), bytes).unwrap();
         let found = error(&options(&place, "a.tar"));
-        assert!(found.contains(told) && found.contains("a.tar`"), "{told}: {found}");
+        assert!(found.contains(part) && found.contains("a.tar`"), "{part}: {found}");
     }
     // Without the empty blocks at the end, it is whole.
     fs::write(place.path().join("a.tar"), &whole[..whole.len() - 1024]).unwrap();
     let set = open(&Source::WebDataset(options(&place, "a.tar"))).unwrap();
-    assert_eq!((set.train.len(), set.told.len()), (1, 1));
-    assert!(set.told[0].contains("if it was cut off, samples are missing behind `1.cls`"), "{:?}", set.told);
+    assert_eq!((set.train.len(), set.notes.len()), (1, 1));
+    assert!(set.notes[0].contains("if it was cut off, samples are missing behind `1.cls`"), "{:?}", set.notes);
     assert!(error(&options(&place, "none.tar")).contains("none.tar` is not there"));
 }
 
 /// Under whatever name: what is validated on would be known.
 #[test]
-fn a_shard_on_both_sides_is_told() {
+fn a_shard_on_both_sides_is_noted() {
     let place = tempfile::tempdir().unwrap();
     for (name, label) in [("a.tar", b"0"), ("b.tar", b"1")] {
         write(&place, name, &[("1.png", &png(1)), ("1.cls", label)]);
     }
-    let told = |train: &str, val: &str| {
+    let notes = |train: &str, val: &str| {
         let val_shards = Some(place.path().join(val));
         let options = WebDatasetOptions { val_shards, ..options(&place, train) };
-        open(&Source::WebDataset(options)).unwrap().told
+        open(&Source::WebDataset(options)).unwrap().notes
     };
-    assert!(told("a.tar", "b.tar").is_empty());
-    let both = told("a.tar", "{a,b}.tar");
+    assert!(notes("a.tar", "b.tar").is_empty());
+    let both = notes("a.tar", "{a,b}.tar");
     assert!(both[0].contains("a.tar` is in `shards` and in `val_shards`: the 1 photo that it has"), "{both:?}");
     #[cfg(unix)]
     {
         std::os::unix::fs::symlink("a.tar", place.path().join("c.tar")).unwrap();
-        let both = told("a.tar", "c.tar");
+        let both = notes("a.tar", "c.tar");
         assert!(both[0].contains("c.tar` is in `shards`"), "{both:?}");
-        let both = told("{a,b}.tar", "{b,c}.tar");
+        let both = notes("{a,b}.tar", "{b,c}.tar");
         assert!(both[0].contains("2 shards, such as") && both[0].contains("the 2 photos that they have"), "{both:?}");
     }
 }
@@ -240,8 +240,8 @@ fn an_image_that_cannot_be_read_is_named() {
     let place = tempfile::tempdir().unwrap();
     write(&place, "a.tar", &[("x/1.png", b"no image"), ("x/1.cls", b"0")]);
     let set = open(&Source::WebDataset(options(&place, "a.tar"))).unwrap();
-    let told = red(&set.train, 0).unwrap_err();
-    assert!(told.contains(&format!("`{}/x/1.png`: ", place.path().join("a.tar").display())), "{told}");
+    let message = red(&set.train, 0).unwrap_err();
+    assert!(message.contains(&format!("`{}/x/1.png`: ", place.path().join("a.tar").display())), "{message}");
     assert!(set.train.skips_unreadable());
     // Another archive in its place is noticed, as its bytes are not those that were found.
     write(&place, "a.tar", &[]);
@@ -270,18 +270,18 @@ fn no_archive_that_is_cut_off_is_shorter_in_silence() {
     let place = tempfile::tempdir().unwrap();
     let picture = png(1);
     let whole = tar(&[("1.png", &picture), ("1.cls", b"0"), ("2.png", &picture), ("2.cls", b"1")]);
-    let (mut refused, mut told) = (0, 0);
+    let (mut refused, mut noted) = (0, 0);
     for length in 0..whole.len() {
         fs::write(place.path().join("a.tar"), &whole[..length]).unwrap();
         match open(&Source::WebDataset(options(&place, "a.tar"))) {
             Err(_) => refused += 1,
             Ok(set) if set.train.len() < 2 => {
-                assert!(set.told.iter().any(|told| told.contains("if it was cut off")), "{length} bytes");
-                told += 1;
+                assert!(set.notes.iter().any(|note| note.contains("if it was cut off")), "{length} bytes");
+                noted += 1;
             }
             // Only the empty blocks behind the last sample are lacking.
             Ok(_) => assert!(length >= whole.len() - 1024, "{length} bytes"),
         }
     }
-    assert!(refused > 3000 && told > 0, "{refused} {told}");
+    assert!(refused > 3000 && noted > 0, "{refused} {noted}");
 }

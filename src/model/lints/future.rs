@@ -32,7 +32,7 @@ fn look(graph: &Graph, node: &Node) -> Option<[&'static str; 2]> {
 
 impl Lints<'_> {
     pub(super) fn sees_the_future(&self) -> Vec<Diagnostic> {
-        if !samples_of(self.data.fitted.as_deref()).is_some_and(|samples| samples.tells_next_tokens()) {
+        if !samples_of(self.data.fitted.as_deref()).is_some_and(|samples| samples.predicts_next_tokens()) {
             return Vec::new();
         }
         let graph = &self.forward.graph;

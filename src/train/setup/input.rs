@@ -461,7 +461,7 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         None => set,
     };
     let loading = &experiment.data.loading;
-    let mut told = set.told.clone();
+    let mut told = set.notes.clone();
     let (train, val) = match split_of(experiment) {
         Some(how) => {
             told.extend(divided::unused(&set));

@@ -78,8 +78,8 @@ fn images_and_targets_are_mixed_alike() {
             assert!(i == partner || (own + found[i][partner] - 1.0).abs() < 1e-6);
             // The mean of the image shows the share, too.
             let mean = mixed[24 * i..][..24].iter().map(|v| f32::from(*v)).sum::<f32>() / 24.0;
-            let told = if i == partner { 20.0 } else { 10.0 * (own * i as f32 + (1.0 - own) * partner as f32) };
-            assert!((mean - told).abs() <= 0.501, "{mean}, not {told}");
+            let expected = if i == partner { 20.0 } else { 10.0 * (own * i as f32 + (1.0 - own) * partner as f32) };
+            assert!((mean - expected).abs() <= 0.501, "{mean}, not {expected}");
             assert_eq!(classes[i], if own < 0.5 { partner } else { i } as i32);
             *(if own < 0.5 { &mut swapped } else { &mut kept }) += 1;
         }

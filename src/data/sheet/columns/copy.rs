@@ -1,6 +1,6 @@
 //! Rows of a Parquet file that go into another one, as they are stored: with the type of each column, value by value.
 
-use super::{Columns, told};
+use super::{Columns, decoder_message};
 use crate::files::{contained, open};
 use anyhow::{Context, Result, anyhow, ensure};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -156,7 +156,8 @@ fn copy<T: DataType, W: Write + Send>(
 ) -> Result<()> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     let read = || Ok(reader.read_records(count, Some(&mut levels), None, &mut values)?);
-    let (rows, ..) = contained(read).map_err(|error| anyhow!("it is damaged or cut off: {}", told(&error)))?;
+    let (rows, ..) =
+        contained(read).map_err(|error| anyhow!("it is damaged or cut off: {}", decoder_message(&error)))?;
     ensure!(rows == count, "it is damaged or cut off: it ends before its last row");
     if wanted.len() < count {
         let (mut next, mut wanted) = (values.into_iter(), wanted.iter().peekable());

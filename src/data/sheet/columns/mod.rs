@@ -328,7 +328,8 @@ fn fill<T: DataType>(
 ) -> Result<()> {
     let (mut levels, mut values) = (Vec::new(), Vec::new());
     let read = || Ok(reader.read_records(count, Some(&mut levels), None, &mut values)?);
-    let (rows, ..) = contained(read).map_err(|error| anyhow!("it is damaged or cut off: {}", told(&error)))?;
+    let (rows, ..) =
+        contained(read).map_err(|error| anyhow!("it is damaged or cut off: {}", decoder_message(&error)))?;
     ensure!(rows == count, "it is damaged or cut off: it ends before row {}", before + rows as u64 + 1);
     // Without levels all values are there.
     let there = |row: usize| levels.is_empty() || levels.get(row).is_some_and(|level| *level > 0);
@@ -336,8 +337,8 @@ fn fill<T: DataType>(
     for row in 0..count {
         if there(row) {
             let value = next.next().context("it is damaged: it has fewer values than its header says")?;
-            let told = |what| anyhow!("row {} has {what}", before + row as u64 + 1);
-            meaning.write(&stored(value), &mut cells.text).map_err(told)?;
+            let in_row = |what| anyhow!("row {} has {what}", before + row as u64 + 1);
+            meaning.write(&stored(value), &mut cells.text).map_err(in_row)?;
         }
         cells.ends.push(cells.text.len());
     }
@@ -345,7 +346,7 @@ fn fill<T: DataType>(
 }
 
 /// The message of an error of the decoder, without its name for itself.
-fn told(error: &anyhow::Error) -> String {
+fn decoder_message(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     ["Parquet error: ", "EOF: ", "External: ", "NYI: "]
         .into_iter()

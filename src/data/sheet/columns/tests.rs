@@ -90,7 +90,7 @@ fn places_name_file_and_row() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn columns_that_cannot_be_read_are_errors() {
     let error = |name: &str| format!("{:#}", all_cells(&golden(name)).unwrap_err());
     assert!(error("brotli.parquet").contains("the column `x` is packed by Brotli"), "{}", error("brotli.parquet"));
     let nested = sheet(&golden("nested.parquet")).unwrap();

@@ -4,7 +4,7 @@ use super::{Codec, ColumnCodec, cell};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// What a cell was, as far as its numbers tell.
+/// What a cell was, as far as its numbers determine it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoded {
     /// Nothing was in it.

@@ -53,7 +53,7 @@ fn numbers_are_encoded_as_scikit_learn_does() {
 }
 
 #[test]
-fn what_is_missing_is_filled_and_said() {
+fn missing_cells_are_filled_and_marked() {
     let golden: serde_json::Value = serde_json::from_str(GOLDEN).unwrap();
     let values = numbers(&golden["missing"]);
     let rows: Vec<u32> = (0..values.len() as u32).collect();
@@ -203,7 +203,7 @@ fn a_table_becomes_vectors() {
     // Three kinds; a weight and whether it is missing; five numbers of a date; one truth.
     assert_eq!(set.spec.fields[0].shape.dims(), [3 + 2 + 5 + 1]);
     assert_eq!((set.train.len(), set.train.name(1)), (3, Some("r2".to_owned())));
-    assert!(set.told[0].contains("1 row without `y`"), "{:?}", set.told);
+    assert!(set.notes[0].contains("1 row without `y`"), "{:?}", set.notes);
     let rows = inputs(&set.train);
     assert_eq!((&rows[0][..3], &rows[2][..3]), (&[0., 1., 0.][..], &[1., 0., 0.][..]));
     assert_eq!((rows[1][4], rows[0][4], rows[0][10], rows[1][10]), (1.0, 0.0, 1.0, 0.0));
@@ -411,7 +411,7 @@ fn a_file_to_validate_on_has_targets_of_its_own() {
     let mut options = TableOptions { val_path: Some(val.clone()), ..place.options("y") };
     options.format.separator = Some(b':');
     let set = open(&options).unwrap();
-    assert_eq!((set.val.len(), set.told.len()), (1, 1), "{:?}", set.told);
+    assert_eq!((set.val.len(), set.notes.len()), (1, 1), "{:?}", set.notes);
     // The separator that was given is kept.
     let codec = TableCodec::of(&set.spec).unwrap();
     assert_eq!(read_rows(&val, &codec, false, &mut Unseen::default()).unwrap().len(), 2);
@@ -462,7 +462,7 @@ fn a_table_aside_has_the_samples_of_one_in_memory() {
     for options in all {
         let room = Room { lies: Lies::Aside, folder: Some(folder.clone()) };
         let [here, aside] = [options.clone(), TableOptions { room, ..options }].map(|options| open(&options).unwrap());
-        assert_eq!((&here.spec, &here.told, &here.fingerprint), (&aside.spec, &aside.told, &aside.fingerprint));
+        assert_eq!((&here.spec, &here.notes, &here.fingerprint), (&aside.spec, &aside.notes, &aside.fingerprint));
         for (here, aside) in [(&here.train, &aside.train), (&here.val, &aside.val)] {
             assert_eq!(here.len(), aside.len());
             for i in 0..here.len() {
@@ -480,7 +480,7 @@ fn a_table_aside_has_the_samples_of_one_in_memory() {
 
 /// A file that changes while it is read is no table any more.
 #[test]
-fn a_table_that_changes_while_it_is_read_is_told() {
+fn a_table_that_changes_while_it_is_read_is_an_error() {
     let content: String = (0..200).map(|i| format!("{i},{}\n", i % 7)).collect();
     let place = Place::new(&format!("x,y\n{content}"));
     let path = place.0.path().join("t.csv");

@@ -21,7 +21,7 @@ fn answered(path: PathBuf, choice: Choice, lengths: &[[usize; 2]]) -> AnsweredOp
 }
 
 #[test]
-fn an_answer_is_told_token_by_token() {
+fn answers_are_targets_token_by_token() {
     let folder = tempfile::tempdir().unwrap();
     let path = text(folder.path(), "t.csv", "answer,text\nba,abab\nab,ba\n,a\naaaaaa,b\n");
     let set = open(&Source::AnsweredTexts(Box::new(answered(path, Choice::Characters, &[[2, 3], [4, 4]])))).unwrap();
@@ -29,9 +29,9 @@ fn an_answer_is_told_token_by_token() {
     let codec = TextCodec::of(&set.spec).unwrap().unwrap();
     assert_eq!((codec.vocabulary, codec.fields() == set.spec.fields), (4, true));
     assert_eq!(set.spec.lengths, [Lengths::both(2, 3), Lengths::both(4, 4)]);
-    let told = |part: &str| assert!(set.told.iter().any(|told| told.contains(part)), "{part}: {:?}", set.told);
-    told("1 rows without a text or an answer are left out");
-    told("1 of 3 answers are cut to 4 tokens");
+    let expect_note = |part: &str| assert!(set.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", set.notes);
+    expect_note("1 rows without a text or an answer are left out");
+    expect_note("1 of 3 answers are cut to 4 tokens");
     let all = batches(&set.train, 1, false);
     let of = |sample: u32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
     // The text, what the decoder is given, how long the text is, and the targets.
@@ -44,7 +44,7 @@ fn an_answer_is_told_token_by_token() {
     // One that leaves no room for its end is cut, too.
     let path = text(folder.path(), "e.csv", "answer,text\nabab,a\naba,b\n");
     let full = open(&Source::AnsweredTexts(Box::new(answered(path, Choice::Characters, &[[4, 4]])))).unwrap();
-    assert!(full.told.iter().any(|told| told.contains("1 of 2 answers are cut to 4 tokens")), "{:?}", full.told);
+    assert!(full.notes.iter().any(|note| note.contains("1 of 2 answers are cut to 4 tokens")), "{:?}", full.notes);
     assert_eq!(answer_of(&full.train, 0).unwrap(), [0, 1, 0, 1]);
     assert_eq!(answer_of(&full.train, 1).unwrap(), [0, 1, 0, 3]);
     assert_eq!(answer_of(&set.train, 0).unwrap(), [1, 0, 3]);

@@ -12,7 +12,7 @@ fn apart(lengths: &[usize]) -> Option<ApartOptions> {
     Some(ApartOptions { lengths: lengths.to_vec(), ignore_index: -100 })
 }
 
-/// Of each sample of a split, what the model is given and what it is to tell, without what fills batches.
+/// The inputs and the targets of each sample of a split, without the padding of batches.
 fn samples(split: &Split) -> Vec<[Vec<i32>; 2]> {
     // Those of one length follow each other.
     let mut all = vec![[Vec::new(), Vec::new()]; split.len()];
@@ -58,7 +58,7 @@ fn samples_end_where_documents_end() {
 }
 
 #[test]
-fn every_token_is_told_once_from_its_own_document() {
+fn every_token_is_a_target_once_within_its_own_document() {
     let folder = tempfile::tempdir().unwrap();
     let mut draws = Stream::new(7, Purpose::Synthetic, 0, 0);
     for case in 0..60 {
@@ -70,7 +70,7 @@ fn every_token_is_told_once_from_its_own_document() {
         let file = Tokens::in_files(&token_file(folder.path(), "t.bin", &tokens)).unwrap();
         let found = documents(&memory, Ends::Token { end: END, begun: false }).unwrap();
         assert_eq!(found, documents(&file, Ends::Token { end: END, begun: false }).unwrap());
-        let mut told = vec![0; tokens.len()];
+        let mut targeted = vec![0; tokens.len()];
         if !found.is_empty() {
             let of = apart(&[context.div_ceil(2), context]).unwrap();
             let store = Apart::new(&Arc::new(file), &found, 10, &of).unwrap();
@@ -84,15 +84,15 @@ fn every_token_is_told_once_from_its_own_document() {
                 found.iter().flat_map(|given| tokens[given.clone()].iter().map(|t| *t as i32)).collect::<Vec<_>>()
             );
             assert_eq!(learnt, targets.clone().map(|at| tokens[at] as i32).collect::<Vec<_>>());
-            targets.for_each(|at| told[at] += 1);
+            targets.for_each(|at| targeted[at] += 1);
             for [given, _] in &samples {
                 assert!(given.len() <= context && given[1..].iter().all(|token| *token != END as i32), "{given:?}");
             }
         }
-        for (at, told) in told.into_iter().enumerate() {
+        for (at, count) in targeted.into_iter().enumerate() {
             let ends_nothing = tokens[at] == END && (at == 0 || tokens[at - 1] == END);
             let wanted = usize::from(at > 0 && !ends_nothing);
-            assert_eq!(told, wanted, "token {at} of {tokens:?}");
+            assert_eq!(count, wanted, "token {at} of {tokens:?}");
         }
     }
 }
@@ -121,25 +121,28 @@ fn files_of_a_text_are_documents() {
 }
 
 #[test]
-fn documents_that_cannot_be_told_are_refused() {
+fn documents_that_cannot_be_kept_apart_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = token_file(folder.path(), "a.bin", &[1, 2, 3, 9, 4]);
     let own = || of_tokens(path.clone(), 4, &[4]);
-    let told = refused(TextOptions { end: None, apart: apart(&[4]), ..own() });
-    assert!(told.contains("no token is known that ends them") && told.contains("`end_token`"), "{told}");
-    let told = refused(TextOptions { end: Some(End::Number(10)), apart: apart(&[4]), ..own() });
-    assert!(told.contains("`end_token` is 10, and the vocabulary has 10 tokens, 0 .. 9"), "{told}");
-    let told = refused(TextOptions { end: Some(End::Name("<eos>".into())), apart: apart(&[4]), ..own() });
-    assert!(told.contains("the tokenizer has no token `<eos>`"), "{told}");
+    let message = refused(TextOptions { end: None, apart: apart(&[4]), ..own() });
+    assert!(message.contains("no token is known that ends them") && message.contains("`end_token`"), "{message}");
+    let message = refused(TextOptions { end: Some(End::Number(10)), apart: apart(&[4]), ..own() });
+    assert!(message.contains("`end_token` is 10, and the vocabulary has 10 tokens, 0 .. 9"), "{message}");
+    let message = refused(TextOptions { end: Some(End::Name("<eos>".into())), apart: apart(&[4]), ..own() });
+    assert!(message.contains("the tokenizer has no token `<eos>`"), "{message}");
     let one = token_file(folder.path(), "one.bin", &[1, 2, 3]);
     let held = TextOptions { hold_out: Some(HoldOut::Count(1)), ..of_tokens(one, 4, &[4]) };
-    let told = refused(held);
-    assert!(told.contains("whole documents") && told.contains("one.bin") && told.contains("`val_path`"), "{told}");
+    let message = refused(held);
+    assert!(
+        message.contains("whole documents") && message.contains("one.bin") && message.contains("`val_path`"),
+        "{message}"
+    );
     let ends = token_file(folder.path(), "ends.bin", &[9, 9]);
     assert!(refused(of_tokens(ends, 4, &[4])).contains("no documents"));
     // A token that there is not, in a batch: the place in the file.
     let broken = token_file(folder.path(), "broken.bin", &[1, 2, 77, 9]);
     let set = open(&Source::Text(Box::new(of_tokens(broken, 4, &[4])))).unwrap();
-    let told = format!("{:#}", tokens_of(&set.train, 0).unwrap_err());
-    assert!(told.contains("token 2 is 77, and the vocabulary has 10, 0 .. 9"), "{told}");
+    let message = format!("{:#}", tokens_of(&set.train, 0).unwrap_err());
+    assert!(message.contains("token 2 is 77, and the vocabulary has 10, 0 .. 9"), "{message}");
 }

@@ -51,7 +51,7 @@ fn tables(folder: &Path) -> (Vec<PathBuf>, PathBuf) {
 /// What is trained on and validated on, and what samples are.
 fn read(options: TextOptions) -> ([Batches; 2], DataSpec, Vec<String>) {
     let set = open(&Source::Text(Box::new(options))).unwrap();
-    ([batches(&set.train, 2, true), batches(&set.val, 2, false)], set.spec, set.told)
+    ([batches(&set.train, 2, true), batches(&set.val, 2, false)], set.spec, set.notes)
 }
 
 #[test]
@@ -70,11 +70,11 @@ fn rows_are_as_files_are() {
             };
             let (batches, spec, _) = of(&files, None);
             for table in &tables {
-                let (own, own_spec, told) = of(table, Some("text"));
+                let (own, own_spec, notes) = of(table, Some("text"));
                 assert!(own == batches && own_spec == spec, "{} {choice:?} {apart:?}", table.display());
-                let told = told.join("\n");
+                let notes = notes.join("\n");
                 for part in [", column `text`: 4 rows, 28 bytes of text are ", "2 rows without a text are left out"] {
-                    assert!(told.contains(part), "{part}: {told}");
+                    assert!(notes.contains(part), "{part}: {notes}");
                 }
                 if *table != tables[1] {
                     assert!(of(table, None).0 == batches, "the only column of texts: {}", table.display());
@@ -84,9 +84,9 @@ fn rows_are_as_files_are() {
     }
     // CSV is a text by itself, as it always was, and says what else it could be.
     let set = open(&Source::Text(Box::new(options(tables[1].clone(), Choice::Bytes, 4)))).unwrap();
-    let told = set.told;
+    let notes = set.notes;
     assert_eq!(set.spec.train, Some((fs::metadata(&tables[1]).unwrap().len() as usize - 1) / 4));
-    assert!(told[1].contains("a.csv` is read as a text, with its separators: `column` reads"), "{told:?}");
+    assert!(notes[1].contains("a.csv` is read as a text, with its separators: `column` reads"), "{notes:?}");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn numbers_are_texts_as_they_are_written() {
 }
 
 #[test]
-fn columns_that_cannot_be_read_are_told() {
+fn columns_that_cannot_be_read_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     let put = |name: &str, content: &[u8]| text(folder.path(), name, content);
     let several = put("several.jsonl", b"{\"title\": \"a\", \"text\": \"b\", \"n\": 1, \"tags\": []}\n");
@@ -135,18 +135,21 @@ fn columns_that_cannot_be_read_are_told() {
         (&folder.path().join("none.csv"), Some("text"), "none.csv"),
     ] {
         let column = column.map(str::to_owned);
-        let told = refused(TextOptions { column, ..options(path.clone(), Choice::Characters, 2) });
-        assert!(told.contains(part), "{part} is not in {told}");
+        let message = refused(TextOptions { column, ..options(path.clone(), Choice::Characters, 2) });
+        assert!(message.contains(part), "{part} is not in {message}");
     }
     put("text.txt", b"ab");
-    let told = refused(options(folder.path().join("{several.jsonl,text.txt}"), Choice::Bytes, 2));
-    assert!(told.contains("several.jsonl` is a table, and other files of") && told.contains("`*.jsonl`"), "{told}");
+    let message = refused(options(folder.path().join("{several.jsonl,text.txt}"), Choice::Bytes, 2));
+    assert!(
+        message.contains("several.jsonl` is a table, and other files of") && message.contains("`*.jsonl`"),
+        "{message}"
+    );
     // The error for a character that training has not seen names its row.
     let val_path = Some(put("val.csv", b"n,text\n1,abab\n2,\"a\nbcb\"\n"));
     for apart in [None, Some(ApartOptions { lengths: vec![2], ignore_index: -100 })] {
         let path = put("train.csv", b"n,text\n1,abababa\n1,abababa\n");
         let (column, val_path) = (Some("text".to_owned()), val_path.clone());
-        let told = refused(TextOptions { column, val_path, apart, ..options(path, Choice::Characters, 2) });
-        assert!(told.contains("val.csv`, line 3, line 1, column 2: the character '\\n'"), "{told}");
+        let message = refused(TextOptions { column, val_path, apart, ..options(path, Choice::Characters, 2) });
+        assert!(message.contains("val.csv`, line 3, line 1, column 2: the character '\\n'"), "{message}");
     }
 }

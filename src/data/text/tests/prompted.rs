@@ -23,7 +23,7 @@ fn prompted(path: PathBuf, choice: Choice, lengths: &[usize]) -> PromptedOptions
 }
 
 #[test]
-fn the_answer_alone_is_to_be_told() {
+fn only_answers_are_targets() {
     let folder = tempfile::tempdir().unwrap();
     let path = text(folder.path(), "t.csv", "answer,text\nba,ab\nb,aaaaaa\n,a\nabbbbbb,ab\nabbbbb,b\n");
     let options = PromptedOptions { template: Some(">{text}".into()), ..prompted(path, Choice::Characters, &[4, 6]) };
@@ -32,10 +32,10 @@ fn the_answer_alone_is_to_be_told() {
     let codec = TextCodec::of(&set.spec).unwrap().unwrap();
     assert_eq!((codec.vocabulary, codec.fields() == set.spec.fields), (4, true));
     assert_eq!(set.spec.lengths, [Lengths::first(4), Lengths::first(6)]);
-    let told = |part: &str| assert!(set.told.iter().any(|told| told.contains(part)), "{part}: {:?}", set.told);
-    told("1 rows without a text or an answer are left out");
-    told("3 of 4 prompts are cut at their beginning, so that they have 6 tokens with their answers");
-    told("2 of 4 answers are cut to 6 tokens");
+    let expect_note = |part: &str| assert!(set.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", set.notes);
+    expect_note("1 rows without a text or an answer are left out");
+    expect_note("3 of 4 prompts are cut at their beginning, so that they have 6 tokens with their answers");
+    expect_note("2 of 4 answers are cut to 6 tokens");
     let all = batches(&set.train, 1, false);
     let of = |sample: u32| all.iter().find(|(_, samples, _)| samples[0] == sample).unwrap();
     // What is given, how much that is, and the targets: nothing of the prompt, nor behind the end.

@@ -25,6 +25,6 @@ fn streams_go_on_from_batch_to_batch() {
     assert_eq!(letters(&set.val, 3), [["xyzCDEHIJ", "yzADEFIJK"]]);
     assert_eq!((set.spec.train, set.spec.val), (Some(6), Some(3)));
     let few = TextOptions { streams: Some([10, 10]), ..options(path, Choice::Bytes, 3) };
-    let told = refused(few);
-    assert!(told.contains("39 tokens are too few for `carry_state` with 10 streams"), "{told}");
+    let message = refused(few);
+    assert!(message.contains("39 tokens are too few for `carry_state` with 10 streams"), "{message}");
 }

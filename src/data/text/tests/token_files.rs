@@ -28,9 +28,9 @@ fn token_files_are_read_where_samples_ask() {
         let set = open(&Source::Text(Box::new(TextOptions { context: 4, ..of(&path, Some(80_000)) }))).unwrap();
         assert_eq!(batches(&set.train, 1, false)[0].2[0], list[..4].iter().map(|t| *t as i32).collect::<Vec<_>>());
         content.truncate(content.len() - 2);
-        let told =
+        let message =
             refused(of(&text(folder.path(), if wide { "wide.bin" } else { "narrow.bin" }, &content), Some(80_000)));
-        assert!(told.contains("which says 5 tokens") && told.contains("the file is cut short"), "{told}");
+        assert!(message.contains("which says 5 tokens") && message.contains("the file is cut short"), "{message}");
     }
     let odd = text(folder.path(), "odd.bin", [1, 2, 3]);
     assert!(refused(of(&odd, Some(10))).contains("an odd number"));
@@ -57,8 +57,8 @@ fn token_files_are_read_where_samples_ask() {
     let several = open(&Source::Text(Box::new(parts(10_000)))).unwrap();
     assert_eq!(batches(&several.train, 3, false), batches(&set.train, 3, false));
     text(folder.path(), "part-2.bin", &wide[..wide.len() - 4]);
-    let told = refused(parts(10_001));
-    assert!(told.contains("part-2.bin") && told.contains("cut short"), "{told}");
+    let message = refused(parts(10_001));
+    assert!(message.contains("part-2.bin") && message.contains("cut short"), "{message}");
     // The content of a file is its identity, and not its name or its time.
     let known = |path: &Path| open(&Source::Text(Box::new(of(path, Some(70_000))))).unwrap().fingerprint;
     let copy = text(folder.path(), "copy.bin", tokens(&list));
@@ -71,6 +71,6 @@ fn token_files_are_read_where_samples_ask() {
     layout.inputs.push(SlotInput { input: Input::Field(0), dtype: DType::I32, offset: 0, shape: [2, 2].into() });
     let options = LoaderOptions { batch_size: 2, end_epoch: Some(1), ..LoaderOptions::default() };
     let mut loader = Loader::start(&set.train, options, &layout, vec![buffer(16)], Position::default()).unwrap();
-    let told = format!("{:#}", loader.next().err().unwrap());
-    assert!(told.contains("token 2 is 9, and the vocabulary has 9, 0 .. 8"), "{told}");
+    let message = format!("{:#}", loader.next().err().unwrap());
+    assert!(message.contains("token 2 is 9, and the vocabulary has 9, 0 .. 8"), "{message}");
 }

@@ -60,12 +60,12 @@ fn a_million_characters_become_the_tokens_of_pythons_tokenizers() {
         ] {
             let wanted = &wanted[name][which];
             let tokens = tokenizer.encode(text, "the text").unwrap();
-            let is_told = |key: &str, of: &[u32]| {
-                let told: Vec<u32> = serde_json::from_value(wanted[key].clone()).unwrap();
-                assert_eq!(of, told, "{name}, {which}: {key}");
+            let expect_tokens = |key: &str, of: &[u32]| {
+                let expected: Vec<u32> = serde_json::from_value(wanted[key].clone()).unwrap();
+                assert_eq!(of, expected, "{name}, {which}: {key}");
             };
-            is_told("first", &tokens[..8]);
-            is_told("last", &tokens[tokens.len() - 8..]);
+            expect_tokens("first", &tokens[..8]);
+            expect_tokens("last", &tokens[tokens.len() - 8..]);
             assert_eq!(wanted["count"].as_u64(), Some(tokens.len() as u64), "{name}, {which}");
             let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
             assert_eq!(wanted["sha256"], sha256(&bytes), "{name}, {which}");

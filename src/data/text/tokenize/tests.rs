@@ -134,11 +134,11 @@ fn a_text_that_may_not_be_cut_is_one_block() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn errors_name_the_file_and_the_place() {
     let place = Place::new();
-    let told = |work: Result<Tokenizing>| format!("{:#}", work.err().unwrap());
+    let message = |work: Result<Tokenizing>| format!("{:#}", work.err().unwrap());
     let bad = place.put("bad.txt", b"one\ntwo \xff three");
-    let error = told(of(std::slice::from_ref(&bad), &Choice::Bpe(300), None, None));
+    let error = message(of(std::slice::from_ref(&bad), &Choice::Bpe(300), None, None));
     assert!(error.contains("bad.txt`, line 2: byte 8 is no UTF-8"), "{error}");
     let json = Choice::Json(place.put("tokenizer.json", of_words(10, "Whitespace")));
     let work = of(&[bad], &json, None, None).unwrap();
@@ -146,9 +146,9 @@ fn what_is_wrong_is_told_with_its_place() {
     let error = format!("{:#}", work.write(&work.parts[0], &out, &mut |_| ()).unwrap_err());
     assert!(error.contains("line 2: byte 8") && !place.path("t.bin").exists(), "{error}");
     let good = place.put("good.txt", "w1 w2");
-    let error = told(of(std::slice::from_ref(&good), &json, None, Some("<|end|>")));
+    let error = message(of(std::slice::from_ref(&good), &json, None, Some("<|end|>")));
     assert!(error.contains("has no token `<|end|>`"), "{error}");
-    let error = told(of(&[good, place.path("none.txt")], &json, None, None));
+    let error = message(of(&[good, place.path("none.txt")], &json, None, None));
     assert!(error.contains("none.txt"), "{error}");
 }
 
@@ -213,9 +213,9 @@ fn many_rows_are_read_in_pieces_and_divided_once() {
 }
 
 #[test]
-fn what_is_no_table_of_texts_is_told() {
+fn tables_without_texts_are_errors() {
     let place = Place::new();
-    let told = |path: &Path, column: &str, held_out| {
+    let message = |path: &Path, column: &str, held_out| {
         let work = Tokenizing::new(&[path.to_owned()], Some(column), &Choice::Bytes, held_out, None, &mut |_, _| ());
         format!("{:#}", work.err().unwrap())
     };
@@ -232,7 +232,7 @@ fn what_is_no_table_of_texts_is_told() {
         (&place.put("one.csv", "text\nx\n"), "text", Some(0.5), "leaves no row"),
         (&place.path("away.csv"), "text", None, "away.csv"),
     ] {
-        let error = told(path, column, held_out);
+        let error = message(path, column, held_out);
         assert!(error.contains(part), "{error}");
     }
     let error = format!("{:#}", of(&[bad], &Choice::Bytes, None, None).err().unwrap());

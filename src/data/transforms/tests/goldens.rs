@@ -134,17 +134,17 @@ fn images_come_out_as_from_torchvision() {
     for (number, case) in cases.iter().enumerate() {
         let (ours, theirs) = (case.change(image(&case.image)), image(&number.to_string()));
         let (change, of) = (format!("{} {}", case.change, case.operation), &case.image);
-        let told = format!("{number}: {change} of {of}, {:?} {:?}", case.size, case.interpolation);
+        let label = format!("{number}: {change} of {of}, {:?} {:?}", case.size, case.interpolation);
         let shape = |image: &Image| (image.sides, image.channels, image.pixels.len());
         if shape(&ours) != shape(&theirs) {
-            wrong.push(format!("{told}: {:?}, not {:?}", ours.sides, theirs.sides));
+            wrong.push(format!("{label}: {:?}, not {:?}", ours.sides, theirs.sides));
             continue;
         }
         let off = ours.pixels.iter().zip(&theirs.pixels).map(|(a, b)| a.abs_diff(*b));
         let beyond = off.clone().filter(|off| *off > case.tolerance()).count();
         if beyond > 0 {
             let (most, of) = (off.max().unwrap(), ours.pixels.len());
-            wrong.push(format!("{told}, {}: {beyond} of {of} bytes are off, by up to {most}", case.amount));
+            wrong.push(format!("{label}, {}: {beyond} of {of} bytes are off, by up to {most}", case.amount));
         }
         *tested.entry(&case.change).or_default() += 1;
     }

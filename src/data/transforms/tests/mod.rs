@@ -347,19 +347,19 @@ fn pairs_of_changes_are_drawn_as_in_torchvision() {
 #[test]
 fn senseless_changes_are_refused() {
     let image: Shape = [8, 8, 3].into();
-    let told = |transform: Transform| output_shape(&[transform], &image).unwrap_err().to_string();
+    let message = |transform: Transform| output_shape(&[transform], &image).unwrap_err().to_string();
     let crop = |size, padding| Transform::RandomCrop { size, padding };
-    assert!(told(crop([9, 8], [0; 4])).contains("9×8"));
-    assert!(told(crop([0, 8], [0; 4])).contains("at least 1"));
-    assert!(told(crop([8, 8], [usize::MAX; 4])).contains("16777216"));
+    assert!(message(crop([9, 8], [0; 4])).contains("9×8"));
+    assert!(message(crop([0, 8], [0; 4])).contains("at least 1"));
+    assert!(message(crop([8, 8], [usize::MAX; 4])).contains("16777216"));
     let flat = output_shape(&[crop([4, 5], [0; 4])], &[64].into()).unwrap_err().to_string();
     assert!(flat.contains("[64]"));
-    assert!(told(Transform::RandomHorizontalFlip { p: f64::NAN }).contains("NaN"));
+    assert!(message(Transform::RandomHorizontalFlip { p: f64::NAN }).contains("NaN"));
     assert_eq!(output_shape(&[crop([4, 5], [0; 4])], &image).unwrap(), [4, 5, 3].into());
 
     let resize = |size| Transform::Resize { size, interpolation: Interpolation::Bilinear, antialias: true };
-    assert!(told(resize(Size::Shorter(0))).contains("at least 1"));
-    assert!(told(resize(Size::Both([1 << 24, 1 << 24]))).contains("too large"));
+    assert!(message(resize(Size::Shorter(0))).contains("at least 1"));
+    assert!(message(resize(Size::Both([1 << 24, 1 << 24]))).contains("too large"));
     let resized = |scale, ratio| Transform::RandomResizedCrop {
         size: [4, 4],
         scale,
@@ -367,16 +367,16 @@ fn senseless_changes_are_refused() {
         interpolation: Interpolation::Bilinear,
         antialias: true,
     };
-    assert!(told(resized([1.0, 0.5], [1.0, 1.0])).contains("`scale` is [1, 0.5]"));
-    assert!(told(resized([0.5, 1.0], [0.0, 1.0])).contains("`ratio`"));
-    assert!(told(Transform::GaussianBlur { kernel_size: 4, sigma: [1.0, 1.0] }).contains("must be odd"));
-    assert!(told(Transform::GaussianBlur { kernel_size: 3, sigma: [0.0, 1.0] }).contains("`sigma`"));
+    assert!(message(resized([1.0, 0.5], [1.0, 1.0])).contains("`scale` is [1, 0.5]"));
+    assert!(message(resized([0.5, 1.0], [0.0, 1.0])).contains("`ratio`"));
+    assert!(message(Transform::GaussianBlur { kernel_size: 4, sigma: [1.0, 1.0] }).contains("must be odd"));
+    assert!(message(Transform::GaussianBlur { kernel_size: 3, sigma: [0.0, 1.0] }).contains("`sigma`"));
     // The smallest number above 0 is a kernel of one pixel.
     let image = Image { sides: [2, 2], channels: 1, pixels: vec![1, 2, 3, 4] };
     assert_eq!(blur::gaussian_blur(&image, 3, 5e-324), image);
     let hue = ColorJitter { hue: Some([-0.6, 0.0]), ..ColorJitter::default() };
-    assert!(told(Transform::ColorJitter(hue)).contains("from -0.5 to 0.5"));
-    assert!(told(Transform::Grayscale { channels: 2 }).contains("1 or 3"));
+    assert!(message(Transform::ColorJitter(hue)).contains("from -0.5 to 0.5"));
+    assert!(message(Transform::Grayscale { channels: 2 }).contains("1 or 3"));
     let two = output_shape(&[Transform::RandomGrayscale { p: 0.5 }], &[8, 8, 2].into()).unwrap_err().to_string();
     assert!(two.contains("these have 2"));
 }
@@ -385,10 +385,10 @@ fn senseless_changes_are_refused() {
 fn images_of_any_size_must_get_one() {
     let any: Shape = [0, 0, 3].into();
     let resize = |size| Transform::Resize { size, interpolation: Interpolation::Bilinear, antialias: true };
-    let told = |list: &[Transform]| output_shape(list, &any).unwrap_err().to_string();
-    assert!(told(&[]).contains(r#"for example `{ type = "resize", size = [224, 224] }`"#));
-    assert!(told(&[resize(Size::Shorter(256))]).contains(r#"for example `{ type = "center_crop", size = 224 }`"#));
-    assert!(told(&[Transform::RandomHorizontalFlip { p: 0.5 }]).contains("a size of its own"));
+    let message = |list: &[Transform]| output_shape(list, &any).unwrap_err().to_string();
+    assert!(message(&[]).contains(r#"for example `{ type = "resize", size = [224, 224] }`"#));
+    assert!(message(&[resize(Size::Shorter(256))]).contains(r#"for example `{ type = "center_crop", size = 224 }`"#));
+    assert!(message(&[Transform::RandomHorizontalFlip { p: 0.5 }]).contains("a size of its own"));
     let crop = Transform::RandomCrop { size: [7, 5], padding: [0; 4] };
     let list = [resize(Size::Shorter(9)), Transform::RandomVerticalFlip { p: 0.5 }, crop];
     assert_eq!(output_shape(&list, &any).unwrap(), [7, 5, 3].into());

@@ -11,7 +11,7 @@ const RGB: [u8; 16] = *b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0";
 
 /// What a header says of colours.
 #[derive(Default)]
-struct Told {
+struct Declared {
     jfif: bool,
     /// Where in the file the transform of Adobe's segment is.
     adobe: Option<usize>,
@@ -20,8 +20,8 @@ struct Told {
 
 /// The file with Adobe's segment as the decoder needs it to come to libjpeg's colours. The decoder reads that segment alone, and takes three components
 /// without it for YCbCr. For libjpeg a JFIF file is YCbCr whatever Adobe's segment says, and components called `R`, `G` and `B` are RGB.
-pub fn with_told_colours(file: &[u8]) -> Cow<'_, [u8]> {
-    let Some(Told { jfif, adobe, names }) = told(file).filter(|told| told.names.len() == 3) else {
+pub fn with_declared_colours(file: &[u8]) -> Cow<'_, [u8]> {
+    let Some(Declared { jfif, adobe, names }) = declared(file).filter(|declared| declared.names.len() == 3) else {
         return Cow::Borrowed(file);
     };
     let is_rgb = match adobe {
@@ -41,8 +41,8 @@ pub fn with_told_colours(file: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Up to the first scan.
-fn told(file: &[u8]) -> Option<Told> {
-    let mut told = Told::default();
+fn declared(file: &[u8]) -> Option<Declared> {
+    let mut found = Declared::default();
     let mut at = file.starts_with(&[0xff, 0xd8]).then_some(2)?;
     loop {
         let &[first, marker] = file.get(at..)?.first_chunk()?;
@@ -57,11 +57,13 @@ fn told(file: &[u8]) -> Option<Told> {
         let length = usize::from(u16::from_be_bytes(*file.get(at..)?.first_chunk()?));
         let segment = file.get(at + 2..at + length)?;
         match marker {
-            0xe0 if segment.starts_with(b"JFIF\0") && segment.len() >= JFIF => told.jfif = true,
-            0xee if segment.starts_with(b"Adobe") && segment.len() > TRANSFORM => told.adobe = Some(at + 2 + TRANSFORM),
+            0xe0 if segment.starts_with(b"JFIF\0") && segment.len() >= JFIF => found.jfif = true,
+            0xee if segment.starts_with(b"Adobe") && segment.len() > TRANSFORM => {
+                found.adobe = Some(at + 2 + TRANSFORM)
+            }
             0xc4 | 0xc8 | 0xcc => {}
-            0xc0..=0xcf => told.names = segment.get(6..)?.chunks_exact(3).map(|component| component[0]).collect(),
-            0xda => return Some(told),
+            0xc0..=0xcf => found.names = segment.get(6..)?.chunks_exact(3).map(|component| component[0]).collect(),
+            0xda => return Some(found),
             _ => {}
         }
         at += length;
