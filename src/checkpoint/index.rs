@@ -152,8 +152,8 @@ mod tests {
             ("", "it names no tensors"),
             (r#""a": 1"#, "no index of weights in several files"),
         ] {
-            let told = index(map).unwrap_err();
-            assert!(told.contains(part) && told.starts_with(at("i.json").to_str().unwrap()), "{told}");
+            let message = index(map).unwrap_err();
+            assert!(message.contains(part) && message.starts_with(at("i.json").to_str().unwrap()), "{message}");
         }
         // An index of itself is none that ends.
         assert!(index(r#""a": "i.json""#).unwrap_err().contains("neither a safetensors file"));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn names_are_distinguished() {
         for kind in [FileKind::Last, FileKind::Best, FileKind::Step(0), FileKind::Step(u64::MAX)] {
             assert_eq!(FileKind::of(&kind.to_string()), Some(kind));
         }

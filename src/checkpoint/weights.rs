@@ -73,7 +73,7 @@ fn parse(mut file: impl Read + Seek, size: u64, choose: &Choose) -> Result<Loade
         let notes = notes.into_iter().chain(unread.iter().map(left_out)).collect();
         return Ok(Loaded { tensors, unread, narrow, notes });
     }
-    // A safetensors file has its JSON after eight bytes. Without it no error about its header would help anyone.
+    // A safetensors file has its JSON after eight bytes. Without it an error about its header would be of no use.
     if start.get(8) != Some(&b'{') {
         return Err(Reason::UnknownFormat);
     }

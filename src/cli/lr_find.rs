@@ -68,7 +68,7 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
     let tried = sweep(&mut session, backend.as_ref(), experiment, &samples.train, range, |tried| {
         if let (Some(bar), Some(last)) = (&bar, tried.last()) {
             bar.set(tried.len() as u64);
-            bar.tell(&[(0, format!("lr {:.1e}", last.lr)), (1, format!("loss {:.4}", last.smooth))]);
+            bar.show(&[(0, format!("lr {:.1e}", last.lr)), (1, format!("loss {:.4}", last.smooth))]);
         }
     })?;
     drop(bar);

@@ -1,4 +1,4 @@
-//! Tokens as vectors, and the numbers that tell their positions.
+//! Tokens as vectors, and the numbers that mark their positions.
 
 use super::params::Param;
 use super::{AT, Builder, Mode, PARENTS, POSITIONS, Tensor};
@@ -129,7 +129,7 @@ impl Builder<'_> {
     pub(super) fn token_type_embedding(&mut self, node: &LayerNode, l: &cfg::TokenTypeEmbedding, x: Tensor) -> ValueId {
         let x = self.in_pytorch_order(x);
         let Some([n, length, e]) = self.sequence_shape(node, x) else { return x.value };
-        // Models that do not tell texts apart have one vector.
+        // Models that do not distinguish the two texts have one vector.
         let starts = self.data.inputs().find(|(_, field)| field.kind == FieldKind::PairStart);
         let starts = starts.filter(|_| l.num_embeddings > 1).and_then(|(_, field)| self.found(&field.name));
         let all = self.param(node, Param::plain("weight", [l.num_embeddings, e], normal(0.02)));
@@ -188,7 +188,7 @@ impl Builder<'_> {
 
     /// A field of the batch by its name, of [`Mode::Generate`] or [`Mode::Answer`].
     pub(super) fn given(&self, name: &str) -> ValueId {
-        self.found(name).expect("whoever generates describes batches that have it")
+        self.found(name).expect("a program that generates describes batches that have it")
     }
 
     /// The same, if batches have it.

@@ -14,7 +14,7 @@ use crate::graph::{DType, Fill, Input, Shape, Storage, ValueId};
 impl Builder<'_> {
     /// One layer or container.
     pub(super) fn node(&mut self, node: &LayerNode, x: Tensor) -> Tensor {
-        let told = self.errors.len();
+        let errors_before = self.errors.len();
         let mut y = match &node.kind {
             LayerKind::Layer(layer) => self.layer(node, layer, x),
             LayerKind::Group(list) => {
@@ -25,7 +25,7 @@ impl Builder<'_> {
         };
         if node.doubtful {
             // A mistake here may follow from the one that was reported.
-            let inside = self.errors.split_off(told).into_iter();
+            let inside = self.errors.split_off(errors_before).into_iter();
             let is_leaf = matches!(node.kind, LayerKind::Layer(_));
             self.errors.extend(inside.filter(|error| !is_leaf && error.span() != Some(node.span)));
             y.value = self.guess(self.shape(y).clone());

@@ -233,16 +233,16 @@ impl Lints<'_> {
         let dead = |row: &LayerRow| self.makers.contains_key(&row.value) && !used.contains(&row.value);
         let mut found: Vec<Diagnostic> = Vec::new();
         let mut places = HashSet::new();
-        let mut told = used.clone();
+        let mut covered = used.clone();
         // From the last on: layers that only unused layers read belong to those warnings.
         for row in self.forward.rows.iter().rev().filter(|row| dead(row)) {
-            if told.contains(&row.value) {
+            if covered.contains(&row.value) {
                 continue;
             }
             let mut above = HashSet::new();
-            self.reach_but(row.value, &told, &mut above);
+            self.reach_but(row.value, &covered, &mut above);
             let useless: Vec<&LayerRow> = above.iter().filter_map(|v| self.layers.get(v)).flatten().copied().collect();
-            told.extend(above);
+            covered.extend(above);
             // A block that is used many times has its mistake once.
             if !places.insert(row.span) {
                 continue;

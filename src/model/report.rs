@@ -34,9 +34,9 @@ impl Builder<'_> {
                 Some(row) => (Some(self.rows[row].span), format!("puts out {shape}")),
                 None => (self.data_span(), format!("the samples come as {shape}")),
             };
-            let told =
+            let is_shown =
                 |e: &Diagnostic, span| e.labels.iter().any(|l| l.span == span && (!l.primary || span == node.span));
-            if let Some(place) = place.filter(|p| !told(&error, *p)) {
+            if let Some(place) = place.filter(|p| !is_shown(&error, *p)) {
                 error = error.context(place, text);
             }
         }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_less_probable_with_a_penalty() {
+    fn generated_tokens_are_less_probable_with_a_penalty() {
         let how = Sampling { temperature: 0.0, repetition_penalty: 2.0, ..Sampling::default() };
         let mut sampler = Sampler::new(how, 3);
         assert_eq!(sampler.next(&[3.0, 2.0, -1.0], &[0, 0], (0, 0)), Some(1), "1.5 is less than 2");

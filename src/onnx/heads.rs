@@ -36,16 +36,16 @@ impl Translator<'_> {
                 Task::Classification | Task::BinaryClassification if self.options.softmax => "probabilities",
                 Task::Classification | Task::BinaryClassification => "logits",
             };
-            let mut told = json!({ "output": output });
+            let mut entry = json!({ "output": output });
             let field = self.source.data.heads().nth(at).map(|(_, field)| field);
             if let Some(names) = field.and_then(|field| field.kind.classes()?.names.as_ref()) {
-                told["class_names"] = json!(names);
+                entry["class_names"] = json!(names);
             }
             // Heads of a table are of one column each.
             if let Some(column) = table.as_ref().and_then(|table| table.heads.get(at)?.target.columns().first()) {
-                told["column"] = json!(column);
+                entry["column"] = json!(column);
             }
-            (head.name().to_owned(), told)
+            (head.name().to_owned(), entry)
         };
         Json::Object(self.source.experiment.heads.iter().enumerate().map(of).collect())
     }

@@ -42,7 +42,7 @@ mod tests {
     use crate::runs::lines::Wanted;
 
     #[test]
-    fn keys_that_differ_are_told_in_their_order() {
+    fn keys_that_differ_are_listed_in_their_order() {
         let dir = tempfile::tempdir().unwrap();
         let run = |name: &str, config: &str| {
             let path = dir.path().join(name);
@@ -54,12 +54,12 @@ mod tests {
         let b =
             run("b", "seed = 1\n[optimizer]\ntype = \"adam\"\nlr = 0.1\nbetas = [0.9, 0.99]\n[train]\nepochs = 3\n");
         let found = differences(&[a, b]);
-        let told: Vec<String> = found
+        let lines: Vec<String> = found
             .iter()
             .map(|d| format!("{} {}", d.key, d.values.iter().map(|v| shown(v.as_ref())).collect::<Vec<_>>().join(" ")))
             .collect();
         assert_eq!(
-            told,
+            lines,
             ["optimizer.type sgd adam", "optimizer.betas - [0.9,0.99]", "optimizer.momentum 0.9 -", "train.epochs 2 3"]
         );
     }

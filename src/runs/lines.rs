@@ -139,8 +139,8 @@ fn why(error: &serde_json::Error) -> String {
         return "which is no object of JSON".into();
     }
     let text = error.to_string();
-    let told = text.rsplit_once(" at line ").map_or(text.as_str(), |(why, _)| why);
-    format!("column {}: {told}", error.column())
+    let reason = text.rsplit_once(" at line ").map_or(text.as_str(), |(why, _)| why);
+    format!("column {}: {reason}", error.column())
 }
 
 /// The number that a line has under a name: `NaN` where it was none that JSON has.
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_read_is_read_and_the_rest_is_told() {
+    fn broken_lines_are_listed_and_the_rest_is_read() {
         let text = b"{\"kind\":\"step\",\"step\":1,\"loss\":2.5}\n{\"kind\":\"step\",\"st\n\0\0\0\n[1]\n\
             {\"kind\":\"epoch\",\"epoch\":1,\"step\":2,\"val_loss\":null}\n{\"kind\":\"step\",\"step\":3,\"loss\":1}\n\
             {\"kind\":\"later\"}\n{\"kind\":\"note\",\"note\":\"n\"}\n{\"kind\":\"epoch\",\"ep";

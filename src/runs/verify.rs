@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// A configuration is at most as long as what a checkpoint carries of it, with a note before it.
 const MOST_CONFIG: u64 = 64 << 20;
 /// Disagreements of one kind that are listed one by one.
-const MOST_TOLD: usize = 20;
+const MOST_LISTED: usize = 20;
 
 /// What two files do not agree on, or what is wrong with one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +166,7 @@ fn configuration(folder: &Path, last: Option<&Sound>, settled: bool, done: &mut 
     let Ok(carried) = keys(&last.meta.config) else {
         return done.wrong(&last.path, "carries a configuration that is no TOML");
     };
-    let mut told = 0;
+    let mut differing = 0;
     let get =
         |list: &[(String, Value)], key: &str| list.iter().find(|(name, _)| name == key).map(|(_, v)| v.to_string());
     let names = own.iter().chain(carried.iter().filter(|(name, _)| get(&own, name).is_none())).map(|(name, _)| name);
@@ -175,9 +175,9 @@ fn configuration(folder: &Path, last: Option<&Sound>, settled: bool, done: &mut 
         if here == there {
             continue;
         }
-        told += 1;
+        differing += 1;
         let say = |value: Option<String>| value.unwrap_or_else(|| "not set".to_owned());
-        if told <= MOST_TOLD {
+        if differing <= MOST_LISTED {
             let what = format!("`{name}` is {}, and {} in `{}`", say(here), say(there), file::LAST);
             match settled {
                 true => done.wrong(&path, what),
@@ -186,8 +186,8 @@ fn configuration(folder: &Path, last: Option<&Sound>, settled: bool, done: &mut 
             }
         }
     }
-    if told > MOST_TOLD {
-        done.wrong(&path, format!("{} more keys differ from those in `{}`", told - MOST_TOLD, file::LAST));
+    if differing > MOST_LISTED {
+        done.wrong(&path, format!("{} more keys differ from those in `{}`", differing - MOST_LISTED, file::LAST));
     }
     let seed = own.iter().find(|(name, _)| name == "seed").and_then(|(_, value)| value.as_u64());
     if seed.is_some_and(|seed| seed != last.meta.seed) {
@@ -212,11 +212,11 @@ fn metrics(folder: &Path, last: Option<&Sound>, done: &mut Verified) -> Option<L
             return None;
         }
     };
-    for (number, why) in lines.broken.iter().take(MOST_TOLD) {
+    for (number, why) in lines.broken.iter().take(MOST_LISTED) {
         done.wrong(&path, format!("line {number} cannot be read: {why}"));
     }
-    if lines.broken.len() > MOST_TOLD {
-        done.wrong(&path, format!("{} more lines cannot be read", lines.broken.len() - MOST_TOLD));
+    if lines.broken.len() > MOST_LISTED {
+        done.wrong(&path, format!("{} more lines cannot be read", lines.broken.len() - MOST_LISTED));
     }
     done.files
         .push((path.clone(), format!("{} updates, {} epochs and evaluations", lines.steps.len(), lines.epochs.len())));

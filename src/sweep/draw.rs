@@ -107,7 +107,7 @@ fn between(range: &Interval, share: f64) -> f64 {
     }
 }
 
-/// A number of a range. Fractions have four digits: more tell nothing, and these are the same on every machine.
+/// A number of a range. Fractions have four digits: more would add nothing, and these are the same on every machine.
 fn number(range: &Interval, value: f64) -> Value {
     if range.whole {
         return json!(value.round().clamp(range.low, range.high) as i64);
@@ -171,10 +171,10 @@ mod tests {
         let points = Interval { steps: Some(3), ..range(true, 1e-4, 1e-2, false) };
         let whole = Interval { steps: Some(2), ..range(false, 1.0, 2.0, true) };
         let space = Space(vec![axis("a", Choice::Range(points)), axis("b", Choice::Range(whole))]);
-        let told: Vec<String> = combinations(&space)
+        let trials: Vec<String> = combinations(&space)
             .iter()
             .map(|trial| trial.iter().map(Assigned::set).collect::<Vec<_>>().join(" "))
             .collect();
-        assert_eq!(told, ["a=0.0001 b=1", "a=0.0001 b=2", "a=0.001 b=1", "a=0.001 b=2", "a=0.01 b=1", "a=0.01 b=2"]);
+        assert_eq!(trials, ["a=0.0001 b=1", "a=0.0001 b=2", "a=0.001 b=1", "a=0.001 b=2", "a=0.01 b=1", "a=0.01 b=2"]);
     }
 }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_that_have_ended_hold_nobody_up() {
+    fn trials_that_have_ended_hold_no_trial_up() {
         let failed = Course { ended: true, ..Course::default() };
         let courses = [failed, course(&[1.0]), course(&[2.0]), course(&[3.0])];
         let rounds = rounds(4, 1, 2, 4);

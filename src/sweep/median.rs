@@ -119,26 +119,27 @@ mod tests {
     }
 
     #[test]
-    fn failed_trials_hold_nobody_up() {
+    fn failed_trials_hold_no_trial_up() {
         let failed = Course { ended: true, ..Course::default() };
         let courses = [failed, course(&WHOLE), course(&[4.5])];
-        let told = verdicts(&courses, &[4; 3], Some(RULE), Better::Lower);
-        assert_eq!(told, [Verdict::Done, Verdict::Done, Verdict::Out { after: 1 }]);
+        let verdicts = verdicts(&courses, &[4; 3], Some(RULE), Better::Lower);
+        assert_eq!(verdicts, [Verdict::Done, Verdict::Done, Verdict::Out { after: 1 }]);
     }
 
     /// A trial of fewer epochs is whole at its own end, and holds up none that has more.
     #[test]
     fn trials_may_have_epochs_of_their_own() {
         let short = course(&[4.0, 2.0]);
-        let told = |courses: &[Course], epochs: &[u64], rule| verdicts(courses, epochs, Some(rule), Better::Lower);
+        let of_courses =
+            |courses: &[Course], epochs: &[u64], rule| verdicts(courses, epochs, Some(rule), Better::Lower);
         let of = [short, course(&WHOLE), course(&[3.0, 3.0, 2.9])];
         // After three epochs the means are 3, of two, and 7 / 3.
-        assert_eq!(told(&of, &[2, 4, 4], RULE)[2], Verdict::Out { after: 3 });
-        assert_eq!(told(&of, &[2, 4, 4], RULE)[..2], [Verdict::Done; 2]);
-        assert_eq!(told(&of, &[4, 4, 4], RULE)[2], LONG, "the first is not there yet");
+        assert_eq!(of_courses(&of, &[2, 4, 4], RULE)[2], Verdict::Out { after: 3 });
+        assert_eq!(of_courses(&of, &[2, 4, 4], RULE)[..2], [Verdict::Done; 2]);
+        assert_eq!(of_courses(&of, &[4, 4, 4], RULE)[2], LONG, "the first is not there yet");
         // Its last epoch is no place to stop; nor is there one where it has fewer than are looked at.
         let of = [course(&WHOLE), course(&WHOLE), course(&[4.0, 9.0])];
-        assert_eq!(told(&of, &[4, 4, 2], RULE)[2], Verdict::Done);
-        assert_eq!(told(&of, &[4, 4, 2], Rule { min_epochs: 3, ..RULE })[2], Verdict::Done);
+        assert_eq!(of_courses(&of, &[4, 4, 2], RULE)[2], Verdict::Done);
+        assert_eq!(of_courses(&of, &[4, 4, 2], Rule { min_epochs: 3, ..RULE })[2], Verdict::Done);
     }
 }

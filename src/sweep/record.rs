@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_taken_over_and_what_has_changed_is_told() {
+    fn known_trials_are_taken_over_and_a_changed_one_is_named() {
         let failed = Kept { failed: Some("why".into()), ..kept("b") };
         let before = Record { trials: vec![kept("a"), failed.clone(), kept("c")] };
         let mut longer = Record { trials: ["a", "b", "c", "d"].map(kept).to_vec() };

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn curves_are_told_apart() {
+    fn curves_are_distinguished() {
         let two =
             [series(&[(0.0, 0.0), (1.0, 0.0)]), Series { name: "other".into(), points: vec![(0.0, 1.0), (1.0, 1.0)] }];
         let text = chart(&two, &Look { unicode: true, ..LOOK }).join("\n");

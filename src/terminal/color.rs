@@ -71,7 +71,7 @@ pub fn fitting(stream: Stream) -> Option<usize> {
     stream.is_terminal().then(|| width(stream))
 }
 
-/// Columns of the terminal behind `stream`; those of old where there is none, or where it does not tell.
+/// Columns of the terminal behind `stream`; the classic 80 where there is none, or where it does not report them.
 pub fn width(stream: Stream) -> usize {
     let term = match stream {
         Stream::Out => Term::stdout(),
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn locales_have_a_charset_or_none() {
-        let told = ["C.UTF-8", "de_DE.utf8@euro", "C", "POSIX", "de_DE.ISO-8859-1", "utf8"].map(is_utf8);
-        assert_eq!(told, [true, true, false, false, false, false]);
+        let flags = ["C.UTF-8", "de_DE.utf8@euro", "C", "POSIX", "de_DE.ISO-8859-1", "utf8"].map(is_utf8);
+        assert_eq!(flags, [true, true, false, false, false, false]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn listener() -> Option<Listener> {
 }
 
 /// Sends to this thread's listener; false if there is none.
-pub(super) fn tell(event: Event) -> bool {
+pub(super) fn send(event: Event) -> bool {
     // It may say something itself.
     listener().is_some_and(|listener| {
         heard_by(None, || listener(event));
@@ -62,9 +62,9 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn a_listener_is_told_what_its_thread_says() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let into = told.clone();
+    fn a_listener_hears_what_its_thread_says() {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let into = events.clone();
         let listener: Listener = Arc::new(move |event| {
             into.lock().unwrap().push(match event {
                 Event::Said(text) => text.to_owned(),
@@ -81,7 +81,7 @@ mod tests {
             4
         });
         assert_eq!((got, listener_is_gone()), (4, true));
-        assert_eq!(*told.lock().unwrap(), ["one\\x1b[2J", r#"{"two":2}"#, "three"]);
+        assert_eq!(*events.lock().unwrap(), ["one\\x1b[2J", r#"{"two":2}"#, "three"]);
     }
 
     fn listener_is_gone() -> bool {

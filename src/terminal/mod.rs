@@ -47,7 +47,7 @@ impl Stream {
     /// Writes all of `text` at once, so that no reader sees half of a line, and no bar is drawn into it. If this thread has a listener, that
     /// gets it instead.
     fn write(self, text: &str) -> io::Result<()> {
-        if listener::tell(Event::Said(text.strip_suffix('\n').unwrap_or(text))) {
+        if listener::send(Event::Said(text.strip_suffix('\n').unwrap_or(text))) {
             return Ok(());
         }
         panel::left_behind();
@@ -130,7 +130,7 @@ pub fn print_styled(text: &str) -> io::Result<()> {
 /// # Errors
 /// As [`print()`].
 pub fn print_json(value: &Value) -> io::Result<()> {
-    if listener::tell(Event::Record(value)) {
+    if listener::send(Event::Record(value)) {
         return Ok(());
     }
     let text = json_line(value);

@@ -96,7 +96,7 @@ fn absurd_headers_are_refused_without_memory_for_them() {
 }
 
 #[test]
-fn other_files_are_told_apart() {
+fn files_that_are_no_checkpoints_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.safetensors");
     write_weights(&path, &[Tensor::from_f32([1], &[1.0]).view("w")]).unwrap();
@@ -245,8 +245,11 @@ fn a_header_that_contradicts_itself_says_where() {
         );
         fs::write(&path, [&(json.len() as u64).to_le_bytes()[..], json.as_bytes(), &[0; 32]].concat()).unwrap();
         let reason = crate::checkpoint::load_tensors(&path).unwrap_err().reason;
-        let told = reason.to_string();
-        assert!(matches!(reason, Reason::Header(_)) && told.contains(part) && !told.contains("JSON"), "{told}");
+        let message = reason.to_string();
+        assert!(
+            matches!(reason, Reason::Header(_)) && message.contains(part) && !message.contains("JSON"),
+            "{message}"
+        );
         assert!(!is_checkpoint(&path));
     }
 }

@@ -154,12 +154,15 @@ fn a_file_that_is_cut_short_is_called_so() {
             assert_eq!(parse_bytes(&whole[..left]).err(), Some(PthError::CutShort(left as u64)), "{name}, {left}");
         }
     }
-    let told = PthError::CutShort(1234).to_string();
-    assert!(told.contains("cut short: it has 1234 bytes") && told.contains("download or copy it again"), "{told}");
+    let message = PthError::CutShort(1234).to_string();
+    assert!(
+        message.contains("cut short: it has 1234 bytes") && message.contains("download or copy it again"),
+        "{message}"
+    );
 }
 
 #[test]
-fn other_contents_are_told() {
+fn contents_without_one_state_dict_are_errors() {
     for name in ["ambiguous.pth", "ema.pth"] {
         let e = refusal(name).to_string();
         assert!(e.contains("(`model`, `model_ema`)") && e.contains("`weights_key`"), "{e}");

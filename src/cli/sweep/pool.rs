@@ -310,7 +310,7 @@ impl<'a> Pool<'a> {
         };
         let at_work: Vec<String> = self.at_work.keys().map(|i| format!("trial {} at {}", i + 1, place(i))).collect();
         parts.push((2, at_work.join(", ")));
-        bar.tell(&parts);
+        bar.show(&parts);
     }
 }
 

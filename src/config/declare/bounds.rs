@@ -165,26 +165,26 @@ ranges! {
 mod tests {
     use super::*;
 
-    fn told(bounds: impl Into<Bounds>, numbers: &[f64]) -> Vec<String> {
+    fn broken(bounds: impl Into<Bounds>, numbers: &[f64]) -> Vec<String> {
         let bounds = bounds.into();
         numbers.iter().map(|number| bounds.broken_by(*number).unwrap_or_default()).collect()
     }
 
     #[test]
-    fn bounds_are_told_in_plain_words() {
-        assert_eq!(told(1.., &[1.0, 0.0]), ["", "must be at least 1"]);
-        assert_eq!(told(0..=256, &[0.0, 256.0, 257.0]), ["", "", "must be at most 256"]);
-        assert_eq!(told(1..=256, &[0.0, 257.0]), ["must be from 1 to 256"; 2]);
-        assert_eq!(told(-8..=7, &[-8.0, 8.0]), ["", "must be from -8 to 7"]);
-        assert_eq!(told(1..=1usize << 24, &[0.0, 1e9]), ["must be at least 1", "must be at most 16777216"]);
-        assert_eq!(told(0.0..=1.0, &[1.0, -0.5, f64::NAN]), ["", "must be from 0 to 1", "must be from 0 to 1"]);
-        assert_eq!(told(0.0..1.0, &[0.0, 1.0]), ["", "must be at least 0 and below 1"]);
+    fn bounds_are_described_in_plain_words() {
+        assert_eq!(broken(1.., &[1.0, 0.0]), ["", "must be at least 1"]);
+        assert_eq!(broken(0..=256, &[0.0, 256.0, 257.0]), ["", "", "must be at most 256"]);
+        assert_eq!(broken(1..=256, &[0.0, 257.0]), ["must be from 1 to 256"; 2]);
+        assert_eq!(broken(-8..=7, &[-8.0, 8.0]), ["", "must be from -8 to 7"]);
+        assert_eq!(broken(1..=1usize << 24, &[0.0, 1e9]), ["must be at least 1", "must be at most 16777216"]);
+        assert_eq!(broken(0.0..=1.0, &[1.0, -0.5, f64::NAN]), ["", "must be from 0 to 1", "must be from 0 to 1"]);
+        assert_eq!(broken(0.0..1.0, &[0.0, 1.0]), ["", "must be at least 0 and below 1"]);
         assert_eq!(
-            told(0.0.., &[0.0, -1.0, f64::INFINITY]),
+            broken(0.0.., &[0.0, -1.0, f64::INFINITY]),
             ["", "must be a finite number of at least 0", "must be a finite number of at least 0"]
         );
-        assert_eq!(told(above(0.0), &[1e-9, 0.0]), ["", "must be a finite number above 0"]);
-        assert_eq!(told(Bounds::NONE, &[-1.0, f64::INFINITY]), ["", "must be a finite number"]);
+        assert_eq!(broken(above(0.0), &[1e-9, 0.0]), ["", "must be a finite number above 0"]);
+        assert_eq!(broken(Bounds::NONE, &[-1.0, f64::INFINITY]), ["", "must be a finite number"]);
         let lengths =
             [Bounds::from(1..), Bounds::from(1..=4)].map(|bounds| [0, 1, 5].map(|n| bounds.broken_by_length(n)));
         assert_eq!(lengths[0], [Some("must not be empty".to_owned()), None, None]);

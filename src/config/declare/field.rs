@@ -59,7 +59,7 @@ impl<T: Value> Field<T> {
         self
     }
 
-    /// Whether it must be written though its type does not tell: for what is read elsewhere.
+    /// Whether it must be written although its type does not say so: for what is read elsewhere.
     pub fn required(mut self, required: bool) -> Self {
         self.required = required;
         self

@@ -72,18 +72,18 @@ impl Part<'_> {
             // They are too many to be listed.
             self.sink.push(Diagnostic { help: None, ..self.unknown_key(entry, &known) });
         }
-        let told = T::TYPES.iter().map(|word| {
+        let read = T::TYPES.iter().map(|word| {
             let sink = Sink::default();
             T::read(word, &Part { sink: &sink, ..*self });
             (*word, sink.into_vec())
         });
-        let told: Vec<(&str, Vec<Diagnostic>)> = told.collect();
+        let found: Vec<(&str, Vec<Diagnostic>)> = read.collect();
         for entry in &self.table.entries {
-            let mut kinds = told.iter().filter(|(word, _)| T::fields(word).contains(&entry.key.as_str()));
+            let mut kinds = found.iter().filter(|(word, _)| T::fields(word).contains(&entry.key.as_str()));
             let Some((_, first)) = kinds.next() else { continue };
             let common = first.iter().filter(|one| one.span().is_some_and(|span| entry.has(span)));
             common
-                .filter(|one| kinds.clone().all(|(_, told)| told.contains(one)))
+                .filter(|one| kinds.clone().all(|(_, problems)| problems.contains(one)))
                 .for_each(|one| self.sink.push(one.clone()));
         }
     }

@@ -28,7 +28,7 @@ pub struct Section {
     pub about: &'static str,
     /// A line that it may begin with, if it must be there.
     pub required: Option<&'static str>,
-    /// The key whose word tells its kind, if it has kinds.
+    /// The key whose word decides its kind, if it has kinds.
     pub tag: Option<&'static str>,
     /// Its kind if that key is not there.
     pub default: Option<&'static str>,
@@ -209,7 +209,7 @@ pub fn effect(key: &str) -> Effect {
     worst(kinds.chain(shared), second)
 }
 
-/// The worst that a change of a key does, in whatever table it stands; without a key, that of any. What nobody has declared
+/// The worst that a change of a key does, in whatever table it stands; without a key, that of any. An undeclared key
 /// breaks the continuation.
 fn worst(declarations: impl Iterator<Item = Declaration>, key: Option<&str>) -> Effect {
     let options = declarations.flat_map(|declaration| declaration.options);
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(words, Loss::TYPES);
     }
 
-    /// Numbers just beyond the bounds that a schema tells.
+    /// Numbers just beyond the bounds of a schema.
     fn beyond(schema: &Json) -> Vec<String> {
         let choices = schema["anyOf"].as_array().map_or(&[][..], Vec::as_slice);
         let mut beyond: Vec<String> = choices.iter().flat_map(beyond_one).collect();

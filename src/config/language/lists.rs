@@ -36,7 +36,7 @@ impl Serialize for Integers {
 }
 
 impl JsonSchema for Integers {
-    // So that each use has its own range, and can be told where expressions may stand.
+    // Inline, so that each use has its own range and says whether an expression may stand there.
     fn inline_schema() -> bool {
         true
     }

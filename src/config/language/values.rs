@@ -51,7 +51,7 @@ impl Serialize for Pair {
 }
 
 impl JsonSchema for Pair {
-    // So that each use has its own range, and can be told where expressions may stand.
+    // Inline, so that each use has its own range and says whether an expression may stand there.
     fn inline_schema() -> bool {
         true
     }
@@ -110,7 +110,7 @@ impl Serialize for Padding {
 }
 
 impl JsonSchema for Padding {
-    // So that each use has its own range, and can be told where expressions may stand.
+    // Inline, so that each use has its own range and says whether an expression may stand there.
     fn inline_schema() -> bool {
         true
     }

@@ -158,7 +158,7 @@ pub fn of_configuration(experiment: &Experiment) -> Result<Counts, Diagnostic> {
 /// Those of `read`; it is asked for and cannot be known.
 pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask) -> Result<Loaded, Failure> {
     let loaded = read(Classes::Later);
-    let (experiment, asked, sources, told) = match &loaded {
+    let (experiment, asked, sources, reported) = match &loaded {
         Ok(Loaded { experiment, classes: Some(asked), sources, .. }) => (experiment, asked, sources, &[][..]),
         Err(Failure { sources, diagnostics, rest: Some(rest) }) if let Some(asked) = &rest.classes => {
             (&rest.experiment, asked, sources, &diagnostics[..])
@@ -166,12 +166,12 @@ pub fn with_classes(read: &dyn Fn(Classes) -> Result<Loaded, Failure>, ask: Ask)
         _ => return loaded,
     };
     let refuse = |error: Diagnostic| {
-        let diagnostics = told.iter().cloned().chain([error]).collect();
+        let diagnostics = reported.iter().cloned().chain([error]).collect();
         Failure { sources: sources.clone(), diagnostics, rest: None }
     };
-    let is_told = |span: &Span| told.iter().any(|told| told.span() == Some(*span));
+    let is_reported = |span: &Span| reported.iter().any(|one| one.span() == Some(*span));
     let written: Vec<&(Span, String)> = match asked {
-        Asked::Written(all) => all.iter().filter(|(span, _)| !is_told(span)).collect(),
+        Asked::Written(all) => all.iter().filter(|(span, _)| !is_reported(span)).collect(),
         Asked::Unset => Vec::new(),
     };
     // Whether a head has classes is known without the data.

@@ -428,9 +428,9 @@ fn shortened(problems: Vec<Diagnostic>, text: &str) -> Vec<Diagnostic> {
         return problems;
     }
     let left = problems.len() - MOST_MISTAKES;
-    let mut told = problems.into_iter();
+    let mut problems = problems.into_iter();
     if let Some(what) = foreign::language(text) {
-        let first = told.next().and_then(|problem| problem.span());
+        let first = problems.next().and_then(|problem| problem.span());
         let error = Diagnostic::error(format!("this is no configuration: it looks like {what}, not like TOML"))
             .help("a configuration has sections like `[data]` and lines like `source = \"digits\"`");
         let error = match what {
@@ -445,9 +445,9 @@ fn shortened(problems: Vec<Diagnostic>, text: &str) -> Vec<Diagnostic> {
             None => error,
         }];
     }
-    let mut shown: Vec<Diagnostic> = told.by_ref().take(MOST_MISTAKES).collect();
+    let mut shown: Vec<Diagnostic> = problems.by_ref().take(MOST_MISTAKES).collect();
     let rest = Diagnostic::error(format!("{left} more mistakes are not shown"));
-    shown.push(match told.find_map(|problem| problem.span()) {
+    shown.push(match problems.find_map(|problem| problem.span()) {
         Some(span) => rest.at(span, "the first of them"),
         None => rest,
     });

@@ -159,16 +159,16 @@ fn understand(name: &str, files: Files, read: Option<(SourceId, Table)>) -> Resu
     diagnostics::sort(&mut diagnostics);
     match resolved {
         Some((Resolved { experiment, .. }, classes, _)) if !wrong => {
-            let warnings = experiment.lint.told(diagnostics);
+            let warnings = experiment.lint.without_allowed(diagnostics);
             Ok(Loaded { experiment, sources, warnings, left_behind: left, classes })
         }
         Some((Resolved { experiment, unread }, classes, root)) => {
             let readable = whole && ["data", "model"].iter().all(|section| !unread.contains(section));
-            let places = || diagnostics.iter().flat_map(|told| &told.labels).map(|label| label.span);
+            let places = || diagnostics.iter().flat_map(|diagnostic| &diagnostic.labels).map(|label| label.span);
             let wrong = |section: &&str| root.entry(section).is_some_and(|entry| places().any(|span| entry.has(span)));
             let loss = !unread.contains(&"loss") && !wrong(&"loss");
             let learns = loss && !["data", "heads"].iter().any(wrong);
-            let diagnostics = experiment.lint.told(diagnostics);
+            let diagnostics = experiment.lint.without_allowed(diagnostics);
             let rest = readable.then(|| Box::new(Rest { experiment, loss, learns, classes }));
             Err(Failure { sources, diagnostics, rest })
         }

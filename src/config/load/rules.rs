@@ -25,7 +25,7 @@ pub(super) fn check(experiment: &Experiment, unread: &[&'static str], sink: &Sin
     rules.two_sequences();
     carried::check(experiment, &rules.reporter);
     rules.ignored_value_of_masks();
-    rules.validation_is_said_once();
+    rules.validation_is_set_once();
     rules.a_trial_is_one_training();
     rules.several_trainings_differ_in_one_thing();
     rules.heads();

@@ -73,9 +73,9 @@ impl Trials {
     }
 
     /// Moves diagnostics of the values of a trial to the places of these values in `[sweep]`.
-    pub fn place(&self, values: &[Assigned], told: &mut [Diagnostic]) {
+    pub fn place(&self, values: &[Assigned], diagnostics: &mut [Diagnostic]) {
         let first = self.sources.iter().count() + self.sets.len();
-        for label in told.iter_mut().flat_map(|diagnostic| &mut diagnostic.labels) {
+        for label in diagnostics.iter_mut().flat_map(|diagnostic| &mut diagnostic.labels) {
             // Each option is a text of its own.
             if let Some(value) = label.span.source.0.checked_sub(first).and_then(|i| values.get(i)) {
                 label.span = if label.span.start <= value.key.len() { value.key_span } else { value.span };

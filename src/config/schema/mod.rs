@@ -59,7 +59,7 @@ pub fn schema() -> Value {
     schema
 }
 
-/// What sections say of one another, as far as words tell: targets and figures must be those of the loss.
+/// What sections say of one another, as far as words can say it: targets and figures must be those of the loss.
 fn agreements() -> Vec<Value> {
     let with = |section: &str, key: &str, words: &[&str]| json!({ section: { "properties": { key: { "enum": words } }, "required": [key] } });
     let without = |section: &str, key: &str, words: &[&str]| json!({ "properties": { section: { "properties": { key: { "not": { "enum": words } } } } } });

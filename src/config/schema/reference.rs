@@ -223,7 +223,7 @@ impl Maker {
         };
         Described {
             key: option.key,
-            values: values.told(&option.schema) + &unit,
+            values: values.describe(&option.schema) + &unit,
             default,
             resume: resume(option.resume),
             about: option.doc.clone(),

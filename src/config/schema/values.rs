@@ -10,7 +10,7 @@ pub struct Values<'s>(pub &'s Json);
 
 impl Values<'_> {
     /// What a value may be, in Markdown.
-    pub fn told(&self, schema: &Json) -> String {
+    pub fn describe(&self, schema: &Json) -> String {
         if let Some(path) = schema["$ref"].as_str() {
             return match path {
                 "#/$defs/Layer" => "layer".into(),
@@ -19,7 +19,7 @@ impl Values<'_> {
                     "table".into()
                 }
                 "#/$defs/Course" => "schedule".into(),
-                _ => self.told(self.defined(path)),
+                _ => self.describe(self.defined(path)),
             };
         }
         for key in ["anyOf", "oneOf"] {
@@ -29,11 +29,11 @@ impl Values<'_> {
                 && pair["items"] == *side
                 && pair["maxItems"] == 2
             {
-                return self.told(side).replace("integer", "pair");
+                return self.describe(side).replace("integer", "pair");
             }
             // Every argument of a layer may be an expression, which the manual says once.
             let choices = choices.iter().filter(|choice| choice["$ref"] != "#/$defs/Expression");
-            let values: Vec<String> = choices.map(|choice| self.told(choice)).collect();
+            let values: Vec<String> = choices.map(|choice| self.describe(choice)).collect();
             let words = values.iter().all(|value| value.starts_with('`'));
             return values.join(if words { ", " } else { " or " });
         }
@@ -48,10 +48,10 @@ impl Values<'_> {
         match schema["type"].as_str() {
             Some("array") if !items["properties"].is_null() => "list of tables".into(),
             Some("array") if !items["allOf"].is_null() => {
-                format!("list of {}", plural(&self.told(&items["allOf"][0])))
+                format!("list of {}", plural(&self.describe(&items["allOf"][0])))
             }
-            Some("array") if schema["maxItems"] == 1 => format!("list of 1 {}", self.told(items)),
-            Some("array") => format!("list of{} {}", count(schema), plural(&self.told(items))),
+            Some("array") if schema["maxItems"] == 1 => format!("list of 1 {}", self.describe(items)),
+            Some("array") => format!("list of{} {}", count(schema), plural(&self.describe(items))),
             Some("object") => "table".into(),
             Some(word) => word.to_owned() + &range(schema),
             None => "any value".into(),

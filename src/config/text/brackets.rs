@@ -19,7 +19,7 @@ pub fn unclosed(source: SourceId, text: &str) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     while scanner.at < text.len() {
         if let Err(unclosed) = scanner.line() {
-            found.push(told(source, text, unclosed));
+            found.push(error(source, text, unclosed));
             // Where a new line showed it, that is one of its own. Of other lines it is not clear.
             if !text[..scanner.at].ends_with('\n') {
                 scanner.next_section();
@@ -29,7 +29,7 @@ pub fn unclosed(source: SourceId, text: &str) -> Vec<Diagnostic> {
     found
 }
 
-fn told(source: SourceId, text: &str, Unclosed { open, shown }: Unclosed) -> Diagnostic {
+fn error(source: SourceId, text: &str, Unclosed { open, shown }: Unclosed) -> Diagnostic {
     let span = |range: Range<usize>| Span { source, start: range.start, end: range.end };
     let (written, place) = (&text[open.clone()], span(open.clone()));
     let close = match written {
@@ -222,16 +222,16 @@ mod tests {
     fn open(text: &str) -> Vec<(usize, usize, Option<usize>)> {
         let line = |at: usize| text[..at].matches('\n').count() + 1;
         let column = |at: usize| at - text[..at].rfind('\n').map_or(0, |end| end + 1) + 1;
-        let place = |told: Diagnostic| {
-            let at = told.span().unwrap().start;
-            let shown = told.labels.iter().find(|label| !label.primary).map(|label| line(label.span.start));
+        let place = |error: Diagnostic| {
+            let at = error.span().unwrap().start;
+            let shown = error.labels.iter().find(|label| !label.primary).map(|label| line(label.span.start));
             (line(at), column(at), shown)
         };
         unclosed(SourceId(0), text).into_iter().map(place).collect()
     }
 
     #[test]
-    fn what_is_open_is_told_where_it_begins() {
+    fn open_brackets_and_strings_are_errors_where_they_begin() {
         assert_eq!(open("a = [1,\n 2\n\n[b]\nc = 1\n"), [(1, 5, Some(4))]);
         assert_eq!(open("a = [1,\n 2\nc = 1\n"), [(1, 5, Some(3))]);
         assert_eq!(open("a = [\n 'x',\n 2"), [(1, 5, None)]);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_is_not_told() {
+    fn closed_brackets_and_strings_are_no_errors() {
         for text in [
             "a = [1, [2, '[', \"\\\"{\"], { b = [3] }] # [\n[c]\n[[d.e]]\nf = '''\n[x'''\ng = \"\"\"\"a\"\"\"\"\"\n",
             "a = [\n  [true],\n  [1],\n  [\"x\"],\n]\n",

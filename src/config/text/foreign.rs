@@ -92,8 +92,8 @@ mod tests {
             (utf16(text, true), "-f UTF-16BE"),
             (latin, "line 1 has the byte 0xf6, which is `ö` there"),
         ] {
-            let told = encoding(&bytes).unwrap();
-            assert!(told.contains(part) && told.contains("iconv"), "{told}");
+            let message = encoding(&bytes).unwrap();
+            assert!(message.contains(part) && message.contains("iconv"), "{message}");
         }
         for other in [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], b"\xff\xd8\xff\xe0\0\x10JFIF", "# größe".as_bytes()] {
             assert_eq!(encoding(other), None);

@@ -27,7 +27,7 @@ pub enum Lost {
     Model,
 }
 
-/// A list of problems that everybody who reads a configuration adds to.
+/// The list of problems to which each reader of a part of a configuration adds.
 #[derive(Debug, Default)]
 pub struct Sink {
     list: RefCell<Vec<Diagnostic>>,
@@ -69,7 +69,7 @@ impl Sink {
     /// The key of a table that was reported, and taken for `key`: then `key` need not be missed as well, and its value is that one's.
     pub fn suggested<'t>(&self, key: &str, table: &'t Table) -> Option<&'t Entry> {
         let list = self.list.borrow();
-        let mut unknown = list.iter().flat_map(|told| &told.labels).peekable();
+        let mut unknown = list.iter().flat_map(|problem| &problem.labels).peekable();
         unknown.peek()?;
         let text = did_you_mean(key);
         let spans: Vec<Span> = unknown.filter(|label| label.text == text).map(|label| label.span).collect();

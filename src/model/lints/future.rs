@@ -1,4 +1,4 @@
-//! Layers of a language model that see tokens which the model is to tell.
+//! Layers of a language model that see the tokens that the model is to predict.
 
 use super::Lints;
 use crate::config::{Diagnostic, Lint};

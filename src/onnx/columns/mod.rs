@@ -80,18 +80,18 @@ impl Translator<'_> {
                 Codec::Text(_) => ("text", "NaN"),
                 _ => ("number", "NaN"),
             };
-            let mut told = json!({ "column": codec.name, "type": kind, "missing": missing });
+            let mut entry = json!({ "column": codec.name, "type": kind, "missing": missing });
             match codec.codec() {
-                Codec::Date { .. } => told["unit"] = json!("days since 1970-01-01"),
-                Codec::Hashed { buckets } => told["buckets"] = json!(buckets),
+                Codec::Date { .. } => entry["unit"] = json!("days since 1970-01-01"),
+                Codec::Hashed { buckets } => entry["buckets"] = json!(buckets),
                 Codec::Text(Words { buckets, norm, alternate_sign }) => {
-                    told["buckets"] = json!(buckets);
-                    told["norm"] = json!(norm);
-                    told["alternate_sign"] = json!(alternate_sign);
+                    entry["buckets"] = json!(buckets);
+                    entry["norm"] = json!(norm);
+                    entry["alternate_sign"] = json!(alternate_sign);
                 }
                 _ => {}
             }
-            (input.name().to_owned(), told)
+            (input.name().to_owned(), entry)
         };
         Json::Object(self.inputs.iter().zip(&table.columns).map(said).collect())
     }

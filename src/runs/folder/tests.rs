@@ -82,7 +82,7 @@ fn a_lock_that_is_held_says_that_the_run_is_at_work() {
 }
 
 #[test]
-fn what_is_missing_comes_from_the_checkpoint_or_is_told() {
+fn missing_files_are_replaced_by_the_checkpoint_or_are_problems() {
     let mut meta = Meta::new(CONFIG, 0);
     (meta.epoch, meta.step, meta.best) = (3, 30, Some(Saved { monitor: "val_accuracy".into(), value: 0.9 }));
     let dir = folder("[", "", Some(meta));

@@ -222,7 +222,7 @@ impl Reporter {
         match &stretch.bar {
             Some(bar) => {
                 bar.set(done);
-                bar.tell(&state.parts());
+                bar.show(&state.parts());
             }
             None => say(&format!("{}: {}", stretch.what, state.line())),
         }

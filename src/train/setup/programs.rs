@@ -280,7 +280,7 @@ pub fn build(
         bytes_per_token: data.bytes_per_token,
         learns_inputs: experiment.loss.target().is_some(),
         asked: asked_figures(experiment, data),
-        warnings: experiment.lint.told(warnings),
+        warnings: experiment.lint.without_allowed(warnings),
         decays,
         split,
         thawed,

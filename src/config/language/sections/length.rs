@@ -20,7 +20,7 @@ impl Length {
         }
     }
 
-    /// Whole epochs, where it is told in those.
+    /// Whole epochs, where it is set in epochs.
     pub fn in_epochs(self) -> Option<u64> {
         match self {
             Length::Epochs(epochs) => Some(epochs),

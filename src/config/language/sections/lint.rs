@@ -19,8 +19,8 @@ options! {
 impl Check for Lints {}
 
 impl Lints {
-    /// The diagnostics that are to be told: all but warnings that are allowed.
-    pub fn told(&self, diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    /// The diagnostics to report: all but warnings that are allowed.
+    pub fn without_allowed(&self, diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
         diagnostics.into_iter().filter(|d| d.lint.is_none_or(|lint| !self.allow.contains(&lint))).collect()
     }
 }

@@ -34,7 +34,7 @@ tagged! {
 /// What each class weighs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClassWeights {
-    /// By how rare it is among the training samples, which nobody has counted yet.
+    /// By how rare it is among the training samples, which are not counted yet.
     Balanced,
     /// So much.
     Numbers(Vec<f64>),
@@ -182,7 +182,7 @@ impl Loss {
         }
     }
 
-    /// True while its classes weigh by how rare they are among the training samples, and nobody has counted those.
+    /// True while its classes weigh by how rare they are among the training samples, and those are not counted yet.
     pub fn is_to_be_balanced(&self) -> bool {
         self.clone().class_weights().is_some_and(|weights| *weights == Some(ClassWeights::Balanced))
     }

@@ -26,7 +26,7 @@ pub enum Monitor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfHead {
     written: String,
-    /// What the head is called. Empty: the name is that of no figure, which the rules tell, as they know the heads.
+    /// What the head is called. Empty: the name is that of no figure, which the rules report, as they know the heads.
     pub head: String,
     /// What is measured.
     pub figure: Figure,
@@ -108,7 +108,7 @@ impl Value for Monitor {
         if let Some(monitor) = Monitor::named(name) {
             return Some(monitor);
         }
-        // It may be meant as one of a head: those that there are can be told when the whole is read.
+        // It may be a figure of a head. The heads are known once the whole configuration is read.
         let ends = |figure: Figure| name.strip_suffix(figure.name()).is_some_and(|rest| rest.ends_with('_'));
         let prefix = [VALIDATION, TRAINING].iter().any(|prefix| name.starts_with(prefix));
         let far = || nearest(name, Metric::ALL.iter().map(|metric| metric.name())).is_none();
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_heads_are_told_from_those_of_the_model() {
+    fn figures_of_heads_are_distinguished_from_those_of_the_model() {
         let of = |name: &str| match Monitor::named(name) {
             Some(Monitor::Head(of)) => Some((of.head, of.figure)),
             _ => None,

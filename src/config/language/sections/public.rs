@@ -54,7 +54,7 @@ pub trait AboutSource {
         false
     }
 
-    /// Whether its targets are classes, if the configuration tells.
+    /// Whether its targets are classes, if the configuration says.
     fn has_classes(&self) -> Option<bool>;
 }
 

@@ -229,12 +229,12 @@ impl Axis {
             Choice::Values(all) => all.iter().map(as_json).collect(),
             Choice::Range(range) => {
                 let number = |x: f64| if range.whole { json!(x as i64) } else { json!(x) };
-                let mut told =
+                let mut entry =
                     json!({ (if range.log { "log" } else { "linear" }): [number(range.low), number(range.high)] });
                 if let Some(steps) = range.steps {
-                    told["steps"] = json!(steps);
+                    entry["steps"] = json!(steps);
                 }
-                told
+                entry
             }
         }
     }
@@ -255,8 +255,8 @@ impl Serialize for Space {
 
 impl PartialEq for Space {
     fn eq(&self, other: &Self) -> bool {
-        let told = |space: &Self| space.0.iter().map(|axis| (axis.key.clone(), axis.json())).collect::<Vec<_>>();
-        told(self) == told(other)
+        let axes = |space: &Self| space.0.iter().map(|axis| (axis.key.clone(), axis.json())).collect::<Vec<_>>();
+        axes(self) == axes(other)
     }
 }
 
@@ -356,7 +356,7 @@ fn collect(path: &str, table: &Table, part: &Part, axes: &mut Vec<Axis>) {
     }
 }
 
-/// The range that a table says; `wrong` tells what is wrong with it, and where.
+/// The range that a table says; `wrong` reports what is wrong with it, and where.
 fn interval(table: &Table, wrong: &dyn Fn(Span, String)) -> Option<Interval> {
     let mut sound = true;
     let mut refuse = |span: Span, reason: String| {

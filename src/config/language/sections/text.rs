@@ -189,10 +189,10 @@ impl Check for TokenFile {
             self.carry_state,
         );
         check_chat(part, self.chat_template.as_deref());
-        let told = self.tokenizer.as_ref().is_none_or(|t| matches!(t, Tokenizer::Bytes | Tokenizer::File(_)));
+        let is_decodable = self.tokenizer.as_ref().is_none_or(|t| matches!(t, Tokenizer::Bytes | Tokenizer::File(_)));
         part.require(
             "tokenizer",
-            told,
+            is_decodable,
             "must be \"bytes\" or the path of a tokenizer.json: of the others the tokens do not tell the text",
         );
     }

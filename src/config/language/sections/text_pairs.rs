@@ -68,8 +68,8 @@ impl Check for TextPairs {
         part.require("target", self.target != self.text, "is the text");
         let places = self.template.as_ref().map_or(1, |template| template.matches(PLACE).count());
         part.require("template", places == 1, "must have `{text}` once, which is where the text stands");
-        let told = self.chat_template.is_some() || self.system.is_none();
-        part.require("system", told, "goes with `chat_template`: write it into `template`");
+        let is_allowed = self.chat_template.is_some() || self.system.is_none();
+        part.require("system", is_allowed, "goes with `chat_template`: write it into `template`");
         let fits = matches!(self.tokenizer, Tokenizer::File(_)) || self.end_token.is_none();
         part.require("end_token", fits, "names a token of a `tokenizer.json`: for the others one is added");
     }

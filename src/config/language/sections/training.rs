@@ -120,7 +120,7 @@ impl Train {
         }
     }
 
-    /// Whether its course is told in steps, as one with lines within epochs is.
+    /// Whether its course is counted in steps, as one with lines within epochs is.
     pub fn counts_steps(&self) -> bool {
         self.steps.is_some() || self.eval_every_steps.is_some()
     }

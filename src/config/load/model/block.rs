@@ -74,14 +74,14 @@ struct Use<'a> {
 impl Unroller<'_> {
     /// Adds a block, or as many as `repeat` says, to a list of siblings; `default` is its name if it has none of its own.
     pub(super) fn use_of_block(&self, table: &Table, context: &Context, default: &str, out: &mut Vec<LayerNode>) {
-        let (first, told) = (out.len(), self.sink.refusals());
+        let (first, refusals) = (out.len(), self.sink.refusals());
         let Some(used) = self.read_use(table, context) else { return };
         let Some(repeat) = self.repeat(table, context) else { return };
         let Some(from) = self.from(table) else { return };
         if !self.one_input(table, from.as_ref().map_or(1, Vec::len), "a block") {
             return;
         }
-        let doubtful = self.sink.refusals() > told;
+        let doubtful = self.sink.refusals() > refusals;
         let before = self.sink.len();
         // With the index in its name, a repeated block is a row of siblings rather than a group.
         let written = table.get("name").and_then(Node::as_str);

@@ -6,7 +6,7 @@ use crate::config::text::diagnostics::Diagnostic;
 
 impl Rules<'_> {
     /// The samples of a table or a text to validate on are given once.
-    pub(super) fn validation_is_said_once(&self) {
+    pub(super) fn validation_is_set_once(&self) {
         let source = &self.experiment.data.source;
         let (val_path, column) = match source {
             Source::Csv(csv) | Source::Parquet(csv) => (&csv.val_path, csv.split_column.is_some()),

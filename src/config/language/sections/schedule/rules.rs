@@ -69,7 +69,7 @@ impl Schedule {
 }
 
 impl Rules<'_> {
-    /// What the run has of what is counted, where it is told in that.
+    /// The length of the run in epochs or in steps, where it is set in that unit.
     fn run(&self, by: By) -> Option<u64> {
         match (self.length, by) {
             (Length::Epochs(all), By::Epoch) | (Length::Steps(all), By::Step) => Some(all),
@@ -174,7 +174,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Its milestones are held against the run, as far as both are told in the same.
+    /// Its milestones are held against the run, as far as both are set in the same unit.
     fn sequential(&self, sequential: &Sequential) {
         self.milestones(&sequential.milestones, sequential.by, "schedule");
         for (i, course) in sequential.schedules.iter().enumerate() {
