@@ -44,8 +44,8 @@ pub fn load(experiment: &Experiment, take: &Take) -> anyhow::Result<Samples> {
     let mut progress = Progress::default();
     let samples = input::take(experiment, take, &mut |e| progress.show(e))?;
     let mut heard = HEARD.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut is_new = |told: &String| heard.as_mut().is_none_or(|heard| heard.insert(told.clone()));
-    samples.told.iter().filter(|told| is_new(told)).for_each(|told| say(&format!("note: {told}")));
+    let mut is_new = |note: &String| heard.as_mut().is_none_or(|heard| heard.insert(note.clone()));
+    samples.notes.iter().filter(|note| is_new(note)).for_each(|note| say(&format!("note: {note}")));
     Ok(samples)
 }
 

@@ -111,5 +111,5 @@ pub fn are_planned(backend: &dyn Backend) {
     let planned = session.programs.plan.programs.iter().find(program).unwrap();
     assert!(planned.transient_bytes >= parameters, "{} for {parameters}", planned.transient_bytes);
     let (without, _) = self::session(&config("", frozen, false), backend);
-    assert!(!without.tells_gradients() && !without.programs.plan.programs.iter().any(|p| program(&p)));
+    assert!(!without.has_gradient_programs() && !without.programs.plan.programs.iter().any(|p| program(&p)));
 }

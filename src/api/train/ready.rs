@@ -199,7 +199,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         evaluated: None,
         empty: None,
         texts,
-        told: None,
+        any_stopped: None,
     };
     let known = run.session.programs.warnings.clone();
     let programs = |backend: &dyn Backend| build_run(&loaded, &samples.spec, backend, &passes, &known);

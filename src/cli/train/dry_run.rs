@@ -128,7 +128,7 @@ fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBo
         evaluated,
         empty,
         texts,
-        told: None,
+        any_stopped: None,
     };
     report.done("restore", began.elapsed(), "read again, and the run goes on from there", json!({}))?;
 

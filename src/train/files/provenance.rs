@@ -6,7 +6,7 @@ use crate::data::Fingerprint;
 use crate::train::setup::input::Samples;
 
 /// What differs between the samples that a checkpoint's run had and these, in words; `None` if nothing does, or if the
-/// checkpoint does not tell.
+/// checkpoint has no fingerprint.
 pub fn difference(before: &Extra, samples: &Samples) -> Option<String> {
     let before: Fingerprint = before.data_fingerprint.as_ref()?.parse().ok()?;
     before.difference(&samples.fingerprint)
@@ -46,17 +46,17 @@ mod tests {
     use crate::train::setup::input;
 
     #[test]
-    fn a_checkpoint_that_does_not_tell_differs_in_nothing() {
+    fn a_checkpoint_without_a_fingerprint_differs_in_nothing() {
         let text = "[data]\nsource = \"digits\"\n[model]\nlayers = [\"flatten\"]\n[loss]\ntype = \"cross_entropy\"\n\
                     [optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";
         let loaded = crate::config::load_str("c.toml", text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
         let samples = input::load(&loaded.experiment, &mut |_| ()).unwrap();
-        let told = |fingerprint: Option<&str>| {
+        let found = |fingerprint: Option<&str>| {
             difference(&Extra { data_fingerprint: fingerprint.map(String::from), ..Extra::default() }, &samples)
         };
         let own = samples.fingerprint.to_string();
-        assert_eq!([told(None), told(Some("of a later version")), told(Some(&own))], [None, None, None]);
+        assert_eq!([found(None), found(Some("of a later version")), found(Some(&own))], [None, None, None]);
         let other = format!("{}{}", "0".repeat(32), &own[32..]);
-        assert_eq!(told(Some(&other)).as_deref(), Some("the training inputs"));
+        assert_eq!(found(Some(&other)).as_deref(), Some("the training inputs"));
     }
 }

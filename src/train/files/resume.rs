@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_told_as_in_a_configuration() {
+    fn layers_are_shown_as_in_a_configuration() {
         let linear = "{ type = \"linear\", out_features = 10 }";
         assert_eq!(shown("\"flatten\", \"relu\"", "\"flatten\", \"relu\""), [""; 0]);
         assert_eq!(

@@ -313,14 +313,14 @@ mod tests {
         let two = r#""classes":2,"classes_exact":true,"class_names":["a","b"]"#;
         let none = r#""classes":null,"classes_exact":true,"class_names":["a","b"]"#;
         let classes = || Classes::named(vec!["a".into(), "b".into()]);
-        for (target, told, kind, shape) in [
+        for (target, classes_json, kind, shape) in [
             (r#""i32","shape":[]"#, two, FieldKind::Category(classes()), &[][..]),
             (r#""i32","shape":[0,0]"#, two, FieldKind::Mask(classes()), &[0, 0]),
             (r#""f32","shape":[2]"#, none, FieldKind::Labels(classes()), &[2]),
         ] {
             let fields = format!(r#"{photo},{{"name":"targets","dtype":{target},"target":true}}"#);
             let expected = DataSpec::new(vec![Field::photo("inputs", 3), Field::target("targets", kind, shape)]);
-            assert_eq!(read(&fields, told), Some(expected));
+            assert_eq!(read(&fields, classes_json), Some(expected));
         }
     }
 

@@ -33,7 +33,7 @@ pub struct Weights {
     pub left_out: Option<String>,
 }
 
-/// What the training has found on its data whose checkpoint `[model] weights` names; `None` if that is no checkpoint, or does not tell.
+/// What the training has found on its data whose checkpoint `[model] weights` names; `None` if that is no checkpoint, or does not have it.
 pub fn fitted(experiment: &Experiment) -> Option<Fitted> {
     let path = shown(experiment.model.weights.as_deref()?);
     Extra::of(&checkpoint::peek(&path).ok()?)?.fitted()
@@ -235,7 +235,7 @@ fn other_tokens(experiment: &Experiment, data: &DataSpec) -> Option<String> {
     Some(format!("token {token} is {theirs:?} for the weights and {ours:?} for the data{others}"))
 }
 
-/// The classes that weights tell apart, and those of the data, where these are others.
+/// The classes that weights distinguish, and those of the data, where these are others.
 struct OtherClasses {
     known: Vec<String>,
     own: Vec<String>,
@@ -292,12 +292,12 @@ fn in_a_line(mismatch: &Mismatch) -> String {
         (&mismatch.missing, "not in the file"),
         (&mismatch.unexpected, "not in the model"),
     ];
-    let told = kinds.into_iter().filter(|(names, _)| !names.is_empty()).map(|(names, why)| {
+    let parts = kinds.into_iter().filter(|(names, _)| !names.is_empty()).map(|(names, why)| {
         let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
         let first: Vec<String> = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
         format!("{}{more} {why}", first.join(", "))
     });
-    told.collect::<Vec<_>>().join("; ")
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// The layer that a tensor is in.

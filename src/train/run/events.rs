@@ -68,7 +68,7 @@ impl Run<'_> {
 
     /// The gradients of the batch that comes next, with the weights as they are. It will be made once more when its turn comes.
     fn write_gradients(&mut self) -> Result<()> {
-        if !self.session.tells_gradients() {
+        if !self.session.has_gradient_programs() {
             return Ok(());
         }
         let layout = self.session.programs.plan.slot.clone();

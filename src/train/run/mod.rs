@@ -11,6 +11,7 @@ mod not_finite;
 pub mod pace;
 pub mod parts;
 pub mod pending;
+pub mod rank_message;
 mod ranks;
 pub mod rehearsal;
 pub mod report;
@@ -18,7 +19,6 @@ pub mod sweep;
 pub mod table;
 pub mod texts;
 pub mod timing;
-pub mod told;
 mod unreadable;
 pub mod waiting;
 mod watched;
@@ -132,7 +132,7 @@ pub struct Run<'a> {
     /// What writes texts where the run evaluates.
     pub texts: Option<Texts>,
     /// Whether any rank was asked to stop, as all ranks have exchanged behind the update that was just made.
-    pub told: Option<bool>,
+    pub any_stopped: Option<bool>,
 }
 
 /// The time that an epoch has been trained for.
@@ -251,7 +251,7 @@ impl Run<'_> {
     ) -> Result<Option<Outcome>> {
         let batches = loader.batches_per_epoch() as u64;
         self.begin_phase();
-        self.told = None;
+        self.any_stopped = None;
         let mut clock = Clock::new(self.state.extra.epoch_seconds);
         let mut done = self.done();
         self.begin_stretch(done);
@@ -408,7 +408,7 @@ impl Run<'_> {
         if self.settles_together() && self.state.step.is_multiple_of(SETTLED_EVERY) {
             self.settle(true)?;
         }
-        self.tell(unreadable, interrupt)?;
+        self.exchange_messages(unreadable, interrupt)?;
         Ok(self.done() - before)
     }
 

@@ -70,8 +70,8 @@ impl Run<'_> {
         let Noted { best, stop, drop } = self.note(&measured, true);
         self.write_texts(&texts)?;
         self.write_row(RowOf::Evaluation, done, measured, best)?;
-        if let Some(told) = drop {
-            self.reporter.info(&told);
+        if let Some(note) = drop {
+            self.reporter.info(&note);
         }
         self.write_histograms()?;
         self.save_moment(best)?;
@@ -109,9 +109,9 @@ impl Run<'_> {
         let Noted { best, stop, drop } = self.note(&measured, due);
         self.write_texts(&texts)?;
         self.write_row(RowOf::Epoch, self.samples_per_epoch(), measured, best)?;
-        self.tell_loading(self.state.extra.epoch_seconds);
-        if let Some(told) = drop {
-            self.reporter.info(&told);
+        self.report_loading(self.state.extra.epoch_seconds);
+        if let Some(note) = drop {
+            self.reporter.info(&note);
         }
         self.write_histograms()?;
         self.state.epoch += 1;
@@ -237,7 +237,7 @@ impl Run<'_> {
             self.save(&[self.folder.file(file::BEST)])?;
         }
         self.write_row(RowOf::Epoch, samples, Measured { train, val }, false)?;
-        self.tell_loading(self.state.extra.epoch_seconds);
+        self.report_loading(self.state.extra.epoch_seconds);
         self.metrics.flush()?;
         Ok(Outcome::MaxSteps)
     }

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_without_a_measurement() {
+    fn times_left_need_a_measurement() {
         assert_eq!(Pace::default().left(&RUN, &Place::default()), None);
         let first = Pace { trained: (10, 1.0), ..Pace::default() };
         // Evaluations are taken to be three times as fast.

@@ -1,6 +1,6 @@
-//! The part of an evaluation that a rank has: which batches, and what all ranks tell each other at its end.
+//! The part of an evaluation that a rank has: which batches, and what all ranks send each other at its end.
 
-use super::told::Told;
+use super::rank_message::RankMessage;
 use crate::backend::{Backend, HostBuffer};
 use crate::collective::Collective;
 use crate::data::{Own, Unread, Unreadable};
@@ -22,7 +22,7 @@ pub struct Parts {
     buffer: Option<HostBuffer>,
     team: Option<Arc<dyn Collective>>,
     /// The message for the other ranks.
-    told: Told,
+    message: RankMessage,
     /// What the model has put out for the batches of this rank, and what was to be learnt of them.
     outputs: [Vec<u8>; 2],
     /// Likewise, of each batch its samples and the bytes of its outputs and targets.
@@ -44,7 +44,7 @@ impl Parts {
             batches,
             buffer,
             team,
-            told: Told::default(),
+            message: RankMessage::default(),
             outputs: Default::default(),
             sizes: Vec::new(),
         })
@@ -77,7 +77,7 @@ impl Parts {
         match self.team {
             None => unread.note(met, samples).map(|_| ()),
             Some(_) => {
-                self.told.unreadable.extend_from_slice(met);
+                self.message.unreadable.extend_from_slice(met);
                 Ok(())
             }
         }
@@ -109,10 +109,10 @@ impl Parts {
     ) -> Result<bool> {
         let mut stopped = stopped;
         if let Some(team) = &self.team {
-            self.told.stopped = stopped;
-            for told in self.told.exchange(team.as_ref())? {
-                stopped |= told.stopped;
-                unread.note(&told.unreadable, samples)?;
+            self.message.stopped = stopped;
+            for of_rank in self.message.exchange(team.as_ref())? {
+                stopped |= of_rank.stopped;
+                unread.note(&of_rank.unreadable, samples)?;
             }
             if let Some(scores) = &mut scores {
                 let [outputs, targets] = [team.gather(&self.outputs[0])?, team.gather(&self.outputs[1])?];

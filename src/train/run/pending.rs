@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_is_not_finite_is_told_before_the_update_is_complete() {
+    fn a_loss_that_is_not_finite_is_reported_before_the_update_is_complete() {
         let mut pending = Pending::default();
         pending.push(update(7, 3));
         pending.losses.extend([1.0, f32::NAN]);

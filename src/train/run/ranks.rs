@@ -5,7 +5,7 @@
 use super::Run;
 use super::not_finite::Explained;
 use super::pending::Update;
-use super::told::Told;
+use super::rank_message::RankMessage;
 use crate::data::{Loader, LoaderOptions, Own, Unreadable};
 use crate::train::setup::session::StepInputs;
 use anyhow::{Context, Result, anyhow};
@@ -43,13 +43,13 @@ impl Run<'_> {
 
     /// Whether any rank was asked to stop. Behind an update all ranks have exchanged that already.
     pub(super) fn is_interrupted(&mut self, interrupt: &AtomicBool) -> Result<bool> {
-        if let Some(stopped) = self.told.take() {
+        if let Some(stopped) = self.any_stopped.take() {
             return Ok(stopped);
         }
         let stopped = interrupt.load(Ordering::Relaxed);
         let Some(team) = self.backend.team() else { return Ok(stopped) };
-        let told = Told { stopped, unreadable: Vec::new() }.exchange(team.as_ref())?;
-        Ok(told.iter().any(|told| told.stopped))
+        let messages = RankMessage { stopped, unreadable: Vec::new() }.exchange(team.as_ref())?;
+        Ok(messages.iter().any(|message| message.stopped))
     }
 
     /// The error for the loss of a step, which is not finite although that of each shard of this rank is.
@@ -107,10 +107,11 @@ impl Run<'_> {
     }
 
     /// Sends all ranks the samples that a step could not read, and whether this rank was asked to stop meanwhile.
-    pub(super) fn tell(&mut self, unreadable: Vec<Unreadable>, interrupt: &AtomicBool) -> Result<()> {
+    pub(super) fn exchange_messages(&mut self, unreadable: Vec<Unreadable>, interrupt: &AtomicBool) -> Result<()> {
         let Some(team) = self.backend.team() else { return self.note_unreadable(&unreadable) };
-        let told = Told { stopped: interrupt.load(Ordering::Relaxed), unreadable }.exchange(team.as_ref())?;
-        self.told = Some(told.iter().any(|told| told.stopped));
-        told.iter().try_for_each(|told| self.note_unreadable(&told.unreadable))
+        let messages =
+            RankMessage { stopped: interrupt.load(Ordering::Relaxed), unreadable }.exchange(team.as_ref())?;
+        self.any_stopped = Some(messages.iter().any(|message| message.stopped));
+        messages.iter().try_for_each(|message| self.note_unreadable(&message.unreadable))
     }
 }

@@ -48,7 +48,7 @@ pub struct Reporter {
     ended: Option<(Instant, Duration)>,
     output_error: Option<io::Error>,
     /// How many unreadable samples it has reported: of those to train on, and to validate on.
-    told: [usize; 2],
+    reported: [usize; 2],
     /// What has been warned of once.
     warned: Vec<String>,
     /// Curves, if they are to be drawn.
@@ -68,8 +68,8 @@ struct Stretch {
     start: Instant,
     /// What the pace was before.
     before: Pace,
-    /// When something was shown last; `None`: it is time.
-    told: Option<Instant>,
+    /// When something was shown last; `None`: it is time to show something.
+    last_shown: Option<Instant>,
     accuracy: Option<f64>,
 }
 
@@ -86,7 +86,7 @@ impl Reporter {
             stretch: None,
             ended: None,
             output_error: None,
-            told: [0; 2],
+            reported: [0; 2],
             warned: Vec::new(),
             live: None,
             watched: None,
@@ -158,11 +158,11 @@ impl Reporter {
 
     /// Warns of samples that cannot be read, of those to train on and to validate on, once for each.
     pub fn unreadable(&mut self, lists: [&Unread; 2]) {
-        let words = [lists[0].in_words(self.told[0]), lists[1].left_out_in_words(self.told[1])];
+        let words = [lists[0].in_words(self.reported[0]), lists[1].left_out_in_words(self.reported[1])];
         for text in words.into_iter().flatten().filter(|_| self.verbosity != Verbosity::Silent) {
             say(&format!("warning: {text}"));
         }
-        self.told = lists.map(|unread| unread.list().len());
+        self.reported = lists.map(|unread| unread.list().len());
     }
 
     /// Starts the training of an epoch, or its evaluation, at a place where `done` of `samples` samples are done already.
@@ -177,14 +177,15 @@ impl Reporter {
         let bar = self.every.and_then(|_| Bar::new(what, samples, done));
         let (what, before) = (what.to_string(), self.pace);
         // A bar has its figures from the first step on, a log its lines every so often.
-        let told = if bar.is_some() { None } else { Some(now) };
-        self.stretch = Some(Stretch { what, bar, samples, first: done, at, start: now, before, told, accuracy: None });
+        let last_shown = if bar.is_some() { None } else { Some(now) };
+        self.stretch =
+            Some(Stretch { what, bar, samples, first: done, at, start: now, before, last_shown, accuracy: None });
     }
 
     /// True when it is time for [`Reporter::progress`].
     pub fn due(&self) -> bool {
         match (&self.stretch, self.every) {
-            (Some(stretch), Some(every)) => stretch.told.is_none_or(|told| told.elapsed() >= every),
+            (Some(stretch), Some(every)) => stretch.last_shown.is_none_or(|at| at.elapsed() >= every),
             _ => false,
         }
     }
@@ -198,15 +199,15 @@ impl Reporter {
 
     /// Notes the value that a monitored figure has now; it is shown until there is a newer one.
     pub fn note_watched(&mut self, monitor: &Monitor, value: f64) {
-        let told = if monitor.figure().is_share() { percent(value) } else { figure(value, 4, 8) };
-        self.watched = Some(format!("{} {told}", monitor.name()));
+        let shown = if monitor.figure().is_share() { percent(value) } else { figure(value, 4, 8) };
+        self.watched = Some(format!("{} {shown}", monitor.name()));
     }
 
     /// Reports how far the stretch is: samples done, updates done, the newest loss.
     pub fn progress(&mut self, done: u64, step: u64, loss: Option<f32>) {
         self.measure(done, step);
         let Some(stretch) = &mut self.stretch else { return };
-        stretch.told = Some(Instant::now());
+        stretch.last_shown = Some(Instant::now());
         let seconds = stretch.start.elapsed().as_secs_f64();
         let state = State {
             done,

@@ -45,7 +45,7 @@ pub struct Tried {
     pub smooth: f64,
 }
 
-/// Trains with the rates of `sweep`, one an update, until the loss grows out of bounds. `tell` is called after each with what was
+/// Trains with the rates of `sweep`, one an update, until the loss grows out of bounds. `report` is called after each with what was
 /// tried so far.
 ///
 /// # Errors
@@ -56,7 +56,7 @@ pub fn sweep(
     experiment: &Experiment,
     split: &Split,
     sweep: Sweep,
-    mut tell: impl FnMut(&[Tried]),
+    mut report: impl FnMut(&[Tried]),
 ) -> Result<Vec<Tried>> {
     let layout = session.programs.plan.slot.clone();
     let buffers: Vec<HostBuffer> =
@@ -93,7 +93,7 @@ pub fn sweep(
         mean = KEPT * mean + (1.0 - KEPT) * loss;
         let smooth = mean / (1.0 - KEPT.powi(step as i32 + 1));
         tried.push(Tried { lr, loss, smooth });
-        tell(&tried);
+        report(&tried);
         least = least.min(smooth);
         if smooth > DIVERGED * least {
             break;

@@ -15,7 +15,7 @@ const SECONDS: f64 = 10.0;
 pub struct Waiting {
     waited: Duration,
     epochs: u64,
-    told: bool,
+    warned: bool,
 }
 
 impl Waiting {
@@ -30,15 +30,15 @@ impl Waiting {
     /// What was waited in an epoch of so many seconds, which is over, if it is worth a word; once.
     fn worth_a_word(&mut self, seconds: f64) -> Option<f64> {
         let waited = std::mem::take(&mut self.waited).as_secs_f64();
-        let much = waited >= SECONDS && waited >= SHARE * seconds && !self.told;
-        self.told |= much;
+        let much = waited >= SECONDS && waited >= SHARE * seconds && !self.warned;
+        self.warned |= much;
         much.then_some(waited)
     }
 }
 
 impl Run<'_> {
     /// Reports on the batches of an epoch at its end. Its training took so many seconds.
-    pub(super) fn tell_loading(&mut self, seconds: f64) {
+    pub(super) fn report_loading(&mut self, seconds: f64) {
         self.waiting.epochs += 1;
         if let Some(cache) = &self.samples.cache {
             if let Some(trouble) = cache.trouble() {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_wait_is_told_once() {
+    fn a_long_wait_is_reported_once() {
         let mut waiting = Waiting::default();
         let mut epoch = |waited: u64, seconds: f64| {
             waiting.waited += Duration::from_secs(waited);

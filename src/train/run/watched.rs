@@ -110,36 +110,39 @@ mod tests {
 
     /// After each of the figures, which are binary fractions so that their differences are exact: the best one, how many have been waited
     /// for, and whether that is enough.
-    fn told(monitor: Metric, min_delta: f64, figures: &[f64]) -> Vec<(f64, usize, bool)> {
+    fn waits(monitor: Metric, min_delta: f64, figures: &[f64]) -> Vec<(f64, usize, bool)> {
         let early = EarlyStopping { monitor: monitor.into(), patience: 2, min_delta };
         let mut extra = Extra::default();
-        let told = figures.iter().map(|value| {
+        let waits = figures.iter().map(|value| {
             let ends = wait(&early, &mut extra, *value);
             (extra.early_best.unwrap_or(f64::NAN), extra.early_waited, ends)
         });
-        told.collect()
+        waits.collect()
     }
 
     #[test]
     fn an_improvement_is_larger_than_min_delta() {
         let below = 0.75f64.next_down();
-        let falling = told(Metric::ValLoss, 0.25, &[1.0, 0.75, below, 0.625]);
+        let falling = waits(Metric::ValLoss, 0.25, &[1.0, 0.75, below, 0.625]);
         assert_eq!(falling, [(1.0, 0, false), (1.0, 1, false), (below, 0, false), (below, 1, false)]);
         let above = 0.75f64.next_up();
-        let rising = told(Metric::ValAccuracy, 0.25, &[0.5, 0.75, above, 0.875]);
+        let rising = waits(Metric::ValAccuracy, 0.25, &[0.5, 0.75, above, 0.875]);
         assert_eq!(rising, [(0.5, 0, false), (0.5, 1, false), (above, 0, false), (above, 1, false)]);
         // Many small steps are one large one: they are measured from the last that counted.
-        let slow = told(Metric::ValLoss, 0.25, &[1.0, 0.875, 0.625]);
+        let slow = waits(Metric::ValLoss, 0.25, &[1.0, 0.875, 0.625]);
         assert_eq!(slow[2], (0.625, 0, false));
     }
 
     #[test]
     fn without_min_delta_any_improvement_counts_and_the_same_is_none() {
         let (less, more) = (0.5f64.next_down(), 0.5f64.next_up());
-        assert_eq!(told(Metric::ValLoss, 0.0, &[0.5, 0.5, less]), [(0.5, 0, false), (0.5, 1, false), (less, 0, false)]);
-        assert_eq!(told(Metric::ValLoss, 0.0, &[0.5, more, more]), [(0.5, 0, false), (0.5, 1, false), (0.5, 2, true)]);
-        assert_eq!(told(Metric::ValAccuracy, 0.0, &[0.5, more]), [(0.5, 0, false), (more, 0, false)]);
-        assert_eq!(told(Metric::ValAccuracy, 0.0, &[0.5, less]), [(0.5, 0, false), (0.5, 1, false)]);
+        assert_eq!(
+            waits(Metric::ValLoss, 0.0, &[0.5, 0.5, less]),
+            [(0.5, 0, false), (0.5, 1, false), (less, 0, false)]
+        );
+        assert_eq!(waits(Metric::ValLoss, 0.0, &[0.5, more, more]), [(0.5, 0, false), (0.5, 1, false), (0.5, 2, true)]);
+        assert_eq!(waits(Metric::ValAccuracy, 0.0, &[0.5, more]), [(0.5, 0, false), (more, 0, false)]);
+        assert_eq!(waits(Metric::ValAccuracy, 0.0, &[0.5, less]), [(0.5, 0, false), (0.5, 1, false)]);
     }
 
     #[test]
@@ -147,10 +150,10 @@ mod tests {
         for (metric, better, worse) in [(Metric::ValAccuracy, 0.75, 0.25), (Metric::ValLoss, 0.25, 0.75)] {
             let monitor = &Monitor::from(metric);
             let best = Best { monitor: monitor.name().to_owned(), value: 0.5 };
-            let told = |value, loss| is_best(monitor, Some(&best), Some(0.5), (value, loss));
-            assert_eq!([0.5, better, worse].map(|value| told(value, Some(0.5))), [false, true, false]);
-            assert_eq!([Some(0.25), Some(0.75), None].map(|loss| told(0.5, loss)), [true, false, false]);
-            assert!(!told(worse, Some(0.25)) && told(better, Some(0.75)));
+            let is_best_with = |value, loss| is_best(monitor, Some(&best), Some(0.5), (value, loss));
+            assert_eq!([0.5, better, worse].map(|value| is_best_with(value, Some(0.5))), [false, true, false]);
+            assert_eq!([Some(0.25), Some(0.75), None].map(|loss| is_best_with(0.5, loss)), [true, false, false]);
+            assert!(!is_best_with(worse, Some(0.25)) && is_best_with(better, Some(0.75)));
             // Of an older checkpoint, which does not know its loss.
             assert!(!is_best(monitor, Some(&best), None, (0.5, Some(0.25))));
             assert!(is_best(monitor, None, None, (0.5, None)));
@@ -160,8 +163,8 @@ mod tests {
     /// A figure that is no number is none that others are held to.
     #[test]
     fn what_is_not_finite_is_waited_for() {
-        let told = told(Metric::ValLoss, 0.0, &[f64::NAN, 1.0, f64::NEG_INFINITY, f64::NAN]);
-        assert!(told[0].0.is_nan() && told[0].1 == 1);
-        assert_eq!(told[1..], [(1.0, 0, false), (1.0, 1, false), (1.0, 2, true)]);
+        let waits = waits(Metric::ValLoss, 0.0, &[f64::NAN, 1.0, f64::NEG_INFINITY, f64::NAN]);
+        assert!(waits[0].0.is_nan() && waits[0].1 == 1);
+        assert_eq!(waits[1..], [(1.0, 0, false), (1.0, 1, false), (1.0, 2, true)]);
     }
 }

@@ -10,7 +10,7 @@ use crate::config::{LayerKind, LayerNode};
 use crate::graph::{VarId, Variables};
 
 /// Most names of layers in a message.
-const MOST_TOLD: usize = 12;
+const MOST_SHOWN: usize = 12;
 
 /// Freezes all but adapters and what `modules_to_save` names; reports patterns that name nothing.
 pub fn alone(model: &Model, lora: &Lora, names: &[(VarId, String)], vars: &mut Variables) -> Vec<Diagnostic> {
@@ -39,8 +39,8 @@ fn no_adapter(target: &Pattern, nodes: &[&LayerNode]) -> Diagnostic {
         }
     }
     ends.sort_by_key(|end| !end.contains("proj"));
-    let more = if ends.len() > MOST_TOLD { ", …" } else { "" };
-    let shown = ends.iter().take(MOST_TOLD).map(|end| format!("`{end}`")).collect::<Vec<_>>().join(", ");
+    let more = if ends.len() > MOST_SHOWN { ", …" } else { "" };
+    let shown = ends.iter().take(MOST_SHOWN).map(|end| format!("`{end}`")).collect::<Vec<_>>().join(", ");
     let can = match ends.len() {
         0 => "only `linear` layers can have an adapter, and the model has none".to_owned(),
         _ => format!("`linear` layers can have an adapter: {shown}{more}"),

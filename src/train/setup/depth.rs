@@ -71,21 +71,21 @@ fn is_numbered(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(names: &[&'static str]) -> Vec<(String, f64)> {
+    fn shares(names: &[&'static str]) -> Vec<(String, f64)> {
         let layers = Layers::new(names.iter().copied());
         let rates = layers.rates(0.5, names.iter().copied());
         rates.into_iter().map(|LayerRate { layer, share }| (layer, share)).collect()
     }
 
     fn named(names: &[&'static str]) -> Vec<String> {
-        told(names).into_iter().map(|(layer, _)| layer).collect()
+        shares(names).into_iter().map(|(layer, _)| layer).collect()
     }
 
     #[test]
     fn blocks_of_a_stack_are_layers() {
         let gpt = ["wte.weight", "h.0.ln_1.weight", "h.0.attn.c_attn.bias", "h.1.ln_1.weight", "ln_f.weight"];
         let wanted = [("wte", 0.125), ("h.0", 0.25), ("h.1", 0.5), ("ln_f", 1.0)];
-        assert_eq!(told(&gpt), wanted.map(|(layer, share)| (layer.to_owned(), share)));
+        assert_eq!(shares(&gpt), wanted.map(|(layer, share)| (layer.to_owned(), share)));
         let llama =
             ["model.embed.weight", "model.layers.0.mlp.up.weight", "model.layers.1.mlp.up.weight", "model.norm.weight"];
         assert_eq!(named(&llama), ["model.embed", "model.layers.0", "model.layers.1", "model.norm"]);

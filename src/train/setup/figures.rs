@@ -77,13 +77,13 @@ mod tests {
     #[test]
     fn means_are_over_weights_and_items() {
         let sums = [6.0, 4.0, 3.0, 8.0, 18.0, 2.0, 0.0, 0.0];
-        let told = |task| {
+        let json = |task| {
             let figures = Figures::new(task, &sums);
             assert!(figures.list().map(|(f, _)| f).eq(task.figures().iter().copied()));
             serde_json::to_string(&figures).unwrap()
         };
-        assert_eq!(told(Task::Classification), r#"{"loss":1.5,"accuracy":1.5}"#);
-        assert_eq!(told(Task::Regression), r#"{"loss":1.5,"mae":4.0,"rmse":3.0}"#);
+        assert_eq!(json(Task::Classification), r#"{"loss":1.5,"accuracy":1.5}"#);
+        assert_eq!(json(Task::Regression), r#"{"loss":1.5,"mae":4.0,"rmse":3.0}"#);
         let figures = Figures::new(Task::BinaryClassification, &sums).with(Figure::Loss, 2.0);
         assert_eq!([Figure::Loss, Figure::Accuracy, Figure::Mae].map(|f| figures.get(f)), [Some(2.0), Some(1.5), None]);
     }

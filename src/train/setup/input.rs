@@ -253,8 +253,8 @@ pub fn describe(experiment: &Experiment) -> Result<DataSpec, Diagnostic> {
 fn expect_named(spec: &DataSpec, experiment: &Experiment) -> Result<(), Diagnostic> {
     let inputs = spec.inputs().filter(|(_, field)| field.kind != FieldKind::Length);
     let names: Vec<String> = inputs.map(|(_, field)| format!("\"{}\"", field.name)).collect();
-    let told = !experiment.model.inputs.is_empty() || experiment.data.source.table().is_none();
-    if told || names.len() < 2 {
+    let is_named = !experiment.model.inputs.is_empty() || experiment.data.source.table().is_none();
+    if is_named || names.len() < 2 {
         return Ok(());
     }
     let message =
@@ -397,7 +397,7 @@ pub struct Samples {
     /// A note that the user must see: the samples are not what was asked for.
     pub note: Option<String>,
     /// What the user should know of the files. The samples are what was asked for all the same.
-    pub told: Vec<String>,
+    pub notes: Vec<String>,
     /// Identifies the source's samples.
     pub fingerprint: Fingerprint,
     /// The name of the source that they are from: `digits`, where those stand in for another.
@@ -461,17 +461,17 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
         None => set,
     };
     let loading = &experiment.data.loading;
-    let mut told = set.notes.clone();
+    let mut notes = set.notes.clone();
     let (train, val) = match split_of(experiment) {
         Some(how) => {
-            told.extend(divided::unused(&set));
+            notes.extend(divided::unused(&set));
             let how = held_out(how);
             let by_class = matches!(
                 source,
                 Source::ImageFolder(_) | Source::ImageList(_) | Source::WebDataset(_) | Source::LabelledTexts(_)
             );
             let parts = set.train.hold_out(how, experiment.data_seed(), by_class).context("`data.validation_split`")?;
-            told.extend(divided::on_both_sides(&source, &parts.0, &parts.1));
+            notes.extend(divided::on_both_sides(&source, &parts.0, &parts.1));
             parts
         }
         None => (set.train, set.val.clone()),
@@ -487,7 +487,7 @@ pub fn take(experiment: &Experiment, take: &Take, progress: &mut dyn FnMut(Event
     };
     // A file that is read twice says the same twice.
     let mut heard = HashSet::new();
-    told.retain(|words| heard.insert(words.clone()));
+    notes.retain(|note| heard.insert(note.clone()));
     let (note, fingerprint) = (set.note, set.fingerprint);
-    Ok(Samples { spec, train, val, test, note, told, fingerprint, name, cache: None })
+    Ok(Samples { spec, train, val, test, note, notes, fingerprint, name, cache: None })
 }

@@ -15,7 +15,7 @@ pub fn supported(wanted: Precision, backend: &dyn Backend) -> Precision {
     if has { wanted } else { Precision::Fp32 }
 }
 
-/// What to tell of a device that has not the precision that is `wanted`, or is slow in it.
+/// The note on a device that lacks the precision `wanted` or is slow in it.
 pub fn note(wanted: Precision, backend: &dyn Backend) -> Option<String> {
     let used = supported(wanted, backend);
     if let Some(slow) = backend.slow_precision().filter(|_| used == wanted) {

@@ -187,7 +187,7 @@ fn unfitting(experiment: &Experiment, names: &[(VarId, String)], unknown: &[&str
     let error = |(key, pattern)| no_match(pattern, names, key);
     match names {
         // They are those of layers that are not known.
-        [] if !unknown.is_empty() => nothing.map(|told| Diagnostic { help: None, ..error(told) }).collect(),
+        [] if !unknown.is_empty() => nothing.map(|unmatched| Diagnostic { help: None, ..error(unmatched) }).collect(),
         _ => nothing.map(error).collect(),
     }
 }

@@ -122,7 +122,7 @@ fn samples(train: Split, val: Split) -> Samples {
         test: val.clone(),
         val,
         note: None,
-        told: Vec::new(),
+        notes: Vec::new(),
         fingerprint,
         name: "photos",
         cache: None,
@@ -191,7 +191,7 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         evaluated: None,
         empty: None,
         texts: None,
-        told: None,
+        any_stopped: None,
     };
     run.run(&AtomicBool::new(false))?;
     let told = run.unreadable_in_all();

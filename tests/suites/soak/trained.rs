@@ -127,7 +127,7 @@ fn epochs(
             for k in 0..group {
                 let mut made = loader.next()?.expect("the epoch has more batches");
                 // To look at gradients changes nothing: what is compared is the same with and without.
-                if session.tells_gradients() && micro_step == 0 {
+                if session.has_gradient_programs() && micro_step == 0 {
                     session.gradients(&mut made.buffer, made.shape, inputs)?;
                 }
                 session.set_shard(k as usize, group as usize);

@@ -268,7 +268,7 @@ pub fn train(case: &Case, Way { sets, options, on }: &Way) -> Trained {
         evaluated: None,
         empty: None,
         texts: None,
-        told: None,
+        any_stopped: None,
     };
     let outcome = run.run(&AtomicBool::new(false)).unwrap();
     let expected = if experiment.train.max_steps.is_some() { Outcome::MaxSteps } else { Outcome::Finished };

@@ -61,7 +61,7 @@ impl<'a> Follower<'a> {
             evaluated: None,
             empty: None,
             texts: None,
-            told: None,
+            any_stopped: None,
         };
         Ok((run, place))
     }

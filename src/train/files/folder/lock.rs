@@ -96,7 +96,7 @@ impl Lock {
             // The one before may have removed the file on its way out; the next to come makes a new one.
             if is_at(&file, &path).map_err(Refused::Failed)? {
                 let lock = Lock { path, file };
-                lock.tell().map_err(Refused::Failed)?;
+                lock.write_holder().map_err(Refused::Failed)?;
                 return Ok(lock);
             }
         }
@@ -104,7 +104,7 @@ impl Lock {
     }
 
     /// Writes down who holds the lock.
-    fn tell(&self) -> io::Result<()> {
+    fn write_holder(&self) -> io::Result<()> {
         let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let mut command = words.collect::<Vec<_>>().join(" ");
         if let Some((end, _)) = command.char_indices().nth(500) {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_has_left_holds_nobody_up() {
+    fn the_lock_of_a_killed_run_stops_no_other_run() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(LOCK), "{\"process\":1,").unwrap();
         let lock = taken(dir.path()).unwrap();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_their_unit() {
+    fn times_are_shown_in_their_unit() {
         assert_eq!(
             [1, 59, 60, 7200, 200_000].map(ago).join(", "),
             "for 1 second, for 59 seconds, for 1 minute, for 2 hours, for 2 days"

@@ -168,7 +168,7 @@ mod tests {
     use crate::model::{Mode, forward};
 
     /// The nodes of a model of images, each with its type, its inputs and its shape.
-    fn told(layers: &str) -> Vec<String> {
+    fn nodes_of(layers: &str) -> Vec<String> {
         let text = format!(
             "[data]\nsource = \"synthetic\"\nshape = [1, 6, 6]\nclasses = 3\nsamples = 4\nbatch_size = 2\n[model]\nlayers = [{layers}]\n\
              [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n"
@@ -205,34 +205,36 @@ mod tests {
             r#"targets/targets input [] [2]"#,
             r#"loss cross_entropy ["head.linear/linear", "targets/targets"] []"#,
         ];
-        assert_eq!(told(layers), expected);
+        assert_eq!(nodes_of(layers), expected);
     }
 
     /// Containers without names have the path of what they are in.
     #[test]
     fn every_node_has_a_name_of_its_own() {
         let residual = "{ type = \"residual\", layers = [\"relu\"] }";
-        let told = told(&format!("{residual}, {residual}, \"flatten\", {{ type = \"linear\", out_features = 3 }}"));
-        let of = |name: &str| told.iter().filter(|node| node.split(' ').next() == Some(name)).count();
+        let nodes =
+            nodes_of(&format!("{residual}, {residual}, \"flatten\", {{ type = \"linear\", out_features = 3 }}"));
+        let of = |name: &str| nodes.iter().filter(|node| node.split(' ').next() == Some(name)).count();
         assert_eq!(
             ["residual", "residual_1", "0.relu", "0.relu_1", "residual_2"].map(of),
             [1, 1, 1, 1, 0],
-            "{told:#?}"
+            "{nodes:#?}"
         );
-        assert!(told.iter().any(|node| node.contains("[\"0.relu_1\", \"residual\"]")), "{told:#?}");
+        assert!(nodes.iter().any(|node| node.contains("[\"0.relu_1\", \"residual\"]")), "{nodes:#?}");
     }
 
     #[test]
     fn layers_that_compute_nothing_are_there_and_branches_meet() {
         let layers = "\"identity\", { name = \"mix\", type = \"branches\", branches = [[\"relu\"], [\"identity\", \"tanh\"]], combine = \"concat\" }, \"flatten\", \
                       { type = \"linear\", out_features = 3, bias = false }";
-        let told = told(layers);
-        let of =
-            |name: &str| told.iter().find(|node| node.starts_with(name)).unwrap_or_else(|| panic!("{name}: {told:#?}"));
+        let nodes = nodes_of(layers);
+        let of = |name: &str| {
+            nodes.iter().find(|node| node.starts_with(name)).unwrap_or_else(|| panic!("{name}: {nodes:#?}"))
+        };
         assert!(of("0.identity").contains("[\"inputs/inputs\"]"));
         assert!(of("mix/0/0.relu").contains("[\"0.identity\"]"));
         assert!(of("mix/1/0.identity").contains("[\"0.identity\"]"));
         assert!(of("mix/1/1.tanh").contains("[\"mix/1/0.identity\"]"));
-        assert!(of("mix/branches").contains("[\"mix/0/0.relu\", \"mix/1/1.tanh\"] [2, 2, 6, 6]"), "{told:#?}");
+        assert!(of("mix/branches").contains("[\"mix/0/0.relu\", \"mix/1/1.tanh\"] [2, 2, 6, 6]"), "{nodes:#?}");
     }
 }

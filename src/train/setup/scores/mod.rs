@@ -201,9 +201,9 @@ impl Scores {
         }
     }
 
-    /// Adds the figures to others; and what must be said of them. `names` are those of the classes.
+    /// Adds the figures to others. The second value has notes on them. `names` are those of the classes.
     pub fn finish(mut self, figures: Figures, names: &[String]) -> (Figures, Vec<String>) {
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         let mut all = figures;
         for figure in std::mem::take(&mut self.wanted) {
             let value = match (figure, &mut self.ranking) {
@@ -219,14 +219,14 @@ impl Scores {
                 (Figure::BitsPerByte, _) => bits_per_byte(self.surprise / self.rows as f64, self.bytes_per_token),
                 (_, Some(ranking)) => {
                     let (value, note) = ranking.figure(figure, names);
-                    told.extend(note);
+                    notes.extend(note);
                     value
                 }
                 _ => f64::NAN,
             };
             all = all.with(figure, value);
         }
-        (all, told)
+        (all, notes)
     }
 }
 

@@ -106,26 +106,26 @@ fn regressions_are_those_of_scikit_learn() {
 }
 
 #[test]
-fn what_is_left_out_is_told() {
+fn classes_that_figures_leave_out_are_noted() {
     let cases = cases();
-    let told = |name: &str| cases[name].figures(10).1;
-    assert_eq!(told("four classes"), Vec::<String>::new());
+    let notes = |name: &str| cases[name].figures(10).1;
+    assert_eq!(notes("four classes"), Vec::<String>::new());
     assert_eq!(
-        told("a class without samples"),
+        notes("a class without samples"),
         [
             "`auroc` is the mean over the others: no sample has the class 2",
             "`average_precision` is the mean over the others: no sample has the class 2"
         ]
     );
     assert_eq!(
-        told("all of one class"),
+        notes("all of one class"),
         [
             "there is no `auroc`: no sample has the class cat, dog; all samples have the class 2",
             "`average_precision` is the mean over the others: no sample has the class cat, dog"
         ]
     );
     assert_eq!(
-        told("labels of which one is always and one never"),
+        notes("labels of which one is always and one never"),
         [
             "`auroc` is the mean over the others: no sample has the label dog; all samples have the label 2",
             "`average_precision` is the mean over the others: no sample has the label dog"

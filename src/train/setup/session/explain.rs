@@ -40,11 +40,11 @@ impl Session {
         }
         let program = self.program(Kind::Train, shape)?;
         let found = self.executable.find_not_finite(program, batch)?;
-        Ok(self.told(program, found))
+        Ok(self.describe_origin(program, found))
     }
 
     /// Where a program stops being finite.
-    pub(super) fn told(&self, program: usize, found: Option<NodeId>) -> String {
+    pub(super) fn describe_origin(&self, program: usize, found: Option<NodeId>) -> String {
         let graph = &self.programs.plan.programs[program].graph;
         match found {
             Some(node) => {

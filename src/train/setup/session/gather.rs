@@ -93,7 +93,7 @@ impl Session {
         let nothing = StepInputs { lr: 0.0, lr_floor: 0.0, grad_scale: 1.0, seed: 0, micro_step: 0 };
         let program = self.gathered_program(batch, nothing)?;
         let found = self.executable.find_not_finite(program, self.gathered.buffer.as_ref().unwrap_or(batch))?;
-        Ok(self.told(program, found))
+        Ok(self.describe_origin(program, found))
     }
 
     /// Runs steps in which every shard of this rank is `batch`.

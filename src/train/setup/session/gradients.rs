@@ -20,7 +20,7 @@ pub struct Gradients {
 
 impl Session {
     /// Whether there are programs that make gradients and change nothing.
-    pub fn tells_gradients(&self) -> bool {
+    pub fn has_gradient_programs(&self) -> bool {
         !self.programs.gradients.is_empty()
     }
 

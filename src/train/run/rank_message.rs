@@ -1,4 +1,4 @@
-//! What ranks tell each other besides sums: that one was asked to stop, and samples that it could not read.
+//! What ranks send each other besides sums: that one was asked to stop, and samples that it could not read.
 
 use crate::collective::Collective;
 use crate::data::Unreadable;
@@ -7,28 +7,28 @@ use serde::{Deserialize, Serialize};
 
 /// The message of a rank to all others at a point that all of them come to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Told {
+pub struct RankMessage {
     /// It was asked to stop.
     pub stopped: bool,
     /// Samples that it could not read since its last message.
     pub unreadable: Vec<Unreadable>,
 }
 
-impl Told {
+impl RankMessage {
     /// The messages of all ranks, in their order.
     ///
     /// # Errors
     /// A rank has failed.
-    pub fn exchange(&self, team: &dyn Collective) -> Result<Vec<Told>> {
-        // As a rule there is nothing to tell.
-        let told = match self.unreadable.is_empty() {
+    pub fn exchange(&self, team: &dyn Collective) -> Result<Vec<RankMessage>> {
+        // As a rule there are no unreadable samples.
+        let bytes = match self.unreadable.is_empty() {
             true => vec![u8::from(self.stopped)],
             false => serde_json::to_vec(self).context("the message to the other ranks")?,
         };
         let read = |of_rank: Vec<u8>| match of_rank.as_slice() {
-            [stopped] => Ok(Told { stopped: *stopped != 0, unreadable: Vec::new() }),
+            [stopped] => Ok(RankMessage { stopped: *stopped != 0, unreadable: Vec::new() }),
             text => serde_json::from_slice(text).context("the message of another rank cannot be read"),
         };
-        team.gather(&told)?.into_iter().map(read).collect()
+        team.gather(&bytes)?.into_iter().map(read).collect()
     }
 }
