@@ -36,7 +36,7 @@ pub fn unguessable<const N: usize>() -> [u8; N] {
 mod own {
     use super::{Memory, Processor};
 
-    /// The machine's memory; `None` where the system does not tell.
+    /// The machine's memory; `None` where the system does not report it.
     pub fn memory() -> Option<Memory> {
         let (info, status) = (read("/proc/meminfo"), read("/proc/self/status"));
         // What is mapped from files is given back whenever it is needed, so only the rest is the process's own.
@@ -107,7 +107,7 @@ mod own {
         use super::*;
 
         #[test]
-        fn linux_tells_it_in_lines() {
+        fn the_lines_of_linux_are_read() {
             let info = "MemTotal:       16384 kB\nMemFree: 12 kB\nNothing: x kB\n";
             assert_eq!(kibibytes(info, "MemTotal"), Some(16 << 20));
             assert_eq!([kibibytes(info, "Nothing"), kibibytes(info, "MemAvailable")], [None, None]);
@@ -122,7 +122,7 @@ mod own {
     use super::{Memory, Processor};
     use sysinfo::{CpuRefreshKind, ProcessRefreshKind, ProcessesToUpdate, System};
 
-    /// The machine's memory; `None` where the system does not tell.
+    /// The machine's memory; `None` where the system does not report it.
     pub fn memory() -> Option<Memory> {
         let mut system = System::new();
         system.refresh_memory();
@@ -173,8 +173,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_tells_of_itself() {
-        let Memory { total, available, own } = memory().expect("tests run where the system tells");
+    fn this_machine_reports_its_memory_and_its_name() {
+        let Memory { total, available, own } = memory().expect("tests run where the system reports its memory");
         assert!(own > 0 && own < total && available <= total, "{own} of {available} of {total}");
         assert!(!host_name().is_empty());
         // A program that Wine itself starts has no parent.

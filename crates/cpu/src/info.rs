@@ -7,9 +7,9 @@ use crate::system;
 /// The processor and the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuInfo {
-    /// The name that the processor gives itself; `None` where the system does not tell.
+    /// The name that the processor gives itself; `None` where the system does not report it.
     pub model: Option<String>,
-    /// Physical cores; `None` where the system does not tell.
+    /// Physical cores; `None` where the system does not report them.
     pub physical_cores: Option<usize>,
     /// Logical cores that this process may use.
     pub logical_cores: usize,

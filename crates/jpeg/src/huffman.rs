@@ -165,7 +165,7 @@ impl Table {
         Symbol(0)
     }
 
-    /// The symbols of AC coefficients with which `bits` begin, as many as the table can tell.
+    /// The symbols of AC coefficients with which `bits` begin, as many as the table can find.
     #[inline(always)]
     pub fn skip(&self, bits: u64) -> Skip {
         self.skips.lookup[(bits >> (64 - SKIP_BITS)) as usize]

@@ -12,7 +12,7 @@ mod wire;
 
 use anyhow::{Context, Result, anyhow, bail};
 use runner_engine::collective::Collective;
-use runner_engine::collective::inbox::{Inbox, Limits, Tell};
+use runner_engine::collective::inbox::{Inbox, Limits, Warn};
 use runner_engine::collective::messages::Messages;
 use shared::Shared;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use wire::MpiWire;
 ///
 /// # Errors
 /// MPI cannot be used, or does not begin in time.
-pub fn join(limits: Limits, tell: Tell) -> Result<Arc<dyn Collective>> {
+pub fn join(limits: Limits, warn: Warn) -> Result<Arc<dyn Collective>> {
     let (to_thread, inbox) = channel();
     let (to_here, begun) = channel();
     let (on_end, ends) = channel();
     let work = move || thread::run(limits, &to_here, &inbox, &on_end);
     std::thread::Builder::new().name("mpi".into()).spawn(work).context("cannot start a thread for MPI")?;
-    let (rank, ranks) = begin(&begun, limits, &tell)?;
-    let shared = Arc::new(Shared::new(Inbox::new(rank, ranks, limits.patience, tell)));
+    let (rank, ranks) = begin(&begun, limits, &warn)?;
+    let shared = Arc::new(Shared::new(Inbox::new(rank, ranks, limits.patience, warn)));
     to_thread.send(shared.clone()).map_err(|_| anyhow!("the thread for MPI has ended"))?;
     Ok(Arc::new(Messages::new(MpiWire::new(shared, ends, limits))))
 }
 
 /// Waits until MPI has begun, which it has when all ranks are there: which one this is, and of how many.
-fn begin(begun: &Receiver<Result<(usize, usize)>>, limits: Limits, tell: &Tell) -> Result<(usize, usize)> {
+fn begin(begun: &Receiver<Result<(usize, usize)>>, limits: Limits, warn: &Warn) -> Result<(usize, usize)> {
     let began = Instant::now();
     let mut pause = limits.patience.min(limits.join);
     loop {
@@ -53,7 +53,7 @@ fn begin(begun: &Receiver<Result<(usize, usize)>>, limits: Limits, tell: &Tell) 
                 limits.join.as_secs()
             );
         }
-        tell("MPI has not begun yet: this rank waits for the others");
+        warn("MPI has not begun yet: this rank waits for the others");
         pause = left;
     }
 }

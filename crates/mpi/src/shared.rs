@@ -20,7 +20,7 @@ pub struct Jobs {
     /// Parts of exchanges, and to whom.
     pub send: VecDeque<(usize, Message)>,
     /// A failure that all others are to get.
-    pub tell: Option<Failed>,
+    pub failure: Option<Failed>,
     /// This rank waits for others: what arrives is looked for without a pause.
     pub urgent: bool,
 }
@@ -38,7 +38,7 @@ impl Shared {
     /// Notes that a rank cannot go on, and has this sent to all others.
     pub fn give_up(&self, failed: &Failed) {
         if self.inbox.note(failed) {
-            self.jobs().tell = Some(failed.clone());
+            self.jobs().failure = Some(failed.clone());
             self.work.notify_all();
         }
     }

@@ -31,7 +31,7 @@ pub struct Carrier {
     /// Messages to other ranks that are no parts of an exchange.
     pub words: Vec<(usize, Parcel)>,
     /// Such messages from them.
-    told: Vec<(usize, Parcel)>,
+    received: Vec<(usize, Parcel)>,
     /// A rank has failed.
     pub failed: bool,
     /// When signs of life were given last.
@@ -73,9 +73,9 @@ pub fn run(
     let peer = |_| Peer { sent: Vec::new(), coming: VecDeque::new(), heard: now };
     let peers = (0..library.ranks).map(peer).collect();
     let (signs, active, turn, silence) = (now, now, now, limits.silence);
-    let _told = TellsPanic(shared.clone());
-    let (words, told, failed, broken) = (Vec::new(), Vec::new(), false, false);
-    Carrier { library, shared, silence, peers, words, told, failed, signs, active, turn, broken }.carry(ends);
+    let _reports = ReportsPanic(shared.clone());
+    let (words, received, failed, broken) = (Vec::new(), Vec::new(), false, false);
+    Carrier { library, shared, silence, peers, words, received, failed, signs, active, turn, broken }.carry(ends);
 }
 
 /// Linux lets a thread sleep for 50 microseconds more than it asks for, which is longer than most messages take.
@@ -88,9 +88,9 @@ fn be_woken_in_time() {
 }
 
 /// Ends the wait for a thread that has panicked.
-struct TellsPanic(Arc<Shared>);
+struct ReportsPanic(Arc<Shared>);
 
-impl Drop for TellsPanic {
+impl Drop for ReportsPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let why = "its thread for MPI has panicked, which is a bug of runner".into();
@@ -147,14 +147,14 @@ impl Carrier {
 
     fn begin_to_send(&mut self) {
         let mut jobs = self.shared.jobs();
-        let (parts, tell) = (std::mem::take(&mut jobs.send), jobs.tell.take());
+        let (parts, failure) = (std::mem::take(&mut jobs.send), jobs.failure.take());
         drop(jobs);
         for (to, message) in parts {
             self.active = self.turn;
             let parcel = Parcel::send(&self.library, to, 0, message);
             self.sent(to, parcel);
         }
-        if let Some(failed) = tell {
+        if let Some(failed) = failure {
             self.failed = true;
             // That one, too: it may have left, and wait for the others.
             self.shared.inbox.others().for_each(|to| self.say(to, FAILED, &failed.to_bytes()));
@@ -194,7 +194,7 @@ impl Carrier {
             ALIVE | FAILED => {
                 self.failed |= tag == FAILED;
                 let new = |len| Message::with_len(Message::default(), len);
-                self.told.push((from, Parcel::receive(&self.library, found, new)?));
+                self.received.push((from, Parcel::receive(&self.library, found, new)?));
             }
             _ => peer.coming.push_back(Parcel::receive(&self.library, found, |len| inbox.room(len))?),
         }
@@ -208,10 +208,10 @@ impl Carrier {
             shared.give_up(&Failed { rank: from, why: format!("nothing can be received from it: {error:#}") });
             false
         };
-        self.told.retain_mut(|(from, parcel)| {
+        self.received.retain_mut(|(from, parcel)| {
             let done = parcel.is_done(library).unwrap_or_else(|error| lost(*from, error));
             if done && parcel.kind == FAILED {
-                shared.inbox.note(&Failed::told_by(*from, parcel.content()));
+                shared.inbox.note(&Failed::from_message(*from, parcel.content()));
             }
             !done
         });
@@ -272,7 +272,7 @@ impl Carrier {
         let under_way = self.peers.iter().any(|peer| !peer.sent.is_empty() || !peer.coming.is_empty());
         let idle = self.active.elapsed();
         let jobs = self.shared.jobs();
-        if !jobs.send.is_empty() || jobs.tell.is_some() {
+        if !jobs.send.is_empty() || jobs.failure.is_some() {
             return;
         }
         if (under_way || jobs.urgent) && idle < EAGER {

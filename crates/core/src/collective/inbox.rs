@@ -35,7 +35,7 @@ pub struct Limits {
 }
 
 /// What a rank says that waits for others longer than usual.
-pub type Tell = Box<dyn Fn(&str) + Send + Sync>;
+pub type Warn = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A rank that cannot go on, and why.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ impl Failed {
     }
 
     /// From a message of rank `from`.
-    pub fn told_by(from: usize, bytes: &[u8]) -> Failed {
+    pub fn from_message(from: usize, bytes: &[u8]) -> Failed {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Failed { rank: from, why: "it does not say why".into() })
     }
 }
@@ -73,7 +73,7 @@ pub struct Inbox {
     rank: usize,
     ranks: usize,
     patience: Duration,
-    tell: Tell,
+    warn: Warn,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -97,7 +97,7 @@ pub struct State {
 
 impl Inbox {
     /// That of a rank.
-    pub fn new(rank: usize, ranks: usize, patience: Duration, tell: Tell) -> Inbox {
+    pub fn new(rank: usize, ranks: usize, patience: Duration, warn: Warn) -> Inbox {
         let state = State {
             arrived: (0..ranks).map(|_| VecDeque::new()).collect(),
             gone: vec![false; ranks],
@@ -107,7 +107,7 @@ impl Inbox {
             failed: None,
             ended: false,
         };
-        Inbox { rank, ranks, patience, tell, state: Mutex::new(state), changed: Condvar::new() }
+        Inbox { rank, ranks, patience, warn, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Which rank it is of.
@@ -221,7 +221,7 @@ impl Inbox {
     /// A rank has failed.
     pub fn receive(&self, give_up: impl FnOnce(&Failed)) -> Result<Vec<Message>> {
         let began = Instant::now();
-        let mut told = self.patience;
+        let mut next_report = self.patience;
         let mut state = self.lock();
         state.receives = true;
         self.changed.notify_all();
@@ -242,24 +242,24 @@ impl Inbox {
                 give_up(&failed);
                 return Err(failed.error());
             }
-            if began.elapsed() > told {
+            if began.elapsed() > next_report {
                 drop(state);
                 // One of those who wait says it.
                 if (0..self.ranks).find(|rank| !missing.contains(rank)) == Some(self.rank) {
                     let names: Vec<String> = missing.iter().map(usize::to_string).collect();
-                    (self.tell)(&format!(
+                    (self.warn)(&format!(
                         "rank {} has waited {} s for rank{} {}, and goes on waiting: there are signs of life",
                         self.rank,
-                        told.as_secs_f32().round(),
+                        next_report.as_secs_f32().round(),
                         if missing.len() == 1 { "" } else { "s" },
                         names.join(", ")
                     ));
                 }
-                told *= 2;
+                next_report *= 2;
                 state = self.lock();
                 continue;
             }
-            let until = told.saturating_sub(began.elapsed()) + Duration::from_millis(1);
+            let until = next_report.saturating_sub(began.elapsed()) + Duration::from_millis(1);
             state = self.wait(state, until);
         }
     }

@@ -292,7 +292,7 @@ impl<W: Wire> Collective for Messages<W> {
 
     fn exchange<'a>(&self, given: &dyn Fn(usize) -> &'a [u8]) -> Result<Vec<Vec<u8>>> {
         let own = self.wire.rank();
-        // What ranks tell each other is of about one length.
+        // The messages of ranks have about the same length.
         let longest = (0..self.wire.ranks()).map(|rank| given(rank).len()).max().unwrap_or(0);
         self.wire.allow(longest.saturating_mul(ALIKE));
         let messages = self.wire.exchange(&Bytes(given))?;

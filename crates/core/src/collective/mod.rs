@@ -1,4 +1,4 @@
-//! Several ranks that make a step together: what they tell each other, and how sums over all of them are made.
+//! Several ranks that make a step together: what they send each other, and how sums over all of them are made.
 //!
 //! An engine carries bytes. Which numbers are added in which order is not its own decision: it is given the order
 //! ([`crate::shards::Shards::total`]), so that the result has the same bits for any number of ranks.

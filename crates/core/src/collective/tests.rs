@@ -1,6 +1,6 @@
 //! What holds for all engines, and what only connections can have wrong.
 
-use super::tcp::{Limits, Meeting, Secret, Tell, World, join};
+use super::tcp::{Limits, Meeting, Secret, Warn, World, join};
 use super::{Collective, Slots, team};
 use crate::graph::DType;
 use crate::shards::Shards;
@@ -139,56 +139,56 @@ fn much_is_gathered() {
 }
 
 #[test]
-fn a_rank_that_fails_is_told_to_those_that_wait_for_it() {
+fn ranks_that_wait_for_a_failed_rank_get_its_error() {
     for members in teams(3) {
-        let told = all(&members, |member| match member.rank() {
+        let errors = all(&members, |member| match member.rank() {
             2 => {
                 member.fail("the disk is full");
                 member.check().unwrap_err().to_string()
             }
             _ => member.gather(b"x").unwrap_err().to_string(),
         });
-        assert_eq!(told, ["rank 2 has failed: the disk is full"; 3]);
+        assert_eq!(errors, ["rank 2 has failed: the disk is full"; 3]);
         assert!(all(&members, |member| member.gather(b"x").is_err()).into_iter().all(|failed| failed));
         leave(members);
     }
 }
 
 #[test]
-fn a_rank_that_leaves_before_the_others_is_told() {
+fn a_rank_that_leaves_before_the_others_is_an_error() {
     let mut members = tcp(3, |_| true);
     drop(members.remove(1));
-    for told in all(&members, |member| member.gather(b"x").unwrap_err().to_string()) {
-        assert_eq!(told, "rank 1 has failed: it has ended before the others");
+    for error in all(&members, |member| member.gather(b"x").unwrap_err().to_string()) {
+        assert_eq!(error, "rank 1 has failed: it has ended before the others");
     }
 }
 
 /// A rank whose connections are there and say nothing, as when it is stopped; one whose end comes without a word.
 #[test]
-fn silence_and_a_sudden_end_are_told() {
+fn silence_and_a_sudden_end_are_errors() {
     for (silent, why) in [(true, "nothing was heard of it for 1 s"), (false, "it has ended without a word")] {
         let folder = tempfile::tempdir().unwrap();
         let limits = Limits { silence: Duration::from_millis(1000), ..LIMITS };
         let worlds: Vec<World> = (0..3).map(|rank| world(rank, 3, &folder.path().join("at"))).collect();
-        let told: Vec<String> = std::thread::scope(|scope| {
+        let errors: Vec<String> = std::thread::scope(|scope| {
             let waits = |rank: usize| {
                 let world = &worlds[rank];
                 scope
                     .spawn(move || join(world, limits, Box::new(|_| ())).unwrap().gather(b"x").unwrap_err().to_string())
             };
             let others = [waits(0), waits(2)];
-            let streams = super::tcp::connections(&worlds[1], LIMITS, &(Box::new(|_: &str| ()) as Tell)).unwrap();
+            let streams = super::tcp::connections(&worlds[1], LIMITS, &(Box::new(|_: &str| ()) as Warn)).unwrap();
             if !silent {
                 drop(streams);
             }
             others.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(told, [format!("rank 1 has failed: {why}"), format!("rank 1 has failed: {why}")]);
+        assert_eq!(errors, [format!("rank 1 has failed: {why}"), format!("rank 1 has failed: {why}")]);
     }
 }
 
 #[test]
-fn ranks_that_do_not_fit_or_do_not_come_are_told_to_all() {
+fn all_ranks_get_the_error_of_ranks_that_do_not_fit_or_do_not_come() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("at");
     let short = Limits { join: Duration::from_millis(500), ..LIMITS };
@@ -207,8 +207,8 @@ fn ranks_that_do_not_fit_or_do_not_come_are_told_to_all() {
         (vec![world(1, 2, &file)], short, "rank 1 cannot reach rank 0 through"),
     ] {
         for outcome in joined(worlds, limits) {
-            let told = format!("{:#}", outcome.unwrap_err());
-            assert!(told.contains(expected), "{told}");
+            let message = format!("{:#}", outcome.unwrap_err());
+            assert!(message.contains(expected), "{message}");
         }
         assert!(!file.exists());
     }
@@ -216,14 +216,14 @@ fn ranks_that_do_not_fit_or_do_not_come_are_told_to_all() {
 
 /// A rank that lives and does not come is reported, and is no failure.
 #[test]
-fn a_long_wait_is_told() {
+fn a_long_wait_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let limits = Limits { patience: Duration::from_millis(100), ..LIMITS };
-    let told = Arc::new(Mutex::new(Vec::new()));
+    let warnings = Arc::new(Mutex::new(Vec::new()));
     let ranks = |rank: usize| {
-        let (world, told) = (world(rank, 3, &folder.path().join("at")), told.clone());
-        let tell = move |text: &str| told.lock().unwrap().push(text.to_owned());
-        join(&world, limits, Box::new(tell)).unwrap()
+        let (world, warnings) = (world(rank, 3, &folder.path().join("at")), warnings.clone());
+        let warn = move |text: &str| warnings.lock().unwrap().push(text.to_owned());
+        join(&world, limits, Box::new(warn)).unwrap()
     };
     let members: Vec<Member> = std::thread::scope(|scope| {
         let ranks = &ranks;
@@ -234,7 +234,7 @@ fn a_long_wait_is_told() {
         let threads: Vec<_> = (0..3).map(|rank| scope.spawn(move || late(rank))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let first = told.lock().unwrap().drain(..).next();
+    let first = warnings.lock().unwrap().drain(..).next();
     assert!(
         first.as_ref().is_some_and(|text| text.starts_with("rank 0 waits for ranks 1 and 2 at port ")),
         "{first:?}"
@@ -246,9 +246,9 @@ fn a_long_wait_is_told() {
         member.gather(b"x").unwrap()
     });
     leave(members);
-    let told = told.lock().unwrap();
-    assert!(told.iter().all(|text| text.starts_with("rank 0")), "{told:?}");
-    assert!(told[0].starts_with("rank 0 has waited 0 s for ranks 1, 2, and goes on waiting"), "{told:?}");
+    let warnings = warnings.lock().unwrap();
+    assert!(warnings.iter().all(|text| text.starts_with("rank 0")), "{warnings:?}");
+    assert!(warnings[0].starts_with("rank 0 has waited 0 s for ranks 1, 2, and goes on waiting"), "{warnings:?}");
 }
 
 /// A program that tries ports, and a file that an earlier job has left behind.
@@ -256,8 +256,8 @@ fn a_long_wait_is_told() {
 fn strangers_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("at");
-    let nobody = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-    std::fs::write(&file, nobody.to_string()).unwrap();
+    let unused = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    std::fs::write(&file, unused.to_string()).unwrap();
     let host = || "localhost".to_owned();
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     for meeting in [Meeting::File(file), Meeting::Address { host: host(), port, local: true }] {
@@ -285,7 +285,7 @@ fn strangers_are_passed_over() {
 
 /// Connections that say nothing, and one that says a byte every so often: each is heard by itself.
 #[test]
-fn those_who_are_slow_delay_nobody() {
+fn slow_connections_delay_no_rank() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let meeting = Meeting::Address { host: "127.0.0.1".into(), port, local: true };
     let worlds: Vec<World> =
@@ -327,13 +327,13 @@ fn ranks_of_another_job_are_not_let_in() {
     let short = Limits { join: Duration::from_secs(1), ..LIMITS };
     for (first, second) in [(Some("one secret"), Some("another")), (Some("one secret"), None), (None, Some("another"))]
     {
-        let told: Vec<String> = joined(vec![of(0, first), of(1, second)], short)
+        let errors: Vec<String> = joined(vec![of(0, first), of(1, second)], short)
             .into_iter()
             .map(|outcome| format!("{:#}", outcome.unwrap_err()))
             .collect();
         // Without a secret of its own the first one takes any rank, which does not take it.
-        assert!(told[0].contains("rank 0 has waited 1 s for rank 1") || first.is_none(), "{told:?}");
-        assert!(told[1].contains("secret"), "{told:?}");
+        assert!(errors[0].contains("rank 0 has waited 1 s for rank 1") || first.is_none(), "{errors:?}");
+        assert!(errors[1].contains("secret"), "{errors:?}");
     }
     let members = joined(vec![of(0, Some("one secret")), of(1, Some("one secret"))], LIMITS);
     leave(members.into_iter().map(Result::unwrap).collect());
@@ -341,8 +341,8 @@ fn ranks_of_another_job_are_not_let_in() {
     let file = folder.path().join("at");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| join(&world(0, 2, &file), LIMITS, Box::new(|_| ())).unwrap());
-        let told = || std::fs::read_to_string(&file).ok()?.lines().next()?.parse::<SocketAddr>().ok();
-        let at = std::iter::repeat_with(told).flatten().next().unwrap();
+        let address = || std::fs::read_to_string(&file).ok()?.lines().next()?.parse::<SocketAddr>().ok();
+        let at = std::iter::repeat_with(address).flatten().next().unwrap();
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
@@ -350,8 +350,8 @@ fn ranks_of_another_job_are_not_let_in() {
         }
         let by_port = Meeting::Address { host: "127.0.0.1".into(), port: at.port(), local: true };
         let stranger = World { meeting: by_port, ..world(1, 2, Path::new("")) };
-        let told = format!("{:#}", join(&stranger, short, Box::new(|_| ())).unwrap_err());
-        assert!(told.contains("is its secret another?"), "{told}");
+        let message = format!("{:#}", join(&stranger, short, Box::new(|_| ())).unwrap_err());
+        assert!(message.contains("is its secret another?"), "{message}");
         let second = join(&world(1, 2, &file), LIMITS, Box::new(|_| ())).unwrap();
         leave(vec![first.join().unwrap(), second]);
     });
@@ -360,15 +360,15 @@ fn ranks_of_another_job_are_not_let_in() {
 /// To open it does not wait for its other end.
 #[cfg(unix)]
 #[test]
-fn a_pipe_in_the_place_of_the_file_is_told() {
+fn a_pipe_in_the_place_of_the_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("at");
     let name = std::ffi::CString::new(file.to_str().unwrap()).unwrap();
     // SAFETY: the name is a string with an end, alive for the call.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let short = Limits { join: Duration::from_millis(300), ..LIMITS };
-    let told = format!("{:#}", join(&world(1, 2, &file), short, Box::new(|_| ())).unwrap_err());
-    assert!(told.contains("is a pipe, not a file"), "{told}");
+    let message = format!("{:#}", join(&world(1, 2, &file), short, Box::new(|_| ())).unwrap_err());
+    assert!(message.contains("is a pipe, not a file"), "{message}");
     // The first rank puts its own in that place.
     let members = joined(vec![world(0, 2, &file), world(1, 2, &file)], LIMITS);
     leave(members.into_iter().map(Result::unwrap).collect());
@@ -382,10 +382,10 @@ fn a_length_that_cannot_be_is_no_message() {
     std::thread::scope(|scope| {
         let first =
             scope.spawn(|| join(&worlds[0], LIMITS, Box::new(|_| ())).unwrap().gather(b"x").unwrap_err().to_string());
-        let mut peers = super::tcp::connections(&worlds[1], LIMITS, &(Box::new(|_: &str| ()) as Tell)).unwrap();
+        let mut peers = super::tcp::connections(&worlds[1], LIMITS, &(Box::new(|_: &str| ()) as Warn)).unwrap();
         let stream = &mut peers.peers[0].as_mut().unwrap().stream;
         stream.write_all(&[&b"runner\x02\0"[..], &(1u64 << 44).to_le_bytes()].concat()).unwrap();
-        let told = first.join().unwrap();
-        assert!(told.contains("it sends 17592186044416 bytes, and at most 1073741824 are expected"), "{told}");
+        let message = first.join().unwrap();
+        assert!(message.contains("it sends 17592186044416 bytes, and at most 1073741824 are expected"), "{message}");
     });
 }

@@ -36,7 +36,7 @@ impl Drop for Inside {
 /// # Errors
 /// Those of `act`, and its panics.
 pub fn contained<T>(act: impl FnOnce() -> Result<T>) -> Result<T> {
-    caught(act).unwrap_or_else(|message| Err(anyhow!("{}", told(&message))))
+    caught(act).unwrap_or_else(|message| Err(anyhow!("{}", damaged(&message))))
 }
 
 /// A reader of a dependency, such as one that unpacks, whose panics are errors of what is read.
@@ -60,13 +60,13 @@ impl<R: Read> Read for Contained<R> {
             let read = inner.read(out);
             (inner, read)
         })
-        .map_err(|message| io::Error::other(told(&message)))?;
+        .map_err(|message| io::Error::other(damaged(&message)))?;
         self.inner = Some(inner);
         read
     }
 }
 
-fn told(message: &str) -> String {
+fn damaged(message: &str) -> String {
     format!("it is damaged in a way that its decoder does not expect ({message})")
 }
 

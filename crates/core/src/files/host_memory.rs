@@ -33,7 +33,7 @@ type Room = (usize, String);
 /// A limit that is as good as none: kernels write "unlimited" as numbers of this size.
 const UNLIMITED: u64 = 1 << 60;
 
-/// What this process may have. `None` where the system does not tell.
+/// What this process may have. `None` where the system does not report it.
 pub fn host_memory() -> Option<HostMemory> {
     if cfg!(target_os = "linux") {
         return read(&Places::default());

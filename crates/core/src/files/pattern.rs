@@ -140,10 +140,10 @@ mod tests {
             std::fs::write(at(name), "").unwrap();
         }
         assert_eq!(paths(&at("b-*.tar")).unwrap(), [at("b-0.tar"), at("b-1.tar")]);
-        let told = |name: &str| format!("{:#}", paths(&at(name)).unwrap_err());
-        assert!(told("b-{0..5}.tar").contains("4 of 6 files that `"), "{}", told("b-{0..5}.tar"));
-        assert!(told("b-{0..5}.tar").contains("b-{0..5}.tar` stands for are not there, such as `"));
-        assert!(told("c*.tar").contains("no file is called like `"));
+        let message = |name: &str| format!("{:#}", paths(&at(name)).unwrap_err());
+        assert!(message("b-{0..5}.tar").contains("4 of 6 files that `"), "{}", message("b-{0..5}.tar"));
+        assert!(message("b-{0..5}.tar").contains("b-{0..5}.tar` stands for are not there, such as `"));
+        assert!(message("c*.tar").contains("no file is called like `"));
         for (name, there) in
             [("b-{0..5}.tar", true), ("b-*.tar", true), ("c*.tar", false), ("{c,d}/*.tar", false), ("b-{0", false)]
         {

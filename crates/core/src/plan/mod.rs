@@ -222,15 +222,15 @@ impl Program {
         let Source { name, graph, loss, prediction } = source;
         let lifetime::Lifetimes { buffer_of, mut buffers } = lifetime::lifetimes(&graph);
         let values = buffers.len();
-        let told: Vec<NodeMemory> = graph.nodes.iter().map(|node| needs(&graph, node)).collect();
-        let needs = node_memory::settle(&graph, &told);
+        let own_needs: Vec<NodeMemory> = graph.nodes.iter().map(|node| needs(&graph, node)).collect();
+        let needs = node_memory::settle(&graph, &own_needs);
         let workspace = |first, last, bytes| lifetime::Buffer { first, last, bytes, class: Class::Workspace };
         // The first node whose workspace lasts has that of all of them.
-        let lasting = told.iter().position(|need| need.lasts);
-        let most = needs.iter().zip(&told).filter(|(_, told)| told.lasts).map(|([bytes, _], _)| *bytes).max();
-        buffers.extend(needs.iter().zip(&told).enumerate().map(|(at, ([bytes, _], told))| match lasting {
+        let lasting = own_needs.iter().position(|need| need.lasts);
+        let most = needs.iter().zip(&own_needs).filter(|(_, need)| need.lasts).map(|([bytes, _], _)| *bytes).max();
+        buffers.extend(needs.iter().zip(&own_needs).enumerate().map(|(at, ([bytes, _], need))| match lasting {
             Some(first) if first == at => workspace(at, graph.nodes.len(), most.unwrap_or(0)),
-            _ if told.lasts => workspace(at, at, 0),
+            _ if need.lasts => workspace(at, at, 0),
             _ => workspace(at, at, *bytes),
         }));
         // What is kept is there before the first node, and after the last.
@@ -266,8 +266,8 @@ impl Program {
             .map(|(i, root)| own_place(root.map_or(i, ValueId::index)))
             .collect();
         let place_of = |buffer: usize| (offsets[buffer], buffers[buffer].bytes);
-        let own = |(at, told): (usize, &NodeMemory)| lasting.filter(|_| told.lasts).unwrap_or(at);
-        let workspace = told.iter().enumerate().map(|of| place_of(values + own(of))).collect();
+        let own = |(at, need): (usize, &NodeMemory)| lasting.filter(|_| need.lasts).unwrap_or(at);
+        let workspace = own_needs.iter().enumerate().map(|of| place_of(values + own(of))).collect();
         let kept = (kept..buffers.len()).map(place_of).collect();
         let peak = Peak::find(&graph, &buffers);
         let trains = graph.nodes.iter().any(|n| n.backward);

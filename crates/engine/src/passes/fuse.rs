@@ -228,8 +228,8 @@ fn joined(graph: &Graph, links: &Links, members: &[usize], repeated: Option<Valu
     // The further outputs of a step are always results of the group.
     let wanted = |(value, from): &(ValueId, StepOutput)| {
         let read = || links.readers(*value).iter().any(|reader| !members.contains(reader));
-        let told = graph.value(*value).role == Role::Output || from.output > 0 || read();
-        *from == end || told && Some(*value) != repeated
+        let is_needed = graph.value(*value).role == Role::Output || from.output > 0 || read();
+        *from == end || is_needed && Some(*value) != repeated
     };
     let mut results: Vec<(ValueId, StepOutput)> = made.into_iter().filter(wanted).collect();
     results.sort_by_key(|(_, from)| (*from != end, *from));

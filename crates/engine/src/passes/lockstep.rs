@@ -167,11 +167,11 @@ mod tests {
         let own = own(&vars);
         let joined = lockstep(&graph, &[&graph, &graph, &graph], &mut vars, &own).unwrap();
         verify(&joined).unwrap();
-        let told: Vec<&str> = joined.nodes.iter().map(|node| node.op.rules().name()).collect();
+        let names: Vec<&str> = joined.nodes.iter().map(|node| node.op.rules().name()).collect();
         let alone = ["add", "keep_state"];
         let expected =
             [&alone, &alone, &alone, &["shard_reduce", "shard_reduce"][..], &["multiply", "multiply", "multiply"]];
-        assert_eq!(told, expected.concat());
+        assert_eq!(names, expected.concat());
         // Each reads its own part of the batch and the same parameter, and has a variable of its own.
         let role = |node: usize, operand: usize| joined.value(joined.nodes[node].inputs[operand]).role;
         let inputs = [0, 2, 4].map(|node| role(node, 0));
@@ -196,8 +196,8 @@ mod tests {
         let graph = shard(&mut vars, &["a", "b"]);
         let own = own(&vars);
         let joined = lockstep(&graph, &[], &mut vars, &own).unwrap();
-        let told: Vec<&str> = joined.nodes.iter().map(|node| node.op.rules().name()).collect();
-        assert_eq!(told, ["shard_reduce", "shard_reduce"]);
+        let names: Vec<&str> = joined.nodes.iter().map(|node| node.op.rules().name()).collect();
+        assert_eq!(names, ["shard_reduce", "shard_reduce"]);
     }
 
     #[test]

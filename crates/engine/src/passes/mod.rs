@@ -54,13 +54,13 @@ pub static PIPELINE: [Pass; 13] = [
         },
     },
     // 16-bit floats where autocast has them, in mixed precision.
-    Pass { name: "precision", optional: false, run: |graph, job| told(job.precision(graph)) },
+    Pass { name: "precision", optional: false, run: |graph, job| message_of(job.precision(graph)) },
     // The backward pass.
-    Pass { name: "grad", optional: false, run: |graph, job| told(job.gradients(graph)) },
+    Pass { name: "grad", optional: false, run: |graph, job| message_of(job.gradients(graph)) },
     // The optimizer, or the sums of gradients for it.
-    Pass { name: "update", optional: false, run: |graph, job| told(job.update(graph)) },
+    Pass { name: "update", optional: false, run: |graph, job| message_of(job.update(graph)) },
     // Sums over ranks that begin while the last shard of a rank is computed.
-    Pass { name: "begin_sums", optional: true, run: |graph, job| told(job.begin_sums(graph)) },
+    Pass { name: "begin_sums", optional: true, run: |graph, job| message_of(job.begin_sums(graph)) },
     // Removal of what changes nothing.
     Pass {
         name: "simplify",
@@ -99,7 +99,7 @@ pub static PIPELINE: [Pass; 13] = [
         },
     },
     // Batch norm over all shards.
-    Pass { name: "sync_batch_norm", optional: false, run: |graph, job| told(job.sync_batch_norm(graph)) },
+    Pass { name: "sync_batch_norm", optional: false, run: |graph, job| message_of(job.sync_batch_norm(graph)) },
     // Groups of operations that the device has one kernel for, pattern by pattern.
     Pass { name: "fusions", optional: true, run: |graph, job| job.fusions(graph) },
     // Parameters updated as soon as their gradients are there, where the device updates in parts.
@@ -138,7 +138,7 @@ pub static PIPELINE: [Pass; 13] = [
 /// The name for the graph before all passes.
 pub const FORWARD: &str = "forward";
 
-fn told(result: Result<(), ShapeError>) -> Result<(), String> {
+fn message_of(result: Result<(), ShapeError>) -> Result<(), String> {
     result.map_err(|e| e.to_string())
 }
 
@@ -334,7 +334,7 @@ impl Job<'_> {
     }
 
     fn begin_sums(&mut self, graph: &mut Graph) -> Result<(), ShapeError> {
-        // Ranks tell each other one thing at a time, and what batch norm has to tell comes all along.
+        // Ranks exchange one message at a time, and batch norm exchanges all along.
         if self.synced().is_some() {
             return Ok(());
         }

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_normalised_to_16_bits_if_nobody_wants_more() {
+    fn images_are_normalised_to_16_bits_if_no_node_needs_more() {
         for (second, expected) in [(false, "normalize:bf16"), (true, "normalize:f32")] {
             let mut g = Graph::new();
             let x = normalize(&mut g, [2, 2, 1, 3]);

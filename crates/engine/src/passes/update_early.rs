@@ -194,8 +194,8 @@ mod tests {
         g
     }
 
-    /// The nodes, and for updates whether they count and the decays that tell their tensors.
-    fn told(g: &Graph) -> Vec<String> {
+    /// The nodes, and for updates whether they count and the decays that identify their tensors.
+    fn described(g: &Graph) -> Vec<String> {
         let one = |node: &Node| match &node.op {
             Op::OptimizerStep(op) => {
                 let decays: Vec<f32> = op.tensors.iter().map(|t| t.weight_decay).collect();
@@ -211,8 +211,8 @@ mod tests {
         let mut g = perceptron(None);
         update_early(&mut g, true);
         verify(&g).unwrap();
-        let told = told(&g);
-        let (forward, rest) = told.split_at(5);
+        let described = described(&g);
+        let (forward, rest) = described.split_at(5);
         assert_eq!(forward, ["linear", "linear", "linear", "mse", "mse_grad"]);
         // The last layer's weight is small, and waits for the second's.
         let expected = [
@@ -263,7 +263,7 @@ mod tests {
             "shard_sum",
             "shard_begin",
         ];
-        assert_eq!(told(&g)[5..], expected);
+        assert_eq!(described(&g)[5..], expected);
     }
 
     #[test]
@@ -333,6 +333,6 @@ mod tests {
         let last = g.nodes.last().unwrap().inputs.clone();
         g.add(ZeroGrad {}, &last[3..4]).unwrap();
         update_early(&mut g, true);
-        assert_eq!(told(&g)[9..], ["first [1.0, 2.0]", "linear_grad_weight", "then [0.0]", "zero_grad"]);
+        assert_eq!(described(&g)[9..], ["first [1.0, 2.0]", "linear_grad_weight", "then [0.0]", "zero_grad"]);
     }
 }

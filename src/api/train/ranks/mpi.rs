@@ -1,12 +1,12 @@
 //! MPI as what carries the messages of ranks. The program does not have it: the package `runner-mpi`, which does, hands it in.
 
 use crate::collective::Collective;
-use crate::collective::tcp::{Limits, Tell};
+use crate::collective::tcp::{Limits, Warn};
 use anyhow::Result;
 use std::sync::{Arc, OnceLock};
 
 /// Joins the other ranks of the job that `mpirun` has started. Which rank this is, and how many there are, MPI says.
-pub type Join = fn(Limits, Tell) -> Result<Arc<dyn Collective>>;
+pub type Join = fn(Limits, Warn) -> Result<Arc<dyn Collective>>;
 
 static JOIN: OnceLock<Join> = OnceLock::new();
 

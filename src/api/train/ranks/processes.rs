@@ -17,7 +17,7 @@ use crate::backend::cpu::simd::SimdLevel;
 use crate::backend::cpu::simd::bf16::Bf16Unit;
 use crate::checkpoint::Best;
 use crate::collective::Collective;
-use crate::collective::tcp::{Limits, Tell, World, join};
+use crate::collective::tcp::{Limits, Warn, World, join};
 use crate::config;
 use crate::data::Missing;
 use crate::passes::PassOptions;
@@ -100,7 +100,7 @@ pub fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
             || Failure::Usage(format!("`{SILENCE}` is `{text}`, and must be a number of seconds from 0.1 to 86400"));
         limits.silence = Duration::from_secs_f64(seconds.ok_or_else(wrong)?);
     }
-    let tell: Tell = Box::new(|text| say(&format!("warning: {text}")));
+    let warn: Warn = Box::new(|text| say(&format!("warning: {text}")));
     let Found { rank, ranks, .. } = *found;
     match &found.transport {
         Transport::Tcp { meeting, shared_memory } => {
@@ -111,9 +111,9 @@ pub fn connect(found: &Found) -> Result<Arc<dyn Collective>, Failure> {
                 shared_memory: *shared_memory,
                 secret: world::secret()?,
             };
-            Ok(join(&world, limits, tell)?)
+            Ok(join(&world, limits, warn)?)
         }
-        Transport::Mpi(name) => join_mpi((rank, ranks), name, limits, tell),
+        Transport::Mpi(name) => join_mpi((rank, ranks), name, limits, warn),
     }
 }
 
@@ -122,10 +122,10 @@ fn join_mpi(
     (rank, ranks): (usize, usize),
     name: &str,
     limits: Limits,
-    tell: Tell,
+    warn: Warn,
 ) -> Result<Arc<dyn Collective>, Failure> {
     let join = mpi::join().ok_or_else(world::without_mpi)?;
-    let member = join(limits, tell)?;
+    let member = join(limits, warn)?;
     if (member.rank(), member.ranks()) != (rank, ranks) {
         return Err(Failure::Usage(format!(
             "this is rank {rank} of {ranks} by the variables of {name}, and rank {} of {} by MPI\nhelp: start it by the `mpirun` \

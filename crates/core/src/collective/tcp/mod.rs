@@ -9,7 +9,7 @@ mod memory;
 mod rendezvous;
 mod wire;
 
-pub use super::inbox::{Limits, Tell};
+pub use super::inbox::{Limits, Warn};
 pub use handshake::Secret;
 
 use super::Collective;
@@ -62,7 +62,7 @@ pub fn is_understood(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// They cannot be reached, do not come in time, or do not fit together.
-pub fn join(world: &World, limits: Limits, tell: Tell) -> Result<Arc<dyn Collective>> {
-    let connections = rendezvous::connect(world, limits, &tell)?;
-    Ok(Arc::new(Messages::new(wire::TcpWire::new(world.rank, connections, limits, tell)?)))
+pub fn join(world: &World, limits: Limits, warn: Warn) -> Result<Arc<dyn Collective>> {
+    let connections = rendezvous::connect(world, limits, &warn)?;
+    Ok(Arc::new(Messages::new(wire::TcpWire::new(world.rank, connections, limits, warn)?)))
 }

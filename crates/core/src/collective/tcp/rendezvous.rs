@@ -4,7 +4,7 @@ use super::announced::{self, Announced};
 use super::guests::{Guests, SPEAK};
 use super::handshake::{Hello, Secret, come, hear, say};
 use super::memory::{Incoming, Offer, Outbox};
-use super::{Limits, Meeting, Tell, World};
+use super::{Limits, Meeting, Warn, World};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -38,9 +38,9 @@ fn named(ranks: &[usize]) -> String {
 struct Wait<'a> {
     until: Instant,
     limit: Duration,
-    /// When it is reported; `None` if it was.
-    told: Cell<Option<Instant>>,
-    tell: &'a Tell,
+    /// When it will be reported; `None` if it was.
+    report_at: Cell<Option<Instant>>,
+    warn: &'a Warn,
 }
 
 impl Wait<'_> {
@@ -58,10 +58,10 @@ impl Wait<'_> {
     }
 
     /// Reports once that it takes long.
-    fn tell(&self, what: impl FnOnce() -> String) {
-        if self.told.get().is_some_and(|at| Instant::now() > at) {
-            self.told.set(None);
-            (self.tell)(&what());
+    fn report(&self, what: impl FnOnce() -> String) {
+        if self.report_at.get().is_some_and(|at| Instant::now() > at) {
+            self.report_at.set(None);
+            (self.warn)(&what());
         }
     }
 }
@@ -90,11 +90,11 @@ pub struct Connections {
 ///
 /// # Errors
 /// A rank has not come in time, or does not fit.
-pub fn connect(world: &World, limits: Limits, tell: &Tell) -> Result<Connections> {
+pub fn connect(world: &World, limits: Limits, warn: &Warn) -> Result<Connections> {
     ensure!(world.rank < world.ranks, "rank {} of {} cannot be", world.rank, world.ranks);
     let now = Instant::now();
     let wait =
-        Wait { until: now + limits.join, limit: limits.join, told: Cell::new(Some(now + limits.patience)), tell };
+        Wait { until: now + limits.join, limit: limits.join, report_at: Cell::new(Some(now + limits.patience)), warn };
     let streams = match world.rank {
         0 => first(world, &wait),
         _ => other(world, &wait),
@@ -182,14 +182,14 @@ fn first(world: &World, wait: &Wait) -> Result<Vec<Option<TcpStream>>> {
     }
     let places: Vec<SocketAddr> = come.iter().map(|come| come.as_ref().map_or(at, |(_, place)| *place)).collect();
     let (answer, until) = (Answer::Places(places), wait.for_words());
-    let tell = |(rank, come): (usize, Option<(TcpStream, SocketAddr)>)| {
+    let send_answer = |(rank, come): (usize, Option<(TcpStream, SocketAddr)>)| {
         come.map(|(stream, _)| {
             say(&stream, until, &answer).with_context(|| format!("rank {rank} is gone"))?;
             Ok(stream)
         })
         .transpose()
     };
-    come.into_iter().enumerate().map(tell).collect()
+    come.into_iter().enumerate().map(send_answer).collect()
 }
 
 /// Refuses the ranks that have come: there is nothing to join.
@@ -211,7 +211,7 @@ fn next(guests: &Guests, wait: &Wait, slow: &dyn Fn() -> String) -> Result<Optio
         if let Some(guest) = guests.next()? {
             return Ok(Some(guest));
         }
-        wait.tell(slow);
+        wait.report(slow);
         if wait.is_over() {
             return Ok(None);
         }
@@ -292,7 +292,7 @@ fn reach(world: &World, wait: &Wait) -> Result<(TcpStream, Option<Secret>)> {
             Ok((stream, secret)) => return Ok((stream, world.secret.clone().or(secret))),
             Err(error) => error,
         };
-        wait.tell(|| format!("rank {} tries to reach rank 0 {place}: {error:#}", world.rank));
+        wait.report(|| format!("rank {} tries to reach rank 0 {place}: {error:#}", world.rank));
         if wait.is_over() {
             return Err(error.context(gave_up(&place)));
         }

@@ -3,7 +3,7 @@
 use super::frame::{self, HEADER, Kind};
 use super::memory::{Incoming, Outbox, Place};
 use super::rendezvous::{Connection, Connections};
-use crate::collective::inbox::{Failed, Inbox, LEFT, Limits, SIGNS, Tell};
+use crate::collective::inbox::{Failed, Inbox, LEFT, Limits, SIGNS, Warn};
 use crate::collective::messages::{Message, Parcels, Wire};
 use anyhow::{Context, Result};
 use std::fmt;
@@ -67,7 +67,7 @@ impl TcpWire {
     ///
     /// # Errors
     /// The system refuses a thread or a connection.
-    pub fn new(rank: usize, connections: Connections, limits: Limits, tell: Tell) -> Result<TcpWire> {
+    pub fn new(rank: usize, connections: Connections, limits: Limits, warn: Warn) -> Result<TcpWire> {
         let Connections { peers: connections, outbox } = connections;
         let ranks = connections.len();
         let mut peers = Vec::new();
@@ -87,7 +87,7 @@ impl TcpWire {
             peers.push(Some(Peer { writer, stream, reads, heard: AtomicU64::new(0) }));
             readers.push(Some((reader, incoming)));
         }
-        let inbox = Inbox::new(rank, ranks, limits.patience, tell);
+        let inbox = Inbox::new(rank, ranks, limits.patience, warn);
         let outbox = outbox.map(Mutex::new);
         let shared = Arc::new(Shared {
             inbox,
@@ -182,7 +182,7 @@ impl Shared {
                     self.inbox.put(from, incoming.message(place)?);
                 }
                 Kind::Failed => {
-                    self.inbox.note(&Failed::told_by(from, message.bytes()));
+                    self.inbox.note(&Failed::from_message(from, message.bytes()));
                 }
                 Kind::Bye => self.inbox.note_goodbye(from),
                 Kind::Alive | Kind::Hello => {}

@@ -153,7 +153,7 @@ impl Activation {
                 Facts { parameters: [Some(beta), Some(threshold)], ..smooth("softplus", NOT_NEGATIVE) }
             }
             Activation::Selu => from_value("selu", [-1.76, f32::INFINITY]),
-            // The value is too close to ±1 to tell the derivative far out.
+            // Far out, the value is too close to ±1 to give the derivative.
             Activation::Softsign => smooth("softsign", [-1.0, 1.0]),
             Activation::LogSigmoid => from_value("log_sigmoid", [f32::NEG_INFINITY, 0.0]),
             Activation::Tanhshrink => smooth("tanhshrink", ALL),

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn means_tell_the_matrices_that_they_are_of() {
+    fn the_shapes_of_means_give_their_matrices() {
         for sizes in [[2, 5, 3, 4], [1, 1, 3, 1], [3, 4, 1, 2], [2, 1, 1, 1]] {
             for by_rows in [true, false] {
                 let [outer, first, second, inner] = sizes;

@@ -13,7 +13,7 @@ mod trace;
 
 use super::driver::Context;
 use super::driver::stream::{Event, GraphExec, Stream};
-use super::failure::Teller;
+use super::failure::Explainer;
 use super::modules::Modules;
 use super::nvidia::Libraries;
 use super::nvidia::nccl::Link;
@@ -93,7 +93,7 @@ pub struct CudaExecutable {
     // Freed after the streams, which wait for their work when they are dropped.
     programs: Vec<Compiled>,
     options: Options,
-    teller: Teller,
+    explainer: Explainer,
     storage: Storage,
     layout: Layout,
     _modules: Modules,
@@ -121,7 +121,7 @@ impl CudaExecutable {
     ///
     /// # Errors
     /// There is not enough memory, or the driver does not take the kernels.
-    pub fn new(plan: Arc<Plan>, context: &Arc<Context>, options: Options, teller: Teller) -> Result<Self> {
+    pub fn new(plan: Arc<Plan>, context: &Arc<Context>, options: Options, explainer: Explainer) -> Result<Self> {
         for graph in plan.programs.iter().map(|p| &p.graph) {
             for node in &graph.nodes {
                 let operands = node.inputs.iter().map(|v| graph.value(*v)).collect();
@@ -177,7 +177,7 @@ impl CudaExecutable {
             slots: [slot()?, slot()?],
             plan,
             options,
-            teller,
+            explainer,
             programs,
             turn: 0,
             copied: HashMap::new(),
@@ -218,7 +218,7 @@ impl CudaExecutable {
             unsafe { block.write(&self.copy, at, piece)? };
         }
         mark(&self.copy)?;
-        if self.teller.sync {
+        if self.explainer.sync {
             self.copy.synchronize().context("the copy of a batch")?;
         }
         filled.record(&self.copy)?;
@@ -228,7 +228,7 @@ impl CudaExecutable {
 
     /// Enqueues a program: its CUDA graph, which the first launch captures, or its launches one by one.
     fn launch(&mut self, program: usize, k: usize, ahead: bool) -> Result<()> {
-        if !self.options.graph || self.teller.sync {
+        if !self.options.graph || self.explainer.sync {
             return self.enqueue(program, k, ahead, |_| Ok(()));
         }
         let way = usize::from(ahead);
@@ -366,7 +366,7 @@ impl CudaExecutable {
     }
 
     /// The result with its error as the caller gets it.
-    fn told<T>(&self, result: Result<T>) -> Result<T> {
+    fn explained<T>(&self, result: Result<T>) -> Result<T> {
         // Without another rank what has come is not what was waited for, whatever the driver says.
         if let Some(link) = &self.options.link {
             link.check()?;
@@ -374,7 +374,7 @@ impl CudaExecutable {
                 link.check_ranks()?;
             }
         }
-        result.map_err(|e| self.teller.tell(e))
+        result.map_err(|e| self.explainer.explain(e))
     }
 
     /// True if every number of a float value is finite.
@@ -397,19 +397,19 @@ impl CudaExecutable {
 impl Executable for CudaExecutable {
     fn connect(&mut self) -> Result<()> {
         let connected = self.options.link.as_ref().map_or(Ok(()), |link| link.connect(&self.compute));
-        self.told(connected)
+        self.explained(connected)
     }
 
     fn leave(&mut self) -> Result<()> {
         let Some(link) = self.options.link.clone() else { return Ok(()) };
         let done = self.compute.synchronize().map_err(Into::into);
-        self.told(done)?;
+        self.explained(done)?;
         link.leave()
     }
 
     fn upload(&mut self, var: VarId, bytes: &[u8]) -> Result<()> {
         self.whole(var, bytes.len())?;
-        self.told(self.write_part(var, 0, bytes))
+        self.explained(self.write_part(var, 0, bytes))
     }
 
     fn download(&mut self, var: VarId, bytes: &mut [u8]) -> Result<()> {
@@ -418,47 +418,47 @@ impl Executable for CudaExecutable {
     }
 
     fn upload_part(&mut self, var: VarId, at: usize, bytes: &[u8]) -> Result<()> {
-        self.told(self.write_part(var, at, bytes))
+        self.explained(self.write_part(var, at, bytes))
     }
 
     fn download_part(&mut self, var: VarId, at: usize, bytes: &mut [u8]) -> Result<()> {
         let offset = self.part(var, at, bytes.len())?;
-        self.told(self.read(Area::Persistent, offset, bytes))
+        self.explained(self.read(Area::Persistent, offset, bytes))
     }
 
     fn run(&mut self, program: usize, slot: usize, batch: &HostBuffer) -> Result<()> {
         let done = self.run_once(program, slot, batch);
-        self.told(done)
+        self.explained(done)
     }
 
     fn wait_slot(&mut self, slot: usize) -> Result<()> {
         match self.copied.get(&slot) {
-            Some(event) => self.told(event.synchronize().map_err(Into::into)),
+            Some(event) => self.explained(event.synchronize().map_err(Into::into)),
             None => Ok(()),
         }
     }
 
     fn losses(&mut self, wait: bool, into: &mut Vec<f32>) -> Result<()> {
         let taken = self.take_losses(wait, into);
-        self.told(taken)
+        self.explained(taken)
     }
 
     fn output(&mut self, program: usize, value: ValueId, bytes: &mut [u8]) -> Result<()> {
-        self.told(self.read_value(program, value, bytes))
+        self.explained(self.read_value(program, value, bytes))
     }
 
     fn output_part(&mut self, program: usize, value: ValueId, at: usize, bytes: &mut [u8]) -> Result<()> {
-        self.told(self.read_part(program, value, at, bytes))
+        self.explained(self.read_part(program, value, at, bytes))
     }
 
     fn find_not_finite(&mut self, program: usize, batch: &HostBuffer) -> Result<Option<NodeId>> {
         let found = self.first_not_finite(program, batch);
-        self.told(found)
+        self.explained(found)
     }
 
     fn trace(&mut self, programs: &[usize], batch: &HostBuffer, steps: usize, detail: Detail) -> Result<Vec<Span>> {
         let traced = self.trace_steps(programs, batch, steps, detail);
-        self.told(traced)
+        self.explained(traced)
     }
 
     fn peak_bytes(&self) -> usize {
@@ -473,7 +473,7 @@ impl Executable for CudaExecutable {
 
     fn device_use(&self) -> Result<Option<DeviceUse>> {
         let context = self.compute.context();
-        let (free, total) = self.told(context.memory().map_err(Into::into))?;
+        let (free, total) = self.explained(context.memory().map_err(Into::into))?;
         Ok(Some(DeviceUse { total, free, free_at_start: context.free_at_start, planned: self.layout.bytes }))
     }
 }

@@ -44,7 +44,7 @@ pub fn observe(observer: Observer) {
 }
 
 /// Calls the observer, if there is one, for a launch of `kernel`; `extents` are computed only then.
-pub(super) fn tell(kernel: &str, config: LaunchConfig, cells: &[u64], extents: impl FnOnce() -> Vec<Extent>) {
+pub(super) fn report(kernel: &str, config: LaunchConfig, cells: &[u64], extents: impl FnOnce() -> Vec<Extent>) {
     if let Some(observer) = OBSERVER.get() {
         observer(Launched { kernel, config, cells, extents: &extents() });
     }
@@ -152,7 +152,7 @@ mod tests {
         Plan::new(Arc::new(vars), vec![source], |_, _| 0)
     }
 
-    /// For every kernel of node `at`, what it is given: in order of addresses that tell the kinds of memory apart.
+    /// For every kernel of node `at`, what it is given: in order of addresses, which differ by the kind of memory.
     fn given(plan: &Plan, at: usize, lowered: &Lowered) -> Vec<Vec<(u64, usize, bool)>> {
         let address = |memory| match memory {
             Memory::Input(i) => 1000 + i as u64,

@@ -10,16 +10,16 @@ use anyhow::{Error, anyhow};
 
 /// Makes the errors of failures on one device.
 #[derive(Debug, Clone)]
-pub struct Teller {
+pub struct Explainer {
     /// The device, for people.
     pub device: String,
     /// Every piece of work is waited for, so that an error is that of the piece that was waited for.
     pub sync: bool,
 }
 
-impl Teller {
+impl Explainer {
     /// The error as the user sees it. One that has that form already stays as it is.
-    pub fn tell(&self, error: Error) -> Error {
+    pub fn explain(&self, error: Error) -> Error {
         if error.is::<DeviceError>() {
             return error;
         }
@@ -38,12 +38,12 @@ impl Teller {
     }
 
     /// The error of a node, which `place` names in a few words and `details` line by line.
-    pub fn tell_at(&self, place: &str, details: &str, error: Error) -> Error {
+    pub fn explain_at(&self, place: &str, details: &str, error: Error) -> Error {
         if is_out_of_memory(&error) {
-            return self.tell(error.context(place.to_owned()));
+            return self.explain(error.context(place.to_owned()));
         }
         if !self.sync && is_earlier(&error) {
-            return self.tell(error);
+            return self.explain(error);
         }
         let (what, help) = parts(&error);
         let help = help.map_or(String::new(), |help| format!("\nhelp: {help}"));
@@ -94,38 +94,38 @@ mod tests {
 
     #[test]
     fn memory_that_is_not_there_is_an_error_of_the_device_however_deep_it_lies() {
-        let teller = Teller { device: "cuda:0".into(), sync: false };
-        let told = teller.tell(failed(2).context("in a node").context("in a program"));
-        let text = told.downcast_ref::<DeviceError>().unwrap().to_string();
+        let explainer = Explainer { device: "cuda:0".into(), sync: false };
+        let explained = explainer.explain(failed(2).context("in a node").context("in a program"));
+        let text = explained.downcast_ref::<DeviceError>().unwrap().to_string();
         assert!(text.starts_with("not enough memory on cuda:0: in a program: in a node: the GPU failed"), "{text}");
         assert!(text.contains("\nhelp: take a smaller batch"), "{text}");
-        let host = teller.tell(CudaError::new(LOCKING, Code(2)).into()).to_string();
+        let host = explainer.explain(CudaError::new(LOCKING, Code(2)).into()).to_string();
         assert!(host.starts_with("not enough memory of the host") && host.contains("ulimit -l"), "{host}");
-        let again = teller.tell(told);
+        let again = explainer.explain(explained);
         assert_eq!(again.downcast_ref::<DeviceError>().unwrap().to_string(), text);
-        let at_node = teller.tell_at("node 1", "", failed(2)).downcast::<DeviceError>().unwrap().to_string();
+        let at_node = explainer.explain_at("node 1", "", failed(2)).downcast::<DeviceError>().unwrap().to_string();
         assert!(at_node.starts_with("not enough memory on cuda:0: node 1: the GPU failed"), "{at_node}");
     }
 
     #[test]
-    fn what_the_driver_does_not_tell_apart_is_not_blamed_on_the_node_at_hand() {
-        let teller = Teller { device: "cuda:0".into(), sync: false };
-        for told in [teller.tell(failed(700)), teller.tell_at("node 1", "", failed(719))] {
-            let text = format!("{told:#}");
+    fn earlier_failures_are_not_blamed_on_the_node_at_hand() {
+        let explainer = Explainer { device: "cuda:0".into(), sync: false };
+        for error in [explainer.explain(failed(700)), explainer.explain_at("node 1", "", failed(719))] {
+            let text = format!("{error:#}");
             assert!(text.contains("RUNNER_CUDA_SYNC=1") && !text.contains("node 1"), "{text}");
         }
-        let synced = Teller { sync: true, ..teller.clone() };
-        let text = format!("{:#}", synced.tell(synced.tell_at("node 1", "\n  details", failed(700))));
+        let synced = Explainer { sync: true, ..explainer.clone() };
+        let text = format!("{:#}", synced.explain(synced.explain_at("node 1", "\n  details", failed(700))));
         assert!(text.starts_with("node 1: the GPU failed") && text.ends_with(")\n  details"), "{text}");
         // An error of the call itself is the node's, waited for or not.
-        assert!(format!("{:#}", teller.tell_at("node 1", "", failed(1))).starts_with("node 1: "));
+        assert!(format!("{:#}", explainer.explain_at("node 1", "", failed(1))).starts_with("node 1: "));
     }
 
     #[test]
     fn help_stays_at_the_end() {
-        let teller = Teller { device: "cuda:0".into(), sync: false };
+        let explainer = Explainer { device: "cuda:0".into(), sync: false };
         let with_help = Err::<(), _>(anyhow!("a library failed\nhelp: do without")).context("here").unwrap_err();
-        let text = format!("{:#}", teller.tell_at("node 1", "\n  details", with_help));
+        let text = format!("{:#}", explainer.explain_at("node 1", "\n  details", with_help));
         assert_eq!(text, "node 1: here: a library failed\n  details\nhelp: do without");
     }
 }

@@ -28,7 +28,7 @@ use crate::plan::{NodeMemory, Plan};
 use anyhow::{Error, Result};
 use driver::{Context, memory};
 use executable::{CudaExecutable, Options};
-use failure::Teller;
+use failure::Explainer;
 use nvidia::Libraries;
 use nvidia::nccl::Link;
 use settings::{Bindings, Settings, Source, Wanted};
@@ -140,12 +140,12 @@ impl CudaBackend {
         self
     }
 
-    fn teller(&self) -> Teller {
-        Teller { device: self.describe(), sync: self.sync }
+    fn explainer(&self) -> Explainer {
+        Explainer { device: self.describe(), sync: self.sync }
     }
 
-    fn told(&self, error: impl Into<Error>) -> Error {
-        self.teller().tell(error.into())
+    fn explained(&self, error: impl Into<Error>) -> Error {
+        self.explainer().explain(error.into())
     }
 
     /// The device.
@@ -205,7 +205,7 @@ impl Backend for CudaBackend {
     }
 
     fn memory(&self) -> Result<Option<DeviceMemory>> {
-        let (free, total) = self.context.memory().map_err(|e| self.told(e))?;
+        let (free, total) = self.context.memory().map_err(|e| self.explained(e))?;
         Ok(Some(DeviceMemory { free, total }))
     }
 
@@ -231,11 +231,11 @@ impl Backend for CudaBackend {
     }
 
     fn host_buffer(&self, bytes: usize) -> Result<HostBuffer> {
-        memory::pinned(&self.context, bytes).map_err(|e| self.told(e))
+        memory::pinned(&self.context, bytes).map_err(|e| self.explained(e))
     }
 
     fn compile(&self, plan: Arc<Plan>) -> Result<Box<dyn Executable>> {
-        let made = CudaExecutable::new(plan, &self.context, self.options.clone(), self.teller());
-        Ok(Box::new(made.map_err(|e| self.told(e))?))
+        let made = CudaExecutable::new(plan, &self.context, self.options.clone(), self.explainer());
+        Ok(Box::new(made.map_err(|e| self.explained(e))?))
     }
 }

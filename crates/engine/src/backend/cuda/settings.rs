@@ -162,8 +162,8 @@ mod tests {
     fn a_switch_is_0_or_1() {
         let of = |said| switch(SYNC, said);
         assert_eq!([of(None), of(Some("")), of(Some("0")), of(Some("1"))], [Ok(false), Ok(false), Ok(false), Ok(true)]);
-        let told = of(Some("yes")).unwrap_err().to_string();
-        assert!(told.contains("RUNNER_CUDA_SYNC is `yes`") && told.contains("0 or 1"), "{told}");
+        let message = of(Some("yes")).unwrap_err().to_string();
+        assert!(message.contains("RUNNER_CUDA_SYNC is `yes`") && message.contains("0 or 1"), "{message}");
     }
 
     #[test]
@@ -173,8 +173,11 @@ mod tests {
         assert_eq!(Wanted::parse("0").unwrap(), Wanted::default());
         assert_eq!(Wanted::parse("cudnn").unwrap(), of(Source::Nowhere, Source::Found));
         assert_eq!(Wanted::parse("cudnn, cublaslt").unwrap(), Wanted::parse("1").unwrap());
-        let told = Wanted::parse("cublas").unwrap_err().to_string();
-        assert!(told.contains(LIBRARIES) && told.contains("`cublas`") && told.contains("cublaslt"), "{told}");
+        let message = Wanted::parse("cublas").unwrap_err().to_string();
+        assert!(
+            message.contains(LIBRARIES) && message.contains("`cublas`") && message.contains("cublaslt"),
+            "{message}"
+        );
     }
 
     #[test]

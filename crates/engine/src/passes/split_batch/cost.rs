@@ -1,7 +1,7 @@
 //! How long a section takes, by what its nodes read, write and compute, and the sections of which all together take the least time.
 //!
 //! The constants are those of a core with 1 MiB of second-level cache and some MiB of the third level, beside others that use the same memory. They only
-//! need to tell whether what a layer writes comes from a cache or from memory, which differ by three times and more.
+//! need to show whether what a layer writes comes from a cache or from memory, which differ by three times and more.
 
 use std::ops::Range;
 

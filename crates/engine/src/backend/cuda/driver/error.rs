@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_nobody_knows_is_an_error_like_others() {
+    fn an_unknown_number_is_an_error_like_others() {
         let e = check("trying", Code(12_345)).unwrap_err();
         assert_eq!((e.code, e.earlier), (Code(12_345), false));
         assert!(e.to_string().starts_with("the GPU failed while trying ("), "{e}");

@@ -64,7 +64,7 @@ impl Losses {
     pub fn watch(&self, loss: u64) -> Ready {
         let cells = [loss, self.address, self.address + TAKEN_AT, self.address + HALTED_AT, RING as u64];
         let config = LaunchConfig { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 };
-        extents::tell("watch_loss", config, &cells, || {
+        extents::report("watch_loss", config, &cells, || {
             let given = |what: &str, address, bytes| Extent { what: what.into(), address, bytes, written: true };
             vec![
                 given("the loss", cells[0], 4),

@@ -40,7 +40,7 @@ impl CudaExecutable {
             {
                 self.enqueue_one(watch, &self.compute).map_err(|e| {
                     let place = format!("noting the loss of program `{}`", self.plan.programs[program].name);
-                    self.teller.tell_at(&place, "", e)
+                    self.explainer.explain_at(&place, "", e)
                 })?;
             }
             after(at)?;
@@ -63,7 +63,7 @@ impl CudaExecutable {
     fn enqueue_one(&self, ready: &Ready, stream: &Stream) -> Result<()> {
         // SAFETY: all addresses lie in the storage, which lives until the streams have been waited for.
         unsafe { ready.enqueue(stream)? };
-        if self.teller.sync {
+        if self.explainer.sync {
             stream.synchronize()?;
         }
         Ok(())
@@ -139,7 +139,7 @@ impl CudaExecutable {
             let _ = write!(details, "\n  workspace: {bytes} bytes at {address:#x}");
         }
         let place = format!("{} of program `{}`", planned.node_name(at), planned.name);
-        self.teller.tell_at(&place, &details, error)
+        self.explainer.explain_at(&place, &details, error)
     }
 }
 

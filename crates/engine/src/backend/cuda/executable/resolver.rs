@@ -54,7 +54,7 @@ impl Resolver<'_> {
                 // Each was asked for a moment ago, and is there.
                 let address = |memory| self.address(at, memory).unwrap_or_default();
                 let given = || extents::of_step(self.program, at, lowered, kernel, cells, address);
-                extents::tell(&kernel.name, *config, cells, given);
+                extents::report(&kernel.name, *config, cells, given);
             }
         }
         Ok(steps)

@@ -217,7 +217,7 @@ fn keep(library: Library, loaded: Loaded, path: PathBuf) -> Found {
     Found { path, version }
 }
 
-/// Loads a file so that its symbols are everybody's.
+/// Loads a file so that its symbols are global.
 fn load(path: &Path) -> Result<Loaded, String> {
     // SAFETY: NVIDIA's libraries may be loaded at any time; what they do then is what using them means.
     #[cfg(unix)]
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_load_or_does_not_answer_is_told() {
+    fn libraries_that_do_not_load_are_broken_and_mute_ones_have_no_version() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().to_path_buf();
         std::fs::write(folder.join("libcudnn.so"), "no library").unwrap();

@@ -1,6 +1,6 @@
 //! NCCL: bytes from GPU to GPU. Which numbers are added in which order is not left to it: nothing but sends and receives is used.
 //!
-//! A rank has a GPU of its own and a [`Link`] to the others. What ranks must agree on first, the group's identifier, they tell each other by
+//! A rank has a GPU of its own and a [`Link`] to the others. What ranks must agree on first, the group's identifier, they send each other by
 //! their [`Collective`], which also knows when one of them has failed. NCCL does not: a GPU waits for a message for as long as that takes. So a thread looks
 //! after each link, and ends what is under way when a rank has failed.
 

@@ -1,7 +1,7 @@
 //! Who loads kernels and starts them: one small interface, and what implements it.
 //!
 //! Memory, events and graphs are always [`cudarc`]'s. Modules, functions and launches may also be those of the crate `cust`,
-//! with the feature of that name; the stream that kernels run on is then `cust`'s, and everybody else borrows its handle.
+//! with the feature of that name; the stream that kernels run on is then `cust`'s, and all other code borrows its handle.
 
 mod by_cudarc;
 #[cfg(feature = "cust")]

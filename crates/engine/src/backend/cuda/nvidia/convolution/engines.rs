@@ -257,6 +257,6 @@ mod tests {
         ] {
             assert_eq!(barred(note), [true; 3], "{note:?}");
         }
-        assert!(is_barred(&half, 77), "what nobody knows");
+        assert!(is_barred(&half, 77), "an unknown note");
     }
 }

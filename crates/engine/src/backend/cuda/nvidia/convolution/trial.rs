@@ -249,7 +249,7 @@ impl<'a> Trial<'a> {
     /// What was enqueued before something failed may still run, and the plan must live until it has.
     fn settled<T>(&self, done: Result<T>) -> Result<T> {
         if done.is_err() {
-            // The first error is the one worth telling.
+            // The first error is the one that is worth a report.
             let _ = self.bench.stream.synchronize();
         }
         done

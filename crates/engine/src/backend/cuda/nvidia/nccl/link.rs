@@ -114,8 +114,8 @@ impl Link {
         }
         let all = shared.team.gather(&own)?;
         let unread = || anyhow!("the message of another rank about NCCL cannot be read");
-        for (rank, told) in all.iter().enumerate() {
-            let version = c_int::from_ne_bytes(*told.first_chunk().ok_or_else(unread)?);
+        for (rank, message) in all.iter().enumerate() {
+            let version = c_int::from_ne_bytes(*message.first_chunk().ok_or_else(unread)?);
             ensure!(
                 version == shared.version,
                 "rank {rank} has NCCL {}, and rank {} has {}\nhelp: all ranks need the same version",
@@ -124,7 +124,7 @@ impl Link {
                 version_text(shared.version)
             );
         }
-        let id = all.first().and_then(|told| told.get(size_of::<c_int>()..)?.first_chunk()).ok_or_else(unread)?;
+        let id = all.first().and_then(|message| message.get(size_of::<c_int>()..)?.first_chunk()).ok_or_else(unread)?;
         Ok(UniqueId(*id))
     }
 

@@ -37,13 +37,13 @@ impl Cust {
         lazy::bind();
         let retained = ::cust::device::Device::get_device(context.info.ordinal as u32)
             .and_then(::cust::context::Context::new)
-            .map_err(told("making a context on the GPU"))?;
+            .map_err(failed("making a context on the GPU"))?;
         Ok(Cust { context: context.clone(), _retained: retained })
     }
 }
 
 /// An error of `cust` as ours. It has names for the codes of older drivers only, and calls all others unknown.
-fn told(doing: &'static str) -> impl Fn(Refused) -> CudaError {
+fn failed(doing: &'static str) -> impl Fn(Refused) -> CudaError {
     move |refused| {
         let code = match refused {
             Refused::InvalidValue => CUresult::CUDA_ERROR_INVALID_VALUE,
@@ -79,7 +79,7 @@ impl Launcher for Cust {
     /// put on that one here.
     fn stream(&self) -> Result<Stream, CudaError> {
         self.context.bind()?;
-        let made = CustStream::new(StreamFlags::NON_BLOCKING, None).map_err(told("making a stream"))?;
+        let made = CustStream::new(StreamFlags::NON_BLOCKING, None).map_err(failed("making a stream"))?;
         Ok(Stream::of_cust(&self.context, made))
     }
 
@@ -90,7 +90,7 @@ impl Launcher for Cust {
             Image::Ptx(text) => CustModule::from_ptx_cstr(text, &[]),
             Image::Cubin(bytes) => CustModule::from_cubin(bytes, &[]),
         };
-        let module = module.map_err(told("loading kernels"))?;
+        let module = module.map_err(failed("loading kernels"))?;
         Ok(Box::new(Arc::new(Module { context: self.context.clone(), module })))
     }
 }
@@ -111,7 +111,7 @@ impl Drop for Module {
 impl LoadedModule for Arc<Module> {
     fn function(&self, name: &CStr) -> Result<Arc<dyn LoadedFunction>, CudaError> {
         self.context.bind()?;
-        let found = self.module.get_function(name.to_string_lossy()).map_err(told("looking for a kernel"))?;
+        let found = self.module.get_function(name.to_string_lossy()).map_err(failed("looking for a kernel"))?;
         // SAFETY: the lifetime alone changes; the function lies beside an `Arc` of its module, which does not move.
         let function = unsafe { std::mem::transmute::<CustFunction<'_>, CustFunction<'static>>(found) };
         Ok(Arc::new(Function { function, _module: self.clone() }))
@@ -137,7 +137,7 @@ impl LoadedFunction for Function {
     }
 
     fn registers(&self) -> Result<i32, CudaError> {
-        self.function.get_attribute(FunctionAttribute::NumRegisters).map_err(told("loading a kernel"))
+        self.function.get_attribute(FunctionAttribute::NumRegisters).map_err(failed("loading a kernel"))
     }
 
     unsafe fn launch(
@@ -151,6 +151,6 @@ impl LoadedFunction for Function {
         let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
         let (grid, block) = (GridSize::xyz(gx, gy, gz), BlockSize::xyz(bx, by, bz));
         // SAFETY: the driver copies the arguments before it returns; the rest is the caller's word.
-        unsafe { stream.launch(&self.function, grid, block, config.shared_bytes, arguments) }.map_err(told(doing))
+        unsafe { stream.launch(&self.function, grid, block, config.shared_bytes, arguments) }.map_err(failed(doing))
     }
 }
