@@ -64,9 +64,9 @@ pub struct Of<'a> {
 
 impl<'a> Meaning<'a> {
     /// Whether the answer for a sample has a class, or labels: of the target or of a head.
-    pub fn tells_a_class(&self) -> bool {
+    pub fn has_a_class(&self) -> bool {
         let own = self.task != Task::Regression && !self.has_positions();
-        own || self.heads.iter().any(|(_, _, meaning)| meaning.tells_a_class())
+        own || self.heads.iter().any(|(_, _, meaning)| meaning.has_a_class())
     }
 
     /// The same of a model that has these heads besides.
@@ -130,7 +130,7 @@ impl<'a> Meaning<'a> {
                     let positions = self.positions();
                     let places = Places::new(own.len(), &positions);
                     // A class may be impossible, but not all of them.
-                    let is_told = |position: usize| {
+                    let is_usable = |position: usize| {
                         let mut largest = f32::NEG_INFINITY;
                         let known = places.at(position).all(|place| {
                             largest = largest.max(own[place]);
@@ -140,8 +140,8 @@ impl<'a> Meaning<'a> {
                     };
                     match sentence {
                         // What lies behind its words is not looked at.
-                        Some(sentence) => sentence.at.iter().flatten().copied().all(is_told),
-                        None => (0..positions.len()).all(is_told),
+                        Some(sentence) => sentence.at.iter().flatten().copied().all(is_usable),
+                        None => (0..positions.len()).all(is_usable),
                     }
                 }
                 Task::BinaryClassification | Task::Regression => own.iter().all(|number| number.is_finite()),
@@ -268,12 +268,12 @@ impl<'a> Meaning<'a> {
         if let (Some(name), Some(column)) = (of.row, &self.id) {
             result[id_column(column, [])] = name.into();
         }
-        self.tell(answer, &mut result);
+        self.write_json(answer, &mut result);
         result
     }
 
     /// Adds what a model says of a sample to a JSON object.
-    pub fn tell(&self, answer: &Answer, result: &mut Value) {
+    pub fn write_json(&self, answer: &Answer, result: &mut Value) {
         match answer {
             Answer::Classes(list) => {
                 let one = |(class, p): &(usize, f64)| json!({ "class": class, "label": self.label(*class), "probability": p });
@@ -301,14 +301,14 @@ impl<'a> Meaning<'a> {
                     result["quantiles"] = Value::Object(named.collect());
                 }
             }
-            Answer::Words(words) => words.tell(result),
+            Answer::Words(words) => words.write_json(result),
             Answer::Text(answer) => result["answer"] = json!(answer),
             Answer::WithHeads(own, heads) => {
-                self.tell(own, result);
+                self.write_json(own, result);
                 let of_head = |((name, _, meaning), answer): (&(String, usize, Meaning), &Answer)| {
-                    let mut told = json!({});
-                    meaning.tell(answer, &mut told);
-                    (name.clone(), told)
+                    let mut of_head_json = json!({});
+                    meaning.write_json(answer, &mut of_head_json);
+                    (name.clone(), of_head_json)
                 };
                 result["heads"] = Value::Object(self.heads.iter().zip(heads).map(of_head).collect());
             }

@@ -245,7 +245,7 @@ pub fn describe_data(loaded: &Loaded) -> Result<DataSpec, Failure> {
 }
 
 /// Does `work`, and says every second what the device takes so long for.
-fn telling<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
+fn with_progress<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
     if !backend.is_asynchronous() {
         return work();
     }
@@ -254,13 +254,13 @@ fn telling<T>(backend: &dyn Backend, work: impl FnOnce() -> T) -> T {
         let listener = listener();
         let watch = move || {
             heard_by(listener, || {
-                let mut told = None;
+                let mut shown = None;
                 while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
                     let progress = backend.progress();
-                    if let Some(text) = progress.as_ref().filter(|_| progress != told) {
+                    if let Some(text) = progress.as_ref().filter(|_| progress != shown) {
                         say(text);
                     }
-                    told = progress;
+                    shown = progress;
                 }
             })
         };
@@ -283,7 +283,7 @@ pub fn build(
     backend: &dyn Backend,
     options: &PassOptions,
 ) -> Result<Programs, Failure> {
-    telling(backend, || programs::build(&loaded.experiment, data, sizes, backend, options))
+    with_progress(backend, || programs::build(&loaded.experiment, data, sizes, backend, options))
         .map_err(|diagnostics| Failure::Config { sources: loaded.sources.clone(), diagnostics })
 }
 
@@ -302,9 +302,10 @@ pub fn build_run(
     let experiment = &loaded.experiment;
     lints::require_a_batch(experiment, data).map_err(|error| refuse(loaded, error))?;
     let programs = build(loaded, data, &Sizes::of_run(experiment, data), backend, options)?;
-    let known =
-        |told: &Diagnostic| told.span().is_some_and(|s| loaded.sources.get(s.source).kind == SourceKind::Effective);
-    let new = programs.warnings.iter().filter(|told| !shown.contains(told) && !known(told));
+    let known = |warning: &Diagnostic| {
+        warning.span().is_some_and(|s| loaded.sources.get(s.source).kind == SourceKind::Effective)
+    };
+    let new = programs.warnings.iter().filter(|warning| !shown.contains(warning) && !known(warning));
     let new: Vec<Diagnostic> = new.cloned().collect();
     warn(&loaded.sources, &new);
     Ok(programs)

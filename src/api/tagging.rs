@@ -34,12 +34,12 @@ impl TaggedWords {
             // Words without a tag are left out, as in the figures.
             let (places, known): (Vec<usize>, Vec<usize>) =
                 of_words.iter().enumerate().filter_map(|(word, class)| Some((word, (*class)?))).unzip();
-            let told = spans.found(&known).into_iter().map(|span| WordSpan {
+            let found = spans.found(&known).into_iter().map(|span| WordSpan {
                 label: spans.kind(span.kind).to_owned(),
                 start: places[span.start],
                 end: places[span.end - 1] + 1,
             });
-            told.collect()
+            found.collect()
         });
         let tags = of_words.into_iter().map(|class| class.map(name)).collect();
         TaggedWords { words: sentence.words.clone(), tags, spans }
@@ -72,16 +72,16 @@ impl TaggedWords {
             }
             None => {
                 let words = self.words.iter().zip(&self.tags);
-                let told =
+                let tagged =
                     words.filter_map(|(word, tag)| Some(format!("{} {}", one_line(word), one_line(tag.as_deref()?))));
-                told.collect()
+                tagged.collect()
             }
         };
         if all.is_empty() { "no spans".to_owned() } else { all.join(", ") }
     }
 
     /// Adds them to a JSON object.
-    pub fn tell(&self, result: &mut Value) {
+    pub fn write_json(&self, result: &mut Value) {
         result["words"] = json!(self.words);
         result["tags"] = json!(self.tags);
         if let Some(spans) = &self.spans {
@@ -98,7 +98,7 @@ mod tests {
     use crate::graph::DType;
 
     #[test]
-    fn words_are_told_with_tags_and_spans() {
+    fn words_have_their_tags_and_spans() {
         let spec = |tags: &[&str]| {
             let tags = Classes::named(tags.iter().map(|tag| (*tag).to_owned()).collect());
             let tokens = Field::numbers("inputs", DType::I32, [6]);
@@ -106,14 +106,14 @@ mod tests {
         };
         let words = ["New", "", "York", "is", "big"].map(str::to_owned).to_vec();
         let sentence = Placed { words, at: vec![Some(1), None, Some(2), Some(4), None] };
-        let told = TaggedWords::new(&sentence, &[0, 1, 2, 2, 0, 1], &spec(&["O", "B-LOC", "I-LOC"]));
+        let tagged = TaggedWords::new(&sentence, &[0, 1, 2, 2, 0, 1], &spec(&["O", "B-LOC", "I-LOC"]));
         let mut json = json!({});
-        told.tell(&mut json);
+        tagged.write_json(&mut json);
         assert_eq!(json["tags"], json!(["B-LOC", null, "I-LOC", "O", null]));
         assert_eq!(json["spans"], json!([{ "label": "LOC", "start": 0, "end": 3, "text": "New  York" }]));
-        assert_eq!(told.lines().lines().count(), 6);
-        let told = TaggedWords::new(&sentence, &[0, 1, 1, 1, 0, 1], &spec(&["NOUN", "VERB"]));
-        assert_eq!(told.line(), "New VERB, York VERB, is NOUN");
-        assert!(told.spans.is_none());
+        assert_eq!(tagged.lines().lines().count(), 6);
+        let tagged = TaggedWords::new(&sentence, &[0, 1, 1, 1, 0, 1], &spec(&["NOUN", "VERB"]));
+        assert_eq!(tagged.line(), "New VERB, York VERB, is NOUN");
+        assert!(tagged.spans.is_none());
     }
 }

@@ -194,7 +194,7 @@ fn named(folder: &Path) -> Display<'_> {
 /// Refuses a path at which nothing is, with what there is in its stead.
 ///
 /// # Errors
-/// Nothing is there, or the system does not tell.
+/// Nothing is there, or the system does not say whether there is something.
 pub fn expect_file(path: &Path) -> Result<(), Failure> {
     let Err(error) = fs::metadata(path) else { return Ok(()) };
     let help = match path.parent() {

@@ -54,9 +54,9 @@ pub struct App {
 #[derive(Debug, Clone, Copy)]
 pub struct From(pub SocketAddr);
 
-/// What a response says to the log: the model, and samples.
+/// What the log line of a response needs: the model, and the number of samples.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct Logged {
     /// The model's name.
     pub model: String,
     /// How many samples were answered.

@@ -29,12 +29,12 @@ pub async fn receive(
             format!("bodies are taken as they are, not packed: `Content-Encoding: {}`", shown(packed.as_bytes()));
         return Err(Refusal::other_type(reason).closing());
     }
-    let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let content_length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     let refused = || {
         let reason = format!("the body has more than {most} bytes (--max-body)");
         Refusal::too_large(reason).closing()
     };
-    if told.is_some_and(|told| told > most) {
+    if content_length.is_some_and(|length| length > most) {
         // Who asks first has sent nothing yet.
         if !headers.contains_key(EXPECT) {
             drain(&mut body).await;
@@ -61,7 +61,7 @@ pub async fn receive(
         // Twice as much as before: what a client announces and does not send takes no memory from others.
         let room = (all.len() + piece.len()).saturating_sub(all.capacity());
         if room > 0 {
-            let announced = told.unwrap_or(usize::MAX).saturating_sub(all.capacity());
+            let announced = content_length.unwrap_or(usize::MAX).saturating_sub(all.capacity());
             let grown = room.max(all.capacity().min(announced));
             if let Err(refusal) = charge.add(grown) {
                 drain(&mut body).await;

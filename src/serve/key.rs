@@ -77,14 +77,14 @@ mod tests {
     #[test]
     fn keys_are_those_of_the_file() {
         let keys = keys("0123456789abcdef\n\n  fedcba9876543210 \r\n").unwrap();
-        let told = |header: &str| {
+        let checked = |header: &str| {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, header.parse().unwrap())]);
             keys.check(&headers).map_err(|refusal| refusal.status)
         };
-        assert_eq!(told("Bearer 0123456789abcdef"), Ok(()));
-        assert_eq!(told("bearer fedcba9876543210"), Ok(()));
+        assert_eq!(checked("Bearer 0123456789abcdef"), Ok(()));
+        assert_eq!(checked("bearer fedcba9876543210"), Ok(()));
         for wrong in ["Bearer 0123456789abcde", "Bearer ", "Bearer", "", "Basic 0123456789abcdef", "0123456789abcdef"] {
-            assert_eq!(told(wrong), Err(StatusCode::UNAUTHORIZED), "{wrong}");
+            assert_eq!(checked(wrong), Err(StatusCode::UNAUTHORIZED), "{wrong}");
         }
         assert!(keys.check(&HeaderMap::new()).is_err());
     }

@@ -320,7 +320,7 @@ fn elements(field: &Field, input: &Input, samples: usize, binary: &mut &[u8]) ->
 pub fn answer(form: Form, model: &str, served: &Served, outputs: &[f32]) -> (Vec<u8>, Option<usize>) {
     let samples = outputs.len() / served.width();
     let mut bytes = Vec::new();
-    let mut told = Vec::new();
+    let mut tensors = Vec::new();
     for (tensor, binary) in &form.tensors {
         let scores = served.scores(tensor, outputs);
         let shape: Vec<usize> = std::iter::once(samples).chain(tensor.shape.iter().copied()).collect();
@@ -332,9 +332,9 @@ pub fn answer(form: Form, model: &str, served: &Served, outputs: &[f32]) -> (Vec
             }
             false => output["data"] = json!(scores),
         }
-        told.push(output);
+        tensors.push(output);
     }
-    let mut answer = json!({ "model_name": model, "outputs": told });
+    let mut answer = json!({ "model_name": model, "outputs": tensors });
     if let Some(id) = form.id {
         answer["id"] = id.into();
     }

@@ -1,7 +1,7 @@
 //! `POST /predict` and `/predict/NAME`.
 
 use super::answers;
-use super::app::{App, Told, as_json};
+use super::app::{App, Logged, as_json};
 use super::body::receive;
 use super::place::{Answers, Place};
 use super::reader::{File, Reader, accepted};
@@ -40,7 +40,7 @@ pub async fn only_model(State(app): State<Arc<App>>, asked: Query_, request: Req
         }
     };
     match only {
-        Ok(place) => told(&app, place, asked, request).await,
+        Ok(place) => respond(&app, place, asked, request).await,
         Err(refusal) => refusal.into_response(),
     }
 }
@@ -48,7 +48,7 @@ pub async fn only_model(State(app): State<Arc<App>>, asked: Query_, request: Req
 /// The model of that name.
 pub async fn named_model(State(app): State<Arc<App>>, name: Name, asked: Query_, request: Request) -> Response {
     match named(&app, name) {
-        Ok(place) => told(&app, place, asked, request).await,
+        Ok(place) => respond(&app, place, asked, request).await,
         Err(refusal) => refusal.into_response(),
     }
 }
@@ -64,11 +64,11 @@ pub fn named(app: &App, name: Name) -> Result<&Place, Refusal> {
     }
 }
 
-async fn told(app: &Arc<App>, place: &Place, asked: Query_, request: Request) -> Response {
+async fn respond(app: &Arc<App>, place: &Place, asked: Query_, request: Request) -> Response {
     let mut samples = 0;
     let answer = answer(app, place, asked, request, &mut samples).await;
     let mut response = answer.unwrap_or_else(IntoResponse::into_response);
-    response.extensions_mut().insert(Told { model: place.name.clone(), samples });
+    response.extensions_mut().insert(Logged { model: place.name.clone(), samples });
     response
 }
 
@@ -125,13 +125,13 @@ async fn answer(
     let outputs = app.in_time(served.outputs_of(&mut samples)).await?;
     *answered = samples.count;
     let name = place.name.clone();
-    let tell = move || {
+    let write = move || {
         let answers = served.answers(&samples, &outputs, top);
         let response = as_json(&json!({ "model": name, "predictions": answers }));
         drop(charge);
         response
     };
-    tokio::task::spawn_blocking(tell).await.map_err(|_| Refusal::internal("a fault of the program"))
+    tokio::task::spawn_blocking(write).await.map_err(|_| Refusal::internal("a fault of the program"))
 }
 
 /// Makes samples of a body, on a thread for that. So many at a time as there are cores.

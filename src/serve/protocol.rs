@@ -1,6 +1,6 @@
 //! The addresses of the Open Inference Protocol, and of its extension that loads models.
 
-use super::app::{App, Told, as_json};
+use super::app::{App, Logged, as_json};
 use super::body::receive;
 use super::open_inference::{HEADER, answer, metadata};
 use super::place::{Answers, Place};
@@ -76,7 +76,7 @@ pub async fn infer(State(app): State<Arc<App>>, name: Name, request: Request) ->
     let mut samples = 0;
     let answer = inferred(&app, place, request, &mut samples).await;
     let mut response = answer.unwrap_or_else(IntoResponse::into_response);
-    response.extensions_mut().insert(Told { model: place.name.clone(), samples });
+    response.extensions_mut().insert(Logged { model: place.name.clone(), samples });
     response
 }
 
@@ -91,7 +91,7 @@ async fn inferred(app: &Arc<App>, place: &Place, request: Request, answered: &mu
     let outputs = app.in_time(served.outputs_of(&mut samples)).await?;
     *answered = samples.count;
     let name = place.name.clone();
-    let tell = move || {
+    let write = move || {
         let (body, json) = answer(form, &name, &served, &outputs);
         drop(charge);
         let mut response = Response::new(Body::from(body));
@@ -102,7 +102,7 @@ async fn inferred(app: &Arc<App>, place: &Place, request: Request, answered: &mu
         }
         response
     };
-    tokio::task::spawn_blocking(tell).await.map_err(|_| Refusal::internal("a fault of the program"))
+    tokio::task::spawn_blocking(write).await.map_err(|_| Refusal::internal("a fault of the program"))
 }
 
 /// [`HEADER`] as the name of a header.

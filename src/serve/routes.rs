@@ -1,7 +1,7 @@
 //! Which address does what, and what is common to all requests: who may ask, what is counted, what is written down.
 
 use super::access::Entry;
-use super::app::{App, From, Told, as_json};
+use super::app::{App, From, Logged, as_json};
 use super::body::drain;
 use super::refusal::Refusal;
 use super::{completions, page, predict, protocol};
@@ -112,17 +112,17 @@ async fn watched(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     };
     let response = match response.extensions().get::<Refusal>() {
         Some(refusal) if path.starts_with("/v1/") => {
-            let told = response.extensions().get::<Told>().cloned();
+            let logged = response.extensions().get::<Logged>().cloned();
             let mut response = refusal.clone().into_openai_response();
-            told.map(|told| response.extensions_mut().insert(told));
+            logged.map(|logged| response.extensions_mut().insert(logged));
             response
         }
         _ => response,
     };
     let took = begun.elapsed();
     let status = response.status().as_u16();
-    let told = response.extensions().get::<Told>();
-    let (model, samples) = told.map_or(("", 0), |told| (told.model.as_str(), told.samples));
+    let logged = response.extensions().get::<Logged>();
+    let (model, samples) = logged.map_or(("", 0), |logged| (logged.model.as_str(), logged.samples));
     app.metrics.answered(model, &route, status, took);
     app.log.write(&Entry { from, method: method.as_str(), path: &path, status, took, model, samples });
     response

@@ -185,7 +185,7 @@ impl Served {
         let of_first: usize = self.seen.given.iter().map(Field::bytes).sum();
         let of_others: usize = self.other_tables.iter().map(|table| size_of::<f32>() * table.width()).sum();
         let sample = of_first + of_others;
-        let told = match self.task {
+        let of_answer = match self.task {
             Task::Classification => {
                 let positions = self.meaning(top).positions();
                 if positions.rank() > 0 { TEXT * positions.len() } else { OBJECT * top.min(self.outputs()) }
@@ -196,7 +196,7 @@ impl Served {
         let kept = if self.models.number() > 1 { self.models.number() } else { 0 };
         let of_heads: usize = self.seen.heads.iter().map(|head| OBJECT * (1 + top.min(head.outputs()))).sum();
         // Beside those of other requests in a batch once more.
-        2 * sample + (2 + kept) * size_of::<f32>() * self.models.first().width() + told + of_heads + OBJECT
+        2 * sample + (2 + kept) * size_of::<f32>() * self.models.first().width() + of_answer + of_heads + OBJECT
     }
 
     /// What it puts out for samples: logits of classes and labels, or numbers, for each; those of heads are behind them.
@@ -293,7 +293,7 @@ impl Served {
                 Some(sentence) => meaning.answer_of_words(output, sentence),
                 None => meaning.answer(output),
             };
-            meaning.tell(&answer, &mut result);
+            meaning.write_json(&answer, &mut result);
             result
         };
         outputs.chunks_exact(self.width()).enumerate().map(of).collect()

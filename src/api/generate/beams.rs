@@ -311,8 +311,8 @@ mod tests {
             found: Vec::new(),
             done: false,
         };
-        let told = search.step(&[vec![0.0, f32::NAN]]).unwrap_err().to_string();
-        assert!(told.contains("no numbers"), "{told}");
+        let message = search.step(&[vec![0.0, f32::NAN]]).unwrap_err().to_string();
+        assert!(message.contains("no numbers"), "{message}");
         assert!(search.step(&[vec![f32::NEG_INFINITY; 2]]).is_err());
     }
 }

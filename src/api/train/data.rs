@@ -15,8 +15,8 @@ use crate::train::setup::input::{Samples, Take};
 pub fn balance_classes(loaded: &mut Loaded, samples: &Samples, reporter: &Reporter) -> Result<bool, Failure> {
     let balanced = balanced(loaded, samples)?;
     for Balanced { head, weights } in &balanced {
-        let told = |of: fn(f64, f64) -> f64| weights.iter().copied().reduce(of).unwrap_or(1.0);
-        let (least, most) = (told(f64::min), told(f64::max));
+        let extreme = |of: fn(f64, f64) -> f64| weights.iter().copied().reduce(of).unwrap_or(1.0);
+        let (least, most) = (extreme(f64::min), extreme(f64::max));
         let of = head.as_ref().map_or(String::new(), |head| format!(" of the head `{head}`"));
         reporter.info(&format!(
             "weight = \"balanced\": the classes{of} weigh from {} to {}",

@@ -56,12 +56,12 @@ pub fn expect_not_read(request: &Request, loaded: &Loaded) -> Result<(), Failure
 /// The folder of a new run, which must not hold another one unless that may be replaced.
 pub fn new_folder(request: &Request, name: &str, reporter: &Reporter) -> Result<Folder, Failure> {
     let mut folder = Folder::new(request.out.as_deref(), name, replaces(request)).map_err(in_folder)?;
-    tell_lock(&mut folder, reporter);
+    report_lock(&mut folder, reporter);
     Ok(folder)
 }
 
 /// Warns of a folder that cannot be locked.
-pub fn tell_lock(folder: &mut Folder, reporter: &Reporter) {
+pub fn report_lock(folder: &mut Folder, reporter: &Reporter) {
     if let Some(warning) = folder.unlocked() {
         reporter.warn(&warning);
     }

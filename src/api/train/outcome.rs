@@ -94,14 +94,14 @@ pub fn train(run: &mut Run, request: &Request, resumed: bool) -> Result<Trained,
 fn best(run: &Run) -> String {
     let Some(best) = &run.state.best else { return String::new() };
     let value = if is_share(&best.monitor) { percent(best.value) } else { figure(best.value, 5, 12) };
-    let told = format!("; best {} {value}", best.monitor);
+    let shown = format!("; best {} {value}", best.monitor);
     let validation = run.experiment.validation();
     match run.experiment.checkpoint.monitor().of_validation() {
         true if validation == Validation::TestSet => {
-            format!("{told}, chosen on {} (`data.validation_split` holds samples out for that)", validation.name())
+            format!("{shown}, chosen on {} (`data.validation_split` holds samples out for that)", validation.name())
         }
-        true => format!("{told}, chosen on {}", validation.name()),
-        false => told,
+        true => format!("{shown}, chosen on {}", validation.name()),
+        false => shown,
     }
 }
 
@@ -166,21 +166,21 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_full_disk_is_told_with_the_way_on_if_something_was_saved() {
+    fn errors_of_a_full_disk_name_the_way_on_if_something_was_saved() {
         let folder = tempfile::tempdir().unwrap();
         let full =
             || CheckpointError { path: "r/last.safetensors".into(), reason: Reason::Io(ErrorKind::StorageFull.into()) };
-        let told = |e: anyhow::Error| with_way_on(e, &request(None), folder.path()).to_string();
-        assert!(told(full().into()).ends_with("; nothing was saved before: make room there, and train again"));
+        let message = |e: anyhow::Error| with_way_on(e, &request(None), folder.path()).to_string();
+        assert!(message(full().into()).ends_with("; nothing was saved before: make room there, and train again"));
         std::fs::write(folder.path().join(file::BEST), "").unwrap();
         for error in
             [anyhow::Error::new(full()), anyhow::Error::new(std::io::Error::from(ErrorKind::StorageFull)).context("r")]
         {
-            let text = told(error);
+            let text = message(error);
             assert!(text.starts_with("r") && text.contains("make room"), "{text}");
             assert!(text.ends_with(&format!("runner train --resume {}", folder.path().display())), "{text}");
         }
-        assert_eq!(told(anyhow::anyhow!("the loss is not finite")), "the loss is not finite");
+        assert_eq!(message(anyhow::anyhow!("the loss is not finite")), "the loss is not finite");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::super::samples;
 use super::announce::announce;
 use super::best::settle_best;
 use super::data::{balance_classes, load_samples};
-use super::folder::{self, go_back, in_folder, new_folder, tell_lock, with_note, write_config};
+use super::folder::{self, go_back, in_folder, new_folder, report_lock, with_note, write_config};
 use super::past::Past;
 use super::ranks::{Others, spread};
 use super::request::{Asked, Request};
@@ -154,7 +154,7 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
     if from.is_none() || !folder.path.is_dir() {
         folder.claim(request.replace).map_err(in_folder)?;
     }
-    tell_lock(&mut folder, &reporter);
+    report_lock(&mut folder, &reporter);
     announce(&loaded, &session.programs, &samples, &planned, backend, (&folder, dry), &reporter);
     if let Some(past) = &past {
         past.copy(&folder, &state)?;

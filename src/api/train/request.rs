@@ -71,7 +71,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A run as the command `train` makes it without options. Its messages are dropped: [`Request::told_to`] sets a listener.
+    /// A run as the command `train` makes it without options. Its messages are dropped: [`Request::with_listener`] sets a listener.
     pub fn new(run: Asked) -> Request {
         let never: Interrupt = Arc::new(|_| Ok(Arc::default()));
         Request {
@@ -103,7 +103,7 @@ impl Request {
     }
 
     /// The same, with a listener that gets the messages and every line of `metrics.jsonl`.
-    pub fn told_to(self, listener: Listener) -> Request {
+    pub fn with_listener(self, listener: Listener) -> Request {
         Request { verbosity: Verbosity::Heard, listener: Some(listener), ..self }
     }
 

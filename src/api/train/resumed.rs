@@ -132,7 +132,7 @@ pub fn find(request: &Request, asked: &Resume, reporter: &Reporter) -> Result<Re
         loaded.experiment.name = name_for(&before.name, &folder.path);
     }
     let found = Found { folder: &folder.path, path: &path, new_sets: &new_sets };
-    found.tell(&changes(&old.experiment, &loaded.experiment), reporter)?;
+    found.report(&changes(&old.experiment, &loaded.experiment), reporter)?;
     let started = Started {
         name: loaded.experiment.name.clone(),
         sets: in_force(&before.sets, &new_sets, &loaded),
@@ -280,7 +280,7 @@ impl Found<'_> {
     ///
     /// # Errors
     /// The run cannot go on with a change, or would go on otherwise than it was without that having been asked for.
-    fn tell(&self, changes: &[Change], reporter: &Reporter) -> Result<(), Failure> {
+    fn report(&self, changes: &[Change], reporter: &Reporter) -> Result<(), Failure> {
         let folder = self.folder.display();
         let list = |effect: Effect| changes.iter().filter(move |c| c.effect == effect);
         let lines = |changes: &mut dyn Iterator<Item = &Change>| -> String {

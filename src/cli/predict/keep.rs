@@ -104,7 +104,7 @@ impl<'a> Keep<'a> {
     /// The file cannot be read; both have a key of the same name.
     pub fn object(&mut self, (number, first): (usize, bool), meaning: &Meaning, answer: &Answer) -> Result<String> {
         let mut told = json!({});
-        meaning.tell(answer, &mut told);
+        meaning.write_json(answer, &mut told);
         let now = self.now()?;
         if let Some(told) = told.as_object().filter(|_| first) {
             now.expect_none_of(&told.keys().cloned().collect::<Vec<_>>())?;

@@ -68,7 +68,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<ExitCode, Failure> {
     let each_class = args.probabilities;
     let meaning = Meaning { task, data, quantiles: &quantiles, top, each_class, guard_formulas, id, heads: Vec::new() };
     let meaning = meaning.and_of_heads(&seen.heads);
-    if each_class && !meaning.tells_a_class() {
+    if each_class && !meaning.has_a_class() {
         return Err(Failure::Usage(
             "`--probabilities` is for samples that have a class, and those of this model have none\nhelp: leave it out"
                 .into(),

@@ -4,7 +4,7 @@
 mod asked;
 mod reply;
 
-use super::app::{App, Told, as_json};
+use super::app::{App, Logged, as_json};
 use super::body::receive;
 use super::budget::Charge;
 use super::place::{Answers, Place};
@@ -61,11 +61,11 @@ pub async fn chat(State(app): State<Arc<App>>, request: Request) -> Response {
 }
 
 async fn answered(app: &Arc<App>, request: Request, chat: bool) -> Response {
-    let mut told = None;
-    let answer = answer(app, request, chat, &mut told).await;
+    let mut logged = None;
+    let answer = answer(app, request, chat, &mut logged).await;
     let mut response = answer.unwrap_or_else(IntoResponse::into_response);
-    if let Some(told) = told {
-        response.extensions_mut().insert(told);
+    if let Some(logged) = logged {
+        response.extensions_mut().insert(logged);
     }
     response
 }
@@ -79,7 +79,12 @@ struct Understood {
     charge: Charge,
 }
 
-async fn answer(app: &Arc<App>, request: Request, chat: bool, told: &mut Option<Told>) -> Result<Response, Refusal> {
+async fn answer(
+    app: &Arc<App>,
+    request: Request,
+    chat: bool,
+    logged: &mut Option<Logged>,
+) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
     let mut charge = app.budget.charge();
     let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;
@@ -95,7 +100,7 @@ async fn answer(app: &Arc<App>, request: Request, chat: bool, told: &mut Option<
         tokio::task::spawn_blocking(work).await.map_err(|_| fault())??
     };
     let Understood { writer, asked, form, texts, charge } = understood;
-    *told = Some(Told { model: form.model.clone(), samples: texts.len() });
+    *logged = Some(Logged { model: form.model.clone(), samples: texts.len() });
     let mut events = writer.submit(texts)?;
     // It goes on with this model, whatever takes its place.
     drop(writer);

@@ -38,7 +38,7 @@ type Heard = Arc<Mutex<(Vec<Value>, Vec<String>)>>;
 fn heard(request: Request) -> (Request, Heard) {
     let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let into = told.clone();
-    let request = request.told_to(Arc::new(move |event| {
+    let request = request.with_listener(Arc::new(move |event| {
         let mut told = into.lock().unwrap();
         match event {
             Event::Record(line) => told.0.push(line.clone()),

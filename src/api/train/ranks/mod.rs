@@ -181,7 +181,7 @@ fn threads_of(asked: Option<usize>, ranks: usize) -> usize {
 
 /// Trains as the leader, and reports a failure to the others.
 fn lead(leader: &mut Run, member: &dyn Collective, request: &Request, resumed: bool) -> Result<Trained, Failure> {
-    let _told = TellsPanic(member);
+    let _reports = ReportsPanic(member);
     let given = leader.session.hand_out().map_err(Failure::from);
     let outcome = given.and_then(|()| outcome::train(leader, request, resumed));
     let outcome = outcome.and_then(|trained| leader.session.leave().map(|()| trained).map_err(Failure::from));
@@ -192,9 +192,9 @@ fn lead(leader: &mut Run, member: &dyn Collective, request: &Request, resumed: b
 }
 
 /// Reports the panic of a rank to the others.
-struct TellsPanic<'a>(&'a dyn Collective);
+struct ReportsPanic<'a>(&'a dyn Collective);
 
-impl Drop for TellsPanic<'_> {
+impl Drop for ReportsPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail("it has panicked, which is a bug of runner");

@@ -6,7 +6,7 @@ use super::super::request::{Interrupt, Request};
 use super::super::team::Agreed;
 use super::follower::{self, Follower};
 use super::world::{self, Found, Transport};
-use super::{TellsPanic, gpus, lead, mpi, threads_of};
+use super::{ReportsPanic, gpus, lead, mpi, threads_of};
 use crate::api::failure::Failure;
 use crate::api::memory::Planned;
 use crate::api::model::{build, describe_data};
@@ -269,7 +269,7 @@ pub fn follow(
     pause_after: Option<u64>,
     interrupt: &Interrupt,
 ) -> Result<(), Failure> {
-    let _told = TellsPanic(member.as_ref());
+    let _reports = ReportsPanic(member.as_ref());
     let first = |all: Vec<Vec<u8>>| all.into_iter().next().unwrap_or_default();
     let plan: Plan = read(0, &first(member.gather(&[])?))?;
     let mut loaded = config::load_effective("the configuration of rank 0", &plan.config, &[])?;

@@ -3,7 +3,7 @@
 use super::super::outcome::Trained;
 use super::super::request::Request;
 use super::follower::{Follower, follow};
-use super::{TellsPanic, lead, threads_of};
+use super::{ReportsPanic, lead, threads_of};
 use crate::api::failure::Failure;
 use crate::backend::cpu::CpuBackend;
 use crate::backend::{Backend, DeviceError};
@@ -117,7 +117,7 @@ impl Threads {
                 .map(|((mut run, folder), member)| {
                     let name = format!("rank-{}", member.rank());
                     let work = move || {
-                        let (_folder, _told) = (folder, TellsPanic(member.as_ref()));
+                        let (_folder, _reports) = (folder, ReportsPanic(member.as_ref()));
                         // The leader gets Ctrl-C, and passes it on.
                         let followed = run.session.hand_out().and_then(|()| follow(&mut run, &AtomicBool::new(false)));
                         if let Err(error) = followed {

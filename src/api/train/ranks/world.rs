@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_nobody_has_started_with_others_is_alone() {
+    fn a_process_that_was_started_without_others_is_alone() {
         for variables in [
             &[][..],
             &[("RANK", "0"), ("WORLD_SIZE", "1")],
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_clear_is_told() {
+    fn unclear_variables_are_errors() {
         for (variables, expected) in [
             (&[("RANK", "8"), ("WORLD_SIZE", "8")][..], "`RANK` is 8, and there are 8 ranks, from 0 to 7"),
             (&[("RANK", "first"), ("WORLD_SIZE", "8")], "`RANK` is `first`"),

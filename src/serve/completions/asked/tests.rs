@@ -9,7 +9,7 @@ fn asked(body: &str) -> Result<Asked, Refusal> {
 }
 
 #[test]
-fn what_is_not_said_is_as_usual() {
+fn missing_parameters_have_the_usual_values() {
     let found = asked("{}").unwrap();
     assert_eq!(found.given, Given::Prompts(vec![Prompt::Text(String::new())]));
     assert_eq!((found.max_tokens, found.echo, found.stream, found.usage), (Some(16), false, false, false));
@@ -20,7 +20,7 @@ fn what_is_not_said_is_as_usual() {
 }
 
 #[test]
-fn what_is_said_is_taken() {
+fn given_parameters_are_taken() {
     let found = asked(
         r#"{"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 0, "temperature": 0.5, "top_p": 1, "top_k": 3, "min_p": 0.25,
             "repetition_penalty": 1.5, "seed": -1, "stop": ["x", "\n"], "echo": true, "stream": true,
