@@ -218,7 +218,7 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
     let warnings = [&loaded.warnings[..], &programs.warnings].concat();
     let rates: serde_json::Map<String, Value> =
         programs.decays.iter().map(|rate| (rate.layer.clone(), rate.share.into())).collect();
-    let mut told = json!({
+    let mut report = json!({
         "layers": layers,
         "parameters": all,
         "trainable_parameters": trainable,
@@ -229,12 +229,12 @@ fn as_json(loaded: &Loaded, programs: &Programs, memory: &MemoryPlan, device: &s
         "warnings": to_json(&loaded.sources, &warnings),
     });
     if !rates.is_empty() {
-        told["layer_decay"] = rates.into();
+        report["layer_decay"] = rates.into();
     }
     if let Some(Split { muon: [tensors, elements], adamw }) = &programs.split {
-        told["muon"] = json!({ "tensors": tensors, "parameters": elements, "left_to_adamw": adamw });
+        report["muon"] = json!({ "tensors": tensors, "parameters": elements, "left_to_adamw": adamw });
     }
-    told
+    report
 }
 
 /// The batch that shapes and FLOPs are shown for: smaller than `batch_size` where there are fewer samples.

@@ -54,9 +54,9 @@ fn table(report: &ClassReport, names: Option<&[String]>, positions: bool, width:
     let room = width.saturating_sub(11 * (shows + 1)).max(averages[1].len());
     let wide = longest.clamp(averages[1].len(), LONGEST_NAME).min(room);
     let cut: Vec<String> = shown.iter().map(|class| fitted(&name(names, *class), wide)).collect();
-    let told_apart = (0..cut.len()).all(|i| !cut[..i].contains(&cut[i]));
-    // Cut to the same letters, names would not tell which is which.
-    let named = |class: usize| match told_apart {
+    let are_distinct = (0..cut.len()).all(|i| !cut[..i].contains(&cut[i]));
+    // Names that are cut to the same letters would not be distinct.
+    let named = |class: usize| match are_distinct {
         true => name(names, class),
         false => format!("{class} {}", name(names, class)),
     };
@@ -102,8 +102,8 @@ fn picture(report: &ClassReport, matrix: &[u64], names: Option<&[String]>, width
     }
     let cell = cell.min(longest.clamp(digits, 10));
     let short: Vec<String> = names.iter().map(|name| fitted(name, cell).trim_end().to_owned()).collect();
-    let told_apart = (0..n).all(|i| !short[..i].contains(&short[i]));
-    let (heads, names) = match told_apart {
+    let are_distinct = (0..n).all(|i| !short[..i].contains(&short[i]));
+    let (heads, names) = match are_distinct {
         true => (short, names),
         false => (
             (0..n).map(|i| i.to_string()).collect(),

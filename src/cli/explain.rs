@@ -120,14 +120,14 @@ pub(super) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     match args.output.json {
         true => {
             let mut json = json!({ "split": split, "rows": rows, "repeats": args.repeats });
-            json.as_object_mut().into_iter().for_each(|json| json.extend(as_told(&figures, &all)));
+            json.as_object_mut().into_iter().for_each(|json| json.extend(figures_json(&figures, &all)));
             if folds > 1 {
                 json["folds"] = folds.into();
             }
             print_json(&json)?;
         }
         false => {
-            told(split, rows, whole, folds, &figures);
+            say_figures(split, rows, whole, folds, &figures);
             print(&table(&all, what, &figures))?;
         }
     }
@@ -222,7 +222,7 @@ fn curves(args: &ExplainArgs, asked: &Asked) -> Result<ExitCode, Failure> {
             continue;
         }
         if of_columns.is_empty() && args.column.first() == Some(column) {
-            told(split, rows.len(), *whole, 1, &as_they_are(predictor, rows)?.figures());
+            say_figures(split, rows.len(), *whole, 1, &as_they_are(predictor, rows)?.figures());
         }
         print(&curve(column, &names, &values))?;
     }
@@ -246,7 +246,7 @@ fn number(value: f64) -> Value {
 }
 
 /// The figures and the importance of each column as JSON.
-pub fn as_told(figures: &Figures, all: &[Importance]) -> Map<String, Value> {
+pub fn figures_json(figures: &Figures, all: &[Importance]) -> Map<String, Value> {
     let columns: Vec<Value> = all.iter().map(|one| of_column(one, figures)).collect();
     let all = [
         ("figure", loss_name(figures).replace(' ', "_").into()),
@@ -267,7 +267,7 @@ fn of_column(one: &Importance, figures: &Figures) -> Value {
 }
 
 /// Says which rows a model was asked about, and its figures on them.
-fn told(split: &str, rows: usize, whole: usize, folds: usize, figures: &Figures) {
+fn say_figures(split: &str, rows: usize, whole: usize, folds: usize, figures: &Figures) {
     let by = if folds > 1 { format!(", each by the one of {folds} folds that has not seen it") } else { String::new() };
     say(&format!("{}{by}: {}", rows_in_words(split, rows, whole), figures_in_words(figures)));
 }

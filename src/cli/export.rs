@@ -84,7 +84,7 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         return tokenizer::run(args, &to);
     }
     let mut missing = None;
-    let mut told = if format == Format::Onnx {
+    let mut report = if format == Format::Onnx {
         // The tokenizer is among its metadata.
         whole(args, options, &to)?
     } else {
@@ -127,11 +127,11 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode, Failure> {
         say(&note);
     }
     if args.output.json {
-        told["file"] = out.to_string_lossy().into();
-        super::print_json(&told)?;
+        report["file"] = out.to_string_lossy().into();
+        super::print_json(&report)?;
     } else {
-        let n = thousands(told["elements"].as_u64().unwrap_or_default());
-        let text = format!("wrote {} tensors with {n} elements to `{}`", told["tensors"], out.display());
+        let n = thousands(report["elements"].as_u64().unwrap_or_default());
+        let text = format!("wrote {} tensors with {n} elements to `{}`", report["tensors"], out.display());
         super::print_beside(Some(&to), &text)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -85,12 +85,12 @@ pub(super) fn run(args: &LrFindArgs) -> Result<ExitCode, Failure> {
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    super::print(&told(&tried, best, lowest, range))?;
+    super::print(&report(&tried, best, lowest, range))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The report on the rates.
-fn told(tried: &[Tried], best: Option<Tried>, lowest: Option<Tried>, range: Sweep) -> String {
+fn report(tried: &[Tried], best: Option<Tried>, lowest: Option<Tried>, range: Sweep) -> String {
     let (Some(lowest), Some(last)) = (lowest, tried.last()) else {
         return format!("the loss is not finite at the first learning rate, {:.1e}\n", range.from);
     };

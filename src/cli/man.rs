@@ -45,7 +45,7 @@ pub(super) fn run(args: &ManArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The argument for a page, which shows nothing but its name of how many are taken.
-fn telling_several(arg: Arg) -> Arg {
+fn show_several(arg: Arg) -> Arg {
     let several = arg.is_positional() && arg.get_num_args().is_some_and(|number| number.max_values() > 1);
     let Some([name]) = arg.get_value_names().filter(|_| several) else { return arg };
     let name = format!("{name}...");
@@ -54,7 +54,7 @@ fn telling_several(arg: Arg) -> Arg {
 
 /// A page for a command and for each below it: `runner.1`, `runner-train.1`, `runner-data-fetch.1`.
 fn pages(command: &Command, folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
-    let page = Man::new(command.clone().mut_args(telling_several));
+    let page = Man::new(command.clone().mut_args(show_several));
     let name = page.get_filename();
     let mut text = Vec::new();
     page.render(&mut text).with_context(|| format!("cannot make the page `{name}`"))?;

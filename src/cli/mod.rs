@@ -53,7 +53,7 @@ use std::process::ExitCode;
 /// The program: reads its arguments, the first of which is its own name, and runs the command; the process's exit code.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     terminal::set_panic_hook();
-    be_told_of_limits();
+    ignore_file_size_signal();
     allocator::give_back();
     match parse(&args) {
         Ok(cli) => run(cli),
@@ -67,7 +67,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 /// A file that would become longer than a limit allows (`ulimit -f`) is an error of the write, which is reported, instead of
 /// the end of the process.
-fn be_told_of_limits() {
+fn ignore_file_size_signal() {
     #[cfg(unix)]
     // SAFETY: a plain call; nothing else asks for this signal.
     unsafe {

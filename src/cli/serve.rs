@@ -169,10 +169,10 @@ mod tests {
         assert_eq!(shown, ["a:runs/x/1", "lr_0.1:runs/lr=0.1/2", "b.c:y=z"]);
         assert!(read(&["runs/x/1", "runs/x/2"]).unwrap_err().to_string().contains("both called `x`"));
         for name in ["", "a/b", "ü", "..", "a b"] {
-            let told = read(&[&format!("{name}=/")]).unwrap_err().to_string();
+            let message = read(&[&format!("{name}=/")]).unwrap_err().to_string();
             assert!(
-                told.contains(&format!("`{name}` cannot be the name of a model")) && told.contains("NAME=/"),
-                "{told}"
+                message.contains(&format!("`{name}` cannot be the name of a model")) && message.contains("NAME=/"),
+                "{message}"
             );
         }
     }

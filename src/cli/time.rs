@@ -232,15 +232,15 @@ mod tests {
         assert_eq!((json["evaluations"].as_u64(), json["waits_for"].as_str()), (Some(3), Some("device")));
         assert_eq!((json["checkpoint_s"].as_f64(), json["checkpoints"].as_u64()), (Some(0.5), Some(3)));
         let text = times.as_text("CPU");
-        for told in
+        for part in
             ["time on CPU, from 5 steps\n", "30 steps and 3 evaluations, and 3 checkpoints\n", "500 ms  3.0 MiB;"]
         {
-            assert!(text.contains(told), "{told}: {text}");
+            assert!(text.contains(part), "{part}: {text}");
         }
     }
 
     #[test]
-    fn a_checkpoint_that_cannot_be_written_is_told() {
+    fn a_checkpoint_that_cannot_be_written_is_in_the_report() {
         let times = Times { saved: Err("cannot write in `runs`: no".into()), ..times() };
         assert_eq!((times.whole(), &times.as_json()["checkpoint_s"]), (Some(15.0), &Value::Null));
         let text = times.as_text("CPU");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_training_waits_for_is_told() {
+    fn the_report_says_what_training_waits_for() {
         let mut times = times();
         times.train.waited = 1.0;
         assert_eq!(times.waits_for(), "data");

@@ -120,7 +120,7 @@ pub(super) fn run(args: &TokenizeArgs) -> Result<ExitCode, Failure> {
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    super::print(&told(&written, &tokenizer, vocabulary, learnt.is_some()))?;
+    super::print(&report(&written, &tokenizer, vocabulary, learnt.is_some()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -172,7 +172,7 @@ fn choice(args: &TokenizeArgs) -> Result<Choice, Failure> {
 }
 
 /// What was written, and the section of a configuration that reads it.
-fn told(written: &[Written], tokenizer: &str, vocabulary: usize, learnt: bool) -> String {
+fn report(written: &[Written], tokenizer: &str, vocabulary: usize, learnt: bool) -> String {
     let mut text = String::new();
     if learnt {
         let _ = writeln!(text, "{tokenizer}: {} tokens, learnt from the text", thousands(vocabulary as u64));

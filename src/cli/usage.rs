@@ -95,8 +95,8 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_a_key_is_told_how_to_be_set() {
-        let told = |line: &str| {
+    fn an_option_that_is_a_key_is_answered_with_how_to_set_it() {
+        let message = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             explain(Cli::try_parse_from(&words).unwrap_err(), &words).to_string()
         };
@@ -108,13 +108,13 @@ mod tests {
             ("runner bench a.toml --learning-rate --quiet", "'--set optimizer.lr=…'"),
             ("runner train a.toml --optimizer.lr 1", "'--set optimizer.lr=1'"),
         ] {
-            let text = told(line);
+            let text = message(line);
             assert!(text.contains(tip) && !text.contains("as a value"), "{line}\n{text}");
         }
         // Options of our own are still proposed, and nothing where there is nothing to set.
-        assert!(told("runner train a.toml --forse").contains("'--force'"));
+        assert!(message("runner train a.toml --forse").contains("'--force'"));
         for line in ["runner devices --epochs 3", "runner train a.toml --frobnicate", "runner --epochs 3"] {
-            let text = told(line);
+            let text = message(line);
             assert!(!text.contains("--set") && !text.contains("as a value"), "{line}\n{text}");
         }
     }

@@ -7,7 +7,7 @@ fn the_command_line_is_consistent() {
 }
 
 #[test]
-fn passes_to_leave_out_are_told_in_their_order() {
+fn passes_to_leave_out_are_listed_in_their_order() {
     let words = ["runner", "bench", "a.toml", "--without", "fuse", "--without=reorder", "--without", "fuse"];
     let Command::Bench(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
     assert_eq!(args.passes.note(), " without reorder and fuse");

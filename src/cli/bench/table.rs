@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn names_have_stars_where_they_differ() {
-        let told =
+        let patterns =
             [("a.0.fc", "a.1.fc"), ("a.*.fc", "a.12.fc"), ("fc1", "fc2"), ("", "fc"), ("a.b", "a.b.c"), ("a", "a")]
                 .map(|(a, b)| common(a, b));
-        assert_eq!(told, ["a.*.fc", "a.*.fc", "*", "*", "a.b.*", "a"]);
+        assert_eq!(patterns, ["a.*.fc", "a.*.fc", "*", "*", "a.b.*", "a"]);
     }
 }

@@ -89,9 +89,9 @@ mod tests {
                     Max locked memory         8388608              8388608              bytes     \n\
                     Max address space         17179869184          unlimited            bytes     \n\
                     Max nice priority         0                    0                              \n";
-        let told = LIMITS.map(|(name, _)| limit(text, name));
-        let told = told.each_ref().map(Option::as_deref);
-        assert_eq!(told, [Some("1024"), Some("16.0 GiB"), None, None, Some("8.0 MiB")]);
+        let limits = LIMITS.map(|(name, _)| limit(text, name));
+        let limits = limits.each_ref().map(Option::as_deref);
+        assert_eq!(limits, [Some("1024"), Some("16.0 GiB"), None, None, Some("8.0 MiB")]);
         assert_eq!(limit(text, "Max nice priority").as_deref(), Some("0"));
     }
 }

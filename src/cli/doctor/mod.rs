@@ -87,11 +87,11 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         section("environment", &variables);
     }
     let rows = steps.iter().map(|(device, time)| {
-        let told = match time {
+        let shown = match time {
             Ok(ms) => format!("{ms:.3} ms"),
             Err(why) => format!("failed: {why}"),
         };
-        (device.clone(), told)
+        (device.clone(), shown)
     });
     let rows: Vec<_> = rows.collect();
     if !rows.is_empty() {

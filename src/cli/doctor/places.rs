@@ -22,7 +22,7 @@ impl Place {
         let missing = there != path;
         let real = there.canonicalize().unwrap_or_else(|_| there.clone());
         let kind = read("/proc/self/mountinfo").and_then(|mounts| file_system(&mounts, &real));
-        // Modes do not tell it: of a file system that is read-only, of root.
+        // Modes do not show it if the file system is read-only or the user is root.
         let writable = tempfile::tempfile_in(&there).is_ok();
         Place { kind, free: free(&real), writable, missing, path }
     }
@@ -75,11 +75,11 @@ fn free(path: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: all bytes 0 are a valid value of this structure of numbers.
-    let mut told: libc::statvfs = unsafe { std::mem::zeroed() };
+    let mut stats: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends in a zero byte, and the structure is ours.
-    let done = unsafe { libc::statvfs(path.as_ptr(), &mut told) };
+    let done = unsafe { libc::statvfs(path.as_ptr(), &mut stats) };
     #[allow(clippy::unnecessary_cast)]
-    (done == 0).then(|| told.f_bavail as u64 * told.f_frsize as u64)
+    (done == 0).then(|| stats.f_bavail as u64 * stats.f_frsize as u64)
 }
 
 #[cfg(not(unix))]

@@ -170,10 +170,10 @@ pub fn evaluated(
         samples::load(experiment, &take).map_err(|e| samples::missing(e, experiment, &because(&trained_on)))?;
     // A fallback has been reported already.
     let other = if samples.note.is_none() && trained_on.is_none() { model.other_data(&samples) } else { None };
-    let told = other.clone().filter(|_| !asked.other_data);
+    let warned = other.clone().filter(|_| !asked.other_data);
     // Other data, or what stands in for the training's.
     let is_other = samples.note.is_some() || trained_on.is_some() || other.is_some();
-    let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(told).collect();
+    let mut notes: Vec<String> = samples.note.iter().cloned().chain(trained_on).chain(warned).collect();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let (name, split) = match asked.split {
         SplitName::Val => ("val", samples.val.clone()),

@@ -81,8 +81,8 @@ pub fn expect_room(path: &Path, data: &DataSpec, task: Task) -> Result<(), Failu
 
 /// Whether samples are texts with answers: as many tokens as a text has, and tokens as the target.
 pub fn writes_answers(fields: &[Field]) -> bool {
-    let told = |field: &Field| field.is_target() && matches!(field.kind, FieldKind::Tokens(_));
-    fields.iter().any(|field| field.kind == FieldKind::Length) && fields.iter().any(told)
+    let is_answer = |field: &Field| field.is_target() && matches!(field.kind, FieldKind::Tokens(_));
+    fields.iter().any(|field| field.kind == FieldKind::Length) && fields.iter().any(is_answer)
 }
 
 /// What a model says of a sample, with what is true of it.

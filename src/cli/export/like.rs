@@ -100,8 +100,8 @@ pub(super) fn run(args: &ExportArgs, like: &Path) -> Result<ExitCode, Failure> {
     put(CONFIG, text.as_bytes())?;
     let elements: usize = names.iter().map(|(_, tensor)| tensor.len()).sum();
     if args.output.json {
-        let told = json!({ "folder": folder, "files": written, "tensors": names.len(), "elements": elements });
-        print_json(&told)?;
+        let report = json!({ "folder": folder, "files": written, "tensors": names.len(), "elements": elements });
+        print_json(&report)?;
     } else {
         let n = thousands(elements as u64);
         print(&format!(
@@ -114,7 +114,7 @@ pub(super) fn run(args: &ExportArgs, like: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tensors under the names that the folder has for them. A prefix that all names of one side have, as `transformer.`, does not tell them apart.
+/// The tensors under the names that the folder has for them. A prefix that all names of one side have, as `transformer.`, makes no difference.
 fn names<'a>(
     tensors: &'a BTreeMap<String, Tensor>,
     own: &BTreeMap<String, Tensor>,
@@ -161,8 +161,8 @@ fn names<'a>(
     wrong.extend(lacks.map(|name| format!("the model has no `{name}`")));
     // A classifier may be another one.
     wrong.retain(|wrong| !wrong.starts_with("`classifier."));
-    let told = wrong.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-    ensure!(wrong.is_empty(), "{told}");
+    let mistakes = wrong.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+    ensure!(wrong.is_empty(), "{mistakes}");
     let found = taken.len();
     ensure!(2 * found > tensors.len(), "{found} of the model's {} tensors have a name that is there", tensors.len());
     Ok(named)

@@ -319,9 +319,9 @@ fn expect_class(kind: &str, keys: &Value) -> Result<()> {
 /// The names of the classes, in the order of their numbers. transformers leaves out those of two that have no names of their own.
 fn names(keys: &Value) -> Option<Vec<String>> {
     let Some(labels) = keys.get("id2label").filter(|labels| !labels.is_null()) else {
-        let tells_classes =
+        let has_classes =
             |name: &str| ["ForSequenceClassification", "ForTokenClassification"].iter().any(|end| name.ends_with(end));
-        return classes_of(keys).any(tells_classes).then(|| (0..2).map(unnamed).collect());
+        return classes_of(keys).any(has_classes).then(|| (0..2).map(unnamed).collect());
     };
     let labels = labels.as_object()?;
     (0..labels.len()).map(|number| Some(labels.get(&number.to_string())?.as_str()?.to_owned())).collect()

@@ -103,17 +103,17 @@ impl<'a> Keep<'a> {
     /// # Errors
     /// The file cannot be read; both have a key of the same name.
     pub fn object(&mut self, (number, first): (usize, bool), meaning: &Meaning, answer: &Answer) -> Result<String> {
-        let mut told = json!({});
-        meaning.write_json(answer, &mut told);
+        let mut answer_json = json!({});
+        meaning.write_json(answer, &mut answer_json);
         let now = self.now()?;
-        if let Some(told) = told.as_object().filter(|_| first) {
-            now.expect_none_of(&told.keys().cloned().collect::<Vec<_>>())?;
+        if let Some(answer_json) = answer_json.as_object().filter(|_| first) {
+            now.expect_none_of(&answer_json.keys().cloned().collect::<Vec<_>>())?;
         }
         let Source::Rows(rows) = &mut now.source else { bail!("a Parquet file has no objects") };
         let KeptRow::Object(own) = rows.row(number)? else { bail!("cells are no object") };
-        let told = told.to_string();
+        let answer_json = answer_json.to_string();
         let comma = if own == "{" { "" } else { "," };
-        Ok(format!("{own}{comma}{}", told.strip_prefix('{').unwrap_or(&told)))
+        Ok(format!("{own}{comma}{}", answer_json.strip_prefix('{').unwrap_or(&answer_json)))
     }
 
     /// Adds row `number` of the file to a Parquet file, with the answer for it.

@@ -203,17 +203,17 @@ fn results(
         fill(&mut sink)?;
         return sink.finish();
     };
-    let mut told = 0;
+    let mut count = 0;
     let write = |file: &mut Out| {
         let mut sink = Sink::new(form, meaning, with_sample, Some(file)).keeping(kept);
-        told = fill(&mut sink)?;
+        count = fill(&mut sink)?;
         sink.finish()
     };
     let name = out.path().display();
     let written = out.write(write).with_context(|| format!("cannot write `{name}`"))?;
-    let s = if told == 1 { "" } else { "s" };
+    let s = if count == 1 { "" } else { "s" };
     say(&match written {
-        true => format!("wrote the results for {} file{s} to `{name}`", thousands(told as u64)),
+        true => format!("wrote the results for {} file{s} to `{name}`", thousands(count as u64)),
         false => format!("there are no results: nothing was written to `{name}`"),
     });
     Ok(())

@@ -116,18 +116,18 @@ mod tests {
         {
             fs::write(at(name), "").unwrap();
         }
-        let told = |words: &[&str], input: &[u8]| {
+        let found = |words: &[&str], input: &[u8]| {
             let words: Vec<PathBuf> =
                 words.iter().map(|w| if *w == "-" { PathBuf::from("-") } else { at(w) }).collect();
             let given = files(&words, false, input).unwrap();
             let short = |p: &PathBuf| p.strip_prefix(dir.path()).unwrap_or(p).display().to_string();
             (given.files.iter().map(short).collect::<Vec<_>>().join(" "), given.problems.len())
         };
-        assert_eq!(told(&["b.png", "a.png", "nowhere.png"], b"").0, "b.png a.png nowhere.png");
-        assert_eq!(told(&["b.png", "d"], b"").0, "b.png d/10.jpg d/2.JPG d/below/x.webp");
-        assert_eq!(told(&["[ab].png", "d/**/*.webp", "star*.png"], b"").0, "a.png b.png d/below/x.webp star*.png");
-        assert_eq!(told(&["empty", "*.bmp", "a.png"], b""), ("a.png".into(), 2));
-        assert_eq!(told(&["-", "a.png", "-"], b"x y.png\r\n\nq*.png").0, "x y.png q*.png a.png");
+        assert_eq!(found(&["b.png", "a.png", "nowhere.png"], b"").0, "b.png a.png nowhere.png");
+        assert_eq!(found(&["b.png", "d"], b"").0, "b.png d/10.jpg d/2.JPG d/below/x.webp");
+        assert_eq!(found(&["[ab].png", "d/**/*.webp", "star*.png"], b"").0, "a.png b.png d/below/x.webp star*.png");
+        assert_eq!(found(&["empty", "*.bmp", "a.png"], b""), ("a.png".into(), 2));
+        assert_eq!(found(&["-", "a.png", "-"], b"x y.png\r\n\nq*.png").0, "x y.png q*.png a.png");
         let rows = files(&["-".into(), at("a.png")], true, &b"x\n"[..]).unwrap().files;
         assert_eq!(rows, [PathBuf::from("-"), at("a.png")]);
         let folder = files(&[at("d")], true, &b""[..]).unwrap();

@@ -128,8 +128,8 @@ impl<'a> Sink<'a> {
         }
         match &mut self.file {
             Some(file) => listens(file.write_all(text.as_bytes())).context("cannot write the results"),
-            None if self.form == Form::Csv => told(terminal::print_table(&text)),
-            None => told(terminal::print(&text)),
+            None if self.form == Form::Csv => printed(terminal::print_table(&text)),
+            None => printed(terminal::print(&text)),
         }
     }
 
@@ -145,13 +145,13 @@ impl<'a> Sink<'a> {
         if let Some(mut file) = self.file {
             listens(file.flush()).context("cannot write the results")?;
         } else if self.form == Form::Json {
-            told(terminal::print_json(&Value::Array(self.list)))?;
+            printed(terminal::print_json(&Value::Array(self.list)))?;
         }
         Ok(())
     }
 }
 
-fn told(result: std::io::Result<()>) -> Result<bool> {
+fn printed(result: std::io::Result<()>) -> Result<bool> {
     listens(result).context("cannot write to standard output")
 }
 

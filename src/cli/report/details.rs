@@ -178,8 +178,8 @@ pub fn timing(run: &Run, args: &ReportArgs) -> Result<Timing, Failure> {
     let backend = device(&loaded, args)?;
     let data = samples(run, &loaded)?;
     resolve_batch(&mut loaded, &data, backend.as_ref(), &PassOptions::default())?;
-    let told = bench::profile_of(&loaded, &data, backend.as_ref())?;
-    let nodes = told["nodes"].as_array().ok_or_else(|| anyhow!("nothing was measured"))?;
+    let profile = bench::profile_of(&loaded, &data, backend.as_ref())?;
+    let nodes = profile["nodes"].as_array().ok_or_else(|| anyhow!("nothing was measured"))?;
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let rows = nodes.iter().map(|node| {
         let gflops = node["gflops"].as_f64().filter(|g| *g > 0.0);
@@ -187,7 +187,7 @@ pub fn timing(run: &Run, args: &ReportArgs) -> Result<Timing, Failure> {
         (node["ms"].as_f64().unwrap_or(0.0), text(&node["op"]), backward, text(&node["layer"]), gflops)
     });
     Ok(Timing {
-        step: (told["step_ms"].as_f64().unwrap_or(0.0), loaded.experiment.data.loading.batch_size),
+        step: (profile["step_ms"].as_f64().unwrap_or(0.0), loaded.experiment.data.loading.batch_size),
         rows: rows.collect(),
     })
 }

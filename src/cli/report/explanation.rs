@@ -7,7 +7,7 @@ use crate::api::explain::{
 };
 use crate::api::failure::Failure;
 use crate::cli::args::{POINTS, REPEATS, ROWS, ReportArgs, SplitName};
-use crate::cli::explain::{OF_HEADS, Question, as_told, asked, figures_in_words, loss_name, rows_in_words};
+use crate::cli::explain::{OF_HEADS, Question, asked, figures_in_words, figures_json, loss_name, rows_in_words};
 use crate::runs::Run;
 use crate::terminal::{figure, one_line, percent, thousands, visible};
 use anyhow::anyhow;
@@ -38,7 +38,7 @@ pub struct Explanation {
 impl Explanation {
     /// What `explain` prints as JSON.
     pub fn as_json(&self) -> Map<String, Value> {
-        as_told(&self.figures, &self.columns)
+        figures_json(&self.figures, &self.columns)
     }
 }
 

@@ -55,15 +55,15 @@ pub(super) fn run(args: &ReportArgs) -> Result<ExitCode, Failure> {
     let (reported, out, bytes) = write(args, None)?;
     if args.output.json {
         let one = |reported: &Reported| {
-            let mut told = runs::as_json(&reported.run);
+            let mut json = runs::as_json(&reported.run);
             if let Some(Ok(evaluation)) = &reported.evaluation {
-                told["evaluation"] =
+                json["evaluation"] =
                     evaluation.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
             }
             if let Some(explanation) = &reported.explanation {
-                told["explanation"] = explanation.as_json().into();
+                json["explanation"] = explanation.as_json().into();
             }
-            told
+            json
         };
         let out = out.path().to_string_lossy();
         super::print_json(

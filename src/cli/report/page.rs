@@ -85,7 +85,7 @@ fn lead_section(lead: &Lead) -> String {
     format!("<section aria-labelledby=\"lead\">\n<h2 id=\"lead\">{title}</h2>\n{}</section>\n", table.html())
 }
 
-fn told(name: &str, value: f64) -> String {
+fn formatted(name: &str, value: f64) -> String {
     if is_share(name) { percent(value) } else { figure(value, 5, 10) }
 }
 
@@ -93,7 +93,7 @@ fn told(name: &str, value: f64) -> String {
 fn best_of(run: &Run) -> String {
     run.best.as_ref().map_or("–".into(), |best| {
         let at = best.at.map_or(String::new(), |at| format!(" at {at}"));
-        format!("{} {}{at}", best.monitor, told(&best.monitor, best.value))
+        format!("{} {}{at}", best.monitor, formatted(&best.monitor, best.value))
     })
 }
 
@@ -113,7 +113,7 @@ fn overview(runs: &[&Run]) -> String {
     for run in runs {
         let mut cells = vec![run.path.display().to_string(), run.state.name().to_owned(), best_of(run)];
         let last =
-            |name: &String| run.last().and_then(|line| number(line, name)).map_or("–".into(), |v| told(name, v));
+            |name: &String| run.last().and_then(|line| number(line, name)).map_or("–".into(), |v| formatted(name, v));
         cells.extend(names.iter().map(last));
         cells.extend([
             run.progress(),
@@ -232,11 +232,12 @@ fn curves_section(runs: &[&Run]) -> String {
         let mut table = Table::new(&format!("Epochs of {name}"), &head);
         for line in &run.lines.epochs {
             let at = At::of(line);
-            let told_of = |key: &str| line.get(key).and_then(Value::as_u64).map_or(String::new(), |n| n.to_string());
-            let mut cells = vec![told_of("epoch"), told_of("step")];
+            let whole_number =
+                |key: &str| line.get(key).and_then(Value::as_u64).map_or(String::new(), |n| n.to_string());
+            let mut cells = vec![whole_number("epoch"), whole_number("step")];
             for name in &names {
                 let value = number(line, name);
-                let text = value.map_or("–".into(), |value| escaped(&told(name, value)));
+                let text = value.map_or("–".into(), |value| escaped(&formatted(name, value)));
                 let best = run.best_figure(name).is_some_and(|(_, place)| Some(place) == at);
                 cells.push(if best { format!("<span class=\"best\">{text}</span>") } else { text });
             }
@@ -283,7 +284,7 @@ fn difference_section(runs: &[&Run]) -> String {
         let cells = best.iter().map(|found| match found {
             None => "–".to_owned(),
             Some((value, at)) => {
-                let text = format!("{} {}", escaped(&told(&name, *value)), at.short());
+                let text = format!("{} {}", escaped(&formatted(&name, *value)), at.short());
                 if Some(*value) == top { format!("<span class=\"best\">{text}</span>") } else { text }
             }
         });
@@ -324,7 +325,7 @@ fn evaluation_html(i: usize, evaluation: &Evaluation) -> String {
         out += &format!("<p><strong>Note:</strong> {}</p>\n", escaped(note));
     }
     let mut table = Table::new("Figures", &["figure", "#value"]);
-    evaluation.figures.iter().for_each(|(name, value)| table.row(&[name.clone(), told(name, *value)]));
+    evaluation.figures.iter().for_each(|(name, value)| table.row(&[name.clone(), formatted(name, *value)]));
     out += &table.html();
     let Some(report) = &evaluation.report else { return out };
     let class = |n: usize| evaluation.names.get(n).cloned().unwrap_or_else(|| n.to_string());
@@ -371,8 +372,8 @@ fn matrix_html(i: usize, evaluation: &Evaluation, report: &ClassReport, class: &
                 String::new()
             };
             let inner = if evaluation.mistakes.contains_key(&(row, column)) {
-                let told = escaped(&format!("{count} of {} taken for {}: the worst", class(row), class(column)));
-                format!("<a href=\"#cell-{i}-{row}-{column}\" aria-label=\"{told}\">{count}</a>")
+                let label = escaped(&format!("{count} of {} taken for {}: the worst", class(row), class(column)));
+                format!("<a href=\"#cell-{i}-{row}-{column}\" aria-label=\"{label}\">{count}</a>")
             } else {
                 format!("<span>{count}</span>")
             };

@@ -92,8 +92,8 @@ pub fn bars(all: &[Importance]) -> String {
                 place(mean + deviation)
             );
         }
-        let told = format!("{} ± {}", rounded(mean, 4), rounded(deviation, 2));
-        content += &text((NUMBERS, middle + 4.0), "start", &told, LONGEST);
+        let numbers = format!("{} ± {}", rounded(mean, 4), rounded(deviation, 2));
+        content += &text((NUMBERS, middle + 4.0), "start", &numbers, LONGEST);
         content.push('\n');
     }
     picture((WIDE, high), "How much worse the model gets without each column", &content)
@@ -111,12 +111,12 @@ pub fn curve(name: &str, outputs: usize, values: &[Dependence], scale: (f64, f64
         Decoded::Number(number) | Decoded::Date(number) => Some(number),
         Decoded::Missing | Decoded::Truth(_) | Decoded::Text(_) | Decoded::Bucket(_) | Decoded::Other => None,
     };
-    let told = format!("What the model answers by {name}");
+    let title = format!("What the model answers by {name}");
     match range(values.iter().filter_map(number)) {
-        Some(span) => picture(SMALL, &told, &line(drawn, values, number, (span, scale))),
+        Some(span) => picture(SMALL, &title, &line(drawn, values, number, (span, scale))),
         None => {
             let high = STEP * values.len() as f64 + 34.0;
-            picture((SMALL.0, high), &told, &rows(drawn, values, scale, high))
+            picture((SMALL.0, high), &title, &rows(drawn, values, scale, high))
         }
     }
 }
@@ -129,12 +129,12 @@ fn rounded(number: f64, digits: usize) -> String {
 }
 
 /// An end of a scale: one that is nearly 0 is that.
-fn end_told(end: f64, (low, high): (f64, f64)) -> String {
+fn end_text(end: f64, (low, high): (f64, f64)) -> String {
     rounded(if end.abs() < 1e-4 * (high - low) { 0.0 } else { end }, 4)
 }
 
 /// A value of a column.
-fn value_told(value: &Decoded) -> String {
+fn value_text(value: &Decoded) -> String {
     match value {
         Decoded::Number(number) => rounded(*number, 5),
         other => other.to_string(),
@@ -143,10 +143,10 @@ fn value_told(value: &Decoded) -> String {
 
 /// A mark with its numbers, which are shown where the mouse is.
 fn point((x, y): (f64, f64), output: usize, one: &Dependence) -> String {
-    let told = format!("{}: {} ({} rows)", value_told(&one.value), rounded(one.outputs[output], 5), one.rows);
+    let title = format!("{}: {} ({} rows)", value_text(&one.value), rounded(one.outputs[output], 5), one.rows);
     format!(
         "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"var(--c{output})\"><title>{}</title></circle>",
-        escaped(&one_line(&visible(&told)))
+        escaped(&one_line(&visible(&title)))
     )
 }
 
@@ -162,16 +162,16 @@ fn line(
     let end = if others.is_empty() { right } else { right - 62.0 };
     let mut content = format!(
         "<path class=\"axis\" d=\"M{left} {top}V{bottom}H{right}\"/>{}{}",
-        text((left - 4.0, top + 8.0), "end", &end_told(scale.1, scale), LONGEST_VALUE),
-        text((left - 4.0, bottom), "end", &end_told(scale.0, scale), LONGEST_VALUE)
+        text((left - 4.0, top + 8.0), "end", &end_text(scale.1, scale), LONGEST_VALUE),
+        text((left - 4.0, bottom), "end", &end_text(scale.0, scale), LONGEST_VALUE)
     );
     let known: Vec<(&Dependence, f64)> = values.iter().filter_map(|one| Some((one, number(one)?))).collect();
     for (at, anchor, x) in [(known.first(), "start", left), (known.last(), "end", end)] {
-        let told = at.map_or(String::new(), |(one, _)| value_told(&one.value));
-        content += &text((x, bottom + 16.0), anchor, &told, LONGEST_VALUE);
+        let label = at.map_or(String::new(), |(one, _)| value_text(&one.value));
+        content += &text((x, bottom + 16.0), anchor, &label, LONGEST_VALUE);
     }
     if let Some(one) = others.first() {
-        content += &text((right, bottom + 16.0), "end", &value_told(&one.value), LONGEST_VALUE);
+        content += &text((right, bottom + 16.0), "end", &value_text(&one.value), LONGEST_VALUE);
     }
     for output in 0..drawn {
         let height = |one: &Dependence| Some(one.outputs[output]).filter(|mean| mean.is_finite());
@@ -199,12 +199,12 @@ fn rows(drawn: usize, values: &[Dependence], scale: (f64, f64), high: f64) -> St
     let mut content = format!(
         "<path class=\"axis\" d=\"M{from} 4V{:.1}H{to}\"/>{}{}\n",
         high - 24.0,
-        text((from, high - 8.0), "start", &end_told(scale.0, scale), LONGEST_VALUE),
-        text((to, high - 8.0), "end", &end_told(scale.1, scale), LONGEST_VALUE)
+        text((from, high - 8.0), "start", &end_text(scale.0, scale), LONGEST_VALUE),
+        text((to, high - 8.0), "end", &end_text(scale.1, scale), LONGEST_VALUE)
     );
     for (at, one) in values.iter().enumerate() {
         let y = 8.0 + STEP * (at as f64 + 0.5);
-        content += &text((VALUES, y + 4.0), "end", &value_told(&one.value), LONGEST_VALUE);
+        content += &text((VALUES, y + 4.0), "end", &value_text(&one.value), LONGEST_VALUE);
         let finite = (0..drawn).filter(|output| one.outputs[*output].is_finite());
         content.extend(
             finite.map(|output| point((placed(one.outputs[output], scale, (from + 6.0, to - 4.0)), y), output, one)),
@@ -227,15 +227,15 @@ mod tests {
 
     #[test]
     fn ends_of_scales_are_short() {
-        assert_eq!([end_told(1.03e-25, (1.03e-25, 1.0)), end_told(450.485, (450.485, 451.0))], ["0", "450.5"]);
+        assert_eq!([end_text(1.03e-25, (1.03e-25, 1.0)), end_text(450.485, (450.485, 451.0))], ["0", "450.5"]);
     }
 
     #[test]
-    fn long_names_are_cut_and_told_in_full() {
+    fn long_names_are_cut_and_shown_in_full_by_the_mouse() {
         assert_eq!(short("rooms", 30), "rooms");
         assert_eq!(short("名前名前", 6), "名前…");
-        let told = text((0.0, 0.0), "end", "<b> & a name that goes on", 12);
-        assert!(told.contains(">&lt;b&gt; &amp; a nam…<title>&lt;b&gt; &amp; a name that goes on</title>"), "{told}");
+        let drawn = text((0.0, 0.0), "end", "<b> & a name that goes on", 12);
+        assert!(drawn.contains(">&lt;b&gt; &amp; a nam…<title>&lt;b&gt; &amp; a name that goes on</title>"), "{drawn}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `runner compare`: what differs between runs, and what came of it.
 
 use super::grid::Grid;
-use super::{as_json, best_text, name, plot, read, told};
+use super::{as_json, best_text, formatted, name, plot, read};
 use crate::api::failure::Failure;
 use crate::cli::args::CompareArgs;
 use crate::runs::Run;
@@ -105,10 +105,10 @@ fn outcome(runs: &[Run], names: &[String]) -> String {
     row("best".into(), &best_text);
     for name in names {
         row(format!("{name}, best"), &|run| {
-            run.best_figure(name).map_or("-".into(), |(value, at)| format!("{} {}", told(name, value), at.short()))
+            run.best_figure(name).map_or("-".into(), |(value, at)| format!("{} {}", formatted(name, value), at.short()))
         });
         row(format!("{name}, last"), &|run| {
-            run.last().and_then(|line| number(line, name)).map_or("-".into(), |value| told(name, value))
+            run.last().and_then(|line| number(line, name)).map_or("-".into(), |value| formatted(name, value))
         });
     }
     grid.text()

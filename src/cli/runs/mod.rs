@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 /// Lines of a file that are reported one by one.
-const MOST_TOLD: usize = 3;
+const MOST_LISTED: usize = 3;
 
 /// Lists runs.
 pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
@@ -70,8 +70,8 @@ pub(super) fn run(args: &RunsArgs) -> Result<ExitCode, Failure> {
     if args.output.json {
         super::print_json(&runs.iter().map(as_json).collect())?;
     } else if runs.is_empty() {
-        let told = if all == 0 { "there are no runs" } else { "no run meets the conditions" };
-        super::print(&format!("{told} below `{}`", root.display()))?;
+        let nothing = if all == 0 { "there are no runs" } else { "no run meets the conditions" };
+        super::print(&format!("{nothing} below `{}`", root.display()))?;
     } else {
         super::print(&as_text(&runs))?;
     }
@@ -102,10 +102,10 @@ fn warn(run: &Run) {
         say(&format!("warning: {problem}"));
     }
     let path = run.path.join(file::METRICS);
-    for (line, why) in run.lines.broken.iter().take(MOST_TOLD) {
+    for (line, why) in run.lines.broken.iter().take(MOST_LISTED) {
         say(&format!("warning: `{}`, line {line}, {why}: it is left out", path.display()));
     }
-    let more = run.lines.broken.len().saturating_sub(MOST_TOLD);
+    let more = run.lines.broken.len().saturating_sub(MOST_LISTED);
     if more > 0 {
         say(&format!("warning: `{}` has {more} more lines that cannot be read", path.display()));
     }
@@ -117,14 +117,14 @@ fn name(run: &Run) -> String {
 }
 
 /// A figure as tables show it.
-fn told(name: &str, value: f64) -> String {
+fn formatted(name: &str, value: f64) -> String {
     if is_share(name) { percent(value) } else { figure(value, 5, 9) }
 }
 
 fn best_text(run: &Run) -> String {
     run.best.as_ref().map_or("-".into(), |best| {
         let at = best.at.map_or(String::new(), |at| format!(" {}", at.short()));
-        format!("{} {}{at}", best.monitor, told(&best.monitor, best.value))
+        format!("{} {}{at}", best.monitor, formatted(&best.monitor, best.value))
     })
 }
 
@@ -153,7 +153,8 @@ fn as_text(runs: &[Run]) -> String {
     let mut grid = Grid::new(head.chain(["time", "size"]).map(str::to_owned).collect(), 2);
     grid.left(3);
     for run in runs {
-        let figure = |key: &&str| run.last().and_then(|line| number(line, key)).map_or("-".into(), |v| told(key, v));
+        let figure =
+            |key: &&str| run.last().and_then(|line| number(line, key)).map_or("-".into(), |v| formatted(key, v));
         let mut cells = vec![name(run), run.state.name().into(), run.progress(), best_text(run)];
         cells.extend(last.iter().map(figure));
         cells.extend(own.map(|head| match own_figure(run) {

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_can_be_told_apart() {
+    fn letters_are_distinct() {
         let all = " 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-_.,:/%+&()?";
         let drawn: std::collections::HashSet<u16> = all.chars().map(rows).collect();
         assert_eq!(drawn.len(), all.len());

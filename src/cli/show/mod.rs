@@ -98,7 +98,7 @@ pub(super) fn run(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let measured = measure(split, &wanted(false)?, classes)?;
     let names = Names { names: samples.spec.class_names().map(<[String]>::to_vec).unwrap_or_default() };
     let mut text = format!("{source}, {split_name}: {} samples{}\n", thousands(split.len() as u64), of(classes));
-    text.push_str(&told(&measured, &names));
+    text.push_str(&describe(&measured, &names));
     let mut json = as_json(&measured, &names);
     json["source"] = source.into();
     json["split"] = split_name.into();
@@ -238,7 +238,7 @@ fn list(values: &[f64]) -> String {
     format!("[{}]", values.join(", "))
 }
 
-fn told(measured: &Measured, names: &Names) -> String {
+fn describe(measured: &Measured, names: &Names) -> String {
     let mut text = String::new();
     if let Some([least, median, most]) = measured.sizes {
         let size = |[h, w]: [usize; 2]| format!("{h}×{w}");

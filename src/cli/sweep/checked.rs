@@ -120,8 +120,8 @@ impl Read {
     /// # Errors
     /// All mistakes of all trials; one that the device has no memory for.
     pub fn check(&self, backend: &dyn Backend, passes: &PassOptions) -> Result<Vec<Checked>, Failure> {
-        let mut told = Told { sources: self.base.sources.clone(), ..Told::default() };
-        told.known.clone_from(&self.base.warnings);
+        let mut found = Diagnostics { sources: self.base.sources.clone(), ..Diagnostics::default() };
+        found.known.clone_from(&self.base.warnings);
         let mut checked = Vec::with_capacity(self.values.len());
         // The data of all trials is the same unless one of them says otherwise.
         let own_data = self.values.iter().flatten().any(|value| value.key.starts_with("data"));
@@ -157,13 +157,13 @@ impl Read {
             match one {
                 Ok((one, sources, mut warnings, data)) => {
                     self.trials.place(&values, &mut warnings);
-                    told.take(&sources, warnings, number);
+                    found.take(&sources, warnings, number);
                     checked.push(one);
                     described = Some(data);
                 }
                 Err(Failure::Config { sources, mut diagnostics }) => {
                     self.trials.place(&values, &mut diagnostics);
-                    told.take(&sources, diagnostics, number);
+                    found.take(&sources, diagnostics, number);
                 }
                 Err(Failure::Device(e)) => {
                     return Err(
@@ -177,10 +177,10 @@ impl Read {
             }
         }
         drop(bar);
-        if told.new.iter().any(|d| d.severity == Severity::Error) {
-            return Err(Failure::Config { sources: told.sources, diagnostics: told.new });
+        if found.new.iter().any(|d| d.severity == Severity::Error) {
+            return Err(Failure::Config { sources: found.sources, diagnostics: found.new });
         }
-        warn(&told.sources, &told.new);
+        warn(&found.sources, &found.new);
         Ok(checked)
     }
 }
@@ -196,13 +196,13 @@ pub fn words(values: &[Assigned]) -> String {
 
 /// The diagnostics of all trials together. Of one that many trials have, the first.
 #[derive(Default)]
-struct Told {
+struct Diagnostics {
     sources: Sources,
     known: Vec<Diagnostic>,
     new: Vec<Diagnostic>,
 }
 
-impl Told {
+impl Diagnostics {
     fn take(&mut self, sources: &Sources, diagnostics: Vec<Diagnostic>, trial: usize) {
         let ids: Vec<SourceId> = sources.iter().map(|(_, source)| self.source(source)).collect();
         for mut diagnostic in diagnostics {

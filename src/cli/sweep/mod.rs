@@ -210,11 +210,11 @@ fn record(folder: &Path, read: &Read, checked: &[Checked], retry: bool) -> Resul
     if let Some(before) = Record::read(folder)?
         && let Some(number) = record.take_over(&before)
     {
-        let told = |record: &Record| {
+        let trial_values = |record: &Record| {
             let values = &record.trials[number - 1].values;
             values.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ")
         };
-        let (was, is) = (told(&before), told(&record));
+        let (was, is) = (trial_values(&before), trial_values(&record));
         let difference = if was == is {
             "another key of the configuration has changed".into()
         } else {

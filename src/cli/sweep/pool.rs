@@ -4,7 +4,7 @@
 use super::super::args::SweepArgs;
 use super::checked::{Checked, Read, words};
 use super::child::{Child, End, Event, INTERRUPTED};
-use super::table::told;
+use super::table::formatted;
 use super::trial::Trial;
 use crate::api::failure::Failure;
 use crate::checkpoint;
@@ -107,7 +107,7 @@ impl<'a> Pool<'a> {
     /// A trial cannot be started, or what is known of it not be read or written.
     pub fn run(&mut self, interrupt: &AtomicBool) -> Result<bool, Failure> {
         self.bar = if self.args.quiet { None } else { Bar::new("trials", self.trials.len() as u64, 0) };
-        self.tell();
+        self.draw_bar();
         let result = self.work(interrupt);
         self.bar = None;
         // Those that are at work stop and save, also after an error.
@@ -171,9 +171,9 @@ impl<'a> Pool<'a> {
         }
         let folder = self.trials[number].folder.clone();
         // A sweep that was killed leaves trials that are about to stop.
-        let mut told = false;
+        let mut announced = false;
         while is_at_work(&folder) && !interrupt.load(Ordering::Relaxed) {
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut announced, true) {
                 say(&format!(
                     "trial {}: another process is at work in `{}`: waiting for it",
                     number + 1,
@@ -216,7 +216,7 @@ impl<'a> Pool<'a> {
                     .filter(|line| line.get("kind").is_some_and(|kind| kind == "epoch" || kind == "eval"))
                 {
                     self.trials[number].take(line, self.read.monitor.name());
-                    self.tell();
+                    self.draw_bar();
                 }
             }
             Event::Warning(number, text) => {
@@ -235,17 +235,17 @@ impl<'a> Pool<'a> {
     /// Takes in what a trial has come to.
     fn ended(&mut self, number: usize, end: &End, interrupted: bool) -> Result<(), Failure> {
         let Some((_, until)) = self.at_work.remove(&number) else { return Ok(()) };
-        let told = self.stopped.remove(&number) || interrupted;
+        let asked_to_stop = self.stopped.remove(&number) || interrupted;
         let trial = &mut self.trials[number];
         trial.look(self.read.monitor.name(), self.checked[number].epochs)?;
         let why = match (end.status.code(), &end.error) {
-            (Some(0), _) if trial.course.reached(until) || told => None,
+            (Some(0), _) if trial.course.reached(until) || asked_to_stop => None,
             (Some(0), _) => Some("it ended before its time".into()),
-            (Some(INTERRUPTED), _) if told => None,
+            (Some(INTERRUPTED), _) if asked_to_stop => None,
             (Some(INTERRUPTED), _) => Some("it was interrupted".into()),
             (Some(_), Some(error)) => Some(error.clone()),
             (Some(code), None) => Some(format!("it ended with exit code {code}")),
-            (None, _) if told => None,
+            (None, _) if asked_to_stop => None,
             (None, _) => Some(format!("its process was killed ({})", end.status)),
         };
         // What the run itself has written down comes first: it is there when the sweep goes on, too.
@@ -255,13 +255,13 @@ impl<'a> Pool<'a> {
             self.record.trials[number].failed = Some(why.clone());
             self.record.write(&self.folder)?;
         }
-        self.say_of(number, told);
-        self.tell();
+        self.say_of(number, asked_to_stop);
+        self.draw_bar();
         Ok(())
     }
 
     /// A line about a trial that has ended, or has come as far as it was to.
-    fn say_of(&self, number: usize, told: bool) {
+    fn say_of(&self, number: usize, asked_to_stop: bool) {
         let trial = &self.trials[number];
         let of = format!("trial {} ({})", number + 1, words(&self.read.values[number]));
         if let Some(why) = &trial.failed {
@@ -277,9 +277,9 @@ impl<'a> Pool<'a> {
                 Some(step) => format!("step {step}"),
                 None => format!("epoch {epoch}"),
             };
-            format!(", {monitor} {} at {at}", self::told(monitor, value))
+            format!(", {monitor} {} at {at}", self::formatted(monitor, value))
         });
-        let stopped = if told { ", stopped" } else { "" };
+        let stopped = if asked_to_stop { ", stopped" } else { "" };
         say(&format!("{of}: {}{}{stopped}", self.progress(number), best.unwrap_or_default()));
     }
 
@@ -293,7 +293,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Draws the bar: trials that are done, and the best so far.
-    fn tell(&self) {
+    fn draw_bar(&self) {
         let Some(bar) = &self.bar else { return };
         let verdicts = self.verdicts();
         let done = verdicts.iter().filter(|v| matches!(v, Verdict::Done | Verdict::Out { .. })).count();
@@ -303,7 +303,7 @@ impl<'a> Pool<'a> {
         let best = values.reduce(|a, b| if self.better().is(b, a) { b } else { a });
         let monitor = self.read.monitor.name();
         let mut parts = vec![(1, format!("{done}/{}", self.trials.len()))];
-        parts.extend(best.map(|value| (0, format!("best {monitor} {}", told(monitor, value)))));
+        parts.extend(best.map(|value| (0, format!("best {monitor} {}", formatted(monitor, value)))));
         let place = |i: &usize| match self.checked[*i].length {
             Length::Steps(all) => format!("step {}/{all}", self.trials[*i].step),
             Length::Epochs(_) => format!("epoch {}/{}", self.trials[*i].course.epochs + 1, self.checked[*i].epochs),

@@ -114,7 +114,7 @@ fn out(method: Method, after: u64) -> String {
 }
 
 /// A figure as tables show it.
-pub fn told(monitor: &str, value: f64) -> String {
+pub fn formatted(monitor: &str, value: f64) -> String {
     if is_share(monitor) { percent(value) } else { figure(value, 5, 9) }
 }
 
@@ -123,7 +123,7 @@ fn cells(row: &Row, monitor: &str) -> Vec<String> {
         Some((steps, best)) => (best, steps),
         None => (row.best.map(|(_, epoch)| epoch), row.epochs),
     };
-    let best = [row.best.map(|(value, _)| told(monitor, value)), at.map(|at| at.to_string())];
+    let best = [row.best.map(|(value, _)| formatted(monitor, value)), at.map(|at| at.to_string())];
     let best = best.map(|cell| cell.unwrap_or("-".into()));
     let state = match (&row.why, row.state) {
         (Some(why), "out" | "finished") => format!("{}: {why}", row.state),

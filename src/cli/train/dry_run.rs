@@ -27,7 +27,7 @@ struct Report {
 }
 
 impl Report {
-    /// Takes in that `stage` is done: `words` tell what it was, and the entries of `facts` the same to programs.
+    /// Takes in that `stage` is done: `words` say to people what it was, and the entries of `facts` say it to programs.
     fn done(&mut self, stage: &str, time: Duration, words: &str, mut facts: Value) -> Result<(), Failure> {
         let seconds = time.as_secs_f64();
         let name = match facts["step"].as_u64() {
@@ -69,7 +69,7 @@ fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBo
     }
     let began = Instant::now();
     let made = run.one_update().context("the first step of a dry run")?;
-    tell_update(&mut report, "step", began, made)?;
+    report_update(&mut report, "step", began, made)?;
 
     if stopped() {
         return Ok(ExitCode::from(INTERRUPTED));
@@ -137,7 +137,7 @@ fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBo
     }
     let began = Instant::now();
     let made = run.one_update().context("the step after the checkpoint of a dry run")?;
-    tell_update(&mut report, "step", began, made)?;
+    report_update(&mut report, "step", began, made)?;
     if run.metrics.events().is_some() {
         if stopped() {
             return Ok(ExitCode::from(INTERRUPTED));
@@ -156,16 +156,16 @@ fn each(ready: Ready, args: &TrainArgs, prepared: Duration, interrupt: &AtomicBo
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_update(report: &mut Report, stage: &str, began: Instant, made: Made) -> Result<(), Failure> {
+fn report_update(report: &mut Report, stage: &str, began: Instant, made: Made) -> Result<(), Failure> {
     let Made { step, samples, loss, lr } = made;
     let words = format!("{samples} samples, loss {}, learning rate {lr:.3e}", figure(f64::from(loss), 4, 8));
     report.done(stage, began.elapsed(), &words, json!({ "step": step, "samples": samples, "loss": loss, "lr": lr }))
 }
 
 fn in_words(figures: &Figures) -> String {
-    let told = figures.named().map(|(name, f, value)| {
+    let shown = figures.named().map(|(name, f, value)| {
         let value = if f.is_share() { percent(value) } else { figure(value, 4, 8) };
         format!("{name} {value}")
     });
-    told.collect::<Vec<_>>().join(", ")
+    shown.collect::<Vec<_>>().join(", ")
 }

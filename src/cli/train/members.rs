@@ -257,7 +257,7 @@ impl Column {
         Some([mean, (squares / (n - 1.0)).sqrt()])
     }
 
-    fn told(&self, value: f64) -> String {
+    fn formatted(&self, value: f64) -> String {
         if is_share(&self.name) { percent(value) } else { figure(value, 5, 9) }
     }
 }
@@ -279,7 +279,7 @@ fn as_text(figures: &[Column], one: &str) -> String {
     let mut grid = Grid::new(head.collect(), 1);
     let all = figures.first().map_or(0, |column| column.values.len());
     let mut row = |name: String, of: &dyn Fn(&Column) -> Option<f64>| {
-        let cell = |column: &Column| of(column).map_or("-".to_owned(), |value| column.told(value));
+        let cell = |column: &Column| of(column).map_or("-".to_owned(), |value| column.formatted(value));
         grid.row(std::iter::once(name).chain(figures.iter().map(cell)).collect());
     };
     for at in 0..all {

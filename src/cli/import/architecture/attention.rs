@@ -132,7 +132,7 @@ mod tests {
         ] {
             assert_eq!(windows(kind, &keys, 3).unwrap(), wanted, "{kind} {keys}");
         }
-        for (kind, keys, told) in [
+        for (kind, keys, part) in [
             ("mistral", json!({ "sliding_window": 0 }), "`sliding_window` is 0"),
             ("mistral", json!({ "layer_types": [full] }), "has 1 layers, and the model 3"),
             ("mistral", json!({ "layer_types": [full, full, "linear"] }), "`layer_types` has \"linear\""),
@@ -143,7 +143,7 @@ mod tests {
                 "there is no `sliding_window` that is used",
             ),
         ] {
-            assert!(windows(kind, &keys, 3).unwrap_err().to_string().contains(told), "{kind} {keys}");
+            assert!(windows(kind, &keys, 3).unwrap_err().to_string().contains(part), "{kind} {keys}");
         }
     }
 

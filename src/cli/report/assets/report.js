@@ -6,7 +6,7 @@
   const figures = JSON.parse(document.getElementById("curves").textContent);
   const choice = document.getElementById("figure");
   const log = document.getElementById("log");
-  const told = document.getElementById("told");
+  const readout = document.getElementById("told");
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const shown = (v) => (v == null ? "–" : Math.abs(v) >= 1e-3 && Math.abs(v) < 1e6 || v === 0 ? String(+v.toPrecision(5)) : v.toExponential(3));
   let plot = null;
@@ -53,7 +53,7 @@
     at = Math.min(Math.max(index, 0), last);
     plot.setCursor({ left: plot.valToPos(plot.data[0][at], "x"), top: 10 });
     const values = plot.series.slice(1).map((s, i) => [s.label, plot.data[i + 1][at]]).filter((v) => v[1] != null);
-    told.textContent = "update " + plot.data[0][at] + ": " + values.map((v) => v[0] + " " + shown(v[1])).join(", ");
+    readout.textContent = "update " + plot.data[0][at] + ": " + values.map((v) => v[0] + " " + shown(v[1])).join(", ");
   }
 
   place.addEventListener("keydown", (e) => {
