@@ -135,15 +135,18 @@ fn files_of_a_run_agree_however_it_went_on() {
 
 /// What a run leaves that a full disk, or a kill at a bad moment, has ended is nothing that is wrong.
 #[test]
-fn what_a_run_leaves_that_was_cut_off_is_told() {
+fn the_remains_of_a_run_that_was_cut_off_are_noted() {
     let place = run();
     // Lines were written, and no checkpoint behind them.
     place.ok("train c.toml --quiet --out full --pause-after 1");
     place.ok("verify full");
     let more = "{\"kind\":\"step\",\"step\":11,\"epoch\":2,\"loss\":0.5,\"lr\":0.1}\n";
     place.write("full/metrics.jsonl", place.read("full/metrics.jsonl") + more);
-    let told = place.ok("verify full").out;
-    assert!(told.contains("note: its last process ended before it could save: what it wrote behind step 10"), "{told}");
+    let stdout = place.ok("verify full").out;
+    assert!(
+        stdout.contains("note: its last process ended before it could save: what it wrote behind step 10"),
+        "{stdout}"
+    );
     place.ok("train --resume full --quiet");
     place.ok("verify full");
     // A new run is on its way into the place of another: each of the files is in one place or the other.
@@ -155,17 +158,17 @@ fn what_a_run_leaves_that_was_cut_off_is_told() {
     }
     fs::copy(place.path("new/best.safetensors"), place.path("r/best.safetensors")).unwrap();
     fs::remove_file(place.path("r/config.toml")).unwrap();
-    let told = place.ok("verify r").out;
+    let stdout = place.ok("verify r").out;
     assert!(
-        told.contains("note: a new run, which `--force` has begun") && told.contains(".new/last.safetensors"),
-        "{told}"
+        stdout.contains("note: a new run, which `--force` has begun") && stdout.contains(".new/last.safetensors"),
+        "{stdout}"
     );
     place.write("r/.new/last.safetensors", b"cut");
     assert!(place.run("verify r").out.contains("wrong: `.new/last.safetensors`"));
     fs::copy(place.path("new/last.safetensors"), place.path("r/.new/last.safetensors")).unwrap();
     place.ok("train --resume r --quiet");
-    let told = place.ok("verify r").out;
-    assert!(!told.contains("note: "), "{told}");
+    let stdout = place.ok("verify r").out;
+    assert!(!stdout.contains("note: "), "{stdout}");
 }
 
 #[test]

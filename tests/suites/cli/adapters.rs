@@ -105,7 +105,7 @@ fn a_run_with_adapters_goes_on() {
 #[test]
 fn what_cannot_have_an_adapter_is_refused() {
     let place = place("llama");
-    for (sets, told) in [
+    for (sets, part) in [
         ("--set model.lora.targets=['q_prok']", "`q_prok` in `targets` of `lora` names no `linear` layer"),
         ("--set model.lora.targets=['q_prok']", "did you mean `q_proj`?"),
         ("--set model.lora.targets=['norm']", "names no `linear` layer"),
@@ -125,7 +125,7 @@ fn what_cannot_have_an_adapter_is_refused() {
         ("--set model.lora.targets=[]", "targets"),
     ] {
         let said = place.fails(&format!("check c.toml {sets}"), 2);
-        assert!(said.contains(told), "{sets}: {said}");
+        assert!(said.contains(part), "{sets}: {said}");
     }
     let said = place.fails("check c.toml --set model.lora.targets=['embed_tokens']", 2);
     assert!(!said.contains("did you mean") && !said.contains("`lm_head`"), "{said}");
@@ -136,12 +136,12 @@ fn what_cannot_have_an_adapter_is_refused() {
     assert!(!said.contains("no parameter to train"), "{said}");
     let config = fs::read_to_string(place.path("c.toml")).unwrap();
     let more = |line: &str| place.write("d.toml", config.replace("lora = ", &format!("{line}\nlora = ")));
-    for (line, told) in
+    for (line, part) in
         [("freeze = ['model.norm']", "all but the adapters is frozen"), ("thaw_after = 3", "stays frozen")]
     {
         more(line);
         let said = place.fails("check d.toml", 2);
-        assert!(said.contains(told), "{line}: {said}");
+        assert!(said.contains(part), "{line}: {said}");
     }
     place.write(
         "d.toml",

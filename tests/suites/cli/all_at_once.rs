@@ -1,15 +1,15 @@
-//! All mistakes of a file are told at once, each where it is; what only follows from another one is not told.
+//! All mistakes of a file are reported at once, each where it is. A mistake that only follows from another one is not reported.
 
 use super::support::{Place, plain};
 
 /// The lines and columns of all errors of a configuration, in their order.
 fn places(place: &Place, config: &str, more: &str) -> Vec<String> {
     place.write("w.toml", config);
-    let told = place.fails(&format!("check w.toml {more}"), 2);
+    let message = place.fails(&format!("check w.toml {more}"), 2);
     let places: Vec<String> =
-        told.lines().filter_map(|line| Some(line.trim().strip_prefix("--> ")?.to_owned())).collect();
-    let errors = told.lines().filter(|line| line.starts_with("error")).count();
-    assert_eq!(errors, places.len(), "{told}");
+        message.lines().filter_map(|line| Some(line.trim().strip_prefix("--> ")?.to_owned())).collect();
+    let errors = message.lines().filter(|line| line.starts_with("error")).count();
+    assert_eq!(errors, places.len(), "{message}");
     let own = |place: String| place.strip_prefix("w.toml:").map_or(place.clone(), str::to_owned);
     places.into_iter().map(own).collect()
 }
@@ -44,7 +44,7 @@ fn shapes_hide_no_patterns_and_keys_hide_no_shapes() {
     let layers = "layers = [\n\"flatten\",\n{ name = \"a\", type = \"linear\", out_features = 8 },\n\
                   { name = \"wrong\", type = \"conv2d\", out_channels = 8, kernel_size = 3 },\n\"flatten\",\n\
                   { name = \"b\", type = \"linear\", out_features = 10 },\n]\nfreeze = [\"c\"]";
-    // The layer that does not fit has no parameters yet. That its pattern fits none is not told.
+    // The layer that does not fit has no parameters yet. That its pattern fits none is not reported.
     let config = with(layers, "batch_size = 32", optimizer, "epochs = 1");
     assert_eq!(places(&place, &config, ""), ["8:26", "12:11", "18:22"]);
     let config = with(layers, "batch_size = 32\nx = 1", optimizer, "epochs = 1\ny = 1");
@@ -84,7 +84,7 @@ fn prices(place: &Place, data: &str) -> String {
 }
 
 #[test]
-fn columns_that_are_not_there_are_told_where_they_are_named() {
+fn missing_columns_are_errors_where_they_are_named() {
     let place = Place::new();
     let config = prices(&place, "target = \"prise\"");
     assert_eq!(places(&place, &config, ""), ["5:10"]);
@@ -99,16 +99,16 @@ fn columns_that_are_not_there_are_told_where_they_are_named() {
     // All of them at once.
     let config = prices(&place, "target = [\"price\", \"rom\"]\nid = \"idd\"\ndrop = [\"id\"]\nsample_weight = \"w\"");
     place.write("w.toml", &config);
-    let told = place.fails("check w.toml", 2);
-    assert!(told.contains("the table does not have the columns `rom`, `idd`, `w`"), "{told}");
+    let message = place.fails("check w.toml", 2);
+    assert!(message.contains("the table does not have the columns `rom`, `idd`, `w`"), "{message}");
     for (line, label) in [("5 |", "no such column"), ("6 |", "did you mean `id`?"), ("8 |", "no such column")] {
-        let (_, after) = told.split_once(&format!("\n{line}")).unwrap_or_else(|| panic!("{line}: {told}"));
-        assert!(after.lines().nth(1).unwrap_or_default().contains(label), "{line} {label}: {told}");
+        let (_, after) = message.split_once(&format!("\n{line}")).unwrap_or_else(|| panic!("{line}: {message}"));
+        assert!(after.lines().nth(1).unwrap_or_default().contains(label), "{line} {label}: {message}");
     }
 }
 
 #[test]
-fn what_is_not_closed_is_told_where_it_begins() {
+fn unclosed_brackets_and_strings_are_errors_where_they_begin() {
     let place = Place::new();
     let good = plain();
     let broken = |from: &str, to: &str| {
@@ -128,30 +128,33 @@ fn a_fold_needs_folds() {
     let place = Place::new();
     let config = prices(&place, "target = \"price\"");
     place.write("w.toml", config);
-    let told = place.fails("train w.toml --out never --set data.fold=2", 2);
-    assert!(told.contains("`fold` in `[data]` needs `folds`") && told.contains("--set data.folds=5"), "{told}");
+    let message = place.fails("train w.toml --out never --set data.fold=2", 2);
+    assert!(
+        message.contains("`fold` in `[data]` needs `folds`") && message.contains("--set data.folds=5"),
+        "{message}"
+    );
     assert!(!place.path("never").exists());
 }
 
 #[test]
-fn decisions_on_the_test_set_are_told_once_of_lines_of_the_user() {
-    let told = |text: &str| text.matches("the test set makes decisions").count();
+fn warnings_of_decisions_on_the_test_set_come_once_for_lines_of_the_user() {
+    let warnings = |text: &str| text.matches("the test set makes decisions").count();
     let place = Place::with(&plain());
-    // Every run has its `best`: that alone is told at its end.
+    // Every run has its `best`: it alone is reported at the end.
     for command in ["train c.toml --out a", "train c.toml --out b --set train.seeds=2"] {
         let done = place.ok(command);
-        assert_eq!(told(&done.err), 0, "{command}: {}", done.err);
+        assert_eq!(warnings(&done.err), 0, "{command}: {}", done.err);
     }
-    assert_eq!(told(&place.ok("train --resume a --set train.epochs=3").err), 0);
-    // What was asked for is told at the beginning: of the user's own file, once for all seeds, and no more when the run goes on.
+    assert_eq!(warnings(&place.ok("train --resume a --set train.epochs=3").err), 0);
+    // The warning comes at the beginning: for the user's own file, once for all seeds, and not again when the run goes on.
     place.write("w.toml", plain() + "[checkpoint]\nmonitor = \"val_loss\"\n");
     for command in ["check w.toml", "train w.toml --out c", "train w.toml --out d --set train.seeds=2"] {
         let done = place.ok(command);
-        assert_eq!(told(&done.err), 1, "{command}: {}", done.err);
+        assert_eq!(warnings(&done.err), 1, "{command}: {}", done.err);
         assert!(done.err.contains("--> w.toml:"), "{command}: {}", done.err);
     }
     for command in ["train --resume c --set train.epochs=3", "train --resume d"] {
         let done = place.ok(command);
-        assert_eq!(told(&done.err), 0, "{command}: {}", done.err);
+        assert_eq!(warnings(&done.err), 0, "{command}: {}", done.err);
     }
 }

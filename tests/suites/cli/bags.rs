@@ -50,8 +50,8 @@ fn a_bag_is_the_mean_the_sum_or_the_maximum_of_its_vectors() {
             };
             let logit = |class: usize| bias[class] + (0..16).map(|k| of(k) * head[class * 16 + k]).sum::<f64>();
             let p = 1.0 / (1.0 + (logit(1) - logit(0)).exp());
-            let told = row["top"].as_array().unwrap().iter().find(|one| one["class"] == 0).unwrap();
-            assert!((told["probability"].as_f64().unwrap() - p).abs() < 1e-5, "{mode}: {row}, {p}");
+            let entry = row["top"].as_array().unwrap().iter().find(|one| one["class"] == 0).unwrap();
+            assert!((entry["probability"].as_f64().unwrap() - p).abs() < 1e-5, "{mode}: {row}, {p}");
         }
     }
 }

@@ -142,16 +142,16 @@ fn beams_go_on_behind_the_context_and_end_where_a_text_says_so() {
 }
 
 #[test]
-fn mistakes_in_beam_search_are_told() {
+fn mistakes_in_beam_search_are_errors() {
     let (place, _) = gpt2();
     let refused = |args: &str, part: &str| {
-        let told = place.fails(args, 2);
-        assert!(told.contains(part), "{args}: {told}");
+        let message = place.fails(args, 2);
+        assert!(message.contains(part), "{args}: {message}");
     };
     for with in ["--temperature 0.7", "--top-k 3", "--top-p 0.5", "--min-p 0.1", "--seed 3"] {
         let name = with.split(' ').next().unwrap();
-        let told = place.fails(&format!("generate gpt2.toml --prompt a --beams 2 {with}"), 2);
-        assert!(told.contains("cannot be used with") && told.contains(name), "{told}");
+        let message = place.fails(&format!("generate gpt2.toml --prompt a --beams 2 {with}"), 2);
+        assert!(message.contains("cannot be used with") && message.contains(name), "{message}");
     }
     refused("generate gpt2.toml --beams 0", "1..=1024");
     refused("generate gpt2.toml --length-penalty 2", "--beams");
@@ -165,8 +165,8 @@ fn mistakes_in_beam_search_are_told() {
     pairs.write("d.toml", classes);
     pairs.ok("train d.toml --device cpu --out d");
     pairs.write("new.txt", "abc\n");
-    let told = pairs.fails("predict d new.txt --beams 2", 2);
-    assert!(told.contains("`--beams` is for models that answer texts"), "{told}");
-    let told = pairs.fails("eval d --predictions p.csv --beams 2", 2);
-    assert!(told.contains("`--beams` is for models that answer texts"), "{told}");
+    let message = pairs.fails("predict d new.txt --beams 2", 2);
+    assert!(message.contains("`--beams` is for models that answer texts"), "{message}");
+    let message = pairs.fails("eval d --predictions p.csv --beams 2", 2);
+    assert!(message.contains("`--beams` is for models that answer texts"), "{message}");
 }

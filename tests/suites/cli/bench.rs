@@ -1,4 +1,4 @@
-//! `bench`: what it measures, and how it tells.
+//! `bench`: what it measures, and how it reports it.
 
 use super::support::{Place, plain};
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn a_step_is_timed() {
     assert!(number(&json, "step_ms") > 0.0 && number(&json, "samples_per_s") > 0.0);
     assert!(number(&json, "step_ms_min") <= number(&json, "step_ms"));
     assert!(json["device"].as_str().unwrap().contains("cpu"));
-    assert!(json.get("nodes").is_none() && json.get("wait_ms").is_none(), "nobody asked: {json}");
+    assert!(json.get("nodes").is_none() && json.get("wait_ms").is_none(), "not asked for: {json}");
     let text = place.ok("bench c.toml --steps 2 --device cpu").out;
     assert_eq!(text.lines().count(), 1, "{text}");
 }
@@ -41,7 +41,7 @@ fn an_evaluation_is_timed() {
 
 /// What is done for parts of a batch has the work of the whole batch.
 #[test]
-fn an_evaluation_in_parts_is_told_as_a_whole() {
+fn an_evaluation_in_parts_is_reported_as_a_whole() {
     let place = Place::with(
         "[data]\nsource = 'synthetic'\nshape = [3, 96, 96]\nclasses = 4\nsamples = 8\nval_samples = 8\nbatch_size = 8\n\
          [model]\nlayers = [{ type = 'conv2d', out_channels = 48, kernel_size = 1 }, 'gelu', 'tanh', { type = 'conv2d', \
@@ -66,7 +66,7 @@ fn an_evaluation_in_parts_is_told_as_a_whole() {
 }
 
 #[test]
-fn a_step_without_a_pass_is_told_as_such() {
+fn a_step_without_a_pass_is_reported_as_such() {
     let place = Place::with(&plain());
     let json = place.ok("bench c.toml --json --steps 1 --device cpu --without fuse --without chain --profile").json();
     assert_eq!(json["without"], serde_json::json!(["fuse", "chain"]));
@@ -76,7 +76,7 @@ fn a_step_without_a_pass_is_told_as_such() {
 }
 
 #[test]
-fn a_profile_tells_of_every_operation() {
+fn a_profile_has_every_operation() {
     let place = Place::with(&plain());
     let json = place.ok("bench c.toml --steps 2 --profile --json --device cpu").json();
     let nodes = json["nodes"].as_array().unwrap();

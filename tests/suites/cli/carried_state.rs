@@ -50,8 +50,8 @@ fn states_go_on_as_in_pytorch() {
         place.ok("export r/last.safetensors w.safetensors");
         assert!(place.checkpoint("r/last.safetensors").tensors.keys().any(|key| key.contains("carried")));
         let names = runner::checkpoint::load_tensors(&place.path("w.safetensors")).unwrap().tensors;
-        let told = place.ok("export r/last.safetensors m.onnx").err;
-        assert!(told.contains("recurrent layers begin with zeros in each run of the file"), "{told}");
+        let stderr = place.ok("export r/last.safetensors m.onnx").err;
+        assert!(stderr.contains("recurrent layers begin with zeros in each run of the file"), "{stderr}");
         assert!(!names.is_empty() && names.keys().all(|key| !key.contains("carried")), "{:?}", names.keys());
     }
 }
@@ -94,8 +94,8 @@ fn a_run_with_carried_states_goes_on_bit_for_bit() {
 fn mistakes_in_carried_states_have_places() {
     let place = place("lstm");
     let refused = |sets: &str, parts: &[&str]| {
-        let told = place.fails(&format!("check c.toml {sets}"), 2);
-        parts.iter().for_each(|part| assert!(told.contains(part), "{sets}: {part} is not in {told}"));
+        let message = place.fails(&format!("check c.toml {sets}"), 2);
+        parts.iter().for_each(|part| assert!(message.contains(part), "{sets}: {part} is not in {message}"));
     };
     refused("--set data.limit=3", &["`carry_state` does not go with `limit`"]);
     refused("--set data.limit_val=3", &["`carry_state` does not go with `limit_val`"]);

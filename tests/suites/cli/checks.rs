@@ -1,4 +1,4 @@
-//! `check` says what `train` would say, warnings are told once and where they belong, and weights say what they are.
+//! `check` says what `train` would say, warnings come once and where they belong, and weights say what they are.
 
 use super::support::{Place, plain};
 use runner::checkpoint::{Tensor, load_tensors, write_weights};
@@ -22,10 +22,10 @@ fn labelled(place: &Place, labels: &[i64], val: &[i64]) -> String {
 }
 
 /// What `train` refuses before its first step, `check` refuses with the same words; both name a place in the file.
-fn both_refuse(place: &Place, config: &str, sets: &str, told: &[&str]) {
+fn both_refuse(place: &Place, config: &str, sets: &str, parts: &[&str]) {
     place.write("x.toml", config);
     let check = place.fails(&format!("check x.toml {sets}"), 2);
-    for part in told {
+    for part in parts {
         assert!(check.contains(part), "{part} in\n{check}");
     }
     assert!(check.contains("-->"), "{check}");
@@ -46,8 +46,8 @@ fn texts_of_one_class_are_warned_of() {
          [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adam\"\n[train]\nepochs = 1\n",
     );
     for command in ["check c.toml", "train c.toml --quiet --out r"] {
-        let told = place.ok(command).err;
-        assert!(told.contains("the loss is always 0") && told.contains("the data has one class alone"), "{told}");
+        let stderr = place.ok(command).err;
+        assert!(stderr.contains("the loss is always 0") && stderr.contains("the data has one class alone"), "{stderr}");
     }
 }
 
@@ -103,7 +103,7 @@ fn trained() -> Place {
 }
 
 #[test]
-fn a_head_of_another_number_of_classes_is_told() {
+fn a_head_of_another_number_of_classes_is_an_error() {
     let place = trained();
     let head = load_tensors(&place.path("r/last.safetensors")).unwrap().tensors;
     let last = head.keys().rfind(|n| n.ends_with(".bias") && head[*n].shape == [10]).unwrap().clone();
@@ -188,7 +188,7 @@ fn a_model_may_have_the_names_of_a_wrapper() {
 }
 
 #[test]
-fn lints_are_told_once_where_a_run_is_looked_at() {
+fn warnings_come_once_where_a_run_is_looked_at() {
     let place = Place::with(&plain());
     let lints = "--set data.limit=5";
     let count = |err: &str| err.matches("batch_larger_than_data").count();
@@ -212,7 +212,7 @@ fn lints_are_told_once_where_a_run_is_looked_at() {
 }
 
 #[test]
-fn files_in_each_others_place_are_told() {
+fn files_in_each_others_place_are_errors() {
     let place = trained();
     place.ok("export r/last.safetensors w.safetensors");
     place.write("picture.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
@@ -222,7 +222,7 @@ fn files_in_each_others_place_are_told() {
     place.write("bytes", [0, 1, 2, 3]);
     std::fs::create_dir_all(place.path("folder")).unwrap();
     for command in ["train", "check", "bench"] {
-        for (file, told) in [
+        for (file, parts) in [
             (
                 "r/last.safetensors",
                 &[
@@ -241,12 +241,12 @@ fn files_in_each_others_place_are_told() {
             ("bytes", &["is no text"]),
         ] {
             let err = place.fails(&format!("{command} {file}"), 2);
-            assert!(told.iter().all(|part| err.contains(part)), "{command} {file}: {err}");
+            assert!(parts.iter().all(|part| err.contains(part)), "{command} {file}: {err}");
             assert!(err.contains(&format!("`{file}`")) && !err.contains("os error"), "{err}");
         }
     }
     for command in ["eval FILE", "predict FILE picture.png", "train c.toml --resume FILE"] {
-        for (file, told) in [
+        for (file, parts) in [
             ("folder", &["is a folder, and of no run", "the folder of a run"][..]),
             ("c.txt", &["is a text, not a checkpoint", ".toml"]),
             ("picture.png", &["is an image, not a checkpoint", "the model comes first"]),
@@ -258,7 +258,7 @@ fn files_in_each_others_place_are_told() {
                 continue;
             }
             let err = place.fails(&command.replace("FILE", file), 2);
-            assert!(told.iter().all(|part| err.contains(part)), "{command} {file}: {err}");
+            assert!(parts.iter().all(|part| err.contains(part)), "{command} {file}: {err}");
         }
     }
     let err = place.fails("train c.toml --out s --set model.weights='c.txt'", 2);

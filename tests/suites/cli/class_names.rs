@@ -8,7 +8,7 @@ use std::fs;
 
 const COLOURS: [(&str, [u8; 3]); 3] = [("a", [220, 30, 30]), ("b", [30, 220, 30]), ("c", [30, 30, 220])];
 
-/// A configuration whose model tells three classes apart.
+/// A configuration whose model distinguishes three classes.
 pub fn config(data: &str) -> String {
     format!(
         r#"device = "cpu"
@@ -80,9 +80,9 @@ fn trained(data: &str) -> Place {
 const FOLDER: &str = "source = \"image_folder\"\nroot = \"photos\"";
 
 /// What a photo of each colour is said to be.
-fn told(place: &Place) -> Vec<String> {
-    let told = place.ok("predict r/last.safetensors one-a.png one-b.png one-c.png --json").json();
-    told.as_array().unwrap().iter().map(|one| one["top"][0]["label"].as_str().unwrap().to_owned()).collect()
+fn labels(place: &Place) -> Vec<String> {
+    let answers = place.ok("predict r/last.safetensors one-a.png one-b.png one-c.png --json").json();
+    answers.as_array().unwrap().iter().map(|one| one["top"][0]["label"].as_str().unwrap().to_owned()).collect()
 }
 
 fn exported(place: &Place) -> Vec<u8> {
@@ -97,14 +97,14 @@ fn a_checkpoint_is_enough() {
     let shards = "source = \"webdataset\"\nshards = \"photos/all.tar\"\nvalidation_split = 3";
     for (data, names) in [(FOLDER, ["a", "b", "c"]), (list, ["a", "b", "c"]), (shards, ["0", "1", "2"])] {
         let place = trained(data);
-        assert_eq!(told(&place), names, "{data}");
+        assert_eq!(labels(&place), names, "{data}");
         let before = exported(&place);
         fs::rename(place.path("photos"), place.path("gone")).unwrap();
-        assert_eq!(told(&place), names, "{data}");
+        assert_eq!(labels(&place), names, "{data}");
         assert!(exported(&place) == before, "{data}");
-        // Of a run all is told but for its figures, which are those of data.
-        let told = place.ok("report r --out report.html --no-timing").err;
-        assert!(told.contains("without the evaluation") && !told.contains("layers and memory"), "{told}");
+        // The report of a run has all but its figures, which need the data.
+        let stderr = place.ok("report r --out report.html --no-timing").err;
+        assert!(stderr.contains("without the evaluation") && !stderr.contains("layers and memory"), "{stderr}");
         let done = place.run("eval r/last.safetensors");
         assert!(done.code != Some(0) && done.err.contains("photos"), "{done:?}");
     }
@@ -117,7 +117,7 @@ fn a_folder_that_was_renamed_changes_no_name() {
     for part in ["train", "val"] {
         fs::rename(place.path(&format!("photos/{part}/a")), place.path(&format!("photos/{part}/z"))).unwrap();
     }
-    assert_eq!(told(&place), ["a", "b", "c"]);
+    assert_eq!(labels(&place), ["a", "b", "c"]);
     assert!(exported(&place) == before);
     for command in ["eval r/last.safetensors", "train --resume r/last.safetensors --set train.epochs=13"] {
         let done = place.run(command);
@@ -176,7 +176,7 @@ fn a_run_goes_on_with_its_classes() {
         fs::rename(place.path(&format!("photos/{part}/a")), place.path(&format!("{part}-a"))).unwrap();
     }
     place.ok("train --resume r/last.safetensors --quiet --set train.epochs=13");
-    assert_eq!(told(&place)[1..], ["b", "c"]);
+    assert_eq!(labels(&place)[1..], ["b", "c"]);
     for part in ["train", "val"] {
         fs::rename(place.path(&format!("{part}-a")), place.path(&format!("photos/{part}/a"))).unwrap();
     }
@@ -194,7 +194,7 @@ fn checkpoints_without_names_ask_the_data() {
     meta.extra.as_object_mut().unwrap().remove("sample");
     let views: Vec<_> = tensors.iter().map(|(name, tensor)| tensor.view(name)).collect();
     runner::checkpoint::write(&place.path("r/last.safetensors"), &views, &meta).unwrap();
-    assert_eq!(told(&place), ["a", "b", "c"]);
+    assert_eq!(labels(&place), ["a", "b", "c"]);
     assert_eq!(place.ok("eval r/last.safetensors --json").json()["metrics"]["accuracy"], 1.0);
 }
 
@@ -209,9 +209,9 @@ fn weights_of_a_checkpoint_bring_its_classes() {
     assert_eq!(done.json()["metrics"], place.ok("eval r/last.safetensors --json").json()["metrics"]);
     place.ok("train w.toml --quiet --out s --set train.epochs=1 --set optimizer.lr=1e-30");
     let labels = |model: &str| {
-        let told = place.ok(&format!("predict {model} one-a.png one-b.png one-c.png --json")).json();
+        let answers = place.ok(&format!("predict {model} one-a.png one-b.png one-c.png --json")).json();
         let label = |one: &serde_json::Value| one["top"][0]["label"].as_str().unwrap().to_owned();
-        told.as_array().unwrap().iter().map(label).collect::<Vec<_>>()
+        answers.as_array().unwrap().iter().map(label).collect::<Vec<_>>()
     };
     for model in ["w.toml", "s/last.safetensors"] {
         assert_eq!(labels(model), ["a", "b", "c"], "{model}");
@@ -225,20 +225,23 @@ fn weights_of_a_checkpoint_bring_its_classes() {
     let other = "w.toml --unset data.classes --set data.root=other";
     for command in ["check", "eval", "train"] {
         let error = place.fails(&format!("{command} {other}"), 2);
-        for told in [
+        for part in [
             "the weights in `r/last.safetensors` are for other classes",
             "they tell `a`, `b` and `c` apart, and the data has `x`, `y` and `z`",
             "`weights_strict = false` in `[model]` takes the rest, and `4` starts anew",
         ] {
-            assert!(error.contains(told), "{command}, {told}: {error}");
+            assert!(error.contains(part), "{command}, {part}: {error}");
         }
     }
-    let told = place
+    let stderr = place
         .ok(&format!(
             "train {other} --set model.weights_strict=false --set optimizer.lr=1e-30 --set train.epochs=1 --out t"
         ))
         .err;
-    assert!(told.contains("`4.bias`, `4.weight` for other classes (`a`, `b` and `c`, and the data has `x`"), "{told}");
+    assert!(
+        stderr.contains("`4.bias`, `4.weight` for other classes (`a`, `b` and `c`, and the data has `x`"),
+        "{stderr}"
+    );
     let [old, new] = ["r", "t"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")).tensors);
     assert_eq!(old["0.weight"].data, new["0.weight"].data);
     assert!(old["4.weight"].data != new["4.weight"].data && old["4.bias"].data != new["4.bias"].data);

@@ -27,11 +27,11 @@ fn what_a_system_leaves_is_no_class() {
     let place = two_classes(ONE_FOLDER);
     photos(&place, &["ants", "bees", "ants/@eaDir/1.png", ".git", "@eaDir", "lost+found", "#recycle"]);
     place.write("photos/__MACOSX/ants/._0.png", b"\0\x05\x16\x07");
-    let told = place.ok("check c.toml");
-    assert!(!told.err.contains("warning"), "{}", told.err);
-    let told = place.ok("train c.toml --out r --set train.epochs=1").err;
-    assert!(told.contains("folders that a system has left, which are left out: `#recycle`, `@eaDir`"), "{told}");
-    assert!(told.contains("9 training and 3 validation samples"), "{told}");
+    let done = place.ok("check c.toml");
+    assert!(!done.err.contains("warning"), "{}", done.err);
+    let stderr = place.ok("train c.toml --out r --set train.epochs=1").err;
+    assert!(stderr.contains("folders that a system has left, which are left out: `#recycle`, `@eaDir`"), "{stderr}");
+    assert!(stderr.contains("9 training and 3 validation samples"), "{stderr}");
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn a_folder_without_photos_is_no_class() {
     fs::create_dir(place.path("photos/new folder")).unwrap();
     place.write("photos/notes/read me.txt", "no photo");
     for command in ["check c.toml", "train c.toml --out r --set train.epochs=1"] {
-        let told = place.ok(command).err;
-        assert!(told.contains("allow = [\"empty_class\"]") && told.contains("`new folder`, `notes`"), "{told}");
+        let stderr = place.ok(command).err;
+        assert!(stderr.contains("allow = [\"empty_class\"]") && stderr.contains("`new folder`, `notes`"), "{stderr}");
     }
     // One that has photos to validate on alone is a mistake.
     let place = two_classes(PARTS);
@@ -57,8 +57,8 @@ fn a_folder_without_photos_is_no_class() {
 fn parts_are_found_in_any_letters() {
     let place = two_classes(PARTS);
     photos(&place, &["Train/ants", "Train/bees", "VAL/ants", "VAL/bees", "Test/ants"]);
-    let told = place.ok("train c.toml --out r --set train.epochs=1").err;
-    assert!(told.contains("12 training and 12 validation samples"), "{told}");
+    let stderr = place.ok("train c.toml --out r --set train.epochs=1").err;
+    assert!(stderr.contains("12 training and 12 validation samples"), "{stderr}");
     assert_eq!(place.ok("eval r/last.safetensors --split test --json").json()["samples"], 6);
     // Photos of trains are a class.
     let place = two_classes(ONE_FOLDER);
@@ -68,7 +68,7 @@ fn parts_are_found_in_any_letters() {
 
 /// What is said points at the line of the user, names what was found, and does not bend the model to a fault of the data.
 #[test]
-fn a_number_that_does_not_fit_is_told_with_the_classes() {
+fn the_error_of_a_number_that_does_not_fit_names_the_classes() {
     let resnet = repository("models/resnet18.toml");
     let used = |with: &str| {
         let text = config(ONE_FOLDER).replace("batch_size = 6", "batch_size = 5");
@@ -130,7 +130,7 @@ fn classes_of_the_data_are_asked_for_where_they_can_be_known() {
 }
 
 #[test]
-fn classes_that_are_asked_for_are_told_from_those_that_are_there() {
+fn the_error_of_missing_classes_names_those_that_are_there() {
     let place = two_classes(&format!("{PARTS}\nclasses = [\"ants\", \"bees\"]"));
     photos(&place, &["train/cats", "train/dogs", "val/cats", "val/dogs"]);
     let error = place.fails("check c.toml", 2);
@@ -175,21 +175,21 @@ fn a_limit_takes_some_of_every_class() {
     photos(&place, &["train/ants", "train/bees", "val/ants", "val/bees"]);
     place.ok("train c.toml --quiet --out r --set data.limit=4 --set data.limit_val=2 --set train.epochs=1");
     for (split, each) in [("train", 2), ("val", 1)] {
-        let told = place.ok(&format!("eval r/last.safetensors --split {split} --json")).json();
-        for class in told["per_class"].as_array().unwrap() {
-            assert_eq!(class["support"], each, "{told}");
+        let evaluation = place.ok(&format!("eval r/last.safetensors --split {split} --json")).json();
+        for class in evaluation["per_class"].as_array().unwrap() {
+            assert_eq!(class["support"], each, "{evaluation}");
         }
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn names_that_look_the_same_are_told() {
+fn names_that_look_the_same_are_warned_of() {
     let place = two_classes(ONE_FOLDER);
     photos(&place, &["caf\u{e9}", "cafe\u{301}"]);
-    let told = place.ok("check c.toml").err;
+    let stderr = place.ok("check c.toml").err;
     for part in ["allow = [\"alike_classes\"]", "\"caf\\u{e9}\"", "\"cafe\\u{301}\"", "(NFC)"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let place = two_classes(ONE_FOLDER);
     photos(&place, &["A", "A "]);

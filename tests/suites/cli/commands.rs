@@ -32,7 +32,7 @@ fn batches_may_be_larger_than_the_data() {
 }
 
 #[test]
-fn check_tells_for_which_batch() {
+fn check_says_for_which_batch() {
     let place = Place::with(&plain());
     for (set, batch) in [("data.batch_size=16", 16), ("data.batch_size=1000", 320)] {
         let done = place.ok(&format!("check c.toml --set {set}"));
@@ -42,7 +42,7 @@ fn check_tells_for_which_batch() {
 }
 
 #[test]
-fn early_stopping_without_validation_is_told() {
+fn early_stopping_without_validation_is_warned_of() {
     let place = Place::with(&plain());
     place.write(
         "d.toml",
@@ -143,7 +143,7 @@ fn a_split_without_samples_is_refused() {
 }
 
 #[test]
-fn check_tells_layers_and_memory() {
+fn check_shows_layers_and_memory() {
     let place = Place::with(&plain());
     let text = place.ok("check c.toml").out;
     for part in ["layer", "batch_norm1d", "[32, 24]", "1,858 parameters", "optimizer", "peak at"] {
@@ -193,11 +193,11 @@ fn only_some_passes_can_be_left_out() {
     let place = Place::with(&plain());
     for command in ["train c.toml", "eval c.toml", "predict c.toml x.png", "check c.toml", "bench c.toml"] {
         for name in ["grad", "update", "precision", "pol"] {
-            let told = place.fails(&format!("{command} --without {name}"), 2);
+            let message = place.fails(&format!("{command} --without {name}"), 2);
             assert!(
-                told.contains(name)
-                    && told.contains("reorder, begin_sums, simplify, recompute, rematerialize, fusions, fold, pool, norm_grad, norm_read, norm_statistics, residual, fuse, chain, update_early, narrow, split_batch"),
-                "{told}"
+                message.contains(name)
+                    && message.contains("reorder, begin_sums, simplify, recompute, rematerialize, fusions, fold, pool, norm_grad, norm_read, norm_statistics, residual, fuse, chain, update_early, narrow, split_batch"),
+                "{message}"
             );
         }
     }
@@ -226,7 +226,7 @@ fn training_and_evaluation_go_on_without_passes() {
 }
 
 #[test]
-fn devices_and_schema_are_told() {
+fn devices_and_schema_are_printed() {
     let place = Place::new();
     let json = place.ok("devices --json").json();
     assert_eq!(json["devices"][0]["name"], "cpu");
@@ -271,12 +271,12 @@ fn export_leaves_the_optimizer_behind() {
 fn export_writes_whole_models() {
     let place = Place::with(&plain());
     place.ok("train c.toml --out r --quiet");
-    let told = place.ok("export r/last.safetensors w.onnx --json --softmax --preprocess").json();
+    let report = place.ok("export r/last.safetensors w.onnx --json --softmax --preprocess").json();
     place.ok("export r/last.safetensors w.safetensors");
     let weights = runner::checkpoint::load_tensors(&place.path("w.safetensors")).unwrap().tensors;
     // Inference counts no batches.
     let read = weights.keys().filter(|name| !name.ends_with("num_batches_tracked")).count();
-    assert_eq!((told["tensors"].as_u64(), told["nodes"].as_u64() > Some(3)), (Some(read as u64), true), "{told}");
+    assert_eq!((report["tensors"].as_u64(), report["nodes"].as_u64() > Some(3)), (Some(read as u64), true), "{report}");
     // Weights that a configuration names are those of the checkpoint.
     place.ok("export c.toml named.onnx --set model.weights=w.safetensors --softmax --preprocess");
     let files = ["w.onnx", "named.onnx"].map(|name| fs::read(place.path(name)).unwrap());

@@ -115,8 +115,8 @@ fn models_have_names_in_any_folder() {
     let own = place.run("check c.toml");
     assert!(own.err.contains("`width` is not used") || own.out.contains("12 parameters"), "{own:?}");
     place.write("d.toml", config("resnt18"));
-    let told = place.fails("check d.toml", 2);
-    assert!(told.contains("the program has a model `resnet18`"), "{told}");
+    let message = place.fails("check d.toml", 2);
+    assert!(message.contains("the program has a model `resnet18`"), "{message}");
     let listed = place.ok("models").out;
     assert!(listed.lines().any(|line| line.starts_with("resnet18 ")) && listed.contains("gpt2"), "{listed}");
     assert!(place.ok("models --show gpt").out.contains("[blocks.decoder_layer]"));

@@ -43,8 +43,8 @@ fn serve(folder: PathBuf) -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     (address, asked)
 }
 
-/// An address at which nobody answers.
-fn nobody() -> SocketAddr {
+/// An address at which no server answers.
+fn unused_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -65,9 +65,9 @@ const FILES: [&str; 4] = [
 ];
 
 #[test]
-fn digits_in_place_of_missing_data_are_told_everywhere() {
+fn digits_in_place_of_missing_data_are_noted_everywhere() {
     let place = Place::new();
-    let more = format!("download = true\nmirrors = [\"http://{}\"]\nfallback = \"digits\"", nobody());
+    let more = format!("download = true\nmirrors = [\"http://{}\"]\nfallback = \"digits\"", unused_address());
     place.write("c.toml", config(Path::new("nowhere"), &more));
     let done = place.ok("train c.toml --out r --quiet");
     assert!(done.err.contains("warning: ") && done.err.contains("bundled digits"), "{}", done.err);
@@ -105,7 +105,7 @@ fn without_a_fallback_missing_data_is_an_error() {
     assert!(err.contains("nowhere") && err.contains("runner data fetch mnist"), "{err}");
     assert!(!place.path("r").exists(), "no folder for a run that did not start");
     // Where there is no network all files are named, and nothing empty is left in their folder.
-    place.write("n.toml", config(Path::new("nowhere"), &format!("mirrors = [\"http://{}\"]", nobody())));
+    place.write("n.toml", config(Path::new("nowhere"), &format!("mirrors = [\"http://{}\"]", unused_address())));
     let err = place.fails("train n.toml --out r", 1);
     for part in [FILES[0], FILES[3], "--set data.root=FOLDER", "The download failed"] {
         assert!(err.contains(part), "{part}: {err}");
@@ -126,12 +126,12 @@ fn a_mirror_with_other_files_is_refused() {
     assert!(err.contains(&address.to_string()), "{err}");
     assert!(!place.path("m/train-labels-idx1-ubyte.gz").exists());
     assert_eq!(err.matches(&address.to_string()).count(), 2, "once when it is asked, once with the reason: {err}");
-    let (one, two) = (nobody(), nobody());
+    let (one, two) = (unused_address(), unused_address());
     let err = place.fails(&format!("data fetch mnist --root m --mirror http://{one} --mirror http://{two}"), 1);
     for mirror in [one, two] {
-        assert_eq!(err.matches(&format!("{mirror}/")).count(), 1, "each mirror is told once: {err}");
+        assert_eq!(err.matches(&format!("{mirror}/")).count(), 1, "each mirror is named once: {err}");
     }
-    let err = place.fails(&format!("data fetch mnist --root m --mirror http://{}", nobody()), 1);
+    let err = place.fails(&format!("data fetch mnist --root m --mirror http://{}", unused_address()), 1);
     assert!(err.contains("mnist") || err.contains("train-images"), "{err}");
 }
 
@@ -142,7 +142,7 @@ fn mnist_is_fetched_from_a_mirror() {
     let (address, asked) = serve(data.join("mnist"));
     // A break in the middle of the largest file.
     let whole = std::fs::read(data.join("mnist/train-images-idx3-ubyte.gz")).unwrap();
-    let mirror = format!("--mirror http://{} --mirror http://{address}", nobody());
+    let mirror = format!("--mirror http://{} --mirror http://{address}", unused_address());
     place.write("m/train-images-idx3-ubyte.gz.part", &whole[..5_000_000]);
     let json = place.ok(&format!("data fetch mnist --root m {mirror} --json")).json();
     assert_eq!(json["files"].as_array().unwrap().len(), 4);

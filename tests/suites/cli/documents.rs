@@ -6,7 +6,7 @@ use super::text::language_model;
 /// The byte that ends documents.
 const END: u8 = 0;
 
-/// Documents of several lengths, in each of which every letter tells the next one.
+/// Documents of several lengths, in each of which every letter determines the next one.
 fn documents(count: usize) -> Vec<String> {
     let alphabet = "abcdefghijklmnopqrstuvwxyz".repeat(2);
     (0..count).map(|n| alphabet[n * 7 % 26..][..3 + n * 11 % 23].to_owned()).collect()

@@ -45,11 +45,11 @@ fn a_dry_run_does_one_of_everything_and_leaves_nothing() {
     let done = dry(&place, "c.toml", 0);
     let room = format!(" in `{}` until its end", place.path("tmp").display());
     assert!(done.err.contains("; a dry run, whose checkpoint takes ") && done.err.contains(&room), "{done:?}");
-    let told = done.out;
+    let stdout = done.out;
     for word in
         ["prepare", "step 1 ", "a batch of 32", "written", "step 2 ", "  64 samples, loss", "nothing of it is kept"]
     {
-        assert!(told.contains(word), "{word}: {told}");
+        assert!(stdout.contains(word), "{word}: {stdout}");
     }
     assert_eq!(dry(&place, "c.toml --quiet", 0).out, "");
     let json = dry(&place, "c.toml --json", 0).json();
@@ -106,7 +106,7 @@ fn a_dry_run_fails_as_the_run_would() {
     assert!(done.err.contains("cannot make a folder in") && done.err.contains("TMPDIR"), "{}", done.err);
 }
 
-/// Those that are kept are looked at. None is added, no folder for them made, and where none can be kept it is told as by the run.
+/// Those that are kept are looked at. None is added, and no folder is made for them. Where none can be kept, the warning is that of the run.
 #[test]
 fn a_dry_run_leaves_photos_that_are_kept_as_they_are() {
     let place = photos::place("cache = \"disk\"\ncache_dir = \"kept\"\n", TRANSFORMS);
@@ -190,7 +190,7 @@ fn every_configuration_has_a_dry_run() {
 }
 
 #[test]
-fn the_time_of_a_run_is_told_before_it_begins() {
+fn the_time_of_a_run_is_estimated_before_it_begins() {
     let place = Place::with(&plain());
     let all = "--set train.epochs=7 --set train.eval_every=2";
     let time = place.ok(&format!("check c.toml --time --json {all}")).json()["time"].clone();

@@ -57,7 +57,7 @@ fn a_run_can_be_used_from_another_folder() {
 }
 
 #[test]
-fn messages_tell_the_short_form() {
+fn messages_have_the_short_form() {
     let place = with_tensors();
     place.ok("train c.toml --quiet --out r");
     let folder = place.path("").canonicalize().unwrap().display().to_string();
@@ -133,7 +133,7 @@ fn nothing_stands_in_for_data_unasked() {
     // Asked for, and said in the figure's own line.
     let done = place.ok("eval my/r/last.safetensors --set data.fallback=digits");
     assert!(done.out.starts_with("val, 100 samples of the bundled digits, not of mnist: loss"), "{}", done.out);
-    // A run does not go on with other data, whoever asks.
+    // A run never goes on with other data.
     let err = place.fails("train --resume my/r --set train.epochs=2 --set data.fallback=digits", 1);
     assert!(err.contains("trained on other samples"), "{err}");
     // Nor does one that was begun on the digits change to the real ones when they come.

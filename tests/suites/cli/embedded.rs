@@ -1,4 +1,4 @@
-//! A checkpoint that came from elsewhere: its configuration reads no file, contacts nobody, makes nothing.
+//! A checkpoint that came from elsewhere: its configuration reads no file, contacts no server and makes nothing.
 
 use super::support::{Place, plain};
 use runner::checkpoint;
@@ -83,7 +83,7 @@ fn it_is_not_too_long() {
         let err = place.fails(command, 2);
         assert!(err.contains("too many for a configuration") && err.len() < 1000, "{command}: {err}");
     }
-    // Nor does a run begin whose checkpoints nobody could read.
+    // A run whose checkpoints could not be read does not begin.
     let layer = |i: usize| {
         format!("{{ name = \"{}{i}\", type = \"conv2d\", out_channels = 1, kernel_size = 1 }}", "x".repeat(60))
     };
@@ -98,7 +98,7 @@ fn it_is_not_too_long() {
 }
 
 #[test]
-fn it_contacts_nobody_and_makes_no_folder() {
+fn it_contacts_no_server_and_makes_no_folder() {
     let place = Place::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -120,7 +120,7 @@ fn it_contacts_nobody_and_makes_no_folder() {
     place.ok("predict h/last.safetensors x.png");
     // A run that was begun on the digits goes on with them.
     place.ok("train --resume h --quiet --set train.epochs=2");
-    assert!(!asked(), "nobody is contacted");
+    assert!(!asked(), "no server is contacted");
     assert!(!place.path("made").exists());
     // The command line may ask for it. The listener never answers, so that this is over when it is closed.
     let mut run = place.start("eval h/last.safetensors --allow-download");
@@ -129,7 +129,7 @@ fn it_contacts_nobody_and_makes_no_folder() {
 }
 
 #[test]
-fn relative_paths_of_earlier_versions_are_told() {
+fn relative_paths_of_earlier_versions_are_named() {
     let place = trained();
     with_configuration(&place, |text| {
         text.replace(

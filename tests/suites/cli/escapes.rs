@@ -116,7 +116,7 @@ fn environment() {
         let code = output.status.code().unwrap_or(code);
         seen += usize::from(says(&place, args, &[(name, BAD)], code).contains("pwned"));
     }
-    assert!(seen >= 2, "the variables are told");
+    assert!(seen >= 2, "the variables are shown");
     for name in ["RUNNER_CUDA_LAUNCHER", "RUNNER_CUDA_LIBRARIES"] {
         let code = place.command("train c.toml --device cuda --out cuda").env(name, BAD).status().unwrap().code();
         says(&place, &["train", "c.toml", "--device", "cuda", "--out", "cuda"], &[(name, BAD)], code.unwrap());
@@ -177,7 +177,7 @@ fn configurations_that_are_right() {
         says(&place, &[&["check", &name][..], more].concat(), &[], 0);
     }
     let printed = says(&place, &["check", &name, "--print"], &[], 0);
-    assert!(printed.contains("31m"), "the file's name is told: {printed}");
+    assert!(printed.contains("31m"), "the file's name is shown: {printed}");
     for out in [BAD, "r"] {
         let said = shows(&place, &["train", &name, "--force", "--out", out], 0, SHOWN_TOML);
         assert!(out == "r" || said.contains(SHOWN), "{said}");
@@ -228,7 +228,7 @@ fn files_of_weights_and_samples() {
     place.write("dtype.safetensors", safetensors("x", BAD));
     let global = format!("c{BAD}\n{BAD}\n.");
     place.write("global.pth", pth(&[&[0x80, 2][..], global.as_bytes()].concat()));
-    // An entry that is no tensor, whose name may be told: `{BAD: 1}`.
+    // An entry that is no tensor, and whose name a message may have: `{BAD: 1}`.
     let text = [&[b'X'][..], &(BAD.len() as u32).to_le_bytes(), BAD.as_bytes()].concat();
     place.write("entry.pth", pth(&[&[0x80, 2, b'}'][..], &text, b"K\x01s."].concat()));
     shows(&place, &["export", "dtype.safetensors", "w.safetensors"], 1, SHOWN);
@@ -272,15 +272,15 @@ fn images() {
     shows(&place, &["serve", "--port", "0", &format!("{BAD}.safetensors")], 1, SHOWN);
 }
 
-/// An address at which nobody answers.
-fn nobody() -> String {
+/// An address at which no server answers.
+fn unused_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 #[test]
 fn passwords_of_mirrors_are_masked() {
     let place = Place::new();
-    let url = format!("http://me:hush@{}/m", nobody());
+    let url = format!("http://me:hush@{}/m", unused_address());
     let masked = url.replace("me:hush", "***");
     let check = |args: &[&str], code: i32| {
         let said = says(&place, args, &[], code);

@@ -24,7 +24,7 @@ fn a_model_is_evaluated_on_another_file() {
     };
     place.write("text.txt", lines(100, 3, false));
     place.write("other.txt", lines(20, 5, false));
-    // A row without a target is left out, and told of once.
+    // A row without a target is left out, with one note.
     place.write("table.csv", format!("a,b,y\n{}", rows(60, 3)));
     place.write("other.csv", format!("a,b,y\n{}1,2,\n", rows(20, 5)));
     place.write("sorted.csv", format!("text,label\n{}", lines(60, 3, true)));
@@ -43,7 +43,8 @@ fn a_model_is_evaluated_on_another_file() {
         let notes: Vec<&str> = found.err.lines().filter(|line| line.starts_with("note: ")).collect();
         assert!(notes.len() == 1 && !found.err.contains("warning"), "{}", found.err);
         let found = found.json();
-        let [found, wanted] = [found, wanted].map(|told: Value| (told["samples"].clone(), told["metrics"].clone()));
+        let [found, wanted] =
+            [found, wanted].map(|evaluation: Value| (evaluation["samples"].clone(), evaluation["metrics"].clone()));
         assert_eq!(found, wanted, "{file}");
         assert!(found.0.as_u64().is_some_and(|samples| samples > 0), "{found:?}");
     }

@@ -11,26 +11,30 @@ fn trained(sets: &str) -> Place {
     place
 }
 
-fn column<'a>(told: &'a Value, name: &str) -> &'a Value {
-    told["columns"].as_array().unwrap().iter().find(|column| column["column"] == name).unwrap()
+fn column<'a>(explanation: &'a Value, name: &str) -> &'a Value {
+    explanation["columns"].as_array().unwrap().iter().find(|column| column["column"] == name).unwrap()
 }
 
 /// The price is 100 for each room, 50 by the sea, and a little less with age.
 #[test]
 fn columns_are_as_important_as_they_are() {
     let place = trained("");
-    let told = place.ok("explain r --json").json();
-    let order: Vec<&str> = told["columns"].as_array().unwrap().iter().map(|c| c["column"].as_str().unwrap()).collect();
-    assert_eq!(order, ["rooms", "town", "age"], "{told}");
+    let explanation = place.ok("explain r --json").json();
+    let order: Vec<&str> =
+        explanation["columns"].as_array().unwrap().iter().map(|c| c["column"].as_str().unwrap()).collect();
+    assert_eq!(order, ["rooms", "town", "age"], "{explanation}");
     let rmse = place.ok("eval r --json").json()["metrics"]["rmse"].as_f64().unwrap();
-    assert!((told["value"].as_f64().unwrap() - rmse).abs() < 1e-4 * rmse, "{told}, {rmse}");
+    assert!((explanation["value"].as_f64().unwrap() - rmse).abs() < 1e-4 * rmse, "{explanation}, {rmse}");
     // Shuffled, rooms differ by a root of twice their variance: 2.58 rooms, 365 in price.
-    let rooms = column(&told, "rooms")["loss_increase"].as_f64().unwrap();
-    assert!((250.0..450.0).contains(&rooms), "{told}");
-    assert_eq!((&told["rows"], &told["accuracy"], &told["figure"]), (&75.into(), &Value::Null, &"rmse".into()));
+    let rooms = column(&explanation, "rooms")["loss_increase"].as_f64().unwrap();
+    assert!((250.0..450.0).contains(&rooms), "{explanation}");
+    assert_eq!(
+        (&explanation["rows"], &explanation["accuracy"], &explanation["figure"]),
+        (&75.into(), &Value::Null, &"rmse".into())
+    );
     // The same seed shuffles in the same way, whatever the threads.
-    assert_eq!(told, place.ok("explain r --json --threads 1").json());
-    assert_ne!(told["columns"], place.ok("explain r --json --seed 1").json()["columns"]);
+    assert_eq!(explanation, place.ok("explain r --json --threads 1").json());
+    assert_ne!(explanation["columns"], place.ok("explain r --json --seed 1").json()["columns"]);
     let text = place.ok("explain r --rows 50 --split train --repeats 2");
     assert!(text.err.contains("train, 50 of 225 rows: rmse"), "{}", text.err);
     assert!(text.out.starts_with("column  rmse more by") && text.out.lines().count() == 4, "{}", text.out);
@@ -39,17 +43,17 @@ fn columns_are_as_important_as_they_are() {
 #[test]
 fn answers_go_with_a_column() {
     let place = trained("");
-    let told = place.ok("explain r --column rooms --column town --json").json();
+    let explanation = place.ok("explain r --column rooms --column town --json").json();
     let mean = |one: &Value| one["outputs"][0].as_f64().unwrap();
-    let rooms = told["columns"]["rooms"].as_array().unwrap();
+    let rooms = explanation["columns"]["rooms"].as_array().unwrap();
     let values: Vec<f64> = rooms.iter().map(|one| one["value"].as_f64().unwrap()).collect();
     assert_eq!(values, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
     let slope = (mean(&rooms[8]) - mean(&rooms[0])) / 8.0;
-    assert!((90.0..110.0).contains(&slope), "{told}");
+    assert!((90.0..110.0).contains(&slope), "{explanation}");
     assert_eq!(rooms.iter().map(|one| one["rows"].as_u64().unwrap()).sum::<u64>(), 75);
-    let towns = told["columns"]["town"].as_array().unwrap();
+    let towns = explanation["columns"]["town"].as_array().unwrap();
     let by_name = |name: &str| mean(towns.iter().find(|one| one["value"] == name).unwrap());
-    assert!((20.0..80.0).contains(&(by_name("sea") - by_name("hill"))), "{told}");
+    assert!((20.0..80.0).contains(&(by_name("sea") - by_name("hill"))), "{explanation}");
     let few = place.ok("explain r --column age --points 4 --json").json();
     let ages = few["columns"]["age"].as_array().unwrap();
     assert_eq!((ages.len(), &ages[3]["value"]), (4, &Value::Null), "{few}");
@@ -70,12 +74,15 @@ fn classes_have_losses_and_accuracies() {
             .replace("\"mse\"", "\"cross_entropy\""),
     );
     place.ok("train d.toml --quiet --out r");
-    let told = place.ok("explain r --json").json();
+    let explanation = place.ok("explain r --json").json();
     let figures = place.ok("eval r --json").json();
-    let [own, loss] = [&told["value"], &figures["metrics"]["loss"]].map(|v| v.as_f64().unwrap());
-    assert!((own - loss).abs() < 1e-4, "{told}, {figures}");
-    assert_eq!((&told["figure"], &told["accuracy"]), (&"log_loss".into(), &figures["metrics"]["accuracy"]));
-    assert!(column(&told, "price")["accuracy_decrease"].is_number());
+    let [own, loss] = [&explanation["value"], &figures["metrics"]["loss"]].map(|v| v.as_f64().unwrap());
+    assert!((own - loss).abs() < 1e-4, "{explanation}, {figures}");
+    assert_eq!(
+        (&explanation["figure"], &explanation["accuracy"]),
+        (&"log_loss".into(), &figures["metrics"]["accuracy"])
+    );
+    assert!(column(&explanation, "price")["accuracy_decrease"].is_number());
     let text = place.ok("explain r").out;
     assert!(text.contains("log loss more by") && text.contains("accuracy less by"), "{text}");
 }
@@ -95,18 +102,18 @@ fn what_is_surely_wrong_costs_what_it_does_in_an_evaluation() {
         ));
         place.write("t.csv", (0..40).map(row).fold("x,y\n".to_owned(), |all, row| all + &row));
         place.ok("train c.toml --quiet --out r");
-        let told = place.ok("explain r --json --split train").json();
+        let explanation = place.ok("explain r --json --split train").json();
         let figures = place.ok("eval r --json --split train").json();
-        let [own, loss] = [&told["value"], &figures["metrics"]["loss"]].map(|v| v.as_f64().unwrap());
-        assert!(loss > 10.0 && (own - loss).abs() < 1e-4 * loss, "{told}, {figures}");
+        let [own, loss] = [&explanation["value"], &figures["metrics"]["loss"]].map(|v| v.as_f64().unwrap());
+        assert!(loss > 10.0 && (own - loss).abs() < 1e-4 * loss, "{explanation}, {figures}");
     }
 }
 
 #[test]
-fn what_cannot_be_explained_is_said() {
+fn models_and_columns_that_cannot_be_explained_are_errors() {
     let place = trained("--set train.epochs=1");
-    let told = place.fails("explain r --column room", 2);
-    assert!(told.contains("takes no column `room`") && told.contains("did you mean `rooms`?"), "{told}");
+    let message = place.fails("explain r --column room", 2);
+    assert!(message.contains("takes no column `room`") && message.contains("did you mean `rooms`?"), "{message}");
     assert!(place.fails("explain r --split test", 2).contains("no rows in the split `test`"));
     assert!(place.fails("explain r --rows 0", 2).contains("from 1 on"));
     fs::remove_file(place.path("houses.csv")).unwrap();
@@ -124,20 +131,21 @@ fn what_cannot_be_explained_is_said() {
 fn folds_are_explained_together() {
     let place = place(120);
     place.ok("train c.toml --quiet --out r --set train.epochs=20 --unset data.validation_split --set data.folds=3");
-    let told = place.ok("explain r --json").json();
-    assert_eq!((&told["rows"], &told["folds"]), (&120.into(), &3.into()));
+    let explanation = place.ok("explain r --json").json();
+    assert_eq!((&explanation["rows"], &explanation["folds"]), (&120.into(), &3.into()));
     let rmse = place.ok("eval r --json").json()["metrics"]["rmse"].as_f64().unwrap();
-    assert!((told["value"].as_f64().unwrap() - rmse).abs() < 1e-4 * rmse, "{told}, {rmse}");
-    let order: Vec<&str> = told["columns"].as_array().unwrap().iter().map(|c| c["column"].as_str().unwrap()).collect();
-    assert_eq!(order, ["rooms", "town", "age"], "{told}");
+    assert!((explanation["value"].as_f64().unwrap() - rmse).abs() < 1e-4 * rmse, "{explanation}, {rmse}");
+    let order: Vec<&str> =
+        explanation["columns"].as_array().unwrap().iter().map(|c| c["column"].as_str().unwrap()).collect();
+    assert_eq!(order, ["rooms", "town", "age"], "{explanation}");
     // Squares add up, so that the whole lies between the folds.
     let each: Vec<f64> = (1..=3)
         .map(|fold| {
-            let told = place.ok(&format!("explain r/fold-{fold} --json")).json();
-            told["value"].as_f64().unwrap() + column(&told, "rooms")["loss_increase"].as_f64().unwrap()
+            let explanation = place.ok(&format!("explain r/fold-{fold} --json")).json();
+            explanation["value"].as_f64().unwrap() + column(&explanation, "rooms")["loss_increase"].as_f64().unwrap()
         })
         .collect();
-    let whole = rmse + column(&told, "rooms")["loss_increase"].as_f64().unwrap();
+    let whole = rmse + column(&explanation, "rooms")["loss_increase"].as_f64().unwrap();
     let (low, high) = each.iter().fold((f64::MAX, 0f64), |(low, high), one| (low.min(*one), high.max(*one)));
     assert!(low < whole && whole < high, "{low} {whole} {high}");
     let text = place.ok("explain r --rows 30");

@@ -132,7 +132,7 @@ fn a_full_standard_output_is_an_error() {
     let output = place.command("check c.toml --json --set train.epochs=0").stdout(full()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("at least 1"));
-    // Training goes on, and tells in the end.
+    // Training goes on, and reports the error at the end.
     for more in ["", "--json"] {
         let output = place.command(&format!("train c.toml --out full --force {more}")).stdout(full()).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
@@ -194,18 +194,18 @@ fn files_and_folders_in_each_others_place() {
     assert!(err.contains("nowhere/w.safetensors"), "{err}");
 }
 
-/// A path at which nothing is: what there is in its stead is told.
+/// The error of a path at which nothing is names what there is in its stead.
 #[test]
-fn missing_files_are_told_with_what_there_is() {
+fn errors_of_missing_files_name_what_there_is() {
     let place = Place::with(&plain());
     place.ok("train c.toml --quiet");
     std::fs::remove_file(place.path("runs/c/1/best.safetensors")).unwrap();
     for args in ["eval {}", "predict {} x.png", "export {} x.onnx", "export {} x.pth", "train --resume {}"] {
-        let told = place.fails(&args.replace("{}", "runs/c/1/best.safetensors"), 1);
+        let message = place.fails(&args.replace("{}", "runs/c/1/best.safetensors"), 1);
         let expected = "runs/c/1/best.safetensors: No such file or directory (os error 2)\nhelp: the run `runs/c/1` has `last.safetensors`\n";
-        assert!(told.contains(expected), "{args}: {told}");
-        let told = place.fails(&args.replace("{}", "runs/c/2/best.safetensors"), 1);
-        assert!(told.contains("help: did you mean `runs/c/1`?"), "{args}: {told}");
+        assert!(message.contains(expected), "{args}: {message}");
+        let message = place.fails(&args.replace("{}", "runs/c/2/best.safetensors"), 1);
+        assert!(message.contains("help: did you mean `runs/c/1`?"), "{args}: {message}");
     }
     assert!(place.fails("train --resume runs/c/3", 1).contains("help: did you mean `runs/c/1`?"));
     assert!(place.fails("train c", 2).contains("help: did you mean `c.toml`?"));

@@ -7,7 +7,7 @@ use serde_json::Value;
 const TRAIN: &str = "[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adam\"\nlr = 0.02\n[train]\nepochs = 4\n\
                      [log]\nevery_steps = 1\n";
 
-/// Samples of five numbers, their classes told by the first and the last.
+/// Samples of five numbers. The first and the last determine the class.
 const SAMPLES: usize = 44;
 
 fn number(sample: usize, column: usize) -> f32 {
@@ -46,7 +46,7 @@ const HEAD: &str = "{ name = \"hidden\", type = \"linear\", out_features = 16 },
 pub fn two() -> Place {
     let joined = "{ name = \"joined\", type = \"concat\", from = [\"numbers\", \"more\"] }";
     let place = Place::with(&config(&format!("inputs = [\"more\", \"numbers\"]\nlayers = [\n{joined},\n{HEAD}")));
-    // A tensor that nobody asks for may be anything.
+    // A tensor that is not asked for may be anything.
     place.write("s.safetensors", tensors(&[("numbers", 0..3), ("more", 3..5), ("other", 0..1)], "targets", 0..SAMPLES));
     place
 }
@@ -70,19 +70,19 @@ fn two_inputs_that_are_joined_are_one() {
         place.write("new.safetensors", tensors(parts, "", SAMPLES..SAMPLES + 3));
         place.ok("predict r/last.safetensors new.safetensors --top 3 --json").json()
     };
-    let told = apart(&two, &[("more", 3..5), ("numbers", 0..3)]);
-    assert_eq!(told, apart(&one, &[("inputs", 0..5)]));
-    let list = told.as_array().unwrap();
+    let answers = apart(&two, &[("more", 3..5), ("numbers", 0..3)]);
+    assert_eq!(answers, apart(&one, &[("inputs", 0..5)]));
+    let list = answers.as_array().unwrap();
     assert_eq!(list.iter().map(|r| r["sample"].clone()).collect::<Vec<_>>(), [0, 1, 2].map(Value::from));
     let text = two.ok("predict r/last.safetensors new.safetensors --top 1").out;
     assert!(text.starts_with("new.safetensors, sample 0\n") && text.lines().count() == 6, "{text}");
 }
 
 #[test]
-fn what_a_model_does_not_find_is_told() {
+fn fields_and_layers_that_a_model_does_not_find_are_errors() {
     let place = two();
     let error = place.fails("check c.toml --set model.inputs=['more','numbres']", 2);
-    // The layer that takes `numbers` is told first: the mistake could be either.
+    // The layer that takes `numbers` is reported first: the mistake could be either.
     assert!(error.contains("there is no layer `numbers`"), "{error}");
     place.write("d.toml", place.read("c.toml").replace("numbers", "numbres"));
     let error = place.fails("check d.toml", 2);

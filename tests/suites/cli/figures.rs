@@ -116,13 +116,13 @@ fn a_table_of_predictions_has_the_same_numbers() {
         assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
     }
     assert_eq!(text.lines().count(), 298);
-    let told = place.fails("eval r/last.safetensors --predictions p.txt", 2);
-    assert!(told.contains("`p.txt` names no format") && told.contains(".jsonl"), "{told}");
-    let told = place.fails("eval r/last.safetensors --predictions no/such/p.csv", 2);
-    assert!(told.contains("cannot write `no/such/p.csv`"), "{told}");
+    let message = place.fails("eval r/last.safetensors --predictions p.txt", 2);
+    assert!(message.contains("`p.txt` names no format") && message.contains(".jsonl"), "{message}");
+    let message = place.fails("eval r/last.safetensors --predictions no/such/p.csv", 2);
+    assert!(message.contains("cannot write `no/such/p.csv`"), "{message}");
     // A failed evaluation leaves what was there, and no rest.
-    let told = place.fails("eval r/last.safetensors --predictions p.csv --set data.limit_val=0", 2);
-    assert!(!told.contains("cannot write"), "{told}");
+    let message = place.fails("eval r/last.safetensors --predictions p.csv --set data.limit_val=0", 2);
+    assert!(!message.contains("cannot write"), "{message}");
     assert_eq!(place.read("p.csv"), text);
     assert!(
         !std::fs::read_dir(place.path("")).unwrap().any(|e| e.unwrap().file_name().to_string_lossy().contains(".tmp"))
@@ -193,7 +193,7 @@ fn figures_of_labels_are_those_of_the_rows() {
 }
 
 #[test]
-fn a_set_of_one_class_is_told() {
+fn a_set_of_one_class_is_noted() {
     let place = Place::with(&config("bce_with_logits", 1, "[\"auroc\"]"));
     place.write("s.safetensors", numbers(1, |_, _| 1.0));
     let all = |done: &Done| done.err.matches("there is no `auroc`: all samples have the label 0").count();
@@ -236,12 +236,12 @@ fn positions_have_rows_of_json_alone() {
     };
     let (right, all) = rows.iter().map(counted).fold((0, 0), |(a, b), (c, d)| (a + c, b + d));
     close(&figures["accuracy"], right as f64 / all as f64, "accuracy");
-    let told = place.fails("eval r/last.safetensors --predictions p.csv", 2);
-    assert!(told.contains("no room for a class at each position") && told.contains(".jsonl"), "{told}");
+    let message = place.fails("eval r/last.safetensors --predictions p.csv", 2);
+    assert!(message.contains("no room for a class at each position") && message.contains(".jsonl"), "{message}");
 }
 
 #[test]
-fn what_best_was_chosen_on_is_told() {
+fn the_samples_that_best_was_chosen_on_are_named() {
     let place = Place::with(&plain());
     let chosen = |args: &str| place.ok(&format!("eval {args} --json")).json()["chosen"].clone();
     let done = place.ok("train c.toml --out r");
@@ -252,7 +252,7 @@ fn what_best_was_chosen_on_is_told() {
         "{}",
         done.err
     );
-    // Nobody asked for a choice: no warning.
+    // No choice was asked for: no warning.
     assert!(!done.err.contains("warning"), "{}", done.err);
     let on_test = chosen("r/best.safetensors");
     assert_eq!((on_test["on"].as_str(), on_test["same_samples"].as_bool()), (Some("test_set"), Some(true)));
@@ -269,7 +269,7 @@ fn what_best_was_chosen_on_is_told() {
     assert!(done.err.contains("chosen on held-out samples") && !done.err.contains("the test set"), "{}", done.err);
     let held_out = chosen("s/best.safetensors --split test");
     assert_eq!((held_out["on"].as_str(), held_out["same_samples"].as_bool()), (Some("held_out"), Some(false)));
-    // Who asks for decisions on the test set is warned, and told what to set.
+    // A run whose user asks for decisions on the test set has a warning, which says what to set.
     let done = place.ok("check c.toml --set train.early_stopping.monitor=val_loss");
     assert!(done.err.contains("the test set makes decisions") && done.err.contains("validation_split"), "{}", done.err);
 }

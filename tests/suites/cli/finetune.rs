@@ -49,8 +49,8 @@ fn moving_averages_are_those_of_a_loop() {
         let weights = "weights = \"start/last.safetensors\"";
         place.write("e.toml", config(weights, &format!("{rule}\n{ema}"), train));
         let run = format!("r{i}");
-        let told = place.ok(&format!("train e.toml --out {run}")).err;
-        assert!(told.contains("moving average of the weights"), "{told}");
+        let stderr = place.ok(&format!("train e.toml --out {run}")).err;
+        assert!(stderr.contains("moving average of the weights"), "{stderr}");
         let last = place.checkpoint(&format!("{run}/last.safetensors"));
         let averaged: Vec<&str> = last.tensors.keys().filter_map(|n| n.strip_prefix("optimizer.average.")).collect();
         assert_eq!(averaged.len(), 8, "six parameters, two statistics: {averaged:?}");
@@ -139,9 +139,9 @@ fn means_over_epochs_are_those_of_a_loop() {
             config("", &format!("{SGD}\n{swa}"), train).replace("[train]\nepochs = 2", "[train]\nepochs = 4"),
         );
         let run = format!("r{i}");
-        let told = place.ok(&format!("train e.toml --out {run}")).err;
+        let stderr = place.ok(&format!("train e.toml --out {run}")).err;
         for words in ["from epoch 2 on validation is of the mean", "epoch 2: weights are averaged from here on"] {
-            assert!(told.contains(words), "{told}");
+            assert!(stderr.contains(words), "{stderr}");
         }
         let last = place.checkpoint(&format!("{run}/last.safetensors"));
         let per_epoch = last.meta.step / 4;
@@ -189,7 +189,7 @@ fn means_over_epochs_are_those_of_a_loop() {
     }
 }
 
-/// On any number of threads, and stopped and resumed, Muon comes to the same bits. What it leaves to AdamW is told.
+/// On any number of threads, and stopped and resumed, Muon comes to the same bits. The report names what it leaves to AdamW.
 #[test]
 fn muon_is_the_same_in_any_way() {
     let place = begun();
@@ -214,12 +214,12 @@ fn muon_is_the_same_in_any_way() {
         assert!(has("optimizer.exp_avg.1.bias") && has("optimizer.exp_avg_sq.2.weight"));
     }
     place.write("e.toml", config("", &muon(""), ""));
-    let told = place.ok("check e.toml").out;
-    assert!(told.contains("muon updates 1 matrix with 768 parameters, adamw the rest, with 4.weight"), "{told}");
+    let stdout = place.ok("check e.toml").out;
+    assert!(stdout.contains("muon updates 1 matrix with 768 parameters, adamw the rest, with 4.weight"), "{stdout}");
     // A vector is none of what may be left to AdamW: it is AdamW's.
     place.write("e.toml", config("", &muon("adamw = { match = [\"1.bias\"] }"), ""));
-    let told = place.fails("check e.toml", 2);
-    assert!(told.contains("`1.bias` in `adamw.match` fits no parameter"), "{told}");
+    let message = place.fails("check e.toml", 2);
+    assert!(message.contains("`1.bias` in `adamw.match` fits no parameter"), "{message}");
 }
 
 /// Two runs, the second of which begins with the weights of the first, are one run that thaws. The order of samples and
@@ -234,8 +234,8 @@ fn thawing_is_a_second_run_from_the_first_ones_weights() {
         let second = "weights = \"first/last.safetensors\"";
         place.write("second.toml", config(second, SGD, train).replace("epochs = 2", "epochs = 1"));
         let done = place.ok("train one.toml --out one");
-        for told in ["804 frozen in the first epoch", "epoch 2: the 804 parameters that were frozen are trained"] {
-            assert!(done.err.contains(told), "{}", done.err);
+        for part in ["804 frozen in the first epoch", "epoch 2: the 804 parameters that were frozen are trained"] {
+            assert!(done.err.contains(part), "{}", done.err);
         }
         place.ok("train first.toml --quiet --out first");
         place.ok("train second.toml --quiet --out second");
@@ -283,10 +283,10 @@ fn rates_by_layers_are_those_of_groups() {
     place.ok("train groups.toml --quiet --out groups");
     same_weights(&place.checkpoint("rules/last.safetensors"), &place.checkpoint("groups/last.safetensors"));
     let check = place.ok("check rules.toml").out;
-    for told in
+    for part in
         ["  4  1.250e-1  (1.000 of `lr`)\n", "  2  6.250e-2  (0.500 of `lr`)\n", "  1  3.125e-2  (0.250 of `lr`)\n"]
     {
-        assert!(check.contains(told), "{check}");
+        assert!(check.contains(part), "{check}");
     }
     // What a group says of its own is not changed.
     let own = "groups = [{ match = [\"1\"], lr = 0.125, weight_decay = 0.01 }, { match = [\"2\", \"4\"], weight_decay = 0.01, lr = 0.125 }]";
@@ -320,29 +320,29 @@ fn tensors_that_are_not_read_are_named() {
         ));
         place.fails("check c.toml", 2)
     };
-    let told = with("unread.pth", "sparse");
+    let message = with("unread.pth", "sparse");
     for part in
         ["1 in the file, but not read:", "0.weight: it is sparse", "`0.weight` is sparse: in PyTorch, `.to_dense()`"]
     {
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
     place.write("c.toml", place.read("c.toml").replace("weights_rename", "weights_strict = false\nweights_rename"));
     for dtype in ["int8", "bool"] {
         let renamed = format!("--set model.weights_rename=[{{from='{dtype}',to='0.bias'}}]");
-        let told = place.fails(&format!("check c.toml --set model.weights=types.pth {renamed}"), 2);
+        let message = place.fails(&format!("check c.toml --set model.weights=types.pth {renamed}"), 2);
         assert!(
-            told.contains(&format!("its elements are torch.{dtype}, and cannot be taken as torch.float32")),
-            "{told}"
+            message.contains(&format!("its elements are torch.{dtype}, and cannot be taken as torch.float32")),
+            "{message}"
         );
     }
     let pair = [Tensor::from_f32([2, 3], &[0.0; 6]), Tensor::from_f32([4, 2], &[0.0; 8])];
     let names = ["base_model.model.fc.lora_A.weight", "base_model.model.fc.lora_B.weight"];
     write_weights(&place.path("p.safetensors"), &[pair[0].view(names[0]), pair[1].view(names[1])]).unwrap();
     place.write("c.toml", place.read("c.toml").replace("weights_rename", "# "));
-    let told = place.fails("check c.toml --set model.weights=p.safetensors", 2);
-    assert!(told.contains("are an adapter's") && told.contains("merge_and_unload"), "{told}");
-    let told = place.fails("export p.safetensors q.safetensors", 1);
-    assert!(told.contains("merge_and_unload"), "{told}");
+    let message = place.fails("check c.toml --set model.weights=p.safetensors", 2);
+    assert!(message.contains("are an adapter's") && message.contains("merge_and_unload"), "{message}");
+    let message = place.fails("export p.safetensors q.safetensors", 1);
+    assert!(message.contains("merge_and_unload"), "{message}");
 }
 
 #[test]
@@ -365,22 +365,22 @@ fn tensors_are_given_other_names() {
     rules("{ from = \"head.\", to = \"4.\" }, { from = \"body.*.x.*\", to = \"*.*\" }");
     let done = place.ok("eval w.toml --json");
     assert_eq!(done.json(), place.ok("eval start/last.safetensors --json").json());
-    for told in ["gave 9 tensors other names", "9 of the model's 9 tensors are from `w.safetensors`"] {
-        assert!(done.err.contains(told), "{}", done.err);
+    for part in ["gave 9 tensors other names", "9 of the model's 9 tensors are from `w.safetensors`"] {
+        assert!(done.err.contains(part), "{}", done.err);
     }
     rules("{ from = \"head.\", to = \"4.\" }, { from = \"tail.\", to = \"\" }");
-    let told = place.fails("check w.toml", 2);
+    let message = place.fails("check w.toml", 2);
     assert!(
-        told.contains("a rule of `weights_rename` fits no tensor") && told.contains("{ from = \"tail.\""),
-        "{told}"
+        message.contains("a rule of `weights_rename` fits no tensor") && message.contains("{ from = \"tail.\""),
+        "{message}"
     );
     rules("{ from = \"*.weight\", to = \"4.weight\" }");
     assert!(place.fails("check w.toml", 2).contains("gives two tensors of `w.safetensors` the name `4.weight`"));
     // The body is taken, and the head begins anew.
     rules("{ from = \"body.*.x.*\", to = \"*.*\" }");
-    let told = place.fails("check w.toml", 2);
+    let message = place.fails("check w.toml", 2);
     for part in ["only the last layer, `4`, differs", "takes the rest, and `4` starts anew"] {
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
     let loose = place.ok("check w.toml --set model.weights_strict=false").err;
     assert!(loose.contains("7 of the model's 9 tensors are from `w.safetensors`"), "{loose}");
@@ -404,10 +404,10 @@ fn a_net_is_tuned_to_other_classes() {
     let refused = place.fails("train tune.toml --out t --set model.weights_strict=true", 2);
     assert!(refused.contains("a head of another number of classes, 10 instead of 4"), "{refused}");
     let done = place.ok("train tune.toml --out t");
-    for told in
+    for part in
         ["7 of the model's 9 tensors are from `start/best.safetensors`", "`4.weight`, `4.bias` of another shape"]
     {
-        assert!(done.err.contains(told), "{}", done.err);
+        assert!(done.err.contains(part), "{}", done.err);
     }
     image::GrayImage::new(8, 8).save(place.path("x.png")).unwrap();
     let answer = place.ok("predict t/best.safetensors x.png --top 9 --json").json();

@@ -24,13 +24,13 @@ const TOWN: &str = "target = \"town\"\ncolumns = { price = \"ignore\" }\n[loss]\
 
 /// A number of each row of predictions.
 fn numbers(place: &Place, words: &str, of: &dyn Fn(&serde_json::Value) -> f64) -> Vec<f64> {
-    let told = place.ok(&format!("predict {words} new.csv --format jsonl"));
-    told.out.lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect()
+    let done = place.ok(&format!("predict {words} new.csv --format jsonl"));
+    done.out.lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect()
 }
 
 /// The folder of folds is gone when the first of them finds a mistake, and the file of the user is not.
 #[test]
-fn a_mistake_in_the_data_is_told_of_the_file_that_is_there() {
+fn a_mistake_in_the_data_is_an_error_of_the_file_that_is_there() {
     let place = place(PRICE);
     // Whose model asks nothing of the data.
     place.write("c.toml", config(PRICE).replace("\"$classes\"", "1"));
@@ -40,14 +40,14 @@ fn a_mistake_in_the_data_is_told_of_the_file_that_is_there() {
     assert!(!place.path("r").exists());
 }
 
-/// What there is to say of the table is said once for all folds.
+/// Notes on the table come once for all folds.
 #[test]
-fn notes_are_said_once_for_all_folds() {
+fn notes_come_once_for_all_folds() {
     let place = place(PRICE);
     place.write("houses.csv", houses(90).lines().map(|line| format!("{line},same\n")).collect::<String>());
     let once = |command: &str| {
-        let told = place.ok(command).err;
-        assert_eq!(told.matches("columns that are left out: `same`").count(), 1, "{command}: {told}");
+        let stderr = place.ok(command).err;
+        assert_eq!(stderr.matches("columns that are left out: `same`").count(), 1, "{command}: {stderr}");
     };
     once("train c.toml --out r --set train.epochs=1");
     once("train c.toml --quiet --out one --set data.fold=1 --set train.epochs=1");
@@ -56,9 +56,9 @@ fn notes_are_said_once_for_all_folds() {
 #[test]
 fn predictions_are_the_mean_of_all_folds() {
     let place = place(PRICE);
-    let told = place.ok("train c.toml --out r");
+    let done = place.ok("train c.toml --out r");
     for part in ["fold 3 of 3", "val_rmse", "mean", "deviation", "`runner predict` takes that folder"] {
-        assert!(told.out.contains(part) || told.err.contains(part), "{part}: {told:?}");
+        assert!(done.out.contains(part) || done.err.contains(part), "{part}: {done:?}");
     }
     place.write("new.csv", "rooms,age,town,id\n9,0,sea,x1\n1,40,hill,x2\n5,,town,x3\n");
     let price = |row: &serde_json::Value| row["values"][0].as_f64().unwrap();
@@ -94,11 +94,11 @@ fn predictions_are_the_mean_of_all_folds() {
 #[test]
 fn probabilities_are_the_mean_of_all_folds() {
     let place = place(TOWN);
-    let told = place.ok("train c.toml --out r --json").out;
-    let told: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
-    let accuracy = &told["figures"]["val_accuracy"];
-    assert_eq!(accuracy["folds"].as_array().unwrap().len(), 3, "{told}");
-    assert!(accuracy["mean"].is_number() && accuracy["deviation"].is_number(), "{told}");
+    let stdout = place.ok("train c.toml --out r --json").out;
+    let report: serde_json::Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    let accuracy = &report["figures"]["val_accuracy"];
+    assert_eq!(accuracy["folds"].as_array().unwrap().len(), 3, "{report}");
+    assert!(accuracy["mean"].is_number() && accuracy["deviation"].is_number(), "{report}");
     place.write("new.csv", "rooms,age,id\n9,0,x1\n1,40,x2\n");
     let first = |row: &serde_json::Value| {
         let text = row.to_string();
@@ -156,12 +156,12 @@ fn the_table_has_the_figures_of_the_best_checkpoints() {
     let rows: String = (0..60).map(|i| format!("h{i},{i},{},{},1\n", i * i % 7, ["sea", "hill"][i % 2])).collect();
     place.write("houses.csv", format!("id,rooms,age,town,price\n{rows}"));
     let figures = place.ok("train c.toml --out r --json --set train.epochs=8 --set optimizer.lr=1e-5");
-    let told: Value = serde_json::from_str(figures.out.lines().last().unwrap()).unwrap();
+    let report: Value = serde_json::from_str(figures.out.lines().last().unwrap()).unwrap();
     let mut tied = 0;
     for fold in 1..=3 {
         let best = place.ok(&format!("eval r/fold-{fold} --json")).json()["metrics"].clone();
         for (name, own) in [("val_loss", "loss"), ("val_accuracy", "accuracy")] {
-            let found = told["figures"][name]["folds"][fold - 1].as_f64().unwrap();
+            let found = report["figures"][name]["folds"][fold - 1].as_f64().unwrap();
             assert!((found - best[own].as_f64().unwrap()).abs() < 1e-6, "{name} of fold {fold}: {found}, {best}");
         }
         let accuracies =
@@ -256,9 +256,9 @@ fn folds_that_are_refused_leave_nothing() {
 fn all_folds_are_verified() {
     let place = place(PRICE);
     place.ok("train c.toml --quiet --out r --set train.epochs=2");
-    let told = place.ok("verify r").out;
+    let stdout = place.ok("verify r").out;
     for fold in 1..=3 {
-        assert!(told.contains(&format!("the files of `r/fold-{fold}` agree")), "{told}");
+        assert!(stdout.contains(&format!("the files of `r/fold-{fold}` agree")), "{stdout}");
     }
     let json = place.ok("verify r --json").json();
     assert_eq!((&json["agrees"], json["runs"].as_array().unwrap().len()), (&true.into(), 3));
@@ -267,22 +267,22 @@ fn all_folds_are_verified() {
     let mut damaged = whole.clone();
     *damaged.last_mut().unwrap() ^= 1;
     place.write("r/fold-2/last.safetensors", damaged);
-    let told = place.run("verify r");
-    assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.out.contains("wrong: `last.safetensors`") && told.out.contains("in `r/fold-2`"), "{told:?}");
-    assert!(told.out.contains("the files of `r/fold-3` agree"), "{told:?}");
+    let done = place.run("verify r");
+    assert_eq!(done.code, Some(1), "{done:?}");
+    assert!(done.out.contains("wrong: `last.safetensors`") && done.out.contains("in `r/fold-2`"), "{done:?}");
+    assert!(done.out.contains("the files of `r/fold-3` agree"), "{done:?}");
     let json = place.run("verify r --json").json();
     let agrees: Vec<_> = json["runs"].as_array().unwrap().iter().map(|run| run["agrees"].clone()).collect();
     assert_eq!((&json["agrees"], agrees), (&false.into(), vec![true.into(), false.into(), true.into()]));
     place.write("r/fold-2/last.safetensors", whole);
     // The last may be still to come, and one before it may not.
     fs::rename(place.path("r/fold-3"), place.path("third")).unwrap();
-    let told = place.ok("verify r").out;
-    assert!(told.contains("note: `r/fold-3` has not begun: `runner train --resume r`"), "{told}");
+    let stdout = place.ok("verify r").out;
+    assert!(stdout.contains("note: `r/fold-3` has not begun: `runner train --resume r`"), "{stdout}");
     fs::rename(place.path("third"), place.path("r/fold-3")).unwrap();
     fs::rename(place.path("r/fold-1"), place.path("first")).unwrap();
-    let told = place.run("verify r");
-    assert!(told.code == Some(1) && told.out.contains("wrong: `r/fold-1`: is not there"), "{told:?}");
+    let done = place.run("verify r");
+    assert!(done.code == Some(1) && done.out.contains("wrong: `r/fold-1`: is not there"), "{done:?}");
 }
 
 #[test]
@@ -384,10 +384,10 @@ fn folds_have_the_same_part_of_each_region() {
     place.ok(&format!("train c.toml --quiet --out half {held}"));
     place.ok("eval half --predictions half.csv");
     assert_eq!(place.read("half.csv").lines().skip(1).count(), 45);
-    let told = place.fails("check c.toml --set data.stratify_column=regio", 2);
-    assert!(told.contains("`regio`"), "{told}");
+    let message = place.fails("check c.toml --set data.stratify_column=regio", 2);
+    assert!(message.contains("`regio`"), "{message}");
     let both = place.read("c.toml").replace("stratify_column", "group_column = \"town\"\nstratify_column");
     place.write("both.toml", both);
-    let told = place.fails("check both.toml", 2);
-    assert!(told.contains("groups are held out whole"), "{told}");
+    let message = place.fails("check both.toml", 2);
+    assert!(message.contains("groups are held out whole"), "{message}");
 }

@@ -37,8 +37,8 @@ fn checkpoints_of_pytorch_are_read_as_they_are_left() {
     assert_eq!(eval("ema.pth", "weights_key = \"model\""), plain);
     assert_ne!(eval("ema.pth", "weights_key = \"model_ema\""), plain);
     place.write("c.toml", small("weights = \"ema.pth\""));
-    let told = place.fails("eval c.toml", 2);
-    assert!(told.contains("(`model`, `model_ema`)") && told.contains("`weights_key`"), "{told}");
+    let message = place.fails("eval c.toml", 2);
+    assert!(message.contains("(`model`, `model_ema`)") && message.contains("`weights_key`"), "{message}");
     place.write("c.toml", small("weights = \"malicious.pth\""));
     assert!(
         place.fails("eval c.toml", 2).contains("`posix.system`, which would run Python code, and that is never done")
@@ -49,10 +49,10 @@ fn checkpoints_of_pytorch_are_read_as_they_are_left() {
 fn an_address_is_no_path() {
     let place = Place::with(&plain());
     for set in ["model.weights=https://example.org/w.pth", "data.cache_dir=s3://bucket/folder"] {
-        let told = place.fails(&format!("check c.toml --set {set}"), 2);
+        let message = place.fails(&format!("check c.toml --set {set}"), 2);
         assert!(
-            told.contains("is an address, and files are not fetched") && told.contains("fetch the file first"),
-            "{told}"
+            message.contains("is an address, and files are not fetched") && message.contains("fetch the file first"),
+            "{message}"
         );
     }
 }
@@ -117,21 +117,21 @@ fn what_is_no_configuration_is_named() {
     let text: String =
         (0..400).map(|i| format!("It was a bright cold day in April, and clock {i} was striking.\n")).collect();
     place.write("input.txt", &text);
-    let told = place.fails("train input.txt", 2);
-    assert!(told.contains("it looks like a text, not like TOML") && told.lines().count() < 15, "{told}");
-    assert!(told.contains("`runner init TEXT`"), "{told}");
+    let message = place.fails("train input.txt", 2);
+    assert!(message.contains("it looks like a text, not like TOML") && message.lines().count() < 15, "{message}");
+    assert!(message.contains("`runner init TEXT`"), "{message}");
     place.write("t.csv", (0..40).map(|i| format!("{i},{},a{i}\n", i % 3)).collect::<String>());
-    let told = place.fails("train t.csv", 2);
+    let message = place.fails("train t.csv", 2);
     assert!(
-        told.contains("it looks like a table (CSV)") && told.contains("`runner init TABLE --target COLUMN`"),
-        "{told}"
+        message.contains("it looks like a table (CSV)") && message.contains("`runner init TABLE --target COLUMN`"),
+        "{message}"
     );
     place.write("c.yaml", (0..40).map(|i| format!("key{i}: value {i}\n")).collect::<String>());
     assert!(place.fails("check c.yaml", 2).contains("it looks like YAML"));
     // TOML with very many mistakes is still TOML.
     place.write("c.toml", (0..40).map(|i| format!("key{i} = value {i}\n")).collect::<String>());
-    let told = place.fails("check c.toml", 2);
-    assert!(told.contains("more mistakes are not shown") && told.contains("a string needs quotes"), "{told}");
+    let message = place.fails("check c.toml", 2);
+    assert!(message.contains("more mistakes are not shown") && message.contains("a string needs quotes"), "{message}");
     // Other encodings.
     let config = format!("# größe\n{}", plain());
     let utf16: Vec<u8> = [0xfeffu16].into_iter().chain(config.encode_utf16()).flat_map(u16::to_le_bytes).collect();
@@ -141,8 +141,8 @@ fn what_is_no_configuration_is_named() {
         ("latin.toml", latin, ["line 1 has the byte 0xf6, which is `ö`", "iconv -f WINDOWS-1252 -t UTF-8"]),
     ] {
         place.write(name, bytes);
-        let told = place.fails(&format!("check {name}"), 2);
-        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        let message = place.fails(&format!("check {name}"), 2);
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     }
 }
 
@@ -151,6 +151,6 @@ fn a_table_is_no_file_of_tensors() {
     let config = plain().replace("\"digits\"", "\"tensors\"\npath = \"t.csv\"");
     let place = Place::with(&config.replace("limit = 320\nlimit_val = 100\n", ""));
     place.write("t.csv", "x,y,label\n1.0,2.0,a\n3.0,4.0,b\n");
-    let told = place.fails("check c.toml", 2);
-    assert!(told.contains("is no safetensors file, but a text") && !told.contains("claims"), "{told}");
+    let message = place.fails("check c.toml", 2);
+    assert!(message.contains("is no safetensors file, but a text") && !message.contains("claims"), "{message}");
 }

@@ -56,37 +56,37 @@ fn words_and_many_names_are_learnt() {
         "new.csv",
         "comment,agent\n\"it is URGENT, and broken\",new1\n\"Broken (urgent)\",new1\nlater,new2\n,a3\n",
     );
-    let told = place.ok("predict r new.csv --json");
-    assert!(!told.err.contains("no training row has"), "{}", told.err);
-    let hours: Vec<f64> = told.json().as_array().unwrap().iter().map(|row| number(&row["values"][0])).collect();
+    let done = place.ok("predict r new.csv --json");
+    assert!(!done.err.contains("no training row has"), "{}", done.err);
+    let hours: Vec<f64> = done.json().as_array().unwrap().iter().map(|row| number(&row["values"][0])).collect();
     assert!(hours[0] > hours[2] + 3.0 && hours[1] > hours[2] + 3.0, "{hours:?}");
     let lines = "{\"agent\":\"new1\",\"comment\":\"it is URGENT, and broken\"}\n{\"agent\":\"new1\",\"comment\":\"Broken (urgent)\"}\n\
                  {\"comment\":\"later\",\"agent\":\"new2\"}\n{\"agent\":\"a3\",\"comment\":null}\n";
     place.write("new.jsonl", lines);
     let same = place.ok("predict r new.jsonl --json").json();
-    for (one, other) in same.as_array().unwrap().iter().zip(told.json().as_array().unwrap()) {
+    for (one, other) in same.as_array().unwrap().iter().zip(done.json().as_array().unwrap()) {
         assert_eq!(one["values"], other["values"]);
     }
 
-    let told = place.ok("explain r --json").json();
-    assert_eq!(told["columns"].as_array().unwrap().len(), 2, "{told}");
-    assert!(number(&told["columns"][0]["loss_increase"]) > 1.0, "{told}");
+    let explanation = place.ok("explain r --json").json();
+    assert_eq!(explanation["columns"].as_array().unwrap().len(), 2, "{explanation}");
+    assert!(number(&explanation["columns"][0]["loss_increase"]) > 1.0, "{explanation}");
     let curve = place.ok("explain r --column agent").out;
     assert!(curve.contains("(bucket "), "{curve}");
     let error = place.fails("explain r --column comment", 2);
     assert!(error.contains("`comment` has texts, of which the model takes the words"), "{error}");
 
     let exported = |options: &str| {
-        let told = place.ok(&format!("export r r.onnx {options}")).err;
+        let notes = place.ok(&format!("export r r.onnx {options}")).err;
         let file = std::fs::read(place.path("r.onnx")).unwrap();
-        (told, move |part: &str| file.windows(part.len()).any(|bytes| bytes == part.as_bytes()))
+        (notes, move |part: &str| file.windows(part.len()).any(|bytes| bytes == part.as_bytes()))
     };
-    let (told, has) = exported("");
-    assert!(told.contains("with `--preprocess` the model takes the columns themselves"), "{told}");
+    let (notes, has) = exported("");
+    assert!(notes.contains("with `--preprocess` the model takes the columns themselves"), "{notes}");
     assert!(has("\"hashed\":{\"buckets\":256}") && has("\"norm\":\"l2\"") && !has("a3\""));
     // With the columns as inputs, the program that uses the file makes the numbers of hashes alone.
-    let (told, has) = exported("--preprocess");
-    assert!(!told.contains("note:"), "{told}");
+    let (notes, has) = exported("--preprocess");
+    assert!(!notes.contains("note:"), "{notes}");
     assert!(has("\"type\":\"hashed\",\"missing\":\"NaN\",\"buckets\":256") && !has("\"codec\""));
 }
 
@@ -105,7 +105,7 @@ fn a_text_is_one_token() {
 }
 
 #[test]
-fn mistakes_about_what_is_hashed_are_told() {
+fn mistakes_about_hashed_columns_are_errors() {
     let place = place();
     let shown = place.ok("data show c.toml --unset data.columns.comment").out;
     let left =

@@ -97,11 +97,11 @@ fn losses_are_summed_as_in_pytorch() {
             epoch["train_loss"].is_f64() && epoch["train_kind_accuracy"].is_f64() && epoch["train_sold_loss"].is_f64()
         );
     }
-    let told = place.ok("eval r/last.safetensors --json").json()["metrics"].clone();
+    let done = place.ok("eval r/last.safetensors --json").json()["metrics"].clone();
     let last = wanted[1].last().unwrap();
     assert!(
-        last.as_object().unwrap().iter().all(|(figure, value)| close(&told[figure], value, 1e-4)),
-        "{told}, not {last}"
+        last.as_object().unwrap().iter().all(|(figure, value)| close(&done[figure], value, 1e-4)),
+        "{done}, not {last}"
     );
 
     // The outputs of all three, when the data of training is gone.
@@ -126,8 +126,8 @@ fn losses_are_summed_as_in_pytorch() {
 #[test]
 fn all_targets_are_learnt_and_predicted() {
     let place = place(HEADS, "");
-    let told = place.ok("train c.toml --out r");
-    assert!(told.out.contains(" sold_acc kids_acc"), "{told:?}");
+    let done = place.ok("train c.toml --out r");
+    assert!(done.out.contains(" sold_acc kids_acc"), "{done:?}");
     let last = place.metrics("r").into_iter().rev().find(|line| line["kind"] == "epoch").unwrap();
     for (figure, least) in [("val_sold_accuracy", 0.85), ("val_kids_accuracy", 0.95)] {
         assert!(last[figure].as_f64().unwrap() > least, "{last}");
@@ -147,13 +147,13 @@ fn all_targets_are_learnt_and_predicted() {
     assert!(sum > 0.5 * sold + kids && sold > 0.0 && kids > 0.0, "{last}");
 
     place.write("new.csv", "area,rooms,city\n40,2,A\n150,5,C\n");
-    let told = place.ok("predict r new.csv --format csv --top 1").out;
-    let lines: Vec<&str> = told.lines().collect();
+    let stdout = place.ok("predict r new.csv --format csv --top 1").out;
+    let lines: Vec<&str> = stdout.lines().collect();
     assert_eq!(lines[0], "file,sample,value,sold_class,sold_probability,kids_probability_0");
     let cells: Vec<Vec<&str>> = lines[1..].iter().map(|line| line.split(',').collect()).collect();
-    assert_eq!([cells[0][3], cells[1][3]], ["fast", "slow"], "{told}");
+    assert_eq!([cells[0][3], cells[1][3]], ["fast", "slow"], "{stdout}");
     let [none, some] = [0, 1].map(|row| cells[row][5].parse::<f64>().unwrap());
-    assert!(none < 0.5 && some > 0.5, "{told}");
+    assert!(none < 0.5 && some > 0.5, "{stdout}");
     let text = place.ok("predict r new.csv --top 1").out;
     assert!(text.contains("  sold:\n") && text.contains(" %  fast\n") && text.contains("  kids:\n"), "{text}");
     let line = place.ok("predict r new.csv new.csv --top 1").out;
@@ -226,16 +226,16 @@ fn ranks_come_to_what_one_comes_to() {
     place.ok("train c.toml --quiet --out one --set train.epochs=2");
     place.ok("launch --ranks 2 -- train c.toml --quiet --out two --set train.epochs=2");
     assert_same_runs((&place, "one"), (&place, "two"));
-    let told = |run: &str| place.metrics(run).into_iter().rev().find(|line| line["kind"] == "epoch").unwrap();
-    assert!(told("two")["val_kids_accuracy"].is_f64(), "{}", told("two"));
+    let last_epoch = |run: &str| place.metrics(run).into_iter().rev().find(|line| line["kind"] == "epoch").unwrap();
+    assert!(last_epoch("two")["val_kids_accuracy"].is_f64(), "{}", last_epoch("two"));
     // But for rounding those of one large batch.
     place.ok("train c.toml --quiet --out whole --set train.epochs=2 --unset distributed.shards --set train.accumulate=1 --set data.batch_size=64");
     for figure in ["train_loss", "val_loss", "val_sold_loss", "val_kids_loss", "val_rmse"] {
         assert!(
-            close(&told("one")[figure], &told("whole")[figure], 1e-3),
+            close(&last_epoch("one")[figure], &last_epoch("whole")[figure], 1e-3),
             "{figure}: {}, {}",
-            told("one"),
-            told("whole")
+            last_epoch("one"),
+            last_epoch("whole")
         );
     }
 }
@@ -263,8 +263,8 @@ fn other_data_is_held_to_the_heads() {
     let place = place(HEADS, "");
     let text = flats(480);
     place.write("t.csv", text.replacen("\n30,", "\n,", 1) + "100,3,A,12000,,1\n100,3,A,12000,fast,\n");
-    let told = place.ok("train c.toml --out r --set train.epochs=1");
-    assert!(told.err.contains("2 rows without `price`, `sold`, `family` left out"), "{}", told.err);
+    let done = place.ok("train c.toml --out r --set train.epochs=1");
+    assert!(done.err.contains("2 rows without `price`, `sold`, `family` left out"), "{}", done.err);
     // A class that only a row that is left out has is none.
     place.write("t.csv", text.clone() + "100,3,A,,never,1\n");
     place.ok("train c.toml --quiet --out s --set train.epochs=1");
@@ -292,7 +292,7 @@ fn other_data_is_held_to_the_heads() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_its_place() {
+fn heads_that_do_not_fit_are_errors_with_their_place() {
     let place = place(HEADS, "");
     let refused = |change: &[(&str, &str)], expected: &[&str]| {
         let text = change.iter().fold(config(HEADS, ""), |text, (from, to)| {
@@ -300,8 +300,8 @@ fn what_does_not_fit_is_told_with_its_place() {
             text.replacen(from, to, 1)
         });
         place.write("w.toml", text);
-        let told = place.fails("check w.toml", 2);
-        expected.iter().for_each(|part| assert!(told.contains(part), "{part}: {told}"));
+        let message = place.fails("check w.toml", 2);
+        expected.iter().for_each(|part| assert!(message.contains(part), "{part}: {message}"));
     };
     refused(
         &[("out_features = 3", "out_features = 4")],

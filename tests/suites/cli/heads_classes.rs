@@ -13,8 +13,8 @@ fn classes_of_a_head_are_balanced() {
     // All rows are trained on, so that they can be counted here.
     let config = place.read("c.toml").replace("validation_split = 0.25\n", "");
     place.write("c.toml", config.clone());
-    let told = place.ok("train c.toml --out r --set train.epochs=2");
-    assert!(told.err.contains("weight = \"balanced\": the classes of the head `sold` weigh from"), "{told:?}");
+    let done = place.ok("train c.toml --out r --set train.epochs=2");
+    assert!(done.err.contains("weight = \"balanced\": the classes of the head `sold` weigh from"), "{done:?}");
     let table = place.read("t.csv");
     let count = |word: &str| table.lines().filter(|line| line.contains(word)).count() as f64;
     let weights = ["fast", "slow", "soon"].map(|word| 480.0 / 3.0 / count(word));
@@ -40,9 +40,9 @@ fn classes_of_a_head_are_balanced() {
 fn an_evaluation_reports_the_classes_of_heads() {
     let place = place(HEADS, "");
     place.ok("train c.toml --quiet --out r --set train.epochs=4");
-    let told = place.ok("eval r --json --predictions rows.jsonl").json();
+    let answers = place.ok("eval r --json --predictions rows.jsonl").json();
     let rows: Vec<Value> = place.read("rows.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let sold = &told["heads"]["sold"];
+    let sold = &answers["heads"]["sold"];
     let count = |target: usize, prediction: usize| {
         let is =
             |row: &&Value| row["heads"]["sold"]["target"] == target && row["heads"]["sold"]["prediction"] == prediction;
@@ -50,16 +50,16 @@ fn an_evaluation_reports_the_classes_of_heads() {
     };
     for target in 0..3 {
         for prediction in 0..3 {
-            assert_eq!(sold["confusion_matrix"][target][prediction], count(target, prediction), "{told}");
+            assert_eq!(sold["confusion_matrix"][target][prediction], count(target, prediction), "{answers}");
         }
         let (right, all) = (count(target, target), (0..3).map(|other| count(target, other)).sum::<usize>());
         let class = &sold["per_class"][target];
         assert_eq!((&class["name"], &class["support"]), (&["fast", "slow", "soon"][target].into(), &all.into()));
         assert!((class["recall"].as_f64().unwrap() - right as f64 / all as f64).abs() < 1e-12, "{class}");
     }
-    let kids = &told["heads"]["kids"]["per_class"];
-    assert_eq!((kids.as_array().unwrap().len(), &kids[0]["label"]), (1, &0.into()), "{told}");
-    assert!(told["per_class"].is_null(), "the main target is a number");
+    let kids = &answers["heads"]["kids"]["per_class"];
+    assert_eq!((kids.as_array().unwrap().len(), &kids[0]["label"]), (1, &0.into()), "{answers}");
+    assert!(answers["per_class"].is_null(), "the main target is a number");
     let text = place.ok("eval r").out;
     for part in ["\n\nsold\nclass ", "\n\nkids\nlabel ", "soon"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -72,17 +72,17 @@ fn probabilities_of_heads_are_written() {
     let place = place(HEADS, "");
     place.ok("train c.toml --quiet --out r --set train.epochs=1");
     place.write("new.csv", "area,rooms,city\n40,2,A\n150,5,C\n");
-    let told = place.ok("predict r new.csv --probabilities --format csv").out;
+    let stdout = place.ok("predict r new.csv --probabilities --format csv").out;
     let head = "file,sample,value,sold_class,sold_probability_fast,sold_probability_slow,sold_probability_soon,kids_probability_0";
-    assert_eq!(told.lines().next(), Some(head), "{told}");
+    assert_eq!(stdout.lines().next(), Some(head), "{stdout}");
     let first =
         place.ok("predict r new.csv --probabilities --json").json()[0]["heads"]["sold"]["probabilities"].clone();
     let sum: f64 = ["fast", "slow", "soon"].iter().map(|name| first[name].as_f64().unwrap()).sum();
     assert!((sum - 1.0).abs() < 1e-6, "{first}");
     // So are those of labels, of which a sample may have several.
     let kids = |more: &str| {
-        let told = place.ok(&format!("predict r new.csv --json {more}")).json();
-        told[0]["heads"]["kids"]["probabilities"].clone()
+        let answers = place.ok(&format!("predict r new.csv --json {more}")).json();
+        answers[0]["heads"]["kids"]["probabilities"].clone()
     };
     assert_eq!(kids("--probabilities")["0"], kids("")[0]);
     assert!(kids("")[0].is_f64());

@@ -37,10 +37,10 @@ fn a_model_takes_the_numbers_of_classes_of_its_heads() {
             ),
         ],
     );
-    let told = place.ok("check w.toml").out;
+    let stdout = place.ok("check w.toml").out;
     let width =
-        |layer: &str| told.lines().any(|line| line.split_whitespace().take(4).eq([layer, "linear", "[32,", "3]"]));
-    assert!(["body.0", "sold.0"].into_iter().all(width), "{told}");
+        |layer: &str| stdout.lines().any(|line| line.split_whitespace().take(4).eq([layer, "linear", "[32,", "3]"]));
+    assert!(["body.0", "sold.0"].into_iter().all(width), "{stdout}");
     // A name may have a `-`, as a difference has: the longest that there is counts.
     let named = [("target = \"sold\"\n", "name = \"so-ld\"\noutput = \"sold\"\ntarget = \"sold\"\n")];
     let minus = ("out_features = 3", "out_features = \"$classes.so-ld-0\"");
@@ -55,12 +55,12 @@ fn a_model_takes_the_numbers_of_classes_of_its_heads() {
 }
 
 #[test]
-fn classes_of_heads_that_are_not_there_are_told_with_their_place() {
+fn missing_classes_of_heads_are_errors_with_their_place() {
     let place = place(HEADS, "");
     let refused = |changes: &[(&str, &str)], parts: &[&str]| {
         changed(&place, changes);
-        let told = place.fails("check w.toml", 2);
-        parts.iter().for_each(|part| assert!(told.contains(part), "{part}: {told}"));
+        let message = place.fails("check w.toml", 2);
+        parts.iter().for_each(|part| assert!(message.contains(part), "{part}: {message}"));
     };
     let asks = |name: &'static str| [("out_features = 3", name)];
     refused(
@@ -105,15 +105,15 @@ fn figures_of_heads_are_watched() {
     let more = "early_stopping = { monitor = \"val_sold_accuracy\", patience = 2, min_delta = 1.0 }\n\
                 [checkpoint]\nmonitor = \"val_kids_loss\"\n[schedule]\ntype = \"plateau\"\nmonitor = \"train_sold_loss\"\npatience = 0\nthreshold = 0.9\n";
     let place = place(HEADS, more);
-    let told = place.ok("train c.toml --out r");
-    let all = told.out.clone() + &told.err;
+    let done = place.ok("train c.toml --out r");
+    let all = done.out.clone() + &done.err;
     for part in ["best val_kids_loss", "`train_sold_loss` no longer improves"] {
-        assert!(all.contains(part), "{part}: {told:?}");
+        assert!(all.contains(part), "{part}: {done:?}");
     }
     // No accuracy is better by a whole than that before.
     let lines = place.metrics("r");
     let epochs: Vec<_> = lines.iter().filter(|line| line["kind"] == "epoch").collect();
-    assert_eq!(epochs.len(), 3, "{told:?}");
+    assert_eq!(epochs.len(), 3, "{done:?}");
     let kids: Vec<f64> = epochs.iter().map(|line| line["val_kids_loss"].as_f64().unwrap()).collect();
     let best = kids.iter().copied().fold(f64::INFINITY, f64::min);
     let runs = place.ok("runs . --json").json();
@@ -134,22 +134,22 @@ fn figures_of_heads_are_watched() {
 #[test]
 fn a_sweep_compares_trials_by_a_head() {
     let place = place(HEADS, "");
-    let told = place.ok(
+    let done = place.ok(
         "sweep c.toml --sweep optimizer.lr=0.001,0.02 --monitor val_sold_loss --set train.epochs=2 --out s --quiet --json",
     );
-    assert_eq!(told.json()["monitor"], "val_sold_loss");
+    assert_eq!(done.json()["monitor"], "val_sold_loss");
     let runs = place.ok("runs s --json").json();
     let watched: Vec<&serde_json::Value> = runs.as_array().unwrap().iter().map(|run| &run["monitor"]).collect();
     assert_eq!(watched, ["val_sold_loss"; 2]);
 }
 
 #[test]
-fn a_figure_that_there_is_not_is_told_with_those_that_there_are() {
+fn the_error_of_an_unknown_figure_names_those_that_there_are() {
     let place = place(HEADS, "[checkpoint]\nmonitor = \"val_sold_loss\"\n");
     let all = "there are `val_loss`, `val_mae`, `val_rmse`, `val_r2`, `val_mape`, `val_sold_loss`, `val_sold_accuracy`, `val_kids_loss` and `val_kids_accuracy`";
     let refused = |name: &str, parts: &[&str]| {
-        let told = place.fails(&format!("check c.toml --set checkpoint.monitor={name}"), 2);
-        parts.iter().for_each(|part| assert!(told.contains(part), "{part}: {told}"));
+        let message = place.fails(&format!("check c.toml --set checkpoint.monitor={name}"), 2);
+        parts.iter().for_each(|part| assert!(message.contains(part), "{part}: {message}"));
     };
     refused("val_slod_loss", &["there is no figure `val_slod_loss`", "did you mean `val_sold_loss`?", all]);
     refused("val_sold_rmse", &["there is no `val_sold_rmse` with the loss `cross_entropy`", "the loss of `sold`", all]);
@@ -159,12 +159,12 @@ fn a_figure_that_there_is_not_is_told_with_those_that_there_are() {
     refused("val_kids_quality", &["there is no figure `val_kids_quality`", all]);
     let without = place.read("c.toml").replace(HEADS, "");
     place.write("n.toml", without);
-    let told = place.fails("check n.toml", 2);
+    let message = place.fails("check n.toml", 2);
     for part in [
         "there is no figure `val_sold_loss`",
         "there are no `[[heads]]`",
         "there are `val_loss`, `val_mae`, `val_rmse`, `val_r2` and `val_mape`",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
 }

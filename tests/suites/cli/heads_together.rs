@@ -8,7 +8,7 @@ const NEW: &str = "area,rooms,city\n40,2,A\n150,5,C\n90,3,B\n";
 
 /// What is said of a row: the price, the probabilities of the classes of `sold`, and that of `kids`.
 fn said(place: &Place, model: &str) -> Vec<Vec<f64>> {
-    let told = place.ok(&format!("predict {model} new.csv --format jsonl"));
+    let done = place.ok(&format!("predict {model} new.csv --format jsonl"));
     let row = |line: &str| {
         let row: Value = serde_json::from_str(line).unwrap();
         let mut sold = [0.0; 3];
@@ -20,7 +20,7 @@ fn said(place: &Place, model: &str) -> Vec<Vec<f64>> {
         all.push(row["heads"]["kids"]["probabilities"][0].as_f64().unwrap());
         all
     };
-    told.out.lines().map(row).collect()
+    done.out.lines().map(row).collect()
 }
 
 /// The rows of a file of predictions, by the line of the table.
@@ -75,8 +75,8 @@ fn folds_answer_for_all_heads() {
     let config =
         place.read("c.toml").replace("validation_split = 0.25", "folds = 3").replace("epochs = 8", "epochs = 3");
     place.write("c.toml", config);
-    let told = place.ok("train c.toml --json --out r");
-    let figures = told.out.lines().last().map(|line| serde_json::from_str::<Value>(line).unwrap()).unwrap();
+    let done = place.ok("train c.toml --json --out r");
+    let figures = done.out.lines().last().map(|line| serde_json::from_str::<Value>(line).unwrap()).unwrap();
     for name in ["val_rmse", "val_sold_accuracy", "val_kids_loss"] {
         let figure = &figures["figures"][name];
         let each: Vec<f64> = figure["folds"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
@@ -84,11 +84,11 @@ fn folds_answer_for_all_heads() {
     }
     expect_means(&place, "fold");
     // All rows, each by the fold that has not seen it.
-    let told = place.ok("eval r --json --predictions rows.jsonl").json();
+    let answers = place.ok("eval r --json --predictions rows.jsonl").json();
     let rows = rows(&place, "rows.jsonl");
-    assert_eq!((&told["samples"], rows.len()), (&480.into(), 480));
+    assert_eq!((&answers["samples"], rows.len()), (&480.into(), 480));
     for (name, expected) in FIGURES.iter().zip(measured(&rows)) {
-        assert!(near(told["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {told}");
+        assert!(near(answers["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {answers}");
     }
     // What a fold measures of its heads is what is measured of its rows.
     let own = place.ok("eval r/fold-2 --json").json()["metrics"].clone();
@@ -106,9 +106,9 @@ fn a_class_of_a_head_in_one_fold_alone_is_refused() {
     let config = place.read("c.toml").replace("validation_split = 0.25", "folds = 3");
     place.write("c.toml", config.clone());
     place.write("t.csv", place.read("t.csv") + "100,3,A,12000,never,1\n");
-    let told = place.fails("train c.toml --out r", 2);
+    let message = place.fails("train c.toml --out r", 2);
     for part in ["the class `never` of `sold` has no row in the training part", "without the rows of fold"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
     // As many of each value of the head's column in each fold.
     place.write("t.csv", place.read("t.csv") + &"100,3,A,12000,never,1\n".repeat(2));
@@ -133,13 +133,13 @@ fn a_class_of_a_head_in_one_fold_alone_is_refused() {
 #[test]
 fn seeds_answer_for_all_heads() {
     let place = place(HEADS, "seeds = 3\n");
-    let told = place.ok("train c.toml --out r --set train.epochs=3").out;
-    assert!(told.contains("val_sold_accuracy") && told.contains("deviation"), "{told}");
+    let stdout = place.ok("train c.toml --out r --set train.epochs=3").out;
+    assert!(stdout.contains("val_sold_accuracy") && stdout.contains("deviation"), "{stdout}");
     expect_means(&place, "seed");
-    let told = place.ok("eval r --json --predictions rows.jsonl").json();
-    assert_eq!((&told["samples"], &told["by"]), (&120.into(), &"all".into()));
+    let answers = place.ok("eval r --json --predictions rows.jsonl").json();
+    assert_eq!((&answers["samples"], &answers["by"]), (&120.into(), &"all".into()));
     for (name, expected) in FIGURES.iter().zip(measured(&rows(&place, "rows.jsonl"))) {
-        assert!(near(told["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {told}");
+        assert!(near(answers["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {answers}");
     }
 }
 

@@ -165,20 +165,20 @@ fn what_there_is_no_memory_to_read_is_an_error() {
     let least = (8..).step_by(8).map(|n| n << 20).find(|memory| starts(*memory)).unwrap();
     for (name, config) in cases {
         place.write("c.toml", config);
-        let mut told = [0; 2];
+        let mut ended = [0; 2];
         for more in [0, 4, 10, 16, 24, 32, 40, 64, 1024] {
             let done = run_within(&place, "train c.toml --quiet --force --out r --threads 2", least + (more << 20));
             let at = format!("{name} with {} MiB: {done:?}", (least >> 20) + more);
             match done.code {
-                Some(0) => told[0] += 1,
+                Some(0) => ended[0] += 1,
                 Some(1..=3) if ["memory", "cannot start", "ulimit -v"].iter().any(|words| done.err.contains(words)) => {
-                    told[1] += 1
+                    ended[1] += 1
                 }
                 _ => panic!("{at}"),
             }
             assert!(!done.err.contains("panicked") && !done.err.contains("internal error"), "{at}");
             assert!(more < 1024 || done.code == Some(0), "{at}");
         }
-        assert!(told.iter().all(|times| *times > 0), "{name}: {told:?}");
+        assert!(ended.iter().all(|times| *times > 0), "{name}: {ended:?}");
     }
 }

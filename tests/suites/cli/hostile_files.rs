@@ -73,22 +73,22 @@ fn files_are_read_or_there_is_too_little_memory() {
         .unwrap();
     let starts = |memory: libc::rlim_t| run_within(&place, "--version", memory).code == Some(0);
     let least = (8..).step_by(8).map(|n| n << 20).find(|memory| starts(*memory)).unwrap();
-    let mut told = [0; 2];
+    let mut ended = [0; 2];
     for name in names {
         // What the program takes, and less and more than the pixels, which are 11 MiB.
         for more in [0, 2, 6, 10, 16, 24, 40, 64, 160, 1024] {
             let done = run_within(&place, &format!("predict r {name} --threads 1"), least + (more << 20));
             let at = format!("{name} with {} MiB: {done:?}", (least >> 20) + more);
             match done.code {
-                Some(0) => told[0] += 1,
-                Some(1 | 3) if done.err.contains("memory") || done.err.contains("cannot start") => told[1] += 1,
+                Some(0) => ended[0] += 1,
+                Some(1 | 3) if done.err.contains("memory") || done.err.contains("cannot start") => ended[1] += 1,
                 _ => panic!("{at}"),
             }
             assert!(!done.err.contains("panicked") && !done.err.contains("internal error"), "{at}");
             assert!(more < 1024 || done.code == Some(0), "{at}");
         }
     }
-    assert!(told.iter().all(|times| *times >= names.len()), "{told:?}");
+    assert!(ended.iter().all(|times| *times >= names.len()), "{ended:?}");
 }
 
 #[test]

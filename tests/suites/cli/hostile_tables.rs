@@ -30,19 +30,19 @@ fn numbers_that_no_input_can_be_have_their_line() {
     let place = place("mse", "");
     for number in ["1e999", "-1e999", "1e39"] {
         place.write("t.csv", table(|i| if i == 30 { number.into() } else { i.to_string() }));
-        let told = place.ok("check c.toml --json").json()["notes"].to_string();
+        let done = place.ok("check c.toml --json").json()["notes"].to_string();
         assert!(
-            told.contains(&format!("1 cell of 60 that is no number, the first of them `{number}` in line 32")),
-            "{told}"
+            done.contains(&format!("1 cell of 60 that is no number, the first of them `{number}` in line 32")),
+            "{done}"
         );
-        let told = place.fails("check c.toml --set data.columns.strange=number", 2);
-        assert!(told.contains(&format!("`{number}` in line 32")), "{told}");
-        let told = place.ok("check c.toml --json --set data.columns.strange=number --set data.on_error=skip").json();
-        assert!(told["notes"].to_string().contains("1 of 60 rows cannot be read"), "{told}");
+        let message = place.fails("check c.toml --set data.columns.strange=number", 2);
+        assert!(message.contains(&format!("`{number}` in line 32")), "{message}");
+        let report = place.ok("check c.toml --json --set data.columns.strange=number --set data.on_error=skip").json();
+        assert!(report["notes"].to_string().contains("1 of 60 rows cannot be read"), "{report}");
         // In the target, too.
         place.write("t.csv", table(|i| i.to_string()).replace("\n2,30,train,8\n", &format!("\n2,30,train,{number}\n")));
-        let told = place.fails("check c.toml", 2);
-        assert!(told.contains(&format!("`{number}`")) && told.contains("line 32"), "{told}");
+        let message = place.fails("check c.toml", 2);
+        assert!(message.contains(&format!("`{number}`")) && message.contains("line 32"), "{message}");
     }
 }
 
@@ -51,8 +51,8 @@ fn numbers_that_no_input_can_be_have_their_line() {
 fn columns_of_nothing_are_no_harm() {
     let place = place("mse", "split_column = \"part\"");
     place.write("t.csv", table(|i| ["", "NA", "null"][i % 3].into()));
-    let told = place.ok("train c.toml --quiet --out r").err;
-    assert!(told.contains("columns that are left out: `strange`"), "{told}");
+    let stderr = place.ok("train c.toml --quiet --out r").err;
+    assert!(stderr.contains("columns that are left out: `strange`"), "{stderr}");
     place.fails("check c.toml --set data.drop=[\"x\"]", 2);
     place.write("t.csv", table(|i| if i % 5 == 4 { i.to_string() } else { String::new() }));
     for scaling in ["standardize", "quantile", "log", "piecewise_linear", "none"] {
@@ -76,19 +76,19 @@ fn targets_that_say_nothing_are_refused() {
         place.write("t.csv", format!("x,y\n{rows}"));
     };
     with(&|i| ["", "NA"][i % 2]);
-    let told = place.fails("train c.toml", 2);
-    assert!(told.contains("the target `y` is missing in every row"), "{told}");
+    let message = place.fails("train c.toml", 2);
+    assert!(message.contains("the target `y` is missing in every row"), "{message}");
     with(&|_| "yes");
-    let told = place.fails("train c.toml", 2);
-    assert!(told.contains("the target `y` is `yes` in every row: there is nothing to learn"), "{told}");
+    let message = place.fails("train c.toml", 2);
+    assert!(message.contains("the target `y` is `yes` in every row: there is nothing to learn"), "{message}");
     with(&|i| if i == 7 { "" } else { "yes" });
     assert!(place.fails("train c.toml", 2).contains("there is nothing to learn"));
     // One class is in the rows that are held out alone.
     let rows: String =
         (0..60).map(|i| format!("{},{},{}\n", i % 7, i, if i >= 55 { "late" } else { ["a", "b"][i % 2] })).collect();
     place.write("t.csv", format!("x,day,y\n{rows}"));
-    let told = place.fails("train c.toml --set data.time_column=day --set data.validation_split=0.1", 2);
-    assert!(told.contains("the class `late` of `y` has no row in the training part"), "{told}");
+    let message = place.fails("train c.toml --set data.time_column=day --set data.validation_split=0.1", 2);
+    assert!(message.contains("the class `late` of `y` has no row in the training part"), "{message}");
 }
 
 /// A hundred megabytes without the end of a line, plain, within a quote, and as JSON: an error that names the line, in little memory.
@@ -130,8 +130,8 @@ fn ends_of_lines_are_of_three_kinds() {
         assert_eq!(shown(name), expected, "{name}");
         let bad = text.replace("\n2,", "\n2,2,").replace('\n', end);
         place.write(name, bad);
-        let told = place.fails(&format!("check c.toml --set data.path={name}"), 2);
+        let message = place.fails(&format!("check c.toml --set data.path={name}"), 2);
         // Two rows of two lines each, and the names, stand before it.
-        assert!(told.contains("line 6 has 5 cells"), "{told}");
+        assert!(message.contains("line 6 has 5 cells"), "{message}");
     }
 }

@@ -188,11 +188,11 @@ fn weights_in_several_files_are_imported() {
     let sets = "--set data.path=text.txt --set data.val_path=text.txt --unset data.validation_split --set device=cpu";
     let loss = place.ok(&format!("eval gpt2.toml {sets} --json")).json()["metrics"]["loss"].as_f64().unwrap();
     assert!((loss - golden["loss"].as_f64().unwrap()).abs() < 1e-5, "{loss}");
-    let told = place.fails("import gpt2 --out gpt2/model-0.safetensors --force", 2);
-    assert!(told.contains("model-0.safetensors"), "{told}");
+    let message = place.fails("import gpt2 --out gpt2/model-0.safetensors --force", 2);
+    assert!(message.contains("model-0.safetensors"), "{message}");
     fs::remove_file(place.path("gpt2/model-1.safetensors")).unwrap();
-    let told = place.fails(&format!("eval gpt2.toml {sets}"), 2);
-    assert!(told.contains("model.safetensors.index.json") && told.contains("model-1.safetensors"), "{told}");
+    let message = place.fails(&format!("eval gpt2.toml {sets}"), 2);
+    assert!(message.contains("model.safetensors.index.json") && message.contains("model-1.safetensors"), "{message}");
 }
 
 /// BERT and DistilBERT: the probabilities of texts of several lengths, one of which is cut, and the loss.
@@ -332,8 +332,8 @@ fn a_folder_is_exported_like_the_one_it_came_from() {
         place.ok(&format!("import {name} --out a.toml"));
         let run = "--device cpu --set data.context=8 --set train.epochs=1 --set train.max_steps=2";
         place.ok(&format!("train a.toml --out r {run}"));
-        let told = place.ok(&format!("export r out --like {name}")).out;
-        assert!(told.contains("to `out`, with config.json, model.safetensors, tokenizer.json"), "{told}");
+        let stdout = place.ok(&format!("export r out --like {name}")).out;
+        assert!(stdout.contains("to `out`, with config.json, model.safetensors, tokenizer.json"), "{stdout}");
         assert_eq!(place.read("out/tokenizer_config.json"), "{}");
         let names = |folder: &str| shapes(&place, &format!("{folder}/model.safetensors"));
         assert_eq!(names("out"), names(name));
@@ -444,8 +444,8 @@ fn what_is_not_known_of_a_model_is_refused() {
         let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         config[key] = value;
         fs::write(&path, config.to_string()).unwrap();
-        let told = place.fails(&format!("import {name}"), 1);
-        assert!(told.contains("config.json`") && told.contains(&format!("`{key}`")), "{key}: {told}");
+        let message = place.fails(&format!("import {name}"), 1);
+        assert!(message.contains("config.json`") && message.contains(&format!("`{key}`")), "{key}: {message}");
         assert!(!place.path(&format!("{name}.toml")).exists());
     }
     // A model has embeddings to spare, and no others.
@@ -459,10 +459,10 @@ fn what_is_not_known_of_a_model_is_refused() {
         if fits {
             place.ok("import gpt2 --force");
         } else {
-            let told = place.fails("import gpt2 --force", 1);
+            let message = place.fails("import gpt2 --force", 1);
             let words =
                 format!("tokenizer.json` has {tokens} tokens, and `vocab_size` of `gpt2/config.json` is {count}");
-            assert!(told.contains(&words), "{told}");
+            assert!(message.contains(&words), "{message}");
         }
     }
     let place = Place::new();

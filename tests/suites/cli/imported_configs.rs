@@ -242,14 +242,14 @@ fn classes_and_files_that_are_not_known_are_refused() {
     let (place, _) = imported("language_models", "gpt2");
     let path = place.path("gpt2/model.safetensors");
     let whole = fs::read(&path).unwrap();
-    for (bytes, told) in [
+    for (bytes, part) in [
         (&whole[..whole.len() - 100], "and the file holds"),
         (&whole[..20], "longer than the file"),
         (b"not at all weights, but a text".as_slice(), "no safetensors file"),
     ] {
         fs::write(&path, bytes).unwrap();
         let said = place.fails("import gpt2", 1);
-        assert!(said.contains("gpt2/model.safetensors") && said.contains(told), "{told}: {said}");
+        assert!(said.contains("gpt2/model.safetensors") && said.contains(part), "{part}: {said}");
     }
     fs::write(&path, &whole).unwrap();
     fs::rename(&path, place.path("gpt2/model-1.safetensors")).unwrap();

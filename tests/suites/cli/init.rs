@@ -21,8 +21,8 @@ fn trains(place: &Place, file: &str, sets: &str) -> serde_json::Value {
 fn a_table_of_numbers_becomes_a_regression() {
     let place = Place::new();
     place.write("houses.csv", houses(200));
-    let told = place.ok("init houses.csv --target price").err;
-    assert!(told.contains("wrote `houses.toml`") && told.contains("learns the number `price`"), "{told}");
+    let stderr = place.ok("init houses.csv --target price").err;
+    assert!(stderr.contains("wrote `houses.toml`") && stderr.contains("learns the number `price`"), "{stderr}");
     let text = place.read("houses.toml");
     for part in [
         "# Found: 160 rows to train on, 40 to validate on; 5 columns, of which 6 numbers are made:",
@@ -44,8 +44,8 @@ fn a_table_of_numbers_becomes_a_regression() {
     let error = place.fails("init houses.csv --target town", 2);
     assert!(error.contains("`houses.toml` is there already") && error.contains("--force"), "{error}");
     assert_eq!(place.read("houses.toml"), text);
-    let told = place.ok("init houses.csv --target town --force").err;
-    assert!(told.contains("warning: `rooms` says the target exactly"), "{told}");
+    let stderr = place.ok("init houses.csv --target town --force").err;
+    assert!(stderr.contains("warning: `rooms` says the target exactly"), "{stderr}");
     let text = place.read("houses.toml");
     assert!(text.contains("which of 3 classes `town` is") && text.contains("Classes: hill, sea, town."), "{text}");
     assert!(text.contains("type = \"cross_entropy\""), "{text}");
@@ -106,8 +106,8 @@ fn a_table_of_an_old_spreadsheet_is_read() {
         (0..80).map(|i| format!("{};Straße {};1.{:03},59\n", i % 7, i % 5, 100 + i * 37 % 800)).collect();
     let text = format!("räume;straße;preis\n{rows}");
     place.write("alt.csv", text.chars().map(|c| c as u8).collect::<Vec<u8>>());
-    let told = place.ok("init alt.csv --target preis").err;
-    assert!(told.contains("learns the number `preis`"), "{told}");
+    let stderr = place.ok("init alt.csv --target preis").err;
+    assert!(stderr.contains("learns the number `preis`"), "{stderr}");
     let text = place.read("alt.toml");
     for part in ["decimal = \"comma\"", "encoding = \"windows-1252\"", "straße  text"] {
         assert!(text.contains(part), "{part}:\n{text}");
@@ -210,8 +210,8 @@ fn a_target_of_texts_is_no_class() {
     let rows: String =
         (0..60).map(|i| format!("{i},{},what about {}?,{}\n", words[i % 3], sentence(i), sentence(i + 100))).collect();
     place.write("pairs.csv", format!("id,topic,question,answer\n{rows}"));
-    let told = place.ok("init pairs.csv --target answer").err;
-    assert!(told.contains("note: the model answers one column, and does not read `id`, `topic`"), "{told}");
+    let stderr = place.ok("init pairs.csv --target answer").err;
+    assert!(stderr.contains("note: the model answers one column, and does not read `id`, `topic`"), "{stderr}");
     let text = place.read("pairs.toml");
     for part in ["source = \"text_to_text\"", "text = \"question\"", "does not read `id`, `topic`; `text` says"] {
         assert!(text.contains(part), "{part}: {text}");
@@ -229,16 +229,16 @@ fn a_target_of_texts_is_no_class() {
     // There is nothing that it could answer.
     let rows: String = (0..60).map(|i| format!("{},{},{}\n", i % 9, i * 7 % 11, sentence(i))).collect();
     place.write("numbers.csv", format!("a,b,address\n{rows}"));
-    let told = place.fails("init numbers.csv --target address", 2);
-    assert!(told.contains("`address` has 60 different texts in 60 rows, which are no classes"), "{told}");
-    assert!(told.contains("--classes") && !place.path("numbers.toml").exists(), "{told}");
+    let message = place.fails("init numbers.csv --target address", 2);
+    assert!(message.contains("`address` has 60 different texts in 60 rows, which are no classes"), "{message}");
+    assert!(message.contains("--classes") && !place.path("numbers.toml").exists(), "{message}");
     // Numbers that a text is to be answered with.
     let rows: String = (0..60).map(|i| format!("how long is {}?,{}\n", sentence(i), i * 37 % 61)).collect();
     place.write("long.csv", format!("question,answer\n{rows}"));
-    let told = place.fails("init long.csv --target answer", 2);
-    assert!(told.contains("`answer` has more than 20 different numbers, which are no classes"), "{told}");
+    let message = place.fails("init long.csv --target answer", 2);
+    assert!(message.contains("`answer` has more than 20 different numbers, which are no classes"), "{message}");
     for way in ["question = \"tokens\"", "--model gru_seq2seq", "--classes"] {
-        assert!(told.contains(way), "{way}: {told}");
+        assert!(message.contains(way), "{way}: {message}");
     }
     place.ok("init long.csv --target answer --model gru_seq2seq");
     assert!(place.read("long.toml").contains("text_to_text"));
@@ -432,7 +432,7 @@ fn a_dash_is_standard_output() {
 }
 
 #[test]
-fn what_is_no_source_is_told() {
+fn files_that_are_no_source_are_errors() {
     let place = Place::new();
     let refused = |name: &str, part: &str| {
         let error = place.fails(&format!("init {name}"), 2);

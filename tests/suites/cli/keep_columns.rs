@@ -39,17 +39,17 @@ fn cells_stay_as_they_stand_in_a_text() {
         "new.csv",
         "code;town;note;rooms;id;price\n007; sea ;\"a \"\"b\"\"; c\";3;x,1;1,50\n\n1e3;moon;\"two\nlines\";;=x2;\n",
     );
-    let told = place.ok("predict r new.csv --keep-columns").out;
-    let mut lines = told.lines();
+    let stdout = place.ok("predict r new.csv --keep-columns").out;
+    let mut lines = stdout.lines();
     assert_eq!(lines.next(), Some("code,town,note,rooms,id,price,class,probability,class_2,probability_2"));
-    assert!(lines.next().unwrap().starts_with("007, sea ,\"a \"\"b\"\"; c\",3,\"x,1\",\"1,50\","), "{told}");
-    assert!(told.contains("\n1e3,moon,\"two\nlines\",,=x2,,"), "{told}");
+    assert!(lines.next().unwrap().starts_with("007, sea ,\"a \"\"b\"\"; c\",3,\"x,1\",\"1,50\","), "{stdout}");
+    assert!(stdout.contains("\n1e3,moon,\"two\nlines\",,=x2,,"), "{stdout}");
     // What is said is the same as without the columns.
     let own = place.ok("predict r new.csv --format csv").out;
     let end = |line: &str| line.rsplitn(5, ',').take(4).map(str::to_owned).collect::<Vec<_>>();
     let row = |text: &str, at: usize| end(text.lines().nth(at).unwrap());
-    assert_eq!((row(&told, 0), row(&told, 1), row(&told, 3)), (row(&own, 0), row(&own, 1), row(&own, 2)));
-    assert_eq!(on_input(&place, "predict r - --keep-columns", "new.csv"), told);
+    assert_eq!((row(&stdout, 0), row(&stdout, 1), row(&stdout, 3)), (row(&own, 0), row(&own, 1), row(&own, 2)));
+    assert_eq!(on_input(&place, "predict r - --keep-columns", "new.csv"), stdout);
     let guarded = place.ok("predict r new.csv --keep-columns --guard-formulas").out;
     assert!(guarded.contains(",'=x2,") && guarded.contains("\n1e3,"), "{guarded}");
     // Rows of two files.
@@ -74,22 +74,22 @@ fn objects_keep_their_text_and_their_keys() {
         "{\"town\": null, \"big\": 12345678901234567890.10, \"rooms\": null, \"id\": \"é\\u00e9\" }",
     ];
     place.write("new.jsonl", lines[1..].join("\n\n") + "\n");
-    let told = place.ok("predict r new.jsonl --keep-columns --top 1").out;
+    let stdout = place.ok("predict r new.jsonl --keep-columns --top 1").out;
     let tops = said(&place, "new.jsonl");
-    let own: Vec<&str> = told.lines().collect();
-    assert!(own[0].starts_with("{\"top\":[{\"class\""), "{told}");
+    let own: Vec<&str> = stdout.lines().collect();
+    assert!(own[0].starts_with("{\"top\":[{\"class\""), "{stdout}");
     assert!(
         own[1].starts_with(
             "{\"town\": null, \"big\": 12345678901234567890.10, \"rooms\": null, \"id\": \"é\\u00e9\",\"top\":[{"
         ),
-        "{told}"
+        "{stdout}"
     );
     for (line, top) in own.iter().zip(&tops) {
         let read: Value = serde_json::from_str(line).unwrap();
         assert_eq!(read["top"][0], top[0], "{line}");
         assert_eq!((&read["file"], &read["sample"]), (&Value::Null, &Value::Null));
     }
-    assert_eq!(on_input(&place, "predict r - --keep-columns --top 1", "new.jsonl"), told);
+    assert_eq!(on_input(&place, "predict r - --keep-columns --top 1", "new.jsonl"), stdout);
     // As a table all keys are columns.
     let table = place.ok("predict r new.jsonl --keep-columns --format csv --top 1").out;
     assert!(table.starts_with("town,big,rooms,id,class,probability\n,,,,"), "{table}");
@@ -134,8 +134,8 @@ fn parquet_keeps_its_types() {
     }
     // The answers to what was kept are those that stand there.
     let values = |file: &str, options: &str| -> Vec<String> {
-        let told = place.ok(&format!("predict h {file} --format csv {options}")).out;
-        told.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().to_owned()).collect()
+        let stdout = place.ok(&format!("predict h {file} --format csv {options}")).out;
+        stdout.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().to_owned()).collect()
     };
     let expected = values("houses.csv", "");
     assert_eq!(values("kept.parquet", ""), expected);
@@ -167,8 +167,8 @@ fn parquet_keeps_its_types() {
             ("value", "number")
         ]
     );
-    let told = place.fails("predict h zstd.parquet --keep-columns", 2);
-    assert!(told.contains("no text for a terminal") && told.contains("--out"), "{told}");
+    let message = place.fails("predict h zstd.parquet --keep-columns", 2);
+    assert!(message.contains("no text for a terminal") && message.contains("--out"), "{message}");
     let mixed = place.fails("predict h zstd.parquet houses.csv --keep-columns --out mixed.parquet", 1);
     assert!(mixed.contains("`houses.csv` has other columns than `zstd.parquet`"), "{mixed}");
     assert!(!place.path("mixed.parquet").exists());
@@ -178,24 +178,24 @@ fn parquet_keeps_its_types() {
 fn columns_of_one_name_are_refused() {
     let place = place();
     place.write("new.csv", "rooms,class,town,id\n1,2,sea,a\n");
-    let told = place.fails("predict r new.csv --keep-columns", 1);
+    let message = place.fails("predict r new.csv --keep-columns", 1);
     assert!(
-        told.contains("`new.csv` has a column `class`, and the prediction has a column `class`, too: rename"),
-        "{told}"
+        message.contains("`new.csv` has a column `class`, and the prediction has a column `class`, too: rename"),
+        "{message}"
     );
     place.ok("predict r new.csv --keep-columns --format jsonl");
     place.fails("predict r new.csv --keep-columns --out new.parquet", 1);
     assert!(!place.path("new.parquet").exists());
     place.write("new.jsonl", "{\"rooms\": 1, \"town\": \"sea\", \"top\": 3}\n");
-    let told = place.fails("predict r new.jsonl --keep-columns", 1);
-    assert!(told.contains("a column `top`"), "{told}");
+    let message = place.fails("predict r new.jsonl --keep-columns", 1);
+    assert!(message.contains("a column `top`"), "{message}");
     for (words, part) in [
         ("predict r new.csv --keep-columns --format text", "needs a form that has columns"),
         ("predict r new.csv --keep-columns --masks m", "cannot be used with"),
         ("predict r x.safetensors --keep-columns", "`x.safetensors` has tensors"),
     ] {
-        let told = place.fails(words, 2);
-        assert!(told.contains(part), "{words}: {told}");
+        let message = place.fails(words, 2);
+        assert!(message.contains(part), "{words}: {message}");
     }
 }
 
@@ -217,11 +217,11 @@ fn rows_that_are_left_out_shift_nothing() {
     place.write("new.jsonl", objects);
     for (file, out) in [("new.csv", "a.csv"), ("new.jsonl", "b.csv")] {
         place.ok(&format!("predict r {file} --keep-columns --out {out} --set data.on_error=skip"));
-        let told = place.read(out);
+        let table = place.read(out);
         let numbers: Vec<usize> =
-            told.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
+            table.lines().skip(1).map(|line| line.split(',').next().unwrap().parse().unwrap()).collect();
         assert_eq!(numbers, (0..3000).filter(|i| i % 30 != 7).collect::<Vec<_>>());
-        assert!(told.lines().skip(1).all(|line| {
+        assert!(table.lines().skip(1).all(|line| {
             let cells: Vec<&str> = line.split(',').collect();
             cells[0].parse::<usize>().unwrap() % 5 == cells[1].parse::<usize>().unwrap()
         }));

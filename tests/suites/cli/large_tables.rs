@@ -97,18 +97,18 @@ fn check_says_what_memory_and_what_disk_a_table_takes() {
     assert_eq!(disk["disk"]["samples"], 200 * (6 + 1) * 4, "{disk}");
     assert!(disk["disk"]["reading"].as_u64().unwrap() >= 200 * 3 * 8, "{disk}");
     assert_eq!(disk["disk"]["folder"], "kept");
-    let bytes = |told: &Value| told["memory"]["data"].as_u64().unwrap();
+    let bytes = |report: &Value| report["memory"]["data"].as_u64().unwrap();
     assert_eq!(bytes(&memory) - bytes(&disk), 200 * (6 + 1) * 4);
-    let told = place.ok(&format!("check c.toml {DISK}")).out;
+    let stdout = place.ok(&format!("check c.toml {DISK}")).out;
     assert!(
-        told.contains("the table lies on a disk: its samples take 5.5 KiB in `kept`, and its cells another"),
-        "{told}"
+        stdout.contains("the table lies on a disk: its samples take 5.5 KiB in `kept`, and its cells another"),
+        "{stdout}"
     );
     assert!(!place.ok("check c.toml").out.contains("on a disk"));
     // Warnings name keys that have no effect. A folder that cannot be used is an error.
     assert!(place.ok("check c.toml --set data.cache_size=1GB").err.contains("`cache_size` in `[data]` has no effect"));
-    let told = place.ok("check c.toml --set data.cache=memory --set data.cache_dir=kept").err;
-    assert!(told.contains("`cache_dir` in `[data]` has no effect"), "{told}");
+    let stderr = place.ok("check c.toml --set data.cache=memory --set data.cache_dir=kept").err;
+    assert!(stderr.contains("`cache_dir` in `[data]` has no effect"), "{stderr}");
     assert!(!place.ok("check c.toml --set data.cache_dir=kept").err.contains("no effect"));
     place.write("taken", "a file");
     let error = place.fails("check c.toml --set data.cache=disk --set data.cache_dir=taken/kept", 2);
@@ -118,7 +118,7 @@ fn check_says_what_memory_and_what_disk_a_table_takes() {
 /// The file has no name, so nothing is left of it however a run ends. A limit on the size of files gives the same error as a full disk.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told_and_nothing_is_left() {
+fn a_full_disk_is_an_error_and_nothing_is_left() {
     use std::os::unix::process::CommandExt;
     let place = place(4000);
     let mut command = place.command(&format!("check c.toml {DISK}"));
@@ -132,11 +132,11 @@ fn a_full_disk_is_told_and_nothing_is_left() {
         });
     }
     let done = command.output().unwrap();
-    let told = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(2), "{told}");
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{stderr}");
     assert!(
-        told.contains("cannot write to a file in `kept`, where a table lies") && told.contains("with more room"),
-        "{told}"
+        stderr.contains("cannot write to a file in `kept`, where a table lies") && stderr.contains("with more room"),
+        "{stderr}"
     );
     assert!(nothing_left(&place));
     let mut run = place.start(&format!("train c.toml --quiet --out r --set train.epochs=1000 {DISK}"));

@@ -31,28 +31,28 @@ fn state(path: &Path) -> Vec<(String, Vec<u8>)> {
     tensors.into_iter().map(|(name, tensor)| (name, tensor.data)).collect()
 }
 
-/// Records and sentences that a run has told.
+/// The records and the messages of a run.
 type Heard = Arc<Mutex<(Vec<Value>, Vec<String>)>>;
 
 /// A request whose events are kept: the lines of `metrics.jsonl`, and what was said.
 fn heard(request: Request) -> (Request, Heard) {
-    let told = Arc::new(Mutex::new((Vec::new(), Vec::new())));
-    let into = told.clone();
+    let events = Arc::new(Mutex::new((Vec::new(), Vec::new())));
+    let into = events.clone();
     let request = request.with_listener(Arc::new(move |event| {
-        let mut told = into.lock().unwrap();
+        let mut events = into.lock().unwrap();
         match event {
-            Event::Record(line) => told.0.push(line.clone()),
-            Event::Said(text) => told.1.push(text.to_owned()),
+            Event::Record(line) => events.0.push(line.clone()),
+            Event::Said(text) => events.1.push(text.to_owned()),
         }
     }));
-    (request, told)
+    (request, events)
 }
 
 #[test]
 fn a_run_is_that_of_the_command() {
     let place = Place::with(&config());
     place.ok("train c.toml --quiet --out command");
-    let (mut request, told) = heard(Request::of_config(place.path("c.toml")));
+    let (mut request, events) = heard(Request::of_config(place.path("c.toml")));
     request.out = Some(place.path("library"));
     request.pause_after = Some(1);
     let paused = start(&request).unwrap();
@@ -61,9 +61,9 @@ fn a_run_is_that_of_the_command() {
     let lines: Vec<Value> =
         place.read("library/metrics.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     {
-        let told = told.lock().unwrap();
-        assert_eq!(told.0, lines, "every line is told as it is written");
-        assert!(told.1.iter().any(|text| text.contains("training and")), "{:?}", told.1);
+        let events = events.lock().unwrap();
+        assert_eq!(events.0, lines, "every line is sent as it is written");
+        assert!(events.1.iter().any(|text| text.contains("training and")), "{:?}", events.1);
     }
     let done = start(&Request::resume(place.path("library"))).unwrap();
     assert_eq!((done.outcome, done.epochs), (Some(Outcome::Finished), 3));
@@ -91,7 +91,7 @@ fn a_run_is_stopped_by_a_flag() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_errors_with_their_place() {
     let place = Place::with(&config().replace("epochs = 3", "epohs = 3"));
     let error = start(&Request::of_config(place.path("c.toml"))).unwrap_err();
     let text = error.to_string();

@@ -35,7 +35,7 @@ fn an_update_may_have_several_batches() {
     assert!(done["tried"][19]["loss"].as_f64().unwrap() > 0.0);
 }
 
-/// The rates that are tried are those that are told, whatever the optimizer's own warm-up makes of its rate.
+/// The rates that are tried are those that are reported, whatever the optimizer's own warm-up makes of its rate.
 #[test]
 fn an_optimizers_own_warm_up_is_left_out() {
     let rule = |warmup: u64| {

@@ -99,8 +99,8 @@ fn a_class_for_every_pixel_is_learnt_shown_and_predicted() {
     let error = place.fails("data show c.toml --out photos/22.png", 2);
     assert!(error.contains("`photos/22.png` is there, and is no image that `runner` has written"), "{error}");
 
-    let told = place.ok("data show c.toml --out sheet.png --count 4").out;
-    assert!(told.contains("pixels of each class:\n  ground"), "{told}");
+    let stdout = place.ok("data show c.toml --out sheet.png --count 4").out;
+    assert!(stdout.contains("pixels of each class:\n  ground"), "{stdout}");
     assert!(image::open(place.path("sheet.png")).is_ok());
     let json = place.ok("data show c.toml --json").json();
     let pixels = |class: usize| json["classes"][class]["pixels"].as_u64().unwrap();
@@ -111,7 +111,7 @@ fn a_class_for_every_pixel_is_learnt_shown_and_predicted() {
 fn values_of_masks_are_named() {
     let place = place(255, "mask_values = [0, 255]");
     place.ok("train c.toml --quiet --out r --set train.epochs=1");
-    // Without them the value is told, and the file.
+    // Without them the error has the value and the file.
     place.write("c.toml", config("on_error = \"fail\""));
     let error = place.fails("train c.toml --quiet --out s", 1);
     assert!(error.contains("mask-") && error.contains("the mask has the value 255"), "{error}");
@@ -153,8 +153,8 @@ fn a_value_without_a_label_takes_no_class_away() {
         let text = config(&format!("mask_values = {values}"));
         place.write("c.toml", text.replace("\"cross_entropy\"", "\"cross_entropy\"\nignore_index = 0"));
         let error = place.fails("check c.toml", 2);
-        let told = format!("`ignore_index` is 0, which is the value of the class `{classes}` in masks");
-        assert!(error.contains(&told), "{error}");
+        let expected = format!("`ignore_index` is 0, which is the value of the class `{classes}` in masks");
+        assert!(error.contains(&expected), "{error}");
     }
     place.ok("check c.toml --set data.mask_values=[0,1]");
 }
@@ -172,8 +172,8 @@ fn classes_in_another_order_are_matched_by_name() {
     let swapped = place.ok("eval r/last.safetensors --json --set data.classes=[\"box\",\"ground\"]");
     let warning = "give `box` and `ground` another value in the masks than in training (0 instead of 1)";
     assert!(swapped.err.contains(warning), "{}", swapped.err);
-    let told = place.ok("eval r/last.safetensors --set data.mask_values=[0,1]").err;
-    assert!(!told.contains("in the masks than in training"), "{told}");
+    let stderr = place.ok("eval r/last.safetensors --set data.mask_values=[0,1]").err;
+    assert!(!stderr.contains("in the masks than in training"), "{stderr}");
     let other = swapped.json();
     assert!(other["metrics"]["accuracy"].as_f64().unwrap() < 0.5, "{other}");
     let error = place.fails("eval r/last.safetensors --set data.classes=[\"box\",\"sky\"]", 2);
@@ -188,7 +188,7 @@ fn classes_in_another_order_are_matched_by_name() {
 fn rare_classes_weigh_more() {
     let place = place(1, "");
     place.write("c.toml", config("").replace("\"cross_entropy\"", "\"cross_entropy\"\nweight = \"balanced\""));
-    let told = place.ok("train c.toml --out r --set train.epochs=1").err;
+    let stderr = place.ok("train c.toml --out r --set train.epochs=1").err;
     let (mut pixels, mut boxes) = (0, 0);
     for i in 0..18 {
         let mask = image::open(place.path(&format!("photos/mask-{i}.png"))).unwrap().into_luma8();
@@ -200,11 +200,11 @@ fn rare_classes_weigh_more() {
     let list = effective.lines().find(|line| line.starts_with("weight = ")).expect(&effective);
     let numbers: Vec<f64> = list[10..list.len() - 1].split(", ").map(|number| number.parse().unwrap()).collect();
     let expected = [weight(pixels - boxes), weight(boxes)];
-    assert!(numbers.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{numbers:?} {expected:?} {told}");
+    assert!(numbers.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{numbers:?} {expected:?} {stderr}");
 }
 
 #[test]
-fn what_masks_need_is_told_at_its_place() {
+fn wrong_options_of_masks_are_errors_at_their_place() {
     let place = place(1, "");
     for (values, part) in [
         ("[0, 300]", "must be from 0 to 255"),

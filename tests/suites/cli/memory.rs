@@ -1,4 +1,4 @@
-//! The memory that is told is that which is used, and what there is not is refused before the first step.
+//! The memory that `check` reports is that which is used. A run that needs more than there is ends before the first step.
 
 use crate::support::{Done, Place};
 use std::fs;
@@ -42,8 +42,8 @@ fn many_samples() -> String {
     )
 }
 
-/// Bytes that `check` tells.
-fn told(place: &Place) -> u64 {
+/// The bytes of memory that `check` reports.
+fn reported_memory(place: &Place) -> u64 {
     place.ok("check c.toml --json").json()["memory"]["total"].as_u64().unwrap()
 }
 
@@ -97,7 +97,7 @@ fn black_cifar(place: &Place) {
 /// `check` counts the text, the tokens, the order of an epoch, and what a `tokenizer.json` takes while it makes tokens of a piece of it.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_told_of_a_text_is_what_is_used() {
+fn the_reported_memory_of_a_text_is_what_is_used() {
     let config = |tokenizer: &str| {
         config(
             &format!("source = \"text\"\npath = \"a.txt\"\ntokenizer = {tokenizer}\ncontext = 8\nbatch_size = 4"),
@@ -118,17 +118,20 @@ fn what_is_told_of_a_text_is_what_is_used() {
         let place = Place::with(&config(tokenizer));
         place.write("a.txt", text.as_bytes());
         place.write("tokenizer.json", one_piece.as_bytes());
-        let told = told(&place);
+        let reported = reported_memory(&place);
         let used = most_used(&place, "train c.toml --out r");
-        eprintln!("{name}: {} KiB told, {} KiB used", told / 1024, used / 1024);
-        assert!(told as f64 >= 0.95 * used as f64, "{name}: {told} bytes were told, and {used} used");
-        assert!(told as f64 <= 1.3 * used as f64 + (32 * MIB) as f64, "{name}: {told} bytes were told, {used} used");
+        eprintln!("{name}: {} KiB reported, {} KiB used", reported / 1024, used / 1024);
+        assert!(reported as f64 >= 0.95 * used as f64, "{name}: {reported} bytes were reported, and {used} used");
+        assert!(
+            reported as f64 <= 1.3 * used as f64 + (32 * MIB) as f64,
+            "{name}: {reported} bytes were reported, {used} used"
+        );
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn what_is_told_is_what_is_used() {
+fn the_reported_memory_is_what_is_used() {
     let cases = [
         ("as many samples as MNIST", mnist_sized()),
         ("files of CIFAR-10", cifar_sized()),
@@ -138,15 +141,18 @@ fn what_is_told_is_what_is_used() {
     for (name, config) in cases {
         let place = Place::with(&config);
         black_cifar(&place);
-        let told = told(&place);
+        let reported = reported_memory(&place);
         let resume = "train c.toml --out r --resume --set train.max_steps=9";
         for (what, args) in [("trained", "train c.toml --out r"), ("resumed", resume)] {
             let used = most_used(&place, args);
-            eprintln!("{name}, {what}: {} KiB told, {} KiB used", told / 1024, used / 1024);
-            assert!(told as f64 >= 0.95 * used as f64, "{name}, {what}: {told} bytes were told, and {used} used");
+            eprintln!("{name}, {what}: {} KiB reported, {} KiB used", reported / 1024, used / 1024);
             assert!(
-                told as f64 <= 1.3 * used as f64 + (32 * MIB) as f64,
-                "{name}, {what}: {told} bytes were told, and no more than {used} used"
+                reported as f64 >= 0.95 * used as f64,
+                "{name}, {what}: {reported} bytes were reported, and {used} used"
+            );
+            assert!(
+                reported as f64 <= 1.3 * used as f64 + (32 * MIB) as f64,
+                "{name}, {what}: {reported} bytes were reported, and no more than {used} used"
             );
         }
     }
@@ -157,7 +163,7 @@ fn what_is_told_is_what_is_used() {
 #[test]
 fn a_checkpoint_is_written_and_read_without_a_copy_of_the_state() {
     let place = Place::with(&state_heavy());
-    let limit = told(&place) + 48 * MIB;
+    let limit = reported_memory(&place) + 48 * MIB;
     let done = run_within(&place, "train c.toml --out r", limit);
     assert_eq!(done.code, Some(0), "{done:?}");
     let state: usize = place.checkpoint("r/last.safetensors").tensors.values().map(|t| t.data.len()).sum();
@@ -172,7 +178,7 @@ fn a_checkpoint_is_written_and_read_without_a_copy_of_the_state() {
 #[test]
 fn what_there_is_no_memory_for_is_refused_with_what_fits() {
     let place = Place::with(&mnist_sized());
-    let limit = told(&place) + 256 * MIB;
+    let limit = reported_memory(&place) + 256 * MIB;
     let large = "--set data.batch_size=30_000";
     let done = run_within(&place, &format!("train c.toml --out r {large}"), limit);
     assert_eq!(done.code, Some(3), "{done:?}");
@@ -182,7 +188,7 @@ fn what_there_is_no_memory_for_is_refused_with_what_fits() {
     }
     assert!(!place.path("r").exists(), "nothing is written");
 
-    // `check` tells the same, with everything else.
+    // `check` reports the same, with everything else.
     let done = run_within(&place, &format!("check c.toml {large}"), limit);
     assert_eq!(done.code, Some(3), "{done:?}");
     assert!(done.out.contains("peak at") && done.err.contains("not enough memory"), "{done:?}");
@@ -201,10 +207,10 @@ fn what_there_is_no_memory_for_is_refused_with_what_fits() {
     assert_eq!(done.code, Some(0), "{done:?}");
 }
 
-/// `check` tells what layers that are computed again save, and training then takes that much less.
+/// `check` reports how much memory layers that are computed again save, and training then takes that much less.
 #[cfg(target_os = "linux")]
 #[test]
-fn layers_that_are_computed_again_save_what_is_told() {
+fn layers_that_are_computed_again_save_the_reported_memory() {
     let block = |n| {
         format!(
             r#"{{ name = "r{n}", type = "residual", layers = [{{ type = "linear", out_features = 256 }}, "gelu"] }}"#
@@ -215,7 +221,7 @@ fn layers_that_are_computed_again_save_what_is_told() {
         &format!("{}, {{ type = \"linear\", out_features = 4 }}", (0..12).map(block).collect::<Vec<_>>().join(", ")),
     );
     let place = Place::with(&deep);
-    let before = told(&place);
+    let before = reported_memory(&place);
     assert!(place.ok("check c.toml --json").json().get("recompute").is_none());
     let again = "--set train.recompute=true";
     let json = place.ok(&format!("check c.toml --json {again}")).json();
@@ -246,7 +252,7 @@ fn layers_that_are_computed_again_save_what_is_told() {
 fn a_batch_that_fits_is_found_where_one_sample_is_none() {
     let place = Place::with(&mnist_sized().replace("\"flatten\",", "\"flatten\", \"batch_norm1d\","));
     assert_eq!(place.run("check c.toml --set data.batch_size=1").code, Some(2));
-    let limit = told(&place) + 256 * MIB;
+    let limit = reported_memory(&place) + 256 * MIB;
     let done = run_within(&place, "check c.toml --json --set data.batch_size=30_000", limit);
     assert_eq!(done.code, Some(3), "{done:?}");
     let json = done.json();

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What the server was told.
+/// What the server was sent.
 #[derive(Default)]
 struct Kept {
     experiments: Vec<String>,
@@ -40,11 +40,11 @@ fn server() -> (String, Arc<Mutex<Kept>>) {
 fn answer(stream: TcpStream, kept: &mut Kept) {
     let mut tokens = Kept::default();
     let said = std::cell::RefCell::new(&mut *kept);
-    answer_by(stream, &mut tokens, &|path, body| told(path, body, &mut said.borrow_mut()));
+    answer_by(stream, &mut tokens, &|path, body| reply(path, body, &mut said.borrow_mut()));
     kept.tokens.extend(tokens.tokens);
 }
 
-fn answer_by(stream: TcpStream, kept: &mut Kept, told: &dyn Fn(&str, &Value) -> Result<Value, String>) {
+fn answer_by(stream: TcpStream, kept: &mut Kept, reply: &dyn Fn(&str, &Value) -> Result<Value, String>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length, mut path) = (String::new(), 0, String::new());
     loop {
@@ -65,7 +65,7 @@ fn answer_by(stream: TcpStream, kept: &mut Kept, told: &dyn Fn(&str, &Value) -> 
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    let (status, said) = match told(path.strip_prefix("/api/2.0/mlflow/").unwrap_or_default(), &body) {
+    let (status, said) = match reply(path.strip_prefix("/api/2.0/mlflow/").unwrap_or_default(), &body) {
         Ok(said) => ("200 OK", said),
         Err(message) => ("400 Bad Request", json!({ "error_code": "INVALID_PARAMETER_VALUE", "message": message })),
     };
@@ -75,7 +75,7 @@ fn answer_by(stream: TcpStream, kept: &mut Kept, told: &dyn Fn(&str, &Value) -> 
     let _ = stream.write_all((head + &said).as_bytes());
 }
 
-fn told(path: &str, body: &Value, kept: &mut Kept) -> Result<Value, String> {
+fn reply(path: &str, body: &Value, kept: &mut Kept) -> Result<Value, String> {
     let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
     match path {
         "experiments/search" => {
@@ -148,7 +148,7 @@ fn a_number_of_a_run_is_one() {
             let number = |path: &str, body: &Value| match path {
                 "runs/create" => Ok(json!({ "run": { "info": { "run_id": id } } })),
                 "runs/log-batch" | "runs/update" => Ok(json!({})),
-                _ => told(path, body, &mut Kept::default()),
+                _ => reply(path, body, &mut Kept::default()),
             };
             for stream in listener.incoming() {
                 answer_by(stream.unwrap(), kept, &number);

@@ -5,7 +5,7 @@ use runner::checkpoint::{Tensor, write_weights};
 use safetensors::tensor::{Dtype, TensorView, serialize_to_file};
 
 #[test]
-fn an_absurd_learning_rate_is_told_with_its_step() {
+fn an_absurd_learning_rate_is_an_error_with_its_step() {
     let config = digits("", &format!("{LAYERS}\n[optimizer]\ntype = \"sgd\"\nlr = 1e30\n[train]\nepochs = 2\n"));
     let place = Place::with(&config.replace("\"batch_norm1d\", ", ""));
     let err = place.fails("train c.toml --out r", 1);
@@ -140,7 +140,7 @@ fn samples_that_are_not_finite_are_counted_one_by_one() {
     for batch in [2, 5, 8, 16, 32] {
         let together = eval(batch);
         for figure in ["mae", "rmse", "r2"] {
-            let of = |told: &serde_json::Value| told["metrics"][figure].as_f64().unwrap();
+            let of = |evaluation: &serde_json::Value| evaluation["metrics"][figure].as_f64().unwrap();
             assert!((of(&together) - of(&alone)).abs() < 1e-5, "{batch}: {together} {alone}");
         }
         assert_eq!(together["not_finite"], alone["not_finite"]);
@@ -152,14 +152,14 @@ fn samples_that_are_not_finite_are_counted_one_by_one() {
     let (x, y) = (of(&inputs, 3), of(&targets, 1));
     write(&place, &x, &y, &y);
     let without = place.ok("eval whole --json").json();
-    let mae = |told: &serde_json::Value| told["metrics"]["mae"].as_f64().unwrap();
+    let mae = |evaluation: &serde_json::Value| evaluation["metrics"]["mae"].as_f64().unwrap();
     assert!((mae(&without) - mae(&alone)).abs() < 1e-5, "{without} {alone}");
     // Training goes on, and says what it is that early stopping watches.
     write(&place, &inputs, &targets, &broken);
-    let told = place.ok("train c.toml --out r").err;
+    let stderr = place.ok("train c.toml --out r").err;
     for part in ["3 of 32 samples are not finite", "`val_loss` is no number: to early stopping that is no improvement"]
     {
-        assert_eq!(told.matches(part).count(), 1, "{part}: {told}");
+        assert_eq!(stderr.matches(part).count(), 1, "{part}: {stderr}");
     }
     // None at all is an error.
     write(&place, &inputs, &targets, &[f32::NAN; 8]);

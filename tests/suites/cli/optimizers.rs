@@ -81,7 +81,7 @@ fn schedule_free_training_is_validated_by_its_average() {
             }
         }
         let metrics = place.metrics(&run);
-        // Its own warm-up is in the rates that are told.
+        // Its own warm-up is in the rates that are reported.
         let steps: Vec<_> = metrics.iter().filter(|l| l["kind"] == "step").take(4).collect();
         let rates: Vec<f64> = steps.iter().map(|l| l["lr"].as_f64().unwrap()).collect();
         for (rate, share) in rates.iter().zip([1.0 / 3.0, 2.0 / 3.0, 1.0, 1.0]) {
@@ -89,8 +89,8 @@ fn schedule_free_training_is_validated_by_its_average() {
         }
         let line = metrics.iter().rfind(|l| l["kind"] == "epoch").unwrap();
         let eval = place.ok(&format!("eval {run}/last.safetensors --json")).json();
-        let [told, again] = [&line["val_loss"], &eval["metrics"]["loss"]].map(|loss| loss.as_f64().unwrap());
-        assert!((told - again).abs() < 1e-9, "{line} {eval}");
+        let [reported, again] = [&line["val_loss"], &eval["metrics"]["loss"]].map(|loss| loss.as_f64().unwrap());
+        assert!((reported - again).abs() < 1e-9, "{line} {eval}");
         place.ok(&format!("export {run}/last.safetensors w.safetensors"));
         let exported = load_tensors(&place.path("w.safetensors")).unwrap().tensors;
         for name in ["1.weight", "2.running_mean", "2.running_var"] {
@@ -98,12 +98,12 @@ fn schedule_free_training_is_validated_by_its_average() {
             assert_ne!(exported[name].data, last.tensors[name].data, "{name}");
         }
     }
-    let told = place.ok("train c.toml --out told").err;
-    assert!(told.contains("validation is of the optimizer's average of the weights"), "{told}");
+    let stderr = place.ok("train c.toml --out averaged").err;
+    assert!(stderr.contains("validation is of the optimizer's average of the weights"), "{stderr}");
 }
 
 #[test]
-fn adaptive_clipping_leaves_out_what_it_is_told_to() {
+fn adaptive_clipping_leaves_out_the_parameters_that_it_excepts() {
     let sgd = "type = \"sgd\"\nlr = 0.1";
     let place = Place::with(&config(sgd, "clip_grad_adaptive = 1e-3\nclip_grad_adaptive_except = [\"4\"]"));
     is_the_same_in_any_way(&place, "r", &[2, 6]);
@@ -122,6 +122,6 @@ fn adaptive_clipping_leaves_out_what_it_is_told_to() {
     assert!(first <= 1.001e-4 && first_free > 1e-3, "{first} {first_free}");
     assert!(last > 1e-3 && last_free > 1e-3, "{last} {last_free}");
     place.write("c.toml", config(sgd, "clip_grad_adaptive = 0.01\nclip_grad_adaptive_except = [\"head.*\"]"));
-    let told = place.fails("check c.toml", 2);
-    assert!(told.contains("`head.*` in `clip_grad_adaptive_except` fits no parameter"), "{told}");
+    let message = place.fails("check c.toml", 2);
+    assert!(message.contains("`head.*` in `clip_grad_adaptive_except` fits no parameter"), "{message}");
 }

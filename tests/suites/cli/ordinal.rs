@@ -63,7 +63,7 @@ fn models_that_are_named_have_steps() {
 }
 
 #[test]
-fn an_order_must_be_told() {
+fn an_order_must_be_given() {
     let place = place("");
     let text = place.fails("check c.toml", 2);
     assert!(text.contains("nothing says in which order the classes are: `green`, `ripe`, `rotten`, `soft`"), "{text}");

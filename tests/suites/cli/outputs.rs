@@ -96,8 +96,8 @@ fn a_dash_is_standard_output() {
         "data show c.toml --out -",
         "bench c.toml --trace -",
     ] {
-        let told = place.run(&format!("{command} --json")).json()["errors"][0]["message"].to_string();
-        assert!(told.contains("both write to standard output"), "{command}: {told}");
+        let done = place.run(&format!("{command} --json")).json()["errors"][0]["message"].to_string();
+        assert!(done.contains("both write to standard output"), "{command}: {done}");
     }
     assert!(!place.path("-").exists());
     place.ok(&format!("{predict} --out ./-"));
@@ -176,8 +176,11 @@ fn no_command_writes_where_it_must_not() {
         let name = |what: &str| format!("{folder}/{what}.{ending}");
         let at = |what: &str| place.path(&name(what));
         let refused = |what: &str, why: &str| {
-            let told = place.fails(&format!("{command} {}", name(what)), 2);
-            assert!(told.contains(why) && told.contains(&name(what)) && told.contains("help: "), "{command}: {told}");
+            let message = place.fails(&format!("{command} {}", name(what)), 2);
+            assert!(
+                message.contains(why) && message.contains(&name(what)) && message.contains("help: "),
+                "{command}: {message}"
+            );
         };
         fs::write(at("fixed"), "fixed").unwrap();
         fs::set_permissions(at("fixed"), Permissions::from_mode(0o444)).unwrap();
@@ -222,8 +225,8 @@ fn no_file_of_a_run_is_replaced() {
         ("export r/last.safetensors s/best.safetensors", "s/last.safetensors"),
     ] {
         let before = fs::read(place.path(file)).unwrap();
-        let told = place.fails(command, 2);
-        assert!(told.contains("that is a file of the run in `"), "{command}: {told}");
+        let message = place.fails(command, 2);
+        assert!(message.contains("that is a file of the run in `"), "{command}: {message}");
         assert_eq!(fs::read(place.path(file)).unwrap(), before, "{command}");
     }
     // Names that no run uses are free, also in its folder; and names of a run are, elsewhere.
@@ -239,8 +242,8 @@ fn nothing_takes_the_place_of_results() {
     place.write("broken.png", "no image");
     place.write("old.csv", "old");
     for out in ["old.csv", "new.csv"] {
-        let told = place.fails(&format!("predict r/last.safetensors broken.png nowhere.png --out {out}"), 1);
-        assert!(told.contains(&format!("nothing was written to `{out}`")), "{told}");
+        let message = place.fails(&format!("predict r/last.safetensors broken.png nowhere.png --out {out}"), 1);
+        assert!(message.contains(&format!("nothing was written to `{out}`")), "{message}");
     }
     assert_eq!(place.read("old.csv"), "old");
     assert!(!place.path("new.csv").exists());
@@ -272,8 +275,8 @@ fn masks_do_not_take_the_place_of_images_under_other_names() {
     let before = fs::read(place.path("i.png")).unwrap();
     fs::hard_link(place.path("i.png"), place.path("m/other.png")).unwrap();
     symlink(place.path("i.png"), place.path("m/i.png")).unwrap();
-    let told = place.fails("predict r/last.safetensors i.png --masks m", 2);
-    assert!(told.contains("`m/i.png`, which this command reads"), "{told}");
+    let message = place.fails("predict r/last.safetensors i.png --masks m", 2);
+    assert!(message.contains("`m/i.png`, which this command reads"), "{message}");
     assert_eq!(fs::read(place.path("i.png")).unwrap(), before);
 }
 

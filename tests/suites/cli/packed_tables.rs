@@ -75,8 +75,8 @@ fn a_packed_table_is_the_table() {
     assert_eq!(packed.lines().next(), plain.lines().next());
     let whole = gzip(text.as_bytes());
     place.write("cut.csv.gz", &whole[..whole.len() - 9]);
-    let told = place.fails("check c.toml --set data.path=cut.csv.gz", 2);
-    assert!(told.contains("`cut.csv.gz`: cannot be unpacked"), "{told}");
+    let message = place.fails("check c.toml --set data.path=cut.csv.gz", 2);
+    assert!(message.contains("`cut.csv.gz`: cannot be unpacked"), "{message}");
 }
 
 /// What is unpacked is some pieces at a time.
@@ -87,9 +87,9 @@ fn a_packed_table_takes_no_more_memory() {
     let text = table();
     place.write("t.csv.gz", gzip(text.as_bytes()));
     place.write("t.csv", &text);
-    let told =
+    let total_memory =
         |name: &str| place.ok(&format!("check c.toml --json --set data.path={name}")).json()["memory"]["total"].clone();
-    assert_eq!(told("t.csv"), told("t.csv.gz"));
+    assert_eq!(total_memory("t.csv"), total_memory("t.csv.gz"));
     let used = ["t.csv", "t.csv.gz"]
         .map(|name| super::memory::most_used(&place, &format!("check c.toml --set data.path={name}")));
     eprintln!("{} KiB used, {} KiB of a packed file", used[0] / 1024, used[1] / 1024);

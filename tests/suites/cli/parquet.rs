@@ -210,6 +210,6 @@ fn parquet_is_enough_to_begin_with() {
 #[test]
 fn a_file_is_a_part_of_a_table_once() {
     let place = place(PRICE);
-    let told = place.fails("check c.toml --set data.path=\"{part-1,part-1}.parquet\"", 2);
-    assert!(told.contains("stands for the file `part-1.parquet` twice"), "{told}");
+    let message = place.fails("check c.toml --set data.path=\"{part-1,part-1}.parquet\"", 2);
+    assert!(message.contains("stands for the file `part-1.parquet` twice"), "{message}");
 }

@@ -56,8 +56,8 @@ fn lists_and_archives_are_learnt_as_folders_are() {
     for run in ["list", "shards"] {
         let figures = place.ok(&format!("eval {run}/last.safetensors --json")).json();
         assert_eq!(figures["samples"], 6, "{figures}");
-        let told = place.ok(&format!("predict {run}/last.safetensors new.jpg --json")).json();
-        assert!(["blue", "red"].map(Into::into).contains(&told[0]["top"][0]["label"]), "{told}");
+        let answers = place.ok(&format!("predict {run}/last.safetensors new.jpg --json")).json();
+        assert!(["blue", "red"].map(Into::into).contains(&answers[0]["top"][0]["label"]), "{answers}");
         // Stopped and gone on with, from another folder: what its configuration named is found.
         fs::create_dir_all(place.path("far")).unwrap();
         let more =
@@ -67,15 +67,15 @@ fn lists_and_archives_are_learnt_as_folders_are() {
     assert_eq!(place.metrics("list"), place.metrics("shards"));
 }
 
-/// What `validation_split` makes of lines for validation, and of photos on several lines, is said.
+/// Notes say what `validation_split` makes of lines for validation, and of photos on several lines.
 #[test]
-fn what_is_held_out_of_a_list_is_said() {
+fn photos_that_are_held_out_of_a_list_are_noted() {
     let place = place("", TRANSFORMS);
     let lines: Vec<String> = listed(&place).iter().map(|(name, class, _)| format!("{name},{class}")).collect();
     let note = |more: &str| {
         place.write("c.toml", config("image_list", &format!("path = \"photos/all.csv\"\nvalidation_split = {more}")));
-        let told = place.ok("train c.toml --out r --force --set train.epochs=1").err;
-        told.lines().filter(|line| line.contains("note:")).collect::<Vec<_>>().join("\n")
+        let stderr = place.ok("train c.toml --out r --force --set train.epochs=1").err;
+        stderr.lines().filter(|line| line.contains("note:")).collect::<Vec<_>>().join("\n")
     };
     place.write("photos/all.csv", format!("file_name,label\n{}\n", lines.join("\n")));
     let once = note("0.5");
@@ -85,8 +85,8 @@ fn what_is_held_out_of_a_list_is_said() {
     place.write("photos/all.csv", format!("file_name,label\n{both}"));
     let twice = note("2");
     let photo = lines[0].split(',').next().unwrap();
-    let told = format!("2 photos, such as `{photo}`, are both trained on and validated on");
-    assert!(twice.contains(&told), "{twice}");
+    let expected = format!("2 photos, such as `{photo}`, are both trained on and validated on");
+    assert!(twice.contains(&expected), "{twice}");
 
     let part = |at: usize| ["train", "train", "val", "test"][at % 4];
     let parts: String = lines.iter().enumerate().map(|(at, line)| format!("{line},{}\n", part(at))).collect();
@@ -113,8 +113,8 @@ fn several_classes_and_numbers_are_learnt_from_lists() {
     place.write("c.toml", loss(config("image_list", "path = \"photos\"\nlabel_kind = \"classes\""), "bce_with_logits"));
     place.ok("train c.toml --quiet --out several");
     let red = &all.iter().find(|(_, class, _)| *class == "red").unwrap().0;
-    let told = place.ok(&format!("predict several/last.safetensors photos/{red}")).out;
-    assert!(told.contains("%  any\n") && told.contains("%  red\n"), "{told}");
+    let stdout = place.ok(&format!("predict several/last.safetensors photos/{red}")).out;
+    assert!(stdout.contains("%  any\n") && stdout.contains("%  red\n"), "{stdout}");
     let number = "path = \"photos\"\nlabel_kind = \"number\"\nlabel_column = [\"value\", \"value\"]";
     place.write(
         "c.toml",
@@ -122,7 +122,7 @@ fn several_classes_and_numbers_are_learnt_from_lists() {
             .replace("out_features = 2", "out_features = 1"),
     );
     place.ok("train c.toml --quiet --out number");
-    // A loss that does not fit is told without a look at the list.
+    // A loss that does not fit is an error without a look at the list.
     place.write("c.toml", config("image_list", number));
     let error = place.fails("check c.toml", 2);
     assert!(error.contains("the loss `cross_entropy` does not fit the targets of `image_list`"), "{error}");
@@ -162,7 +162,7 @@ fn a_list_that_is_wrong_is_an_error_with_a_place() {
     place.ok("check c.toml");
     assert!(place.fails("train c.toml --out r", 1).contains("cannot read `none.csv`: No such file"));
     assert!(!place.path("r").exists());
-    for (more, told) in [
+    for (more, part) in [
         ("label_separator = \";\"", "`label_separator`"),
         ("label_column = [\"a\", \"b\"]", "may be several with `label_kind = \"number\"` alone"),
         ("label_column = 3", "expected the name of a column, or a list of them"),
@@ -170,23 +170,23 @@ fn a_list_that_is_wrong_is_an_error_with_a_place() {
     ] {
         place.write("c.toml", config("image_list", &format!("path = \"none.csv\"\n{more}")));
         let error = place.fails("check c.toml", 2);
-        assert!(error.contains(told), "{told}: {error}");
+        assert!(error.contains(part), "{part}: {error}");
     }
-    for (classes, told) in [("0", "expected a whole number from 1, or a list"), ("[\"a\", \"a\"]", "has a class twice")]
+    for (classes, part) in [("0", "expected a whole number from 1, or a list"), ("[\"a\", \"a\"]", "has a class twice")]
     {
         place.write("c.toml", config("webdataset", &format!("shards = \"none.tar\"\nclasses = {classes}")));
         let error = place.fails("check c.toml", 2);
-        assert!(error.contains(told), "{told}: {error}");
+        assert!(error.contains(part), "{part}: {error}");
     }
     place.write("c.toml", config("webdataset", "shards = \"photos/train/red/0.png\""));
     let error = place.fails("check c.toml", 2);
     assert!(error.contains("no tar archive: there is no header at byte 0"), "{error}");
 }
 
-/// All that may lie in a folder of photos: each kind is told, and the run goes on with the others.
+/// All that may lie in a folder of photos: each kind has its note, and the run goes on with the others.
 #[cfg(unix)]
 #[test]
-fn the_worst_folder_is_told_in_full() {
+fn the_worst_folder_has_a_note_of_each_kind() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -216,18 +216,18 @@ fn the_worst_folder_is_told_in_full() {
     fs::create_dir(place.path("photos/green")).unwrap();
     place.write("photos/red/notes.txt", "no photo");
     fs::write(place.path("photos/blue").join(OsStr::from_bytes(b"caf\xe9.png")), &whole).unwrap();
-    let told = place.ok("train c.toml --out r").err;
+    let stderr = place.ok("train c.toml --out r").err;
     for part in [
         "the folder `green` holds no photos, and is no class",
         "links to folders that are there already, which are left out: `blue/around`",
         "files that are no images by their endings, which are left out: `red/notes.txt`",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
     for (name, _) in &broken {
-        assert!(told.contains(&format!("`red/{name}`: ")), "{name}: {told}");
+        assert!(stderr.contains(&format!("`red/{name}`: ")), "{name}: {stderr}");
     }
-    assert!(!told.contains("caf"), "it can be read: {told}");
+    assert!(!stderr.contains("caf"), "it can be read: {stderr}");
     assert_eq!(place.metrics("r").pop().unwrap()["unreadable"], broken.len());
     // A list of the same: what is not there, or leads nowhere, is known before the run.
     let names = |folder: &str| {
@@ -238,12 +238,14 @@ fn the_worst_folder_is_told_in_full() {
     let text = ["file_name,label\n", &names("red").replace("red/notes.txt,red\n", ""), &names("blue")].concat();
     place.write("photos/all.csv", text + "blue/gone.png,blue\n");
     place.write("c.toml", config("image_list\"\npath = \"photos/all.csv"));
-    let told = place.ok("train c.toml --out l").err;
+    let stderr = place.ok("train c.toml --out l").err;
     assert!(
-        told.contains("photos are not there: ") && told.contains("`red/link.png`") && told.contains("`blue/gone.png`"),
-        "{told}"
+        stderr.contains("photos are not there: ")
+            && stderr.contains("`red/link.png`")
+            && stderr.contains("`blue/gone.png`"),
+        "{stderr}"
     );
     for (name, _) in broken.iter().filter(|(name, _)| *name != "link.png") {
-        assert!(told.contains(&format!("`red/{name}`: ")), "{name}: {told}");
+        assert!(stderr.contains(&format!("`red/{name}`: ")), "{name}: {stderr}");
     }
 }

@@ -55,18 +55,22 @@ pub fn place(more: &str, transforms: &str) -> Place {
 }
 
 #[test]
-fn photos_are_learnt_and_told_apart() {
+fn photos_are_learnt_and_classified() {
     let place = place("", TRANSFORMS);
     let check = place.ok("check c.toml").out;
     assert!(check.contains("[5, 6, 7, 7]"), "{check}");
     place.ok("train c.toml --quiet --out r");
     let figures = place.ok("eval r/best.safetensors --json").json();
     assert_eq!(figures["metrics"]["accuracy"], 1.0, "{figures}");
-    // A photo that nobody has seen, in a size that nobody has seen.
+    // A new photo, in a new size.
     photo(&place, "new.jpg", 1, 77);
     photo(&place, "other.png", 0, 78);
-    let told = place.ok("predict r/best.safetensors new.jpg other.png --json").json();
-    assert_eq!((&told[0]["top"][0]["label"], &told[1]["top"][0]["label"]), (&"blue".into(), &"red".into()), "{told}");
+    let answers = place.ok("predict r/best.safetensors new.jpg other.png --json").json();
+    assert_eq!(
+        (&answers[0]["top"][0]["label"], &answers[1]["top"][0]["label"]),
+        (&"blue".into(), &"red".into()),
+        "{answers}"
+    );
 }
 
 /// What `predict` says of the photos that are validated on is what `eval` has counted.
@@ -80,14 +84,14 @@ fn predictions_see_what_validation_sees() {
         .flat_map(|class| fs::read_dir(place.path(&format!("photos/val/{class}"))).unwrap())
         .map(|file| file.unwrap().path().display().to_string())
         .collect();
-    let told = place.ok(&format!("predict r/last.safetensors {} --json", files.join(" "))).json();
+    let answers = place.ok(&format!("predict r/last.safetensors {} --json", files.join(" "))).json();
     let of_class = |one: &serde_json::Value| {
         let class = if one["file"].as_str().unwrap().contains("/red/") { "red" } else { "blue" };
         let top = one["top"].as_array().unwrap();
         top.iter().find(|t| t["label"] == class).unwrap()["probability"].as_f64().unwrap()
     };
-    let told = told.as_array().unwrap();
-    let mean = told.iter().map(|one| -of_class(one).ln()).sum::<f64>() / told.len() as f64;
+    let answers = answers.as_array().unwrap();
+    let mean = answers.iter().map(|one| -of_class(one).ln()).sum::<f64>() / answers.len() as f64;
     assert!((mean - loss).abs() < 1e-5 * loss, "{mean} and {loss}");
 }
 
@@ -107,13 +111,13 @@ fn photos_that_are_kept_change_nothing() {
     let plain = place("", TRANSFORMS);
     plain.ok("train c.toml --quiet --out r");
     let memory = place("cache = \"memory\"\n", TRANSFORMS);
-    let told = memory.ok("train c.toml --out r").err;
-    assert!(told.contains("cache: 20 photos are kept"), "{told}");
+    let stderr = memory.ok("train c.toml --out r").err;
+    assert!(stderr.contains("cache: 20 photos are kept"), "{stderr}");
     assert_same_runs((&plain, "r"), (&memory, "r"));
     let disk = place("cache = \"disk\"\ncache_dir = \"kept\"\n", TRANSFORMS);
     for run in ["a", "b"] {
-        let told = disk.ok(&format!("train c.toml --out {run}")).err;
-        assert!(told.contains("cache: 20 photos are kept"), "{told}");
+        let stderr = disk.ok(&format!("train c.toml --out {run}")).err;
+        assert!(stderr.contains("cache: 20 photos are kept"), "{stderr}");
         assert_same_runs((&plain, "r"), (&disk, run));
     }
     assert_eq!(fs::read_dir(disk.path("kept")).unwrap().count(), 4, "two files for each part");
@@ -127,27 +131,27 @@ fn photos_that_are_kept_change_nothing() {
 }
 
 #[test]
-fn what_is_kept_is_told_with_its_size() {
+fn check_shows_the_photos_that_are_kept_with_their_size() {
     let place = place("cache = \"memory\"\n", TRANSFORMS);
-    let told = place.ok("check c.toml").out;
+    let stdout = place.ok("check c.toml").out;
     for part in [
         "cache in memory, of at most 2.0 GiB",
         "training: whole photos, as the first transform, `random_resized_crop`, is random: ",
         "validation: photos after `resize`, `center_crop`: 768 B each, 4.5 KiB in all",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let json = place.ok("check c.toml --json").json();
     let kept: u64 = json["cache"]["kept"].as_array().unwrap().iter().map(|k| k["bytes"]["all"].as_u64().unwrap()).sum();
     assert_eq!(json["memory"]["cache"], kept, "all photos have been looked at");
     assert!(json["memory"]["decoding"].as_u64().unwrap() > 0, "{json}");
-    // What there is no room for is told, and the run goes on.
+    // The photos that there is no room for have a note, and the run goes on.
     let small = "--set data.cache_size=1KiB";
     let json = place.ok(&format!("check c.toml --json {small}")).json();
     assert_eq!(json["memory"]["cache"], 1024);
     assert!(place.ok(&format!("check c.toml {small}")).out.contains("that is more than `cache_size`"));
-    let told = place.ok(&format!("train c.toml --out r {small}")).err;
-    assert!(told.contains("of at most 1.0 KiB; the others are decoded in every epoch"), "{told}");
+    let stderr = place.ok(&format!("train c.toml --out r {small}")).err;
+    assert!(stderr.contains("of at most 1.0 KiB; the others are decoded in every epoch"), "{stderr}");
     // Nor is there a folder in the place of a file.
     place.write("taken", "a file");
     let error = place.fails("train c.toml --out s --set data.cache=disk --set data.cache_dir=taken/kept", 1);
@@ -166,12 +170,12 @@ fn a_part_of_one_folder_is_held_out() {
     let figures = place.ok("eval r/last.safetensors --json").json();
     assert_eq!(figures["samples"], 4, "{figures}");
     // Of twelve and four.
-    let told = place.ok("eval r/last.safetensors --split train --json").json();
-    assert_eq!(told["samples"], 12, "{told}");
+    let evaluation = place.ok("eval r/last.safetensors --split train --json").json();
+    assert_eq!(evaluation["samples"], 12, "{evaluation}");
     // With one more other photos are held out.
     photo(&place, "photos/red/more.png", 0, 30);
-    let told = place.ok("eval r/last.safetensors").err;
-    assert!(told.contains("`validation_split` holds others out, some of which were trained on"), "{told}");
+    let stderr = place.ok("eval r/last.safetensors").err;
+    assert!(stderr.contains("`validation_split` holds others out, some of which were trained on"), "{stderr}");
 }
 
 #[test]
@@ -179,8 +183,11 @@ fn broken_photos_are_named_and_the_run_goes_on() {
     let skipping = place("", TRANSFORMS);
     let whole = fs::read(skipping.path("photos/train/red/4.jpg")).unwrap();
     skipping.write("photos/train/red/broken.jpg", &whole[..whole.len() - 9]);
-    let told = skipping.ok("train c.toml --out r").err;
-    assert!(told.contains("a sample cannot be read") && told.contains("`red/broken.jpg`: it is cut off"), "{told}");
+    let stderr = skipping.ok("train c.toml --out r").err;
+    assert!(
+        stderr.contains("a sample cannot be read") && stderr.contains("`red/broken.jpg`: it is cut off"),
+        "{stderr}"
+    );
     let last = skipping.metrics("r").pop().unwrap();
     assert_eq!(last["unreadable"], 1, "{last}");
     let failing = place("on_error = \"fail\"\n", TRANSFORMS);
@@ -208,8 +215,8 @@ fn an_evaluation_leaves_broken_photos_out() {
     let (whole, _) = evaluated("eval whole --json");
     place.write("photos/val/blue/00.jpg", b"\xff\xd8\xff no photo");
     place.ok(&format!("{train} broken"));
-    let (without, told) = evaluated("eval broken --json --predictions p.csv");
-    assert!(told.contains("a sample cannot be read, and is left out: `blue/00.jpg`"), "{told}");
+    let (without, stderr) = evaluated("eval broken --json --predictions p.csv");
+    assert!(stderr.contains("a sample cannot be read, and is left out: `blue/00.jpg`"), "{stderr}");
     assert_eq!(place.read("p.csv").lines().count() as u64, 1 + whole["samples"].as_u64().unwrap());
     assert_close(&Value::Object(without), &Value::Object(whole));
     let of_run = |run: &str| {
@@ -240,15 +247,15 @@ fn assert_close(a: &Value, b: &Value) {
 }
 
 #[test]
-fn what_lies_there_besides_is_told() {
+fn other_files_in_a_folder_are_noted() {
     let place = place("", TRANSFORMS);
     place.write("photos/train/red/notes.txt", "no photo");
     place.write("photos/loose.png", "in no class");
-    let told = place.ok("train c.toml --out r --set train.epochs=1").err;
+    let stderr = place.ok("train c.toml --out r --set train.epochs=1").err;
     assert!(
-        told.contains("note: `photos/train` has files that are no images by their endings")
-            && told.contains("`red/notes.txt`"),
-        "{told}"
+        stderr.contains("note: `photos/train` has files that are no images by their endings")
+            && stderr.contains("`red/notes.txt`"),
+        "{stderr}"
     );
 }
 
@@ -257,13 +264,13 @@ fn photos_without_a_size_are_refused_with_what_to_write() {
     let both = "no transform gives them one";
     let train = r#"train_transforms = [{ type = "random_resized_crop", size = 224 }]"#;
     let val = r#"val_transforms = [{ type = "resize", size = 256 }, { type = "center_crop", size = 224 }]"#;
-    for (transforms, told) in [
+    for (transforms, parts) in [
         ("", vec![both, train, val]),
         (val, vec!["no transform in training gives them one", train]),
         (train, vec!["no transform in evaluation gives them one", val]),
     ] {
         let error = place("", &format!("{transforms}\n")).fails("check c.toml", 2);
-        for part in told {
+        for part in parts {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
@@ -287,10 +294,10 @@ fn folders_that_are_not_there_are_errors_with_a_place() {
 }
 
 #[test]
-fn a_set_that_has_changed_is_told() {
+fn a_set_that_has_changed_is_warned_of() {
     let place = place("", TRANSFORMS);
     place.ok("train c.toml --quiet --out r --set train.epochs=1");
     photo(&place, "photos/val/red/another.png", 0, 50);
-    let told = place.run("eval r/last.safetensors").err;
-    assert!(told.contains("the test inputs"), "{told}");
+    let stderr = place.run("eval r/last.safetensors").err;
+    assert!(stderr.contains("the test inputs"), "{stderr}");
 }

@@ -135,8 +135,8 @@ fn many_files_are_done_in_batches() {
     let done = command.stdin(std::fs::File::open(place.path("names")).unwrap()).output().unwrap();
     let text = String::from_utf8(done.stdout).unwrap();
     assert!(text.starts_with("d/01.png: ") && text.lines().nth(1).unwrap().starts_with("d/00.png: "), "{text}");
-    let told = place.fails("predict r/last.safetensors d/00.png --out results", 2);
-    assert!(told.contains("the ending of `results` names no format"), "{told}");
+    let message = place.fails("predict r/last.safetensors d/00.png --out results", 2);
+    assert!(message.contains("the ending of `results` names no format"), "{message}");
 }
 
 #[cfg(target_os = "linux")]

@@ -29,12 +29,12 @@ fn evaluated(place: &Place) -> Vec<Vec<f32>> {
 
 /// The same by `predict`, of all samples in these files.
 fn predicted(place: &Place, files: &str) -> Vec<Vec<f32>> {
-    let told = place.ok(&format!("predict r {files} --json --probabilities")).json();
+    let answers = place.ok(&format!("predict r {files} --json --probabilities")).json();
     let of = |one: &Value| -> Vec<f32> {
         let by_name = one["probabilities"].as_object().unwrap();
         (0..by_name.len()).map(|class| by_name[&class.to_string()].as_f64().unwrap() as f32).collect()
     };
-    told.as_array().unwrap().iter().map(of).collect()
+    answers.as_array().unwrap().iter().map(of).collect()
 }
 
 /// The same by the library, of rows of the samples' bytes.

@@ -266,7 +266,7 @@ fn a_folder_is_no_file_of_weights() {
 /// A program that waits for another one says so, and names its process.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_wait_for_another_program_is_told() {
+fn a_wait_for_another_program_is_reported() {
     let (place, hub) = trained();
     let part = "caches/runner/weights/hf/me/net/main/model.safetensors.part";
     place.write(part, "");

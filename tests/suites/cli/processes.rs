@@ -41,7 +41,7 @@ fn a_run_goes_on_as_processes_and_as_threads() {
     assert_same_runs((&place, "whole"), (&place, "r"));
 }
 
-/// What each of the processes is told by whoever starts them.
+/// The variables of the environment with which a launcher starts each process.
 pub fn variables(rank: usize, ranks: usize, port: u16) -> Vec<(&'static str, String)> {
     let [rank, ranks, port] = [rank, ranks, port.into()].map(|n| n.to_string());
     let local = ranks.clone();
@@ -183,8 +183,8 @@ fn under_way(place: &Place, out: &str, moment: Duration) -> Running {
     running
 }
 
-/// Whatever is done to one of them: all end soon, who it was is told, and what is saved is whole.
-fn hit(rank: usize, signal: i32, told: &[String], moment: u64) {
+/// Whatever is done to one of them: all end soon, the message names that one, and what is saved is whole.
+fn hit(rank: usize, signal: i32, messages: &[String], moment: u64) {
     let place = Place::with(&wide("epochs = 3").replace("[log]", "[checkpoint]\nevery_steps = 2\n[log]"));
     let running = under_way(&place, "r", Duration::from_millis(moment));
     let pid = process_of(&running, rank).unwrap();
@@ -194,7 +194,7 @@ fn hit(rank: usize, signal: i32, told: &[String], moment: u64) {
     let (_, done) = running.wait();
     assert!(began.elapsed() < SOON, "{done:?}");
     assert_eq!(done.code, Some(1), "{done:?}");
-    for text in told {
+    for text in messages {
         assert!(done.err.contains(text), "{text}: {done:?}");
     }
     assert!(!done.err.contains("panicked"), "{done:?}");
@@ -209,11 +209,11 @@ fn hit(rank: usize, signal: i32, told: &[String], moment: u64) {
 #[test]
 fn a_rank_that_is_killed_ends_all() {
     for (rank, moment) in [(1, 30), (2, 170), (1, 311)] {
-        let told = [
+        let messages = [
             format!("rank {rank} has failed: it has ended without a word"),
             format!("rank {rank} was ended: signal: 9"),
         ];
-        hit(rank, libc::SIGKILL, &told, moment);
+        hit(rank, libc::SIGKILL, &messages, moment);
     }
 }
 
@@ -227,7 +227,7 @@ fn a_rank_that_is_stopped_ends_the_others() {
     hit(2, libc::SIGSTOP, &["rank 2 has failed: nothing was heard of it for".into()], 90);
 }
 
-/// Whoever of them is asked, and by whichever signal.
+/// Any of them may be asked, by any signal.
 #[test]
 fn all_processes_stop_with_everything_saved_when_one_is_asked_to() {
     let place = Place::with(&config("epochs = 3", ""));
@@ -291,7 +291,7 @@ fn ranks_with_other_units_for_bf16_compute_without_them() {
     assert!(tensors("two") == tensors("one") && tensors("one") != tensors("plain"));
 }
 
-/// Nobody is left behind.
+/// No process is left behind.
 #[test]
 fn ranks_end_with_what_has_started_them() {
     let place = Place::with(&config("epochs = 3", ""));
@@ -308,7 +308,7 @@ fn ranks_end_with_what_has_started_them() {
 }
 
 #[test]
-fn a_loss_that_is_not_finite_in_a_process_is_told_with_its_place() {
+fn a_loss_that_is_not_finite_in_a_process_is_an_error_with_its_place() {
     let place = Place::with(&TENSORS.replace("batch_size = 4", "batch_size = 4\nshuffle = false"));
     tensors(&place, f32::NAN);
     let done = place.run("launch --ranks 4 --processes -- train c.toml --out r");
@@ -348,7 +348,7 @@ fn signals_that_were_ignored_stay_ignored() {
 }
 
 #[test]
-fn a_transport_that_cannot_be_had_is_told() {
+fn a_missing_transport_is_an_error() {
     let place = Place::with(&config("epochs = 1", ""));
     for (transport, expected) in [("mpi", "this program has no MPI"), ("smoke", "must be `mpi` or `tcp`")] {
         let done = Done::of(place.command("train c.toml").env("RUNNER_TRANSPORT", transport).output().unwrap());

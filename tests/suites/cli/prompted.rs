@@ -109,11 +109,11 @@ fn answers_at_a_time_are_those_one_after_the_other() {
             let done = place
                 .run(&format!("predict {name} new.csv wrong.csv more.csv wrong.csv new.csv --format jsonl {texts}"));
             let rows = done.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            let told: Vec<(String, String)> = rows
+            let answers: Vec<(String, String)> = rows
                 .map(|row| [&row["file"], &row["answer"]].map(|text| text.as_str().unwrap().to_owned()).into())
                 .collect();
-            assert_eq!(told.iter().map(|(_, answer)| answer.clone()).collect::<Vec<_>>(), all, "{name}");
-            assert_eq!(told[11].0, "more.csv");
+            assert_eq!(answers.iter().map(|(_, answer)| answer.clone()).collect::<Vec<_>>(), all, "{name}");
+            assert_eq!(answers[11].0, "more.csv");
             assert_eq!(
                 (done.code, done.err.matches("`wrong.csv` has no column `word`").count()),
                 (Some(1), 2),
@@ -132,8 +132,8 @@ fn answers_at_a_time_are_those_one_after_the_other() {
         }
     }
     let has = |command: &str, part: &str| {
-        let told = place.fails(command, 2);
-        assert!(told.contains(part), "{command}: {told}");
+        let message = place.fails(command, 2);
+        assert!(message.contains(part), "{command}: {message}");
     };
     has("predict attention new.csv --texts 0", "0 is not in 1..=256");
     has("predict attention new.csv --texts 2 --beams 2", "cannot be used with");
@@ -251,11 +251,11 @@ fn what_fills_a_batch_of_pairs_does_not_count() {
 }
 
 #[test]
-fn mistakes_in_pairs_are_told() {
+fn mistakes_in_pairs_are_errors() {
     let place = place();
     let has = |sets: &str, part: &str| {
-        let told = place.fails(&format!("check c.toml {sets}"), 2);
-        assert!(told.contains(part), "{sets}: {part} is not in {told}");
+        let message = place.fails(&format!("check c.toml {sets}"), 2);
+        assert!(message.contains(part), "{sets}: {part} is not in {message}");
     };
     has("--set data.text=words", "has no column `words`; its columns are");
     has("--set data.target=word", "is the text");
@@ -279,7 +279,7 @@ fn mistakes_in_pairs_are_told() {
     has("--unset data.template --set data.chat_template=t.jinja", "write `template` in its place");
     place.write("val.csv", "word,turned\nabc,cbz\n");
     place.write("asked.jinja", "{{ messages[0].content }}");
-    for (file, told) in [
+    for (file, part) in [
         (
             "val.csv",
             "`val.csv` is no template for conversations: what it makes of a text and its answer has neither of them",
@@ -289,7 +289,7 @@ fn mistakes_in_pairs_are_told() {
             "`asked.jinja` is no template for conversations: what it makes of a text and its answer has no answer",
         ),
     ] {
-        has(&format!("--unset data.template --set data.chat_template={file}"), told);
+        has(&format!("--unset data.template --set data.chat_template={file}"), part);
     }
     let sets = "--set data.val_path=val.csv --unset data.validation_split";
     let why = place.fails(&format!("train c.toml --out s {sets}"), 2);
@@ -297,16 +297,16 @@ fn mistakes_in_pairs_are_told() {
     place.ok("train c.toml --out r --set train.epochs=1");
     assert!(place.fails("generate r", 2).contains("the model answers texts, and there is none"));
     // A place in what the user has written, without the template. The length of pairs is not that of a text.
-    let told = place.fails("generate r --prompt abz", 1);
-    assert!(told.contains("line 1, column 3: the character 'z'"), "{told}");
-    let told = place.ok("generate r --max-tokens 1 --prompt abcdeabcdeabcdeabcde").err;
-    assert!(told.contains("the model looks back 16") && !told.contains("data.context"), "{told}");
+    let message = place.fails("generate r --prompt abz", 1);
+    assert!(message.contains("line 1, column 3: the character 'z'"), "{message}");
+    let stderr = place.ok("generate r --max-tokens 1 --prompt abcdeabcdeabcdeabcde").err;
+    assert!(stderr.contains("the model looks back 16") && !stderr.contains("data.context"), "{stderr}");
     // A checkpoint goes on as it was trained.
     for (sets, key) in
         [("template='>{text}'", "template"), ("chat_template=t.jinja --unset data.template", "chat_template")]
     {
-        let told = place.fails(&format!("generate r --prompt ab --set data.{sets}"), 2);
-        assert!(told.contains(&format!("`data.{key}` cannot be another one than in training")), "{told}");
+        let message = place.fails(&format!("generate r --prompt ab --set data.{sets}"), 2);
+        assert!(message.contains(&format!("`data.{key}` cannot be another one than in training")), "{message}");
     }
     place.write("text.txt", "abcdef".repeat(40));
     place.ok("train c.toml --out t --set train.epochs=1 --set data.source=text --unset data.buckets --set data.path=text.txt --set data.context=16");

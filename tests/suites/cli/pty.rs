@@ -13,7 +13,7 @@ fn on_terminal(mut command: Command, columns: u16, env: &[(&str, &str)]) -> (Opt
     // SAFETY: the two numbers are written, the size is read, and neither a name nor settings are asked for.
     let result = unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: both were opened just now, and nobody else has them.
+    // SAFETY: both were opened just now, and no other code has them.
     let (mut master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
     for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI", "COLUMNS"] {
         command.env_remove(name);
@@ -21,7 +21,7 @@ fn on_terminal(mut command: Command, columns: u16, env: &[(&str, &str)]) -> (Opt
     command.env("TERM", "xterm-256color").envs(env.iter().copied());
     command.stdout(slave.try_clone().unwrap()).stderr(slave);
     let mut child = command.spawn().unwrap();
-    // The terminal ends when nobody has its other side any more.
+    // The terminal ends when its other side is closed.
     drop(command);
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];

@@ -80,13 +80,13 @@ fn each_quantile_has_a_column_and_figures_go_by_the_middle_one() {
     assert!(last.is_some(), "the figure is measured without being asked for");
 
     place.write("new.csv", "x\n0.5\n3.5\n");
-    let told = place.ok("predict r new.csv --format csv").out;
-    let lines: Vec<&str> = told.lines().collect();
+    let stdout = place.ok("predict r new.csv --format csv").out;
+    let lines: Vec<&str> = stdout.lines().collect();
     assert_eq!(lines[0], "file,sample,y_q0.1,y_q0.5,y_q0.9");
     let cells: Vec<f64> = lines[1].split(',').skip(2).map(|cell| cell.parse().unwrap()).collect();
     // In the unit of the target: 0.5 and a tenth, a half, nine tenths.
     for (cell, wanted) in cells.iter().zip([0.6, 1.0, 1.4]) {
-        assert!((cell - wanted).abs() < 0.15, "{told}");
+        assert!((cell - wanted).abs() < 0.15, "{stdout}");
     }
     let json = place.ok("predict r new.csv --json").json();
     assert!((number(&json[0]["quantiles"]["y_q0.9"]) - cells[2]).abs() < 1e-5, "{json}");
@@ -132,8 +132,8 @@ fn members_and_folds_have_quantiles() {
     let coverage = number(&figures["metrics"]["coverage"]);
     assert!((0.5..=1.0).contains(&coverage), "{figures}");
     place.write("new.csv", "x\n1.0\n");
-    let told = place.ok("predict r new.csv --format csv").out;
-    assert!(told.starts_with("file,sample,y_q0.1,y_q0.5,y_q0.9\n"), "{told}");
+    let stdout = place.ok("predict r new.csv --format csv").out;
+    assert!(stdout.starts_with("file,sample,y_q0.1,y_q0.5,y_q0.9\n"), "{stdout}");
 }
 
 #[test]

@@ -82,14 +82,14 @@ fn parameters_that_are_thawed_do_not_depend_on_it() {
     same_for_all(&thawed);
 }
 
-/// Each rank has its part of the optimizer's state, which is twice the parameters, and `check` tells it.
+/// Each rank has its part of the optimizer's state, which is twice the parameters, and `check` reports it.
 #[test]
 fn the_state_of_the_optimizer_is_divided() {
     let place = Place::with(&config("epochs = 1", "").replace("out_features = 24", "out_features = 512"));
     let of = |args: &str| -> serde_json::Value {
-        let told: serde_json::Value =
+        let report: serde_json::Value =
             serde_json::from_str(&place.ok(&format!("check c.toml --json {args}")).out).unwrap();
-        told["memory"].clone()
+        report["memory"].clone()
     };
     let bytes = |memory: &serde_json::Value, of: &str| memory[of].as_u64().unwrap();
     let (one, two) = (of(""), of("--ranks 2"));
@@ -168,7 +168,7 @@ fn shards_make_the_update_of_the_whole_batch() {
 }
 
 #[test]
-fn a_loss_that_is_not_finite_on_one_rank_is_told_with_its_place() {
+fn a_loss_that_is_not_finite_on_one_rank_is_an_error_with_its_place() {
     let place = Place::with(
         "seed = 1\ndevice = \"cpu\"\n[data]\nsource = \"tensors\"\npath = \"t.safetensors\"\nbatch_size = 4\nshuffle = false\n\
          [model]\nlayers = [{ name = \"fc\", type = \"linear\", out_features = 1 }]\n[loss]\ntype = \"mse\"\n\
@@ -189,9 +189,9 @@ fn a_loss_that_is_not_finite_on_one_rank_is_told_with_its_place() {
     }
 }
 
-/// Photos that cannot be read are met by the rank whose shard they are in, and told by the first.
+/// The rank whose shard they are in meets photos that cannot be read, and the first rank reports them.
 #[test]
-fn unreadable_samples_of_all_ranks_are_told() {
+fn unreadable_samples_of_all_ranks_are_reported() {
     let place = Place::with(
         &digits("", "[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n[distributed]\nshards = 4\n")
             .replace("source = \"digits\"", "source = \"image_folder\"\nroot = \"photos\"\ntransforms = [{ type = \"resize\", size = 8 }, { type = \"center_crop\", size = 8 }]\nvalidation_split = 0.2")
@@ -209,13 +209,13 @@ fn unreadable_samples_of_all_ranks_are_told() {
             _ => image.save(path).unwrap(),
         }
     }
-    let told = |command: &str| {
+    let unreadable = |command: &str| {
         let done = place.ok(command);
         done.err.lines().filter(|line| line.contains("cannot be read")).map(str::to_owned).collect::<Vec<_>>()
     };
-    let one = told("train c.toml --out one");
+    let one = unreadable("train c.toml --out one");
     assert!(!one.is_empty() && one.iter().any(|line| line.contains(".png")), "{one:?}");
-    assert_eq!(told("launch --ranks 4 -- train c.toml --out four"), one);
+    assert_eq!(unreadable("launch --ranks 4 -- train c.toml --out four"), one);
     assert_same_runs((&place, "one"), (&place, "four"));
 }
 
@@ -234,7 +234,7 @@ fn ctrl_c_stops_all_ranks_with_everything_saved() {
 }
 
 #[test]
-fn ranks_that_do_not_fit_are_told() {
+fn ranks_that_do_not_fit_are_errors() {
     let place = Place::with(&config("epochs = 1", ""));
     let err = place.fails("launch --ranks 5 -- train c.toml", 2);
     assert!(err.contains("5 ranks cannot share 12 shards equally") && err.contains("1, 2, 3, 4, 6, 12"), "{err}");
@@ -257,8 +257,8 @@ fn evaluation_in_shards_is_that_of_the_run() {
     let place = Place::with(&config("epochs = 1", ""));
     place.ok("launch --ranks 3 -- train c.toml --quiet --out r");
     let line = place.metrics("r").into_iter().find(|line| line["kind"] == "epoch").unwrap();
-    let told = place.ok("eval r/last.safetensors --device cpu --json").json();
+    let evaluation = place.ok("eval r/last.safetensors --device cpu --json").json();
     for figure in ["loss", "accuracy", "auroc", "macro_f1"] {
-        assert_eq!(told["metrics"][figure], line[format!("val_{figure}")], "{figure}: {told}");
+        assert_eq!(evaluation["metrics"][figure], line[format!("val_{figure}")], "{figure}: {evaluation}");
     }
 }

@@ -3,7 +3,7 @@
 use super::support::{Place, assert_same_runs, real_data, repository};
 use super::text::reviews;
 
-/// A language model of a text of which every character tells the next one.
+/// A language model of a text of which every character determines the next one.
 fn language_model(layer: &str) -> Place {
     let place = Place::with(&format!(
         "device = \"cpu\"\nseed = 5\n[data]\nsource = \"text\"\npath = \"input.txt\"\ncontext = 16\nbatch_size = 8\nvalidation_split = 0.2\n[model]\n{layer}\n\
@@ -113,9 +113,9 @@ fn a_recurrent_classifier_goes_on_bit_for_bit() {
 #[test]
 fn mistakes_in_recurrent_layers_have_places() {
     let refused = |layer: &str, parts: &[&str]| {
-        let told = language_model(&layers(layer)).fails("check c.toml", 2);
+        let message = language_model(&layers(layer)).fails("check c.toml", 2);
         for part in parts {
-            assert!(told.contains(part), "{layer}: {part} is not in {told}");
+            assert!(message.contains(part), "{layer}: {part} is not in {message}");
         }
     };
     refused("type = \"lstm\"", &["hidden_size", "hidden_size = 256"]);
@@ -130,8 +130,8 @@ fn mistakes_in_recurrent_layers_have_places() {
         "[data]\nsource = \"digits\"\n[model]\nlayers = [{ type = \"lstm\", hidden_size = 4 }, \"flatten\", { type = \"linear\", out_features = 10 }]\n\
          [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n",
     );
-    let told = images.fails("check c.toml", 2);
-    assert!(told.contains("`lstm` takes sequences, [N, L, E], but its input has the shape"), "{told}");
+    let message = images.fails("check c.toml", 2);
+    assert!(message.contains("`lstm` takes sequences, [N, L, E], but its input has the shape"), "{message}");
 }
 
 /// The configuration that comes with the program, on the text that it names; in `RUNNER_TEST_DATA`, if that is set.

@@ -25,11 +25,11 @@ fn names(part: &str) -> Vec<String> {
 fn numbers_have_bars_and_curves() {
     let place = place(300);
     place.ok("train c.toml --quiet --out r --set train.epochs=30");
-    let told = place.ok("report r --out r.html --explain --no-timing --no-evaluation --json").json();
+    let explanation = place.ok("report r --out r.html --explain --no-timing --no-evaluation --json").json();
     let own = place.ok("explain r --json").json();
-    let report = &told["runs"][0]["explanation"];
+    let report = &explanation["runs"][0]["explanation"];
     for key in ["figure", "value", "accuracy", "columns"] {
-        assert_eq!(report[key], own[key], "{key}: {told}");
+        assert_eq!(report[key], own[key], "{key}: {explanation}");
     }
     let (part, tags) = explained(&place, "r.html");
     assert!(part.starts_with("\n<p>val, 75 rows: rmse "), "{part}");
@@ -58,8 +58,8 @@ fn numbers_have_bars_and_curves() {
 }
 
 fn own_values(place: &Place, column: &str) -> Vec<serde_json::Value> {
-    let told = place.ok(&format!("explain r --column {column} --json")).json();
-    told["columns"][column].as_array().unwrap().clone()
+    let explanation = place.ok(&format!("explain r --column {column} --json")).json();
+    explanation["columns"][column].as_array().unwrap().clone()
 }
 
 #[test]
@@ -98,21 +98,24 @@ fn classes_have_a_colour_each_and_names_are_text() {
 fn runs_that_cannot_be_explained_are_refused() {
     let images = Place::with(&plain());
     images.ok("train c.toml --quiet --out r --set train.epochs=1");
-    let told = images.fails("report r --out r.html --explain", 2);
-    assert!(told.contains("`--explain`") && told.contains("models of tables") && told.contains("`r`"), "{told}");
+    let message = images.fails("report r --out r.html --explain", 2);
+    assert!(
+        message.contains("`--explain`") && message.contains("models of tables") && message.contains("`r`"),
+        "{message}"
+    );
     assert!(!images.path("r.html").exists());
     let place = place(60);
     place.ok("train c.toml --quiet --out r --set train.epochs=1");
     place.ok("train c.toml --quiet --out all --set train.epochs=1 --unset data.validation_split");
-    let told = place.fails("report all --out r.html --explain", 2);
-    assert!(told.contains("no rows in the split `val`; a report draws"), "{told}");
+    let message = place.fails("report all --out r.html --explain", 2);
+    assert!(message.contains("no rows in the split `val`; a report draws"), "{message}");
     fs::remove_file(place.path("houses.csv")).unwrap();
-    let told = place.fails("report r --out r.html --explain", 1);
+    let message = place.fails("report r --out r.html --explain", 1);
     assert!(
-        told.contains("houses.csv")
-            && told.contains("columns are shuffled among rows")
-            && told.contains("--set data.path=FILE"),
-        "{told}"
+        message.contains("houses.csv")
+            && message.contains("columns are shuffled among rows")
+            && message.contains("--set data.path=FILE"),
+        "{message}"
     );
     assert!(!place.path("r.html").exists());
     // Without it the report says what it lacks, as before.

@@ -55,7 +55,7 @@ fn the_newest_run_of_the_configuration_goes_on_and_without_one_it_begins() {
 }
 
 #[test]
-fn what_is_broken_or_not_said_is_told() {
+fn auto_without_a_whole_checkpoint_or_a_configuration_is_an_error() {
     let place = Place::with(&config(1));
     place.ok("train c.toml --quiet --out r");
     for name in ["last", "best"] {

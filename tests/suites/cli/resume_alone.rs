@@ -1,4 +1,4 @@
-//! A run goes on with what it was started with, without being told again.
+//! A run goes on with what it was started with, without options.
 
 use super::support::{LAYERS, Place, assert_same_runs, digits, plain};
 use std::fs;
@@ -114,7 +114,7 @@ fn a_change_is_kept_as_soon_as_the_run_goes_on_with_it() {
 }
 
 #[test]
-fn a_folder_is_told_from_a_configuration() {
+fn a_folder_is_distinguished_from_a_configuration() {
     let place = stopped(3);
     let err = place.fails("train r", 2);
     assert!(err.contains("runner train --resume r") && err.contains("runner train r/config.toml"), "{err}");

@@ -90,7 +90,7 @@ fn what_is_no_checkpoint_of_this_model_is_refused_with_a_reason() {
 }
 
 #[test]
-fn weights_of_another_model_are_told_name_by_name() {
+fn errors_of_weights_of_another_model_have_their_names() {
     let place = trained();
     let wider = plain().replace("out_features = 24", "out_features = 25");
     place.write("wide.toml", wider);
@@ -151,18 +151,18 @@ fn a_checkpoint_moves_between_precisions() {
 }
 
 #[test]
-fn a_precision_that_the_device_lacks_is_told_and_becomes_fp32() {
+fn a_precision_that_the_device_lacks_is_noted_and_becomes_fp32() {
     let place = Place::with(&plain());
     place.ok("train c.toml --out single --set train.epochs=1");
     for precision in ["tf32", "bf16", "fp16"] {
         let args = format!("train c.toml --out {precision} --set train.epochs=1 --set precision=\"{precision}\"");
         let (_, done) = place.start_with(&args, &[("RUNNER_BF16", "off".to_owned())]).wait();
         assert_eq!(done.code, Some(0), "{done:?}");
-        let told = |text: &str| text.contains(&format!("does not compute in `{precision}`: the run is in `fp32`"));
-        assert_eq!(done.err.lines().filter(|line| told(line)).count(), 1, "{}", done.err);
+        let is_noted = |text: &str| text.contains(&format!("does not compute in `{precision}`: the run is in `fp32`"));
+        assert_eq!(done.err.lines().filter(|line| is_noted(line)).count(), 1, "{}", done.err);
         let metrics = place.read(&format!("{precision}/metrics.jsonl"));
         let first = metrics.lines().next().unwrap();
-        assert!(first.contains(r#""kind":"note""#) && told(first), "{first}");
+        assert!(first.contains(r#""kind":"note""#) && is_noted(first), "{first}");
         let [one, other] =
             ["single", precision].map(|run| place.checkpoint(&format!("{run}/last.safetensors")).tensors);
         assert!(one == other, "{precision}");
@@ -211,7 +211,7 @@ fn a_run_that_was_killed_before_its_last_write_gets_it() {
 
 /// Samples that a limit drew otherwise in the version that began a run are not those that it goes on with.
 #[test]
-fn a_limit_of_another_version_is_told_once() {
+fn a_limit_of_another_version_is_noted_once() {
     let place = trained();
     let unlimited = plain().replace("limit = 320\nlimit_val = 100\n", "limit = 320\n");
     place.write("train_alone.toml", &unlimited);
@@ -219,8 +219,8 @@ fn a_limit_of_another_version_is_told_once() {
     place.ok("train train_alone.toml --quiet --out t --set train.epochs=1");
     place.ok("train none.toml --quiet --out n --set train.epochs=1");
     let resumed = |run: &str, epochs: u32| place.ok(&format!("train --resume {run} --set train.epochs={epochs}")).err;
-    let told = |err: &str| err.contains("the run was begun by another version");
-    assert!(!told(&resumed("r", 3)));
+    let is_noted = |err: &str| err.contains("the run was begun by another version");
+    assert!(!is_noted(&resumed("r", 3)));
     for run in ["r", "t", "n"] {
         let last = format!("{run}/last.safetensors");
         let checkpoint::Checkpoint { mut meta, tensors, .. } = place.checkpoint(&last);
@@ -231,10 +231,10 @@ fn a_limit_of_another_version_is_told_once() {
     let err = resumed("r", 4);
     assert!(err.contains("for which `limit` and `limit_val` in `[data]` may have taken other samples"), "{err}");
     assert!(place.read("r/metrics.jsonl").contains("begun by another version"));
-    assert!(!told(&resumed("r", 5)), "it has been told");
+    assert!(!is_noted(&resumed("r", 5)), "it has been noted");
     let err = resumed("t", 2);
     assert!(err.contains("for which `limit` in `[data]`"), "{err}");
-    assert!(!told(&resumed("n", 2)), "there is no limit");
+    assert!(!is_noted(&resumed("n", 2)), "there is no limit");
 }
 
 /// From a checkpoint before the best one that is kept, with another configuration: nothing says that the run has a best checkpoint which is not there.

@@ -146,7 +146,7 @@ fn an_evaluation_within_an_epoch_that_is_interrupted_is_repeated() {
 }
 
 #[test]
-fn an_interruption_is_told_and_saved() {
+fn an_interruption_is_reported_and_saved() {
     let place =
         Place::with(&config().replace("epochs = 8", "epochs = 5000").replace("patience = 8", "patience = 9999"));
     let mut run = place.start("train c.toml --out r");

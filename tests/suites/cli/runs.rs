@@ -66,14 +66,14 @@ fn runs_are_listed_chosen_and_sorted() {
 }
 
 #[test]
-fn runs_that_are_none_and_lines_that_are_broken_are_told() {
+fn folders_without_runs_and_broken_lines_are_reported() {
     let place = runs();
     place.write("runs/net/3/metrics.jsonl", "{\"kind\":\"epoch\",\"epoch\":1}\n{\"kind\":\n\0\0\n");
     let err = place.ok("runs").err;
     assert!(err.contains("`runs/net/3/metrics.jsonl`, line 2, column"), "{err}");
     assert!(err.contains("line 3") && err.contains("`runs/net/3/config.toml`"), "{err}");
     fs::create_dir(place.path("empty")).unwrap();
-    for (args, code, told) in [
+    for (args, code, part) in [
         ("runs nowhere", 2, "there is no folder `nowhere`"),
         ("runs --filter val_los<1", 2, "did you mean `val_loss`?"),
         ("runs --sort best.val_los", 2, "did you mean `best.val_loss`?"),
@@ -87,7 +87,7 @@ fn runs_that_are_none_and_lines_that_are_broken_are_told() {
         ("compare runs/net/2 runs/net/2/config.toml", 2, "is named twice"),
     ] {
         let err = place.fails(args, code);
-        assert!(err.contains(told), "{args}: {err}");
+        assert!(err.contains(part), "{args}: {err}");
     }
     assert!(Place::new().fails("runs", 2).contains("name the folder that yours are in"));
 }

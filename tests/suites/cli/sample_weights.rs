@@ -260,7 +260,7 @@ fn a_category_that_weighs_stays_a_category() {
 #[test]
 fn data_show_says_what_weighs() {
     let place = place("price", 1, "mse");
-    let told = place.ok("data show c.toml").out;
-    let line = told.lines().find(|line| line.trim_start().starts_with("weight")).unwrap_or_default().to_owned();
-    assert!(line.contains("what the row weighs"), "{told}");
+    let stdout = place.ok("data show c.toml").out;
+    let line = stdout.lines().find(|line| line.trim_start().starts_with("weight")).unwrap_or_default().to_owned();
+    assert!(line.contains("what the row weighs"), "{stdout}");
 }

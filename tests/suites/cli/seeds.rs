@@ -37,9 +37,9 @@ fn answers(place: &Place, model: &str) -> Vec<(String, f64)> {
 #[test]
 fn seeds_answer_with_their_mean() {
     let place = place();
-    let told = place.ok("train c.toml --out r");
+    let done = place.ok("train c.toml --out r");
     for part in ["seed 3 of 3", "val_rmse", "mean", "deviation", "the seeds are in `r`"] {
-        assert!(told.out.contains(part) || told.err.contains(part), "{part}: {told:?}");
+        assert!(done.out.contains(part) || done.err.contains(part), "{part}: {done:?}");
     }
     // All are validated on the same rows, and each says something else.
     let each: Vec<_> = (1..=3).map(|seed| answers(&place, &format!("r/seed-{seed}"))).collect();
@@ -67,9 +67,9 @@ fn seeds_answer_with_their_mean() {
     let lines: Vec<String> = houses(90).lines().take(4).map(str::to_owned).collect();
     place.write("new.csv", lines.join("\n") + "\n");
     let said = |model: &str| -> Vec<f64> {
-        let told = place.ok(&format!("predict {model} new.csv --format jsonl"));
+        let done = place.ok(&format!("predict {model} new.csv --format jsonl"));
         let value = |line: &str| serde_json::from_str::<Value>(line).unwrap()["values"][0].as_f64().unwrap();
-        told.out.lines().map(value).collect()
+        done.out.lines().map(value).collect()
     };
     let (all, each) = (said("r"), [1, 2, 3].map(|seed| said(&format!("r/seed-{seed}"))));
     for (at, mean) in all.iter().enumerate() {

@@ -42,8 +42,8 @@ fn texts_at_a_time_are_those_one_after_the_other() {
         let (one, in_json) = (written("--texts 1").out, objects(&written("--texts 1 --json")));
         assert!(in_json.len() == 10 && in_json[0]["text"] != in_json[1]["text"], "{name}: {in_json:?}");
         for texts in ["", "--texts 2", "--texts 8", "--texts 7 --threads 1"] {
-            let told = written(texts);
-            assert_eq!(told.out, one, "{name} {texts}");
+            let done = written(texts);
+            assert_eq!(done.out, one, "{name} {texts}");
             assert_eq!(objects(&written(&format!("{texts} --json"))), in_json, "{name} {texts}");
         }
         assert_eq!(objects(&written("--without-cache --json")), in_json, "{name}");
@@ -95,7 +95,7 @@ fn beams_go_through_all_prompts() {
 }
 
 #[test]
-fn what_is_wrong_with_prompts_is_told() {
+fn wrong_prompts_are_errors() {
     let place = barely_trained();
     place.write("p.txt", "ab\n\ncDe\n");
     place.write("empty.txt", "\n\n");
@@ -119,8 +119,8 @@ fn what_is_wrong_with_prompts_is_told() {
         ("--texts 2 --without-cache", "cannot be used with"),
         ("--texts 0", "0"),
     ] {
-        let told = place.fails(&format!("generate r {arguments}"), 2);
-        assert!(told.contains(part), "{arguments}: {told}");
+        let message = place.fails(&format!("generate r {arguments}"), 2);
+        assert!(message.contains(part), "{arguments}: {message}");
     }
 }
 

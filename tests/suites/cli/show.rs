@@ -71,7 +71,7 @@ fn photos_are_measured_drawn_and_their_mean_is_written() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_told() {
+fn samples_that_cannot_be_shown_are_errors() {
     let place = place("transforms = [{ type = \"resize\", size = [4, 4] }]\n");
     fs::write(place.path("d.toml"), digits("", &MODEL.replace("[loss]\ntype = \"cross_entropy\"\n", ""))).unwrap();
     fs::write(place.path("e.toml"), "extends = \"c.toml\"\n").unwrap();

@@ -1,4 +1,4 @@
-//! Runs whose length is told in steps, and evaluations within epochs. An epoch has ten steps here.
+//! Runs whose length is set in steps, and evaluations within epochs. An epoch has ten steps here.
 
 use super::support::{LAYERS, Place, assert_same_runs, digits};
 use serde_json::Value;
@@ -35,7 +35,7 @@ fn as_many_steps_as_epochs_have_are_the_same_run() {
     place.ok("train c.toml --quiet --out steps");
     assert_same_runs((&place, "epochs"), (&place, "steps"));
     assert_eq!(rows(&place, "steps"), [row("epoch", 1, 4, true), row("epoch", 2, 8, true)]);
-    // The same again where evaluations are told in steps, too.
+    // The same again where evaluations are set in steps, too.
     place.ok("train c.toml --quiet --out both --set train.eval_every_steps=4");
     assert_same_runs((&place, "epochs"), (&place, "both"));
 }
@@ -71,8 +71,8 @@ fn the_last_step_ends_the_run_and_its_schedule_within_an_epoch() {
         if command.contains("r2") {
             place.ok("train c.toml --quiet --out r2 --set seed=9");
         }
-        let told = place.ok(command);
-        let text = if command.starts_with("report") { place.read("r.html") } else { told.out };
+        let done = place.ok(command);
+        let text = if command.starts_with("report") { place.read("r.html") } else { done.out };
         assert!(text.contains("1 (14/14 steps)"), "{command}: {text}");
     }
 }
@@ -196,16 +196,16 @@ fn what_does_not_go_together_is_refused() {
     ] {
         place.write("c.toml", text);
         for command in ["check", "train"] {
-            let told = place.fails(&format!("{command} c.toml"), 2);
-            assert!(told.contains(message) && told.contains(&at(text, place_of)) && told.contains(and), "{told}");
+            let error = place.fails(&format!("{command} c.toml"), 2);
+            assert!(error.contains(message) && error.contains(&at(text, place_of)) && error.contains(and), "{error}");
         }
     }
     place.write("c.toml", config("epochs = 3", ""));
-    let told = place.fails("sweep c.toml --sweep train.steps=10,20 --method halving", 2);
-    assert!(told.contains("would tell the length of a trial in steps"), "{told}");
+    let message = place.fails("sweep c.toml --sweep train.steps=10,20 --method halving", 2);
+    assert!(message.contains("would tell the length of a trial in steps"), "{message}");
     for zero in ["train.steps=0", "train.eval_every_steps=0"] {
-        let told = place.fails(&format!("check c.toml --set {zero}"), 2);
-        assert!(told.contains("must be at least 1"), "{told}");
+        let message = place.fails(&format!("check c.toml --set {zero}"), 2);
+        assert!(message.contains("must be at least 1"), "{message}");
     }
 }
 

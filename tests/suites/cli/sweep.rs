@@ -23,12 +23,12 @@ const GRID: &str =
 
 /// What was printed as JSON, without the times.
 fn table(text: &str) -> Value {
-    let mut told: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
-    for trial in told["trials"].as_array_mut().unwrap() {
+    let mut table: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    for trial in table["trials"].as_array_mut().unwrap() {
         trial.as_object_mut().unwrap().remove("seconds");
     }
-    told["best"].as_object_mut().map(|best| best.remove("seconds"));
-    told
+    table["best"].as_object_mut().map(|best| best.remove("seconds"));
+    table
 }
 
 fn sweep(place: &Place, args: &str) -> Value {
@@ -53,19 +53,19 @@ fn trials(table: &Value) -> &[Value] {
 #[test]
 fn a_grid_has_every_combination_and_each_is_a_run_of_its_own() {
     let place = Place::with(&config(2, GRID));
-    let told = sweep(&place, "--set train.max_steps=2 --out short");
-    assert!(trials(&told).iter().all(|t| t["state"] == "finished" && t["why"] == "`max_steps` is 2"), "{told}");
-    let told = sweep(&place, "");
-    assert_eq!(trials(&told).len(), 6, "{told}");
-    let mut seen: Vec<String> = trials(&told).iter().map(|trial| trial["values"].to_string()).collect();
+    let table = sweep(&place, "--set train.max_steps=2 --out short");
+    assert!(trials(&table).iter().all(|t| t["state"] == "finished" && t["why"] == "`max_steps` is 2"), "{table}");
+    let table = sweep(&place, "");
+    assert_eq!(trials(&table).len(), 6, "{table}");
+    let mut seen: Vec<String> = trials(&table).iter().map(|trial| trial["values"].to_string()).collect();
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 6, "{seen:?}");
-    let values: Vec<f64> = trials(&told).iter().map(|trial| trial["value"].as_f64().unwrap()).collect();
+    let values: Vec<f64> = trials(&table).iter().map(|trial| trial["value"].as_f64().unwrap()).collect();
     assert!(values.is_sorted_by(|a, b| a >= b), "the best accuracy comes first: {values:?}");
-    assert!(trials(&told).iter().all(|trial| trial["state"] == "finished" && trial["epochs"] == 2), "{told}");
+    assert!(trials(&table).iter().all(|trial| trial["state"] == "finished" && trial["epochs"] == 2), "{table}");
     // Trial 6 is what `train` makes of the same options.
-    let run = trials(&told).iter().find(|trial| trial["trial"] == 6).unwrap();
+    let run = trials(&table).iter().find(|trial| trial["trial"] == 6).unwrap();
     assert_eq!(run["values"].to_string(), r#"{"optimizer.lr":0.01,"params.width":16}"#);
     place.ok("train c.toml --quiet --unset sweep --set optimizer.lr=0.01 --set params.width=16 --out alone");
     assert_same_runs((&place, "alone"), (&place, run["run"].as_str().unwrap()));
@@ -76,10 +76,10 @@ fn a_grid_has_every_combination_and_each_is_a_run_of_its_own() {
     assert!(page.contains("<h2 id=\"lead\">Sweep</h2>") && page.contains("runs/c/sweep/trials/6"), "{}", page.len());
     // Once more, there is nothing left to do.
     let before = fs::metadata(place.path("runs/c/sweep/trials/6/last.safetensors")).unwrap().modified().unwrap();
-    assert_eq!(sweep(&place, ""), told);
+    assert_eq!(sweep(&place, ""), table);
     assert_eq!(fs::metadata(place.path("runs/c/sweep/trials/6/last.safetensors")).unwrap().modified().unwrap(), before);
     let text = place.ok("sweep c.toml --threads 1").out;
-    let best = &trials(&told)[0];
+    let best = &trials(&table)[0];
     assert!(text.lines().nth(1).unwrap().trim().starts_with(&best["trial"].to_string()), "{text}");
     assert!(text.contains(&format!("the best is trial {}", best["trial"])), "{text}");
 }
@@ -87,12 +87,12 @@ fn a_grid_has_every_combination_and_each_is_a_run_of_its_own() {
 #[test]
 fn parameters_may_come_from_the_command_line() {
     let place = Place::with(&config(1, ""));
-    let told = sweep(
+    let table = sweep(
         &place,
         "--sweep optimizer.lr=1e-3..1e-1:log --sweep params.width=4..6 --sweep data.batch_size=10,20 --trials 5 --monitor val_loss",
     );
-    assert_eq!((trials(&told).len(), &told["method"], &told["monitor"]), (5, &"random".into(), &"val_loss".into()));
-    for trial in trials(&told) {
+    assert_eq!((trials(&table).len(), &table["method"], &table["monitor"]), (5, &"random".into(), &"val_loss".into()));
+    for trial in trials(&table) {
         let value = |key: &str| trial["values"][key].as_f64().unwrap();
         assert!((1e-3..=1e-1).contains(&value("optimizer.lr")), "{trial}");
         assert!(trial["values"]["params.width"].is_i64() && (4.0..=6.0).contains(&value("params.width")), "{trial}");
@@ -103,16 +103,18 @@ fn parameters_may_come_from_the_command_line() {
         &place,
         "--sweep optimizer.lr=1e-3..1e-1:log --sweep params.width=4..6 --sweep data.batch_size=10,20 --trials 6 --monitor val_loss",
     );
-    for trial in trials(&told) {
+    for trial in trials(&table) {
         let again = trials(&more).iter().find(|other| other["trial"] == trial["trial"]).unwrap();
         assert_eq!((&again["values"], &again["value"]), (&trial["values"], &trial["value"]));
     }
     // Where all values are listed, none is tried twice.
     let listed = |more: &str| {
-        let told =
+        let table =
             sweep(&place, &format!("--sweep optimizer.lr=1e-3..1e-1:log:3 --sweep data.batch_size=10,20 {more}"));
-        let mut values: Vec<(u64, String)> =
-            trials(&told).iter().map(|trial| (trial["trial"].as_u64().unwrap(), trial["values"].to_string())).collect();
+        let mut values: Vec<(u64, String)> = trials(&table)
+            .iter()
+            .map(|trial| (trial["trial"].as_u64().unwrap(), trial["values"].to_string()))
+            .collect();
         values.sort();
         values
     };
@@ -126,14 +128,14 @@ fn parameters_may_come_from_the_command_line() {
     place.write("s.toml", config(1, GRID));
     let over = place.ok("sweep s.toml --json --quiet --sweep params.width=4,5 --sweep optimizer.lr=0.5").json();
     assert_eq!(trials(&over).len(), 2);
-    // A key of `[sweep]` is the sweep's alone: no trial is told of it.
+    // A key of `[sweep]` is the sweep's alone: no trial gets it.
     let set = place.ok("sweep s.toml --json --quiet --out t --set sweep.monitor=val_loss").json();
     let ended: Vec<&str> = trials(&set).iter().map(|trial| trial["state"].as_str().unwrap()).collect();
     assert!(ended.iter().all(|state| *state == "finished") && set["monitor"] == "val_loss", "{set}");
 }
 
 #[test]
-fn all_mistakes_are_told_at_their_places_before_anything_is_trained() {
+fn all_mistakes_are_errors_at_their_places_before_anything_is_trained() {
     let sweep = "[sweep]\nmethod = \"random\"\ntrials = 4\nparameters = { \"optimizer.lr\" = { log = [0, 1e-1] }, \"params.width\" = [], \
                  \"train.epochs\" = 3, \"seed\" = { linear = [5, 1], step = 3 } }\n";
     let place = Place::with(&config(2, sweep));
@@ -141,9 +143,9 @@ fn all_mistakes_are_told_at_their_places_before_anything_is_trained() {
         let done = place.run(&format!("{command} c.toml --json"));
         assert_eq!(done.code, Some(2), "{done:?}");
         let errors = done.json()["errors"].as_array().unwrap().clone();
-        let told: Vec<&str> = errors.iter().map(|error| error["reason"].as_str().unwrap()).collect();
+        let reasons: Vec<&str> = errors.iter().map(|error| error["reason"].as_str().unwrap()).collect();
         assert_eq!(
-            told,
+            reasons,
             [
                 "must be above 0: a logarithm has no other",
                 "the list is empty",
@@ -155,7 +157,7 @@ fn all_mistakes_are_told_at_their_places_before_anything_is_trained() {
         );
         assert!(errors.iter().all(|error| error["file"] == "c.toml" && error["line"] == 26), "{errors:#?}");
     }
-    // What only the whole configuration of a trial tells: a key, a value, shapes.
+    // Mistakes that only the whole configuration of a trial shows: a key, a value, shapes.
     let sweep = "[sweep]\nmethod = \"grid\"\n[sweep.parameters]\noptimizer.momentun = [0.9]\n\
                  optimizer.lr = [-1.0, 0.1, -2.0]\nmodel.layers.1 = [{ type = \"conv2d\", out_channels = 2, kernel_size = 3 }]\n";
     place.write("c.toml", config(2, sweep));
@@ -184,21 +186,21 @@ fn all_mistakes_are_told_at_their_places_before_anything_is_trained() {
         ("--sweep seed=1,2 --jobs none", "--jobs"),
     ] {
         place.write("c.toml", config(2, ""));
-        let told = place.fails(&format!("sweep c.toml {args}"), 2);
-        assert!(told.contains(reason), "{args}: {told}");
+        let message = place.fails(&format!("sweep c.toml {args}"), 2);
+        assert!(message.contains(reason), "{args}: {message}");
     }
     assert!(!place.path("runs").exists(), "nothing was made");
 }
 
 #[test]
-fn a_trial_that_fails_is_told_and_the_others_go_on() {
+fn a_trial_that_fails_is_reported_and_the_others_go_on() {
     let sweep_of =
         |lr: &str| config(2, &format!("[sweep]\nmethod = \"grid\"\nparameters = {{ \"optimizer.lr\" = {lr} }}\n"));
     let place = Place::with(&sweep_of("[0.01, 1e30, 0.02]").replace("adam", "sgd"));
-    let told = sweep(&place, "");
-    let states: Vec<&str> = trials(&told).iter().map(|trial| trial["state"].as_str().unwrap()).collect();
-    assert_eq!(states, ["finished", "finished", "failed"], "{told}");
-    let last = &trials(&told)[2];
+    let table = sweep(&place, "");
+    let states: Vec<&str> = trials(&table).iter().map(|trial| trial["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["finished", "finished", "failed"], "{table}");
+    let last = &trials(&table)[2];
     assert!(last["trial"] == 2 && last["why"].as_str().unwrap().contains("the loss is"), "{last}");
     let kept = place.read("runs/c/sweep/sweep.json");
     assert!(kept.contains("the loss is"), "{kept}");
@@ -208,7 +210,7 @@ fn a_trial_that_fails_is_told_and_the_others_go_on() {
     assert!(again.out.contains("trial 2 failed: the loss is") && !again.err.contains(failed), "{again:?}");
     let again = place.ok("sweep c.toml --threads 1 --retry");
     assert!(again.err.contains(failed) && !again.err.contains("trial 1"), "{again:?}");
-    assert_eq!(sweep(&place, "--retry"), told);
+    assert_eq!(sweep(&place, "--retry"), table);
     place.write("c.toml", sweep_of("[1e30, 2e30]").replace("adam", "sgd"));
     assert!(place.fails("sweep c.toml --out all", 1).contains("all trials have failed"));
 }
@@ -216,7 +218,7 @@ fn a_trial_that_fails_is_told_and_the_others_go_on() {
 #[test]
 fn a_folder_holds_one_sweep() {
     let place = Place::with(&config(1, GRID));
-    let told = sweep(&place, "--out s");
+    let table = sweep(&place, "--out s");
     let other = place.fails("sweep c.toml --out s --set optimizer.eps=1e-7", 2);
     assert!(other.contains("holds another sweep") && other.contains("another key"), "{other}");
     let other = place.fails("sweep c.toml --out s --sweep params.width=5,6", 2);
@@ -225,7 +227,7 @@ fn a_folder_holds_one_sweep() {
             || other.contains("params.width = 5"),
         "{other}"
     );
-    assert_eq!(sweep(&place, "--out s"), told, "nothing was changed");
+    assert_eq!(sweep(&place, "--out s"), table, "nothing was changed");
     let anew = sweep(&place, "--out s --force --sweep params.width=5");
     assert_eq!(trials(&anew).len(), 2);
     assert!(!place.path("s/trials/3").exists());
@@ -261,12 +263,12 @@ fn halving_goes_on_with_the_best_from_where_they_were() {
     let sweep_section = "[schedule]\ntype = \"cosine\"\n[sweep]\nmethod = \"halving\"\ntrials = 8\nreduction = 2\nmonitor = \"val_loss\"\n\
                          parameters = { \"optimizer.lr\" = { log = [1e-5, 1e-1] } }\n";
     let place = Place::with(&config(8, sweep_section));
-    let told = sweep(&place, "--out s");
-    let mut epochs: Vec<u64> = trials(&told).iter().map(|trial| trial["epochs"].as_u64().unwrap()).collect();
+    let table = sweep(&place, "--out s");
+    let mut epochs: Vec<u64> = trials(&table).iter().map(|trial| trial["epochs"].as_u64().unwrap()).collect();
     epochs.sort_unstable();
-    assert_eq!(epochs, [1, 1, 1, 1, 2, 2, 4, 8], "{told}");
-    let best = &trials(&told)[0];
-    assert_eq!((&best["state"], &best["epochs"]), (&"finished".into(), &8.into()), "{told}");
+    assert_eq!(epochs, [1, 1, 1, 1, 2, 2, 4, 8], "{table}");
+    let best = &trials(&table)[0];
+    assert_eq!((&best["state"], &best["epochs"]), (&"finished".into(), &8.into()), "{table}");
     // The bits of one that was trained in one go, with the schedule of the whole run.
     let lr = &best["values"]["optimizer.lr"];
     place.ok(&format!(
@@ -361,7 +363,7 @@ fn a_trial_that_is_interrupted_first_has_not_failed() {
 }
 
 #[test]
-fn a_run_stops_where_it_is_told_and_when_its_input_ends() {
+fn a_run_stops_where_pause_after_says_and_when_its_input_ends() {
     let place = Place::with(&config(4, ""));
     place.ok("train c.toml --quiet --out whole");
     let done = place.ok("train c.toml --out r --pause-after 2");
@@ -398,17 +400,17 @@ fn trials_may_differ_in_their_epochs() {
     let section = "[sweep]\nmethod = \"grid\"\nstop = \"median\"\nstop_after = 2\nmin_epochs = 3\nmonitor = \"val_loss\"\n\
                    parameters = { \"train.epochs\" = [2, 5], \"optimizer.lr\" = [0.02, 0.01, 1e-7] }\n";
     let place = Place::with(&config(1, section));
-    let told = sweep(&place, "--out one");
-    let of = |epochs: u64| trials(&told).iter().filter(move |trial| trial["values"]["train.epochs"] == epochs);
-    assert!(of(2).all(|trial| trial["state"] == "finished" && trial["epochs"] == 2), "{told}");
+    let table = sweep(&place, "--out one");
+    let of = |epochs: u64| trials(&table).iter().filter(move |trial| trial["values"]["train.epochs"] == epochs);
+    assert!(of(2).all(|trial| trial["state"] == "finished" && trial["epochs"] == 2), "{table}");
     let slow = of(5).find(|trial| trial["values"]["optimizer.lr"] == 1e-7).unwrap();
-    assert_eq!((&slow["state"], &slow["why"]), (&"out".into(), &"below the median after epoch 3".into()), "{told}");
-    assert!(of(5).any(|trial| trial["state"] == "finished" && trial["epochs"] == 5), "{told}");
-    assert_eq!(in_folder(&told, "one", "many"), sweep(&place, "--out many --jobs 3"));
+    assert_eq!((&slow["state"], &slow["why"]), (&"out".into(), &"below the median after epoch 3".into()), "{table}");
+    assert!(of(5).any(|trial| trial["state"] == "finished" && trial["epochs"] == 5), "{table}");
+    assert_eq!(in_folder(&table, "one", "many"), sweep(&place, "--out many --jobs 3"));
 }
 
 #[test]
-fn trials_by_steps_are_told_in_steps() {
+fn trials_by_steps_are_reported_in_steps() {
     let section = "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [0.02, 0.01] }\n";
     // An epoch has six.
     let place = Place::with(&config(1, section).replace("epochs = 1", "steps = 4\neval_every_steps = 3"));
@@ -417,12 +419,12 @@ fn trials_by_steps_are_told_in_steps() {
     assert!(done.err.contains(" at step ") && !done.err.contains("epoch"), "{done:?}");
     let head: Vec<&str> = done.out.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(head, ["trial", "optimizer.lr", "val_accuracy", "at", "step", "steps", "time", "state"]);
-    let told = sweep(&place, "");
-    for trial in trials(&told) {
+    let table = sweep(&place, "");
+    for trial in trials(&table) {
         assert_eq!((&trial["state"], &trial["steps"], &trial["epochs"]), (&"finished".into(), &4.into(), &0.into()));
         assert!([3, 4].map(Value::from).contains(&trial["best_step"]), "{trial}");
     }
-    // Of one that was interrupted what is done is told, too.
+    // The table shows how far an interrupted trial has come, too.
     let long = place.read("c.toml").replace("steps = 4\neval_every_steps = 3", "steps = 200000\neval_every_steps = 6");
     place.write("c.toml", long);
     let mut running = place.start("sweep c.toml --out s --quiet --json");

@@ -105,7 +105,7 @@ fn it_is_the_same_as_without_shards_but_for_rounding() {
         // Six steps, whose numbers are below 2: some hundred roundings of 2^-24.
         let (rounding, otherwise) = (apart(&together, &whole, name), apart(&alone, &whole, name));
         assert!(rounding < 3e-5, "{name}: {rounding}");
-        assert!(otherwise > 1e-3, "{name}: the statistics of single shards would be told apart: {otherwise}");
+        assert!(otherwise > 1e-3, "{name}: the statistics of single shards would be distinguished: {otherwise}");
     }
     let counted = "1.num_batches_tracked";
     assert_eq!(together.tensors[counted].data, whole.tensors[counted].data);
@@ -118,9 +118,9 @@ fn it_is_the_same_as_without_shards_but_for_rounding() {
     assert!(of_together.iter().zip(&of_whole).all(|(a, b)| (a - b).abs() < 3e-5), "{of_together:?} {of_whole:?}");
 }
 
-/// A sample of one rank makes the statistics of all no number. The rank that has it tells where it begins.
+/// A sample of one rank makes the statistics of all no number. The rank that has it reports where it begins.
 #[test]
-fn a_loss_that_is_not_finite_is_told_by_whoever_finds_it() {
+fn a_loss_that_is_not_finite_is_reported_by_the_rank_that_finds_it() {
     let place = Place::with(
         "seed = 1\n[data]\nsource = \"tensors\"\npath = \"t.safetensors\"\nbatch_size = 8\nshuffle = false\n\
          [model]\nlayers = [{ name = \"fc\", type = \"linear\", out_features = 4 }, \"batch_norm1d\", { name = \"out\", type = \"linear\", \
@@ -145,14 +145,14 @@ fn a_loss_that_is_not_finite_is_told_by_whoever_finds_it() {
     }
 }
 
-/// All shards of a rank are in memory at the same time, which `check` tells.
+/// All shards of a rank are in memory at the same time, and `check` counts that.
 #[test]
-fn the_memory_of_all_shards_is_told() {
+fn the_memory_of_all_shards_is_reported() {
     let place = Place::with(&together(&config("epochs = 1", "")));
     let activations = |args: &str| -> u64 {
-        let told: serde_json::Value =
+        let report: serde_json::Value =
             serde_json::from_str(&place.ok(&format!("check c.toml --json {args}")).out).unwrap();
-        told["memory"]["activations"].as_u64().unwrap()
+        report["memory"]["activations"].as_u64().unwrap()
     };
     let (all, of_four) = (activations(""), activations("--ranks 4"));
     let alone = activations("--set distributed.sync_batch_norm=false");

@@ -47,18 +47,18 @@ fn rows_that_cannot_be_read_are_left_out() {
         place.write("t.csv", rows(&BAD));
         let error = place.fails("check c.toml", 2);
         assert!(error.contains("line 5 has 3 cells, and the table has 6 columns: a cell that contains"), "{error}");
-        let told = place.ok("train c.toml --quiet --out r --set data.on_error=skip").err;
+        let stderr = place.ok("train c.toml --quiet --out r --set data.on_error=skip").err;
         let words = "note: `t.csv`: 4 of 80 rows cannot be read and are left out: `t.csv`, line 5 has 3 cells, and the table has 6 columns; \
                      `t.csv`, line 13: the column `a` has `oops`, and a number is expected; \
                      `t.csv`, line 21: the column `y` has `much`, and a number is expected; \
                      the row whose `id` is `r28`: the column `w` has `-1`, and a weight is a number of at least 0";
-        assert!(told.contains(words), "{told}");
+        assert!(stderr.contains(words), "{stderr}");
         let notes = place.ok("check c.toml --json --set data.on_error=skip").json()["notes"].clone();
         assert!(words.ends_with(notes[0].as_str().unwrap()), "{notes}");
         let skipped = place.ok("eval r --json").json();
         place.write("t.csv", without(&BAD));
-        let told = place.ok("train c.toml --quiet --out clean").err;
-        assert!(!told.contains("cannot be read"), "{told}");
+        let stderr = place.ok("train c.toml --quiet --out clean").err;
+        assert!(!stderr.contains("cannot be read"), "{stderr}");
         let [a, b] = ["r", "clean"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")));
         assert_eq!(a.tensors, b.tensors, "{name}");
         assert_eq!(skipped["metrics"], place.ok("eval clean --json").json()["metrics"], "{name}");
@@ -83,13 +83,13 @@ fn predictions_stand_by_their_rows() {
         place.write(file, new(bad));
         let done = place.ok(&format!("predict r {file} --json"));
         assert!(done.err.contains("1 of 4 rows cannot be read and have no prediction: "), "{}", done.err);
-        let told = done.json();
-        let [samples, ids] =
-            ["sample", "id"].map(|key| told.as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>());
+        let report = done.json();
+        let [samples, ids] = ["sample", "id"]
+            .map(|key| report.as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>());
         assert_eq!((samples, ids), (vec![0.into(), 2.into(), 3.into()], vec!["x0".into(), "x2".into(), "x3".into()]));
         for (at, row) in clean.as_array().unwrap().iter().enumerate() {
-            assert_eq!(told[at]["values"], row["values"], "{told}");
-            assert_eq!(told[at]["value"], row["value"], "{told}");
+            assert_eq!(report[at]["values"], row["values"], "{report}");
+            assert_eq!(report[at]["value"], row["value"], "{report}");
         }
         let csv = place.ok(&format!("predict r {file} --format csv")).out;
         let begins: Vec<String> = csv.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned()).collect();
@@ -145,8 +145,8 @@ fn targets_that_cannot_be_are_left_out() {
     );
     place.ok(&format!("train c.toml --quiet --out r {set}"));
     place.write("t.csv", rows(&[(9, "r7,1,moon,1,3,train")]));
-    let told = place.ok("eval r").err;
-    assert!(told.contains("has `moon`, which is none of"), "{told}");
+    let stderr = place.ok("eval r").err;
+    assert!(stderr.contains("has `moon`, which is none of"), "{stderr}");
     assert!(place.fails("eval r --set data.on_error=fail", 2).contains("`moon`"));
 
     place.write("t.csv", rows(&[(9, "r7,1,sea,1,-3,train")]));
@@ -182,10 +182,10 @@ fn a_wrong_loss_is_one_mistake() {
         ("[loss]\ntype = \"mse\"\nweights = 3", "unknown key `weights` in `[loss]`"),
     ] {
         place.write("c.toml", text.replace("[loss]\ntype = \"mse\"", section));
-        let told = place.fails("check c.toml", 2);
-        assert!(told.contains(part) && told.contains("1 error in the configuration"), "{told}");
+        let message = place.fails("check c.toml", 2);
+        assert!(message.contains(part) && message.contains("1 error in the configuration"), "{message}");
     }
     place.write("c.toml", format!("loss = \"mse\"\n{}", text.replace("[loss]\ntype = \"mse\"", "")));
-    let told = place.fails("check c.toml", 2);
-    assert!(told.contains("write `loss.type = \"mse\"`") && told.contains("1 error"), "{told}");
+    let message = place.fails("check c.toml", 2);
+    assert!(message.contains("write `loss.type = \"mse\"`") && message.contains("1 error"), "{message}");
 }

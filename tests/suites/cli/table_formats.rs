@@ -45,8 +45,8 @@ fn a_file_with_the_wrong_name_is_called_what_it_is() {
         ("cells.parquet", "`cells.parquet` is a text, though its name ends with `.parquet`: end its name with `.csv`"),
         ("object.csv", "`object.csv` is JSON, though its name ends with `.csv`: end its name with `.jsonl`"),
     ] {
-        let told = place.fails(&format!("check c.toml --set data.path={file}"), 2);
-        assert!(told.contains(is), "{told}");
+        let message = place.fails(&format!("check c.toml --set data.path={file}"), 2);
+        assert!(message.contains(is), "{message}");
         assert!(place.fails(&format!("predict r {file}"), 1).contains(is), "{file}");
         assert!(place.fails(&format!("init {file} --target price --out new.toml"), 2).contains(is), "{file}");
     }
@@ -75,11 +75,11 @@ fn encodings_and_quotes_change_nothing() {
         place.ok(&format!("train c.toml --quiet --out {name}.run --set data.path={name} {sets}"));
         assert_same_runs((&place, "r"), (&place, &format!("{name}.run")));
         // What is written so is known of the model.
-        let told = place.ok(&format!("predict {name}.run {name} --format jsonl")).out;
-        assert_eq!(told.replace(name, "t.csv"), expected, "{name}");
+        let stdout = place.ok(&format!("predict {name}.run {name} --format jsonl")).out;
+        assert_eq!(stdout.replace(name, "t.csv"), expected, "{name}");
         // Another file may be written in another way.
-        let told = place.ok(&format!("predict r {name} --format jsonl {sets}")).out;
-        assert_eq!(told.replace(name, "t.csv"), expected, "{name}");
+        let stdout = place.ok(&format!("predict r {name} --format jsonl {sets}")).out;
+        assert_eq!(stdout.replace(name, "t.csv"), expected, "{name}");
     }
     place.write("packed.csv.gz", {
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -87,17 +87,17 @@ fn encodings_and_quotes_change_nothing() {
         packed.finish().unwrap()
     });
     place.ok("check c.toml --set data.path=packed.csv.gz --set data.encoding=windows-1252");
-    let told = place.fails("check c.toml --set data.path=western.csv", 2);
-    assert!(told.contains("line 2: the byte 0xe9 is not UTF-8") && told.contains("`encoding`"), "{told}");
-    let told = place.fails("check c.toml --set data.path=western.csv --set data.encoding=shift_jis", 2);
-    assert!(told.contains("is not Shift_JIS: is `encoding` right?"), "{told}");
+    let message = place.fails("check c.toml --set data.path=western.csv", 2);
+    assert!(message.contains("line 2: the byte 0xe9 is not UTF-8") && message.contains("`encoding`"), "{message}");
+    let message = place.fails("check c.toml --set data.path=western.csv --set data.encoding=shift_jis", 2);
+    assert!(message.contains("is not Shift_JIS: is `encoding` right?"), "{message}");
     for (set, part) in [
         ("data.encoding=ebcdic", "is no encoding that is known"),
         ("data.quote=ab", "must be one character, or `\"none\"`"),
         ("data.separator='\"'", "must be one character, and no quote"),
     ] {
-        let told = place.fails(&format!("check c.toml --set {set}"), 2);
-        assert!(told.contains(part), "{set}: {told}");
+        let message = place.fails(&format!("check c.toml --set {set}"), 2);
+        assert!(message.contains(part), "{set}: {message}");
     }
     // A quote may be a separator where it is no quote.
     place.write("odd.csv", text.replace("\"caf\u{e9}, \u{20ac}\"", "cafe").replace(',', "\""));
@@ -134,30 +134,30 @@ fn dates_in_other_formats_are_the_same_dates() {
         let own = format!("--set data.columns.sold={{type=\"date\",format=\"{format}\",time_of_day=true}}");
         place.ok(&format!("train c.toml --quiet --out {name}.run --set data.path={name} {own}"));
         assert_same_runs((&place, "r"), (&place, &format!("{name}.run")));
-        let told = place.ok(&format!("predict {name}.run {name} --format jsonl")).out;
-        assert_eq!(told.replace(name, "t.csv"), place.ok("predict r t.csv --format jsonl").out);
+        let stdout = place.ok(&format!("predict {name}.run {name} --format jsonl")).out;
+        assert_eq!(stdout.replace(name, "t.csv"), place.ok("predict r t.csv --format jsonl").out);
         // The latest of them are held out, as those of ISO 8601 are.
         let time = "--set data.time_column=sold --set train.epochs=1";
         place.ok(&format!("train c.toml --quiet --out {name}.time --set data.path={name} {own} {time}"));
         place.ok(&format!("train c.toml --quiet --out {name}.iso {time}"));
         assert_same_runs((&place, &format!("{name}.iso")), (&place, &format!("{name}.time")));
         place.write("gap.csv", place.read(name).replacen("\nh3,", "\nh3,9,9,hill,9,\nx,", 1));
-        let told = place.fails(&format!("check c.toml --set data.path=gap.csv {own} {time}"), 2);
-        assert!(told.contains("line 5: `sold` is missing, and rows are held out by it"), "{told}");
+        let message = place.fails(&format!("check c.toml --set data.path=gap.csv {own} {time}"), 2);
+        assert!(message.contains("line 5: `sold` is missing, and rows are held out by it"), "{message}");
         place.write("bad.csv", place.read(name).replacen("\nh3,", "\nh3,9,9,hill,9,someday\nx,", 1));
-        let told = place.fails(&format!("predict {name}.run bad.csv"), 1);
+        let message = place.fails(&format!("predict {name}.run bad.csv"), 1);
         assert!(
-            told.contains("line 5")
-                && told.contains("`someday`, and a date, as the `format` of the column says, is expected"),
-            "{told}"
+            message.contains("line 5")
+                && message.contains("`someday`, and a date, as the `format` of the column says, is expected"),
+            "{message}"
         );
     }
-    let told = place.fails("check c.toml --set data.columns.sold.format=\"%d.%m\"", 2);
-    assert!(told.contains("says no day, month and year"), "{told}");
-    let told = place.fails("check c.toml --set data.columns.sold.format=\"%Y-%m-%d-%Q\"", 2);
-    assert!(told.contains("stands for nothing of a date"), "{told}");
-    let told = place.fails("check c.toml --set data.columns.sold.format='%d.%m.%Y'", 2);
-    assert!(told.contains("line 2") && told.contains("as the `format` of the column says"), "{told}");
+    let message = place.fails("check c.toml --set data.columns.sold.format=\"%d.%m\"", 2);
+    assert!(message.contains("says no day, month and year"), "{message}");
+    let message = place.fails("check c.toml --set data.columns.sold.format=\"%Y-%m-%d-%Q\"", 2);
+    assert!(message.contains("stands for nothing of a date"), "{message}");
+    let message = place.fails("check c.toml --set data.columns.sold.format='%d.%m.%Y'", 2);
+    assert!(message.contains("line 2") && message.contains("as the `format` of the column says"), "{message}");
     // Dates of Parquet are dates without a format.
     fs::copy(repository("tests/golden/parquet/zstd.parquet"), place.path("p.parquet")).unwrap();
     let parquet = "--set data.path=p.parquet --unset data.id --set train.epochs=1";

@@ -41,8 +41,8 @@ fn a_table_is_judged_where_it_is_looked_at() {
         }
     }
     for command in ["check c.toml --json", "data show c.toml --json"] {
-        let told = place.ok(command);
-        let notes = told.json()["notes"].clone();
+        let done = place.ok(command);
+        let notes = done.json()["notes"].clone();
         assert!(notes.as_array().is_some_and(|notes| notes.len() == 2 && notes[0] == odd), "{notes}");
     }
     // Both show the columns, and what becomes of them.
@@ -50,8 +50,8 @@ fn a_table_is_judged_where_it_is_looked_at() {
     assert!(shown("check").as_array().is_some_and(|columns| columns.len() == 4));
     assert_eq!(shown("check"), shown("data show"));
     let line = |command: &str| {
-        let told = place.ok(&format!("{command} c.toml")).out;
-        told.lines().find(|line| line.starts_with("c ")).unwrap().to_owned()
+        let stdout = place.ok(&format!("{command} c.toml")).out;
+        stdout.lines().find(|line| line.starts_with("c ")).unwrap().to_owned()
     };
     assert!(line("check").contains("number") && line("check") == line("data show"), "{}", line("check"));
     // What it says to do helps.
@@ -154,20 +154,20 @@ fn numbers_and_dates_in_other_forms_are_named() {
     let notes = place.ok("check c.toml --json").json()["notes"].to_string();
     assert!(!notes.contains("dates as") && notes.contains("thousands"), "{notes}");
     // A target with a unit is no class, if there are many.
-    let told = place.fails("check c.toml --set data.target=share --unset data.columns", 2);
-    assert!(told.contains("the target `share` has numbers with `%` behind them, as `0%` in line 2"), "{told}");
+    let message = place.fails("check c.toml --set data.target=share --unset data.columns", 2);
+    assert!(message.contains("the target `share` has numbers with `%` behind them, as `0%` in line 2"), "{message}");
 }
 
 /// Groups are held out whole, so that it may be far more than was asked for.
 #[test]
-fn another_part_than_asked_for_is_told() {
+fn another_part_than_asked_for_is_noted() {
     let place = Place::with(&config("validation_split = 0.1\ngroup_column = \"g\""));
     let rows = |groups: usize| (0..200).map(|i| format!("p{},{i},{}\n", i % groups, i * 7 % 13)).collect::<String>();
     let part = "holds out 100 of 200 rows (50 %), as the groups of `g` are large and stay whole";
     place.write("t.csv", format!("g,x,y\n{}", rows(2)));
     for command in ["check c.toml", "train c.toml --quiet --out r"] {
-        let told = place.ok(command).err;
-        assert!(told.contains(&format!("note: `t.csv`: `validation_split = 0.1` {part}")), "{told}");
+        let stderr = place.ok(command).err;
+        assert!(stderr.contains(&format!("note: `t.csv`: `validation_split = 0.1` {part}")), "{stderr}");
     }
     assert!(place.ok("check c.toml --set data.validation_split=20").err.contains(part));
     for set in ["data.validation_split=0.5", "data.validation_split=100"] {
@@ -206,10 +206,10 @@ fn a_target_of_two_numbers_may_be_a_class() {
     // A probability for each class.
     place.ok(&format!("train c.toml --quiet --out r {classes}"));
     place.write("new.csv", "x\n3\n35\n");
-    let told = place.ok("predict r new.csv --probabilities --format csv").out;
-    assert!(told.starts_with("file,sample,class,probability_0,probability_1\n"), "{told}");
+    let stdout = place.ok("predict r new.csv --probabilities --format csv").out;
+    assert!(stdout.starts_with("file,sample,class,probability_0,probability_1\n"), "{stdout}");
     let ranked = place.ok("predict r new.csv --json --top 2 --probabilities").json();
-    for (line, object) in told.lines().skip(1).zip(ranked.as_array().unwrap()) {
+    for (line, object) in stdout.lines().skip(1).zip(ranked.as_array().unwrap()) {
         let cells: Vec<&str> = line.split(',').collect();
         assert_eq!(object["top"][0]["label"], cells[2]);
         for (class, cell) in ["0", "1"].into_iter().zip(&cells[3..]) {
@@ -238,10 +238,10 @@ fn a_hundred_thousand_columns_are_looked_at() {
         );
     }
     place.write("t.csv", text);
-    let told = place.ok("check c.toml --json").json();
-    let notes = told["notes"].as_array().unwrap();
+    let report = place.ok("check c.toml --json").json();
+    let notes = report["notes"].as_array().unwrap();
     let note = notes[0].as_str().unwrap();
-    assert_eq!((&told["parameters"], notes.len()), (&99_001.into(), 1), "a hundredth is always the same");
+    assert_eq!((&report["parameters"], notes.len()), (&99_001.into(), 1), "a hundredth is always the same");
     assert!(note.contains("`c100` (it has the same value in every row)") && note.ends_with(" and 979 more"), "{note}");
     assert_eq!(place.ok("data show c.toml --json").json()["features"], 99_000);
     assert!(place.ok("check c.toml").out.contains("\nand 99,960 more: `runner data show c.toml`\n"));
@@ -249,15 +249,15 @@ fn a_hundred_thousand_columns_are_looked_at() {
 
 /// What a model is asked about may have other columns than it takes, and lack cells that training had.
 #[test]
-fn what_training_did_not_have_is_told() {
+fn columns_and_cells_that_training_did_not_have_are_noted() {
     let place = Place::with(&config("decimal = \"comma\"\ndrop = [\"a\"]\nvalidation_split = 0.25"));
     place.write("t.csv", rows());
     place.ok("train c.toml --quiet --out r");
     place.write("new.csv", "b;c;x;y;a\n1,5;;3;4;5\n2,5;3;;;\n;;;;\n");
     place.write("more.csv", place.read("new.csv"));
-    let told = place.ok("predict r new.csv more.csv --format csv").err;
+    let stderr = place.ok("predict r new.csv more.csv --format csv").err;
     let lines: Vec<&str> =
-        told.lines().filter(|line| line.starts_with("note:") || line.starts_with("warning:")).collect();
+        stderr.lines().filter(|line| line.starts_with("note:") || line.starts_with("warning:")).collect();
     assert_eq!(
         lines,
         [
@@ -268,12 +268,12 @@ fn what_training_did_not_have_is_told() {
     );
     // Rows without a target are left out.
     place.write("t.csv", rows().replace(";0,5;", ";;") + "1;;3;\n");
-    let told = place.ok("eval r").err;
-    assert!(told.contains("`t.csv`: the column `b` is missing in 12 rows and in no training row"), "{told}");
+    let stderr = place.ok("eval r").err;
+    assert!(stderr.contains("`t.csv`: the column `b` is missing in 12 rows and in no training row"), "{stderr}");
     // Where training had missing cells, the model knows what they are.
     place.ok("train c.toml --quiet --out gaps");
-    let told = place.ok("predict gaps new.csv").err;
-    assert!(!told.contains("column `b`") && told.contains("column `c` is missing"), "{told}");
+    let stderr = place.ok("predict gaps new.csv").err;
+    assert!(!stderr.contains("column `b`") && stderr.contains("column `c` is missing"), "{stderr}");
 }
 
 /// `check`, `train` and `init` warn of a column from which the target follows.
@@ -288,11 +288,13 @@ fn a_column_that_says_the_target_is_warned_of() {
     place.write("t.csv", text);
     let warned = "`leak` says the target exactly: is it known when a prediction is asked for?";
     for command in ["check c.toml", "train c.toml --quiet --out r"] {
-        let told = place.ok(command).err;
-        assert_eq!(told.matches("says the target").count(), 1, "{told}");
+        let stderr = place.ok(command).err;
+        assert_eq!(stderr.matches("says the target").count(), 1, "{stderr}");
         assert!(
-            told.contains(warned) && told.contains("allow = [\"target_leak\"]") && told.contains("drop = [\"leak\"]"),
-            "{told}"
+            stderr.contains(warned)
+                && stderr.contains("allow = [\"target_leak\"]")
+                && stderr.contains("drop = [\"leak\"]"),
+            "{stderr}"
         );
     }
     let warnings = |set: &str| place.ok(&format!("check c.toml --json {set}")).json()["warnings"].to_string();
@@ -301,12 +303,12 @@ fn a_column_that_says_the_target_is_warned_of() {
         assert!(!warnings(set).contains("target exactly"), "{set}");
     }
     // Of classes each value of a column has one.
-    let told = warnings("--set data.target=kind --set loss.type=cross_entropy");
-    assert!(told.contains("`leak`, `code`, `y` say the target exactly: are they known"), "{told}");
+    let message = warnings("--set data.target=kind --set loss.type=cross_entropy");
+    assert!(message.contains("`leak`, `code`, `y` say the target exactly: are they known"), "{message}");
     // The same where the cells lie in a file, and nothing of a model that is trained already.
     assert!(warnings("--set data.cache=disk --set data.cache_dir=kept").contains(warned));
     assert!(!place.ok("eval r").err.contains("target exactly"));
-    let told = place.ok("init t.csv --target y --out new.toml").err;
-    assert!(told.contains(&format!("warning: {warned}")), "{told}");
+    let stderr = place.ok("init t.csv --target y --out new.toml").err;
+    assert!(stderr.contains(&format!("warning: {warned}")), "{stderr}");
     assert!(place.read("new.toml").contains("# drop = [\"leak\"]"), "{}", place.read("new.toml"));
 }

@@ -54,8 +54,8 @@ fn objects_and_packed_files_are_the_same_rows() {
     for name in ["homes.csv.gz", "homes.jsonl", "homes.jsonl.zst"] {
         let evaluated = place.ok(&format!("eval csv --json --set data.path={name}")).json();
         assert_eq!(evaluated["metrics"], figures["metrics"], "{name}");
-        let told = place.ok(&format!("predict csv {name} --format csv")).out.replace(name, "homes.csv");
-        assert_eq!(told, place.ok("predict csv homes.csv --format csv").out, "{name}");
+        let done = place.ok(&format!("predict csv {name} --format csv")).out.replace(name, "homes.csv");
+        assert_eq!(done, place.ok("predict csv homes.csv --format csv").out, "{name}");
     }
     place.ok("train c.toml --quiet --out jsonl --set data.path=homes.jsonl");
     let [a, b] = ["csv", "jsonl"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")));
@@ -83,31 +83,32 @@ fn another_encoding_is_refused_for_a_checkpoint() {
     }
     place.write("other.csv", place.read("homes.csv").replace(',', ":"));
     place.ok("eval r --set data.path=other.csv --set data.separator=:");
-    let told = place.ok("predict r other.csv --format csv --set data.separator=: --set data.id=town").out;
-    assert!(told.starts_with("file,sample,town,value\n") && told.contains(",sea,"), "{told}");
+    let stdout = place.ok("predict r other.csv --format csv --set data.separator=: --set data.id=town").out;
+    assert!(stdout.starts_with("file,sample,town,value\n") && stdout.contains(",sea,"), "{stdout}");
     let error = place.fails("eval r --set data.id=nobody", 2);
     assert!(error.contains("`id` names a column `nobody`"), "{error}");
 }
 
 /// A model cannot know what a text means that it has never seen.
 #[test]
-fn categories_that_are_new_are_told_once() {
+fn new_categories_are_warned_of_once() {
     let place = place("");
     place.ok("train c.toml --quiet --out r");
     place.write("a.csv", "rooms,town,id\n1,moon,a\n2,sea,b\n3,moon,c\n");
     place.write("b.csv", "rooms,town,id\n1,mars,a\n2,,b\n");
-    let told = place.ok("predict r a.csv b.csv --format csv").err;
-    assert_eq!(told.matches("warning").count(), 2, "{told}");
+    let stderr = place.ok("predict r a.csv b.csv --format csv").err;
+    assert_eq!(stderr.matches("warning").count(), 2, "{stderr}");
     let missing = "the column `town` is missing in 1 row and in no training row, and the model takes it for none of the categories";
-    assert!(told.contains(missing), "{told}");
+    assert!(stderr.contains(missing), "{stderr}");
     assert!(
-        told.contains("the column `town` has in 3 rows what no training row has") && told.contains("`mars` and `moon`"),
-        "{told}"
+        stderr.contains("the column `town` has in 3 rows what no training row has")
+            && stderr.contains("`mars` and `moon`"),
+        "{stderr}"
     );
     assert!(!place.ok("predict r homes.csv").err.contains("no training row"));
     place.write("homes.csv", csv(&homes(80)).replace("dale", "vale"));
-    let told = place.ok("eval r").err;
-    assert!(told.contains("what no training row has") && told.contains("`vale`"), "{told}");
+    let stderr = place.ok("eval r").err;
+    assert!(stderr.contains("what no training row has") && stderr.contains("`vale`"), "{stderr}");
 }
 
 /// A row has the name that a column gives it, or its line; and no two columns of a result have one name.
@@ -144,8 +145,8 @@ fn rows_of_results_have_names() {
     let (table, object) = heads("r");
     assert_eq!(table[0], "sample,id_sample,target,prediction,loss");
     assert!(object["sample"].is_number() && object["id_sample"].is_string(), "{object}");
-    let told = place.ok("predict r homes.csv --format csv").out;
-    assert!(told.starts_with("file,sample,id_sample,value\n"), "{told}");
+    let stdout = place.ok("predict r homes.csv --format csv").out;
+    assert!(stdout.starts_with("file,sample,id_sample,value\n"), "{stdout}");
     let object = &place.ok("predict r homes.csv --json").json()[0];
     assert!(object["sample"].is_number() && object["id_sample"] == "h0", "{object}");
 }
@@ -158,14 +159,14 @@ fn what_is_for_images_is_refused() {
     place.write("large.csv", "id,rooms,town\na,1e400,sea\n");
     place.write("homes.parquet.gz", "PAR1");
     fs::create_dir(place.path("folder")).unwrap();
-    for (file, told) in [
+    for (file, part) in [
         ("empty.csv", "`empty.csv` has no rows below the line that names its columns"),
         ("large.csv", "has `1e400`, and a number of at most 3.4e38, the largest in single precision, is expected"),
         ("homes.parquet.gz", "`homes.parquet.gz` is packed, and Parquet files are packed inside: unpack it"),
         ("folder", "`folder` is a folder, and the model takes files of rows: name them, as in `folder/*`"),
     ] {
         let error = place.fails(&format!("predict r {file}"), 1);
-        assert!(error.contains(told), "{file}: {error}");
+        assert!(error.contains(part), "{file}: {error}");
     }
     for command in ["predict r homes.csv --invert", "serve r --port 0 --invert"] {
         let error = place.fails(command, 2);
@@ -211,8 +212,8 @@ fn each_target_has_its_figures() {
     let squares = mean(of(0, "rmse").powi(2), of(1, "rmse").powi(2));
     assert!((all("rmse").powi(2) / squares - 1.0).abs() < 1e-6, "{json}");
     assert!(of(0, "rmse") > 100.0 * of(1, "rmse"), "{json}");
-    let told = place.ok("eval r").out;
-    assert!(told.contains("whatever their units") && told.contains("\ntax "), "{told}");
+    let stdout = place.ok("eval r").out;
+    assert!(stdout.contains("whatever their units") && stdout.contains("\ntax "), "{stdout}");
     // Predictions agree with the figures.
     place.ok("eval r --predictions p.csv");
     let rows = place.read("p.csv");
@@ -238,8 +239,8 @@ fn codes_are_categories() {
     let shown = place.ok("data show c.toml --json").json();
     let zip = &shown["columns"][0];
     assert_eq!((&zip["cells"], &zip["features"]), (&"code".into(), &3.into()), "{zip}");
-    let told = place.ok("train c.toml --out r").err;
-    assert!(told.contains("`zip` is taken for a category"), "{told}");
+    let stderr = place.ok("train c.toml --out r").err;
+    assert!(stderr.contains("`zip` is taken for a category"), "{stderr}");
     // Who says so has numbers.
     let shown = place.ok("data show c.toml --json --set data.columns.zip=number").json();
     assert_eq!(shown["columns"][0]["features"], 1);
@@ -254,17 +255,17 @@ fn runs_of_regressions_show_their_figure() {
     let place = place("");
     place.ok("train c.toml --quiet --out runs/a");
     place.ok("train c.toml --quiet --out runs/b --set checkpoint.monitor=val_rmse");
-    let told = place.ok("runs").out;
+    let stdout = place.ok("runs").out;
     let rmse = place.metrics("runs/b").iter().rev().find_map(|line| line["val_rmse"].as_f64()).unwrap();
-    assert!(told.lines().next().unwrap().contains("val_rmse") && !told.contains(" - "), "{told}");
+    assert!(stdout.lines().next().unwrap().contains("val_rmse") && !stdout.contains(" - "), "{stdout}");
     let start = rmse.to_string();
-    assert!(told.contains(&start[..4]), "{told}: {rmse}");
+    assert!(stdout.contains(&start[..4]), "{stdout}: {rmse}");
     // Beside those of classes each has its name.
     place.write("classes.toml", config("homes.csv", "target = \"town\"").replace("\"mse\"", "\"cross_entropy\""));
     place.ok("train classes.toml --quiet --out runs/c");
-    let told = place.ok("runs").out;
+    let stdout = place.ok("runs").out;
     for part in ["figure", "val_rmse ", "val_accuracy "] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
 }
 
@@ -307,8 +308,8 @@ fn counts_and_quantiles_are_learnt() {
         let end = if name == "quantile" { base.replace(", \"softplus\"]", "]") } else { base.clone() };
         place.write("c.toml", end.replace("type = \"mse\"", loss));
         place.ok(&format!("train c.toml --quiet --out {name}"));
-        let told = place.ok(&format!("predict {name} new.csv --json")).json();
-        told.as_array().unwrap().iter().map(|row| row["values"][0].as_f64().unwrap()).collect()
+        let answers = place.ok(&format!("predict {name} new.csv --json")).json();
+        answers.as_array().unwrap().iter().map(|row| row["values"][0].as_f64().unwrap()).collect()
     };
     for (name, loss) in [("poisson", "type = \"poisson_nll\""), ("tweedie", "type = \"tweedie\"\npower = 1.2")] {
         let means = learnt(name, loss);
@@ -330,8 +331,8 @@ fn counts_and_quantiles_are_learnt() {
     // Without an end that is above 0 the loss may be no number.
     place.write("homes.csv", format!("kind,price\n{rows}"));
     place.write("c.toml", base.replace("\"mse\"", "\"poisson_nll\"").replace(", \"softplus\"]", "]"));
-    let told = place.ok("check c.toml").err;
-    assert!(told.contains("mean_not_positive"), "{told}");
+    let stderr = place.ok("check c.toml").err;
+    assert!(stderr.contains("mean_not_positive"), "{stderr}");
     let model =
         "--set model.layers=[{type='linear',out_features=1},{type='relu'},{type='linear',out_features=1,bias=false}]";
     let error = place.fails(&format!("train c.toml --quiet --out y {model} --set optimizer.lr=3"), 1);
@@ -352,18 +353,18 @@ fn models_for_tables_learn_counts() {
              [optimizer]\ntype = \"adamw\"\nlr = 1e-3\n[train]\nepochs = 1\n"
         );
         place.write("c.toml", text);
-        let told = place.ok("check c.toml").err;
-        assert!(!told.contains("mean_not_positive"), "{model}: {told}");
+        let stderr = place.ok("check c.toml").err;
+        assert!(!stderr.contains("mean_not_positive"), "{model}: {stderr}");
         if ["linear", "tabular"].contains(&model) {
             place.ok(&format!("train c.toml --quiet --out {model}"));
-            let told = place.ok(&format!("predict {model} new.csv --json")).json();
+            let answers = place.ok(&format!("predict {model} new.csv --json")).json();
             let means: Vec<f64> =
-                told.as_array().unwrap().iter().map(|row| row["values"][0].as_f64().unwrap()).collect();
+                answers.as_array().unwrap().iter().map(|row| row["values"][0].as_f64().unwrap()).collect();
             assert!(means.iter().all(|mean| (0.0..9.0).contains(mean)), "{model}: {means:?}");
         }
     }
-    let told = place.ok("check c.toml --set model.with.output_activation=identity").err;
-    assert!(told.contains("mean_not_positive") && told.contains("output_activation = \"softplus\""), "{told}");
+    let stderr = place.ok("check c.toml --set model.with.output_activation=identity").err;
+    assert!(stderr.contains("mean_not_positive") && stderr.contains("output_activation = \"softplus\""), "{stderr}");
 }
 
 /// Runs and threads give the same bits with these losses, too.

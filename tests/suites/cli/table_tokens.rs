@@ -92,9 +92,9 @@ fn a_text_is_learnt_beside_numbers() {
     // All that a prediction needs is the checkpoint and the columns, in any order and form.
     // What is held out has the same answer from `eval`, in batches of texts of about one length, and from `predict`.
     place.ok("eval r --predictions all.csv");
-    let told = place.ok("predict r flats.csv --format csv").out;
+    let stdout = place.ok("predict r flats.csv --format csv").out;
     let answers: Vec<f64> =
-        told.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).collect();
+        stdout.lines().skip(1).map(|line| line.rsplit(',').next().unwrap().parse().unwrap()).collect();
     let all = fs::read_to_string(place.path("all.csv")).unwrap();
     assert_eq!(all.lines().count(), 51);
     let at = |name: &str| all.lines().next().unwrap().split(',').position(|column| column == name).unwrap();
@@ -107,16 +107,16 @@ fn a_text_is_learnt_beside_numbers() {
     assert!((rmse - whole).abs() < 1e-3 * whole, "{explained}");
     fs::remove_file(place.path("flats.csv")).unwrap();
     place.write("new.csv", "note;rooms;id\nquiet but bright;3;a\nnot quiet but bright;3;b\n;3;c\nnot quiet but not bright at all or ever;1;d\n");
-    let told = place.ok("predict r new.csv --format csv");
-    let value = |row: usize| told.out.lines().nth(row).unwrap().rsplit(',').next().unwrap().parse::<f64>().unwrap();
+    let done = place.ok("predict r new.csv --format csv");
+    let value = |row: usize| done.out.lines().nth(row).unwrap().rsplit(',').next().unwrap().parse::<f64>().unwrap();
     for (row, rent) in [(1, 420.0), (2, 260.0), (3, 300.0), (4, -20.0)] {
-        assert!((value(row) - rent).abs() < 60.0, "{row}: {}", told.out);
+        assert!((value(row) - rent).abs() < 60.0, "{row}: {}", done.out);
     }
     let lines = "{\"id\": \"a\", \"note\": \"quiet but bright\", \"rooms\": 3}\n{\"id\": \"c\", \"note\": null, \"rooms\": 3}\n";
     place.write("new.jsonl", lines);
     let json = place.ok("predict r new.jsonl --json").json();
     let number = |at: usize| json[at]["values"][0].as_f64().unwrap();
-    assert!((number(0) - value(1)).abs() < 1e-3 && (number(1) - value(3)).abs() < 1e-3, "{json} {}", told.out);
+    assert!((number(0) - value(1)).abs() < 1e-3 && (number(1) - value(3)).abs() < 1e-3, "{json} {}", done.out);
     let error = place.fails("predict r all.csv", 1);
     assert!(error.contains("`rooms`"), "{error}");
 }
@@ -170,8 +170,8 @@ fn folds_have_tokens_of_their_own() {
     assert_eq!(all.iter().sum::<usize>(), 3 * all.iter().min().unwrap() + 2, "{all:?}");
     place.write("new.csv", "note,rooms\nquiet,2\n,3\n");
     let one = |run: &str, row: usize| {
-        let told = place.ok(&format!("predict {run} new.csv --format jsonl"));
-        let line: serde_json::Value = serde_json::from_str(told.out.lines().nth(row).unwrap()).unwrap();
+        let done = place.ok(&format!("predict {run} new.csv --format jsonl"));
+        let line: serde_json::Value = serde_json::from_str(done.out.lines().nth(row).unwrap()).unwrap();
         line["values"][0].as_f64().unwrap()
     };
     for row in [0, 1] {
@@ -181,7 +181,7 @@ fn folds_have_tokens_of_their_own() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn mistakes_in_columns_of_texts_are_errors() {
     let place = place(TOKENS, NET);
     let unnamed = "layers = [{ type = \"linear\", out_features = 1 }]";
     for (note, model, parts) in [

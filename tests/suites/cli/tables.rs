@@ -94,12 +94,12 @@ fn a_regression_is_in_the_unit_of_its_target() {
     // All that a prediction needs is the checkpoint, and columns of those names, in any order, without the target.
     fs::remove_file(place.path("houses.csv")).unwrap();
     place.write("new.csv", "town;rooms;age;id\nsea;9;0;x1\nhill;1;40;x2\nmoon;5;;=x3\n");
-    let told = place.ok("predict r new.csv --format csv --guard-formulas");
-    let rows: Vec<&str> = told.out.lines().collect();
+    let done = place.ok("predict r new.csv --format csv --guard-formulas");
+    let rows: Vec<&str> = done.out.lines().collect();
     assert_eq!((rows[0], rows.len()), ("file,sample,id,value", 4));
     let value = |row: &str| row.rsplit(',').next().unwrap().parse::<f64>().unwrap();
-    assert!((value(rows[1]) - 950.0).abs() < 100.0 && (value(rows[2]) - 96.0).abs() < 100.0, "{}", told.out);
-    assert!(rows[1].contains(",x1,") && rows[3].contains(",'=x3,"), "{}", told.out);
+    assert!((value(rows[1]) - 950.0).abs() < 100.0 && (value(rows[2]) - 96.0).abs() < 100.0, "{}", done.out);
+    assert!(rows[1].contains(",x1,") && rows[3].contains(",'=x3,"), "{}", done.out);
     let json = place.ok("predict r new.csv --json").json();
     assert_eq!(json[1]["id"], "x2", "{json}");
     // As many rows as there are, whatever the batch.
@@ -148,9 +148,9 @@ fn classes_of_a_table_are_those_of_the_checkpoint() {
     let some: String =
         houses(120).lines().filter(|line| !line.contains(",hill,")).map(|line| format!("{line}\n")).collect();
     place.write("houses.csv", &some);
-    let told = place.ok("predict r houses.csv --json").json();
+    let answers = place.ok("predict r houses.csv --json").json();
     let labels: Vec<&str> =
-        told.as_array().unwrap().iter().map(|row| row["top"][0]["label"].as_str().unwrap()).collect();
+        answers.as_array().unwrap().iter().map(|row| row["top"][0]["label"].as_str().unwrap()).collect();
     assert!(labels.iter().all(|label| ["sea", "hill", "town"].contains(label)));
     let after = place.ok("eval r --json").json();
     assert_ne!(before["samples"], after["samples"]);
@@ -225,10 +225,10 @@ fn a_column_of_zeros_and_ones_is_no_regression() {
     place.write("houses.csv", format!("x,price\n{rows}"));
     let text = config("target = \"price\"").replace("id = \"id\"\n", "").replace("\"mse\"", "\"bce_with_logits\"");
     place.write("c.toml", text);
-    let told = place.ok("train c.toml --quiet --out r").err;
-    assert!(!told.contains("learnt as a number"), "{told}");
-    let told = place.ok("check c.toml --set loss.type=mse").err;
-    assert!(told.contains("learnt as a number"), "{told}");
+    let stderr = place.ok("train c.toml --quiet --out r").err;
+    assert!(!stderr.contains("learnt as a number"), "{stderr}");
+    let stderr = place.ok("check c.toml --set loss.type=mse").err;
+    assert!(stderr.contains("learnt as a number"), "{stderr}");
     let figures = place.ok("eval r --json").json();
     assert!(figures["metrics"]["accuracy"].as_f64().unwrap() > 0.95, "{figures}");
 }
@@ -246,8 +246,8 @@ fn members(loss: &str, more: &str) -> String {
 fn members_answer_together() {
     let place = place(200);
     place.write("c.toml", members("\"mse\"", "target = \"price\""));
-    let told = place.ok("check c.toml");
-    assert!(told.out.contains("piecewise_linear_embedding") && told.out.contains("ensemble_mean"), "{}", told.out);
+    let done = place.ok("check c.toml");
+    assert!(done.out.contains("piecewise_linear_embedding") && done.out.contains("ensemble_mean"), "{}", done.out);
     place.ok("train c.toml --quiet --out r --set train.epochs=40");
     let figures = place.ok("eval r --json").json();
     assert!(figures["metrics"]["rmse"].as_f64().unwrap() < 60.0, "{figures}");
@@ -310,8 +310,8 @@ fn layers_of_tables_say_what_they_take() {
             "`ensemble_mean` is not the last layer",
         ),
     ] {
-        let told = with(&layers);
-        assert!(told.contains(part), "{layers}: {told}");
+        let message = with(&layers);
+        assert!(message.contains(part), "{layers}: {message}");
     }
     let text = fs::read_to_string(place.path("w.toml")).unwrap();
     let begin = text.find("[model]").unwrap();
@@ -349,6 +349,6 @@ fn penguins_and_houses_are_learnt() {
     // The deviation of the target is 0.81.
     assert!(figures["metrics"]["rmse"].as_f64().unwrap() < 0.72, "{figures}");
     let file = data.join("tabular/penguins.csv");
-    let told = place.ok(&format!("predict p {} --format jsonl", file.display()));
-    assert_eq!(told.out.lines().count(), 344);
+    let done = place.ok(&format!("predict p {} --format jsonl", file.display()));
+    assert_eq!(done.out.lines().count(), 344);
 }

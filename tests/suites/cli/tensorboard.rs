@@ -146,15 +146,15 @@ fn events_have_weights_gradients_mistakes_and_the_graph_and_change_nothing() {
     place.ok("train c.toml --quiet --out without");
     place.ok("train c.toml --quiet --out r --set log.tensorboard=true");
     assert_same_runs((&place, "without"), (&place, "r"));
-    let told = events(&place, "r");
+    let events = events(&place, "r");
     let names = ["1.bias", "1.weight", "2.bias", "2.weight", "5.bias", "5.weight"];
-    assert_eq!((told.of("weights"), told.of("gradients")), (names.to_vec(), names.to_vec()));
-    for (tag, of) in &told.histograms {
+    assert_eq!((events.of("weights"), events.of("gradients")), (names.to_vec(), names.to_vec()));
+    for (tag, of) in &events.histograms {
         assert_eq!(of.keys().collect::<Vec<_>>(), [&10, &20], "{tag}");
         assert!(of.values().all(|[n, _, squares]| *n >= 10.0 && *squares > 0.0), "{tag}: {of:?}");
     }
-    assert_eq!(told.histograms["gradients/1.weight"][&10][0], 24.0 * 64.0);
-    assert_eq!(told.scalars["val/loss"].len(), 2);
+    assert_eq!(events.histograms["gradients/1.weight"][&10][0], 24.0 * 64.0);
+    assert_eq!(events.scalars["val/loss"].len(), 2);
     // The worst mistakes are those of `eval`, in its order.
     place.ok("eval r/last.safetensors --predictions p.jsonl");
     let mut wrong: Vec<Value> = place.read("p.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -162,7 +162,7 @@ fn events_have_weights_gradients_mistakes_and_the_graph_and_change_nothing() {
     wrong.sort_by(|a, b| b["loss"].as_f64().unwrap().total_cmp(&a["loss"].as_f64().unwrap()));
     assert!(wrong.len() >= 2, "the test needs some");
     let shown = wrong.len().min(8);
-    let table: Vec<Vec<String>> = told.texts["mistakes"][&20]
+    let table: Vec<Vec<String>> = events.texts["mistakes"][&20]
         .lines()
         .skip(2)
         .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
@@ -179,14 +179,14 @@ fn events_have_weights_gradients_mistakes_and_the_graph_and_change_nothing() {
         .collect();
     assert_eq!(cells, expected);
     for number in 1..=shown {
-        let ([width, height, channels], png) = &told.images[&format!("mistakes/{number}")][&20];
+        let ([width, height, channels], png) = &events.images[&format!("mistakes/{number}")][&20];
         let image = image::load_from_memory(png).unwrap();
         assert_eq!([*width, *height, *channels], [u64::from(image.width()), u64::from(image.height()), 1]);
     }
-    assert!(!told.images.contains_key("mistakes/9"));
+    assert!(!events.images.contains_key("mistakes/9"));
     // One graph, of nodes that name each other.
-    assert_eq!(told.graphs.len(), 1);
-    let nodes: Vec<Message> = told.graphs[0].bytes(1).iter().map(|node| Message::read(node)).collect();
+    assert_eq!(events.graphs.len(), 1);
+    let nodes: Vec<Message> = events.graphs[0].bytes(1).iter().map(|node| Message::read(node)).collect();
     let names: Vec<String> = nodes.iter().map(|node| node.text(1)).collect();
     for name in [
         "inputs/inputs",
@@ -203,7 +203,7 @@ fn events_have_weights_gradients_mistakes_and_the_graph_and_change_nothing() {
     assert!(inputs.into_iter().all(|input| names.contains(&input)), "{names:?}");
 }
 
-/// What is told of gradients is what the next update of the run is made with; a run that goes on writes no second graph.
+/// The gradients in the events are those of the next update of the run. A run that goes on writes no second graph.
 #[test]
 fn gradients_are_those_of_the_next_update() {
     let place = Place::with(&plain().replace("type = \"adam\"\nlr = 3e-3", "type = \"sgd\"\nlr = 0.25"));
@@ -216,17 +216,17 @@ fn gradients_are_those_of_the_next_update() {
     let before = names.map(weights);
     place.ok("train --resume r --quiet --set train.epochs=2 --set train.max_steps=11");
     let after = names.map(weights);
-    let told = events(&place, "r");
+    let events = events(&place, "r");
     for (i, name) in names.into_iter().enumerate() {
         // One subtraction rounds each weight once.
         let of = before[i].iter().zip(&after[i]).map(|(a, b)| f64::from(a - b) / 0.25);
         let (squares, rounding) = (of.map(|g| g * g).sum::<f64>(), before[i].iter().fold(0f32, |m, w| m.max(w.abs())));
-        let found = told.histograms[&format!("gradients/{name}")][&10][2];
+        let found = events.histograms[&format!("gradients/{name}")][&10][2];
         let off = (found.sqrt() - squares.sqrt()).abs();
         let most = f64::from(rounding * f32::EPSILON) / 0.25 * (before[i].len() as f64).sqrt();
         assert!(off <= most, "{name}: {} instead of {}, further off than {most}", found.sqrt(), squares.sqrt());
     }
-    assert_eq!(told.graphs.len(), 1);
+    assert_eq!(events.graphs.len(), 1);
     assert_eq!(fs::read_dir(place.path("r/tensorboard")).unwrap().count(), 2);
 }
 
@@ -249,8 +249,8 @@ fn mistakes_are_those_of_all_ranks() {
 fn mistakes_are_left_out_where_there_are_none_or_no_pictures_of_them() {
     let place = Place::with(&plain());
     place.ok("train c.toml --quiet --out none --set train.epochs=1 --set log.tensorboard=true --set log.mistakes=0");
-    let told = events(&place, "none");
-    assert!(told.images.is_empty() && !told.texts.contains_key("mistakes"));
+    let none = events(&place, "none");
+    assert!(none.images.is_empty() && !none.texts.contains_key("mistakes"));
     place.ok("train c.toml --quiet --out two --set train.epochs=1 --set log.tensorboard=true --set log.mistakes=2");
     assert_eq!(events(&place, "two").images.len(), 2);
     // Samples that are no images, and a loss of numbers.
@@ -258,16 +258,16 @@ fn mistakes_are_left_out_where_there_are_none_or_no_pictures_of_them() {
     let values = "--set data.source=synthetic --set data.shape=[6] --set data.targets=10 --set data.samples=64 --set loss.type=mse";
     for (run, data) in [("classes", classes), ("values", values)] {
         place.ok(&format!("train c.toml --quiet --out {run} --set train.epochs=1 --set log.tensorboard=true {data} --set data.val_samples=32"));
-        let told = events(&place, run);
-        assert!(told.images.is_empty() && told.graphs.len() == 1, "{run}");
-        assert_eq!(told.of("gradients").len(), 6, "{run}");
+        let events = events(&place, run);
+        assert!(events.images.is_empty() && events.graphs.len() == 1, "{run}");
+        assert_eq!(events.of("gradients").len(), 6, "{run}");
     }
     assert!(place.fails("check c.toml --set log.mistakes=101", 2).contains("out of range"));
 }
 
-/// A step of nearly nothing but parameters gives up each gradient when it is used; to look at them takes memory for all, which is told before.
+/// A step of nearly nothing but parameters gives up each gradient when it is used; to look at them takes memory for all, which `check` reports before.
 #[test]
-fn memory_for_gradients_is_told() {
+fn memory_for_gradients_is_reported() {
     let layers = "layers = [\"flatten\", { type = \"linear\", out_features = 512 }, { type = \"linear\", out_features = 512 }, { type = \"linear\", out_features = 10 }]";
     let (head, rest) = plain().split_once("layers = [").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     let (_, rest) = rest.split_once("]\n").unwrap();

@@ -4,7 +4,7 @@ use super::support::{Done, Place, assert_same_runs, real_data, repository};
 use std::fmt::Write;
 use std::fs;
 
-/// A text of which every character tells the next one.
+/// A text of which every character determines the next one.
 pub fn counting(times: usize) -> String {
     "abcdefghijklmnopqrstuvwxyz.\n".repeat(times)
 }
@@ -83,7 +83,7 @@ fn own_text_becomes_generated_text_in_two_commands() {
     assert!(error.contains("`--stop` has no text"), "{error}");
     let json = place.ok("generate r --prompt xy --max-tokens 50 --temperature 0 --stop ef --json").json();
     assert_eq!((&json["text"], &json["finish"]), (&"z.\nabcd".into(), &"stop".into()));
-    // What single precision does not hold has its bound told.
+    // The error of a number that single precision does not hold names the bound.
     for option in ["--temperature", "--repetition-penalty"] {
         let said = place.fails(&format!("generate r --prompt a {option} 1e308"), 2);
         assert!(said.contains("to 3.4e38"), "{said}");
@@ -103,8 +103,8 @@ fn what_is_kept_of_a_text_is_counted() {
     let kept = &place.ok("check c.toml --json").json()["memory"]["generate"];
     assert_eq!((&kept["kept"], &kept["tokens"]), (&(2 * 2 * 16 * 16 * 4).into(), &16.into()));
     assert!(kept["total"].as_u64() > kept["kept"].as_u64());
-    let told = place.ok("check c.toml").out;
-    assert!(told.contains("for a text, of which 4.0 KiB are keys and values of 16 tokens"), "{told}");
+    let stdout = place.ok("check c.toml").out;
+    assert!(stdout.contains("for a text, of which 4.0 KiB are keys and values of 16 tokens"), "{stdout}");
     let layers = "[model]\nlayers = [{ type = \"embedding\", num_embeddings = \"$vocabulary\", embedding_dim = 8 }, { type = \"lstm\", hidden_size = 8 }, \
                   { type = \"linear\", out_features = \"$vocabulary\" }]\n";
     let config = place.read("c.toml");
@@ -132,16 +132,16 @@ fn weights_for_other_tokens_are_refused() {
     );
     let weights = "--set model.weights=r/best.safetensors --set data.tokenizer";
     place.ok(&format!("check c.toml {weights}=a.json"));
-    let told = place.fails(&format!("check c.toml {weights}=b.json"), 2);
-    assert!(told.contains("the weights in `r/best.safetensors` are for other tokens"), "{told}");
+    let message = place.fails(&format!("check c.toml {weights}=b.json"), 2);
+    assert!(message.contains("the weights in `r/best.safetensors` are for other tokens"), "{message}");
     let what = format!("token {a} is \"a\" for the weights and \"b\" for the data, and another one differs");
-    assert!(told.contains(&what), "{told}");
-    let told = place
+    assert!(message.contains(&what), "{message}");
+    let stderr = place
         .ok(&format!(
             "train c.toml --out s --quiet --set train.max_steps=1 {weights}=b.json --set model.weights_strict=false"
         ))
         .err;
-    assert!(told.contains("weights: they are for other tokens"), "{told}");
+    assert!(stderr.contains("weights: they are for other tokens"), "{stderr}");
 }
 
 #[test]
@@ -164,11 +164,11 @@ fn texts_are_drawn_by_the_seed() {
 }
 
 #[test]
-fn what_cannot_be_generated_is_told() {
+fn prompts_and_options_that_do_not_fit_are_errors() {
     let place = place();
     place.ok("train c.toml --out r --set train.steps=2 --set train.eval_every_steps=2");
-    let told = place.fails("generate r --prompt ABC", 1);
-    assert!(told.contains("the prompt, line 1, column 1: the character 'A' (U+0041)"), "{}", told);
+    let message = place.fails("generate r --prompt ABC", 1);
+    assert!(message.contains("the prompt, line 1, column 1: the character 'A' (U+0041)"), "{}", message);
     for (argument, part) in [
         ("--temperature=-1", "expected a number from 0"),
         ("--top-p 2", "expected a number from 0 to 1"),
@@ -176,8 +176,8 @@ fn what_cannot_be_generated_is_told() {
         ("--repetition-penalty 0", "expected a number above 0"),
         ("--prompt a --prompt-file b", "cannot be used with"),
     ] {
-        let told = place.fails(&format!("generate r {argument}"), 2);
-        assert!(told.contains(part), "{argument}: {}", told);
+        let message = place.fails(&format!("generate r {argument}"), 2);
+        assert!(message.contains(part), "{argument}: {}", message);
     }
     assert!(place.fails("predict r input.txt", 1).contains("`runner generate`"));
     let other = Place::with(
@@ -202,9 +202,9 @@ fn mistakes_in_a_language_model_have_places() {
     let place = place();
     let refused = |from: &str, to: &str, parts: &[&str]| {
         place.write("d.toml", language_model("").replace(from, to));
-        let told = place.fails("check d.toml", 2);
+        let message = place.fails("check d.toml", 2);
         for part in parts {
-            assert!(told.contains(part), "{to}: {part} is not in {told}");
+            assert!(message.contains(part), "{to}: {part} is not in {message}");
         }
     };
     refused(
@@ -370,9 +370,9 @@ fn own_sentences_become_a_classifier_in_two_commands() {
     let lines = place.ok("predict r lines.txt --format csv").out;
     assert_eq!(lines.lines().count(), 3, "{lines}");
     place.write("gaps.csv", "review\nthis is lovely\n\"\"\n");
-    let told = place.ok("predict r gaps.csv --json");
-    assert!(told.err.contains("note: `gaps.csv`: 1 of 2 texts is empty, and answered as any other"), "{}", told.err);
-    assert_eq!(told.json().as_array().map(Vec::len), Some(2));
+    let done = place.ok("predict r gaps.csv --json");
+    assert!(done.err.contains("note: `gaps.csv`: 1 of 2 texts is empty, and answered as any other"), "{}", done.err);
+    assert_eq!(done.json().as_array().map(Vec::len), Some(2));
 }
 
 /// Positions that turn queries and keys, few heads of keys and values, sines: each with the cache and without.
@@ -401,15 +401,15 @@ fn a_cache_changes_no_token() {
             let written = place.ok(&format!("generate {name} --prompt abcdef --max-tokens 40 --json {more}"));
             (written.json(), written.err)
         };
-        let (cached, told) = text("");
-        assert!(!told.contains("computed from the whole text"), "{name}: {told}");
+        let (cached, notes) = text("");
+        assert!(!notes.contains("computed from the whole text"), "{name}: {notes}");
         assert_eq!(text("--without-cache").0, cached, "{name}");
     }
     // What sees all positions at once has no cache, and writes all the same.
     place.write("d.toml", gpt.replace("is_causal = true", "is_causal = false"));
     place.ok("train d.toml --out whole --set train.steps=2 --set train.eval_every_steps=2");
-    let told = place.ok("generate whole --prompt abc --max-tokens 3").err;
-    assert!(told.contains("`multihead_attention` sees all positions at once"), "{told}");
+    let stderr = place.ok("generate whole --prompt abc --max-tokens 3").err;
+    assert!(stderr.contains("`multihead_attention` sees all positions at once"), "{stderr}");
 }
 
 /// A text has the same figures whatever length its batch has been filled up to.
@@ -441,17 +441,17 @@ fn a_classifier_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn mistakes_in_tables_of_texts_are_told() {
+fn mistakes_in_tables_of_texts_are_errors() {
     let place = Place::with(&classifier(""));
     place.write("reviews.csv", reviews(30));
-    let told = |sets: &str| place.fails(&format!("check c.toml {sets}"), 2);
-    assert!(told("--set data.text=words").contains("has no column `words`; its columns are `label`, `review`"));
-    assert!(told("--set data.target=review").contains("is the text"));
-    assert!(told("--set data.buckets=[24,8]").contains("must be ascending"));
-    assert!(told("--set data.buckets=[8,16]").contains("must end with `max_length`"));
-    assert!(told("--set data.path=none.csv").contains("none.csv"));
+    let message = |sets: &str| place.fails(&format!("check c.toml {sets}"), 2);
+    assert!(message("--set data.text=words").contains("has no column `words`; its columns are `label`, `review`"));
+    assert!(message("--set data.target=review").contains("is the text"));
+    assert!(message("--set data.buckets=[24,8]").contains("must be ascending"));
+    assert!(message("--set data.buckets=[8,16]").contains("must end with `max_length`"));
+    assert!(message("--set data.path=none.csv").contains("none.csv"));
     place.write("empty.csv", "label,review\n,\n");
-    assert!(told("--set data.path=empty.csv").contains("has no row with a text and a class"));
+    assert!(message("--set data.path=empty.csv").contains("has no row with a text and a class"));
 }
 
 /// The recipe that comes with the program, on the text that it names; in `RUNNER_TEST_DATA`, if that is set.

@@ -5,7 +5,7 @@ use super::text::language_model;
 use serde_json::json;
 use std::fs;
 
-/// Documents of several lengths, in each of which every letter tells the next one.
+/// Documents of several lengths, in each of which every letter determines the next one.
 fn documents(count: usize) -> Vec<String> {
     let alphabet = "abcdefghijklmnopqrstuvwxyz".repeat(2);
     (0..count).map(|n| alphabet[n * 7 % 26..][..3 + n * 11 % 23].to_owned()).collect()
@@ -34,11 +34,11 @@ fn a_model_of_a_column_is_that_of_files() {
         [("packed", ""), ("apart", "--set data.packed=false --set data.end_token=0 --set data.buckets=[8,16]")]
     {
         place.ok(&format!("train files.toml --out files-{name} {sets}"));
-        let told = place.ok(&format!("train c.toml --out rows-{name} {sets}")).err;
+        let stderr = place.ok(&format!("train c.toml --out rows-{name} {sets}")).err;
         assert_same_runs((&place, &format!("files-{name}")), (&place, &format!("rows-{name}")));
-        assert_eq!(told.contains("nothing stands between two rows"), name == "packed", "{told}");
+        assert_eq!(stderr.contains("nothing stands between two rows"), name == "packed", "{stderr}");
         for part in ["`rows.jsonl`, column `text`: 60 rows, ", "`rows.jsonl`: 1 row without a text is left out"] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(stderr.contains(part), "{part}: {stderr}");
         }
         // A run that is stopped goes on with the same bits, by any number of threads.
         place.ok(&format!("train c.toml --out part-{name} {sets} --set train.max_steps=7 --threads 1"));
@@ -60,14 +60,14 @@ fn a_model_of_a_column_is_that_of_files() {
 }
 
 #[test]
-fn mistakes_in_columns_are_told_with_their_place() {
+fn mistakes_in_columns_are_errors_with_their_place() {
     let place = place();
     place.write("two.jsonl", "{\"title\": \"a\", \"text\": \"abcdefgh\"}\n");
     place.write("text.txt", "abcdefgh".repeat(90));
     let has = |sets: &str, parts: &[&str]| {
-        let told = place.fails(&format!("check c.toml {sets}"), 2);
+        let message = place.fails(&format!("check c.toml {sets}"), 2);
         for part in parts {
-            assert!(told.contains(part), "{sets}: {part} is not in {told}");
+            assert!(message.contains(part), "{sets}: {part} is not in {message}");
         }
     };
     has(
@@ -81,11 +81,11 @@ fn mistakes_in_columns_are_told_with_their_place() {
     has("--set data.column=3", &["column"]);
     // In a file the place is that of the key.
     place.write("wrong.toml", place.read("c.toml").replace("column = \"text\"", "column = \"txt\""));
-    let told = place.fails("check wrong.toml", 2);
-    assert!(told.contains("column = \"txt\""), "{told}");
-    let told = place.fails("data tokenize two.jsonl --out t", 1);
-    assert!(told.contains("`title`, `text`: `--column` says which is read"), "{told}");
+    let message = place.fails("check wrong.toml", 2);
+    assert!(message.contains("column = \"txt\""), "{message}");
+    let message = place.fails("data tokenize two.jsonl --out t", 1);
+    assert!(message.contains("`title`, `text`: `--column` says which is read"), "{message}");
     // Without `--column` tables are no texts beside others.
-    let told = place.fails("data tokenize two.jsonl text.txt --out t", 1);
-    assert!(told.contains("`two.jsonl` is a table, and other files are none: `--column NAME`"), "{told}");
+    let message = place.fails("data tokenize two.jsonl text.txt --out t", 1);
+    assert!(message.contains("`two.jsonl` is a table, and other files are none: `--column NAME`"), "{message}");
 }

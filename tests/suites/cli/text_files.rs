@@ -9,12 +9,12 @@ const BRIEF: &str = "--quiet --set train.steps=2 --set train.eval_every_steps=2"
 
 /// The command fails, points into the line that begins with `key`, and says these parts.
 fn refused(place: &Place, command: &str, key: &str, parts: &[&str]) {
-    let told = place.fails(command, 2);
-    let lines: Vec<&str> = told.lines().collect();
+    let message = place.fails(command, 2);
+    let lines: Vec<&str> = message.lines().collect();
     let pointed = lines.windows(2).any(|pair| pair[0].contains(&format!("| {key}")) && pair[1].contains('^'));
-    assert!(pointed, "{command}: {key} is not pointed at: {told}");
+    assert!(pointed, "{command}: {key} is not pointed at: {message}");
     for part in parts {
-        assert!(told.contains(part), "{command}: {part} is not in {told}");
+        assert!(message.contains(part), "{command}: {part} is not in {message}");
     }
 }
 
@@ -90,9 +90,9 @@ fn the_tokenizer_of_a_checkpoint_counts() {
     place.ok(&format!("train c.toml --out r {BRIEF}"));
     for command in ["eval r", "generate r --prompt a --max-tokens 2"] {
         for other in ["bytes", "words", "gpt2.json", "none.json"] {
-            let told = place.fails(&format!("{command} --set data.tokenizer={other}"), 2);
+            let message = place.fails(&format!("{command} --set data.tokenizer={other}"), 2);
             for part in ["`data.tokenizer` cannot be another one than in training", "(28 characters)"] {
-                assert!(told.contains(part), "{command}, {other}: {told}");
+                assert!(message.contains(part), "{command}, {other}: {message}");
             }
         }
         place.ok(&format!("{command} --set data.tokenizer=characters"));
@@ -104,11 +104,11 @@ fn the_tokenizer_of_a_checkpoint_counts() {
     place.ok("eval s");
     // A configuration that names another one than its weights have is trained by that of the weights, and says so.
     let sets = "--set model.weights=r/best.safetensors --set data.tokenizer=words";
-    let told = place.ok(&format!("train c.toml --out t {BRIEF} {sets}")).err;
+    let stderr = place.ok(&format!("train c.toml --out t {BRIEF} {sets}")).err;
     let words = "weights: text becomes tokens as it did for `r/best.safetensors`, by its tokenizer (28 characters); `tokenizer = \"words\"` of the configuration is not used";
-    assert!(told.contains(words), "{told}");
-    let told = place.ok("check c.toml --set model.weights=r/best.safetensors").err;
-    assert!(!told.contains("is not used"), "{told}");
+    assert!(stderr.contains(words), "{stderr}");
+    let stderr = place.ok("check c.toml --set model.weights=r/best.safetensors").err;
+    assert!(!stderr.contains("is not used"), "{stderr}");
 }
 
 /// A model has a place for each token of its training.
@@ -117,9 +117,9 @@ fn the_number_of_tokens_of_a_checkpoint_counts() {
     let place = place();
     place.ok(&format!("train c.toml --out r {BRIEF} --set data.tokenizer=bpe --set data.vocab_size=262"));
     for command in ["eval r", "generate r --prompt a --max-tokens 2", "export r model.onnx"] {
-        let told = place.fails(&format!("{command} --set data.vocab_size=300"), 2);
+        let message = place.fails(&format!("{command} --set data.vocab_size=300"), 2);
         for part in ["`data.vocab_size` cannot be another one than in training", "the checkpoint has 262"] {
-            assert!(told.contains(part), "{command}: {told}");
+            assert!(message.contains(part), "{command}: {message}");
         }
     }
     place.ok("generate r --prompt a --max-tokens 2 --set data.vocab_size=262");
@@ -137,10 +137,10 @@ fn a_tokenizer_is_exported_by_itself() {
         let done = place.ok(&format!("export r {file}"));
         assert_eq!(done.err.matches(&note).count(), 1, "{file}: {}", done.err);
     }
-    let told = place.ok("export r w.onnx").err;
-    assert!(!told.contains("is not in") && told.contains("`input` has the numbers of tokens"), "{told}");
-    let told = place.fails("export r w.onnx --preprocess", 2);
-    assert!(told.contains("a text becomes tokens, which no operator of ONNX makes of it"), "{told}");
+    let stderr = place.ok("export r w.onnx").err;
+    assert!(!stderr.contains("is not in") && stderr.contains("`input` has the numbers of tokens"), "{stderr}");
+    let message = place.fails("export r w.onnx --preprocess", 2);
+    assert!(message.contains("a text becomes tokens, which no operator of ONNX makes of it"), "{message}");
     let done = place.ok("export r tokenizer.json");
     assert_eq!((&*done.out, &*done.err), ("wrote a tokenizer of 270 tokens to `tokenizer.json`\n", ""));
     assert_eq!(place.ok("export r tokenizer.json --json").json()["vocab_size"], 270);
@@ -151,14 +151,14 @@ fn a_tokenizer_is_exported_by_itself() {
     assert_eq!(loss(&format!("d.toml {sets}")), loss("r"));
     let done = place.ok(&format!("export d.toml v.safetensors {sets}"));
     assert!(done.err.contains("is not in `v.safetensors`: `runner export d.toml tokenizer.json`"), "{}", done.err);
-    let told = place.fails("export r t.json --softmax", 2);
-    assert!(told.contains("`t.json` has its tokenizer alone"), "{told}");
+    let message = place.fails("export r t.json --softmax", 2);
+    assert!(message.contains("`t.json` has its tokenizer alone"), "{message}");
     // Others have no such file, or there is none.
     place.ok(&format!("train c.toml --out s {BRIEF}"));
     let done = place.ok("export s w.safetensors");
     assert!(done.err.contains("the tokenizer (28 characters) is not in `w.safetensors`"), "{}", done.err);
-    let told = place.fails("export s t.json", 2);
-    assert!(told.contains("the tokenizer of `s` (28 characters) has no `tokenizer.json`"), "{told}");
+    let message = place.fails("export s t.json", 2);
+    assert!(message.contains("the tokenizer of `s` (28 characters) has no `tokenizer.json`"), "{message}");
     place.ok(&format!("train c.toml --out b {BRIEF} --set data.tokenizer=bytes"));
     assert_eq!(place.ok("export b w.safetensors").err, "");
     let digits = Place::with(&plain());
@@ -168,7 +168,7 @@ fn a_tokenizer_is_exported_by_itself() {
     assert!(!digits.path("t.json").exists());
 }
 
-/// A model of tokens whose texts are not known may be told how they are made.
+/// A model of tokens whose texts are not known may be given a tokenizer.
 #[test]
 fn tokens_without_a_tokenizer_may_be_given_one() {
     let config = language_model("vocab_size = 256")
@@ -180,13 +180,13 @@ fn tokens_without_a_tokenizer_may_be_given_one() {
     place.ok("eval r --set data.tokenizer=bytes");
     assert!(place.ok("generate r --set data.tokenizer=bytes --prompt ab --max-tokens 3").out.starts_with("ab"));
     fs::copy(repository("tests/golden/language_models/gpt2/tokenizer.json"), place.path("gpt2.json")).unwrap();
-    let told = place.fails("generate r --set data.tokenizer=gpt2.json --prompt ab", 2);
-    assert!(told.contains("the model was trained on 256 tokens, and the tokenizer has"), "{told}");
+    let message = place.fails("generate r --set data.tokenizer=gpt2.json --prompt ab", 2);
+    assert!(message.contains("the model was trained on 256 tokens, and the tokenizer has"), "{message}");
     assert!(place.fails("generate r --set data.tokenizer=none.json", 2).contains("cannot read `none.json`"));
 }
 
 #[test]
-fn weights_of_another_vocabulary_are_told_as_such() {
+fn weights_of_another_vocabulary_are_named_as_such() {
     let place = place();
     place.ok(&format!("train c.toml --out r {BRIEF}"));
     place.ok("export r w.safetensors");
@@ -201,13 +201,13 @@ fn weights_of_another_vocabulary_are_told_as_such() {
     for (config, weights, names) in
         [("tied.toml", "w", "`wte.weight` differs"), ("own.toml", "o", "`wte.weight` and `head.weight` differ")]
     {
-        let told = place.fails(&format!("check {config} --set model.weights={weights}.safetensors"), 2);
+        let message = place.fails(&format!("check {config} --set model.weights={weights}.safetensors"), 2);
         for part in
             [names, "a vocabulary of 28 tokens instead of 256", "take the tokenizer that the weights were trained with"]
         {
-            assert!(told.contains(part), "{config}: {part} is not in {told}");
+            assert!(message.contains(part), "{config}: {part} is not in {message}");
         }
-        assert!(!told.contains("number of classes"), "{told}");
+        assert!(!message.contains("number of classes"), "{message}");
     }
 }
 

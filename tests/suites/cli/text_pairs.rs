@@ -17,7 +17,7 @@ pub fn pairs(rows: usize) -> String {
     text
 }
 
-/// A classifier that tells both texts apart by vectors of their own.
+/// A classifier that distinguishes both texts by vectors of their own.
 pub fn classifier(more: &str) -> String {
     format!(
         "device = \"cpu\"\nseed = 2\n[data]\nsource = \"text_classes\"\npath = \"pairs.csv\"\ntext = [\"premise\", \"hypothesis\"]\ntarget = \"verdict\"\n\
@@ -35,9 +35,9 @@ pub fn place() -> Place {
     place
 }
 
-/// Of the model alone that tells the texts of a pair apart.
+/// Only for the model that distinguishes the texts of a pair.
 #[test]
-fn the_second_text_is_told_from_the_first() {
+fn the_second_text_is_distinguished_from_the_first() {
     let place = place();
     let checked = place.ok("check c.toml").out;
     assert!(checked.contains("token_type_embedding"), "{checked}");
@@ -62,8 +62,11 @@ fn the_second_text_is_told_from_the_first() {
         rows.as_array().unwrap().iter().map(|row| row["top"][0]["label"].as_str().unwrap()).collect();
     assert_eq!((labels, &rows[1]["file"], &rows[1]["sample"]), (vec!["no", "yes"], &"-".into(), &1.into()));
     place.write("one.txt", "it is lovely\n");
-    let told = place.fails("predict r one.txt", 1);
-    assert!(told.contains("`one.txt`, line 1") && told.contains("pairs of texts with a tab between them"), "{told}");
+    let message = place.fails("predict r one.txt", 1);
+    assert!(
+        message.contains("`one.txt`, line 1") && message.contains("pairs of texts with a tab between them"),
+        "{message}"
+    );
     place.write("one.csv", "premise\nit is lovely\n");
     assert!(place.fails("predict r one.csv", 1).contains("has no column `hypothesis`"));
     // The one that does not look at it has nothing to go by.
@@ -107,16 +110,18 @@ fn what_fills_a_batch_of_pairs_does_not_count() {
 }
 
 #[test]
-fn mistakes_in_tables_of_pairs_are_told() {
+fn mistakes_in_tables_of_pairs_are_errors() {
     let place = place();
-    let told = |sets: &str| place.fails(&format!("check c.toml --set data.{sets}"), 2);
-    assert!(told("text=['premise','words']").contains("has no column `words`; its columns are"));
-    assert!(told("text=['premise','premise']").contains("names a column twice"));
-    assert!(told("text=['premise','hypothesis','verdict']").contains("must be one column, or two for pairs of texts"));
-    assert!(told("target=hypothesis").contains("is the text"));
-    assert!(told("text=[]").contains("expected the name of a column, or a list of them"));
+    let message = |sets: &str| place.fails(&format!("check c.toml --set data.{sets}"), 2);
+    assert!(message("text=['premise','words']").contains("has no column `words`; its columns are"));
+    assert!(message("text=['premise','premise']").contains("names a column twice"));
+    assert!(
+        message("text=['premise','hypothesis','verdict']").contains("must be one column, or two for pairs of texts")
+    );
+    assert!(message("target=hypothesis").contains("is the text"));
+    assert!(message("text=[]").contains("expected the name of a column, or a list of them"));
     place.write("empty.csv", "verdict,premise,hypothesis\nyes,a,\n");
-    assert!(told("path=empty.csv").contains("has no row with a text and a class"));
+    assert!(message("path=empty.csv").contains("has no row with a text and a class"));
 }
 
 /// BERT and DistilBERT: what transformers says of pairs, of which neither, one or both texts are cut.

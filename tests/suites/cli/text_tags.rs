@@ -41,9 +41,9 @@ fn words_get_tags_in_two_commands() {
     // What the model was trained on is not needed any more.
     fs::remove_file(place.path("train.conll")).unwrap();
     place.write("new.txt", "Ada Lovelace lives in San Marino .\n\nthe train to Jordan was late again .\n");
-    let told = place.ok("predict r new.txt").out;
+    let stdout = place.ok("predict r new.txt").out;
     for part in ["Lovelace  I-PER\n", "  PER: Ada Lovelace\n", "  LOC: San Marino\n", "  LOC: Jordan\n"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
     let rows = place.ok("predict r new.txt --json").json();
     assert_eq!(rows[0]["words"].as_array().map(Vec::len), Some(7));
@@ -56,15 +56,18 @@ fn words_get_tags_in_two_commands() {
     for file in ["new.conll", "new.jsonl"] {
         assert_eq!(place.ok(&format!("predict r {file} --json")).json()[0]["tags"], rows[0]["tags"], "{file}");
     }
-    let told = place.ok("predict r new.txt new.conll").out;
-    assert!(told.contains("new.conll, sample 0: PER: Ada Lovelace, LOC: San Marino"), "{told}");
+    let stdout = place.ok("predict r new.txt new.conll").out;
+    assert!(stdout.contains("new.conll, sample 0: PER: Ada Lovelace, LOC: San Marino"), "{stdout}");
     let piped = place.given("predict r - --json", "Ada Lovelace lives in San Marino .\n").json();
     assert_eq!(piped[0]["tags"], rows[0]["tags"]);
-    let told = place.fails("predict r new.txt --format csv", 2);
-    assert!(told.contains("no row of a table has room for") && !told.contains("--masks"), "{told}");
+    let message = place.fails("predict r new.txt --format csv", 2);
+    assert!(message.contains("no row of a table has room for") && !message.contains("--masks"), "{message}");
     // Before the samples are read.
-    let told = place.fails("eval r --predictions x.csv --unset data.path --set data.path=val.conll", 2);
-    assert!(told.contains("a table has no room for a class at each position: end the name with .jsonl"), "{told}");
+    let message = place.fails("eval r --predictions x.csv --unset data.path --set data.path=val.conll", 2);
+    assert!(
+        message.contains("a table has no room for a class at each position: end the name with .jsonl"),
+        "{message}"
+    );
 }
 
 /// The figures are those of what is predicted, as the spans of both files say.
@@ -117,7 +120,7 @@ fn a_tagger_goes_on_bit_for_bit() {
     assert_same_runs((&place, "whole"), (&place, "part"));
 }
 
-/// Ranks tell each other what they have put out, batches of both lengths.
+/// Ranks send each other the outputs of batches of both lengths.
 #[test]
 fn ranks_come_to_the_same_figures() {
     let place = place();
@@ -171,39 +174,39 @@ fn tags_may_be_numbers() {
     assert!(!place.ok(&format!("train c.toml --out named {named}")).err.contains(names));
     assert!(last(&place, "named")["val_span_f1"].is_number());
     // Without names they are tags like any others, and make no spans.
-    let told = place.ok(&format!("train c.toml --out plain {sets}")).err;
-    assert!(told.contains(names), "{told}");
+    let stderr = place.ok(&format!("train c.toml --out plain {sets}")).err;
+    assert!(stderr.contains(names), "{stderr}");
     assert!(last(&place, "plain")["val_span_f1"].is_null());
-    let told = place.fails(&format!("train c.toml --out n {sets} --set checkpoint.monitor=val_span_f1"), 2);
-    assert!(told.contains("`span_f1` needs a tag for each word, as `B-PER`, `I-PER` and `O`"), "{told}");
+    let message = place.fails(&format!("train c.toml --out n {sets} --set checkpoint.monitor=val_span_f1"), 2);
+    assert!(message.contains("`span_f1` needs a tag for each word, as `B-PER`, `I-PER` and `O`"), "{message}");
     place.write("b.jsonl", "{\"words\": [\"it\"], \"ner_tags\": [3]}\n");
-    let told = place.fails(&format!("check c.toml {named} --set data.val_path=b.jsonl"), 2);
+    let message = place.fails(&format!("check c.toml {named} --set data.val_path=b.jsonl"), 2);
     assert!(
-        told.contains("`b.jsonl`, line 1, word 1: `it` has the tag `3`, which is none of those that are learnt"),
-        "{told}"
+        message.contains("`b.jsonl`, line 1, word 1: `it` has the tag `3`, which is none of those that are learnt"),
+        "{message}"
     );
     // Where each word has a line, it is that of the word.
     place.write("b.conll", "it B-LOC\n\nNew B-LOC\nYork X\n");
-    let told = place.fails("check c.toml --set data.val_path=b.conll", 2);
-    assert!(told.contains("`b.conll`, line 4: `York` has the tag `X`, which is none of those"), "{told}");
+    let message = place.fails("check c.toml --set data.val_path=b.conll", 2);
+    assert!(message.contains("`b.conll`, line 4: `York` has the tag `X`, which is none of those"), "{message}");
 }
 
 #[test]
-fn mistakes_in_files_of_tags_are_told() {
+fn mistakes_in_files_of_tags_are_errors() {
     let place = place();
-    let told = |sets: &str| place.fails(&format!("check c.toml --set data.{sets}"), 2);
-    assert!(told("word_column=0").contains("must be at least 1"));
-    assert!(told("tag_column=1").contains("is the column of the words"));
-    assert!(told("tags=tokens").contains("is the key of the words"));
-    assert!(told("tag_column=7").contains("line 1 has no tag in column 7: it has 2 columns"));
-    assert!(told("buckets=[24,12]").contains("must be ascending"));
-    assert!(told("path=none.conll").contains("none.conll"));
+    let refusal = |sets: &str| place.fails(&format!("check c.toml --set data.{sets}"), 2);
+    assert!(refusal("word_column=0").contains("must be at least 1"));
+    assert!(refusal("tag_column=1").contains("is the column of the words"));
+    assert!(refusal("tags=tokens").contains("is the key of the words"));
+    assert!(refusal("tag_column=7").contains("line 1 has no tag in column 7: it has 2 columns"));
+    assert!(refusal("buckets=[24,12]").contains("must be ascending"));
+    assert!(refusal("path=none.conll").contains("none.conll"));
     place.write("empty.conll", "\n\n");
-    assert!(told("path=empty.conll").contains("has no words with tags"));
-    let told = place.fails("check c.toml --set loss.type=mse", 2);
-    assert!(told.contains("the loss `mse` does not fit the targets of `text_tags`"), "{told}");
-    let told = place.fails("check c.toml --set model.use=lstm_classifier", 2);
-    assert!(told.contains("the targets are one class for each position"), "{told}");
+    assert!(refusal("path=empty.conll").contains("has no words with tags"));
+    let message = place.fails("check c.toml --set loss.type=mse", 2);
+    assert!(message.contains("the loss `mse` does not fit the targets of `text_tags`"), "{message}");
+    let message = place.fails("check c.toml --set model.use=lstm_classifier", 2);
+    assert!(message.contains("the targets are one class for each position"), "{message}");
 }
 
 /// The configuration that comes with the program.

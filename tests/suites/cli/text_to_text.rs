@@ -88,8 +88,11 @@ fn a_model_learns_to_answer_and_writes() {
     assert_eq!(answers(&place.given("predict r - --json", "abc\nde\n")), ["cba", "ed"]);
     assert_eq!(place.ok("predict r new.txt").out, "new.txt, sample 0\n  cba\nnew.txt, sample 1\n  ed\n");
     place.ok("predict r new.csv new.txt --out answers.csv");
-    let told = place.fails("predict r new.csv --keep-columns", 2);
-    assert!(told.contains("is for the rows of tables, and the model was trained on texts, not on columns"), "{told}");
+    let message = place.fails("predict r new.csv --keep-columns", 2);
+    assert!(
+        message.contains("is for the rows of tables, and the model was trained on texts, not on columns"),
+        "{message}"
+    );
     assert_eq!(
         place.read("answers.csv"),
         "file,sample,answer\nnew.csv,0,cba\nnew.csv,1,ed\nnew.txt,0,cba\nnew.txt,1,ed\n"
@@ -100,7 +103,7 @@ fn a_model_learns_to_answer_and_writes() {
 #[test]
 fn answers_are_those_of_the_whole_model() {
     let place = place();
-    // Barely trained: it tells something of each text, and is often wrong.
+    // Barely trained: it answers each text, and is often wrong.
     place.ok("train c.toml --out r --set train.epochs=3 --set data.workers=0");
     let written = |more: &str| {
         place.ok(&format!("eval r --split train --json --predictions p.jsonl {more}"));
@@ -171,8 +174,11 @@ fn answers_are_the_same_with_a_cache_and_without() {
     );
     place.write("d.toml", text);
     place.ok("train d.toml --out s --set train.epochs=1");
-    let told = place.ok("generate s --prompt abc").err;
-    assert!(told.contains("sees all positions at once") && told.contains("computed from the whole answer"), "{told}");
+    let stderr = place.ok("generate s --prompt abc").err;
+    assert!(
+        stderr.contains("sees all positions at once") && stderr.contains("computed from the whole answer"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -221,12 +227,12 @@ fn what_fills_a_batch_of_answers_does_not_count() {
 }
 
 #[test]
-fn mistakes_in_texts_with_answers_are_told() {
+fn mistakes_in_texts_with_answers_are_errors() {
     let place = place();
-    let told = |sets: &str| place.fails(&format!("check c.toml {sets}"), 2);
+    let refusal = |sets: &str| place.fails(&format!("check c.toml {sets}"), 2);
     let has = |sets: &str, parts: &[&str]| {
-        let told = told(sets);
-        parts.iter().for_each(|part| assert!(told.contains(part), "{sets}: {part} is not in {told}"));
+        let message = refusal(sets);
+        parts.iter().for_each(|part| assert!(message.contains(part), "{sets}: {part} is not in {message}"));
     };
     has("--set data.text=words", &["has no column `words`; its columns are `word`, `turned`"]);
     has("--set data.target=word", &["is the text"]);
@@ -262,8 +268,8 @@ fn init_writes_a_configuration_for_answers() {
         let _ = writeln!(table, "how many letters has number {i},it has {} letters and {i} more", i % 7);
     }
     place.write("talk.csv", table);
-    let told = place.ok("init talk.csv --target reply").err;
-    assert!(told.contains("it answers `question` with `reply`"), "{told}");
+    let stderr = place.ok("init talk.csv --target reply").err;
+    assert!(stderr.contains("it answers `question` with `reply`"), "{stderr}");
     let written = place.read("talk.toml");
     for part in
         ["source = \"text_to_text\"", "use = \"gru_seq2seq\"", "36 texts with answers to train on, 4 to validate on"]

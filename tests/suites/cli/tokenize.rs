@@ -145,7 +145,7 @@ fn files_of_an_earlier_run_are_replaced_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_table_that_is_read_as_a_text_is_told() {
+fn a_table_that_is_read_as_a_text_is_noted() {
     let place = Place::new();
     place.write("a.csv", "id,story\n1,the cat sat on the mat\n2,a dog ran to it\n");
     let note = "note: `a.csv` is read as a text, with its separators: `--column` reads one of its columns";

@@ -8,7 +8,7 @@ fn endless() -> Place {
 }
 
 #[test]
-fn a_live_run_is_left_alone_and_its_holder_told() {
+fn a_live_run_is_left_alone_and_its_holder_is_named() {
     let place = endless();
     let mut run = place.start("train c.toml --quiet --out r");
     assert!(run.until(|| place.path("r/last.safetensors").exists()));

@@ -11,7 +11,7 @@ fn idx(dims: &[u32], data: Vec<u8>) -> Vec<u8> {
     [vec![0, 0, 8, dims.len() as u8], dims_bytes, data].concat()
 }
 
-/// A set of one's own in MNIST's format: `n` images to train on and ten to test on, each of one grey that tells its class.
+/// A set of one's own in MNIST's format: `n` images to train on and ten to test on, each of one grey that determines its class.
 fn own_set(place: &Place, folder: &str, n: u32, first: u8) {
     let labels = |n: u32| -> Vec<u8> { (0..n).map(|i| (i % 10) as u8).collect() };
     let images = |n: u32, first: u8| -> Vec<u8> {
@@ -85,7 +85,7 @@ fn mixed_up_and_damaged_files_of_the_set_are_refused() {
         assert!(err.contains(part), "{part}: {err}");
     }
     std::fs::remove_file(place.path("m/t10k-labels-idx1-ubyte")).unwrap();
-    // Flipped bits, anywhere but in gzip's header, where they tell another date or name.
+    // Flipped bits, anywhere but in gzip's header, where they give another date or name.
     write(&place);
     let at = |i: usize, of: usize| whole[of].len() / 8 * (2 * i + 1) + 11;
     for (of, name) in names.iter().enumerate() {
@@ -113,7 +113,7 @@ fn a_set_of_ones_own_says_that_it_is_one() {
 }
 
 #[test]
-fn data_that_has_changed_between_a_stop_and_a_resume_is_told() {
+fn data_that_has_changed_between_a_stop_and_a_resume_is_warned_of() {
     let place = Place::with(&config("mnist", Path::new("m"), "verify = false"));
     own_set(&place, "m", 60, 0);
     place.ok("train c.toml --out r --quiet");
@@ -150,7 +150,7 @@ fn data_that_has_changed_between_a_stop_and_a_resume_is_told() {
 }
 
 #[test]
-fn tensors_that_have_changed_are_told_too() {
+fn tensors_that_have_changed_are_warned_of_too() {
     let place = Place::with(&format!(
         "device = \"cpu\"\nseed = 1\n[data]\nsource = \"tensors\"\npath = \"t.safetensors\"\nbatch_size = 4\n{MODEL}"
     ));
@@ -176,7 +176,7 @@ fn tensors_that_have_changed_are_told_too() {
 
 /// Where the model asks for the number of classes, the error says what is wrong with the file, not that the number is unknown.
 #[test]
-fn wrong_tensors_are_told_where_the_number_of_classes_is_asked_for() {
+fn wrong_tensors_are_errors_where_the_number_of_classes_is_asked_for() {
     let model = MODEL.replace("out_features = 10", "out_features = \"$classes\"");
     assert!(model.contains("$classes"));
     let place = Place::with(&format!(

@@ -1,4 +1,4 @@
-//! Answers are those of `predict`, whoever else asks.
+//! Answers are those of `predict`, whatever other clients ask.
 
 use super::super::{fields, hashed_columns, heads, masks, table_tokens, tables, text, text_pairs, text_tags};
 use super::{Server, TRAIN, drawing, instances, trained};
@@ -156,7 +156,7 @@ fn rows_are_answered_in_their_own_unit() {
     let tabs = csv.replace(';', "\t");
     let answer = server.ask("POST", "/predict", "Content-Type: text/tab-separated-values\r\n", tabs.as_bytes());
     assert_eq!(answer.predictions(), expected);
-    // In any order, with columns that nobody asked for; numbers as numbers or as text.
+    // In any order, with columns that the model does not take; numbers as numbers or as text.
     let objects = r#"{"instances": [
         {"town": "sea", "rooms": 9, "age": 0, "id": "x1", "price": [1, {"a": null}]}, {"rooms": "1", "age": 40.0, "town": " hill", "id": "x2"},
         {"id": "x3", "age": null, "town": "moon", "rooms": 5}]}"#;
@@ -432,14 +432,14 @@ fn heads_are_answered_too() {
     assert_eq!(metadata["outputs"], json!(described));
     let width = metadata["inputs"][0]["shape"][1].as_u64().unwrap() as usize;
     let body = json!({ "inputs": [{ "name": "inputs", "datatype": "FP32", "shape": [2, width], "data": vec![0.5; 2 * width] }] });
-    let told = server.json("/v2/models/r/infer", &body.to_string()).json();
-    assert_eq!(told["outputs"][0]["shape"], json!([2, 1]), "{told}");
-    let both = told["outputs"][0]["data"].as_array().unwrap();
-    assert!(both.len() == 2 && both[0] == both[1] && both[0].is_f64(), "{told}");
+    let whole = server.json("/v2/models/r/infer", &body.to_string()).json();
+    assert_eq!(whole["outputs"][0]["shape"], json!([2, 1]), "{whole}");
+    let both = whole["outputs"][0]["data"].as_array().unwrap();
+    assert!(both.len() == 2 && both[0] == both[1] && both[0].is_f64(), "{whole}");
     let of = |at: usize| -> Vec<f32> {
-        told["outputs"][at]["data"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap() as f32).collect()
+        whole["outputs"][at]["data"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap() as f32).collect()
     };
-    assert_eq!((&told["outputs"][1]["shape"], &told["outputs"][2]["shape"]), (&json!([2, 3]), &json!([2, 1])));
+    assert_eq!((&whole["outputs"][1]["shape"], &whole["outputs"][2]["shape"]), (&json!([2, 3]), &json!([2, 1])));
     let options = Options { device: Some(Device::Cpu), batch: 3, threads: Some(1), ..Options::default() };
     let predictor = Predictor::open(&place.path("r"), &options).unwrap();
     let mut expected = vec![0.0; 2 * 5];
@@ -454,7 +454,7 @@ fn heads_are_answered_too() {
     let answer = server.json("/v2/models/r/infer", &some.to_string());
     let header = answer.header("inference-header-content-length").unwrap().parse::<usize>().unwrap();
     let head: Value = serde_json::from_slice(&answer.body[..header]).unwrap();
-    assert_eq!(head["outputs"][0], told["outputs"][2]);
+    assert_eq!(head["outputs"][0], whole["outputs"][2]);
     assert_eq!((&head["outputs"][1]["name"], head["outputs"].as_array().unwrap().len()), (&json!("sold"), 2));
     assert_eq!(head["outputs"][1]["parameters"]["binary_data_size"], 24);
     let bytes: Vec<u8> = of(1).iter().flat_map(|number| number.to_le_bytes()).collect();

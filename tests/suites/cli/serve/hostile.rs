@@ -87,7 +87,7 @@ fn refusals_say_why() {
     assert_eq!(server.json("/predict", &deep).status, 422);
     assert_eq!(server.ask("POST", "/v2/models/r/infer", "", "[".repeat(1 << 20).as_bytes()).status, 422);
     assert_eq!(server.image("/predict", &png).status, 200);
-    assert!(!server.told().contains("panicked"), "{}", server.told());
+    assert!(!server.log().contains("panicked"), "{}", server.log());
 }
 
 /// A page of another site whose name leads to this machine: what its browser sends when it reads is no other than what a program sends, but for the name.
@@ -195,7 +195,7 @@ fn what_is_no_http_ends_its_connection_alone() {
     assert_eq!(Reply::of(&server.raw(&whole)).status, 200);
     server.until("connections end", || server.metric("runner_connections") == 1.0);
     assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
-    assert!(!server.told().contains("panicked"), "{}", server.told());
+    assert!(!server.log().contains("panicked"), "{}", server.log());
     assert_eq!(server.stop(), Some(0));
 }
 
@@ -255,6 +255,6 @@ fn changed_bodies_are_answered_or_refused() {
         seen.insert(answer.status);
     }
     assert!(seen.len() > 2, "changes of several kinds: {seen:?}");
-    assert!(!server.told().contains("panicked"), "{}", server.told());
+    assert!(!server.log().contains("panicked"), "{}", server.log());
     assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
 }

@@ -11,20 +11,21 @@ fn a_port_is_for_one() {
     let place = trained();
     let server = Server::start(&place, "r");
     let port = server.address.port();
-    let told = place.fails(&format!("serve r --port {port}"), 1);
+    let message = place.fails(&format!("serve r --port {port}"), 1);
     assert!(
-        told.contains(&format!("cannot listen on 127.0.0.1, port {port}")) && told.contains("help: another program"),
-        "{told}"
+        message.contains(&format!("cannot listen on 127.0.0.1, port {port}"))
+            && message.contains("help: another program"),
+        "{message}"
     );
     assert!(server.address.ip().is_loopback());
     assert_eq!(server.get("/v2/health/ready").status, 200, "the first one goes on");
     assert_eq!(server.stop(), Some(0));
-    let told = place.fails("serve r --port 0 --host 203.0.113.7", 1);
-    assert!(told.contains("help: --host names an address of this machine"), "{told}");
+    let message = place.fails("serve r --port 0 --host 203.0.113.7", 1);
+    assert!(message.contains("help: --host names an address of this machine"), "{message}");
 }
 
 #[test]
-fn models_that_are_none_are_told_before_anything_is_served() {
+fn errors_of_models_come_before_anything_is_served() {
     let place = trained();
     place.write("broken.safetensors", &std::fs::read(place.path("r/best.safetensors")).unwrap()[..5000]);
     for (args, code, part) in [
@@ -40,37 +41,37 @@ fn models_that_are_none_are_told_before_anything_is_served() {
         ("serve r --queue 0", 2, "--queue"),
         ("serve r --max-body 0", 2, "--max-body"),
     ] {
-        let told = place.fails(args, code);
-        assert!(told.contains(part), "{args}: {told}");
+        let message = place.fails(args, code);
+        assert!(message.contains(part), "{args}: {message}");
     }
 }
 
 #[test]
-fn what_is_said_when_it_listens() {
+fn it_prints_its_address_when_it_listens() {
     let place = trained();
     let mut command = place.command("serve r two=r/last.safetensors --port 0 --json --log off");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
-    let told: Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(told["models"], serde_json::json!(["r", "two"]));
-    assert!(told["address"].as_str().unwrap().starts_with("http://127.0.0.1:"));
+    let report: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(report["models"], serde_json::json!(["r", "two"]));
+    assert!(report["address"].as_str().unwrap().starts_with("http://127.0.0.1:"));
     // SAFETY: `kill` takes plain numbers; the process is our child and not waited for yet, so the number is its own.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 #[test]
-fn nobody_need_read_what_it_prints() {
+fn its_output_need_not_be_read() {
     let place = trained();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = place.command(&format!("serve r --port {port}"));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let full = std::fs::File::options().write(true).open("/dev/full");
-    let told = full.map_or_else(|_| Stdio::null(), Stdio::from);
-    let child = command.stdout(writer).stderr(told).spawn().unwrap();
-    let server = Server { child, address: ([127, 0, 0, 1], port).into(), told: place.path("none") };
+    let stderr = full.map_or_else(|_| Stdio::null(), Stdio::from);
+    let child = command.stdout(writer).stderr(stderr).spawn().unwrap();
+    let server = Server { child, address: ([127, 0, 0, 1], port).into(), log: place.path("none") };
     let begun = std::time::Instant::now();
     while std::net::TcpStream::connect(server.address).is_err() {
         assert!(begun.elapsed() < super::PATIENCE, "it does not listen");
@@ -114,7 +115,7 @@ fn under_load(server: &Server, done: &AtomicBool, expected: &[&[u8]]) -> (usize,
             scope.spawn(move || {
                 let bytes = request("POST", "/predict?top=10", "Content-Type: image/png\r\n", &drawing(thread).0);
                 while !done.load(Ordering::Relaxed) {
-                    // Nobody listens any more.
+                    // The server no longer listens.
                     let Ok(mut stream) = std::net::TcpStream::connect(server.address) else { break };
                     stream.set_read_timeout(Some(super::PATIENCE)).unwrap();
                     let mut answer = Vec::new();
@@ -169,7 +170,7 @@ fn it_stops_when_all_is_answered() {
             scope.spawn(|| {
                 server.until("some are answered", || server.metric("runner_batch_requests_count{model=\"r\"}") > 40.0);
                 server.signal(signal);
-                server.until("it says so", || server.told().contains("stopping: requests that are under way"));
+                server.until("it says so", || server.log().contains("stopping: requests that are under way"));
                 // What was under way is answered.
                 slow.write_all(&whole[whole.len() - 9..]).unwrap();
                 let mut answer = Vec::new();
@@ -182,8 +183,8 @@ fn it_stops_when_all_is_answered() {
         assert!(answered > 0);
         let mut nothing = Vec::new();
         assert!(idle.read_to_end(&mut nothing).is_err() || nothing.is_empty());
-        assert_eq!(server.child.wait().unwrap().code(), Some(0), "{}", server.told());
-        assert!(server.told().contains("stopped: all requests are answered"));
+        assert_eq!(server.child.wait().unwrap().code(), Some(0), "{}", server.log());
+        assert!(server.log().contains("stopped: all requests are answered"));
     }
 }
 
@@ -202,11 +203,11 @@ fn an_end_is_not_put_off_for_ever() {
         server.until("it is there", || server.metric("runner_request_memory_bytes") > 0.0);
         server.signal(libc::SIGTERM);
         if twice {
-            server.until("it says so", || server.told().contains("stopping"));
+            server.until("it says so", || server.log().contains("stopping"));
             server.signal(libc::SIGTERM);
         }
-        assert_eq!(server.child.wait().unwrap().code(), Some(1), "{}", server.told());
-        assert!(server.told().contains("stopped: requests were cut off"));
+        assert_eq!(server.child.wait().unwrap().code(), Some(1), "{}", server.log());
+        assert!(server.log().contains("stopped: requests were cut off"));
     }
 }
 
@@ -224,7 +225,7 @@ fn a_model_is_loaded_anew_while_requests_go_on() {
     let load = || server.ask("POST", "/v2/repository/models/m/load", "", b"");
     let before = expected(&server);
 
-    // One that is broken changes nothing, and is told; in any way that it can be broken.
+    // A broken one changes nothing and is reported, in whatever way it is broken.
     for broken in [&first[..first.len() / 2], b"", b"nonsense"] {
         replace(broken);
         let refused = load();
@@ -277,11 +278,11 @@ fn requests_are_written_down() {
     server.raw(&request("POST", bad, "", b""));
     server.raw(&request("POST", "/predict/%1b%5b2J", "", b""));
     server.image("/predict/r?top=2", &drawing(0).0);
-    server.until("they are there", || server.told().contains("/predict/r\""));
-    let told = server.told();
-    assert!(!told.contains('\u{1b}'), "{told:?}");
+    server.until("they are there", || server.log().contains("/predict/r\""));
+    let log = server.log();
+    assert!(!log.contains('\u{1b}'), "{log:?}");
     let lines: Vec<Value> =
-        told.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect();
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect();
     let last = lines.iter().find(|line| line["path"] == "/predict/r").unwrap();
     assert_eq!(
         (&last["method"], &last["status"], &last["model"], &last["samples"]),
@@ -291,14 +292,14 @@ fn requests_are_written_down() {
     assert_eq!(server.stop(), Some(0));
 
     let server = Server::start(&place, "r --log off");
-    let before = server.told();
+    let before = server.log();
     server.image("/predict", &drawing(0).0);
-    assert_eq!(server.told(), before);
+    assert_eq!(server.log(), before);
     drop(server);
     let server = Server::start(&place, "r");
     server.image("/predict", &drawing(0).0);
-    server.until("it is there", || server.told().contains(" POST /predict 200 "));
-    assert!(server.told().contains(" ms, 1 sample of r\n"));
+    server.until("it is there", || server.log().contains(" POST /predict 200 "));
+    assert!(server.log().contains(" ms, 1 sample of r\n"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn what_is_too_large_is_refused() {
         assert_eq!((refused.status, refused.header("connection")), (413, Some("close")), "{refused:?}");
         assert!(refused.error().contains("more than 1048576 bytes (--max-body)"));
     }
-    // Of a length that nobody has told.
+    // Of an unknown length.
     let mut chunked =
         b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nTransfer-Encoding: chunked\r\n\r\n"
             .to_vec();
@@ -28,7 +28,7 @@ fn what_is_too_large_is_refused() {
     }
     chunked.extend(b"0\r\n\r\n");
     assert_eq!(Reply::of(&server.raw(&chunked)).status, 413);
-    // Who asks before sending is told at once, and sends nothing.
+    // A client that asks before sending is refused at once, and sends nothing.
     let mut stream = server.connect();
     let head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/png\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
@@ -234,7 +234,7 @@ fn slow_clients_do_not_stay() {
         let _ = stream.read_to_end(&mut answer);
     }
     assert!(answer.is_empty() || Reply::of(&answer).status == 408, "{:?}", answer.escape_ascii().to_string());
-    // As many answers as no buffer holds, and nobody who takes them.
+    // More answers than any buffer holds, and no client that takes them.
     let mut greedy = server.connect();
     greedy.set_nonblocking(true).unwrap();
     let asks = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2000);
@@ -247,7 +247,7 @@ fn slow_clients_do_not_stay() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_told_so() {
+fn connections_beyond_the_limit_are_refused() {
     let place = trained();
     let server = Server::start(&place, "r --max-connections 2");
     // Each has been answered once, so that it has its place.
@@ -289,7 +289,7 @@ fn a_queue_that_is_full_sends_away() {
         for _ in 0..8 {
             scope.spawn(|| {
                 while !seen.load(Ordering::Relaxed) {
-                    assert!(begun.elapsed() < PATIENCE, "nobody is sent away");
+                    assert!(begun.elapsed() < PATIENCE, "no client is sent away");
                     let answer = server.ask("POST", "/v2/models/r/infer", &headers, &body);
                     match answer.status {
                         200 => assert!(answer.body == expected),
@@ -353,7 +353,7 @@ fn who_has_no_key_is_sent_away() {
         &png,
     )));
     assert_eq!(refused.status, 200);
-    assert!(!server.told().contains("first-key"), "keys are not written down");
+    assert!(!server.log().contains("first-key"), "keys are not written down");
     drop(server);
     place.write("keys", "short");
     assert!(place.fails("serve r --api-key-file keys", 1).contains("key 1 is not 16 characters"));

@@ -26,8 +26,8 @@ const OBJECTS: &str = r#"{"instances": [
 
 /// What `predict` says of files, without their names.
 fn predicted(place: &Place, files: &str, more: &str) -> Vec<Value> {
-    let told = place.ok(&format!("predict r {files} --threads 1 --json {more}"));
-    let mut all = told.json().as_array().unwrap().clone();
+    let done = place.ok(&format!("predict r {files} --threads 1 --json {more}"));
+    let mut all = done.json().as_array().unwrap().clone();
     all.iter_mut().for_each(|one| _ = one.as_object_mut().unwrap().remove("file"));
     all
 }
@@ -83,8 +83,8 @@ fn seeds_of_a_table_answer_tensors_too() {
     let data: Vec<f64> = (0..5 * width).map(|at| at as f64 / 7.0 - 1.0).collect();
     let body = json!({ "inputs": [{ "name": "inputs", "datatype": "FP32", "shape": [5, width], "data": data }] });
     let said = |name: &str, server: &Server| -> Vec<f64> {
-        let told = server.json(&format!("/v2/models/{name}/infer"), &body.to_string()).json();
-        told["outputs"][0]["data"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).collect()
+        let answer = server.json(&format!("/v2/models/{name}/infer"), &body.to_string()).json();
+        answer["outputs"][0]["data"].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).collect()
     };
     let each = Server::start(&place, "a=r/seed-1 b=r/seed-2 c=r/seed-3 --batch 4");
     let each = ["a", "b", "c"].map(|name| said(name, &each));
@@ -160,8 +160,8 @@ fn members_are_loaded_anew_together() {
         fs::rename(place.path(&format!("other/{seed}")), place.path(&format!("r/{seed}"))).unwrap();
     };
     copy("seed-1");
-    let told = refused("the configurations of seed 1 and seed 2 differ");
-    assert!(told.contains("of one training") && told.contains("--resume r"), "{told}");
+    let message = refused("the configurations of seed 1 and seed 2 differ");
+    assert!(message.contains("of one training") && message.contains("--resume r"), "{message}");
     // A training is at work.
     let lock = place.path("r/seed-2/.lock");
     let held = fs::File::create(&lock).unwrap();
@@ -194,6 +194,6 @@ fn a_folder_of_others_is_refused() {
         place.ok(&format!("train d.toml --quiet --out s/seed-{seed}"));
     }
     place.write("s/seeds.json", "{\"seeds\":2}\n");
-    let told = place.fails("serve s --port 0", 1);
-    assert!(told.contains("the configurations of seed 1 and seed 2 differ"), "{told}");
+    let message = place.fails("serve s --port 0", 1);
+    assert!(message.contains("the configurations of seed 1 and seed 2 differ"), "{message}");
 }

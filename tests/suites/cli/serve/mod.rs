@@ -30,7 +30,7 @@ struct Server {
     child: Child,
     address: SocketAddr,
     /// Where its standard error goes.
-    told: std::path::PathBuf,
+    log: std::path::PathBuf,
 }
 
 /// What was answered.
@@ -79,9 +79,9 @@ impl Server {
 
     /// Starts it on that port of the loopback device; 0: one that is free.
     fn start_at(place: &Place, args: &str, port: u16) -> Server {
-        let told = place.path("told.txt");
+        let log = place.path("log.txt");
         let mut command = place.command(&format!("serve --port {port} --threads 1 {args}"));
-        command.stdout(Stdio::piped()).stderr(File::create(&told).unwrap());
+        command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -91,13 +91,13 @@ impl Server {
         });
         let address = address.unwrap_or_else(|| {
             _ = child.wait();
-            panic!("it does not listen: {line} {}", std::fs::read_to_string(&told).unwrap())
+            panic!("it does not listen: {line} {}", std::fs::read_to_string(&log).unwrap())
         });
-        Server { child, address, told }
+        Server { child, address, log }
     }
 
-    fn told(&self) -> String {
-        std::fs::read_to_string(&self.told).unwrap()
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
     }
 
     fn connect(&self) -> TcpStream {
@@ -166,7 +166,7 @@ impl Server {
     fn until(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !condition() {
-            assert!(begun.elapsed() < PATIENCE, "{what}\n{}", self.told());
+            assert!(begun.elapsed() < PATIENCE, "{what}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -14,8 +14,8 @@ fn infer(server: &Server, body: &Value) -> Reply {
 /// A request with tensors behind its JSON.
 fn with_bytes(server: &Server, head: &Value, bytes: &[u8], length: Option<&str>) -> Reply {
     let head = head.to_string();
-    let told = length.map_or_else(|| head.len().to_string(), str::to_owned);
-    let headers = format!("Inference-Header-Content-Length: {told}\r\nContent-Type: application/octet-stream\r\n");
+    let length = length.map_or_else(|| head.len().to_string(), str::to_owned);
+    let headers = format!("Inference-Header-Content-Length: {length}\r\nContent-Type: application/octet-stream\r\n");
     server.ask("POST", INFER, &headers, &[head.as_bytes(), bytes].concat())
 }
 
@@ -36,9 +36,9 @@ fn tensors_are_answered_as_by_the_library() {
     let input = json!({ "name": "inputs", "shape": [samples, 1, 8, 8], "datatype": "UINT8", "data": all });
     let answer = infer(&server, &json!({ "id": "seven", "inputs": [input] }));
     assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{answer:?}");
-    let told = answer.json();
-    assert_eq!((&told["model_name"], &told["id"]), (&json!("r"), &json!("seven")));
-    let output = &told["outputs"][0];
+    let whole = answer.json();
+    assert_eq!((&whole["model_name"], &whole["id"]), (&json!("r"), &json!("seven")));
+    let output = &whole["outputs"][0];
     assert_eq!(
         (&output["name"], &output["datatype"], &output["shape"]),
         (&json!("outputs"), &json!("FP32"), &json!([5, 10]))
@@ -48,7 +48,7 @@ fn tensors_are_answered_as_by_the_library() {
     // Nested lists are as good.
     let nested: Vec<Value> = all.chunks(64).map(|image| json!([image.chunks(8).collect::<Vec<_>>()])).collect();
     let input = json!({ "data": nested, "name": "inputs", "shape": [samples, 1, 8, 8], "datatype": "UINT8" });
-    assert_eq!(infer(&server, &json!({ "inputs": [input] })).json()["outputs"], told["outputs"]);
+    assert_eq!(infer(&server, &json!({ "inputs": [input] })).json()["outputs"], whole["outputs"]);
 
     let input = json!({ "name": "inputs", "shape": [samples, 1, 8, 8], "datatype": "UINT8", "parameters": { "binary_data_size": all.len() } });
     for (more, is_binary) in [
@@ -66,11 +66,11 @@ fn tensors_are_answered_as_by_the_library() {
         assert_eq!(answer.status, 200, "{answer:?}");
         if is_binary {
             let json = answer.header("inference-header-content-length").unwrap().parse::<usize>().unwrap();
-            let told: Value = serde_json::from_slice(&answer.body[..json]).unwrap();
-            assert_eq!(told["outputs"][0]["parameters"]["binary_data_size"], 200);
+            let json_part: Value = serde_json::from_slice(&answer.body[..json]).unwrap();
+            assert_eq!(json_part["outputs"][0]["parameters"]["binary_data_size"], 200);
             assert_eq!(floats(&answer.body[json..]), expected);
         } else {
-            assert_eq!(answer.json()["outputs"], told["outputs"]);
+            assert_eq!(answer.json()["outputs"], whole["outputs"]);
         }
     }
 }
@@ -104,7 +104,7 @@ fn the_server_and_its_models_are_described() {
 }
 
 #[test]
-fn tensors_that_do_not_fit_are_told() {
+fn tensors_that_do_not_fit_are_errors() {
     let place = trained();
     let server = Server::start(&place, "r");
     let input = |shape: Value, datatype: &str, data: Value| json!({ "name": "inputs", "shape": shape, "datatype": datatype, "data": data });

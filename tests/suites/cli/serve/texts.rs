@@ -155,7 +155,7 @@ fn texts_are_those_of_generate() {
     let model = &server.get("/models").json()["models"][0];
     assert_eq!((&model["takes"], &model["context"], &model["vocabulary"]), (&json!("text"), &json!(16), &json!(28)));
     assert_eq!(server.metric("runner_request_memory_bytes"), 0.0);
-    assert!(server.told().contains("POST /v1/completions 200") && server.told().contains("3 samples of r"));
+    assert!(server.log().contains("POST /v1/completions 200") && server.log().contains("3 samples of r"));
     assert_eq!(server.stop(), Some(0));
 }
 
@@ -181,7 +181,7 @@ fn a_text_is_written_to_its_end() {
 }
 
 #[test]
-fn what_is_wrong_is_said_as_openai_does() {
+fn errors_have_the_form_of_openai() {
     let place = written();
     let digits = trained();
     let server = Server::start(&place, &format!("r other={}", digits.path("r").display()));
@@ -356,7 +356,7 @@ fn conversations_are_answered_by_the_template() {
         assert_eq!(error["code"].as_str().unwrap_or_default(), code, "{error}");
     }
     assert_eq!(server.get("/models").json()["models"][0]["chat"], true);
-    // As many tokens as there is room for, where nobody says how many.
+    // As many tokens as there is room for, where the request does not say how many.
     let open = json!({ "messages": messages, "temperature": 0, "stop": [] });
     let usage = server.json(path, &open.to_string()).json()["usage"].clone();
     let context = server.get("/models").json()["models"][0]["context"].as_u64().unwrap();
@@ -389,8 +389,8 @@ fn conversations_are_answered_by_the_template() {
     for (file, part) in
         [("none.jinja", "cannot read `none.jinja`"), ("broken.jinja", "`broken.jinja`"), ("unknown.jinja", "rot13")]
     {
-        let told = place.fails(&format!("serve r --device cpu --set data.chat_template={file}"), 2);
-        assert!(told.contains(part), "{told}");
+        let message = place.fails(&format!("serve r --device cpu --set data.chat_template={file}"), 2);
+        assert!(message.contains(part), "{message}");
     }
     // Models without one say what to do.
     let place = written();

@@ -51,7 +51,7 @@ fn a_connection_is_secret_and_its_answer_the_same() {
     // Another certificate is taken while the server runs; one that is broken is not.
     std::fs::write(place.path("key.pem"), "nonsense").unwrap();
     server.signal(libc::SIGHUP);
-    server.until("it says so", || server.told().contains("error: the certificate that was read before goes on"));
+    server.until("it says so", || server.log().contains("error: the certificate that was read before goes on"));
     assert_eq!(ask(&first, &server).unwrap(), expected);
     put(&place, "second", "second");
     server.signal(libc::SIGHUP);
@@ -73,7 +73,7 @@ fn certificates_and_keys_fit() {
         ("--tls-cert certificate.pem", 2, "--tls-key"),
         ("--tls-key key.pem", 2, "--tls-cert"),
     ] {
-        let told = place.fails(&format!("serve r --port 0 {args}"), code);
-        assert!(told.contains(part), "{args}: {told}");
+        let message = place.fails(&format!("serve r --port 0 {args}"), code);
+        assert!(message.contains(part), "{args}: {message}");
     }
 }
