@@ -57,17 +57,17 @@ pub fn are_those_of_the_update(backend: &dyn Backend, top: &str) {
         let (mut session, mut buffer) = session(&config(top, "", true), backend);
         let inputs = StepInputs { lr: 1.0, lr_floor: 0.0, grad_scale: 1.0, seed: 3, micro_step: step as u64 };
         let before = state(&mut session);
-        let told = session.gradients(&mut buffer, shape, inputs).unwrap();
-        assert_eq!(told.of.len(), 5, "a convolution, a normalisation, a linear layer");
+        let of_session = session.gradients(&mut buffer, shape, inputs).unwrap();
+        assert_eq!(of_session.of.len(), 5, "a convolution, a normalisation, a linear layer");
         let mut gradients = BTreeMap::new();
-        for one in &told.of {
+        for one in &of_session.of {
             let name = session.programs.plan.variables[one.parameter].name.clone();
             let mut list: Vec<f32> = Vec::new();
             let mut take = |piece: &[u8]| {
-                list.extend(piece.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b) / told.scale));
+                list.extend(piece.as_chunks().0.iter().map(|b| f32::from_ne_bytes(*b) / of_session.scale));
                 Ok(())
             };
-            session.read_gradient(&told, *one, &mut take).unwrap();
+            session.read_gradient(&of_session, *one, &mut take).unwrap();
             assert!(list.iter().any(|g| *g != 0.0), "{name}");
             gradients.insert(name, list);
         }
@@ -80,7 +80,7 @@ pub fn are_those_of_the_update(backend: &dyn Backend, top: &str) {
         session.train(0, &mut buffer, shape, inputs).unwrap();
         session.losses(true, &mut losses).unwrap();
         assert_eq!(losses.len(), 1);
-        // In 16 bits a gradient may be too large, and the update is then left out, as with those that are told.
+        // In 16 bits a gradient may be too large, and the update is then left out, as with those that the session gives.
         let finite = gradients.values().flatten().all(|g| g.is_finite());
         assert!(finite || step > 0, "{top}the first update is made");
         for (name, gradient) in &gradients {

@@ -23,7 +23,7 @@ pub fn heeding_signals(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Cases one after the other, each told of before it is run, so that one that ends the process, or the use of the GPU, is
+/// Cases one after the other, each named before it is run, so that one that ends the process, or the use of the GPU, is
 /// known by its name. `RUNNER_TEST_AFTER` names such a case: those up to it are left out. With `RUNNER_TEST_SECONDS` no case
 /// begins after so many seconds; they are then taken from all over the list, so that a part of them stands for all.
 pub struct Cases {

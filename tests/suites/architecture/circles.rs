@@ -22,14 +22,14 @@ fn circles(tree: &Tree) -> Vec<String> {
     }
     let mut found = Vec::new();
     for (folder, siblings) in folders {
-        let mut told = BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for name in siblings.keys() {
             // All that it leads to and that leads back.
             let circle: BTreeSet<&str> = reached(&siblings, name)
                 .into_iter()
                 .filter(|other| reached(&siblings, other).contains(name.as_str()))
                 .collect();
-            if circle.contains(name.as_str()) && told.insert(circle.clone()) {
+            if circle.contains(name.as_str()) && seen.insert(circle.clone()) {
                 let names: Vec<&str> = circle.iter().copied().collect();
                 let folder = if folder.is_empty() { "crate".to_owned() } else { folder.join("::") };
                 found.push(format!("in `{folder}`: {}", names.join(", ")));

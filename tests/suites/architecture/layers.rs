@@ -106,7 +106,7 @@ fn imports_run_one_way() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // What a row allows and nobody needs is forbidden from now on.
+    // What a row allows and no module needs is forbidden from now on.
     for (module, allowed) in IMPORTS {
         for name in allowed {
             let needed = seen.contains(&(module.to_owned(), (*name).to_owned()));

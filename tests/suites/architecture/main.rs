@@ -15,7 +15,7 @@ const MAX_LINES: usize = 500;
 
 /// Everything that is said passes `src/terminal`, which makes harmless what comes from outside.
 #[test]
-fn nobody_writes_to_the_terminal_but_its_module() {
+fn only_the_module_of_the_terminal_writes_to_it() {
     let ways = [
         "println!",
         "print!(",
@@ -61,7 +61,7 @@ fn nobody_writes_to_the_terminal_but_its_module() {
 
 /// The functions of NVIDIA's driver and libraries answer with numbers that a newer version may add to. Those of cudarc answer
 /// with enumerations of Rust, for which an unknown number is undefined behaviour: its types are used, its functions are not.
-/// The optional `cust` has the same fault, which docs/gpu.md tells.
+/// The optional `cust` has the same fault, as docs/gpu.md says.
 #[test]
 fn no_function_of_cudarc_is_called() {
     let is_function = |name: &str| {
@@ -108,16 +108,16 @@ fn every_module_is_in_the_map() {
             if !["lib.rs", "main.rs"].contains(&name.as_str()) {
                 assert!(
                     map.contains(&format!("| `{src}/{name}` |")),
-                    "ARCHITECTURE.md does not tell what {src}/{name} is for"
+                    "ARCHITECTURE.md does not say what {src}/{name} is for"
                 );
             }
         }
     }
-    assert!(map.contains(&format!("| `{CPU}` |")), "ARCHITECTURE.md does not tell what {CPU} is for");
+    assert!(map.contains(&format!("| `{CPU}` |")), "ARCHITECTURE.md does not say what {CPU} is for");
 }
 
 #[test]
-fn files_are_short_and_tell_what_they_are_for() {
+fn files_are_short_and_say_what_they_are_for() {
     let others = ["tests", "benches", "kernels", "crates/jpeg", "crates/mpi", "crates/cpu/tests"]
         .iter()
         .flat_map(|folder| below(&root().join(folder)));
@@ -126,7 +126,7 @@ fn files_are_short_and_tell_what_they_are_for() {
         assert!(lines <= MAX_LINES, "{} has {lines} lines: it has more than one subject", inside.display());
     }
     for (inside, text) in program_and_kernels() {
-        let told = text.starts_with("//! ");
-        assert!(told || is_test(&inside), "{} does not begin with what it is for", inside.display());
+        let is_described = text.starts_with("//! ");
+        assert!(is_described || is_test(&inside), "{} does not begin with what it is for", inside.display());
     }
 }

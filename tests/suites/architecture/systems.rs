@@ -81,25 +81,25 @@ fn row(line: &str) -> Option<(String, Asked, String, String)> {
 }
 
 #[test]
-fn what_is_for_some_systems_alone_is_told() {
+fn code_for_some_systems_alone_is_in_the_table() {
     let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
     let (_, section) = text.split_once(HEADING).expect("the section is there");
     let section = section.split("\n## ").next().unwrap();
-    let mut told = BTreeMap::new();
+    let mut listed = BTreeMap::new();
     for (file, asked, kind, what) in section.lines().filter_map(row) {
         assert!(KINDS.contains(&kind.as_str()), "`{file}`: `{kind}` is none of {KINDS:?}");
         assert!(what.split_whitespace().count() > 3, "`{file}`: say what other systems do");
-        assert!(told.insert(file.clone(), asked).is_none(), "`{file}` stands there twice");
+        assert!(listed.insert(file.clone(), asked).is_none(), "`{file}` stands there twice");
     }
     let found = files();
     let mut wrong = Vec::new();
     for (file, asked) in &found {
         let marks = asked.marks.iter().map(|mark| format!("`{mark}`")).collect::<Vec<_>>().join(", ");
-        if told.get(file) != Some(asked) {
+        if listed.get(file) != Some(asked) {
             wrong.push(format!("| `{file}` | {marks} | {} | … | … |", asked.places));
         }
     }
-    wrong.extend(told.keys().filter(|file| !found.contains_key(*file)).map(|file| format!("no longer: {file}")));
+    wrong.extend(listed.keys().filter(|file| !found.contains_key(*file)).map(|file| format!("no longer: {file}")));
     assert!(
         wrong.is_empty(),
         "the table in CONTRIBUTING.md, \"{}\", does not say what other systems do here:\n{}",

@@ -122,7 +122,7 @@ fn everything_that_can_be_written_repeats() {
 }
 
 #[test]
-fn origins_are_told() {
+fn origins_are_shown() {
     let sets = ["train.epochs=2".to_owned(), "model.layers.0.out_features = 3".to_owned()];
     let text = "[data]\nsource = \"synthetic\"\nshape = [4]\nclasses = 3\n[model]\nlayers = [{ type = \"linear\", out_features = 1 }]\n\
                 [loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"sgd\"\nlr = 0.1\n[train]\nepochs = 1\n";

@@ -42,20 +42,20 @@ pub fn changed(changes: &[(&str, &str)]) -> String {
 }
 
 /// What is said of a text, errors and warnings alike; every error has a place.
-pub fn told(text: &str, sets: &[&str]) -> String {
+pub fn rendered(text: &str, sets: &[&str]) -> String {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     match config::load_str("test.toml", text, &sets) {
         Ok(loaded) => diagnostics::render(&loaded.sources, &loaded.warnings, false),
-        Err(failure) => told_of(&failure),
+        Err(failure) => rendered_failure(&failure),
     }
 }
 
-fn told_of(failure: &Failure) -> String {
+fn rendered_failure(failure: &Failure) -> String {
     assert!(failure.diagnostics.iter().any(|d| d.severity == Severity::Error));
     assert!(failure.diagnostics.iter().all(|d| d.span().is_some()), "{failure}");
     // What can be read all the same can be looked at, whatever is wrong.
     let more = failure.rest.iter().flat_map(|rest| programs::mistakes(rest));
-    more.for_each(|told| assert!(told.span().is_some(), "{}", told.message));
+    more.for_each(|mistake| assert!(mistake.span().is_some(), "{}", mistake.message));
     diagnostics::render(&failure.sources, &failure.diagnostics, false)
 }
 
@@ -66,7 +66,7 @@ macro_rules! mistakes {
             #[test]
             fn $test() {
                 let cases: &[&[(&str, &str)]] = &[$(&$changes),*];
-                let all: Vec<String> = cases.iter().map(|changes| told(&changed(changes), &[])).collect();
+                let all: Vec<String> = cases.iter().map(|changes| rendered(&changed(changes), &[])).collect();
                 insta::assert_snapshot!(all.join("\n==========\n"));
             }
         )*
@@ -325,7 +325,7 @@ fn blocks_and_parameters() {
         with_blocks("{ block = \"b\" }", block),
         with_blocks("\"relu\"", "[params]\nwidth = { a = 1 }\n\"strange name\" = 3\n"),
     ];
-    insta::assert_snapshot!(cases.map(|text| told(&text, &[])).join("\n==========\n"));
+    insta::assert_snapshot!(cases.map(|text| rendered(&text, &[])).join("\n==========\n"));
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn expressions() {
     ];
     let all = expressions.map(|expression| {
         let layer = format!("{{ type = \"linear\", out_features = \"{expression}\" }}");
-        told(&with_blocks(&layer, "[params]\nwidth = 8\nact = \"relu\"\n"), &[])
+        rendered(&with_blocks(&layer, "[params]\nwidth = 8\nact = \"relu\"\n"), &[])
     });
     insta::assert_snapshot!(all.join("\n==========\n"));
 }
@@ -370,7 +370,7 @@ fn overrides() {
         &["optimizer={ nesterov = true }"],
         &["device=tpu"],
     ];
-    insta::assert_snapshot!(sets.map(|sets| told(GOOD, sets)).join("\n==========\n"));
+    insta::assert_snapshot!(sets.map(|sets| rendered(GOOD, sets)).join("\n==========\n"));
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn several_files() {
     ];
     let all = names.map(|name| {
         let failure = config::load(&folder.path().join(name).with_extension("toml"), &[]).expect_err(name);
-        told_of(&failure).replace(&folder.path().display().to_string(), "DIR")
+        rendered_failure(&failure).replace(&folder.path().display().to_string(), "DIR")
     });
     insta::assert_snapshot!(all.join("\n==========\n"));
 }
@@ -449,20 +449,20 @@ fn hostile_configurations_end_in_an_error() {
     for i in 1..10 {
         blocks += &format!("[blocks.b{i}]\nlayers = [{{ block = \"b{}\", repeat = 1000 }}]\n", i - 1);
     }
-    let report = told(&with_blocks("{ block = \"b9\", repeat = 1000 }", &blocks), &[]);
+    let report = rendered(&with_blocks("{ block = \"b9\", repeat = 1000 }", &blocks), &[]);
     assert!(report.contains("too many layers"), "{report}");
 
     let mut blocks = String::from("[blocks.b0]\nlayers = [\"relu\"]\n");
     for i in 1..60 {
         blocks += &format!("[blocks.b{i}]\nlayers = [{{ block = \"b{}\" }}]\n", i - 1);
     }
-    let report = told(&with_blocks("{ block = \"b59\" }", &blocks), &[]);
+    let report = rendered(&with_blocks("{ block = \"b59\" }", &blocks), &[]);
     assert!(report.contains("nested too deeply"), "{report}");
 
     let deep = format!("{}\"relu\"{}", "{ layers = [".repeat(500), "] }".repeat(500));
-    told(&changed(&[("\"relu\"", &deep)]), &[]);
+    rendered(&changed(&[("\"relu\"", &deep)]), &[]);
     let deep = format!("{}1{}", "(".repeat(400), ")".repeat(400));
-    let report = told(
+    let report = rendered(
         &with_blocks(&format!("{{ type = \"linear\", out_features = \"$width + {deep}\" }}"), "[params]\nwidth = 1\n"),
         &[],
     );

@@ -68,10 +68,10 @@ fn loaded(texts: &[&str], sets: &[&str]) -> Loaded {
 
 fn refused(texts: &[&str], sets: &[&str]) -> String {
     let failure = chain(texts, sets).expect_err("something is wrong");
-    let told = diagnostics::render(&failure.sources, &failure.diagnostics, false);
+    let text = diagnostics::render(&failure.sources, &failure.diagnostics, false);
     let folder =
         failure.sources.iter().find_map(|(_, s)| Some(s.name.rsplit_once('/')?.0.to_owned())).unwrap_or_default();
-    told.replace(&folder, "DIR")
+    text.replace(&folder, "DIR")
 }
 
 /// What is left behind, by key.
@@ -150,7 +150,7 @@ fn of_two_keys_that_exclude_each_other_the_upper_counts() {
 
 #[test]
 fn what_is_written_together_with_a_kind_must_fit_it() {
-    let told = [
+    let refusals = [
         refused(&["[optimizer]\ntype = \"adam\"\nmomentum = 0.5\n"], &[]),
         refused(&[], &["optimizer.momentum=0.5", "optimizer.type=adam"]),
         // A mistake of the base is one whatever the kind; so is a kind that there is not.
@@ -159,7 +159,7 @@ fn what_is_written_together_with_a_kind_must_fit_it() {
         refused(&["[schedule]\nmilestones = [2]\nstep_epochs = 2\n"], &[]),
         refused(&["[model]\nuse = \"net.toml\"\nwith = { depth = 3 }\n"], &[]),
     ];
-    insta::assert_snapshot!(told.join("\n==========\n"));
+    insta::assert_snapshot!(refusals.join("\n==========\n"));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_the_base_has_can_be_taken_away() {
 
 #[test]
 fn what_is_not_there_cannot_be_taken_away() {
-    let told = [
+    let refusals = [
         refused(&[], &["--unset optimizer.momentun"]),
         refused(&[], &["--unset epochs"]),
         refused(&[], &["--unset shedule"]),
@@ -207,5 +207,5 @@ fn what_is_not_there_cannot_be_taken_away() {
         refused(&["[optimizer]\nunset = false\n"], &[]),
         refused(&["[train]\nepochs = 0\n[log]\nunset = true\n"], &[]),
     ];
-    insta::assert_snapshot!(told.join("\n==========\n"));
+    insta::assert_snapshot!(refusals.join("\n==========\n"));
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use jsonschema::Validator;
 use runner::config::schema::schema;
 
-use super::errors::{changed, told};
+use super::errors::{changed, rendered};
 
 /// What editors judge by.
 pub fn validator() -> &'static Validator {
@@ -235,7 +235,7 @@ fn what_the_schema_catches() {
     let (mut caught, mut lines) = (0, Vec::new());
     for (from, to) in MISTAKES {
         let text = changed(&[(from, to)]);
-        assert!(told(&text, &[]).contains("error: "), "{to} is no mistake");
+        assert!(rendered(&text, &[]).contains("error: "), "{to} is no mistake");
         let found = !problems(validator(), &text).is_empty();
         caught += usize::from(found);
         lines.push(format!(

@@ -3,7 +3,7 @@
 use runner::config;
 use runner::config::text::diagnostics;
 
-use super::errors::{GOOD, changed, told};
+use super::errors::{GOOD, changed, rendered};
 
 /// The remark at the culprit of each error, and the help.
 fn remarks(text: &str, sets: &[&str]) -> String {
@@ -196,7 +196,7 @@ fn options_are_understood() {
 
 /// One error for what is there twice, with both places; and for a number or a word in a wrong spelling.
 #[test]
-fn syntax_is_told_in_plain_words() {
+fn mistakes_of_syntax_are_named_in_plain_words() {
     let cases: [&[(&str, &str)]; 14] = [
         &[("lr = 0.1", "lr = 0.1\nlr = 0.2")],
         &[("lr = 0.1", "lr = 0.1\ngroups = [{ match = [\"*\"], lr = 0.3 }]\nlr = 0.2")],
@@ -216,7 +216,7 @@ fn syntax_is_told_in_plain_words() {
         &[("\"sgd\"", "sgd"), ("\"relu\"", "identity, flatten")],
         &[("batch_size = 32", "batch_size = # none yet")],
     ];
-    insta::assert_snapshot!(cases.map(|changes| told(&changed(changes), &[])).join("\n==========\n"));
+    insta::assert_snapshot!(cases.map(|changes| rendered(&changed(changes), &[])).join("\n==========\n"));
 }
 
 /// Layers whose parameters would have the same names: an error with both places, whatever the layers are.
@@ -236,9 +236,9 @@ fn names_that_clash_are_refused() {
         "{ type = \"residual\", layers = [\"relu\"], projection = { name = \"x_{i}\", block = \"b\", repeat = 2 } }"
             .to_owned(),
     ];
-    let told =
-        cases.map(|layers| told(&(changed(&[("\"relu\"", &layers)]) + "[blocks.b]\nlayers = [\"relu\"]\n"), &[]));
-    insta::assert_snapshot!(told.join("\n==========\n"));
+    let errors =
+        cases.map(|layers| rendered(&(changed(&[("\"relu\"", &layers)]) + "[blocks.b]\nlayers = [\"relu\"]\n"), &[]));
+    insta::assert_snapshot!(errors.join("\n==========\n"));
 }
 
 /// A layer that is a parameter itself would be the weight of another.
@@ -247,7 +247,7 @@ fn a_layer_that_is_a_parameter_clashes_with_a_layer_around_it() {
     let conv = "{ name = \"a\", type = \"conv2d\", out_channels = 8, kernel_size = 1 }";
     let group = "{ name = \"a\", layers = [{ name = \"weight\", type = \"layer_scale\" }] }";
     for layers in [format!("{conv}, {group}"), format!("{group}, {conv}")] {
-        let told = told(&changed(&[("\"relu\"", &layers)]), &[]);
-        assert!(told.contains("the parameters of two layers would both be called `a.…`"), "{told}");
+        let error = rendered(&changed(&[("\"relu\"", &layers)]), &[]);
+        assert!(error.contains("the parameters of two layers would both be called `a.…`"), "{error}");
     }
 }

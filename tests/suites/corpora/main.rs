@@ -1,5 +1,5 @@
 //! Every file that a fuzzer once found, or that was written to lead one, through the functions that fuzzers call: none may
-//! panic, take more memory than such a file is worth, or be lost on its way. `CONTRIBUTING.md` tells how the files come about.
+//! panic, take more memory than such a file is worth, or be lost on its way. `CONTRIBUTING.md` says how the files come about.
 
 mod memory;
 mod seeds;

@@ -16,12 +16,12 @@ thread_local! {
 /// What is looked at.
 static SUBJECT: Mutex<String> = Mutex::new(String::new());
 
-/// Says what is looked at: where there is no more memory, the process ends, and this is told before.
+/// Says what is looked at: where there is no more memory, the process ends, and prints this before.
 pub fn subject(name: String) {
     *SUBJECT.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = name;
 }
 
-fn told(block: *mut u8) -> *mut u8 {
+fn report_no_memory(block: *mut u8) -> *mut u8 {
     if block.is_null()
         && let Ok(subject) = SUBJECT.try_lock()
     {
@@ -44,13 +44,13 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: the caller keeps the contract of `alloc`.
-        told(unsafe { System.alloc(layout) })
+        report_no_memory(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
         // SAFETY: the caller keeps the contract of `alloc_zeroed`.
-        told(unsafe { System.alloc_zeroed(layout) })
+        report_no_memory(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
@@ -62,7 +62,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size as isize - layout.size() as isize);
         // SAFETY: the caller keeps the contract of `realloc`.
-        told(unsafe { System.realloc(ptr, layout, size) })
+        report_no_memory(unsafe { System.realloc(ptr, layout, size) })
     }
 }
 

@@ -10,28 +10,28 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// What a format tells of its end.
+/// What a format says of its end.
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     /// How long it is: a file that was cut off is refused.
-    Told,
+    Length,
     /// Where the last thing ends that counts: the rest may be missing, and what is read is the same.
     Rest,
     /// Nothing: less is another file.
     Open,
 }
 
-/// The files `ok-…` of the targets, whose first bytes tell how they are read. The targets check that errors name the file.
+/// The files `ok-…` of the targets, whose first bytes say how they are read. The targets check that errors name the file.
 const KEPT: [(&str, &[&str], usize, Ends); 14] = [
-    ("idx", &["ok-gzip", "ok-images", "ok-labels", "ok-two-members", "ok-gzipped"], 1, Ends::Told),
-    ("tar", &["ok-gz"], 1, Ends::Told),
+    ("idx", &["ok-gzip", "ok-images", "ok-labels", "ok-two-members", "ok-gzipped"], 1, Ends::Length),
+    ("tar", &["ok-gz"], 1, Ends::Length),
     // Some writers leave out the empty blocks at the end: without them it is read, with a warning.
     ("shard", &["ok-archive"], 1, Ends::Rest),
-    ("parquet", &["ok-nested", "ok-required"], 0, Ends::Told),
-    ("pickle", &["ok-float", "ok-halves", "ok-longs", "ok-ordered", "ok-within"], 0, Ends::Told),
-    ("weights", &["ok-archive"], 0, Ends::Told),
+    ("parquet", &["ok-nested", "ok-required"], 0, Ends::Length),
+    ("pickle", &["ok-float", "ok-halves", "ok-longs", "ok-ordered", "ok-within"], 0, Ends::Length),
+    ("weights", &["ok-archive"], 0, Ends::Length),
     ("jpeg", &["ok-420", "ok-444", "ok-gre"], 4, Ends::Rest),
-    ("tokenizer", &["ok-pairs", "ok-pieces", "ok-split", "ok-unigram", "ok-words"], 0, Ends::Told),
+    ("tokenizer", &["ok-pairs", "ok-pieces", "ok-split", "ok-unigram", "ok-words"], 0, Ends::Length),
     ("mask", &["ok-grey", "ok-palette"], 0, Ends::Rest),
     ("list", &["ok-csv", "ok-jsonl", "ok-numbers", "ok-quotes", "ok-several-json", "ok-tsv"], 1, Ends::Open),
     ("table", &["ok-classes", "ok-comma", "ok-json", "ok-kinds", "ok-words"], 1, Ends::Open),
@@ -46,7 +46,7 @@ type Found = Result<Vec<u8>, String>;
 /// Reads a file.
 type Read = fn(&Path) -> Found;
 
-fn told(error: &impl std::fmt::Display) -> String {
+fn message(error: &impl std::fmt::Display) -> String {
     format!("{error:#}")
 }
 
@@ -54,11 +54,11 @@ fn image(path: &Path) -> Found {
     let options =
         SyntheticOptions { shape: vec![3, 5, 9], task: Task::Classes(2), samples: 1, val_samples: 1, seed: 0 };
     let field = &data::describe(&Source::Synthetic(options)).expect("no files").fields[0];
-    data::image_sample(path, field, true).map_err(|e| told(&e))
+    data::image_sample(path, field, true).map_err(|e| message(&e))
 }
 
 fn weights(path: &Path) -> Found {
-    let loaded = checkpoint::load_tensors(path).map_err(|e| told(&e))?;
+    let loaded = checkpoint::load_tensors(path).map_err(|e| message(&e))?;
     Ok(format!("{:?}", loaded.tensors).into_bytes())
 }
 
@@ -77,7 +77,7 @@ fn tokens(path: &Path) -> Found {
         counts_bytes: false,
         fitted: None,
     };
-    let set = data::open(&Source::Text(Box::new(options))).map_err(|e| told(&e))?;
+    let set = data::open(&Source::Text(Box::new(options))).map_err(|e| message(&e))?;
     let all =
         (0..set.train.len()).map(|sample| data::text::tokens_of(&set.train, sample).expect("tokens that are there"));
     Ok(format!("{:?}", all.collect::<Vec<_>>()).into_bytes())
@@ -95,16 +95,16 @@ fn others() -> Vec<(&'static str, Vec<u8>, Read, Ends)> {
     }
     let two = b"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]}}";
     let mut all: Vec<(&'static str, Vec<u8>, Read, Ends)> = vec![
-        ("a.safetensors", file(two), weights, Ends::Told),
+        ("a.safetensors", file(two), weights, Ends::Length),
         ("tokens.bin", sixteen(0..9), tokens, Ends::Open),
-        ("llm_c.bin", [llm_c, sixteen(0..9)].concat(), tokens, Ends::Told),
+        ("llm_c.bin", [llm_c, sixteen(0..9)].concat(), tokens, Ends::Length),
     ];
     for (name, of) in
         [("a.png", "ok-png"), ("a.jpg", "ok-jpeg"), ("a.gif", "ok-gif"), ("a.bmp", "ok-bmp"), ("a.webp", "ok-webp")]
     {
         all.push((name, kept("image", of), image, Ends::Rest));
     }
-    all.push(("legacy.pth", golden(LEGACY), weights, Ends::Told));
+    all.push(("legacy.pth", golden(LEGACY), weights, Ends::Length));
     all
 }
 
@@ -118,7 +118,7 @@ fn faults(name: &str, whole: &[u8], first: usize, ends: Ends, read: impl Fn(&[u8
     for end in first..whole.len() {
         let what = match catch_unwind(AssertUnwindSafe(|| read(&whole[..end]))) {
             Err(_) => "panics".to_owned(),
-            Ok(Ok(_)) if ends == Ends::Told => "is accepted".into(),
+            Ok(Ok(_)) if ends == Ends::Length => "is accepted".into(),
             Ok(Ok(less)) if ends == Ends::Rest && less != complete => "is another content".into(),
             Ok(Err(e)) if e.is_empty() => "is refused without a word".into(),
             Ok(_) => continue,
@@ -137,7 +137,7 @@ fn faults(name: &str, whole: &[u8], first: usize, ends: Ends, read: impl Fn(&[u8
 fn by(target: Target, name: &'static str) -> impl Fn(&[u8]) -> Found {
     move |bytes| match (target(bytes), name) {
         (false, _) => Err(format!("{name} refuses it")),
-        (true, "mask") => data::read_mask(bytes).map(|mask| mask.pixels).map_err(|e| told(&e)),
+        (true, "mask") => data::read_mask(bytes).map(|mask| mask.pixels).map_err(|e| message(&e)),
         (true, _) => Ok(Vec::new()),
     }
 }

@@ -49,7 +49,7 @@ pub fn convolution(conv: &Conv2d, way: Way, dtype: DType, x: [usize; 4], [o, kh,
     graph
 }
 
-/// What is chosen for the convolutions of usual networks, in every precision: printed, for a GPU to tell which engines its
+/// What is chosen for the convolutions of usual networks, in every precision: printed, to see on a GPU which engines its
 /// cuDNN has. That whatever is chosen is right has been checked when it was.
 #[test]
 fn plans_of_usual_convolutions() {
@@ -92,7 +92,7 @@ fn plans_of_usual_convolutions() {
             ("fp16", DType::F16, false),
         ] {
             let chosen = [forward, Way::Input, Way::Weight].map(|way| {
-                // A choice is told by a backend that has made no other.
+                // Each choice is made by a backend that has made no other.
                 let backend = CudaBackend::new(0).unwrap().with_libraries(&wanted).with_tf32(tf32);
                 let size = side.max(3);
                 let graph = convolution(conv, way, dtype, [images, size, size, channels], [channels, 3, 3]);

@@ -7,7 +7,7 @@ use super::emulator;
 use runner::backend::cuda::CudaBackend;
 
 #[test]
-fn gradients_that_are_told_are_those_of_the_update() {
+fn gradients_of_a_session_are_those_of_the_update() {
     if !emulator::ready() {
         return;
     }

@@ -111,7 +111,7 @@ fn every_precision_is_computed_by_plans() {
 }
 
 #[test]
-fn the_libraries_in_use_are_told() {
+fn the_libraries_in_use_are_named() {
     let Some(wanted) = doubles() else { return };
     let all = CudaBackend::new(0).unwrap().with_libraries(&wanted);
     assert!(all.libraries().names().is_empty(), "none has been needed yet");
@@ -152,9 +152,9 @@ fn broken(folder: &Path, file: &str, version: (&str, usize), functions: &[&str])
     path
 }
 
-/// A library that is there and no good is told of, and a run without it gives the bits of our own kernels.
+/// A broken library has a note, and a run without it gives the bits of our own kernels.
 #[test]
-fn libraries_that_are_no_good_are_told_of_and_not_used() {
+fn broken_libraries_are_noted_and_not_used() {
     if !emulator::only_emulated() {
         return;
     }
@@ -177,7 +177,7 @@ fn libraries_that_are_no_good_are_told_of_and_not_used() {
         let backend = CudaBackend::new(0).unwrap().with_libraries(&wanted);
         assert!(backend.libraries().blas().is_none());
         let problems = backend.libraries().problems().join("\n");
-        assert_eq!(runner::backend::Backend::notes(&backend).join("\n"), problems, "they are told once");
+        assert_eq!(runner::backend::Backend::notes(&backend).join("\n"), problems, "they are noted once");
         assert!(problems.contains(why) && problems.contains(path.to_str().unwrap()), "{why}: {problems}");
         assert!(backend.libraries().names().is_empty());
         assert_eq!(run(&wanted, true, 0), own, "{why}");

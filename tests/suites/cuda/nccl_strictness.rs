@@ -163,7 +163,7 @@ fn exchange(mistake: &str) {
     }
 }
 
-/// The variable that tells a child what to do wrong.
+/// The variable that names the mistake of a child.
 const MISTAKE: &str = "RUNNER_TEST_NCCL_MISTAKE";
 
 /// In a process of its own.
@@ -189,10 +189,10 @@ fn calls_that_are_not_allowed_end_the_program() {
     let right = run("");
     assert!(right.status.success(), "{}", String::from_utf8_lossy(&right.stderr));
     assert!(String::from_utf8_lossy(&right.stdout).contains("1 passed"));
-    for (mistake, told) in MISTAKES {
+    for (mistake, part) in MISTAKES {
         let child = run(mistake);
         let said = String::from_utf8_lossy(&child.stderr);
         assert!(!child.status.success(), "{mistake}: it went on");
-        assert!(said.contains(told), "{mistake}: {said}");
+        assert!(said.contains(part), "{mistake}: {said}");
     }
 }

@@ -27,7 +27,7 @@ const FALLBACK: i32 = 6;
 /// Their tags, in the order in which the heuristics offer them.
 const TAGS: [(i32, &str); 4] = [(TENSOR, "eng1"), (DIRECT, "eng3_k2=1_k99=0"), (COMPILED, "eng4"), (FALLBACK, "eng6")];
 
-/// A test double of its own, so that what is planted in it is in nobody's way.
+/// A test double of its own, so that what is planted in it disturbs no other test.
 pub struct Lab {
     dir: tempfile::TempDir,
     file: PathBuf,
@@ -163,12 +163,12 @@ fn an_engine_that_does_what_it_should_not_is_passed_over() {
         (Fault::NanResult, Some("element 0 of a trial is NaN, and ")),
         (Fault::Unsteady, Some("it gives other bits when it is run again")),
         (Fault::NoRun, Some("cuDNN failed while convolving (status 5000)")),
-        // That it cannot be had at all is nothing to be told.
+        // That it cannot be had at all has no note.
         (Fault::NoPlan, None),
         (Fault::Strange, None),
         (Fault::Large, None),
     ];
-    for (fault, told) in cases {
+    for (fault, reason) in cases {
         for cache in [None, Some(lab.dir.path().join(format!("{fault:?}")))] {
             // One after the other, until there is none.
             lab.plant_all(Fault::None);
@@ -186,7 +186,7 @@ fn an_engine_that_does_what_it_should_not_is_passed_over() {
                     None => {
                         assert_eq!(chosen, "own", "{fault:?}");
                         // All were tried.
-                        let expected = if told.is_some() { TAGS.len() } else { 0 };
+                        let expected = if reason.is_some() { TAGS.len() } else { 0 };
                         assert_eq!(notes.len(), expected, "{notes:?}");
                         let own = CudaBackend::new(0).unwrap().with_libraries(&Wanted::default());
                         let bytes = [&backend, &own].map(|b| b.workspace(&graph, &graph.nodes[0]));
@@ -194,9 +194,9 @@ fn an_engine_that_does_what_it_should_not_is_passed_over() {
                     }
                 }
                 let why =
-                    |note: &String| told.is_some_and(|told| note.contains(told)) && note.contains("is not used for");
+                    |note: &String| reason.is_some_and(|part| note.contains(part)) && note.contains("is not used for");
                 assert!(notes.iter().all(why), "{fault:?}: {notes:?}");
-                assert!(told.is_none() || cache.is_some() || notes.len() == k + 1, "{fault:?}: {notes:?}");
+                assert!(reason.is_none() || cache.is_some() || notes.len() == k + 1, "{fault:?}: {notes:?}");
             }
         }
     }
@@ -328,7 +328,7 @@ fn a_measured_choice_is_kept() {
         lab.plant(engine, Fault::Slow);
     }
     assert_eq!(ask(), plain(FALLBACK));
-    // What is slower now is nobody's business, and nothing is run for it.
+    // An engine that is slower now is not measured again.
     lab.plant_all(Fault::None);
     lab.plant(FALLBACK, Fault::Slow);
     let before = TAGS.map(|(engine, _)| emulator::runs(&lab.file, engine));
@@ -398,23 +398,23 @@ fn choices_of_a_checkpoint_hold() {
     let said = first.choices().unwrap();
     let resumed = |said: &str, cache: Option<&Path>| {
         let backend = lab.backend(cache);
-        let told = backend.take_choices(said);
-        (choice(&backend, &CONV, Way::Forward, DType::BF16), told, backend.notes())
+        let note = backend.take_choices(said);
+        (choice(&backend, &CONV, Way::Forward, DType::BF16), note, backend.notes())
     };
     let cache = lab.cache();
     assert_eq!(resumed(&said, None), (plain(COMPILED), None, vec![]));
     // The cache has another, and keeps it.
     choice(&lab.backend(Some(&cache)), &CONV, Way::Forward, DType::BF16);
     assert_eq!(resumed(&said, Some(&cache)), (plain(COMPILED), None, vec![]));
-    // Of another library, or of no sense: told, and chosen anew.
+    // Of another library, or of no sense: noted, and chosen anew.
     for (other, words) in [(said.replace("91000", "91001"), "91001"), ("[]".into(), "cannot be read")] {
-        let (chosen, told, notes) = resumed(&other, None);
+        let (chosen, note, notes) = resumed(&other, None);
         assert_eq!((chosen, notes), (plain(TENSOR), vec![]));
-        let told = told.unwrap();
-        assert!(told.contains(words) && told.contains("no longer bit for bit"), "{told}");
+        let note = note.unwrap();
+        assert!(note.contains(words) && note.contains("no longer bit for bit"), "{note}");
     }
-    let (chosen, told, notes) = resumed(&said.replace("eng4", "eng44"), None);
-    assert_eq!((chosen, told), (plain(TENSOR), None));
+    let (chosen, note, notes) = resumed(&said.replace("eng4", "eng44"), None);
+    assert_eq!((chosen, note), (plain(TENSOR), None));
     assert!(notes[0].contains("eng44") && notes[0].contains("no longer bit for bit"), "{notes:?}");
     let without = CudaBackend::new(0).unwrap().with_libraries(&Wanted::default());
     assert!(without.take_choices(&said).unwrap().contains("cuDNN"));

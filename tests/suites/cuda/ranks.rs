@@ -38,8 +38,8 @@ const TENSORS: [(DType, usize); 7] = [
 /// Tensors of which sums take more than is made by all ranks.
 const MANY: [(DType, usize); 2] = [(DType::F32, 270_000), (DType::I64, 2)];
 
-/// A tensor, and which of its elements are told to a rank.
-struct Told {
+/// A tensor, and which of its elements a rank gets.
+struct Delivery {
     variable: VarId,
     dtype: DType,
     length: usize,
@@ -52,7 +52,7 @@ enum To {
     Owner(usize),
 }
 
-impl Told {
+impl Delivery {
     fn bytes(&self, rank: usize, ranks: usize) -> std::ops::Range<usize> {
         let elements = match self.to {
             To::All => 0..self.length,
@@ -65,8 +65,8 @@ impl Told {
 }
 
 /// A program with a sum for all, one for parts, one for owners, and an exchange of parts.
-fn program(shards: Shards) -> (Arc<Variables>, Graph, Vec<Told>) {
-    let (mut vars, mut graph, mut told) = (Variables::new(), Graph::new(), Vec::new());
+fn program(shards: Shards) -> (Arc<Variables>, Graph, Vec<Delivery>) {
+    let (mut vars, mut graph, mut deliveries) = (Variables::new(), Graph::new(), Vec::new());
     let (slots, ranks) = (shards.slots(), shards.ranks);
     let place = graph.input(Input::Shard, DType::I32, Shape::from([SHARD_INPUTS]));
     let add = |vars: &mut Variables, name: String, (dtype, length): (DType, usize)| {
@@ -92,7 +92,7 @@ fn program(shards: Shards) -> (Arc<Variables>, Graph, Vec<Told>) {
                         Receivers::Parts => To::Part,
                         Receivers::Owners(owners) => To::Owner(owners[at]),
                     };
-                    told.push(Told { variable, dtype: of.0, length: of.1, to });
+                    deliveries.push(Delivery { variable, dtype: of.0, length: of.1, to });
                 }
             }
         }
@@ -102,12 +102,12 @@ fn program(shards: Shards) -> (Arc<Variables>, Graph, Vec<Told>) {
     for (at, (dtype, length)) in TENSORS.into_iter().enumerate() {
         let variable = add(&mut vars, format!("given.{at}"), (dtype, length));
         operands.push(graph.variable(&vars, variable));
-        told.push(Told { variable, dtype, length, to: To::All });
+        deliveries.push(Delivery { variable, dtype, length, to: To::All });
         let of_ranks = (0..ranks).map(|rank| (part_of(length, (rank, ranks)).len(), rank));
         parts.extend(of_ranks.filter(|(length, _)| *length > 0));
     }
     graph.add(ShardGather { parts }, &operands).unwrap();
-    (Arc::new(vars), graph, told)
+    (Arc::new(vars), graph, deliveries)
 }
 
 /// Numbers whose sum depends on the order in which they are added.
@@ -143,10 +143,10 @@ fn prepare<const N: usize>(backend: &dyn Backend, vars: &Arc<Variables>, graphs:
     Prepared { plan, executable, batch, given }
 }
 
-/// What a rank is told in steps of so many shards.
+/// What a rank gets in steps of so many shards.
 fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<Vec<u8>> {
     let rank = backend.team().unwrap().rank();
-    let (vars, graph, told) = program(shards);
+    let (vars, graph, deliveries) = program(shards);
     let Prepared { plan, mut executable, mut batch, given } = prepare(backend, &vars, [graph]);
     let mut results = Vec::new();
     for present in steps {
@@ -154,7 +154,7 @@ fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<Vec<u8>> {
         write_place(&mut batch, &plan, *present, true);
         executable.run(0, 0, &batch).unwrap();
         executable.wait_slot(0).unwrap();
-        for of in &told {
+        for of in &deliveries {
             let bytes = of.bytes(rank, shards.ranks);
             let mut result = vec![0; bytes.len()];
             executable.download_part(of.variable, bytes.start, &mut result).unwrap();
@@ -336,7 +336,7 @@ fn one_gpu() {
     assert!(errors.iter().any(|error| error.contains("Duplicate GPU detected")), "{errors:?}");
 }
 
-/// NCCL that is not there, or too old, is told before anything is planned.
+/// NCCL that is not there, or too old, is an error before anything is planned.
 fn none() {
     let refused = |settings: &Settings| {
         let member = team(2).into_iter().next().unwrap();
@@ -392,12 +392,12 @@ fn exchanges_have_no_races_and_stay_within_their_memory() {
 }
 
 #[test]
-fn nobody_waits_for_a_rank_that_has_failed() {
+fn no_rank_waits_for_one_that_has_failed() {
     in_process("gone", 3, &[]);
 }
 
 #[test]
-fn what_nccl_fails_on_is_told_by_all() {
+fn all_ranks_report_an_error_of_nccl() {
     in_process("init", 2, &[("FAKE_NCCL", "init:1")]);
     in_process("error", 2, &[("FAKE_NCCL", "error:1:7")]);
 }

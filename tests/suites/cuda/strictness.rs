@@ -208,7 +208,7 @@ fn convolve(mistake: &str) {
     assert_eq!(unsafe { cu::cuStreamSynchronize(stream) } as u32, 0);
 }
 
-/// The variable that tells a child what to do wrong.
+/// The variable that names the mistake of a child.
 const MISTAKE: &str = "RUNNER_TEST_MISTAKE";
 
 /// In a process of its own.

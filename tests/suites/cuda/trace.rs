@@ -1,4 +1,4 @@
-//! Traces: what they tell, and that steps are the same with them.
+//! Traces: what they show, and that steps are the same with them.
 
 use super::emulator;
 use runner::backend::cuda::CudaBackend;
@@ -76,7 +76,7 @@ fn steps(accumulate: usize, detail: Option<Detail>) -> (Session, Vec<Span>, Vec<
 }
 
 #[test]
-fn traced_steps_are_steps_and_every_piece_of_work_is_told() {
+fn traced_steps_are_steps_and_every_piece_of_work_has_a_span() {
     if !emulator::ready() {
         return;
     }

@@ -1,4 +1,4 @@
-//! What fails on a GPU is told: with the node where that can be known, with what to do, and with the right exit code.
+//! A failure on a GPU is an error with the node where that can be known, with what to do, and with the right exit code.
 //! Faults are planted in the emulated driver.
 
 use crate::support::{Done, Place};
@@ -66,9 +66,9 @@ const NO_MATTER: [&str; 14] = [
     "cuStreamDestroy_v2",
 ];
 
-/// A newer driver may answer with numbers that nobody here knows; every function of it may, at every call.
+/// A newer driver may answer with numbers that are unknown here; every function of it may, at every call.
 #[test]
-fn an_answer_that_nobody_knows_is_told_whatever_was_called() {
+fn an_unknown_answer_is_an_error_of_any_function() {
     let Some(folder) = emulator::library_dir() else { return };
     let place = Place::with(CONFIG);
     for name in functions() {
@@ -111,9 +111,9 @@ fn out_of_memory_is_exit_3_wherever_it_comes_up() {
     assert!(node.err.contains("node 3 (`gelu` of `bend`)"), "{node:?}");
 }
 
-/// The driver tells of a fault when something is waited for, and not whose it is. Node by node, it is known.
+/// The driver reports a fault when something is waited for, and does not say whose it is. Node by node, it is known.
 #[test]
-fn a_fault_of_a_kernel_is_told_with_its_node_where_every_node_is_waited_for() {
+fn a_fault_of_a_kernel_is_an_error_with_its_node_where_every_node_is_waited_for() {
     let Some(folder) = emulator::library_dir() else { return };
     let place = Place::with(CONFIG);
     for (code, name) in
@@ -129,14 +129,14 @@ fn a_fault_of_a_kernel_is_told_with_its_node_where_every_node_is_waited_for() {
         }
         let done = train(&place, &folder, &[fault, ("RUNNER_CUDA_SYNC", "1")]);
         assert!(done.code == Some(1) && !done.err.contains("RUNNER_CUDA_SYNC"), "{done:?}");
-        for told in [
+        for part in [
             "node 3 (`gelu` of `bend`) of program `train, batch of 8`: the GPU failed",
             name,
             "\n  kernel `activation_f32` of kernels/cuda/elementwise.cu: 1 x 1 x 1 blocks of 256 x 1 x 1 threads",
             "\n  input 0: f32[8, 4, 4, 8], 4096 bytes at 0x",
             "\n  output 0: f32[8, 4, 4, 8], 4096 bytes at 0x",
         ] {
-            assert!(done.err.contains(told), "{told}: {done:?}");
+            assert!(done.err.contains(part), "{part}: {done:?}");
         }
     }
     // Of the backward pass, with a variable and the workspace.
@@ -184,9 +184,9 @@ fn an_access_beyond_a_value_is_found_where_values_are_apart() {
     ok_with(&place, &folder, "train c.toml --out r --force -q", &env[1..]);
 }
 
-/// What the driver's compiler says of a module is told.
+/// The error has what the driver's compiler says of a module.
 #[test]
-fn a_module_that_does_not_load_tells_the_compilers_log() {
+fn the_error_of_a_module_that_does_not_load_has_the_compilers_log() {
     let Some(folder) = emulator::library_dir() else { return };
     let place = Place::with(CONFIG);
     for (code, help) in [
@@ -204,7 +204,7 @@ fn a_module_that_does_not_load_tells_the_compilers_log() {
 }
 
 #[test]
-fn a_driver_that_lacks_a_function_is_told_of() {
+fn a_driver_that_lacks_a_function_is_an_error() {
     let Some(_) = emulator::library_dir() else { return };
     let place = Place::with(CONFIG);
     let library: PathBuf = place.path("old/libcuda.so");

@@ -35,6 +35,6 @@ fn losses_of_heads_are_summed_on_a_gpu() {
             }
         }
     }
-    let told = ok_with(&place, &folder, "predict fp32 val.csv --json --device cuda", &[]).json();
-    assert!(told[0]["heads"]["kind"]["top"][0]["label"].is_string(), "{told}");
+    let answers = ok_with(&place, &folder, "predict fp32 val.csv --json --device cuda", &[]).json();
+    assert!(answers[0]["heads"]["kind"]["top"][0]["label"].is_string(), "{answers}");
 }

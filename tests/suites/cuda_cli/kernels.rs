@@ -4,13 +4,13 @@
 use crate::support::{Place, plain};
 use crate::{emulator, ok_with, run_with};
 
-/// The driver's cache is off, so that PTX is told of.
+/// The driver's cache is off, so that compiling PTX has a note.
 const NO_CACHE: (&str, &str) = ("CUDA_CACHE_DISABLE", "1");
 
 const TRAIN: &str = "train c.toml --device cuda --out r --force --set train.max_steps=2";
 
 #[test]
-fn most_gpus_have_machine_code_and_the_others_are_told_what_compiling_costs() {
+fn most_gpus_have_machine_code_and_the_others_have_a_note_of_what_compiling_costs() {
     let Some(folder) = emulator::library_dir() else { return };
     let place = Place::with(&plain());
     for (capability, machine_code) in [
@@ -57,21 +57,21 @@ fn machine_code_that_is_refused_gives_way_to_ptx() {
     let metrics = place.metrics("r");
     for code in ["209", "218", "200", "12345"] {
         let done = ok_with(&place, &folder, TRAIN, &[("EMULATED_FAIL", &format!("cuModuleLoadDataEx={code}@1"))]);
-        let told =
+        let notes =
             done.err.lines().filter(|l| l.contains("compiled from PTX, as their machine code is not taken")).count();
-        assert_eq!(told, 1, "{done:?}");
+        assert_eq!(notes, 1, "{done:?}");
         assert_eq!(place.metrics("r"), metrics, "{code}");
     }
     // Not for lack of memory, which PTX would not spare.
     let done = run_with(&place, &folder, TRAIN, &[("EMULATED_FAIL", "cuModuleLoadDataEx=2@1")]);
     assert_eq!(done.code, Some(3), "{done:?}");
-    // Whoever forces PTX need not be told.
+    // A user who forces PTX gets no note.
     let done = ok_with(&place, &folder, TRAIN, &[("CUDA_FORCE_PTX_JIT", "1"), NO_CACHE]);
     assert!(!done.err.contains("not taken") && done.err.contains("compiles the kernels"), "{done:?}");
 }
 
 #[test]
-fn devices_tells_what_each_gpu_gets() {
+fn devices_shows_what_each_gpu_gets() {
     let Some(folder) = emulator::library_dir() else { return };
     let place = Place::new();
     for (capability, json, text) in [
@@ -80,9 +80,9 @@ fn devices_tells_what_each_gpu_gets() {
         ("103", "sm_100".into(), "machine code for sm_100"),
     ] {
         let env = [("EMULATED_CAPABILITY", capability)];
-        let told = ok_with(&place, &folder, "devices --json", &env).json();
-        assert_eq!(told["devices"][1]["kernels"], json, "{told}");
-        assert_eq!(told["cuda"]["machine_code"].as_array().unwrap().len(), 6);
+        let report = ok_with(&place, &folder, "devices --json", &env).json();
+        assert_eq!(report["devices"][1]["kernels"], json, "{report}");
+        assert_eq!(report["cuda"]["machine_code"].as_array().unwrap().len(), 6);
         let out = ok_with(&place, &folder, "devices", &env).out;
         assert!(out.contains(&format!("  kernels             {text}\n")) && out.contains("8.1 for sm_80"), "{out}");
     }

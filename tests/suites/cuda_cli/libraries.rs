@@ -74,7 +74,7 @@ fn a_library_is_opened_when_there_is_work_for_it() {
     assert_eq!(loaded(&place, &folders, "check c.toml --json", &[]), [false, false]);
     assert_eq!(loaded(&place, &folders, "devices", &[]), [true, true], "their versions are asked for");
     let said = run_with(&place, &folders, "train c.toml --out r --force", &[]).err;
-    assert!(!said.contains("cuDNN"), "a library that is not in use is not told: {said}");
+    assert!(!said.contains("cuDNN"), "a library that is not in use is not named: {said}");
     place.write("c.toml", config(128, 2048));
     let said = run_with(&place, &folders, "train c.toml --out r --force", &[]).err;
     assert!(said.contains(", cuBLASLt, cuDNN)"), "{said}");
@@ -112,7 +112,7 @@ fn a_library_without_memory_is_exit_3() {
             "{create}: {done:?}"
         );
         assert_eq!(done.err.lines().filter(|l| l.starts_with("help: ")).count(), 1, "{done:?}");
-        // What does not start for another reason is told of, and the run goes on.
+        // A library that does not start for another reason has a note, and the run goes on.
         let text = text.replacen(&format!(" return {code}; "), " return 1; ", 1);
         fs::remove_file(&path).unwrap();
         emulator::shared_library(&text, &path);

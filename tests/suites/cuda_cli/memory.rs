@@ -94,9 +94,9 @@ fn auto_is_the_default_on_the_cpu_and_all_samples_where_they_fit() {
     assert_eq!(done.json()["batch_size"], 1500);
 }
 
-/// Modules, graphs and libraries are not in the plan: what they take is told beside it.
+/// Modules, graphs and libraries are not in the plan: what they take is shown beside it.
 #[test]
-fn what_the_driver_takes_is_told_beside_the_plan() {
+fn the_memory_of_the_driver_is_shown_beside_the_plan() {
     let Some(folder) = emulator::library_dir() else { return };
     let place = Place::with(&config("32"));
     let bench = |module: &str| {

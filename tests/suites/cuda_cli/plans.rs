@@ -63,14 +63,14 @@ fn a_resumed_run_goes_on_with_the_plans_of_its_checkpoint() {
     train("--out halves --set train.max_steps=2", &[ONLY_FOUR]);
     let resumed = train("--out halves --resume --set train.max_steps=3", &[]);
     assert!(!resumed.err.contains("bit for bit"), "{resumed:?}");
-    // On another GPU: told, and noted among the metrics.
+    // On another GPU: a warning, also among the metrics.
     fs::create_dir(place.path("moved")).unwrap();
     for file in fs::read_dir(place.path("halves")).unwrap().map(|entry| entry.unwrap().path()) {
         fs::copy(&file, place.path("moved").join(file.file_name().unwrap())).unwrap();
     }
     let resume = "--resume --set train.max_steps=4";
-    let told = train(&format!("--out moved {resume}"), &[("EMULATED_MULTIPROCESSORS", "109")]);
-    assert!(told.err.contains("cuDNN's plans in the checkpoint are of"), "{told:?}");
+    let done = train(&format!("--out moved {resume}"), &[("EMULATED_MULTIPROCESSORS", "109")]);
+    assert!(done.err.contains("cuDNN's plans in the checkpoint are of"), "{done:?}");
     assert!(place.read("moved/metrics.jsonl").contains("cuDNN's plans in the checkpoint are of"));
     // Once more on the first one: the choices went through two checkpoints.
     train(&format!("--out halves {resume}"), &[]);
@@ -94,14 +94,14 @@ fn choices_are_kept_where_the_environment_says() {
     let own = place.path("own");
     check(&[("RUNNER_CUDA_CACHE", own.to_str().unwrap())]);
     assert_eq!(inside(&own), 2);
-    // A folder that cannot be made is told of, and nothing else comes of it.
+    // A folder that cannot be made has a note, and no other effect.
     place.write("file", "");
-    let told = check(&[("RUNNER_CUDA_CACHE", "file/folder")]);
-    assert!(told.contains("cannot be kept in `file/folder`") && told.contains("help: RUNNER_CUDA_CACHE"), "{told}");
-    assert_eq!(told.matches("cannot be kept").count(), 1, "{told}");
-    // An engine that is wrong is told of by every command that plans.
-    let told = check(&[("RUNNER_CUDA_CACHE", "0"), ("FAKE_CUDNN", "3:1")]);
-    assert!(told.contains("note: cuDNN's plan `plain eng3_k2=1_k99=0` is not used for forward 4x12x12x32"), "{told}");
+    let notes = check(&[("RUNNER_CUDA_CACHE", "file/folder")]);
+    assert!(notes.contains("cannot be kept in `file/folder`") && notes.contains("help: RUNNER_CUDA_CACHE"), "{notes}");
+    assert_eq!(notes.matches("cannot be kept").count(), 1, "{notes}");
+    // Every command that plans has a note of an engine that is wrong.
+    let notes = check(&[("RUNNER_CUDA_CACHE", "0"), ("FAKE_CUDNN", "3:1")]);
+    assert!(notes.contains("note: cuDNN's plan `plain eng3_k2=1_k99=0` is not used for forward 4x12x12x32"), "{notes}");
 }
 
 /// Batches whose size is only tried choose nothing: no more than what is run is measured.
@@ -123,7 +123,7 @@ fn for_sizes_that_are_tried_nothing_is_chosen() {
 
 /// Measuring that takes long says how far it is, and is done once.
 #[test]
-fn a_long_choice_is_told_while_it_lasts() {
+fn a_long_choice_shows_its_progress() {
     let Some(folders) = folders() else { return };
     let place = Place::with(CONFIG);
     let cache = place.path("cache");

@@ -189,7 +189,7 @@ fn gpus_alone_say_how_many_shards_there_are() {
 }
 
 #[test]
-fn gpus_that_cannot_be_had_are_told() {
+fn gpus_that_cannot_be_had_are_errors() {
     let Some(folders) = folders() else { return };
     let place = Place::with(&net("epochs = 1"));
     let fails = |args: &str, code: i32, env: &[(&str, &str)]| fails(&place, &folders, args, code, env);
@@ -232,7 +232,7 @@ fn gpus_that_cannot_be_had_are_told() {
     assert!(err.contains("not enough memory"), "{err}");
 }
 
-/// The second of two GPUs has a loss that is not finite; the first one tells it.
+/// The second of two GPUs has a loss that is not finite; the first one reports it.
 #[test]
 fn a_loss_that_is_not_finite_on_one_gpu_ends_all() {
     use runner::checkpoint::{Tensor, write_weights};
@@ -256,7 +256,7 @@ fn a_loss_that_is_not_finite_on_one_gpu_ends_all() {
 }
 
 #[test]
-fn memory_is_told_of_each_gpu() {
+fn memory_is_reported_for_each_gpu() {
     let Some(folders) = folders() else { return };
     let place = Place::with(&digits(
         "",

@@ -85,21 +85,21 @@ fn the_cpu_loads_nothing_of_cuda() {
 }
 
 #[test]
-fn devices_tells_of_every_gpu() {
+fn devices_shows_every_gpu() {
     let Some(folder) = emulator::library_dir() else { return };
     let place = Place::new();
     let env = [("EMULATED_DEVICES", "2"), ("EMULATED_DRIVER", "12080"), ("EMULATED_CAPABILITY", "90")];
-    let told = ok_with(&place, &folder, "devices --json", &env).json();
-    let cuda = &told["cuda"];
+    let report = ok_with(&place, &folder, "devices --json", &env).json();
+    let cuda = &report["cuda"];
     assert_eq!((&cuda["available"], &cuda["count"], &cuda["current"]), (&true.into(), &2.into(), &0.into()));
     assert_eq!(cuda["driver_cuda"], "12.8");
-    let devices = told["devices"].as_array().unwrap();
+    let devices = report["devices"].as_array().unwrap();
     let names: Vec<&str> = devices.iter().map(|d| d["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["cpu", "cuda:0", "cuda:1"]);
     assert_eq!(devices[2]["compute_capability"], "9.0");
     assert_eq!(devices[1]["memory_total"], 16_u64 << 30);
     assert!(devices[1]["memory_free"].as_u64().unwrap() <= 16 << 30);
-    assert_eq!(told["libraries"].as_array().unwrap().len(), 5);
+    assert_eq!(report["libraries"].as_array().unwrap().len(), 5);
 
     let hidden = [env[0], env[1], ("CUDA_VISIBLE_DEVICES", "1")];
     assert_eq!(ok_with(&place, &folder, "devices --json", &hidden).json()["cuda"]["count"], 1);
@@ -109,21 +109,21 @@ fn devices_tells_of_every_gpu() {
 
 /// Libraries that are found are used, unless the environment says that they are not to be.
 #[test]
-fn devices_tells_which_libraries_are_used() {
+fn devices_shows_which_libraries_are_used() {
     let Some(driver) = emulator::library_dir() else { return };
     let Some(double) = emulator::nvidia_library("libcublasLt.so") else { return };
     let folders = std::env::join_paths([driver.as_path(), double.parent().unwrap()]).unwrap();
     let place = Place::new();
-    let told = |env: &[(&str, &str)]| {
-        let told = ok_with(&place, Path::new(&folders), "devices --json", env).json();
-        let libraries = told["libraries"].as_array().unwrap().clone();
+    let libraries_by = |env: &[(&str, &str)]| {
+        let report = ok_with(&place, Path::new(&folders), "devices --json", env).json();
+        let libraries = report["libraries"].as_array().unwrap().clone();
         let of = |name: &str| libraries.iter().find(|l| l["name"] == name).unwrap().clone();
         [of("cuBLASLt"), of("cuDNN")]
     };
-    for library in told(&[]) {
+    for library in libraries_by(&[]) {
         assert!(library["used"] == true && library.get("unused").is_none(), "{library}");
     }
-    let [blas, dnn] = told(&[("RUNNER_CUDA_LIBRARIES", "cudnn")]);
+    let [blas, dnn] = libraries_by(&[("RUNNER_CUDA_LIBRARIES", "cudnn")]);
     assert!(blas["used"] == false && dnn["used"] == true, "{blas} {dnn}");
     assert!(blas["unused"].as_str().unwrap().contains("RUNNER_CUDA_LIBRARIES"), "{blas}");
     let text = ok_with(&place, Path::new(&folders), "devices", &[("RUNNER_CUDA_LIBRARIES", "0")]).out;

@@ -45,8 +45,11 @@ fn a_dry_run_and_the_time_of_a_run() {
         &[],
     );
     let losses: Vec<f64> = place.metrics("r").iter().filter_map(|line| line["loss"].as_f64()).collect();
-    let told = [1, 5].map(|n| dry["dry_run"][n]["loss"].as_f64().unwrap());
-    assert!(losses.len() == 2 && losses.iter().zip(told).all(|(a, b)| *a as f32 == b as f32), "{losses:?} {told:?}");
+    let of_dry_run = [1, 5].map(|n| dry["dry_run"][n]["loss"].as_f64().unwrap());
+    assert!(
+        losses.len() == 2 && losses.iter().zip(of_dry_run).all(|(a, b)| *a as f32 == b as f32),
+        "{losses:?} {of_dry_run:?}"
+    );
     let time = ok_with(&place, &folder, "check c.toml --time --json", &[]).json()["time"].clone();
     assert_eq!((&time["steps"], &time["evaluations"]), (&13.into(), &4.into()), "{time}");
     assert!(time["step_ms"].as_f64().unwrap() > 0.0 && time["measured_steps"].as_u64().unwrap() > 0, "{time}");

@@ -131,14 +131,14 @@ fn table() -> String {
             }
             if argument.get_action().takes_values() && !argument.is_hide_possible_values_set() {
                 let values = argument.get_possible_values();
-                let told: Vec<String> = values
+                let choices: Vec<String> = values
                     .iter()
                     .map(|value| match value.get_help() {
                         Some(help) => format!("`{}` ({help})", value.get_name()),
                         None => format!("`{}`", value.get_name()),
                     })
                     .collect();
-                sentences.extend((!told.is_empty()).then(|| format!("One of {}.", told.join(", "))));
+                sentences.extend((!choices.is_empty()).then(|| format!("One of {}.", choices.join(", "))));
             }
             if let [default] = argument.get_default_values() {
                 sentences.push(format!("Default: `{}`.", default.to_string_lossy()));

@@ -53,9 +53,9 @@ fn complete(fragment: &str) -> Result<String, Box<dyn std::error::Error>> {
     for (name, section) in toml::from_str::<Table>(&format!("{base}{rest}"))? {
         let Value::Table(section) = section else { continue };
         let Value::Table(own) = table.entry(name).or_insert_with(|| Value::Table(Table::new())) else { continue };
-        // What tells the kind of a section goes with its other keys; the rest is filled up.
-        let tells = ["source", "use", "steps"].iter().any(|key| own.contains_key(*key));
-        for (key, value) in section.into_iter().filter(|_| !tells) {
+        // The key that decides the kind of a section goes with its other keys; the rest is filled up.
+        let has_kind = ["source", "use", "steps"].iter().any(|key| own.contains_key(*key));
+        for (key, value) in section.into_iter().filter(|_| !has_kind) {
             own.entry(key).or_insert(value);
         }
     }
@@ -146,7 +146,7 @@ fn everything_has_an_example() {
     assert!(missing.is_empty(), "no example in docs/config/ has {missing:?}");
 }
 
-/// Keys, and the words of those that tell a kind: `type` and `source`.
+/// Keys, and the words of those that decide a kind: `type` and `source`.
 fn keys_and_types(schema: &Json, names: &mut BTreeSet<String>) {
     match schema {
         Json::Object(entries) => {

@@ -127,9 +127,9 @@ fn names_are_found_in_tables() {
         let entry = Entry { words: words.to_vec(), about: String::new(), resume: "", options: vec![option.clone()] };
         Table { name: "x".into(), kind, resumed: false, entries: vec![entry] }
     };
-    let told = |table| names(&table).into_iter().map(|(name, what)| format!("{name}: {what}")).collect::<Vec<_>>();
-    assert_eq!(told(table(Some("loss"), &["a", "b"])), ["a: loss", "b: loss", "c: key of `a`, `b`"]);
-    assert_eq!(told(table(None, &[])), ["c: key"]);
+    let lines = |table| names(&table).into_iter().map(|(name, what)| format!("{name}: {what}")).collect::<Vec<_>>();
+    assert_eq!(lines(table(Some("loss"), &["a", "b"])), ["a: loss", "b: loss", "c: key of `a`, `b`"]);
+    assert_eq!(lines(table(None, &[])), ["c: key"]);
     let of = ["key of `a`", "key of `b`", "key of `c`", "key of `d`", "key of `e`"].map(str::to_owned).to_vec();
     assert_eq!(joined(of), "key of `a`, `b` and 3 others:");
 }

@@ -1,4 +1,4 @@
-//! What goes wrong is told, with the kernel's name. An error of a kernel ends the use of the device, so each is provoked
+//! Errors have the kernel's name. An error of a kernel ends the use of the device, so each is provoked
 //! in a process of its own.
 
 use super::gpu::{arg, child, gpu, in_child, ok};
@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 /// In a child process: `act` leaves something on a stream, and waiting for it gives the error. In the parent: what the
 /// driver wrote has all these pieces.
-fn fails(test: &str, expected: CUresult, told: &[&str], act: fn(&gpu::Gpu, cu::CUstream)) {
+fn fails(test: &str, expected: CUresult, parts: &[&str], act: fn(&gpu::Gpu, cu::CUstream)) {
     if !emulator::install() {
         return;
     }
@@ -21,31 +21,31 @@ fn fails(test: &str, expected: CUresult, told: &[&str], act: fn(&gpu::Gpu, cu::C
         return;
     }
     let written = child(test, &[]);
-    for piece in told {
+    for piece in parts {
         assert!(written.contains(piece), "{piece:?} is not in: {written}");
     }
 }
 
 #[test]
 fn divergent_barriers() {
-    let told = ["kernel `case_divergent`", "block (0, 0, 0)", "barrier divergence"];
-    fails("errors::divergent_barriers", CUresult::CUDA_ERROR_LAUNCH_FAILED, &told, |gpu, stream| {
+    let parts = ["kernel `case_divergent`", "block (0, 0, 0)", "barrier divergence"];
+    fails("errors::divergent_barriers", CUresult::CUDA_ERROR_LAUNCH_FAILED, &parts, |gpu, stream| {
         ok(gpu.launch(stream, "case_divergent", [1, 64, 0], &mut []));
     });
 }
 
 #[test]
 fn a_barrier_after_an_exit() {
-    let told = ["kernel `case_early_exit`", "1 of 64 threads exited", "63 wait at the block's barrier"];
-    fails("errors::a_barrier_after_an_exit", CUresult::CUDA_ERROR_LAUNCH_FAILED, &told, |gpu, stream| {
+    let parts = ["kernel `case_early_exit`", "1 of 64 threads exited", "63 wait at the block's barrier"];
+    fails("errors::a_barrier_after_an_exit", CUresult::CUDA_ERROR_LAUNCH_FAILED, &parts, |gpu, stream| {
         ok(gpu.launch(stream, "case_early_exit", [1, 64, 0], &mut []));
     });
 }
 
 #[test]
 fn a_write_behind_the_end() {
-    let told = ["kernel `case_affine`, block (0, 0, 0), thread (0, 0, 0)", "byte 256 of an allocation of 256"];
-    fails("errors::a_write_behind_the_end", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &told, |gpu, stream| {
+    let parts = ["kernel `case_affine`, block (0, 0, 0), thread (0, 0, 0)", "byte 256 of an allocation of 256"];
+    fails("errors::a_write_behind_the_end", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &parts, |gpu, stream| {
         // Two blocks of 32 threads: only their second round goes too far.
         let x = gpu.floats(&[1.0; 64]);
         gpu.affine(stream, &x, 1.0, 1.0, 65);
@@ -55,8 +55,8 @@ fn a_write_behind_the_end() {
 
 #[test]
 fn a_write_into_what_alignment_left() {
-    let told = ["4 bytes behind the end of an allocation of 100 bytes"];
-    fails("errors::a_write_into_what_alignment_left", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &told, |gpu, stream| {
+    let parts = ["4 bytes behind the end of an allocation of 100 bytes"];
+    fails("errors::a_write_into_what_alignment_left", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &parts, |gpu, stream| {
         let mut x = gpu.floats(&[1.0; 25]);
         x.0 += 4;
         gpu.affine(stream, &x, 0.0, 0.0, 1);
@@ -68,8 +68,8 @@ fn a_write_into_what_alignment_left() {
 
 #[test]
 fn freed_memory() {
-    let told = ["kernel `case_affine`", "freed memory, byte 0 of what was 256"];
-    fails("errors::freed_memory", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &told, |gpu, stream| {
+    let parts = ["kernel `case_affine`", "freed memory, byte 0 of what was 256"];
+    fails("errors::freed_memory", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &parts, |gpu, stream| {
         let x = gpu.floats(&[1.0; 64]);
         // SAFETY: an allocation of this driver.
         ok(unsafe { cu::cuMemFree_v2(x.0) });
@@ -80,8 +80,8 @@ fn freed_memory() {
 
 #[test]
 fn memory_of_the_host() {
-    let told = ["kernel `case_affine`", "argument 0 is not an address of the device"];
-    fails("errors::memory_of_the_host", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &told, |gpu, stream| {
+    let parts = ["kernel `case_affine`", "argument 0 is not an address of the device"];
+    fails("errors::memory_of_the_host", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &parts, |gpu, stream| {
         let mut values = [1.0f32; 64];
         let mut x = gpu.alloc(64);
         x.0 = values.as_mut_ptr() as u64;
@@ -92,8 +92,8 @@ fn memory_of_the_host() {
 
 #[test]
 fn beyond_shared_memory() {
-    let told = ["kernel `case_beyond_shared`", "behind the end of dynamic shared memory"];
-    fails("errors::beyond_shared_memory", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &told, |gpu, stream| {
+    let parts = ["kernel `case_beyond_shared`", "behind the end of dynamic shared memory"];
+    fails("errors::beyond_shared_memory", CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, &parts, |gpu, stream| {
         let mut bytes = 1024;
         ok(gpu.launch(stream, "case_beyond_shared", [1, 1, 1024], &mut [arg(&mut bytes)]));
     });
@@ -101,8 +101,8 @@ fn beyond_shared_memory() {
 
 #[test]
 fn misaligned_vectors() {
-    let told = ["kernel `case_add_vectors`", "misaligned"];
-    fails("errors::misaligned_vectors", CUresult::CUDA_ERROR_MISALIGNED_ADDRESS, &told, |gpu, stream| {
+    let parts = ["kernel `case_add_vectors`", "misaligned"];
+    fails("errors::misaligned_vectors", CUresult::CUDA_ERROR_MISALIGNED_ADDRESS, &parts, |gpu, stream| {
         let (from, to) = (gpu.floats(&[1.0; 64]), gpu.floats(&[1.0; 64]));
         let (mut a, mut b, mut n) = (from.0 + 4, to.0, 4);
         ok(gpu.launch(stream, "case_add_vectors", [1, 32, 0], &mut [arg(&mut a), arg(&mut b), arg(&mut n)]));

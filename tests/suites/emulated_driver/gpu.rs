@@ -172,9 +172,9 @@ pub fn child(test: &str, variables: &[(&str, &str)]) -> String {
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--nocapture", test]).env("EMULATED_CHILD", "1").envs(variables.iter().copied());
     let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stdout));
-    told
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}{}", String::from_utf8_lossy(&output.stdout));
+    stderr
 }
 
 pub fn in_child() -> bool {

@@ -1,4 +1,4 @@
-//! The emulated CUDA driver does what a driver does, and tells what a GPU would not.
+//! The emulated CUDA driver does what a driver does, and reports what a GPU would not.
 
 #[path = "../../support/emulator/mod.rs"]
 mod emulator;
@@ -9,7 +9,7 @@ mod kernels;
 mod order;
 mod sanitizer;
 
-/// Tells where, for those who start programs with it by hand (`LD_LIBRARY_PATH`).
+/// Prints where, for those who start programs with it by hand (`LD_LIBRARY_PATH`).
 #[test]
 fn the_driver_is_built() {
     if let Some(folder) = emulator::library_dir() {

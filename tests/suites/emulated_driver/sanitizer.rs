@@ -5,14 +5,14 @@ use super::gpu::{Gpu, arg, child, gpu, in_child, ok};
 use cudarc::driver::sys::CUresult;
 use std::ffi::CStr;
 
-/// A fault, what is to be told of it, and the error that it is.
+/// A fault, the parts of its message, and the error that it is.
 struct Planted {
     kernel: &'static str,
     /// Blocks, threads, bytes of dynamic shared memory.
     size: [u32; 3],
     /// The kernel's arguments.
     arguments: Arguments,
-    told: &'static [&'static str],
+    parts: &'static [&'static str],
     error: CUresult,
 }
 
@@ -29,12 +29,17 @@ enum Arguments {
 const RACE: CUresult = CUresult::CUDA_ERROR_LAUNCH_FAILED;
 const ILLEGAL: CUresult = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
 
-const fn race(kernel: &'static str, size: [u32; 3], arguments: Arguments, told: &'static [&'static str]) -> Planted {
-    Planted { kernel, size, arguments, told, error: RACE }
+const fn race(kernel: &'static str, size: [u32; 3], arguments: Arguments, parts: &'static [&'static str]) -> Planted {
+    Planted { kernel, size, arguments, parts, error: RACE }
 }
 
-const fn illegal(kernel: &'static str, size: [u32; 3], arguments: Arguments, told: &'static [&'static str]) -> Planted {
-    Planted { kernel, size, arguments, told, error: ILLEGAL }
+const fn illegal(
+    kernel: &'static str,
+    size: [u32; 3],
+    arguments: Arguments,
+    parts: &'static [&'static str],
+) -> Planted {
+    Planted { kernel, size, arguments, parts, error: ILLEGAL }
 }
 
 const PLANTED: [Planted; 20] = [
@@ -171,7 +176,7 @@ fn launch(gpu: &Gpu, planted: &Planted, right: i32) -> CUresult {
     result
 }
 
-/// All that is planted, in a process in which findings are told and nothing fails; each done rightly, too, in which there is
+/// All that is planted, in a process in which findings are printed and nothing fails; each done rightly, too, in which there is
 /// nothing to find, in whatever order threads come.
 #[test]
 fn all_that_is_planted_is_found_and_nothing_else() {
@@ -200,7 +205,7 @@ fn all_that_is_planted_is_found_and_nothing_else() {
         let name = format!("kernel `{}`", planted.kernel);
         let own: Vec<&str> = written.lines().filter(|line| line.contains(&name)).collect();
         assert!(!own.is_empty(), "{name} is not in: {written}");
-        for piece in planted.told {
+        for piece in planted.parts {
             assert!(own.iter().any(|line| line.contains(piece)), "{piece:?} is not in: {own:#?}");
         }
     }
@@ -225,9 +230,9 @@ fn findings_are_errors_of_the_launch() {
     }
 }
 
-/// Memory of which nobody has told is not held to anything, and such launches are counted.
+/// Launches whose memory is not registered are not checked. They are counted.
 #[test]
-fn launches_that_nobody_has_told_of_are_counted() {
+fn unregistered_launches_are_counted() {
     if !emulator::install() {
         return;
     }
@@ -239,5 +244,5 @@ fn launches_that_nobody_has_told_of_are_counted() {
         assert_eq!(emulator::watched(), Watched { findings: 0, unknown: 1 });
         return;
     }
-    child("sanitizer::launches_that_nobody_has_told_of_are_counted", &[("EMULATED_SANITIZER", "1")]);
+    child("sanitizer::unregistered_launches_are_counted", &[("EMULATED_SANITIZER", "1")]);
 }

@@ -31,7 +31,7 @@ pub enum Fault {
 
 impl Fault {
     /// As `preload.c` takes it, for the operation `n`.
-    pub fn told(self, n: usize) -> String {
+    pub fn for_preload(self, n: usize) -> String {
         let (kind, errno) = match self {
             Fault::Error(e) => ("error", e),
             Fault::Late(e) => ("late", e),

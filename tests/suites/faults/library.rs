@@ -30,8 +30,8 @@ fn build() -> Option<PathBuf> {
     let part = folder.join(format!("libfaults-{hash}.{}", std::process::id()));
     let options = ["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"];
     let built = Command::new(&compiler).args(options).arg(&part).arg(&source).arg("-ldl").output().unwrap();
-    let told = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "`preload.c` does not build with {compiler}:\n{told}");
+    let stderr = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "`preload.c` does not build with {compiler}:\n{stderr}");
     fs::rename(&part, &path).unwrap();
     Some(path)
 }

@@ -22,8 +22,8 @@ fn limited(mut command: Command, resource: libc::__rlimit_resource_t, most: u64)
 }
 
 /// A run that has enough, or says what it lacks; whatever it leaves leads to the end.
-fn enough_or_told(place: &Place, ended: &Ended, expected: &RunState, told: &[&str]) -> Result<(), String> {
-    // Rust's library aborts where a new thread has no room for the stack of its signals; nobody can do anything about it.
+fn enough_or_a_message(place: &Place, ended: &Ended, expected: &RunState, messages: &[&str]) -> Result<(), String> {
+    // Rust's library aborts where a new thread has no room for the stack of its signals; no program can prevent that.
     if ended.err.contains("failed to allocate an alternative stack") {
         return recovers(place, expected);
     }
@@ -32,7 +32,7 @@ fn enough_or_told(place: &Place, ended: &Ended, expected: &RunState, told: &[&st
     }
     match ended.code {
         Some(0) => finished(place, expected)?,
-        Some(1 | 3) if told.iter().any(|words| ended.err.contains(words)) => (),
+        Some(1 | 3) if messages.iter().any(|words| ended.err.contains(words)) => (),
         code => return Err(format!("exit code {code:?} and no word of why")),
     }
     recovers(place, expected)
@@ -50,12 +50,12 @@ fn files_that_may_not_be_long() {
     in_parallel("train, with short files", "lengths", &limits, |most| {
         let place = start.copy();
         let ended = limited(place.command(TRAIN), libc::RLIMIT_FSIZE, *most);
-        enough_or_told(&place, &ended, &expected, &["File too large"])
+        enough_or_a_message(&place, &ended, &expected, &["File too large"])
             .map_err(|why| Failed { at: format!("{most} bytes: {ended:?}"), why })
     });
 }
 
-/// A run whose parts are large enough to be told from everything else.
+/// A run whose parts are large enough to stand out from everything else.
 const LARGE: &str = r#"
 device = "cpu"
 seed = 3
@@ -133,13 +133,13 @@ fn little_room_for_addresses() {
     let starts = limited(start.command("--version"), libc::RLIMIT_AS, sizes[sizes.len() - 1]);
     assert_eq!(starts.code, Some(0), "{starts:?}");
     in_parallel("train, with little address space", "sizes", &sizes, |most| {
-        // Below this the program cannot even be loaded, which is not for it to tell.
+        // Below this the program cannot even be loaded, so it cannot say so.
         if limited(start.command("--version"), libc::RLIMIT_AS, *most).code != Some(0) {
             return Ok(());
         }
         let place = start.copy();
         let ended = limited(place.command(&TRAIN.replace("--threads 1", "--threads 2")), libc::RLIMIT_AS, *most);
-        enough_or_told(&place, &ended, &expected, &["memory", "cannot start"])
+        enough_or_a_message(&place, &ended, &expected, &["memory", "cannot start"])
             .map_err(|why| Failed { at: format!("{} MiB: {ended:?}", most >> 20), why })
     });
 }
@@ -198,10 +198,10 @@ fn weights_of_pytorch_with_little_room() {
         }
         let place = start.copy();
         let ended = limited(place.command(command), libc::RLIMIT_AS, *most);
-        let told = ["memory", "cannot start"].iter().any(|words| ended.err.contains(words));
+        let explained = ["memory", "cannot start"].iter().any(|words| ended.err.contains(words));
         let well = match ended.code {
             Some(0) => place.file("run/last.safetensors").exists(),
-            Some(1..=3) => told && !ended.panicked(),
+            Some(1..=3) => explained && !ended.panicked(),
             // As above: no room for the stack of a thread's signals.
             _ => ended.err.contains("failed to allocate an alternative stack"),
         };
@@ -234,8 +234,9 @@ fn few_threads() {
             let mut process = place.command(command);
             process.uid(USER + number as u32).gid(USER);
             let ended = limited(process, libc::RLIMIT_NPROC, most);
-            let told = ended.err.contains("cannot start") || ended.err.contains("cannot watch for Ctrl-C");
-            let fine = ended.code == Some(0) || ended.code == Some(1) && (told || ended.err.contains("have failed"));
+            let explained = ended.err.contains("cannot start") || ended.err.contains("cannot watch for Ctrl-C");
+            let fine =
+                ended.code == Some(0) || ended.code == Some(1) && (explained || ended.err.contains("have failed"));
             assert!(fine && !ended.panicked(), "{command} with {most}: {ended:?}");
         }
     }

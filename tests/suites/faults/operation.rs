@@ -28,7 +28,7 @@ pub struct Operation {
 /// A part of a name, and which characters behind it differ.
 type Mark = (&'static str, fn(char) -> bool);
 
-/// What comes before the number of a process in a name, or before what tells a temporary folder from others.
+/// What comes before the number of a process in a name, or before what distinguishes a temporary folder.
 const MARKS: [Mark; 3] = [
     (".tmp-", |c| c.is_ascii_digit()),
     (".part-", |c| c.is_ascii_digit()),

@@ -100,7 +100,7 @@ impl Place {
     pub fn recorded(&self, args: &str, fault: Option<(usize, Fault)>, data: bool) -> (Ended, Vec<Operation>) {
         let mut command = self.preloaded(args);
         if let Some((n, fault)) = fault {
-            command.env("RUNNER_FAULT", fault.told(n));
+            command.env("RUNNER_FAULT", fault.for_preload(n));
         }
         if data {
             command.env("RUNNER_FAULT_DATA", "1");
@@ -120,7 +120,7 @@ impl Place {
     }
 
     fn preloaded(&self, args: &str) -> Command {
-        let library = library().expect("whoever needs the library has asked for it");
+        let library = library().expect("a test that needs the library has asked for it");
         let _ = fs::remove_file(self.log());
         let mut command = self.command(args);
         command.env("LD_PRELOAD", library).env("RUNNER_FAULT_DIR", self.path()).env("RUNNER_FAULT_LOG", self.log());

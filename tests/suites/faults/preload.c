@@ -1,4 +1,4 @@
-/* Operations on files that fail when they are told to. Loaded before the C library (LD_PRELOAD), whose functions it stands
+/* Operations on files that fail when a variable says so. Loaded before the C library (LD_PRELOAD), whose functions it stands
  * in front of. What it looks at lies below one folder; anything else passes through.
  *
  * RUNNER_FAULT_DIR    the folder, absolute and without links
@@ -311,7 +311,7 @@ int close(int fd)
     if (!(o.path = of_fd(fd, buffer)))
         return (int)syscall(SYS_close, fd);
     begin(&o, READS);
-    /* Whatever it tells, a descriptor is closed. */
+    /* Whatever it returns, a descriptor is closed. */
     int result = (int)syscall(SYS_close, fd);
     if (o.what == ERROR || o.what == LATE)
         result = -1, errno = o.error;
@@ -458,7 +458,7 @@ static int do_sync(int fd, const char *name, long number)
     return (int)WHOLE(o, READS, 0);
 }
 int fsync(int fd) { return do_sync(fd, "fsync", SYS_fsync); }
-/* What differs between the two are times, which nobody reads here. */
+/* What differs between the two are times, which are not read here. */
 int fdatasync(int fd) { return do_sync(fd, "fsync", SYS_fdatasync); }
 
 int flock(int fd, int how)

@@ -5,7 +5,7 @@ use crate::library::library;
 use crate::place::Place;
 use crate::train::{CONFIG, TRAIN, recovers, undisturbed};
 
-/// From some write on the disk is full; ranks are threads. No rank waits for the one that cannot write: all end, the reason is told, and a run of one rank goes on from what was saved.
+/// From some write on the disk is full; ranks are threads. No rank waits for the one that cannot write: all end with the reason, and a run of one rank goes on from what was saved.
 #[test]
 fn a_full_disk_ends_all_ranks_and_the_run_goes_on() {
     if library().is_none() {

@@ -117,7 +117,7 @@ fn replaces(name: &'static str, args: &str, temporary: &str, every: usize) {
     let said = tried.ok(args);
     let new = contents(&tried.path());
     assert_ne!(old, new);
-    // Who is killed cannot tidy up, and nobody can where nothing can be removed. Else all is tidy.
+    // A process that is killed cannot tidy up, and no process can where nothing can be removed. Else all is tidy.
     let left = |case: &Case, ended: &Ended, found: &mut BTreeMap<String, Vec<u8>>| {
         if ended.signal.is_some() || [Fault::ReadOnly, Fault::Dead].contains(&case.fault) {
             found.retain(|name, _| !name.starts_with(temporary));
@@ -193,7 +193,7 @@ fn a_report() {
     .run();
 }
 
-/// Results are in their file when all is done; what could not be read has no row there, and is told.
+/// Results are in their file when all is done; what could not be read has no row there, and has a warning.
 #[test]
 fn a_prediction_to_a_file() {
     let start = place();

@@ -83,7 +83,7 @@ impl RunState {
 fn read_checkpoint(path: &Path) -> Result<Saved, String> {
     let read = checkpoint::read(path).map_err(|e| format!("not whole: {e}"))?;
     let mut meta = serde_json::to_value(&read.meta).map_err(|e| e.to_string())?;
-    // What tells times, and what depends on how they are written.
+    // Times, and what depends on how they are written.
     meta["checksum"].take();
     meta["extra"]["epoch_seconds"].take();
     meta["extra"]["metrics_bytes"].take();

@@ -39,7 +39,7 @@ pub struct Sweep<'a> {
 
 /// Says something at once; what a test prints is only seen if it fails.
 pub fn say(text: &str) {
-    // Nobody may be listening.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -68,7 +68,7 @@ impl Sweep<'_> {
     /// Runs the cases.
     ///
     /// # Panics
-    /// One of them ended badly: all that did are told.
+    /// One of them ended badly: all that did are named.
     pub fn run(&self) {
         if library().is_none() {
             return;
@@ -142,7 +142,7 @@ impl Sweep<'_> {
         }
         let by_signal = case.fault.kills().then_some(libc::SIGKILL);
         if case.fault == Fault::Signal && ended.signal == Some(libc::SIGINT) {
-            // Nothing was begun that would have to be ended well; a shell tells this as 130, too.
+            // Nothing was begun that would have to be ended well; a shell reports this as 130, too.
             return Ok(());
         }
         if ended.signal != by_signal {
@@ -155,33 +155,33 @@ impl Sweep<'_> {
             return Err("a panic".into());
         }
         match (ended.code, case.fault) {
-            (Some(0), _) => (self.done)(place, ended).map_err(|e| format!("nothing was told, and {e}")),
+            (Some(0), _) => (self.done)(place, ended).map_err(|e| format!("there was no message, and {e}")),
             (Some(130), Fault::Signal) => Ok(()),
             (code, fault) if fault.is_harmless() || fault == Fault::Signal => {
                 Err(format!("exit code {code:?}, though nothing is wrong"))
             }
             // The configuration that cannot be read is wrong usage; anything later has failed while running.
-            (Some(1 | 2), fault) => told(ended, &hits, fault),
+            (Some(1 | 2), fault) => expect_message(ended, &hits, fault),
             (code, _) => Err(format!("exit code {code:?}")),
         }
     }
 }
 
 /// The message names a file that failed, or its folder, and says what the system said.
-fn told(ended: &Ended, hits: &[&Operation], fault: Fault) -> Result<(), String> {
+fn expect_message(ended: &Ended, hits: &[&Operation], fault: Fault) -> Result<(), String> {
     let Some(errno) = fault.errno() else { return Err("failed without an error".into()) };
     let system = std::io::Error::from_raw_os_error(errno).to_string();
     let system = system.split(" (os error").next().unwrap_or_default();
     // With `--json`, on standard output.
     let text = format!("{}{}", ended.err, ended.out);
-    // Where what is temporary lies is told as an absolute path.
+    // The place of temporary files is named as an absolute path.
     let folder =
         |o: &Operation| ["`", "/"].iter().any(|before| text.contains(&format!("{before}{}`", o.known_folder())));
     let names = |o: &&Operation| text.contains(o.known_as()) || folder(o);
     if !hits.iter().any(names) {
         return Err("the message does not name the file".into());
     }
-    // Where one cannot look at a folder, what is told is that it cannot be made, since it is there.
+    // Where one cannot look at a folder, the message says that it cannot be made, since it is there.
     let in_the_way = hits.iter().any(|o| o.name == "stat") && text.contains("File exists");
     if !text.contains(system) && !in_the_way {
         return Err(format!("the message does not say `{system}`"));
@@ -200,7 +200,7 @@ pub struct Failed {
 /// Runs the cases on all processors, and says how many.
 ///
 /// # Panics
-/// Some failed: they are told.
+/// Some failed: the message has them.
 pub fn in_parallel<T: Sync>(name: &str, of: &str, cases: &[T], run: impl Fn(&T) -> Result<(), Failed> + Sync) {
     let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let start = Instant::now();

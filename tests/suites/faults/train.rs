@@ -62,7 +62,7 @@ pub fn recovers(place: &Place, expected: &RunState) -> Result<(), String> {
         return Err(format!("step {step} is saved, but cannot be resumed: {resumed:?}"));
     }
     if !matches!(resumed.code, Some(1 | 2)) || !resumed.err.contains("`run`") {
-        return Err(format!("nothing is saved, which is not told: {resumed:?}"));
+        return Err(format!("nothing is saved, and no message says so: {resumed:?}"));
     }
     let anew = place.run(&format!("{TRAIN} --force"));
     if anew.code != Some(0) {
@@ -86,7 +86,7 @@ fn a_new_run() {
     .run();
 }
 
-/// Nothing is left of a dry run, unless it was killed or cannot remove anything. If only that fails, it is told.
+/// Nothing is left of a dry run, unless it was killed or cannot remove anything. If only that fails, a warning says so.
 #[test]
 fn a_dry_run() {
     let start = Place::with("c.toml", CONFIG);
@@ -97,7 +97,7 @@ fn a_dry_run() {
         names("tmp") + names(".") - 2
     };
     // A folder that was made, and of which it was said that it was not, is named.
-    let told = |ended: &Ended| {
+    let warns = |ended: &Ended| {
         ["warning: cannot remove `", "cannot make a folder in `"].iter().any(|text| ended.err.contains(text))
     };
     Sweep {
@@ -107,14 +107,14 @@ fn a_dry_run() {
         every: 73,
         steady: true,
         done: &|place, ended| match ended.out.ends_with("all of it works; nothing of it is kept\n") {
-            true if left(place) == 0 || told(ended) => Ok(()),
+            true if left(place) == 0 || warns(ended) => Ok(()),
             true => Err("something is left".into()),
             false => Err(format!("it says {:?}", ended.out)),
         },
         after: &|place, case, ended| {
             let cannot_tidy = ended.signal.is_some() || [Fault::ReadOnly, Fault::Dead].contains(&case.fault);
-            if left(place) > 0 && !cannot_tidy && !told(ended) {
-                return Err("something is left, which is not told".into());
+            if left(place) > 0 && !cannot_tidy && !warns(ended) {
+                return Err("something is left, and no message says so".into());
             }
             place.ok(args);
             Ok(())

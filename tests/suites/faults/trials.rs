@@ -13,11 +13,11 @@ const SWEEP: &str = "sweep c.toml --out sweep --threads 1 --json --quiet";
 
 /// The table that was printed, without times.
 fn table(ended: &Ended) -> Result<Value, String> {
-    let mut told: Value = serde_json::from_str(&ended.out).map_err(|e| format!("no table: {e}: {ended:?}"))?;
-    let trials = told["trials"].as_array_mut().ok_or("a table without trials")?;
+    let mut table: Value = serde_json::from_str(&ended.out).map_err(|e| format!("no table: {e}: {ended:?}"))?;
+    let trials = table["trials"].as_array_mut().ok_or("a table without trials")?;
     trials.iter_mut().for_each(|trial| _ = trial["seconds"].take());
-    told["best"]["seconds"].take();
-    Ok(told)
+    table["best"]["seconds"].take();
+    Ok(table)
 }
 
 /// What was begun is gone on with by the same command, to the same table.
@@ -35,9 +35,9 @@ fn a_sweep() {
         (Some(1), &"finished".into())
     );
     let whole = |place: &Place, ended: &Ended| {
-        let told = table(ended)?;
-        if told != expected {
-            return Err(format!("{told} instead of {expected}"));
+        let table = table(ended)?;
+        if table != expected {
+            return Err(format!("{table} instead of {expected}"));
         }
         match fs::read(place.file("sweep/report.html")) {
             Ok(page) if page.ends_with(b"</html>\n") => Ok(()),
@@ -85,11 +85,11 @@ fn the_table_needs_no_room_on_the_disk() {
     for number in [numbers[0], numbers[numbers.len() - 1]] {
         let (ended, _) = start.copy().recorded(SWEEP, Some((number, Fault::Full)), false);
         assert_eq!(ended.code, Some(1), "{ended:?}");
-        let mut told = table(&ended).unwrap();
-        assert!(told["report"].take().is_null(), "{told}");
+        let mut table = table(&ended).unwrap();
+        assert!(table["report"].take().is_null(), "{table}");
         let mut expected = expected.clone();
         expected["report"].take();
-        assert_eq!(told, expected);
+        assert_eq!(table, expected);
         assert!(ended.err.contains("report.html") && ended.err.contains("No space left on device"), "{ended:?}");
     }
 }

@@ -84,7 +84,7 @@ fn runs_without_passes() {
     });
 }
 
-/// The same bits, whoever does the work.
+/// The same bits with any number of threads.
 #[test]
 fn runs_with_more_threads() {
     check_all("runs", |case, findings| {

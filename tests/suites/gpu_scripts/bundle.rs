@@ -97,7 +97,7 @@ fn what_may_not_travel_is_refused() {
     let done = bundle(&place, &["pack", &folder, &archive, "abc", "1"]);
     let said = text(&done.stderr);
     assert!(done.status.code() == Some(1) && said.contains("that may travel"), "{said}");
-    assert!(text(&done.stdout).contains("of 1 MiB"), "the size is told all the same: {}", text(&done.stdout));
+    assert!(text(&done.stdout).contains("of 1 MiB"), "the size is named all the same: {}", text(&done.stdout));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_tiny_case_fills_the_table() {
 
 /// A CUDA graph cannot be had on a CPU: that way fails, as another might on a GPU.
 #[test]
-fn a_way_that_fails_is_told_and_leaves_the_others() {
+fn a_way_that_fails_is_reported_and_leaves_the_others() {
     let Some(python) = pytorch() else { return };
     let done = tiny(&python, &["graph", "eager"]);
     let found = figures(&done);
@@ -97,9 +97,9 @@ fn every_model_is_built_as_the_list_has_it() {
     assert!(said.lines().count() > 12 && said.lines().all(|line| line.ends_with("True True")), "{said}");
 }
 
-/// What is told and what the exit code is, whatever it is that measures. Nothing of PyTorch is needed for that, so a module
+/// The output and the exit code, whatever it is that measures. Nothing of PyTorch is needed for that, so a module
 /// that has only names stands for it, and a function for the measuring; time passes as that function says.
-fn told(measure: &str, args: &str) -> Output {
+fn measured_by(measure: &str, args: &str) -> Output {
     let code = format!(
         "import sys\nfrom types import SimpleNamespace\nfrom unittest.mock import MagicMock\n\
          sys.modules['torch'] = MagicMock()\nimport gpu_peer\nclock = [100.0]\n\
@@ -116,12 +116,12 @@ fn an_error_is_a_line_and_an_empty_table_a_failure() {
         return;
     }
     let args = "--cases mlp resnet18_32 --precisions fp32 --modes eager graph max-autotune";
-    let done = told("  if mode == 'graph': raise ValueError(name)\n  return {'step_ms': 1.0}", args);
+    let done = measured_by("  if mode == 'graph': raise ValueError(name)\n  return {'step_ms': 1.0}", args);
     let found = figures(&done);
-    let told_of: Vec<_> =
+    let lines: Vec<_> =
         found.iter().map(|f| (f["mode"].as_str().unwrap(), f["error"].as_str(), f["step_ms"].as_f64())).collect();
     assert_eq!(
-        told_of,
+        lines,
         [
             ("eager", None, Some(1.0)),
             ("eager", None, Some(1.0)),
@@ -133,16 +133,16 @@ fn an_error_is_a_line_and_an_empty_table_a_failure() {
     );
     assert_eq!(done.status.code(), Some(1));
     assert!(text(&done.stderr).contains("graph, fp32: ValueError: mlp"), "{}", text(&done.stderr));
-    assert_eq!(told("  return {'step_ms': 1.0}", args).status.code(), Some(0));
+    assert_eq!(measured_by("  return {'step_ms': 1.0}", args).status.code(), Some(0));
 
-    // Without time nothing is begun, and that is told.
-    let done = told("  return {'step_ms': 1.0}", &format!("{args} --seconds -1"));
+    // Without time nothing is begun, and a message says so.
+    let done = measured_by("  return {'step_ms': 1.0}", &format!("{args} --seconds -1"));
     assert!(figures(&done).iter().all(|f| f["left_out"] == "the time is over") && figures(&done).len() == 6);
     assert!(done.status.code() == Some(1) && text(&done.stderr).contains("nothing was measured"));
 
     // What would take longer than is left is not begun; another way may be quicker.
     let slow = "  clock[0] += 30 if mode == 'eager' else 1\n  return {'step_ms': 1.0}";
-    let done = told(slow, &format!("{args} --seconds 50"));
+    let done = measured_by(slow, &format!("{args} --seconds 50"));
     let left: Vec<bool> = figures(&done).iter().map(|f| f["left_out"].is_string()).collect();
     assert_eq!(left, [false, true, false, false, false, false], "{done:?}");
     assert_eq!(done.status.code(), Some(0));

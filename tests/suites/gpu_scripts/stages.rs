@@ -64,7 +64,7 @@ fn what_is_planted_in_one_family_takes_no_result_of_another() {
     ] {
         let (found, said) = results.of(part, name);
         assert!(found.starts_with(verdict) && said.contains(note), "{part} {name}: {found}: {said}");
-        assert!(out.contains(&format!("{part} {name}: {found} (")), "{part} {name} was not told: {out}");
+        assert!(out.contains(&format!("{part} {name}: {found} (")), "{part} {name} was not printed: {out}");
     }
     let counts = |name: &str| {
         let found = results.0.iter().find(|r| r["part"] == "ops" && r["name"] == name).unwrap();
@@ -118,7 +118,7 @@ fn signal(child: &std::process::Child, number: i32) {
 }
 
 #[test]
-fn a_stage_that_is_ended_tells_what_it_has() {
+fn a_stage_that_is_ended_reports_what_it_has() {
     if !ready() {
         return;
     }
@@ -159,7 +159,7 @@ fn a_stage_that_is_killed_leaves_a_summary_that_can_be_made_anew() {
         assert!(rows.iter().all(|row| summary.contains(row)), "{summary}");
     }
     for process in place.read("hangs").split_whitespace() {
-        // Nobody was left to end it.
+        // No process was left to end it.
         signal_number(process);
     }
     let missing = Command::new("python3")
@@ -178,7 +178,7 @@ fn signal_number(process: &str) {
 }
 
 #[test]
-fn what_no_time_is_left_for_is_told() {
+fn parts_that_no_time_is_left_for_are_reported() {
     if !ready() {
         return;
     }
@@ -193,7 +193,7 @@ fn what_no_time_is_left_for_is_told() {
 }
 
 #[test]
-fn steps_are_timed_and_the_share_of_computing_told() {
+fn steps_are_timed_and_the_share_of_computing_is_shown() {
     if !ready() {
         return;
     }
@@ -251,18 +251,18 @@ fn a_training_that_comes_to_something_else_is_found() {
 }
 
 #[test]
-fn what_was_asked_for_wrongly_is_told() {
+fn wrong_arguments_are_errors() {
     if !ready() {
         return;
     }
     let place = Place::new();
-    for (args, told) in [
+    for (args, part) in [
         ("", "usage: "),
         ("correct", "usage: "),
         ("speed ops", "no part of `speed` is called `ops`: bench, profile, peer"),
     ] {
         let done = place.stage(args).output().unwrap();
-        assert!(done.status.code() == Some(2) && text(&done.stderr).contains(told), "{args}: {done:?}");
+        assert!(done.status.code() == Some(2) && text(&done.stderr).contains(part), "{args}: {done:?}");
     }
     let mut nowhere = Command::new("bash");
     nowhere.arg(root().join("scripts/gpu_check.sh")).args(["/nowhere.tar.gz", "speed"]);

@@ -164,7 +164,7 @@ fn cached(
 }
 
 /// The PTX without the numbers of calls in its comments: NVRTC counts on from module to module of a process, so that they
-/// tell what else was compiled before.
+/// depend on what else was compiled before.
 fn without_call_numbers(ptx: &str) -> String {
     let mut kept = String::with_capacity(ptx.len());
     for line in ptx.split_inclusive('\n') {

@@ -121,7 +121,7 @@ fn assemble(assembler: &Assembler, module: &str, family: &[u32]) -> Result<Vec<(
             let made = assembler.assemble(module, &ptx, *architecture).map_err(|e| format!("{name}: {e}"))?;
             let kernels = kernels(&made.log);
             if kernels.is_empty() {
-                return Err(format!("{name}: the assembler tells of no kernel"));
+                return Err(format!("{name}: the assembler names no kernel"));
             }
             let allowed = |k: &&Kernel| MAY_SPILL.iter().any(|(name, most)| k.name == *name && k.spills <= *most);
             match kernels.iter().filter(|k| k.spills > 0).find(|k| !allowed(k)) {

@@ -145,7 +145,7 @@ struct Rule {
     kernels: &'static [&'static str],
     /// How their names end.
     types: &'static [&'static str],
-    /// The instruction that tells the loop, and how often it is there at least.
+    /// The instruction that identifies the loop, and how often it is there at least.
     anchor: (&'static str, usize),
     must: &'static [&'static str],
 }
@@ -391,7 +391,7 @@ fn nothing_lies_on_the_stack() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The same as the assembler tells it, for which no disassembler is needed.
+/// The same as the assembler reports it, for which no disassembler is needed.
 #[test]
 fn the_assembler_gives_no_kernel_a_stack() {
     let Some(list) = crate::compiled_for("the_assembler_gives_no_kernel_a_stack") else { return };
@@ -441,8 +441,8 @@ fn machine_code_is_understood() {
     let rule = |must| Rule { kernels: &["*_mma_"], types: HALVES, anchor: ("HMMA", 1), must };
     assert!(rule(&["LDSM"]).holds_for("gemm_mma_bf16") && !rule(&["LDSM"]).holds_for("gemm_mma_tf32"));
     assert_eq!(rule(&["LDSM"]).complaint(gemm), None);
-    let told = rule(&["LDSM", "LDGSTS.128"]).complaint(gemm).unwrap();
-    assert_eq!(told, "the loop with HMMA has no LDGSTS.128");
+    let complaint = rule(&["LDSM", "LDGSTS.128"]).complaint(gemm).unwrap();
+    assert_eq!(complaint, "the loop with HMMA has no LDGSTS.128");
     assert!(is("LD.E.128", "LDG.128") && !is("LDG.E.64", "LDG.128") && !is("LDSM.16.M88.4", "LDS"));
     assert!(is("STL.64", "STL") && !is("STG.E", "ST"));
 }

@@ -2,7 +2,7 @@
 //! every GPU that is served, without warnings and without spilled registers.
 //!
 //! `UPDATE_KERNELS=1 cargo test --test kernels` makes `kernels/packed/ptx/*.ptx.xz`, `kernels/packed/cubin/*.xz` and the tables of
-//! `docs/kernels.md` anew, which takes NVRTC 12.1 ([`nvrtc::find`] tells where it is looked for), and nvJitLink 12.1 and 12.8
+//! `docs/kernels.md` anew, which takes NVRTC 12.1 ([`nvrtc::find`] says where it is looked for), and nvJitLink 12.1 and 12.8
 //! ([`assembler::find`]). Whether they are fresh is checked without them.
 
 mod assembler;
@@ -108,7 +108,7 @@ fn the_sources_compile_without_warnings() {
     let Some(list) = compiled_for("the_sources_compile_without_warnings") else { return };
     complain(list);
     for c in list {
-        assert!(!c.kernels.is_empty(), "{} for {}: NVRTC tells of no kernel", c.module, c.architecture.name());
+        assert!(!c.kernels.is_empty(), "{} for {}: NVRTC names no kernel", c.module, c.architecture.name());
     }
 }
 

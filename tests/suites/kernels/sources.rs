@@ -20,7 +20,7 @@ impl Architecture {
     /// All that are looked at where one has.
     pub const ALL: [Architecture; 3] = [Architecture(75), Architecture(80), Architecture(90)];
     /// Those whose figures are in `docs/kernels.md`.
-    pub const TOLD: [Architecture; 2] = [Architecture(80), Architecture(90)];
+    pub const DOCUMENTED: [Architecture; 2] = [Architecture(80), Architecture(90)];
 
     /// `sm_80`
     pub fn name(self) -> String {

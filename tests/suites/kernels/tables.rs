@@ -18,7 +18,7 @@ pub fn path() -> PathBuf {
 pub fn stamp(sources: &Sources) -> String {
     let mut hash = Sha256::new();
     for module in sources.modules.keys() {
-        for architecture in Architecture::TOLD {
+        for architecture in Architecture::DOCUMENTED {
             hash.update(sources.hash(module, architecture));
         }
     }
@@ -39,7 +39,7 @@ pub fn replace(document: &str, sources: &Sources, list: &[Compiled]) -> String {
     let (text, _) = document.split_once(OPEN).expect("docs/kernels.md has a place for its tables");
     let mut out = format!("{text}{OPEN}{}{CLOSE}", stamp(sources));
     for module in sources.modules.keys() {
-        let [first, second] = Architecture::TOLD.map(|architecture| {
+        let [first, second] = Architecture::DOCUMENTED.map(|architecture| {
             let found = list.iter().find(|c| c.module == *module && c.architecture == architecture);
             &found.expect("every module is compiled for every architecture").kernels
         });

@@ -106,8 +106,8 @@ fn long_messages_over_mpi_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn a_rank_over_mpi_that_fails_is_told_to_those_that_wait_for_it() {
-    let outcome = ranks(3, "a_rank_over_mpi_that_fails_is_told_to_those_that_wait_for_it", |member| {
+fn ranks_over_mpi_that_wait_for_a_failed_rank_get_its_error() {
+    let outcome = ranks(3, "ranks_over_mpi_that_wait_for_a_failed_rank_get_its_error", |member| {
         // Another rank may hear of the failure while it is still in the exchange that the failing one has ended.
         let failed = member.gather(b"x").and_then(|_| {
             if member.rank() == 2 {
@@ -124,8 +124,8 @@ fn a_rank_over_mpi_that_fails_is_told_to_those_that_wait_for_it() {
 }
 
 #[test]
-fn a_rank_over_mpi_that_leaves_before_the_others_is_told() {
-    let outcome = ranks(3, "a_rank_over_mpi_that_leaves_before_the_others_is_told", |member| {
+fn a_rank_over_mpi_that_leaves_before_the_others_is_an_error() {
+    let outcome = ranks(3, "a_rank_over_mpi_that_leaves_before_the_others_is_an_error", |member| {
         // Another rank may hear from the first that knows, while it is still in the exchange that the leaving one has ended.
         let first = member.gather(b"x");
         match member.rank() {

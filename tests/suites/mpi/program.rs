@@ -13,7 +13,7 @@ const RANK: [&str; 2] = ["PMI_RANK", "OMPI_COMM_WORLD_RANK"];
 /// What starts ranks.
 struct Mpi {
     program: &'static str,
-    /// It can be told to leave the others alone when a rank has ended.
+    /// It has an option to leave the others alone when a rank has ended.
     hydra: bool,
 }
 
@@ -130,7 +130,7 @@ fn a_run_goes_on_over_mpi_and_without() {
 
 /// Both the rank that has met it and the first one say it, before `mpiexec` ends them.
 #[test]
-fn a_loss_that_is_not_finite_is_told_by_its_rank_and_the_first_one() {
+fn a_loss_that_is_not_finite_is_reported_by_its_rank_and_the_first_one() {
     let Some(mpi) = Mpi::found() else { return };
     let place = Place::with(&TENSORS.replace("batch_size = 4", "batch_size = 4\nshuffle = false"));
     tensors(&place, f32::NAN);
@@ -158,7 +158,7 @@ fn ranks_that_do_not_fit_are_refused_over_mpi() {
 }
 
 /// Whatever is done to one of them: all end soon, and what is saved is whole.
-fn hit(started_by: &[&str], rank: usize, by: i32, told: &[&str], moment: u64) {
+fn hit(started_by: &[&str], rank: usize, by: i32, messages: &[&str], moment: u64) {
     let Some(mpi) = Mpi::found() else { return };
     if !started_by.is_empty() && !mpi.hydra {
         return eprintln!("skipped: this MPI ends all ranks when one has ended");
@@ -171,7 +171,7 @@ fn hit(started_by: &[&str], rank: usize, by: i32, told: &[&str], moment: u64) {
     let done = ended(running);
     // Where something else starts them, `mpiexec` hears nothing of it.
     assert_eq!(done.code == Some(0), !started_by.is_empty(), "{done:?}");
-    assert!(told.is_empty() || told.iter().any(|told| done.err.contains(told)), "{done:?}");
+    assert!(messages.is_empty() || messages.iter().any(|text| done.err.contains(text)), "{done:?}");
     assert!(!done.err.contains("panicked"), "{done:?}");
     // From there it comes to what one that nothing was done to comes to.
     let steps = place.checkpoint("r/last.safetensors").meta.step + 5;
@@ -216,7 +216,7 @@ fn all_ranks_over_mpi_stop_with_everything_saved_when_one_is_asked_to() {
 }
 
 #[test]
-fn a_process_that_mpi_did_not_start_is_told() {
+fn a_process_that_mpi_did_not_start_ends_with_an_error() {
     let place = Place::with(&config("epochs = 1", ""));
     let done = Done::of(place.command("train c.toml").env("RUNNER_TRANSPORT", "mpi").output().unwrap());
     assert_eq!(done.code, Some(2), "{done:?}");

@@ -281,7 +281,7 @@ fn shared(key: Key, make: impl FnOnce() -> Expected) -> Arc<Expected> {
     type Cell = Arc<OnceLock<Arc<Expected>>>;
     static KNOWN: LazyLock<Mutex<HashMap<Key, Cell>>> = LazyLock::new(Mutex::default);
     let cell = KNOWN.lock().unwrap().entry(key).or_default().clone();
-    // The map is free meanwhile; whoever wants the same waits.
+    // The map is free meanwhile. A thread that wants the same result waits.
     cell.get_or_init(|| Arc::new(make())).clone()
 }
 

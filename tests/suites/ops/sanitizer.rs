@@ -119,7 +119,7 @@ fn run(backend: &dyn Backend, built: &Built) {
     }
 }
 
-/// One part of the cases, in a process in which findings are told and nothing fails.
+/// One part of the cases, in a process in which findings are printed and nothing fails.
 fn run_part(part: usize) {
     let (mut failures, mut count) = (Vec::new(), 0);
     for way in WAYS {

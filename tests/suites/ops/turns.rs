@@ -19,7 +19,7 @@ fn however_many_are_taken_they_are_from_all_over_the_list() {
 }
 
 #[test]
-fn what_the_time_does_not_allow_is_left_out_and_told() {
+fn cases_that_the_time_does_not_allow_are_left_out_and_counted() {
     let run = |seconds: &str| {
         let test = ["--exact", "parity::a_backend_that_rounds_passes", "--nocapture"];
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -56,13 +56,13 @@ fn variables(model: &str) -> Variables {
 
 /// `name dimensions` of every tensor of a model's state dict, as PyTorch has it.
 fn state_dict(model: &str) -> Vec<String> {
-    let told = |v: &runner::graph::Variable| {
+    let described = |v: &runner::graph::Variable| {
         let dims = v.storage.outside.dims().iter().map(|n| format!(" {n}")).collect::<String>();
         format!("{}{dims}", v.name)
     };
     let kept = |kind: &VarKind| matches!(kind, VarKind::Parameter | VarKind::Buffer);
     let vars = variables(model);
-    in_order_of_modules(vars.iter().filter(|(_, v)| kept(&v.kind)).map(|(_, v)| told(v)).collect())
+    in_order_of_modules(vars.iter().filter(|(_, v)| kept(&v.kind)).map(|(_, v)| described(v)).collect())
 }
 
 /// As PyTorch orders a state dict: what a module has itself stands before what the modules inside of it have.
@@ -133,7 +133,7 @@ fn moments(init: Fill) -> [f64; 3] {
 }
 
 /// PyTorch's figures are those of one draw of `n` numbers. They lie within six standard errors of the distribution's: of the mean that is
-/// `σ / √n`, of the standard deviation `σ · √((κ − 1) / 4n)`, of the kurtosis at most `√(24 / n)`, which tells a uniform from a normal
+/// `σ / √n`, of the standard deviation `σ · √((κ − 1) / 4n)`, of the kurtosis at most `√(24 / n)`, which distinguishes a uniform from a normal
 /// distribution from a thousand numbers on.
 #[test]
 fn parameters_start_as_those_of_torchvision() {
@@ -179,15 +179,15 @@ fn left_out(nodes: &[LayerNode]) -> Vec<f64> {
 #[test]
 fn blocks_are_left_out_as_often_as_in_torchvision() {
     let text = std::fs::read_to_string(folder("tests/golden/starts/stochastic_depth.txt")).unwrap();
-    let mut told = 0;
+    let mut compared = 0;
     for line in text.lines() {
         let mut words = line.split(' ');
         let model = words.next().unwrap();
         let expected: Vec<f64> = words.map(|p| p.parse().unwrap()).filter(|p| *p > 0.0).collect();
         assert_eq!(left_out(&load(model).0.experiment.model.layers), expected, "{model}");
-        told += 1;
+        compared += 1;
     }
     let models =
         stems("models").into_iter().filter(|model| !left_out(&load(model).0.experiment.model.layers).is_empty());
-    assert_eq!(models.count(), told, "models with stochastic depth");
+    assert_eq!(models.count(), compared, "models with stochastic depth");
 }

@@ -46,12 +46,12 @@ epochs = 1
 }
 
 /// What is said of a configuration that is right in itself.
-pub fn told(text: &str) -> String {
-    told_on(text, None)
+pub fn rendered(text: &str) -> String {
+    rendered_for(text, None)
 }
 
-/// [`told`], for samples of which `data` tells how they look.
-fn told_on(text: &str, data: Option<DataSpec>) -> String {
+/// [`rendered`], for samples that look as `data` says.
+fn rendered_for(text: &str, data: Option<DataSpec>) -> String {
     let loaded = config::load_str("test.toml", text, &[]).unwrap_or_else(|failure| panic!("{failure}"));
     let experiment = &loaded.experiment;
     let data = data.unwrap_or_else(|| input::describe(experiment).unwrap());
@@ -78,7 +78,7 @@ macro_rules! mistakes {
         $(
             #[test]
             fn $test() {
-                let all: Vec<String> = [$($text),*].iter().map(|text| told(text)).collect();
+                let all: Vec<String> = [$($text),*].iter().map(|text| rendered(text)).collect();
                 insta::assert_snapshot!(all.join("\n==========\n"));
             }
         )*
@@ -380,7 +380,7 @@ mistakes! {
             .replace("batch_size = 64", "transforms = [{ type = \"normalize\", mean = [0.5, 0.5], std = [0.2] }]"),
     ];
 
-    mistakes_in_blocks_are_told_once: [
+    mistakes_in_blocks_are_reported_once: [
         images(r#"  { block = "stage", repeat = 8 },
   "flatten",
   { type = "linear", out_features = 10 },"#)
@@ -425,7 +425,7 @@ const NAMED: &str = r#"  { name = "features", layers = [
   ] },
   { name = "classifier", layers = ["flatten", { type = "linear", out_features = 10 }] },"#;
 
-/// Samples from a file, whose targets the configuration does not tell.
+/// Samples from a file, whose targets the configuration does not describe.
 #[test]
 fn targets_from_a_file() {
     let text = |loss: &str, out: usize| {
@@ -437,13 +437,13 @@ fn targets_from_a_file() {
     let values = |shape: &[usize]| counted(DataSpec::valued(DType::F32, [13], shape));
     let classes = |n| counted(DataSpec::labelled(DType::F32, [13], n));
     let all = [
-        told_on(&text("mse", 10), Some(classes(10))),
-        told_on(&text("cross_entropy", 10), Some(values(&[1]))),
-        told_on(&text("cross_entropy", 3), Some(classes(5).seen())),
-        told_on(&text("cross_entropy", 7), Some(classes(5).seen())),
-        told_on(&text("mse", 2), Some(values(&[4]))),
-        told_on(&text("mse", 2), Some(values(&[4, 4, 3]))),
-        told_on(&text("mse", 1), Some(values(&[]))),
+        rendered_for(&text("mse", 10), Some(classes(10))),
+        rendered_for(&text("cross_entropy", 10), Some(values(&[1]))),
+        rendered_for(&text("cross_entropy", 3), Some(classes(5).seen())),
+        rendered_for(&text("cross_entropy", 7), Some(classes(5).seen())),
+        rendered_for(&text("mse", 2), Some(values(&[4]))),
+        rendered_for(&text("mse", 2), Some(values(&[4, 4, 3]))),
+        rendered_for(&text("mse", 1), Some(values(&[]))),
     ];
     insta::assert_snapshot!(all.join("\n==========\n"));
 }
@@ -468,12 +468,12 @@ fn classes_at_positions() {
         |n: usize| format!("{{ type = \"conv2d\", out_channels = {n}, kernel_size = 1 }}"),
     );
     let all = [
-        told_on(&text("[7, 3]", &linear(5), "weight = [1, 1, 1, 1, 0.5]"), at(&[7, 3], &[7])),
-        told_on(&text("[7, 3]", &linear(4), ""), at(&[7, 3], &[7])),
-        told_on(&text("[7, 3]", &linear(5), ""), at(&[7, 3], &[6])),
-        told_on(&text("[3, 7, 6]", &conv(4), ""), at(&[7, 6, 3], &[7, 6])),
-        told_on(&text("[3, 7, 6]", &format!("\"flatten\", {}", linear(5)), ""), at(&[7, 6, 3], &[7, 6])),
-        told_on(&text("[7, 3]", &linear(5), "weight = [1, 2]"), at(&[7, 3], &[7])),
+        rendered_for(&text("[7, 3]", &linear(5), "weight = [1, 1, 1, 1, 0.5]"), at(&[7, 3], &[7])),
+        rendered_for(&text("[7, 3]", &linear(4), ""), at(&[7, 3], &[7])),
+        rendered_for(&text("[7, 3]", &linear(5), ""), at(&[7, 3], &[6])),
+        rendered_for(&text("[3, 7, 6]", &conv(4), ""), at(&[7, 6, 3], &[7, 6])),
+        rendered_for(&text("[3, 7, 6]", &format!("\"flatten\", {}", linear(5)), ""), at(&[7, 6, 3], &[7, 6])),
+        rendered_for(&text("[7, 3]", &linear(5), "weight = [1, 2]"), at(&[7, 3], &[7])),
     ];
     insta::assert_snapshot!(all.join("\n==========\n"));
 }
@@ -494,7 +494,7 @@ fn arguments_from_the_command_line_are_shown() {
         let sizes = Sizes { train: vec![64.into()], ..Sizes::default() };
         let backend = CpuBackend::new(Some(1)).unwrap();
         let errors = programs::build(&loaded.experiment, &data, &sizes, &backend, &PassOptions::default()).unwrap_err();
-        let told = diagnostics::render(&loaded.sources, &errors, false);
-        assert!(told.contains(shown) && told.contains(&format!("::: --set {set}:1:")), "{told}");
+        let text = diagnostics::render(&loaded.sources, &errors, false);
+        assert!(text.contains(shown) && text.contains(&format!("::: --set {set}:1:")), "{text}");
     }
 }

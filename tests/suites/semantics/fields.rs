@@ -194,8 +194,11 @@ fn train(samples: &Samples, sets: &[&str], run: &Path) -> anyhow::Result<Left> {
         any_stopped: None,
     };
     run.run(&AtomicBool::new(false))?;
-    let told = run.unreadable_in_all();
-    assert_eq!(told.is_some(), !run.state.extra.unreadable.is_empty() || !run.state.extra.val_unreadable.is_empty());
+    let unreadable = run.unreadable_in_all();
+    assert_eq!(
+        unreadable.is_some(),
+        !run.state.extra.unreadable.is_empty() || !run.state.extra.val_unreadable.is_empty()
+    );
     let state = run.session.save(in_state_dict)?.into_iter().map(|saved| (saved.name, saved.bytes)).collect();
     let text = std::fs::read_to_string(run.folder.file(file::METRICS))?;
     let lines = text.lines().map(|line| {
@@ -361,7 +364,7 @@ fn sequences_of_two_lengths_are_two_programs() {
         long.restore(variables.find(&saved.name).unwrap(), &saved.bytes).unwrap();
     }
     assert!(steps(&mut both, 16, 2) == steps(&mut long, 16, 2));
-    // A batch of a length that there is no program for is told.
+    // A batch of a length that there is no program for is an error.
     let mut buffer = CpuBackend::new(Some(1)).unwrap().host_buffer(slot).unwrap();
     let inputs = StepInputs { lr: 0.01, lr_floor: 0.0, grad_scale: 1.0, seed: 5, micro_step: 0 };
     let other = BatchShape { samples: 3, lengths: Lengths::first(5) };
@@ -369,7 +372,7 @@ fn sequences_of_two_lengths_are_two_programs() {
     assert!(error.contains("no program for Train with a batch of 3 of length 5"), "{error}");
 }
 
-/// Transforms change the one input that is an image; where that could be another or none, it is told.
+/// Transforms change the one input that is an image; where that could be another or none, it is an error.
 #[test]
 fn transforms_of_several_inputs() {
     let model = |inputs: &str| {
@@ -377,7 +380,7 @@ fn transforms_of_several_inputs() {
             .replace("[model]\nlayers = [", &format!("[model]\ninputs = {inputs}\nlayers = [\n"))
             .replace("{ type = \"conv2d\"", &format!("{{ type = \"concat\", from = {inputs} }},\n{{ type = \"conv2d\""))
     };
-    let told = |text: &str, fields: Vec<Field>| {
+    let mistakes = |text: &str, fields: Vec<Field>| {
         let loaded = load(text, &[]);
         let spec = DataSpec { fields, ..describe(&loaded.experiment.clone()).unwrap_or_else(|_| labelled()) };
         let sizes = Sizes { train: vec![5.into()], ..Sizes::default() };
@@ -390,11 +393,11 @@ fn transforms_of_several_inputs() {
     let label = Field::target(TARGETS, FieldKind::Category(Classes::of(2)), []);
     let photo = |name: &str| Field::image(name, DType::U8, [8, 8, 3]);
     let text = model("[\"left\", \"right\"]");
-    let error = told(&text, vec![photo("left"), photo("right"), label.clone()]);
+    let error = mistakes(&text, vec![photo("left"), photo("right"), label.clone()]);
     assert!(error.contains("transforms change the one image that a model takes, and this one takes 2"), "{error}");
     assert!(error.contains("random_crop") && error.contains("inputs = "), "{error}");
     let numbers = Field::numbers("right", DType::F32, [4]);
-    let error = told(&text, vec![Field { name: "left".into(), ..numbers.clone() }, numbers.clone(), label.clone()]);
+    let error = mistakes(&text, vec![Field { name: "left".into(), ..numbers.clone() }, numbers.clone(), label.clone()]);
     assert!(error.contains("transforms change images, and the model takes none"), "{error}");
     // Of an image and a vector the image is meant.
     let flat = text.replace(
@@ -402,7 +405,7 @@ fn transforms_of_several_inputs() {
         "{ name = \"f\", type = \"flatten\", from = \"left\" }, { type = \"concat\", from = [\"f\", \"right\"] },",
     );
     let flat = flat.replace("{ type = \"conv2d\", out_channels = 4, kernel_size = 3 }, ", "");
-    assert_eq!(told(&flat, vec![photo("left"), numbers, label]), "");
+    assert_eq!(mistakes(&flat, vec![photo("left"), numbers, label]), "");
 }
 
 fn labelled() -> DataSpec {

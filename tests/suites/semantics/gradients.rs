@@ -6,11 +6,11 @@ mod shared;
 use runner::backend::cpu::CpuBackend;
 
 #[test]
-fn gradients_that_are_told_are_those_of_the_update() {
+fn gradients_of_a_session_are_those_of_the_update() {
     shared::are_those_of_the_update(&CpuBackend::new(Some(2)).unwrap(), "");
 }
 
 #[test]
-fn gradients_are_planned_where_they_are_told() {
+fn gradients_are_planned_where_they_are_asked_for() {
     shared::are_planned(&CpuBackend::new(Some(2)).unwrap());
 }

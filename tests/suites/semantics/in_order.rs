@@ -1,6 +1,6 @@
 //! Configurations that look as if they had a mistake.
 
-use super::lints::{FC, POOL, changed, language_model, told};
+use super::lints::{FC, POOL, changed, language_model, rendered_warnings};
 
 /// What looks like a mistake, and is none.
 #[test]
@@ -75,6 +75,6 @@ fn what_is_in_order_is_not_warned_of() {
         "lr = 0.1\ngroups = [{ match = [\"*.bias\"], lr = 1 }, { match = [\"fc.*\"], lr = 2 }]",
     )]));
     for text in quiet {
-        assert_eq!(told(&text), "nothing\n", "{text}");
+        assert_eq!(rendered_warnings(&text), "nothing\n", "{text}");
     }
 }

@@ -70,7 +70,7 @@ fn load(text: &str) -> Loaded {
     config::load_str("test.toml", text, &[]).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-pub fn told(text: &str) -> String {
+pub fn rendered_warnings(text: &str) -> String {
     let loaded = load(text);
     let all = warnings(&loaded);
     assert!(all.iter().all(|w| w.severity == Severity::Warning && w.lint.is_some() && w.span().is_some()), "{all:?}");
@@ -373,7 +373,7 @@ fn tensors(name: &str, labels: &[i64], out: usize) -> String {
 
 #[test]
 fn every_lint_fires_and_is_silenced_by_its_name() {
-    assert_eq!(told(GOOD), "nothing\n");
+    assert_eq!(rendered_warnings(GOOD), "nothing\n");
     let cases = cases();
     for lint in Lint::ALL {
         let (_, texts) =
@@ -386,7 +386,7 @@ fn every_lint_fires_and_is_silenced_by_its_name() {
                 "`{}`: {found:?}\n{text}",
                 lint.name()
             );
-            all.push(told(text));
+            all.push(rendered_warnings(text));
             let allowed = format!("{text}[lint]\nallow = [\"{}\"]\n", lint.name());
             let left = warnings(&load(&allowed));
             assert!(left.is_empty(), "`{}`: {left:?}", lint.name());
@@ -422,7 +422,7 @@ fn shipped_configurations_are_in_order() {
     assert!(count >= 7);
 }
 
-/// The manual has every lint, with what it tells.
+/// The manual has every lint, with what it says.
 #[test]
 fn the_manual_has_the_table() {
     let manual = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/config/lint.md")).unwrap();
@@ -441,6 +441,6 @@ fn unknown_names_are_refused() {
         "allow = \"unused_layer\"",
         "deny = []",
     ];
-    let told: Vec<String> = all.iter().map(|allow| failure(allow).to_string()).collect();
-    insta::assert_snapshot!(told.join("\n==========\n"));
+    let messages: Vec<String> = all.iter().map(|allow| failure(allow).to_string()).collect();
+    insta::assert_snapshot!(messages.join("\n==========\n"));
 }

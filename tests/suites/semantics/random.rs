@@ -154,8 +154,8 @@ proptest! {
         let loaded = config::load_str("random.toml", &text, &[]).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
         let backend = CpuBackend::new(Some(1)).unwrap();
         if let Err(errors) = build(&loaded.experiment, &backend) {
-            let told = config::text::diagnostics::render(&loaded.sources, &errors, false);
-            return Err(TestCaseError::fail(format!("{told}\n{text}")));
+            let message = config::text::diagnostics::render(&loaded.sources, &errors, false);
+            return Err(TestCaseError::fail(format!("{message}\n{text}")));
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Mistakes in layers that give values another shape or order, take parts of them, or belong to nets of blocks.
 
-use super::errors::{images, told, vectors};
+use super::errors::{images, rendered, vectors};
 
 /// What is said of each layer at the head of a net for images of 3×32×32, or for vectors of 13 numbers.
-fn all_told(config: fn(&str) -> String, layers: &[&str]) -> String {
+fn all_rendered(config: fn(&str) -> String, layers: &[&str]) -> String {
     let end = "  \"flatten\",\n  { type = \"linear\", out_features = 10 },";
-    let all: Vec<String> = layers.iter().map(|layer| told(&config(&format!("  {layer},\n{end}")))).collect();
+    let all: Vec<String> = layers.iter().map(|layer| rendered(&config(&format!("  {layer},\n{end}")))).collect();
     all.join("\n==========\n")
 }
 
 #[test]
 fn shapes_that_do_not_fit() {
-    insta::assert_snapshot!(all_told(
+    insta::assert_snapshot!(all_rendered(
         images,
         &[
             r#"{ type = "reshape", shape = [7, -1] }"#,
@@ -48,5 +48,7 @@ fn blocks_that_do_not_fit() {
         r#""instance_norm2d""#,
         r#"{ type = "rms_norm", normalized_dims = 2 }"#,
     ];
-    insta::assert_snapshot!([all_told(images, &on_images), all_told(vectors, &on_vectors)].join("\n==========\n"));
+    insta::assert_snapshot!(
+        [all_rendered(images, &on_images), all_rendered(vectors, &on_vectors)].join("\n==========\n")
+    );
 }

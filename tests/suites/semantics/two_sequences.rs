@@ -1,6 +1,6 @@
 //! Attention of one sequence to another: what does not fit, whose lengths count, and the model file that has it.
 
-use super::errors::{images, told};
+use super::errors::{images, rendered};
 use runner::config;
 use runner::data::{BatchShape, Classes, DataSpec, Field, FieldKind, Lengths, TARGETS};
 use runner::graph::op::Attention;
@@ -15,9 +15,9 @@ fn two(layer: &str) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_told() {
+fn layers_that_do_not_fit_two_sequences_are_errors() {
     let of_one = r#"{ type = "multihead_attention", from = ["x", "x"], num_heads = 4, is_causal = true, rope_theta = 100.0, sliding_window = 3, alibi = true }"#;
-    let found = told(&two(of_one));
+    let found = rendered(&two(of_one));
     for key in ["is_causal", "rope_theta", "sliding_window", "alibi"] {
         let message = format!("`{key}` is of the positions of one sequence, and `multihead_attention` takes two here");
         assert!(found.contains(&message), "{found}");
@@ -41,7 +41,7 @@ fn what_does_not_fit_is_told() {
             "`multihead_attention` takes sequences, [N, L, E], but its input is vectors of shape [64, 150]",
         ),
     ] {
-        let found = told(&two(layer));
+        let found = rendered(&two(layer));
         assert!(found.contains(message), "{found}");
     }
     let three = two(r#"{ type = "multihead_attention", from = ["x", "m", "x"], num_heads = 4 }"#);
@@ -53,7 +53,7 @@ fn what_does_not_fit_is_told() {
     // What fits.
     let fits = r#"{ type = "scaled_dot_product_attention", from = ["m", "m2"], num_heads = 5, num_kv_heads = 1 }"#;
     let layers = format!("{{ name = \"m2\", type = \"linear\", out_features = 20 }}, {fits}");
-    assert!(told(&two(&layers)).contains("nothing is wrong"));
+    assert!(rendered(&two(&layers)).contains("nothing is wrong"));
 }
 
 /// Texts `inputs` with their lengths, and `answers`, whose lengths are of their own and come with no numbers.
@@ -139,7 +139,7 @@ fn names_are_those_of_pytorchs_transformer() {
 fn widths_of_a_transformers_layers() {
     let of = |layers: &str| {
         let end = "  \"flatten\",\n  { type = \"linear\", out_features = 10 },";
-        told(&images(&format!("  {{ type = \"flatten\", end_dim = 2 }},\n{layers}\n{end}")))
+        rendered(&images(&format!("  {{ type = \"flatten\", end_dim = 2 }},\n{layers}\n{end}")))
     };
     let all = [
         of("  { type = \"transformer_encoder_layer\", d_model = 64, nhead = 4, dim_feedforward = 8, repeat = 2 },"),

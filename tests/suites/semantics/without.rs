@@ -26,7 +26,7 @@ const LR: f32 = 0.02;
 /// the same order, joined or not, differ by nothing.
 const TOLERANCE: f64 = 1e-5;
 
-/// What a variable's own numbers cannot tell: a step's result is rounded to half of 2⁻²³.
+/// What a variable's own numbers cannot show: a step's result is rounded to half of 2⁻²³.
 const ROUNDING: f64 = STEPS as f64 * 6e-8;
 
 /// What three steps lead to.

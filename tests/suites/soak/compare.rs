@@ -13,7 +13,7 @@ use runner::train::setup::session::Saved;
 /// The largest of some draws from a distribution is not its bound.
 const MARGIN: f64 = 8.0;
 
-/// What a number's own form cannot tell: half of 2⁻²³ a step.
+/// What a number's own form cannot show: half of 2⁻²³ a step.
 const ROUNDING: f64 = 6e-8;
 
 /// Roundings of a sum over many elements. Kernels add up to 64 vectors in single precision, and vectors are longer on some levels. Noise does

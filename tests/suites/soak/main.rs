@@ -100,7 +100,7 @@ fn compared(text: &str, seed: u64) -> Result<(f64, bool), Wrong> {
     Ok((most, one.losses.iter().all(|l| l.is_finite())))
 }
 
-/// Checks the experiment of `seed`, and tells about one that fails.
+/// Checks the experiment of `seed`, and reports one that fails.
 fn look_at(seed: u64) -> (f64, bool) {
     let text = experiment(seed);
     let wrong = match check(&text, seed) {

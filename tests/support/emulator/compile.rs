@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::kernels;
 
 /// Of all files. No contraction of products and sums: it would make results differ between kinds of processors. Vectors make the fibers of kernels no faster, and
-/// would read ahead of need, which the sanitizer would tell as what the source does not do.
+/// would read ahead of need, which the sanitizer would report though the source does not do it.
 const FLAGS: [&str; 8] = [
     "-std=c++17",
     "-O2",
@@ -44,7 +44,7 @@ const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
 /// Of kernels: an access that is not aligned as its type asks is a trap, as it is an error on a GPU.
 const KERNEL: [&str; 3] = ["-w", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"];
 
-/// Of kernels that the sanitizer watches: a call at every access, which more optimisation makes no faster, and lines to tell, in the version that all tools
+/// Of kernels that the sanitizer watches: a call at every access, which more optimisation makes no faster, and line numbers for its findings, in the version that all tools
 /// read rightly.
 const SANITIZED: [&str; 5] = ["-O1", "-fsanitize=thread", "-DEMULATED_SANITIZED=1", "-gdwarf-4", "-g1"];
 
@@ -62,7 +62,7 @@ fn kernel_flags() -> Vec<&'static str> {
     [&KERNEL[..], sanitized].concat()
 }
 
-/// Builds that nobody has used for this long are removed by the next one.
+/// Builds that were not used for this long are removed by the next one.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Compilers that run at the same time.
@@ -110,8 +110,8 @@ fn compiler() -> Result<(String, Vec<u8>), String> {
 
 fn run(command: &mut Command) -> Vec<u8> {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the emulated CUDA driver does not build: {command:?}\n{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the emulated CUDA driver does not build: {command:?}\n{stderr}");
     output.stdout
 }
 
@@ -193,7 +193,7 @@ pub fn library() -> Result<PathBuf, String> {
     let built = compile_all(&compiler, &own.join("emulated.h"), &units, &keys, &objects);
     fs::create_dir_all(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let partial = folder.join("partial.so");
-    // The name by which it is known once it is loaded: whoever looks for `libcuda.so` then gets this one.
+    // The name by which it is known once it is loaded: code that looks for `libcuda.so` then gets this one.
     run(Command::new(&compiler)
         .args(["-shared", "-pthread", "-Wl,-soname,libcuda.so", "-Wl,-z,defs", "-o"])
         .arg(&partial)
@@ -273,15 +273,15 @@ fn compile_all(compiler: &str, header: &Path, units: &[Unit], keys: &[String], o
                     if paths[i].exists() || failed.lock().unwrap().is_some() {
                         continue;
                     }
-                    if let Err(told) = compile(compiler, header, &units[i], &paths[i]) {
-                        failed.lock().unwrap().get_or_insert(told);
+                    if let Err(message) = compile(compiler, header, &units[i], &paths[i]) {
+                        failed.lock().unwrap().get_or_insert(message);
                     }
                 }
             });
         }
     });
-    if let Some(told) = failed.into_inner().unwrap() {
-        panic!("the emulated CUDA driver does not build: {told}");
+    if let Some(message) = failed.into_inner().unwrap() {
+        panic!("the emulated CUDA driver does not build: {message}");
     }
     paths
 }
@@ -297,8 +297,8 @@ fn compile(compiler: &str, header: &Path, unit: &Unit, object: &Path) -> Result<
             .output()
             .map_err(|e| format!("{compiler}: {e}"))?;
         if !preprocessed.status.success() {
-            let told = String::from_utf8_lossy(&preprocessed.stderr);
-            return Err(format!("{}\n{told}", unit.path.display()));
+            let stderr = String::from_utf8_lossy(&preprocessed.stderr);
+            return Err(format!("{}\n{stderr}", unit.path.display()));
         }
         let found = kernels::names(&String::from_utf8_lossy(&preprocessed.stdout));
         let source = object.with_extension("cpp");

@@ -11,7 +11,7 @@
 //!     …
 //! }
 //! ```
-//! `README.md` tells how it works.
+//! `README.md` says how it works.
 
 // Every test binary has its own copy and uses a part of it.
 #![allow(dead_code, unused_imports)]
@@ -59,14 +59,14 @@ fn library() -> Option<&'static Library> {
             panic!("the emulated CUDA driver does not load: {}", why.to_string_lossy());
         }
         if sanitizing() {
-            extents::observe(tell_operands);
+            extents::observe(register_operands);
         }
         Some(Library(handle))
     };
     LIBRARY.get_or_init(load).as_ref()
 }
 
-/// Loads the emulated driver into this process, so that whoever looks for `libcuda.so` finds it; call it before anyone
+/// Loads the emulated driver into this process, so that code that looks for `libcuda.so` finds it. Call it before other code
 /// does. False, with a message, on a machine without a C++ compiler. A kernel that does not compile is a panic.
 pub fn install() -> bool {
     library().is_some()
@@ -184,7 +184,7 @@ pub fn configure(name: &str, value: i64) {
     assert!(configure(text.as_ptr(), value) != 0, "the emulated driver has no setting `{name}`");
 }
 
-/// Memory that a launch is given, as `struct Told` in `driver/api_operands.cpp` has it.
+/// Memory that a launch is given, as `struct Operand` in `driver/api_operands.cpp` has it.
 #[repr(C)]
 pub struct Operand {
     pub what: *const c_char,
@@ -193,21 +193,21 @@ pub struct Operand {
     pub written: c_int,
 }
 
-/// Tells the sanitizer what memory launches of `kernel` of so many blocks and threads (x, y, z of each) with these arguments, each
-/// at the front of a cell, are given. False if there is no such kernel.
+/// Gives the sanitizer the memory that launches of `kernel` of so many blocks and threads (x, y, z of each) with these arguments, each
+/// at the front of a cell, get. False if there is no such kernel.
 pub fn operands(kernel: &str, size: [u32; 6], cells: &[u64], operands: &[Operand]) -> bool {
-    type Tell = extern "C" fn(*const c_char, *const u32, *const u64, usize, *const Operand, usize) -> c_int;
+    type Register = extern "C" fn(*const c_char, *const u32, *const u64, usize, *const Operand, usize) -> c_int;
     // SAFETY: this is the function's type in `driver/api_operands.cpp`.
-    let tell: Tell = unsafe { std::mem::transmute(symbol(c"emulated_operands")) };
+    let register: Register = unsafe { std::mem::transmute(symbol(c"emulated_operands")) };
     let kernel = CString::new(kernel).unwrap();
-    tell(kernel.as_ptr(), size.as_ptr(), cells.as_ptr(), cells.len(), operands.as_ptr(), operands.len()) != 0
+    register(kernel.as_ptr(), size.as_ptr(), cells.as_ptr(), cells.len(), operands.as_ptr(), operands.len()) != 0
 }
 
 /// What the backend calls for every launch that it makes ready.
-fn tell_operands(launched: Launched) {
+fn register_operands(launched: Launched) {
     let Launched { kernel, config, cells, extents } = launched;
     let names: Vec<CString> = extents.iter().map(|e| CString::new(e.what.as_str()).unwrap()).collect();
-    let told: Vec<Operand> = extents
+    let memory: Vec<Operand> = extents
         .iter()
         .zip(&names)
         .map(|(e, name)| Operand {
@@ -218,7 +218,7 @@ fn tell_operands(launched: Launched) {
         })
         .collect();
     let ([gx, gy, gz], [bx, by, bz]) = (config.grid, config.block);
-    let known = operands(kernel, [gx, gy, gz, bx, by, bz], cells, &told);
+    let known = operands(kernel, [gx, gy, gz, bx, by, bz], cells, &memory);
     assert!(known, "the emulated driver has no kernel `{kernel}` with {} arguments", cells.len());
 }
 
@@ -227,7 +227,7 @@ fn tell_operands(launched: Launched) {
 pub struct Watched {
     /// Races, and accesses to what was not given.
     pub findings: i64,
-    /// Launches of which nobody has told what memory they are given.
+    /// Launches whose memory is not registered.
     pub unknown: i64,
 }
 

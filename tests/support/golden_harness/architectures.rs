@@ -1,5 +1,5 @@
 //! The architectures of `models/` against PyTorch, from parameters that both sides make by a formula:
-//! `scripts/golden/architectures.py` tells it, and what is in the files.
+//! `scripts/golden/architectures.py` says so, and says what is in the files.
 
 use super::case::folder;
 use super::compare::Findings;
@@ -141,7 +141,7 @@ pub fn check(name: &str) -> Findings {
     let wanted = |name: &str| gradients.contains_key(name);
     let got = engine::first_step_from(&path, On::Cpu(1), &values, &wanted);
     let mut findings = Findings::default();
-    // Of images some numbers are told.
+    // Of images the file has some numbers.
     let step = golden["every"].as_u64().map_or(1, |n| n as usize);
     let output: Vec<f32> = got.eval_output.iter().copied().step_by(step).collect();
     findings.near_scale("logits", &output, &numbers(&golden["output"]));

@@ -1,5 +1,5 @@
 //! Cases in files: a configuration, the data, the state that training starts from, and what PyTorch makes of them.
-//! `scripts/golden/case.py` tells the names of the tensors.
+//! `scripts/golden/case.py` gives the names of the tensors.
 
 use super::root::root;
 use safetensors::tensor::TensorView;

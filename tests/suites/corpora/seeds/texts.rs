@@ -32,8 +32,8 @@ fn tags(list: &mut List) {
 
 fn tokens(list: &mut List) {
     let numbers = |all: &[u16]| all.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>();
-    let llm_c = |magic: i32, told: i32, body: &[u8]| {
-        let mut file: Vec<u8> = [magic, 1, told].iter().flat_map(|number| number.to_le_bytes()).collect();
+    let llm_c = |magic: i32, count: i32, body: &[u8]| {
+        let mut file: Vec<u8> = [magic, 1, count].iter().flat_map(|number| number.to_le_bytes()).collect();
         file.resize(1024, 0);
         file.extend_from_slice(body);
         file

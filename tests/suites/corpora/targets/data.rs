@@ -8,7 +8,7 @@ use runner::data::{self, Files, Source};
 use runner_jpeg::{Decoder, Jpeg, Region};
 use std::path::Path;
 
-/// An array; the first byte tells of how many dimensions, and whether it is to be gzipped.
+/// An array; the first byte says of how many dimensions, and whether it is to be gzipped.
 pub fn idx(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
     let packed;
@@ -31,7 +31,7 @@ pub fn idx(data: &[u8]) -> bool {
     }
 }
 
-/// An archive of CIFAR-10; the first byte tells how it is given: `h` headers alone, `t` a tar archive, `z` gzipped, `x` as xz.
+/// An archive of CIFAR-10; the first byte says how it is given: `h` headers alone, `t` a tar archive, `z` gzipped, `x` as xz.
 pub fn tar(data: &[u8]) -> bool {
     const GZ: &str = "cifar-10-binary.tar.gz";
     let Some((how, file)) = data.split_first() else { return false };

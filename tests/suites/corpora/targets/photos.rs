@@ -6,7 +6,7 @@ use runner::data::image_list::{ImageListOptions, Kind};
 use runner::data::webdataset::WebDatasetOptions;
 use runner::data::{self, Source};
 
-/// A list; the first byte tells of which format and what its labels are. The photos that it names are not there, but for itself.
+/// A list; the first byte says of which format and what its labels are. The photos that it names are not there, but for itself.
 pub fn list(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
     let name = ["input.csv", "input.tsv", "input.jsonl"][usize::from(how & 3).min(2)];
@@ -32,7 +32,7 @@ pub fn list(data: &[u8]) -> bool {
     })
 }
 
-/// An archive of photos; the first byte tells how it is given: `h` headers alone, `t` as it is.
+/// An archive of photos; the first byte says how it is given: `h` headers alone, `t` as it is.
 pub fn shard(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
     let file = if *how == b'h' { headers(file) } else { file.to_vec() };
@@ -72,7 +72,7 @@ pub fn mask(data: &[u8]) -> bool {
     }
 }
 
-/// The index of photos that are kept on a disk; the first byte tells how large the file of their pixels is.
+/// The index of photos that are kept on a disk; the first byte says how large the file of their pixels is.
 pub fn kept(data: &[u8]) -> bool {
     let Some((size, index)) = data.split_first() else { return false };
     with_file(index, |path| data::kept_in(path, 1 << (size & 63)).expect("a file") > 0)

@@ -2,7 +2,7 @@
 
 use runner::collective::tcp;
 
-/// The first words of whoever connects.
+/// The first words of a program that connects.
 pub fn ranks(data: &[u8]) -> bool {
     tcp::is_understood(data)
 }

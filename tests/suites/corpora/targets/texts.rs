@@ -16,7 +16,7 @@ const TEXT: &str = "text";
 /// Longer texts take a tokenizer long, and lead nowhere else.
 const MOST_TEXT: usize = 1 << 12;
 
-/// A table that is learnt from; the first byte tells of which format, and whether the target is a class. What was learnt of it reads it again.
+/// A table that is learnt from; the first byte says of which format, and whether the target is a class. What was learnt of it reads it again.
 pub fn table(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
     let name = ["input.csv", "input.tsv", "input.jsonl"][usize::from(how & 3).min(2)];
@@ -78,7 +78,7 @@ fn apart(context: usize) -> ApartOptions {
     ApartOptions { lengths: vec![context], ignore_index: -100 }
 }
 
-/// One long text; the first byte tells how it becomes tokens.
+/// One long text; the first byte says how it becomes tokens.
 pub fn text(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
     with_folder("input.txt", &file[..file.len().min(MOST_TEXT)], |folder| {
@@ -107,7 +107,7 @@ pub fn text(data: &[u8]) -> bool {
     })
 }
 
-/// Texts with a class each; the first byte tells of which format, and how they become tokens. What was learnt of them reads them again.
+/// Texts with a class each; the first byte says of which format, and how they become tokens. What was learnt of them reads them again.
 pub fn labelled(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
     let name = ["input.csv", "input.tsv", "input.jsonl"][usize::from(how >> 2 & 3).min(2)];
@@ -136,7 +136,7 @@ pub fn labelled(data: &[u8]) -> bool {
     })
 }
 
-/// Sentences whose words have a tag each; the first byte tells of which format, where words and tags stand, and how words become tokens. What was
+/// Sentences whose words have a tag each; the first byte says of which format, where words and tags stand, and how words become tokens. What was
 /// learnt of them reads them again.
 pub fn tags(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
@@ -171,7 +171,7 @@ pub fn tags(data: &[u8]) -> bool {
     })
 }
 
-/// A file of tokens; the first byte tells how many there may be, and how many a sample has.
+/// A file of tokens; the first byte says how many there may be, and how many a sample has.
 pub fn tokens(data: &[u8]) -> bool {
     let Some((how, file)) = data.split_first() else { return false };
     with_folder("input.bin", &file[..file.len().min(MOST_TEXT)], |folder| {

@@ -1,6 +1,6 @@
 //! Sums that begin beside the computation of a rank's last shard.
 
-use super::{How, Prepared, TENSORS, To, Told, on_all, on_cpu, on_gpu, prepare, write_place};
+use super::{Delivery, How, Prepared, TENSORS, To, on_all, on_cpu, on_gpu, prepare, write_place};
 use runner::backend::Backend;
 use runner::graph::op::{Binary, BinaryKind, Receivers, SHARD_INPUTS, ShardBegin, ShardReduce};
 use runner::graph::{DType, Graph, Input, Role, Shape, ValueId, VarId, VarKind, Variable, Variables};
@@ -12,8 +12,8 @@ const LENGTH: usize = 50_000;
 const ALIVE: usize = 6;
 
 /// A step that begins two sums while it computes something, and an update that waits for them. And what the step has computed.
-fn programs(shards: Shards) -> (Arc<Variables>, [Graph; 2], ValueId, Vec<Told>) {
-    let (mut vars, mut told) = (Variables::new(), Vec::new());
+fn programs(shards: Shards) -> (Arc<Variables>, [Graph; 2], ValueId, Vec<Delivery>) {
+    let (mut vars, mut deliveries) = (Variables::new(), Vec::new());
     let [mut step, mut update] = [Graph::new(), Graph::new()];
     let add = |vars: &mut Variables, name: String, (dtype, length): (DType, usize)| {
         vars.get_or_add(Variable::zeros(name, dtype, [length], VarKind::Buffer))
@@ -28,7 +28,7 @@ fn programs(shards: Shards) -> (Arc<Variables>, [Graph; 2], ValueId, Vec<Told>) 
             let to = if bucket == 0 { To::Part } else { To::Owner(owners[at]) };
             let slots = (0..shards.slots()).map(|slot| add(&mut vars, format!("{bucket}.{at}.{slot}"), of));
             let slots: Vec<VarId> = slots.collect();
-            told.push(Told { variable: slots[0], dtype: of.0, length: of.1, to });
+            deliveries.push(Delivery { variable: slots[0], dtype: of.0, length: of.1, to });
             sums.extend(slots);
         }
         let operands = |graph: &mut Graph| -> Vec<ValueId> {
@@ -51,13 +51,13 @@ fn programs(shards: Shards) -> (Arc<Variables>, [Graph; 2], ValueId, Vec<Told>) 
         sum = step.add1(Binary { kind: BinaryKind::Add }, &[sum, *value]).unwrap();
     }
     step.values[sum.index()].role = Role::Output;
-    (Arc::new(vars), [step, update], sum, told)
+    (Arc::new(vars), [step, update], sum, deliveries)
 }
 
-/// What a rank is told and has computed in steps of so many shards: behind its last shard, if it has one in that step, and behind the update.
+/// What a rank gets and has computed in steps of so many shards: behind its last shard, if it has one in that step, and behind the update.
 fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<[Vec<Vec<u8>>; 2]> {
     let rank = backend.team().unwrap().rank();
-    let (vars, graphs, computed, told) = programs(shards);
+    let (vars, graphs, computed, deliveries) = programs(shards);
     let Prepared { plan, mut executable, mut batch, given } = prepare(backend, &vars, graphs);
     let mut results = Vec::new();
     for present in steps {
@@ -66,13 +66,13 @@ fn run(backend: &dyn Backend, shards: Shards, steps: &[usize]) -> Vec<[Vec<Vec<u
             write_place(&mut batch, &plan, *present, last);
             executable.run(program, 0, &batch).unwrap();
             executable.wait_slot(0).unwrap();
-            let part = |of: &Told| {
+            let part = |of: &Delivery| {
                 let bytes = of.bytes(rank, shards.ranks);
                 let mut result = vec![0; bytes.len()];
                 executable.download_part(of.variable, bytes.start, &mut result).unwrap();
                 result
             };
-            let mut results: Vec<Vec<u8>> = told.iter().map(part).collect();
+            let mut results: Vec<Vec<u8>> = deliveries.iter().map(part).collect();
             if program == 0 {
                 let mut result = vec![0; LENGTH * 4];
                 executable.output(0, computed, &mut result).unwrap();

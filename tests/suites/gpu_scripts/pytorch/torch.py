@@ -1,5 +1,5 @@
-"""Stands for PyTorch: tells a time for every way that `gpu_peer.py` is asked for, in its place. The way that $PLANTED_CRASH names ends
-the process, the one that $PLANTED_HANG names never ends, and each is told of in $PLANTED/begun."""
+"""Stands for PyTorch: gives a time for every way that `gpu_peer.py` is asked for, in its place. The way that $PLANTED_CRASH names ends
+the process, the one that $PLANTED_HANG names never ends, and each is named in $PLANTED/begun."""
 
 import json
 import os

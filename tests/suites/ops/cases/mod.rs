@@ -108,7 +108,7 @@ pub fn family(name: &str, dtype: DType) -> &'static [Case] {
     static MADE: LazyLock<Mutex<HashMap<(usize, DType), Made>>> = LazyLock::new(Mutex::default);
     let number = FAMILIES.iter().position(|(n, _)| *n == name).unwrap_or_else(|| panic!("no family `{name}`"));
     let made = *MADE.lock().unwrap().entry((number, dtype)).or_insert_with(|| Box::leak(Box::default()));
-    // The map is free meanwhile; whoever wants the same waits.
+    // The map is free meanwhile. A thread that wants the same case waits.
     made.get_or_init(|| make(FAMILIES[number], dtype))
 }
 

@@ -15,7 +15,7 @@ struct Where {
 // function stands between.
 extern __thread Where where;
 
-// Waits for all threads of the block; `line` tells barriers apart. Returns how many of them gave `vote`.
+// Waits for all threads of the block; `line` distinguishes barriers. Returns how many of them gave `vote`.
 unsigned block_barrier(bool vote, int line);
 
 // The launch's dynamic shared memory. It ends at a page that may not be touched.

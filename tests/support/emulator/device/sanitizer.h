@@ -1,4 +1,4 @@
-// What the sanitizer is told by device code itself. The compiler tells it of plain accesses (`driver/instrumented.cpp`).
+// What device code itself reports to the sanitizer. The compiler reports plain accesses to it (`driver/instrumented.cpp`).
 #pragma once
 
 namespace emulated {

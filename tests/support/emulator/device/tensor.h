@@ -99,7 +99,7 @@ template <int Count, bool Transposed> void load_matrices(unsigned *registers, co
     if (SANITIZED && lane() < 8 * Count) {
         note_read(row, 16);
     }
-    // A tile of shared memory is read by everyone before anyone goes on, as the hardware does.
+    // A tile of shared memory is read by all lanes before any of them goes on, as the hardware does.
     warp_collective(
         ~0u, &own,
         [](void *const *lanes, unsigned active) EMULATOR_ITSELF {

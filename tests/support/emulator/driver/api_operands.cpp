@@ -1,4 +1,4 @@
-// What a program that is tested tells of its launches: the memory that each is given. And what came of holding them to it.
+// The memory that a program under test gives its launches, as it registers it. And what the checks against it found.
 
 #include <cstring>
 #include <map>
@@ -34,16 +34,16 @@ std::shared_ptr<const std::vector<Extent>> emulated::operands_of(const std::stri
 }
 
 // As `struct Operand` in `mod.rs` has it.
-struct Told {
+struct Operand {
     const char *what;
     uint64_t address, bytes;
     int written;
 };
 
 // Launches of `kernel` with these blocks, threads (x, y, z of each) and arguments, each at the front of 8 bytes, are given this
-// memory. Who tells of one twice means both. 0 if the kernels are not
+// memory. A launch that is registered twice has the memory of both calls. 0 if the kernels are not
 // instrumented, or there is none of this name.
-API emulated_operands(const char *kernel, const unsigned *size, const uint64_t *cells, size_t count, const Told *told, size_t operands) {
+API emulated_operands(const char *kernel, const unsigned *size, const uint64_t *cells, size_t count, const Operand *given, size_t operands) {
     std::lock_guard<std::mutex> guard(lock);
     const Kernel *found = find_kernel(kernel);
     if (!sanitizer || !found || found->count != count) {
@@ -59,8 +59,8 @@ API emulated_operands(const char *kernel, const unsigned *size, const uint64_t *
     Extents before = operands_of(key);
     std::vector<Extent> extents = before ? *before : std::vector<Extent>();
     for (size_t i = 0; i < operands; i++) {
-        uintptr_t from = told[i].address;
-        Extent extent = {from, from + told[i].bytes, told[i].written != 0, told[i].what};
+        uintptr_t from = given[i].address;
+        Extent extent = {from, from + given[i].bytes, given[i].written != 0, given[i].what};
         bool there = false;
         for (const Extent &e : extents) {
             there = there || (e.from == extent.from && e.to == extent.to && e.written == extent.written);
@@ -76,7 +76,7 @@ API emulated_operands(const char *kernel, const unsigned *size, const uint64_t *
 // Whether the kernels are instrumented.
 API emulated_sanitizes() { return sanitizer != nullptr; }
 
-// What was found so far, and how many launches ran whose operands were not told.
+// What was found so far, and how many launches ran whose operands were not registered.
 extern "C" __attribute__((visibility("default"))) long long emulated_findings() {
     std::lock_guard<std::mutex> guard(lock);
     return sanitizer ? sanitizer->findings : 0;

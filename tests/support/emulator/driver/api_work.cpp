@@ -38,7 +38,7 @@ API emulated_enqueue_waiting(void *handle, void *(*begin)(void *), int (*poll)(v
     return enqueue(*stream, std::move(operation));
 }
 
-// Lets one thing happen: devices of other processes wait for it, which no call of this one would tell. 0 if nothing can.
+// Lets one thing happen: devices of other processes wait for it, which no call of this one would show. 0 if nothing can.
 API emulated_step() {
     std::lock_guard<std::mutex> guard(lock);
     return initialized && step();

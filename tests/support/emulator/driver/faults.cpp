@@ -23,7 +23,7 @@ static struct sigaction before[NSIG];
 // A kernel touched what it may not. No allocator can be at work then: kernels call nothing but what stands in `device/`.
 static void handle(int signal, siginfo_t *info, void *) {
     if (!worker) {
-        // Not ours: whoever was there before gets it when the instruction runs again.
+        // Not ours: the handler that was there before gets it when the instruction runs again.
         sigaction(signal, &before[signal], nullptr);
         return;
     }

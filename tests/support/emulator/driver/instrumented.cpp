@@ -1,5 +1,5 @@
 // What the compiler calls at every access of a kernel that it has compiled with `-fsanitize=thread`: the interface of that
-// option's own runtime library, which is not linked. Without the option nobody calls these.
+// option's own runtime library, which is not linked. Without the option no code calls these.
 
 #include <dlfcn.h>
 

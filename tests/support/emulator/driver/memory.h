@@ -15,7 +15,7 @@ public:
     // Memory for `size` bytes, filled with 0xff; null if the machine has none left.
     char *allocate(size_t size);
 
-    // Makes an allocation inaccessible. False if there is none at this address. `damage` tells of overwritten patterns.
+    // Makes an allocation inaccessible. False if there is none at this address. `damage` names overwritten patterns.
     bool release(char *at, std::string &damage);
 
     // True if all of these bytes lie within one allocation.

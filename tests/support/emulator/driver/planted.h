@@ -13,7 +13,7 @@ int planted_answer(const char *function);
 // The error that the kernel at work shall give; 0: none.
 int planted_fault(const char *kernel);
 
-// Lets a kernel that is started go further than it was told: one that is named has 64 elements more.
+// Lets a kernel that is started go further than its arguments say: one that is named has 64 elements more.
 void plant_overrun(Launch &launch);
 
 }  // namespace emulated

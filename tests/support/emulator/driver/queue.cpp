@@ -13,7 +13,7 @@ std::vector<Device *> devices;
 Arena host;
 __thread Device *current_device;
 
-// Operations that a device has room for; whoever enqueues more waits for some of them.
+// Operations that a device has room for; a thread that enqueues more waits for some of them.
 constexpr size_t MOST_PENDING = 1024;
 
 uint64_t random_number() {
@@ -242,7 +242,7 @@ bool step() {
     if (!pick->device->error) {
         perform(*pick->device, operation);
     } else if (operation.recording && operation.kind == Operation::RECORD) {
-        // After an error nothing runs, but nobody shall wait for ever.
+        // After an error nothing runs, but no thread shall wait for ever.
         operation.recording->done = true;
     }
     return true;

@@ -10,8 +10,8 @@ namespace emulated {
 
 Sanitizer *sanitizer;
 
-// Findings of one launch that are told.
-constexpr size_t MOST_TOLD = 4;
+// The most findings of one launch in its message.
+constexpr size_t MOST_LISTED = 4;
 
 static const char *verb(Kind kind) { return kind == READ ? "reads" : kind == WRITE ? "writes" : "changes"; }
 
@@ -264,7 +264,7 @@ void Sanitizer::raced(const Conflict &other, Kind kind, size_t bytes, uint32_t p
               (near ? "orders the two" : "orders blocks"));
 }
 
-// One of all that a pair of instructions does is told.
+// Of all findings of a pair of instructions one is reported.
 void Sanitizer::found(int code, uint32_t place, uint32_t other, const std::string &what) {
     if (!pairs.insert({place, other}).second) {
         return;
@@ -275,11 +275,11 @@ void Sanitizer::found(int code, uint32_t place, uint32_t other, const std::strin
     snprintf(block, sizeof block, "block (%u, %u, %u)", where.block.x, where.block.y, where.block.z);
     std::string text = std::string("kernel `") + launch->kernel->name + "`, " + block + ", " +
                        thread_name(runner->thread_number()) + ", " + line_of(place) + ": " + what;
-    if (pairs.size() <= MOST_TOLD) {
+    if (pairs.size() <= MOST_LISTED) {
         message += (message.empty() ? "" : "\n") + text;
     }
     std::string key = launch->kernel->name + line_of(place) + (other > 1 ? line_of(other) : "");
-    if (told.insert(key + what.substr(0, what.find(' '))).second) {
+    if (reported.insert(key + what.substr(0, what.find(' '))).second) {
         fprintf(stderr, "emulated CUDA: sanitizer: %s\n", text.c_str());
     }
 }

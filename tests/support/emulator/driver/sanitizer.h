@@ -40,7 +40,7 @@ public:
     void copy_begins(const void *shared, const void *global, unsigned bytes, uint32_t place);
     void copy_arrives(const void *shared, uint32_t place);
 
-    // Findings so far, and launches whose operands nobody has told.
+    // Findings so far, and launches whose operands are not registered.
     int64_t findings = 0, unknown = 0;
 
 private:
@@ -70,9 +70,9 @@ private:
     size_t last_extent = 0;
     // For each block of the launch that has begun, its first interval and which it is.
     std::vector<std::pair<uint32_t, Dim>> begun;
-    // What this launch has been found to do, as pairs of places; and of all launches, to be told once.
+    // What this launch has been found to do, as pairs of places; and of all launches, to be reported once.
     std::set<std::pair<uint32_t, uint32_t>> pairs;
-    std::set<std::string> told;
+    std::set<std::string> reported;
     std::string message;
     int error = 0;
 };
@@ -87,10 +87,10 @@ uint32_t place_of(const void *return_address);
 // byte's distance from the variable's first.
 std::string shared_variable(size_t distance, size_t &inside);
 
-// `kernels/pool.cu:12`, or where that cannot be told, the distance.
+// `kernels/pool.cu:12`, or where that is unknown, the distance.
 std::string line_of(uint32_t place);
 
-// A kernel's arguments as one key, by which what was told of a launch is found when it runs.
+// A kernel's arguments as one key, by which the operands of a launch are found when it runs.
 std::string key_of(const char *kernel, Dim grid, Dim block, const std::vector<unsigned char> &values);
 std::shared_ptr<const std::vector<Extent>> operands_of(const std::string &key);
 

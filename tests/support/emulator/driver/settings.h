@@ -25,11 +25,11 @@ struct Settings {
     int64_t deaf = 0;
     // Bytes of a device's memory that a loaded module takes.
     int64_t module = 0;
-    // What becomes of what the sanitizer finds: it is told in any case; else than with `TOLD` the launch fails with it.
+    // What becomes of what the sanitizer finds: it is printed in any case; unless this is `PRINTED`, the launch fails with it.
     int64_t sanitizer = 0;
 };
 
-constexpr int64_t TOLD = 2;
+constexpr int64_t PRINTED = 2;
 
 extern Settings settings;
 

@@ -28,7 +28,7 @@ void Order::join(unsigned warp, unsigned lanes) {
             }
         }
     }
-    // What a lane did at its clock c is known to whoever knows a clock above c.
+    // What a lane did at its clock c is known to a lane that knows a clock above c.
     for (unsigned i = 0; i < 32; i++) {
         if (lanes >> i & 1) {
             latest[i] = ++clocks[warp * 32 + i];

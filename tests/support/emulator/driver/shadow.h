@@ -64,7 +64,7 @@ struct Conflict {
 struct Met {
     Conflict conflict;
     bool raced = false;
-    // Bytes that nobody in this block has written are read.
+    // Bytes that no thread of this block has written are read.
     bool fresh = false;
     // A copy that is under way will arrive here.
     uint32_t copying = 0, begun = 0;

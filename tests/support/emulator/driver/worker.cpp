@@ -83,7 +83,7 @@ void Worker::run(Run &run) {
     if (sanitizer) {
         std::string message;
         int none = 0, error = sanitizer->end_launch(message);
-        if (settings.sanitizer != TOLD && error && run.error.compare_exchange_strong(none, error)) {
+        if (settings.sanitizer != PRINTED && error && run.error.compare_exchange_strong(none, error)) {
             run.message = message;
         }
     }
@@ -182,7 +182,7 @@ void Worker::thread_exits(unsigned number) {
     exited++;
     Warp &warp = warps[number / 32];
     warp.exited |= 1u << (number % 32);
-    // Whoever waited for this lane need not wait any longer.
+    // A lane that waited for this one need not wait any longer.
     for (unsigned waiting = warp.waiting; waiting;) {
         Fiber *fiber = by_thread[number / 32 * 32 + (unsigned)__builtin_ctz(waiting)];
         waiting &= ~fiber->mask;

@@ -30,7 +30,7 @@ struct Launch {
     // The arguments' values, each from a multiple of 16 bytes on.
     std::vector<unsigned char> values;
     std::vector<void *> arguments;
-    // The memory that it is given, if somebody has told.
+    // The memory that it is given, if it is registered.
     std::shared_ptr<const std::vector<Extent>> operands;
 };
 

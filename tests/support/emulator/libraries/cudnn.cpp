@@ -17,7 +17,7 @@ enum Status {
     NOT_SUPPORTED = 3000,
     COMPILATION_FAILED = 4001,
     EXECUTION_FAILED = 5000,
-    // Of a version that nobody knows.
+    // Of an unknown version.
     STRANGE_STATUS = 123456,
 };
 
@@ -366,6 +366,6 @@ EXPORT int cudnnBackendFinalize(Descriptor *descriptor) {
 
 EXPORT int cudnnBackendExecute(Handle *handle, Descriptor *plan, Descriptor *pack) { return execute(handle, plan, pack); }
 
-// Plants a fault in an engine, and tells how often an engine has run.
+// Plants a fault in an engine, and counts how often an engine has run.
 EXPORT void fake_plant(int engine, int fault) { planted[engine] = fault; }
 EXPORT long fake_runs(int engine) { return runs[engine]; }

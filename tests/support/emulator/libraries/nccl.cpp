@@ -136,7 +136,7 @@ bool all_here(const Group &group) {
     abort();
 }
 
-// To another process: its length ahead of it. Whoever sends need not wait for who receives.
+// To another process: its length ahead of it. The sender need not wait for the receiver.
 void send_away(const Group &group, Message &message) {
     std::string path = stream_file(group, message.owner->rank, message.peer);
     int to = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
