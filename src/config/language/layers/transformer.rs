@@ -213,7 +213,7 @@ pub enum PoolMode {
     First,
 }
 
-/// The numbers that distinguish positions.
+/// Which numbers tell positions apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PositionKind {
