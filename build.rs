@@ -17,8 +17,8 @@ fn main() {
     println!("cargo:rerun-if-env-changed=RUNNER_COMMIT");
     let variable = |name: &str| env::var(name).unwrap_or_default();
     let debug = variable("PROFILE") == "debug";
-    let told = env::var("RUNNER_COMMIT").ok().filter(|commit| !commit.trim().is_empty());
-    let commit = told.or_else(of_package).or_else(of_archive).or_else(|| if debug { None } else { of_git() });
+    let given = env::var("RUNNER_COMMIT").ok().filter(|commit| !commit.trim().is_empty());
+    let commit = given.or_else(of_package).or_else(of_archive).or_else(|| if debug { None } else { of_git() });
     let commit: String =
         commit.unwrap_or_default().chars().filter(|c| c.is_ascii_alphanumeric() || "+-.".contains(*c)).collect();
     let mut features: Vec<String> = env::vars()

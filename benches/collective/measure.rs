@@ -74,11 +74,11 @@ fn median(members: &[Member], work: impl Fn(&Member) + Sync) -> f64 {
                 work(member);
                 // All of them make as many rounds.
                 let rounds = (SECONDS / began.elapsed().as_secs_f64().max(1e-5)) as u8;
-                let told = member.gather(&[rounds.max(5)]).unwrap_or_else(|error| {
+                let counts = member.gather(&[rounds.max(5)]).unwrap_or_else(|error| {
                     fail(error);
                     Vec::new()
                 });
-                let rounds = told.iter().flatten().copied().min().unwrap_or(5);
+                let rounds = counts.iter().flatten().copied().min().unwrap_or(5);
                 let round = |_| {
                     start.wait();
                     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! A process of PyTorch's that stands by, idle, until it is told to measure.
+//! A process of PyTorch's that stands by, idle, until it is asked to measure.
 
 use super::Options;
 use super::machine::Machine;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 /// Ways to run the same step in PyTorch, and the same evaluation in ONNX Runtime and OpenVINO; each with glibc's allocator as it is,
-/// and told to keep what is freed.
+/// and set to keep what is freed.
 pub const MODES: [&str; 6] = ["eager", "channels_last", "compile", "compile_channels_last", "onnxruntime", "openvino"];
 
 /// Those that are measured where none is named. The one that is missing has not been the fastest yet.

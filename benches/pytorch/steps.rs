@@ -13,7 +13,7 @@ struct Workload {
     config: &'static str,
     /// What is set over the configuration.
     set: Vec<String>,
-    /// What the script is told of the model.
+    /// What the script gets of the model.
     peer: Vec<String>,
     batch: usize,
     /// Time the evaluation of a batch instead.

@@ -9,7 +9,7 @@ const SECONDS: f64 = 0.5;
 
 const BATCHES: [usize; 11] = [1, 2, 4, 7, 8, 16, 32, 64, 100, 128, 256];
 
-/// A size whose sample takes so many times that of a neighbour is told.
+/// A size whose sample takes so many times that of a neighbour is reported.
 const STRANGE: f64 = 1.5;
 
 /// The smallest sizes, which show the part of a step that is the same for any batch.

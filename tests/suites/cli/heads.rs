@@ -97,11 +97,11 @@ fn losses_are_summed_as_in_pytorch() {
             epoch["train_loss"].is_f64() && epoch["train_kind_accuracy"].is_f64() && epoch["train_sold_loss"].is_f64()
         );
     }
-    let done = place.ok("eval r/last.safetensors --json").json()["metrics"].clone();
+    let metrics = place.ok("eval r/last.safetensors --json").json()["metrics"].clone();
     let last = wanted[1].last().unwrap();
     assert!(
-        last.as_object().unwrap().iter().all(|(figure, value)| close(&done[figure], value, 1e-4)),
-        "{done}, not {last}"
+        last.as_object().unwrap().iter().all(|(figure, value)| close(&metrics[figure], value, 1e-4)),
+        "{metrics}, not {last}"
     );
 
     // The outputs of all three, when the data of training is gone.

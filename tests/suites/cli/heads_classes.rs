@@ -40,9 +40,9 @@ fn classes_of_a_head_are_balanced() {
 fn an_evaluation_reports_the_classes_of_heads() {
     let place = place(HEADS, "");
     place.ok("train c.toml --quiet --out r --set train.epochs=4");
-    let answers = place.ok("eval r --json --predictions rows.jsonl").json();
+    let evaluation = place.ok("eval r --json --predictions rows.jsonl").json();
     let rows: Vec<Value> = place.read("rows.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let sold = &answers["heads"]["sold"];
+    let sold = &evaluation["heads"]["sold"];
     let count = |target: usize, prediction: usize| {
         let is =
             |row: &&Value| row["heads"]["sold"]["target"] == target && row["heads"]["sold"]["prediction"] == prediction;
@@ -50,16 +50,16 @@ fn an_evaluation_reports_the_classes_of_heads() {
     };
     for target in 0..3 {
         for prediction in 0..3 {
-            assert_eq!(sold["confusion_matrix"][target][prediction], count(target, prediction), "{answers}");
+            assert_eq!(sold["confusion_matrix"][target][prediction], count(target, prediction), "{evaluation}");
         }
         let (right, all) = (count(target, target), (0..3).map(|other| count(target, other)).sum::<usize>());
         let class = &sold["per_class"][target];
         assert_eq!((&class["name"], &class["support"]), (&["fast", "slow", "soon"][target].into(), &all.into()));
         assert!((class["recall"].as_f64().unwrap() - right as f64 / all as f64).abs() < 1e-12, "{class}");
     }
-    let kids = &answers["heads"]["kids"]["per_class"];
-    assert_eq!((kids.as_array().unwrap().len(), &kids[0]["label"]), (1, &0.into()), "{answers}");
-    assert!(answers["per_class"].is_null(), "the main target is a number");
+    let kids = &evaluation["heads"]["kids"]["per_class"];
+    assert_eq!((kids.as_array().unwrap().len(), &kids[0]["label"]), (1, &0.into()), "{evaluation}");
+    assert!(evaluation["per_class"].is_null(), "the main target is a number");
     let text = place.ok("eval r").out;
     for part in ["\n\nsold\nclass ", "\n\nkids\nlabel ", "soon"] {
         assert!(text.contains(part), "{part}: {text}");

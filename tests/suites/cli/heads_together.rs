@@ -84,11 +84,11 @@ fn folds_answer_for_all_heads() {
     }
     expect_means(&place, "fold");
     // All rows, each by the fold that has not seen it.
-    let answers = place.ok("eval r --json --predictions rows.jsonl").json();
+    let evaluation = place.ok("eval r --json --predictions rows.jsonl").json();
     let rows = rows(&place, "rows.jsonl");
-    assert_eq!((&answers["samples"], rows.len()), (&480.into(), 480));
+    assert_eq!((&evaluation["samples"], rows.len()), (&480.into(), 480));
     for (name, expected) in FIGURES.iter().zip(measured(&rows)) {
-        assert!(near(answers["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {answers}");
+        assert!(near(evaluation["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {evaluation}");
     }
     // What a fold measures of its heads is what is measured of its rows.
     let own = place.ok("eval r/fold-2 --json").json()["metrics"].clone();
@@ -136,10 +136,10 @@ fn seeds_answer_for_all_heads() {
     let stdout = place.ok("train c.toml --out r --set train.epochs=3").out;
     assert!(stdout.contains("val_sold_accuracy") && stdout.contains("deviation"), "{stdout}");
     expect_means(&place, "seed");
-    let answers = place.ok("eval r --json --predictions rows.jsonl").json();
-    assert_eq!((&answers["samples"], &answers["by"]), (&120.into(), &"all".into()));
+    let evaluation = place.ok("eval r --json --predictions rows.jsonl").json();
+    assert_eq!((&evaluation["samples"], &evaluation["by"]), (&120.into(), &"all".into()));
     for (name, expected) in FIGURES.iter().zip(measured(&rows(&place, "rows.jsonl"))) {
-        assert!(near(answers["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {answers}");
+        assert!(near(evaluation["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {evaluation}");
     }
 }
 

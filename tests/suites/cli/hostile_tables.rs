@@ -30,10 +30,10 @@ fn numbers_that_no_input_can_be_have_their_line() {
     let place = place("mse", "");
     for number in ["1e999", "-1e999", "1e39"] {
         place.write("t.csv", table(|i| if i == 30 { number.into() } else { i.to_string() }));
-        let done = place.ok("check c.toml --json").json()["notes"].to_string();
+        let notes = place.ok("check c.toml --json").json()["notes"].to_string();
         assert!(
-            done.contains(&format!("1 cell of 60 that is no number, the first of them `{number}` in line 32")),
-            "{done}"
+            notes.contains(&format!("1 cell of 60 that is no number, the first of them `{number}` in line 32")),
+            "{notes}"
         );
         let message = place.fails("check c.toml --set data.columns.strange=number", 2);
         assert!(message.contains(&format!("`{number}` in line 32")), "{message}");

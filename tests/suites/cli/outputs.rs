@@ -96,8 +96,8 @@ fn a_dash_is_standard_output() {
         "data show c.toml --out -",
         "bench c.toml --trace -",
     ] {
-        let done = place.run(&format!("{command} --json")).json()["errors"][0]["message"].to_string();
-        assert!(done.contains("both write to standard output"), "{command}: {done}");
+        let message = place.run(&format!("{command} --json")).json()["errors"][0]["message"].to_string();
+        assert!(message.contains("both write to standard output"), "{command}: {message}");
     }
     assert!(!place.path("-").exists());
     place.ok(&format!("{predict} --out ./-"));

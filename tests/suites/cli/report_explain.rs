@@ -25,11 +25,11 @@ fn names(part: &str) -> Vec<String> {
 fn numbers_have_bars_and_curves() {
     let place = place(300);
     place.ok("train c.toml --quiet --out r --set train.epochs=30");
-    let explanation = place.ok("report r --out r.html --explain --no-timing --no-evaluation --json").json();
+    let printed = place.ok("report r --out r.html --explain --no-timing --no-evaluation --json").json();
     let own = place.ok("explain r --json").json();
-    let report = &explanation["runs"][0]["explanation"];
+    let report = &printed["runs"][0]["explanation"];
     for key in ["figure", "value", "accuracy", "columns"] {
-        assert_eq!(report[key], own[key], "{key}: {explanation}");
+        assert_eq!(report[key], own[key], "{key}: {printed}");
     }
     let (part, tags) = explained(&place, "r.html");
     assert!(part.starts_with("\n<p>val, 75 rows: rmse "), "{part}");

@@ -83,13 +83,13 @@ fn predictions_stand_by_their_rows() {
         place.write(file, new(bad));
         let done = place.ok(&format!("predict r {file} --json"));
         assert!(done.err.contains("1 of 4 rows cannot be read and have no prediction: "), "{}", done.err);
-        let report = done.json();
+        let answers = done.json();
         let [samples, ids] = ["sample", "id"]
-            .map(|key| report.as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>());
+            .map(|key| answers.as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>());
         assert_eq!((samples, ids), (vec![0.into(), 2.into(), 3.into()], vec!["x0".into(), "x2".into(), "x3".into()]));
         for (at, row) in clean.as_array().unwrap().iter().enumerate() {
-            assert_eq!(report[at]["values"], row["values"], "{report}");
-            assert_eq!(report[at]["value"], row["value"], "{report}");
+            assert_eq!(answers[at]["values"], row["values"], "{answers}");
+            assert_eq!(answers[at]["value"], row["value"], "{answers}");
         }
         let csv = place.ok(&format!("predict r {file} --format csv")).out;
         let begins: Vec<String> = csv.lines().map(|line| line.rsplit_once(',').unwrap().0.to_owned()).collect();

@@ -54,8 +54,8 @@ fn objects_and_packed_files_are_the_same_rows() {
     for name in ["homes.csv.gz", "homes.jsonl", "homes.jsonl.zst"] {
         let evaluated = place.ok(&format!("eval csv --json --set data.path={name}")).json();
         assert_eq!(evaluated["metrics"], figures["metrics"], "{name}");
-        let done = place.ok(&format!("predict csv {name} --format csv")).out.replace(name, "homes.csv");
-        assert_eq!(done, place.ok("predict csv homes.csv --format csv").out, "{name}");
+        let stdout = place.ok(&format!("predict csv {name} --format csv")).out.replace(name, "homes.csv");
+        assert_eq!(stdout, place.ok("predict csv homes.csv --format csv").out, "{name}");
     }
     place.ok("train c.toml --quiet --out jsonl --set data.path=homes.jsonl");
     let [a, b] = ["csv", "jsonl"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")));
