@@ -6,7 +6,7 @@ use crate::api::memory::{Planned, resolve_batch};
 use crate::api::model::{build, describe_data, refuse};
 use crate::api::what::expect_configuration;
 use crate::backend::{Backend, DeviceError};
-use crate::config::language::sections::{Length, Monitor, Sweep};
+use crate::config::language::sections::{EvalEvery, Length, Method, Monitor, Sweep};
 use crate::config::{self, Assigned, Diagnostic, Experiment, Loaded, Severity, SourceId, Sources, Trials};
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
@@ -115,6 +115,39 @@ impl Read {
         Ok(fingerprint(&loaded) == checked.fingerprint)
     }
 
+    /// Refuses a trial whose figure is never measured, or not before `halving` compares it. `val` are its samples to validate on, if
+    /// that is known, and `updates` those of an epoch.
+    fn expect_values(&self, loaded: &Loaded, val: Option<usize>, updates: u64) -> Result<(), Diagnostic> {
+        if !self.monitor.of_validation() {
+            return Ok(());
+        }
+        let (base, train) = (&self.base.experiment, &loaded.experiment.train);
+        if val == Some(0) {
+            let message = format!("`{}`, by which trials are compared, never has a value", self.monitor.name());
+            let help = "`validation_split` in `[data]` holds samples out; `monitor = \"train_loss\"` in `[sweep]` compares trials without";
+            let places = [("sweep.monitor", "compares trials"), ("data.source", "has no samples to validate on")];
+            return Err(lints::at(base, Diagnostic::error(message).help(help), &places));
+        }
+        let (first, key) = match train.eval_every() {
+            EvalEvery::Epochs(every) => (every, "train.eval_every"),
+            EvalEvery::Steps(every) => (every.div_ceil(updates), "train.eval_every_steps"),
+        };
+        let (least, last) = (self.sweep.min_epochs as u64, train.length().in_epochs().unwrap_or(u64::MAX));
+        if self.sweep.method != Method::Halving || self.values.len() < 2 || least >= first.min(last) {
+            return Ok(());
+        }
+        let first = first.min(last);
+        let message = format!(
+            "the first round of `halving` ends after epoch {least}, and nothing is validated until epoch {first}"
+        );
+        let help = match first < last {
+            true => format!("write `min_epochs = {first}` in `[sweep]`, or validate more often"),
+            false => "validate more often".into(),
+        };
+        let places = [("sweep.min_epochs", "ends the first round"), (key, "from one validation to the next")];
+        Err(lints::at(base, Diagnostic::error(message).help(help), &places))
+    }
+
     /// Checks every trial: its configuration, its programs, its memory.
     ///
     /// # Errors
@@ -150,6 +183,8 @@ impl Read {
                 let updates = data.train.map_or(1, |samples| updates(experiment, samples));
                 let length = experiment.train.length();
                 let epochs = length.epochs(updates);
+                let steps = data.train.map_or(u64::MAX, |_| updates);
+                self.expect_values(&loaded, data.val, steps).map_err(|error| refuse(&loaded, error))?;
                 let warnings = [&loaded.warnings[..], &programs.warnings].concat();
                 let checked = Checked { fingerprint, length, epochs, host: host.total, device };
                 Ok((checked, loaded.sources.clone(), warnings, data))

@@ -63,7 +63,7 @@ pub fn lints(experiment: &Experiment, data: &DataSpec, vars: &Variables) -> Vec<
 }
 
 /// Points at the keys that were written, the first of them as the culprit; else at the section of the first.
-fn at(experiment: &Experiment, mut diagnostic: Diagnostic, keys: &[(&str, &str)]) -> Diagnostic {
+pub fn at(experiment: &Experiment, mut diagnostic: Diagnostic, keys: &[(&str, &str)]) -> Diagnostic {
     for (key, text) in keys {
         if let Some(span) = experiment.span_of(key) {
             diagnostic = match diagnostic.labels.is_empty() {

@@ -93,6 +93,7 @@ mod steps;
 #[path = "../../support/command.rs"]
 mod support;
 mod sweep;
+mod sweep_refused;
 mod sync_batch_norm;
 mod table_errors;
 mod table_formats;
