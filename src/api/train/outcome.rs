@@ -46,7 +46,8 @@ pub fn train(run: &mut Run, request: &Request, resumed: bool) -> Result<Trained,
     }
     let interrupt = (request.interrupt)(true)?;
     let outcome = run.run(&interrupt).map_err(|e| {
-        run.metrics.failed(&format!("{e:#}"));
+        let line = run.metrics.failed(&format!("{e:#}"));
+        run.reporter.record(&line);
         with_way_on(e, request, &run.folder.path)
     })?;
     run.reporter.end_curves();

@@ -101,10 +101,11 @@ impl MetricsFile {
         self.events.as_mut().map_or(Ok(()), |events| events.line(line))
     }
 
-    /// Writes down that the run has failed, as far as that can still be done. A run that goes on takes the line away.
-    pub fn failed(&mut self, why: &str) {
+    /// Writes down that the run has failed, as far as that can still be done; the line. A run that goes on takes it away.
+    pub fn failed(&mut self, why: &str) -> Value {
         let line = json!({ "kind": "failed", "why": masked(why) });
         let _ = self.write(&line).and_then(|()| Ok(self.file.flush()?));
+        line
     }
 
     /// Makes everything durable; the length of the file, which a checkpoint may then rely on.
