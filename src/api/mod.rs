@@ -15,6 +15,7 @@ pub mod generate;
 pub mod members;
 pub mod memory;
 pub mod model;
+pub mod options;
 pub mod predictor;
 pub mod pretrained;
 pub mod progress;

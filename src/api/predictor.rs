@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::memory::Planned;
 use super::model::{Model, build, device, load_model};
+use super::options::expect_valid;
 use super::scores::scores;
 pub use super::seen::{HeadSeen, Seen};
 use crate::backend::{Backend, DeviceError, HostBuffer};
@@ -37,7 +38,7 @@ pub struct Options {
     pub sets: Vec<String>,
     /// Passes over the graph that are left out.
     pub without: Vec<String>,
-    /// Compute threads of the CPU that each executable has; all cores, if `None`.
+    /// Compute threads of the CPU that each executable has, 1 to 1024; all cores, if `None`.
     pub threads: Option<usize>,
     /// The most samples that are computed at once. Where there is no room for them they are fewer.
     pub batch: usize,
@@ -116,9 +117,10 @@ impl Predictor {
     /// Opens a checkpoint, that of a run's folder (its best, else its last), or a configuration that names weights.
     ///
     /// # Errors
-    /// It cannot be read, or is none; there is no such device, or not enough memory.
+    /// It cannot be read, or is none; an option is not what it may be; there is no such device, or not enough memory.
     pub fn open(path: &Path, options: &Options) -> Result<Predictor, Failure> {
         heard_by(options.listener.clone(), || {
+            expect_valid(options.threads, &options.without)?;
             let device_set = options.device.map(|device| format!("device=\"{device}\""));
             let sets: Vec<String> = options.sets.iter().cloned().chain(device_set).collect();
             let model = load_model(path, &sets)?;

@@ -28,6 +28,7 @@ pub use sweep::{Jobs, SweepArgs};
 
 use super::suggest::Suggest;
 use super::version::VERSION;
+use crate::api::options::MAX_THREADS;
 use crate::config::UNSET_OPTION;
 use crate::passes::{FORWARD, PassOptions};
 use crate::train::setup::programs::pass_names;
@@ -448,9 +449,6 @@ fn whole(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + 
         number.ok_or_else(|| format!("expected a whole number from {} to {}", bounds.start(), bounds.end()))
     }
 }
-
-/// Most threads: more than any machine has cores, and fewer than a system refuses.
-const MAX_THREADS: usize = 1024;
 
 /// A number of threads.
 fn threads(text: &str) -> Result<usize, String> {

@@ -65,7 +65,11 @@ pub struct Ready<'a> {
 pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Result<T, Failure>) -> Result<T, Failure> {
     let reporter = Reporter::new(request.verbosity);
     let reporter = if request.plot { reporter.with_curves() } else { reporter };
+    request.expect_valid()?;
     let mut begun = begin(request, &reporter)?;
+    if !dry && begun.from.is_none() {
+        expect_one_training(&begun.loaded.experiment)?;
+    }
     let team = spread(&mut begun.loaded.experiment, request.team.clone(), dry)?;
     let Selected { backend, note } = select(&Wanted::of(&begun.loaded.experiment, request.threads))?;
     let others = Others::new(&begun.loaded.experiment, team, request.threads, backend.as_ref())?;
@@ -233,6 +237,19 @@ pub fn with_run<T>(request: &Request, dry: bool, work: impl FnOnce(Ready) -> Res
         }
     }
     work(Ready { run, programs: &programs, others: others.as_ref(), resumed: from.is_some() })
+}
+
+/// A run is one training.
+fn expect_one_training(experiment: &Experiment) -> Result<(), Failure> {
+    let table = experiment.data.source.table().filter(|table| table.fold.is_none());
+    let (key, alone) = match (table.and_then(|table| table.folds), experiment.train.seeds) {
+        (Some(_), _) => ("data.folds", "`data.fold=1` and so on"),
+        (None, Some(_)) => ("train.seeds", "`--unset train.seeds` and `seed=N`, each with the same `data.seed`"),
+        (None, None) => return Ok(()),
+    };
+    Err(Failure::Usage(format!(
+        "a run is one training, and `{key}` asks for several\nhelp: `runner train` makes all of them; to make one, set {alone}"
+    )))
 }
 
 /// What there is at the beginning of a run.

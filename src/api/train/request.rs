@@ -1,6 +1,8 @@
 //! What a run is asked for with.
 
 use super::super::failure::Failure;
+use super::super::members::Members;
+use super::super::options::expect_valid;
 use super::team::Team;
 use crate::config::Loaded;
 use crate::terminal::Listener;
@@ -42,7 +44,7 @@ pub type Interrupt = Arc<dyn Fn(bool) -> Result<Arc<AtomicBool>, Failure> + Send
 pub struct Request {
     /// Which.
     pub run: Asked,
-    /// Values that lie over the configuration, in the form of `--set`: `KEY=VALUE`, `--unset KEY`.
+    /// Values that lie over the configuration, in the form of `--set`: `KEY=VALUE`, `--unset KEY`. One that is loaded already has its own.
     pub sets: Vec<String>,
     /// Passes over the graph that are left out.
     pub without: Vec<String>,
@@ -52,7 +54,7 @@ pub struct Request {
     pub replace: bool,
     /// A run that goes on may download data that is not there. A new one does as its configuration says.
     pub allow_download: bool,
-    /// Compute threads of the CPU; all cores, if `None`.
+    /// Compute threads of the CPU, 1 to 1024; all cores, if `None`.
     pub threads: Option<usize>,
     /// Who makes a step together.
     pub team: Team,
@@ -110,6 +112,36 @@ impl Request {
     /// The same; it stops, with its state saved, after the update in which the flag is set.
     pub fn stopped_by(self, flag: Arc<AtomicBool>) -> Request {
         Request { interrupt: Arc::new(move |_| Ok(flag.clone())), ..self }
+    }
+
+    /// Refuses what no run can be asked for.
+    ///
+    /// # Errors
+    /// An option is not what it may be, or goes with another one.
+    pub(super) fn expect_valid(&self) -> Result<(), Failure> {
+        expect_valid(self.threads, &self.without)?;
+        if self.out.as_ref().is_some_and(|out| out.as_os_str().is_empty()) {
+            return Err(Failure::Usage(
+                "the path of the run's folder is empty\nhelp: name a folder, or leave it out: it is `runs/NAME/NUMBER` then".into(),
+            ));
+        }
+        if let Asked::Resume(Resume { folder: Some(folder), .. }) = &self.run
+            && let Some(members) = Members::of(folder)?
+        {
+            let (place, one) = (folder.display(), members.one());
+            return Err(Failure::Usage(format!(
+                "`{place}` holds {}, and a run is one training\nhelp: `runner train --resume {place}` goes on with all of them, and the \
+                 library with each: `{place}/{one}-1`",
+                members.counted()
+            )));
+        }
+        if matches!(self.run, Asked::Loaded(_)) && !self.sets.is_empty() {
+            return Err(Failure::Usage(format!(
+                "`sets` does not change a configuration that is loaded already: `{}`\nhelp: load the configuration with them, as by `config::load_str`",
+                self.sets.join("`, `")
+            )));
+        }
+        Ok(())
     }
 
     /// The passes that are left out, each once, in the order in which they run.

@@ -174,3 +174,79 @@ fn the_example_runs() {
     bar.save(place.path("bar.png")).unwrap();
     assert_eq!(by_command(&place, "bar.png", 1), [probabilities]);
 }
+
+/// The error of a request for a run.
+fn refused(request: &Request) -> String {
+    start(request).map(|trained| panic!("{trained:?}")).unwrap_err().to_string()
+}
+
+const TABLE: &str = "device = \"cpu\"\n[data]\nsource = \"csv\"\npath = \"d.csv\"\ntarget = \"y\"\n[model]\nlayers = [{ type = \"linear\", \
+                     out_features = \"$classes\" }]\n[loss]\ntype = \"cross_entropy\"\n[optimizer]\ntype = \"adam\"\n[train]\nepochs = 1\n";
+
+#[test]
+fn a_run_is_one_training() {
+    let place = Place::with(TABLE);
+    let rows: String = (0..40).map(|i| format!("{},{}\n", i % 7, ["a", "b"][i % 2])).collect();
+    place.write("d.csv", format!("x,y\n{rows}"));
+    let asked = |sets: &[&str], out: &str| {
+        let mut request = Request::of_config(place.path("c.toml"));
+        request.sets = sets.iter().map(|set| set.to_string()).collect();
+        request.out = Some(place.path(out));
+        request
+    };
+    for (set, key) in [("data.folds=4", "`data.folds`"), ("train.seeds=3", "`train.seeds`")] {
+        let said =
+            refused(&asked(&[set, "data.validation_split=0.2"][..if key.contains("seeds") { 2 } else { 1 }], "r"));
+        assert!(said.contains("a run is one training") && said.contains(key), "{said}");
+        assert!(!place.path("r").exists());
+    }
+    start(&asked(&["data.folds=4", "data.fold=2"], "fold")).unwrap();
+    place.ok("train c.toml --quiet --out folds --set data.folds=4");
+    let said = refused(&Request::resume(place.path("folds")));
+    assert!(said.contains("holds 4 folds") && said.contains("fold-1"), "{said}");
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let place = Place::with(&config());
+    let asked = |change: &dyn Fn(&mut Request)| {
+        let mut request = Request::of_config(place.path("c.toml"));
+        request.out = Some(place.path("r"));
+        change(&mut request);
+        refused(&request)
+    };
+    for threads in [0, 100_000] {
+        let said = asked(&|request| request.threads = Some(threads));
+        assert!(said.contains(&format!("`threads` is {threads}")) && said.contains("1 to 1024"), "{said}");
+        let options = Options { threads: Some(threads), ..Options::default() };
+        let said = Predictor::open(&place.path("c.toml"), &options).err().unwrap().to_string();
+        assert!(said.contains("1 to 1024"), "{said}");
+    }
+    let without = || vec!["nonsense".to_owned()];
+    let said = asked(&|request| request.without = without());
+    assert!(said.contains("no pass: `nonsense`") && said.contains("simplify"), "{said}");
+    let options = Options { without: without(), ..Options::default() };
+    let said = Predictor::open(&place.path("c.toml"), &options).err().unwrap().to_string();
+    assert!(said.contains("no pass: `nonsense`"), "{said}");
+    let said = asked(&|request| request.out = Some("".into()));
+    assert!(said.contains("folder is empty"), "{said}");
+    let loaded = config::load(&place.path("c.toml"), &[]).unwrap();
+    let said = asked(&|request| {
+        request.run = Asked::Loaded(Box::new(loaded.clone()));
+        request.sets = vec!["train.epochs=1".into()];
+    });
+    assert!(said.contains("loaded already: `train.epochs=1`"), "{said}");
+    assert!(!place.path("r").exists());
+}
+
+#[test]
+fn a_listener_gets_the_line_of_a_failure() {
+    let place = Place::with(&config());
+    let (mut request, told) = heard(Request::of_config(place.path("c.toml")));
+    request.out = Some(place.path("r"));
+    request.sets = ["optimizer.type=sgd", "optimizer.lr=1e30", "log.every_steps=1"].map(String::from).to_vec();
+    let said = refused(&request);
+    let last = told.lock().unwrap().0.last().cloned().unwrap();
+    assert_eq!(last["kind"], "failed", "{said}");
+    assert_eq!(place.read("r/metrics.jsonl").lines().last(), Some(last.to_string().as_str()));
+}
