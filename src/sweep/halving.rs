@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn course(values: &[f64]) -> Course {
-        let values = values.iter().enumerate().map(|(i, value)| (i as u64 + 1, *value));
+        let values = values.iter().enumerate().map(|(i, value)| (i as u64 + 1, (*value).into()));
         Course { epochs: values.len() as u64, values: values.collect(), ended: false }
     }
 

@@ -51,7 +51,7 @@ fn stopped(
             };
             means.extend(course.mean(last));
         }
-        let best = courses[i].best(epoch, better).map_or(f64::NAN, |(value, _)| value);
+        let best = courses[i].best(epoch, better).map_or(f64::NAN, |(best, _)| best.value);
         if median(&mut means).is_some_and(|median| better.is(median, best)) {
             return Some(epoch);
         }
@@ -77,7 +77,7 @@ mod tests {
     const RULE: Rule = Rule { min_epochs: 1, first: 2 };
 
     fn course(values: &[f64]) -> Course {
-        let values = values.iter().enumerate().map(|(i, value)| (i as u64 + 1, *value));
+        let values = values.iter().enumerate().map(|(i, value)| (i as u64 + 1, (*value).into()));
         Course { epochs: values.len() as u64, values: values.collect(), ended: false }
     }
 

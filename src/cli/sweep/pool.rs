@@ -272,12 +272,12 @@ impl<'a> Pool<'a> {
             return;
         }
         let monitor = self.read.monitor.name();
-        let best = trial.course.best(u64::MAX, self.better()).map(|(value, epoch)| {
+        let best = trial.course.best(u64::MAX, self.better()).map(|(best, epoch)| {
             let at = match trial.best_steps.get(&epoch).filter(|_| self.checked[number].counts_steps()) {
                 Some(step) => format!("step {step}"),
                 None => format!("epoch {epoch}"),
             };
-            format!(", {monitor} {} at {at}", self::formatted(monitor, value))
+            format!(", {monitor} {} at {at}", formatted(monitor, best.value))
         });
         let stopped = if asked_to_stop { ", stopped" } else { "" };
         say(&format!("{of}: {}{}{stopped}", self.progress(number), best.unwrap_or_default()));
@@ -298,7 +298,7 @@ impl<'a> Pool<'a> {
         let verdicts = self.verdicts();
         let done = verdicts.iter().filter(|v| matches!(v, Verdict::Done | Verdict::Out { .. })).count();
         bar.set(done as u64);
-        let best = |i: usize| self.trials[i].course.best(u64::MAX, self.better()).map(|(value, _)| value);
+        let best = |i: usize| self.trials[i].course.best(u64::MAX, self.better()).map(|(best, _)| best.value);
         let values = (0..self.trials.len()).filter_map(best);
         let best = values.reduce(|a, b| if self.better().is(b, a) { b } else { a });
         let monitor = self.read.monitor.name();

@@ -87,7 +87,7 @@ pub fn rows(
             true => Some(best),
             false => is_there(&newest)?.then_some(newest),
         };
-        let best = courses[i].best(u64::MAX, better);
+        let best = courses[i].best(u64::MAX, better).map(|(best, epoch)| (best.value, epoch));
         let best_step = best.and_then(|(_, epoch)| trial.best_steps.get(&epoch).copied());
         Ok(Row {
             trial: i,

@@ -1,11 +1,11 @@
 //! What is known of each trial, from its run's folder and from its messages while it is at work.
 
-use crate::runs::figure::higher_is_better;
+use crate::runs::figure::{higher_is_better, loss_beside};
 use crate::runs::folder::is_run;
 use crate::runs::lines::{Line, Wanted, number, within};
 use crate::runs::{Run, State};
 use crate::sweep::Course;
-use crate::sweep::course::Better;
+use crate::sweep::course::{Better, Measured};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -75,8 +75,10 @@ impl Trial {
         if let Some(value) = number(line, monitor) {
             // Of several evaluations in an epoch the best one counts.
             let better = if higher_is_better(monitor) { Better::Higher } else { Better::Lower };
-            if self.course.values.get(&epoch).is_none_or(|known| better.is(value, *known)) {
-                self.course.values.insert(epoch, value);
+            let loss = loss_beside(monitor).and_then(|beside| number(line, &beside)).filter(|loss| loss.is_finite());
+            let measured = Measured { value, loss };
+            if self.course.values.get(&epoch).is_none_or(|known| better.is_of(measured, *known)) {
+                self.course.values.insert(epoch, measured);
                 self.best_steps.insert(epoch, step);
             }
         }

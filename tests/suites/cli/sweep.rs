@@ -438,3 +438,21 @@ fn trials_by_steps_are_reported_in_steps() {
     let first = done.json()["trials"].as_array().unwrap().iter().find(|trial| trial["trial"] == 1).unwrap().clone();
     assert!(first["state"] == "stopped" && first["steps"].as_u64() >= Some(6) && first["value"].is_f64(), "{first}");
 }
+
+#[test]
+fn of_equal_figures_that_with_the_least_loss_is_the_best() {
+    let place =
+        Place::with(&config(4, "[sweep]\nmethod = \"grid\"\nparameters = { \"optimizer.lr\" = [1e-6, 2e-6] }\n"));
+    // The accuracy stays as it is, and the loss falls.
+    let table = sweep(&place, "--set optimizer.type=sgd --set train.eval_every=1");
+    for trial in trials(&table) {
+        let run = trial["run"].as_str().unwrap();
+        let lines = place.metrics(run);
+        let epochs = || lines.iter().filter(|line| line["kind"] == "epoch");
+        assert!(epochs().all(|line| line["val_accuracy"] == trial["value"]), "{lines:?}");
+        let loss = |line: &&Value| line["val_loss"].as_f64().unwrap();
+        let least = epochs().min_by(|a, b| loss(a).total_cmp(&loss(b))).unwrap();
+        assert_eq!(trial["best_epoch"], least["epoch"], "{trial}");
+    }
+    assert_eq!(trials(&table)[0]["trial"], 2, "its loss falls faster: {table}");
+}
