@@ -32,6 +32,7 @@ impl Condition {
     pub fn parse(text: &str) -> Result<Condition, String> {
         // Those of two characters before those that they begin with.
         let known = [
+            ("==", Compare::Equal),
             ("!=", Compare::NotEqual),
             ("<=", Compare::AtMost),
             (">=", Compare::AtLeast),
@@ -51,7 +52,13 @@ impl Condition {
         Ok(Condition { key: key.to_owned(), compare, value: value.to_owned() })
     }
 
-    /// Refuses what no run can meet: a state that there is not, more or less than a word where all runs have numbers.
+    /// The value, if it is a number; a share may be given in percent.
+    fn number(&self) -> Option<f64> {
+        let percent = || Some(self.value.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0);
+        self.value.parse().ok().or_else(percent)
+    }
+
+    /// Refuses what says nothing of runs: a state that there is not, a word where all runs have numbers.
     fn can_hold(&self, runs: &[Run]) -> Result<(), String> {
         let states = State::ALL.map(State::name);
         if self.key == "state" && !runs.is_empty() && !states.contains(&self.value.as_str()) {
@@ -59,13 +66,8 @@ impl Condition {
                 nearest(&self.value, states).map_or(String::new(), |near| format!("\nhelp: did you mean `{near}`?"));
             return Err(format!("no run has the state `{}`: there are {}{near}", self.value, states.join(", ")));
         }
-        let is_order = !matches!(self.compare, Compare::Equal | Compare::NotEqual);
         let mut has = runs.iter().filter_map(|run| datum(run, &self.key)).peekable();
-        if is_order
-            && self.value.parse::<f64>().is_err()
-            && has.peek().is_some()
-            && has.all(|datum| matches!(datum, Datum::Number(_)))
-        {
+        if self.number().is_none() && has.peek().is_some() && has.all(|datum| matches!(datum, Datum::Number(_))) {
             return Err(format!("`{}` is a number, and `{}` is none", self.key, self.value));
         }
         Ok(())
@@ -74,10 +76,10 @@ impl Condition {
     /// Whether a run meets it. A run that has nothing under the key meets `!=` alone.
     fn holds(&self, run: &Run) -> bool {
         let Some(datum) = datum(run, &self.key) else { return self.compare == Compare::NotEqual };
-        let order = match (&datum, self.value.parse::<f64>()) {
+        let order = match (&datum, self.number()) {
             // No number is less or more than one that is none, or equal to it.
-            (Datum::Number(has), Ok(value)) => has.partial_cmp(&value),
-            (Datum::Number(_), Err(_)) => None,
+            (Datum::Number(has), Some(value)) => has.partial_cmp(&value),
+            (Datum::Number(_), None) => None,
             (Datum::Text(has), _) => Some(natural(has, &self.value)),
         };
         match self.compare {
@@ -170,6 +172,7 @@ mod tests {
         let config = json!({
             "optimizer": { "type": "sgd", "lr": lr },
             "loss": { "type": "mse" },
+            "model": { "layers": [{ "width": 4 }, { "width": 8 }] },
             "checkpoint": { "monitor": "val_accuracy" },
         });
         Run {
@@ -203,6 +206,10 @@ mod tests {
             ("optimizer.lr<0.05", "a/2 b/1"),
             ("lr>=0.01", "a/10 a/2"),
             ("lr = 1e-1", "a/10"),
+            ("lr==0.1", "a/10"),
+            ("val_accuracy=90%", "a/2"),
+            ("layers.1.width=8", "a/10 a/2 b/1"),
+            ("model.layers[1].width=8", "a/10 a/2 b/1"),
             ("val_accuracy>0.4", "a/10 a/2"),
             ("val_accuracy!=0.5", "a/2 b/1"),
             ("best.val_loss<=0.2", "a/2"),
@@ -225,7 +232,11 @@ mod tests {
         assert!(wrong("val_acuracy>1").contains("did you mean `val_accuracy`?"));
         assert!(wrong("type=sgd").contains("say which: `loss.type`, `optimizer.type`"), "{}", wrong("type=sgd"));
         assert!(wrong("zzzzzzzzzzz=1").contains("runs have run, state"));
-        assert_eq!(wrong("val_accuracy>high"), "`val_accuracy` is a number, and `high` is none");
+        assert!(wrong("type=sgd").starts_with("`type` may be several keys"), "{}", wrong("type=sgd"));
+        for sign in [">", "=", "=="] {
+            let said = wrong(&format!("val_accuracy{sign}high"));
+            assert_eq!(said, "`val_accuracy` is a number, and `high` is none");
+        }
         assert!(wrong("state!=finshed").ends_with("help: did you mean `finished`?"), "{}", wrong("state!=finshed"));
     }
 

@@ -69,12 +69,27 @@ pub fn datum(run: &Run, key: &str) -> Option<Datum> {
     })
 }
 
+/// A key as configurations of runs have it: `model.layers[1].type` for `model.layers.1.type`, as `--set` takes it.
+fn indexed(key: &str) -> String {
+    let mut out = String::with_capacity(key.len() + 1);
+    for part in key.split('.') {
+        match part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty() && !out.is_empty() {
+            true => out += &format!("[{part}]"),
+            false if out.is_empty() => out += part,
+            false => out += &format!(".{part}"),
+        }
+    }
+    out
+}
+
 /// The value of the key that is called so or, if it is the only one, ends so.
 fn config_key<'a>(run: &'a Run, key: &str) -> Option<&'a Value> {
+    let key = &indexed(key);
     run.key(key).or_else(|| {
         let end = format!(".{key}");
         // The layers have many keys of the same name.
-        let mut ends = run.config.iter().filter(|(name, _)| name.ends_with(&end) && !name.contains('['));
+        let of_layer = key.contains('[');
+        let mut ends = run.config.iter().filter(|(name, _)| name.ends_with(&end) && (of_layer || !name.contains('[')));
         let (_, value) = ends.next()?;
         ends.next().is_none().then_some(value)
     })
@@ -90,8 +105,11 @@ pub fn unknown(runs: &[Run], key: &str) -> String {
     let (last, mut help) = (key.rsplit('.').next().unwrap_or(key), String::new());
     let same: Vec<&str> = known.iter().map(String::as_str).filter(|k| k.rsplit('.').next() == Some(last)).collect();
     if let [_, _, ..] = same[..] {
-        help =
-            format!("\nhelp: say which: {}", same.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "));
+        let all = same.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        return match last == key {
+            true => format!("`{key}` may be several keys\nhelp: say which: {all}"),
+            false => format!("no run has `{key}`\nhelp: say which: {all}"),
+        };
     } else if let Some(near) = nearest(key, known.iter().map(String::as_str)) {
         help = format!("\nhelp: did you mean `{near}`?");
     }

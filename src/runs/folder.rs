@@ -8,6 +8,7 @@ use crate::train::files::folder::{file, is_at_work, was_killed};
 use crate::train::files::state::Extra;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -139,13 +140,13 @@ impl Run {
         let mut problems = Vec::new();
         let meta = meta(path, &mut problems);
         let config_text = config_text(path, meta.as_ref(), &mut problems);
-        let config = match toml::from_str::<Map<String, Value>>(&config_text) {
-            Ok(table) => flat(&Value::Object(table)),
-            Err(e) => {
-                problems.push(format!("`{}`: {}", path.join(file::CONFIG).display(), e.message()));
-                Vec::new()
-            }
-        };
+        let parsed = |text: &str| toml::from_str::<Map<String, Value>>(text).map(|table| flat(&Value::Object(table)));
+        let mut config = parsed(&config_text).unwrap_or_else(|e| {
+            problems.push(format!("`{}`: {}", path.join(file::CONFIG).display(), e.message()));
+            meta.as_ref().and_then(|meta| parsed(&meta.config).ok()).unwrap_or_default()
+        });
+        config.extend(meta.as_ref().map(parameters).unwrap_or_default());
+        config.sort_by(|a, b| a.0.cmp(&b.0));
         let ended = || lines.epochs.iter().filter(|line| !within(line));
         let last_epoch = ended().filter_map(|line| line.get("epoch")?.as_u64()).max().unwrap_or(0);
         // An epoch that has begun shows by its last evaluation.
@@ -299,6 +300,18 @@ fn meta(path: &Path, problems: &mut Vec<String>) -> Option<Meta> {
     checkpoint::peek(&last).map_err(|e| problems.push(e.to_string())).ok()
 }
 
+/// The parameters that a run was given, of which its configuration has what came of them.
+fn parameters(meta: &Meta) -> Vec<(String, Value)> {
+    let sets = Extra::of(meta).map(|extra| extra.started.sets).unwrap_or_default();
+    let given = sets.iter().filter_map(|set| set.split_once('=')).map(|(key, value)| (key.trim(), value.trim()));
+    let value = |text: &str| {
+        let table = toml::from_str::<Map<String, Value>>(&format!("value = {text}"));
+        table.ok().and_then(|mut table| table.remove("value")).unwrap_or_else(|| text.into())
+    };
+    let of = given.filter(|(key, _)| key.starts_with("params."));
+    of.map(|(key, text)| (key.to_owned(), value(text))).collect::<BTreeMap<_, _>>().into_iter().collect()
+}
+
 fn config_text(path: &Path, meta: Option<&Meta>, problems: &mut Vec<String>) -> String {
     let own = path.join(file::CONFIG);
     let text = files::read(&own, MOST_CONFIG).map_err(|e| e.to_string());
@@ -312,6 +325,12 @@ fn config_text(path: &Path, meta: Option<&Meta>, problems: &mut Vec<String>) -> 
             }
         },
     }
+}
+
+/// The values of a configuration's text under their keys; `None`: it is none.
+pub fn values(config: &str) -> Option<BTreeMap<String, Value>> {
+    let table: Map<String, Value> = toml::from_str(config).ok()?;
+    Some(flat(&Value::Object(table)).into_iter().collect())
 }
 
 /// The values of a configuration under their keys: `data.batch_size`, `model.layers[3].type`. A list of plain values is one value.
