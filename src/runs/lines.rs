@@ -93,6 +93,7 @@ impl Lines {
                 continue;
             }
             match serde_json::from_slice::<Line>(line) {
+                Ok(line) if !has_place(&line) => broken("whose `epoch` or `step` is no number".into()),
                 Ok(line) => lines.take(line),
                 // The run is at work, or was cut off.
                 Err(_) if !whole => {}
@@ -126,6 +127,12 @@ impl Lines {
         let of = |lines: &[Line]| lines.last().and_then(|line| line.get("step")?.as_u64()).unwrap_or(0);
         of(&self.steps).max(of(&self.epochs))
     }
+}
+
+/// Whether what a line of an epoch or an evaluation says of its place are numbers.
+fn has_place(line: &Line) -> bool {
+    let is_moment = line.get("kind").is_some_and(|kind| kind == "epoch" || kind == "eval");
+    !is_moment || ["epoch", "step"].iter().all(|key| line.get(*key).is_none_or(Value::is_u64))
 }
 
 /// Whether a line is of an evaluation within an epoch.

@@ -1,6 +1,6 @@
 //! Tables of text.
 
-use crate::terminal::columns;
+use crate::terminal::{columns, one_line, visible};
 
 /// A table whose columns are as wide as what is in them.
 pub struct Grid {
@@ -12,7 +12,9 @@ pub struct Grid {
 impl Grid {
     /// A table with that head; the first `left` columns are texts.
     pub fn new(head: Vec<String>, left: usize) -> Grid {
-        Grid { left: (0..head.len()).map(|i| i < left).collect(), rows: vec![head] }
+        let mut grid = Grid { left: (0..head.len()).map(|i| i < left).collect(), rows: Vec::new() };
+        grid.row(head);
+        grid
     }
 
     /// Column `number` is of texts, too.
@@ -20,9 +22,9 @@ impl Grid {
         self.left[number] = true;
     }
 
-    /// Adds a row, of as many cells as the head has.
+    /// Adds a row, of as many cells as the head has. What would end its line, or is not seen, is written out.
     pub fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| one_line(&visible(cell))).collect());
     }
 
     /// Leaves out columns of these names, one after the other, until the lines have at most `most` columns of a terminal.
@@ -70,5 +72,8 @@ mod tests {
         let mut grid = Grid::new(["a", "number"].map(str::to_owned).to_vec(), 1);
         grid.row(["名前", "1"].map(str::to_owned).to_vec());
         assert_eq!(grid.text(), "a     number\n名前       1\n");
+        grid.row(["a\nb\u{1b}[2J", "2"].map(str::to_owned).to_vec());
+        assert_eq!(grid.text().lines().count(), 3, "{}", grid.text());
+        assert!(grid.text().lines().all(|line| columns(line) == columns("a\\nb\\x1b[2J  number")), "{}", grid.text());
     }
 }

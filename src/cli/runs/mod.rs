@@ -86,7 +86,8 @@ pub fn read(words: &[PathBuf], wanted: Wanted) -> Result<Vec<Run>, Failure> {
     let mut runs: Vec<Run> = Vec::new();
     for word in words {
         let path = named(word).map_err(Failure::Usage)?;
-        if runs.iter().any(|run| run.path == path) {
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        if runs.iter().any(|run| whole(&run.path) == whole(&path)) {
             return Err(Failure::Usage(format!("the run `{}` is named twice", path.display())));
         }
         let run = Run::read(&path, wanted)?;

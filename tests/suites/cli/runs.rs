@@ -165,3 +165,50 @@ fn a_run_at_work_is_seen_before_its_first_checkpoint() {
     assert!(plotted.out.contains("loss"), "{plotted:?}");
     assert!(place.metrics("r").len() >= 3);
 }
+
+#[test]
+fn conditions_take_keys_as_they_are_set_and_say_what_they_cannot_mean() {
+    let place = runs();
+    assert_eq!(names(&place, "--filter lr==0.1"), "net/2");
+    assert_eq!(names(&place, "--filter val_accuracy=75%"), "net/2");
+    let said = place.fails("runs --filter lr=abc", 2);
+    assert!(said.contains("`lr` is a number, and `abc` is none"), "{said}");
+    // What came of a parameter is in the configuration; the parameter itself was given.
+    place.write("c.toml", super::support::plain() + "[params]\nwidth = 4\n");
+    for width in [3, 5] {
+        place.ok(&format!("train c.toml --quiet --out p/{width} --set params.width={width} --set train.epochs=1"));
+    }
+    assert_eq!(names(&place, "p --filter params.width>4"), "p/5");
+    assert_eq!(names(&place, "p --filter params.width=3"), "p/3");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_name_stays_in_its_row_and_a_run_is_named_once() {
+    let place = runs();
+    fs::rename(place.path("runs/net/10"), place.path("runs/net/a\nb\u{1b}[2J")).unwrap();
+    let text = place.ok("runs").out;
+    assert!(text.contains("a\\nb\\x1b[2J"), "{text}");
+    assert_eq!(place.ok("runs").out.lines().count(), 5, "a head, three runs, and why one failed");
+    std::os::unix::fs::symlink(place.path("runs/net/2"), place.path("link")).unwrap();
+    for other in ["./runs/net/2", "runs/net/../net/2", "link"] {
+        assert!(place.fails(&format!("compare runs/net/2 {other}"), 2).contains("is named twice"));
+    }
+}
+
+#[test]
+fn lines_without_a_place_and_broken_configurations_are_noted() {
+    let place = runs();
+    place.write(
+        "runs/net/2/metrics.jsonl",
+        place.read("runs/net/2/metrics.jsonl") + "{\"kind\":\"epoch\",\"epoch\":\"x\"}\n",
+    );
+    let done = place.ok("runs");
+    assert!(done.err.contains("line 5, whose `epoch` or `step` is no number: it is left out"), "{done:?}");
+    place.write("c.toml", super::support::plain());
+    place.ok("train c.toml --quiet --out whole --set train.epochs=1");
+    place.write("whole/config.toml", "epochs = = 3\n");
+    let run = &place.ok("runs whole --json").json()[0];
+    assert_eq!(run["state"], "finished", "{run}");
+    assert!(run["problems"].to_string().contains("config.toml"), "{run}");
+}
