@@ -29,6 +29,8 @@ const MAX_PARAMS: usize = 256;
 pub struct Scope<'a> {
     /// Names, the places of their definitions, and values without expressions.
     params: Vec<(String, Span, Node)>,
+    /// Names of those whose values are wrong, which was reported.
+    broken: Vec<String>,
     outer: Option<&'a Scope<'a>>,
     /// What `{i}` stands for: the index of a copy of a repeated block.
     index: Option<usize>,
@@ -40,12 +42,57 @@ pub struct Scope<'a> {
 impl<'a> Scope<'a> {
     /// No parameters, in a model with these heads; definitions that are used are noted in `used`.
     pub fn new(heads: &'a [String], used: &'a RefCell<HashSet<Span>>) -> Self {
-        Self { params: Vec::new(), outer: None, index: None, heads, used }
+        Self { params: Vec::new(), broken: Vec::new(), outer: None, index: None, heads, used }
     }
 
     /// A scope within this one, in the copy of a repeated block with that index.
     pub fn inner(&'a self, index: Option<usize>) -> Self {
-        Self { params: Vec::new(), outer: Some(self), index, heads: self.heads, used: self.used }
+        Self { params: Vec::new(), broken: Vec::new(), outer: Some(self), index, heads: self.heads, used: self.used }
+    }
+
+    /// Adds the parameters of a table; `given` has values in the place of their own. A parameter comes behind those of the table that it names and that
+    /// are seen nowhere else: a file may define what a parameter of the file that it extends is made of.
+    pub fn define_all(&mut self, table: &Table, given: impl Fn(&str) -> Option<Node>, sink: &Sink) {
+        let mut left: Vec<&Entry> = table.entries.iter().collect();
+        // Of more than there may be, which is reported, the order does not matter.
+        let in_order = left.len() > MAX_PARAMS;
+        while !left.is_empty() {
+            let waits = |entry: &&Entry| {
+                let needs = |other: &&Entry| {
+                    other.key != entry.key && names(&entry.node, &other.key) && !self.knows(&other.key)
+                };
+                !in_order && given(&entry.key).is_none() && left.iter().any(needs)
+            };
+            let Some(at) = left.iter().position(|entry| !waits(entry)) else {
+                let all = list(left.iter().map(|entry| entry.key.as_str()), "and");
+                let error = Diagnostic::error(format!("the parameters {all} need one another"));
+                sink.push(error.at(left[0].node.span, "needs another of them").help("give one of them a number"));
+                self.broken.extend(left.iter().map(|entry| entry.key.clone()));
+                return;
+            };
+            let entry = left.remove(at);
+            if let Some(value) = given(&entry.key).or_else(|| self.evaluate(&entry.node, sink)) {
+                self.define(&entry.key, entry.key_span, value, sink);
+            }
+            if self.params.last().is_none_or(|(name, ..)| *name != entry.key) {
+                self.broken.push(entry.key.clone());
+            }
+        }
+    }
+
+    /// Whether there is a parameter of that name.
+    fn knows(&self, name: &str) -> bool {
+        self.all().any(|(known, ..)| known == name)
+    }
+
+    /// All parameters that are seen, the innermost first.
+    fn all(&self) -> impl Iterator<Item = &(String, Span, Node)> {
+        std::iter::successors(Some(self), |scope| scope.outer).flat_map(|scope| &scope.params)
+    }
+
+    fn is_broken(&self, name: &str) -> bool {
+        let mut scopes = std::iter::successors(Some(self), |scope| scope.outer);
+        scopes.any(|scope| scope.broken.iter().any(|broken| broken == name))
     }
 
     /// Adds a parameter that was defined at `place`. Its value must be plain: a number, a word, a short list.
@@ -99,6 +146,7 @@ impl<'a> Scope<'a> {
                 Ok(value) => Some(Node { value, span: node.span }),
                 // Without a file that this one extends, it is not known which parameters there are.
                 Err(Problem::Unknown(_)) if sink.has_lost(Lost::Base) => None,
+                Err(Problem::Unknown(name)) if self.is_broken(&name) => None,
                 Err(problem) => {
                     sink.push(self.explain(problem, node.span));
                     None
@@ -150,8 +198,7 @@ impl<'a> Scope<'a> {
                 }
             }
             Problem::Unknown(name) => {
-                let all = std::iter::successors(Some(self), |scope| scope.outer).flat_map(|scope| &scope.params);
-                let mut known: Vec<&str> = all.map(|(known, ..)| known.as_str()).collect();
+                let mut known: Vec<&str> = self.all().map(|(known, ..)| known.as_str()).collect();
                 known.sort_unstable();
                 known.dedup();
                 let error = Diagnostic::error(format!("there is no parameter `{}` here", shorten(&name)));
@@ -203,6 +250,15 @@ enum Problem {
 impl Problem {
     fn other(reason: impl Into<String>) -> Self {
         Self::Other(reason.into())
+    }
+}
+
+/// Whether a value names a parameter.
+fn names(node: &Node, name: &str) -> bool {
+    match &node.value {
+        Value::String(text) => names_parameter(text, name),
+        Value::Array(items) => items.iter().any(|item| names(item, name)),
+        _ => false,
     }
 }
 

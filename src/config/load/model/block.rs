@@ -249,12 +249,9 @@ impl Unroller<'_> {
         };
         let with = own.as_ref().unwrap_or(&used.with);
         let mut scope: Scope = self.file_scope.inner(index);
-        for param in used.params.into_iter().flat_map(|params| &params.entries) {
-            let first = used.first.get(&param.key).filter(|_| number == 0);
-            let given = first.or_else(|| with.get(&param.key)).cloned();
-            if let Some(value) = given.or_else(|| scope.evaluate(&param.node, self.sink)) {
-                scope.define(&param.key, param.key_span, value, self.sink);
-            }
+        if let Some(params) = used.params {
+            let first = |key: &str| used.first.get(key).filter(|_| number == 0);
+            scope.define_all(params, |key| first(key).or_else(|| with.get(key)).cloned(), self.sink);
         }
         let inside = Context {
             path: path.to_owned(),
