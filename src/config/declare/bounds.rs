@@ -4,6 +4,8 @@ use std::ops::{Range, RangeFrom, RangeInclusive};
 
 use serde_json::{Map, Value, json};
 
+use crate::config::text::tree::Node;
+
 /// The largest size of anything that a layer makes: sums and products of sizes stay far from overflow.
 pub const MAX_SIZE: usize = 1 << 24;
 
@@ -46,6 +48,12 @@ impl Bounds {
         let low = if self.above { self.low < number } else { self.low <= number };
         let high = if self.below { number < self.high } else { number <= self.high };
         number.is_finite() && low && high
+    }
+
+    /// The rule that a negative number breaks, where zero breaks it, too.
+    pub fn broken_below_zero(&self, node: &Node) -> Option<String> {
+        let number = node.as_number().filter(|number| *number < 0.0 && !self.contains(0.0))?;
+        self.broken_by(number)
     }
 
     /// The rule that a number breaks: "must be at least 1".

@@ -33,7 +33,8 @@ impl Error {
     }
 
     fn wrong(node: &Node, expected: &str) -> Self {
-        let reason = Reason::Message(format!("expected {expected}, found {}", node.describe()));
+        let why = if is_arithmetic(node) { ": an expression has a `$name` or `{i}` in it" } else { "" };
+        let reason = Reason::Message(format!("expected {expected}, found {}{why}", node.describe()));
         Self { reason, span: Some(node.span) }
     }
 
@@ -41,6 +42,14 @@ impl Error {
         self.span.get_or_insert(span);
         self
     }
+}
+
+/// Whether a text is arithmetic over numbers alone.
+fn is_arithmetic(node: &Node) -> bool {
+    let of = |c: char| c.is_ascii_digit() || " .+-*/%()".contains(c);
+    node.as_str().is_some_and(|text| {
+        text.contains(['+', '-', '*', '/', '%']) && text.contains(|c: char| c.is_ascii_digit()) && text.chars().all(of)
+    })
 }
 
 impl Display for Error {

@@ -125,6 +125,11 @@ impl<T: Value> Field<T> {
             }
             return value;
         };
+        // A type has a range of its own, which is as wide as that of no option.
+        if let Some(rule) = self.range.broken_below_zero(node) {
+            part.out_of_range(self.key, node.span, &rule);
+            return None;
+        }
         let value = (self.read)(part, self.key, node)?;
         if let Some(items) = node.as_array() {
             let rule = self.length.broken_by_length(items.len());

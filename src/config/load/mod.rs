@@ -154,7 +154,7 @@ fn understand(name: &str, files: Files, read: Option<(SourceId, Table)>) -> Resu
         (resolve::resolve(name, (&root, start), &files.sources, &files.classes, &files.sink), classes, root)
     });
     let Files { sources, sink, left, .. } = files;
-    let (wrong, whole) = (sink.has_errors(), !sink.has_lost(Lost::Base));
+    let (wrong, whole) = (sink.has_errors(), ![Lost::Base, Lost::Layers].iter().any(|part| sink.has_lost(*part)));
     let mut diagnostics = sink.into_vec();
     diagnostics::sort(&mut diagnostics);
     match resolved {

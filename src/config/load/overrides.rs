@@ -8,7 +8,7 @@ use crate::config::text::diagnostics::{Diagnostic, SourceId, SourceKind, Sources
 use crate::config::text::parse::parse_value;
 use crate::config::text::sink::Sink;
 use crate::config::text::spelling::{did_you_mean, list, shorten};
-use crate::config::text::syntax::{is_nothing, plain_value};
+use crate::config::text::syntax::{is_nothing, large_number, plain_value};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 use crate::config::text::words::nearest;
 
@@ -72,7 +72,7 @@ impl Override {
         let value = value.trim();
         let at = Span { source, start, end: start + value.len() };
         let dotted = keys.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>().join(".");
-        let value = match (parse_value(source, start, value), plain_value(value)) {
+        let value = match (parse_value(source, start, value), plain_value(value).or_else(|| large_number(value))) {
             // A folder may be called `2024`.
             (read, _) if !value.starts_with(['[', '{', '"', '\'']) && !value.is_empty() && keys::is_text(&dotted) => {
                 match read {

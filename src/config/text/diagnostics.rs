@@ -272,15 +272,30 @@ pub fn sort(diagnostics: &mut [Diagnostic]) {
     diagnostics.sort_by_key(|d| d.span().map(|span| (span.source, span.start)));
 }
 
+/// Warnings that are shown at most.
+const MOST_WARNINGS: usize = 200;
+
 /// The text that a person reads, sorted by place, a blank line between two diagnostics. What would steer a terminal is
 /// written out and passwords in addresses are masked before colours come in, so that all control characters are ours.
 pub fn render(sources: &Sources, diagnostics: &[Diagnostic], color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() }.decor_style(DecorStyle::Ascii);
-    let mut sorted: Vec<Diagnostic> = diagnostics.iter().map(Diagnostic::visible).collect();
+    let mut sorted = diagnostics.to_vec();
     sort(&mut sorted);
+    let (all, mut room) = (sorted.len(), MOST_WARNINGS);
+    sorted.retain(|d| {
+        let is_shown = d.severity == Severity::Error || room > 0;
+        room = room.saturating_sub(usize::from(d.severity == Severity::Warning));
+        is_shown
+    });
+    let more = all - sorted.len();
+    let sorted: Vec<Diagnostic> = sorted.iter().map(Diagnostic::visible).collect();
     let shown = |source: &Source| (visible(&source.name), Visible::new(&source.text));
     let shown: Vec<(String, Visible)> = sources.list.iter().map(shown).collect();
-    sorted.iter().map(|d| renderer.render(&[d.group(sources, &shown)]) + "\n").collect::<Vec<_>>().join("\n")
+    let mut all: Vec<String> = sorted.iter().map(|d| renderer.render(&[d.group(sources, &shown)]) + "\n").collect();
+    if more > 0 {
+        all.push(format!("and {more} more warnings\n"));
+    }
+    all.join("\n")
 }
 
 /// The same for programs: a list of `severity`, `message`, `file`, `line`, `column`, `reason`, `notes`, `help`, `lint`

@@ -25,6 +25,8 @@ pub enum Lost {
     Base,
     /// The file in `use`.
     Model,
+    /// Layers: there are too many, and the model is cut off.
+    Layers,
 }
 
 /// The list of problems to which each reader of a part of a configuration adds.
@@ -93,7 +95,9 @@ impl Sink {
 
     /// Notes that a part cannot be read, which was reported: mistakes that follow from that are not.
     pub fn lose(&self, part: Lost) {
-        self.lost.borrow_mut().push(part);
+        if !self.has_lost(part) {
+            self.lost.borrow_mut().push(part);
+        }
     }
 
     /// Whether that part cannot be read.

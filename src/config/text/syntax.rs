@@ -35,6 +35,13 @@ pub fn plain_value(text: &str) -> Option<Value> {
     text.parse().ok().filter(|number: &f64| number.is_finite()).map(Value::Float)
 }
 
+/// A whole number that is too large for TOML, as a fraction: what takes whole numbers refuses it by its value.
+pub fn large_number(text: &str) -> Option<Value> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let whole = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|number: &f64| whole && number.is_finite()).map(Value::Float)
+}
+
 /// Whether a word of another language for "nothing".
 pub fn is_nothing(text: &str) -> bool {
     NOTHING.contains(&text)

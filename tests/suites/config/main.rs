@@ -6,6 +6,7 @@ mod examples;
 mod kinds;
 mod meaning;
 mod mutations;
+mod parameters;
 mod random;
 mod repeats;
 mod schema;

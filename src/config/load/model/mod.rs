@@ -15,7 +15,7 @@ use crate::config::experiment::LayerNode;
 use crate::config::language::layers::MAX_INPUTS;
 use crate::config::text::diagnostics::{Diagnostic, Span};
 use crate::config::text::lints::Lint;
-use crate::config::text::sink::Sink;
+use crate::config::text::sink::{Lost, Sink};
 use crate::config::text::spelling::shorten;
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
@@ -67,11 +67,7 @@ pub fn unroll(
         outermost.define(CONTEXT, context.span, context, sink);
     }
     let mut scope = outermost.inner(None);
-    for entry in &params.entries {
-        if let Some(value) = scope.evaluate(&entry.node, sink) {
-            scope.define(&entry.key, entry.key_span, value, sink);
-        }
-    }
+    scope.define_all(params, |_| None, sink);
     block::check_definitions(blocks, sink);
     let unroller = Unroller {
         sink,
@@ -185,11 +181,13 @@ impl Unroller<'_> {
     /// Counts a layer; `false`, after saying so, if there are too many, or too deeply nested ones.
     fn admit(&self, path: &str, context: &Context, span: Span) -> bool {
         if self.is_full() {
+            self.sink.lose(Lost::Layers);
             return false;
         }
         self.layers.set(self.layers.get() + 1);
         self.path_bytes.set(self.path_bytes.get() + path.len());
         if self.is_too_large() {
+            self.sink.lose(Lost::Layers);
             self.sink.push(
                 Diagnostic::error("the model has too many layers").at(
                     span,

@@ -50,8 +50,12 @@ impl Rules<'_> {
     /// Folds have other samples, and seeds have the same. Texts that a model writes have no mean.
     pub(super) fn several_trainings_differ_in_one_thing(&self) {
         let source = &self.experiment.data.source;
-        if self.experiment.train.seeds.is_none() {
-            return;
+        let Some(seeds) = self.experiment.train.seeds else { return };
+        // The largest number that a configuration can have.
+        if self.experiment.seed.saturating_add(seeds as u64 - 1) > i64::MAX as u64 {
+            let error = Diagnostic::error("the seeds of these trainings are beyond the largest seed");
+            let error = error.help("take a smaller `seed`: each training has the next one");
+            self.reporter.at_keys(error, "seed", "the first of them", "train.seeds", "so many");
         }
         if self.trains_folds() {
             let error = Diagnostic::error("`seeds` and `folds` both ask for several trainings");
