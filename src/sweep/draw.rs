@@ -1,10 +1,10 @@
 //! The values of trials.
 
 use crate::config::Assigned;
-use crate::config::language::sections::{Axis, Choice, Interval, Method, Space, Sweep, as_json};
+use crate::config::language::sections::{Axis, Choice, Method, Space, Sweep, as_json};
 use crate::config::{Span, value_as_toml};
 use crate::random::{Purpose, Stream, hash_name};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::HashSet;
 
 /// What the trials of a sweep assign, the first trial first. A draw depends on the seed, the key and the number of the trial alone:
@@ -13,7 +13,12 @@ pub fn trials(sweep: &Sweep, seed: u64) -> Vec<Vec<Assigned>> {
     match sweep.method {
         Method::Grid => combinations(&sweep.parameters),
         Method::Random | Method::Halving => {
-            let drawn = |number: usize| sweep.parameters.0.iter().map(|axis| draw(axis, seed, number)).collect();
+            let axes = &sweep.parameters.0;
+            let counted = axes.iter().map(|axis| if is_drawn_between(axis) { Vec::new() } else { points(axis) });
+            let counted: Vec<Vec<Point>> = counted.collect();
+            let drawn = |number: usize| {
+                axes.iter().zip(&counted).map(|(axis, points)| draw(axis, points, seed, number)).collect::<Vec<_>>()
+            };
             match sweep.listed() {
                 Some(_) => without_repetition(&sweep.parameters, sweep.count(), drawn),
                 None => (1..=sweep.count()).map(drawn).collect(),
@@ -41,19 +46,29 @@ fn without_repetition(space: &Space, count: usize, drawn: impl Fn(usize) -> Vec<
     trials
 }
 
+/// A value of a key, with its place.
+type Point = (Value, Span);
+
+/// The values of a key that are counted.
+fn points(axis: &Axis) -> Vec<Point> {
+    match &axis.choice {
+        Choice::Values(nodes) => nodes.iter().map(|node| (as_json(node), node.span)).collect(),
+        Choice::Range(range) => range.values().into_iter().map(|value| (value, axis.span)).collect(),
+    }
+}
+
+/// Whether it may be any number of a range.
+fn is_drawn_between(axis: &Axis) -> bool {
+    matches!(&axis.choice, Choice::Range(range) if range.steps.is_none())
+}
+
 /// All combinations; the last key changes from trial to trial.
 fn combinations(space: &Space) -> Vec<Vec<Assigned>> {
     let mut all = vec![Vec::new()];
     for axis in &space.0 {
-        let points: Vec<(Value, Span)> = match &axis.choice {
-            Choice::Values(nodes) => nodes.iter().map(|node| (as_json(node), node.span)).collect(),
-            Choice::Range(range) => {
-                let steps = range.steps.unwrap_or(2);
-                (0..steps).map(|i| (number(range, point(range, i, steps)), axis.span)).collect()
-            }
-        };
+        let points = points(axis);
         let with = |before: &Vec<Assigned>| -> Vec<Vec<Assigned>> {
-            let add = |(value, span): &(Value, Span)| {
+            let add = |(value, span): &Point| {
                 let mut trial = before.clone();
                 trial.push(assigned(axis, value.clone(), *span));
                 trial
@@ -65,23 +80,19 @@ fn combinations(space: &Space) -> Vec<Vec<Assigned>> {
     all
 }
 
-/// The value that a key has in a trial, whose number counts from 1.
-fn draw(axis: &Axis, seed: u64, trial: usize) -> Assigned {
+/// The value that a key has in a trial, whose number counts from 1: one of the `points`, if it has some.
+fn draw(axis: &Axis, points: &[Point], seed: u64, trial: usize) -> Assigned {
     let mut stream = Stream::new(seed, Purpose::Sweep, hash_name(&axis.key), trial as u64);
     let mut below = |n: usize| stream.below(u32::try_from(n).unwrap_or(u32::MAX).max(1)) as usize;
     let (value, span) = match &axis.choice {
-        Choice::Values(nodes) => {
-            let node = &nodes[below(nodes.len())];
-            (as_json(node), node.span)
-        }
-        Choice::Range(range) => {
-            let drawn = match (range.steps, range.whole && !range.log) {
-                (Some(steps), _) => point(range, below(steps), steps),
-                (None, true) => range.low + below((range.high - range.low) as usize + 1) as f64,
-                (None, false) => between(range, stream.uniform()),
+        Choice::Range(range) if range.steps.is_none() => {
+            let drawn = match range.whole && !range.log {
+                true => (range.low as i64 + below((range.high - range.low) as usize + 1) as i64).into(),
+                false => range.at(stream.uniform()),
             };
-            (number(range, drawn), axis.span)
+            (drawn, axis.span)
         }
+        _ => points[below(points.len())].clone(),
     };
     assigned(axis, value, span)
 }
@@ -90,36 +101,11 @@ fn assigned(axis: &Axis, value: Value, span: Span) -> Assigned {
     Assigned { key: axis.key.clone(), toml: value_as_toml(&value), value, key_span: axis.key_span, span }
 }
 
-/// Point `i` of `steps`, the ends among them.
-fn point(range: &Interval, i: usize, steps: usize) -> f64 {
-    match i {
-        0 => range.low,
-        i if i + 1 >= steps => range.high,
-        i => between(range, i as f64 / (steps - 1) as f64),
-    }
-}
-
-/// The number at a share of the way.
-fn between(range: &Interval, share: f64) -> f64 {
-    match range.log {
-        true => (range.low.ln() + share * (range.high.ln() - range.low.ln())).exp(),
-        false => range.low + share * (range.high - range.low),
-    }
-}
-
-/// A number of a range. Fractions have four digits: more would add nothing, and these are the same on every machine.
-fn number(range: &Interval, value: f64) -> Value {
-    if range.whole {
-        return json!(value.round().clamp(range.low, range.high) as i64);
-    }
-    let short = format!("{value:.3e}").parse().unwrap_or(value);
-    json!(f64::clamp(short, range.low, range.high))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::SourceId;
+    use crate::config::language::sections::Interval;
 
     fn axis(key: &str, choice: Choice) -> Axis {
         let span = Span { source: SourceId(0), start: 0, end: 0 };
@@ -132,7 +118,7 @@ mod tests {
 
     fn values(interval: Interval, trials: usize) -> Vec<f64> {
         let axis = axis("optimizer.lr", Choice::Range(interval));
-        (1..=trials).map(|trial| draw(&axis, 7, trial).value.as_f64().unwrap()).collect()
+        (1..=trials).map(|trial| draw(&axis, &[], 7, trial).value.as_f64().unwrap()).collect()
     }
 
     #[test]
@@ -158,7 +144,7 @@ mod tests {
     #[test]
     fn a_draw_depends_on_seed_key_and_number_alone() {
         let interval = range(false, 0.0, 1.0, false);
-        let of = |key: &str, seed, trial| draw(&axis(key, Choice::Range(interval)), seed, trial).value;
+        let of = |key: &str, seed, trial| draw(&axis(key, Choice::Range(interval)), &[], seed, trial).value;
         assert_eq!(of("a", 1, 1), of("a", 1, 1));
         for (key, seed, trial) in [("b", 1, 1), ("a", 2, 1), ("a", 1, 2)] {
             assert_ne!(of("a", 1, 1), of(key, seed, trial));

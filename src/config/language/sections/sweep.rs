@@ -5,22 +5,19 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
+use super::interval::{Interval, MOST_TRIALS, RANGES, interval};
 use super::monitor::Monitor;
 use crate::config::declare::options::{Check, options};
 use crate::config::declare::part::Part;
 use crate::config::declare::value::{Value, values};
 use crate::config::text::diagnostics::{Diagnostic, Span};
-use crate::config::text::spelling::{list, shorten};
+use crate::config::text::spelling::shorten;
 use crate::config::text::tree::{Node, Table, Value as Written};
 
 values!(Method, StopRule);
 
-/// Combinations of a grid, at most.
-const MOST_TRIALS: usize = 10_000;
 /// Trials, where nothing says how many.
 const USUAL_TRIALS: usize = 16;
-/// What a range may be.
-const RANGES: [&str; 2] = ["linear", "log"];
 
 /// How the values of trials are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -199,27 +196,12 @@ pub enum Choice {
     Range(Interval),
 }
 
-/// Numbers from one to another.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Interval {
-    /// The logarithm is even, not the number.
-    pub log: bool,
-    /// The least.
-    pub low: f64,
-    /// The largest.
-    pub high: f64,
-    /// Only whole numbers.
-    pub whole: bool,
-    /// Only so many, the ends among them.
-    pub steps: Option<usize>,
-}
-
 impl Axis {
     /// How many values there are, if they can be counted.
     pub fn points(&self) -> Option<usize> {
         match &self.choice {
             Choice::Values(all) => Some(all.len()),
-            Choice::Range(range) => range.steps,
+            Choice::Range(range) => range.count(),
         }
     }
 
@@ -240,9 +222,26 @@ impl Axis {
     }
 }
 
-/// A value of a configuration as JSON.
+/// A value of a configuration as JSON, which has no number for those that are not finite.
 pub fn as_json(node: &Node) -> Json {
-    Json::deserialize(node).unwrap_or(Json::Null)
+    match &node.value {
+        Written::String(text) | Written::Datetime(text) => json!(text),
+        Written::Integer(number) => json!(number),
+        Written::Float(number) => json!(number),
+        Written::Boolean(truth) => json!(truth),
+        Written::Array(items) => items.iter().map(as_json).collect(),
+        Written::Table(table) => table.entries.iter().map(|entry| (entry.key.clone(), as_json(&entry.node))).collect(),
+    }
+}
+
+/// The first number in a value that is not finite.
+fn not_finite(node: &Node) -> Option<&Node> {
+    match &node.value {
+        Written::Float(number) => (!number.is_finite()).then_some(node),
+        Written::Array(items) => items.iter().find_map(not_finite),
+        Written::Table(table) => table.entries.iter().find_map(|entry| not_finite(&entry.node)),
+        _ => None,
+    }
 }
 
 impl Serialize for Space {
@@ -309,6 +308,10 @@ fn collect(path: &str, table: &Table, part: &Part, axes: &mut Vec<Axis>) {
             part.sink
                 .push(Diagnostic::error(format!("wrong values for `{}` in `[sweep]`", shorten(&key))).at(span, reason));
         };
+        if path.is_empty() && (key == "sweep" || key.starts_with("sweep.")) {
+            wrong(entry.key_span, "is a key of the sweep itself, and not of a trial".into());
+            continue;
+        }
         let choice = match &entry.node.value {
             Written::Array(items) if items.is_empty() => {
                 wrong(entry.node.span, "the list is empty".into());
@@ -316,8 +319,7 @@ fn collect(path: &str, table: &Table, part: &Part, axes: &mut Vec<Axis>) {
             }
             Written::Array(items) => {
                 // Files of trials are JSON, which has no such numbers.
-                let is_none = |item: &&Node| matches!(item.value, Written::Float(number) if !number.is_finite());
-                if let Some(item) = items.iter().find(is_none) {
+                if let Some(item) = items.iter().find_map(not_finite) {
                     wrong(item.span, "must be a finite number".into());
                     continue;
                 }
@@ -354,51 +356,4 @@ fn collect(path: &str, table: &Table, part: &Part, axes: &mut Vec<Axis>) {
             None => axes.push(axis),
         }
     }
-}
-
-/// The range that a table says; `wrong` reports what is wrong with it, and where.
-fn interval(table: &Table, wrong: &dyn Fn(Span, String)) -> Option<Interval> {
-    let mut sound = true;
-    let mut refuse = |span: Span, reason: String| {
-        wrong(span, reason);
-        sound = false;
-    };
-    for entry in &table.entries {
-        if entry.key != "steps" && !RANGES.contains(&entry.key.as_str()) {
-            let keys = list(RANGES.into_iter().chain(["steps"]), "and");
-            refuse(entry.key_span, format!("a range has the keys {keys}"));
-        }
-    }
-    let named: Vec<_> = table.entries.iter().filter(|entry| RANGES.contains(&entry.key.as_str())).collect();
-    if let [_, second, ..] = named[..] {
-        refuse(second.key_span, "a range is linear or logarithmic, not both".into());
-    }
-    let range = named.first()?;
-    let ends = range.node.as_array().unwrap_or_default();
-    let numbers: Vec<f64> = ends.iter().filter_map(Node::as_number).collect();
-    let (&[low, high], 2) = (&numbers[..], ends.len()) else {
-        refuse(range.node.span, format!("expected a list of two numbers, found {}", range.node.describe()));
-        return None;
-    };
-    let log = range.key == "log";
-    if !low.is_finite() || !high.is_finite() {
-        refuse(range.node.span, "both ends must be finite".into());
-    } else if low >= high {
-        refuse(range.node.span, "the first number must be below the second".into());
-    } else if log && low <= 0.0 {
-        refuse(ends[0].span, "must be above 0: a logarithm has no other".into());
-    }
-    let whole = ends.iter().all(|end| matches!(end.value, Written::Integer(_)));
-    if whole && high - low >= f64::from(u32::MAX) {
-        refuse(range.node.span, "there are too many whole numbers between".into());
-    }
-    let steps = match table.get("steps").map(|node| (node.span, &node.value)) {
-        None => None,
-        Some((_, Written::Integer(n))) if (2..=MOST_TRIALS as i64).contains(n) => Some(*n as usize),
-        Some((span, _)) => {
-            refuse(span, format!("`steps` must be a whole number from 2 to {MOST_TRIALS}"));
-            None
-        }
-    };
-    sound.then_some(Interval { log, low, high, whole, steps })
 }

@@ -4,7 +4,7 @@ use super::{Override, parse_key};
 use crate::config::text::diagnostics::{Diagnostic, SourceId, Span};
 use crate::config::text::parse::parse_value;
 use crate::config::text::sink::Sink;
-use crate::config::text::syntax::plain_value;
+use crate::config::text::syntax::{large_number, plain_value};
 use crate::config::text::tree::{Entry, Node, Table, Value};
 
 /// What stands between the ends of a range.
@@ -23,11 +23,15 @@ fn keys(names: &[&str], span: Span) -> Vec<(String, Span)> {
 /// A number or a truth value, else text.
 fn plain(text: &str, span: Span) -> Node {
     let value = parse_value(span.source, span.start, text).map(|node| node.value);
-    let value = value.ok().or_else(|| plain_value(text)).unwrap_or_else(|| Value::String(text.to_owned()));
+    let value = value
+        .ok()
+        .or_else(|| plain_value(text))
+        .or_else(|| large_number(text))
+        .unwrap_or_else(|| Value::String(text.to_owned()));
     Node { value, span }
 }
 
-/// `KEY=VALUES`: values between commas, a list of TOML, or a range `A..B`, with `:log` or `:linear` behind it, and `:STEPS`.
+/// `KEY=VALUES`: values between commas, which may be TOML, a list of TOML, or a range `A..B`, with `:log` or `:linear` behind it, and `:STEPS`.
 pub fn parameter(text: &str, source: SourceId, sink: &Sink) -> Option<Override> {
     let Some((key, values)) = text.split_once('=') else {
         let whole = Span { source, start: 0, end: text.len() };
@@ -39,19 +43,19 @@ pub fn parameter(text: &str, source: SourceId, sink: &Sink) -> Option<Override> 
     let start = key.len() + 1;
     let at = |from: usize, part: &str| Span { source, start: start + from, end: start + from + part.len() };
     let whole = at(0, values);
+    // A path may begin with them, or have them within.
+    let dots = values.find(DOTS).filter(|dots| !values[..*dots].trim().is_empty() && !values.contains('/'));
     let value = if values.trim().is_empty() {
         sink.push(Diagnostic::error("`--sweep` needs KEY=VALUES").at(span, "there are no values"));
         return None;
-    } else if values.trim_start().starts_with('[') {
-        match parse_value(source, start, values) {
-            Ok(node) => node.value,
-            Err(problems) => {
-                problems.into_iter().for_each(|problem| sink.push(problem));
-                return None;
-            }
-        }
-    } else if let Some(dots) = values.find(DOTS) {
+    } else if let Some(list) = list(values, source, start) {
+        list
+    } else if let Some(dots) = dots {
         Value::Table(range(values, dots, &at, sink)?)
+    } else if values.trim_start().starts_with(['[', '{', '"', '\'']) {
+        let problems = parse_value(source, start, values).err().unwrap_or_default();
+        problems.into_iter().for_each(|problem| sink.push(problem));
+        return None;
     } else {
         let mut items = Vec::new();
         let mut from = 0;
@@ -65,6 +69,15 @@ pub fn parameter(text: &str, source: SourceId, sink: &Sink) -> Option<Override> 
     let mut keys = keys(&["parameters"], span);
     keys.push((key.trim().to_owned(), span));
     Some(Override { keys, span, value: Some(Node { value, span: whole }) })
+}
+
+/// Values that are TOML: a list of them, or what stands between the brackets of one.
+fn list(values: &str, source: SourceId, start: usize) -> Option<Value> {
+    if let Ok(Node { value: value @ Value::Array(_), .. }) = parse_value(source, start, values) {
+        return Some(value);
+    }
+    // The `=` before them is as long as the bracket.
+    parse_value(source, start - 1, &format!("[{values}]")).ok().map(|node| node.value)
 }
 
 /// The table that a range stands for.
