@@ -160,7 +160,10 @@ pub fn as_text(rows: &[Row], monitor: &str) -> String {
     if let Some((best, checkpoint)) =
         rows.first().filter(|row| row.best.is_some()).and_then(|row| Some((row, row.checkpoint.as_ref()?)))
     {
-        text += &format!("the best is trial {}: `{checkpoint}`\n", best.trial + 1);
+        let of_best = Path::new(checkpoint).file_name().is_some_and(|name| name == file::BEST);
+        let note =
+            if of_best { "" } else { ", the newest, and not that of this figure: its `best.safetensors` is gone" };
+        text += &format!("the best is trial {}: `{checkpoint}`{note}\n", best.trial + 1);
     }
     text
 }
