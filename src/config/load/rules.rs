@@ -112,7 +112,8 @@ impl Rules<'_> {
         let figures = [task.figures(), task.asked_figures()].concat();
         let own = Metric::ALL.iter().filter(|m| m.of_validation() && figures.contains(&m.figure()));
         let of_heads = self.figures_of_heads();
-        let there: Vec<&str> = own.map(|m| m.name()).chain(of_heads.iter().map(String::as_str)).collect();
+        let there = own.map(|m| m.name()).chain(of_heads.iter().map(String::as_str));
+        let there: Vec<&str> = there.chain([Metric::TrainLoss.name()]).collect();
         for (key, monitor) in self.watched() {
             match monitor {
                 Monitor::Model(metric) if figures.contains(&metric.figure()) => {}
@@ -465,6 +466,17 @@ impl Rules<'_> {
     /// Rounds of a sweep lie within the run. They are of whole epochs.
     fn sweep(&self) {
         let Some(sweep) = &self.experiment.sweep else { return };
+        let (halving, stop) = (sweep.method == Method::Halving, sweep.stop.is_some());
+        for (key, used, why) in [
+            ("reduction", halving, "only for `halving`"),
+            ("min_epochs", halving || stop, "only for `halving` and `stop`"),
+            ("stop_after", stop, "only for `stop`"),
+        ] {
+            if !used && self.experiment.span_of(&format!("sweep.{key}")).is_some() {
+                let warning = Diagnostic::warning(Lint::NoEffect, format!("`{key}` in `[sweep]` has no effect"));
+                self.reporter.at_key(warning, &format!("sweep.{key}"), why);
+            }
+        }
         let length = self.experiment.train.length();
         if let (Length::Steps(_), Some((key, what))) = (length, sweep.goes_by_epochs()) {
             let error = Diagnostic::error(format!(

@@ -146,7 +146,7 @@ fn a_sweep_compares_trials_by_a_head() {
 #[test]
 fn the_error_of_an_unknown_figure_names_those_that_there_are() {
     let place = place(HEADS, "[checkpoint]\nmonitor = \"val_sold_loss\"\n");
-    let all = "there are `val_loss`, `val_mae`, `val_rmse`, `val_r2`, `val_mape`, `val_sold_loss`, `val_sold_accuracy`, `val_kids_loss` and `val_kids_accuracy`";
+    let all = "there are `val_loss`, `val_mae`, `val_rmse`, `val_r2`, `val_mape`, `val_sold_loss`, `val_sold_accuracy`, `val_kids_loss`, `val_kids_accuracy` and `train_loss`";
     let refused = |name: &str, parts: &[&str]| {
         let message = place.fails(&format!("check c.toml --set checkpoint.monitor={name}"), 2);
         parts.iter().for_each(|part| assert!(message.contains(part), "{part}: {message}"));
@@ -163,7 +163,7 @@ fn the_error_of_an_unknown_figure_names_those_that_there_are() {
     for part in [
         "there is no figure `val_sold_loss`",
         "there are no `[[heads]]`",
-        "there are `val_loss`, `val_mae`, `val_rmse`, `val_r2` and `val_mape`",
+        "there are `val_loss`, `val_mae`, `val_rmse`, `val_r2`, `val_mape` and `train_loss`",
     ] {
         assert!(message.contains(part), "{part}: {message}");
     }
