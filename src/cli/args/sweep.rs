@@ -41,7 +41,7 @@ pub struct SweepArgs {
     /// NAME is the configuration's file name. A sweep that is there goes on where it was.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
-    /// Start anew in a folder that already holds a sweep: its trials are removed
+    /// Start anew in a folder that already holds a sweep: its trials are removed, unless other files are among theirs
     #[arg(long)]
     pub force: bool,
     /// Run the trials again that have failed

@@ -19,7 +19,7 @@ use crate::passes::PassOptions;
 use crate::runs::folder::is_run;
 use crate::sweep::record::{FILE, Kept, Record, TRIALS};
 use crate::terminal::say;
-use crate::train::files::folder::{Folder, file};
+use crate::train::files::folder::{Folder, file, is_run_file};
 use crate::train::setup::memory::available;
 use anyhow::{Context, anyhow};
 use checked::{Checked, Read};
@@ -185,6 +185,13 @@ fn prepare(folder: &Path, force: bool) -> Result<Folder, Failure> {
         )));
     }
     if force && known.exists() {
+        let other = not_its_own(&trials).with_context(|| format!("cannot read `{}`", trials.display()))?;
+        if let Some(other) = other {
+            return Err(Failure::Usage(format!(
+                "`{}` is not of the sweep, whose trials --force removes\nhelp: move it, or choose another folder with --out",
+                other.display()
+            )));
+        }
         // The file goes last: without it nothing would be known of what is left.
         for path in [trials, folder.join(REPORT), known] {
             let gone = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
@@ -197,6 +204,28 @@ fn prepare(folder: &Path, force: bool) -> Result<Folder, Failure> {
         }
     }
     Ok(locked)
+}
+
+/// What is in the folder of the trials, or in that of one, and was not written by the sweep.
+fn not_its_own(trials: &Path) -> std::io::Result<Option<PathBuf>> {
+    let entries = |folder: &Path| -> std::io::Result<Vec<(PathBuf, String)>> {
+        let entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+        Ok(entries.iter().map(|entry| (entry.path(), entry.file_name().to_string_lossy().into_owned())).collect())
+    };
+    if !trials.exists() {
+        return Ok(None);
+    }
+    for (trial, name) in entries(trials)? {
+        if name.parse::<u32>().is_err() || !trial.is_dir() {
+            return Ok(Some(trial));
+        }
+        // What begins with a dot is a lock, or was to be a file of the run.
+        let own = |name: &str| is_run_file(name) || name.starts_with('.');
+        if let Some((other, _)) = entries(&trial)?.into_iter().find(|(_, name)| !own(name)) {
+            return Ok(Some(other));
+        }
+    }
+    Ok(None)
 }
 
 /// What is kept of the trials, with what was known of them before.
