@@ -3,7 +3,9 @@
 
 use crate::api::failure::{Failure, warn};
 use crate::api::memory::{Planned, resolve_batch};
-use crate::api::model::{build, describe_data, refuse};
+use crate::api::model::{build, describe_data, device, refuse};
+use crate::api::pretrained;
+use crate::api::train::{Team, ranks};
 use crate::api::what::expect_configuration;
 use crate::backend::{Backend, DeviceError};
 use crate::config::language::sections::{EvalEvery, Length, Method, Monitor, Sweep};
@@ -11,15 +13,24 @@ use crate::config::{self, Assigned, Diagnostic, Experiment, Loaded, Severity, So
 use crate::data::DataSpec;
 use crate::passes::PassOptions;
 use crate::random::hash_name;
+use crate::runs::Run;
+use crate::runs::folder::values;
+use crate::runs::lines::Wanted;
 use crate::sweep::draw;
 use crate::terminal::Bar;
+use crate::train::files::weights;
 use crate::train::setup::input::{self, counts};
 use crate::train::setup::lints;
 use crate::train::setup::memory::{MemoryPlan, Needs, Use};
 use crate::train::setup::photos::PhotoPlan;
 use crate::train::setup::programs::Sizes;
 use crate::train::setup::schedule::updates;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+
+/// Keys that are named of those that have changed.
+const MOST_CHANGED: usize = 4;
 
 /// A configuration with its sweep, read and not yet looked at trial by trial.
 pub struct Read {
@@ -115,6 +126,20 @@ impl Read {
         Ok(fingerprint(&loaded) == checked.fingerprint)
     }
 
+    /// What is another in a trial than in the run of it that is in `folder`, in words; `None` if that is not known.
+    pub fn changed(&self, trial: usize, folder: &Path) -> Option<String> {
+        let now = values(&config::to_toml(&self.trials.load(&self.assigned(trial), &counts).ok()?))?;
+        let was: BTreeMap<String, Value> = Run::read(folder, Wanted::Epochs).ok()?.config.into_iter().collect();
+        let keys: BTreeSet<&String> =
+            was.keys().chain(now.keys()).filter(|key| was.get(*key) != now.get(*key)).collect();
+        let shown = |value: Option<&Value>| value.map_or("not set".to_owned(), Value::to_string);
+        let word = |key: &&String| format!("`{key}` was {}, and is {}", shown(was.get(*key)), shown(now.get(*key)));
+        let words: Vec<String> = keys.iter().take(MOST_CHANGED).map(word).collect();
+        let more = keys.len().saturating_sub(MOST_CHANGED);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        (!was.is_empty() && !words.is_empty()).then(|| format!("{}{more}", words.join("; ")))
+    }
+
     /// Refuses a trial whose figure is never measured, or not before `halving` compares it. `val` are its samples to validate on, if
     /// that is known, and `updates` those of an epoch.
     fn expect_values(&self, loaded: &Loaded, val: Option<usize>, updates: u64) -> Result<(), Diagnostic> {
@@ -148,23 +173,40 @@ impl Read {
         Err(lints::at(base, Diagnostic::error(message).help(help), &places))
     }
 
-    /// Checks every trial: its configuration, its programs, its memory.
+    /// Checks every trial: its configuration, its device, its programs, its weights, its memory. `backend` is the device of those that name no other.
     ///
     /// # Errors
     /// All mistakes of all trials; one that the device has no memory for.
-    pub fn check(&self, backend: &dyn Backend, passes: &PassOptions) -> Result<Vec<Checked>, Failure> {
+    pub fn check(
+        &self,
+        backend: &dyn Backend,
+        threads: Option<usize>,
+        passes: &PassOptions,
+    ) -> Result<Vec<Checked>, Failure> {
         let mut found = Diagnostics { sources: self.base.sources.clone(), ..Diagnostics::default() };
         found.known.clone_from(&self.base.warnings);
         let mut checked = Vec::with_capacity(self.values.len());
         // The data of all trials is the same unless one of them says otherwise.
         let own_data = self.values.iter().flatten().any(|value| value.key.starts_with("data"));
         let mut described: Option<DataSpec> = None;
+        let own_model = self
+            .values
+            .iter()
+            .flatten()
+            .any(|value| ["model", "params", "blocks"].contains(&value.key.split('.').next().unwrap_or_default()));
+        let mut weights: HashSet<Option<PathBuf>> = HashSet::new();
         let bar = Bar::new("checking trials", self.values.len() as u64, 0);
         for number in 0..self.values.len() {
             let values = self.assigned(number);
             let one = self.trials.load(&values, &counts).map_err(Failure::from).and_then(|mut loaded| {
                 let fingerprint = fingerprint(&loaded);
                 expect_one_training(&loaded.experiment)?;
+                ranks::spread(&mut loaded.experiment.clone(), Team::Threads(1), false)?;
+                let own = match loaded.experiment.device == self.base.experiment.device {
+                    true => None,
+                    false => Some(device(&loaded.experiment, threads)?),
+                };
+                let backend = own.as_deref().unwrap_or(backend);
                 let data = match &described {
                     Some(data) if !own_data => data.clone(),
                     _ => describe_data(&loaded)?,
@@ -173,12 +215,18 @@ impl Read {
                 let experiment = &loaded.experiment;
                 lints::require_a_batch(experiment, &data).map_err(|error| refuse(&loaded, error))?;
                 let programs = build(&loaded, &data, &Sizes::of_run(experiment, &data), backend, passes)?;
+                // Nothing is fetched to look at a file.
+                let is_new = weights.insert(experiment.model.weights.clone());
+                if pretrained::missing(experiment).is_none() && (is_new || own_model) {
+                    weights::read(experiment, &programs.plan.variables, &data)
+                        .map_err(|error| refuse(&loaded, error))?;
+                }
                 let photos = PhotoPlan::new(experiment, &data, true);
                 let needs = Needs::of_run(experiment, &data, photos.with(input::footprint(experiment)), true);
                 let (plan, what) = (&programs.plan, Use::Training);
                 let planned = Planned { loaded: &loaded, data: &data, plan, backend, what, needs, passes };
                 let MemoryPlan { summary, device, host, .. } = planned.require()?;
-                let device = device.map(|_| summary.total);
+                let on_device = device.map(|_| summary.total);
                 // An epoch has a step at least.
                 let updates = data.train.map_or(1, |samples| updates(experiment, samples));
                 let length = experiment.train.length();
@@ -186,7 +234,7 @@ impl Read {
                 let steps = data.train.map_or(u64::MAX, |_| updates);
                 self.expect_values(&loaded, data.val, steps).map_err(|error| refuse(&loaded, error))?;
                 let warnings = [&loaded.warnings[..], &programs.warnings].concat();
-                let checked = Checked { fingerprint, length, epochs, host: host.total, device };
+                let checked = Checked { fingerprint, length, epochs, host: host.total, device: on_device };
                 Ok((checked, loaded.sources.clone(), warnings, data))
             });
             match one {

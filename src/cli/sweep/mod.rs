@@ -40,7 +40,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, Failure> {
     let read = Read::new(&args.config, &args.sets())?;
     warn(&read.base.sources, &read.base.warnings);
     let backend = training_device(&read.base.experiment, args.threads)?;
-    let checked = read.check(backend.as_ref(), &args.passes.options())?;
+    let checked = read.check(backend.as_ref(), args.threads, &args.passes.options())?;
     let jobs = jobs(args, &checked, backend.as_ref())?;
     let cores = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     // The trials have processes of their own; this one needs no device.
@@ -115,7 +115,7 @@ pub fn examine(
     passes: &PassOptions,
 ) -> Result<(String, Value), Failure> {
     let read = Read::new(config, sets)?;
-    let checked = read.check(backend, passes)?;
+    let checked = read.check(backend, None, passes)?;
     let (sweep, monitor) = (&read.sweep, read.monitor.name());
     let keys: Vec<&str> = sweep.parameters.0.iter().map(|axis| axis.key.as_str()).collect();
     let most = checked.iter().map(|trial| trial.device.unwrap_or(trial.host)).max().unwrap_or(0);
@@ -245,7 +245,9 @@ fn record(folder: &Path, read: &Read, checked: &[Checked], retry: bool) -> Resul
         };
         let (was, is) = (trial_values(&before), trial_values(&record));
         let difference = if was == is {
-            "another key of the configuration has changed".into()
+            let run = folder.join(TRIALS).join(number.to_string());
+            let changed = (number <= read.values.len()).then(|| read.changed(number - 1, &run)).flatten();
+            changed.unwrap_or("another key of the configuration has changed".into())
         } else {
             format!("it was {was}, and is {is}")
         };
