@@ -109,13 +109,15 @@ impl Chosen {
         json!({ "monitor": self.best.monitor, "value": self.best.value, "on": self.on.key(), "same_samples": self.same })
     }
 
-    fn in_words(&self) -> String {
+    /// The note about a checkpoint, or about `several`.
+    fn in_words(&self, several: bool) -> String {
         let (monitor, on) = (&self.best.monitor, self.on.name());
+        let (was, it) = if several { ("checkpoints were", "they") } else { ("checkpoint was", "it") };
         match self.same {
-            true => format!(
-                "the checkpoint was chosen by `{monitor}` on these samples ({on}): on new ones it may do less well"
-            ),
-            false => format!("the checkpoint was chosen by `{monitor}` on {on}, not on these"),
+            true => {
+                format!("the {was} chosen by `{monitor}` on these samples ({on}): on new ones {it} may do less well")
+            }
+            false => format!("the {was} chosen by `{monitor}` on {on}, not on these"),
         }
     }
 }
@@ -433,7 +435,7 @@ pub(super) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
         let text = format!("{line}{}{}", table.unwrap_or_default(), of_heads.collect::<String>());
         super::print_beside(predictions.as_ref(), &text)?;
         if let Some(chosen) = &chosen {
-            say(&format!("note: {}", chosen.in_words()));
+            say(&format!("note: {}", chosen.in_words(false)));
         }
     }
     // As a training step with such a loss ends.

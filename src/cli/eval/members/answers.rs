@@ -1,7 +1,7 @@
 //! What each of several models says of samples, and what all together say.
 
 use super::super::learnt::{Learnt, Outputs, targets};
-use super::super::{Asked, Evaluated, evaluated};
+use super::super::{Asked, Chosen, Evaluated, evaluated};
 use super::target::{Measured, Part, Target};
 use crate::api::failure::Failure;
 use crate::config::declare::tagged::Tagged;
@@ -25,6 +25,8 @@ pub struct Answers {
     pub split: &'static str,
     /// What gathers those of the figures asked for that come of the outputs of all samples.
     pub scores: Option<Scores>,
+    /// How the checkpoints were chosen that were.
+    pub chosen: Vec<Chosen>,
 }
 
 /// A sample.
@@ -49,7 +51,7 @@ impl Answers {
         see: &mut dyn FnMut(&mut Session, &Batch, &Split) -> anyhow::Result<()>,
     ) -> Result<Answers, Failure> {
         let mut found = Answers::default();
-        let Evaluated { loaded, samples, split, .. } = evaluated(asked, &mut |session, batch, split| {
+        let Evaluated { loaded, samples, split, chosen, .. } = evaluated(asked, &mut |session, batch, split| {
             see(session, batch, split)?;
             if found.samples.is_empty() {
                 found.scores = Scores::new(&session.programs, split.len());
@@ -80,6 +82,7 @@ impl Answers {
         found.source = loaded.experiment.data.source.type_name().to_owned();
         found.spec = Some(samples.spec);
         found.split = split;
+        found.chosen.extend(chosen);
         Ok(found)
     }
 

@@ -58,6 +58,8 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
         None => answers(args, folders, &overrides, other, None)?,
     };
     let (source, spec, count, split) = (all.source.clone(), all.spec.clone(), all.samples.len(), all.split);
+    let chosen = all.chosen.iter().map(|one| one.best.value).collect::<Vec<_>>();
+    let chosen = all.chosen.first().map(|first| (first.in_words(true), first.json(), chosen));
     let (measured, notes) = all.measured();
     notes.iter().for_each(|note| say(&format!("warning: {note}")));
     let figures = measured.iter().fold(Figures::none(), |all, one| match &one.head {
@@ -84,6 +86,11 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
                 out["per_target"] = each;
             }
         }
+        if let Some((_, of_first, values)) = chosen {
+            out["chosen"] = of_first;
+            out["chosen"].as_object_mut().map(|chosen| chosen.remove("value"));
+            out["chosen"]["values"] = json!(values);
+        }
         if !notes.is_empty() {
             out["note"] = json!(notes.join("; "));
         }
@@ -103,6 +110,9 @@ pub fn run(args: &EvalArgs, members: Members) -> Result<ExitCode, Failure> {
         });
         let line = in_lines(&what, &in_words(&figures), width);
         crate::cli::print_beside(rows_to(args)?.as_ref(), &format!("{line}{}", tables.collect::<String>()))?;
+        if let Some((note, ..)) = chosen {
+            say(&format!("note: {note}"));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -155,11 +165,13 @@ fn answers(
             true => each.push(found),
             false => {
                 all.samples.append(&mut found.samples);
-                all = Answers { samples: all.samples, ..found };
+                all.chosen.append(&mut found.chosen);
+                all = Answers { samples: all.samples, chosen: all.chosen, ..found };
             }
         }
     }
     let scores = each.last_mut().and_then(|last| last.scores.take());
+    let chosen = each.iter_mut().flat_map(|one| std::mem::take(&mut one.chosen)).collect();
     if let Some(last) = each.last() {
         let parts = last.parts();
         // Losses are those of the last one, as in the rows that are written.
@@ -174,6 +186,7 @@ fn answers(
             spec: last.spec.clone(),
             split: last.split,
             scores,
+            chosen,
         };
     }
     Ok(all)
