@@ -1,7 +1,7 @@
 //! Several models of one folder, one for each fold or seed, that answer a sample together.
 
 use super::failure::Failure;
-use super::members::{Members, together_in_parts};
+use super::members::{Members, difference, not_of_one_training, together_in_parts};
 use super::model::{Model, load_model};
 use super::predictor::{Predictor, Seen};
 use crate::data::table::TableCodec;
@@ -11,9 +11,6 @@ use anyhow::{Result, anyhow};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-
-/// Keys in which the configurations of one training's models differ.
-const OWN_KEYS: [&str; 2] = ["seed", "fold"];
 
 /// Models that answer together, or one alone.
 pub struct Ensemble {
@@ -109,14 +106,7 @@ pub fn other_codecs(seen: &[Seen]) -> Result<Vec<TableCodec>> {
 pub fn load_members(path: &Path, sets: &[String]) -> Result<Vec<Model>, Failure> {
     let Some(members) = Members::of(path)? else { return Ok(vec![load_model(path, sets)?]) };
     let folders = members.folders(path);
-    let one = members.one();
-    let refused = |what: &str| {
-        let shown = path.display();
-        Failure::Other(anyhow!(
-            "the {one}s of `{shown}` are not of one training: {what}\nhelp: `runner train --resume {shown}` ends a training that was cut off; \
-             `{shown}/{one}-1` is one of them by itself"
-        ))
-    };
+    let refused = |what: &str| not_of_one_training(path, members, what);
     if std::iter::once(path).chain(folders.iter().map(PathBuf::as_path)).any(is_at_work) {
         return Err(refused("a training is at work there"));
     }
@@ -125,31 +115,10 @@ pub fn load_members(path: &Path, sets: &[String]) -> Result<Vec<Model>, Failure>
     if looks(path, &folders) != before {
         return Err(refused("files were replaced while they were read"));
     }
-    let shared: Vec<Option<Vec<String>>> =
-        models.iter().map(|model| model.checkpoint.as_ref().map(|(_, meta)| without_own_keys(&meta.config))).collect();
-    if let Some(at) = shared.iter().position(|one| *one != shared[0]) {
-        return Err(refused(&format!("the configurations of {one} 1 and {one} {} differ", at + 1)));
+    match difference(members, &folders) {
+        Some(what) => Err(refused(&what)),
+        None => Ok(models),
     }
-    Ok(models)
-}
-
-/// The lines of a configuration but for what the models of one training differ in.
-fn without_own_keys(config: &str) -> Vec<String> {
-    let is_own = |line: &&str| line.split_once('=').is_some_and(|(key, _)| OWN_KEYS.contains(&key.trim()));
-    config.lines().filter(|line| !is_own(line)).map(without_class_weights).collect()
-}
-
-/// A line without the numbers that classes weigh: those that are balanced are counted in the rows that a fold is trained on.
-fn without_class_weights(line: &str) -> String {
-    const WEIGHT: &str = "weight = [";
-    let (mut out, mut rest) = (String::with_capacity(line.len()), line);
-    while let Some((before, after)) = rest.split_once(WEIGHT) {
-        out += before;
-        out += WEIGHT;
-        let is_key = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        rest = after.find(']').filter(|_| is_key).map_or(after, |end| &after[end..]);
-    }
-    out + rest
 }
 
 /// By what is seen whether files of a folder were replaced.
@@ -158,23 +127,4 @@ fn looks(path: &Path, folders: &[PathBuf]) -> Vec<Option<(u64, Option<SystemTime
     let checkpoints = folders.iter().flat_map(|folder| [file::BEST, file::LAST].map(|name| folder.join(name)));
     let all = super::members::FILES.map(|name| path.join(name)).into_iter().chain(checkpoints);
     all.map(|path| files::uninterrupted(|| std::fs::metadata(&path)).ok().as_ref().map(of)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn configurations_of_one_training_differ_in_few_keys() {
-        let config =
-            |seed: u64, epochs: u64| format!("seed = {seed}\n[data]\nfold = {seed}\n[train]\nepochs = {epochs}\n");
-        assert_eq!(without_own_keys(&config(1, 2)), without_own_keys(&config(2, 2)));
-        assert_ne!(without_own_keys(&config(1, 2)), without_own_keys(&config(1, 3)));
-        let weights = |one: f64, other: f64| {
-            let loss = format!("{{ type = \"cross_entropy\", weight = [{one}, 2.0] }}");
-            format!("heads = [{{ loss = {loss}, weight = 0.5 }}]\npos_weight = [{other}]\nweight = [{one}]")
-        };
-        assert_eq!(without_own_keys(&weights(0.5, 1.0)), without_own_keys(&weights(0.7, 1.0)));
-        assert_ne!(without_own_keys(&weights(0.5, 1.0)), without_own_keys(&weights(0.5, 2.0)));
-    }
 }

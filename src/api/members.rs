@@ -1,10 +1,14 @@
 //! A folder with several runs whose models answer together: one for each fold of the samples, or one for each of several seeds.
 
+mod alike;
+
+pub use alike::difference;
+
 use super::failure::Failure;
 use crate::files::durable;
 use crate::graph::op::Task;
 use crate::runs::folder::is_run;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,6 +47,13 @@ impl Members {
         Ok(Some(members))
     }
 
+    /// Those whose runs are in a folder that has lost its file, as many as are there.
+    pub fn without_file(folder: &Path) -> Option<Members> {
+        let begun = |one: &str| (1..=100).take_while(|number| is_run(&folder.join(format!("{one}-{number}")))).count();
+        let all = [Members::Folds(begun("fold")), Members::Seeds(begun("seed"))];
+        all.into_iter().find(|members| members.number() > 0)
+    }
+
     /// Makes a folder theirs.
     ///
     /// # Errors
@@ -53,7 +64,8 @@ impl Members {
         durable::write(&path, text.as_bytes()).with_context(|| format!("cannot write `{}`", path.display()))
     }
 
-    fn file(self) -> String {
+    /// The name of that file.
+    pub fn file(self) -> String {
         format!("{}s.json", self.one())
     }
 
@@ -85,7 +97,7 @@ impl Members {
 /// The models that answer together for what a path names: all of a folder of folds or seeds, or the one that it names.
 ///
 /// # Errors
-/// The folder's file cannot be read; one of its runs has not begun.
+/// The folder's file cannot be read; one of its runs has not begun; they are not of one training.
 pub fn models_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let Some(members) = Members::of(path)? else { return Ok(vec![path.to_owned()]) };
     let folders = members.folders(path);
@@ -96,7 +108,19 @@ pub fn models_of(path: &Path) -> Result<Vec<PathBuf>, Failure> {
             missing.display()
         )));
     }
-    Ok(folders)
+    match difference(members, &folders) {
+        Some(what) => Err(not_of_one_training(path, members, &what)),
+        None => Ok(folders),
+    }
+}
+
+/// The failure for runs that do not answer together.
+pub fn not_of_one_training(path: &Path, members: Members, what: &str) -> Failure {
+    let (shown, one) = (path.display(), members.one());
+    Failure::Other(anyhow!(
+        "the {one}s of `{shown}` are not of one training: {what}\nhelp: `runner train --resume {shown}` ends a training that was cut off, and gives \
+         all of them what `--set` says behind it; `{shown}/{one}-1` is one of them by itself"
+    ))
 }
 
 /// What several models say of a sample together, before anything is made of it: the logarithm of the mean of their probabilities, the logit of

@@ -3,7 +3,7 @@
 use super::args::VerifyArgs;
 use super::{print, print_json};
 use crate::api::failure::Failure;
-use crate::api::members::Members;
+use crate::api::members::{Members, difference};
 use crate::runs::find::named;
 use crate::runs::folder::is_run;
 use crate::runs::verify::{Disagreement, Verified, verify};
@@ -38,7 +38,7 @@ pub(super) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
 /// A run that is looked at.
 struct Run {
     folder: PathBuf,
-    /// What there is to say of one that is not there.
+    /// What there is to say of one that is not there, or of a folder of several.
     missing: Option<Verified>,
 }
 
@@ -48,12 +48,23 @@ fn runs_of(path: &Path) -> Result<Vec<Run>, Failure> {
         return Ok(vec![Run { folder: named(path).map_err(Failure::Usage)?, missing: None }]);
     };
     let folders = members.folders(path);
+    // Of several that do not go together the first that is not as the others is named.
+    let alike = difference(members, &folders).map(|what| Run {
+        folder: path.to_owned(),
+        missing: Some(Verified {
+            disagreements: vec![Disagreement {
+                file: path.to_owned(),
+                what: format!("its {}s are not of one training: {what}", members.one()),
+            }],
+            ..Verified::default()
+        }),
+    });
     let begun = folders.iter().rposition(|folder| is_run(folder)).map_or(0, |last| last + 1);
     let run = |(at, folder): (usize, PathBuf)| {
         let missing = (!is_run(&folder)).then(|| missing(path, &folder, at >= begun));
         Run { folder, missing }
     };
-    Ok(folders.into_iter().enumerate().map(run).collect())
+    Ok(folders.into_iter().enumerate().map(run).chain(alike).collect())
 }
 
 /// The outcome for a training of the folder `of` that is not there. They are trained in their order: those behind the last one may be still to come.

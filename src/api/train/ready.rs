@@ -287,8 +287,9 @@ fn begin(request: &Request, reporter: &Reporter) -> Result<Begun, Failure> {
     };
     match &request.run {
         Asked::New(config) => Ok(new(load_config(config, &request.sets)?)),
-        Asked::Copied(config) => {
+        Asked::Copied(config, name) => {
             let mut loaded = load_config(config, &request.sets)?;
+            loaded.experiment.name.clone_from(name);
             loaded.sources.are_effective();
             Ok(new(loaded))
         }

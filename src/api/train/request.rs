@@ -17,8 +17,8 @@ use std::sync::atomic::AtomicBool;
 pub enum Asked {
     /// A new run of the configuration in this file.
     New(PathBuf),
-    /// The same, where the file is a copy that the program has made: warnings were already shown for the user's own file.
-    Copied(PathBuf),
+    /// The same, where the file is a copy that the program has made of the one of this name, for which warnings were already shown.
+    Copied(PathBuf, String),
     /// A new run of a configuration that is loaded already, with the values that lie over it.
     Loaded(Box<Loaded>),
     /// A run that is there goes on.

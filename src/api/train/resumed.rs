@@ -2,6 +2,7 @@
 //! for what the command line and the file say otherwise.
 
 use super::super::failure::{Failure, warn};
+use super::super::members::Members;
 use super::super::model::{carried_by, load_config, load_config_of};
 use super::folder::in_folder;
 use super::past::Past;
@@ -164,7 +165,17 @@ fn newest(folder: &Folder, reporter: &Reporter) -> Result<(PathBuf, Meta), Failu
         reporter.warn(&format!("{refused}; looking for an older one"));
     }
     let found = newest.found.with_context(|| {
-        format!("there is no whole checkpoint in `{}`\nhelp: start anew with --force", folder.path.display())
+        let place = folder.path.display();
+        let help = match Members::without_file(&folder.path) {
+            None => "start anew with --force".to_owned(),
+            Some(members) => format!(
+                "there are {}, and `{}`, which says how many there are to be, is lost: write it, as `{}`",
+                members.counted(),
+                folder.file(&members.file()).display(),
+                serde_json::json!(members)
+            ),
+        };
+        format!("there is no whole checkpoint in `{place}`\nhelp: {help}")
     })?;
     Ok(found)
 }

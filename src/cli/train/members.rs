@@ -6,7 +6,7 @@ use super::super::runs::grid::Grid;
 use super::place::{self, Place};
 use super::{INTERRUPTED, asked, request};
 use crate::api::failure::Failure;
-use crate::api::members::Members;
+use crate::api::members::{Members, difference};
 use crate::api::memory::resolve_batch;
 use crate::api::model::{build_run, describe_data, load_config};
 use crate::api::samples::SaidOnce;
@@ -21,6 +21,7 @@ use crate::runs::folder::{Run, State, is_run};
 use crate::runs::lines::{Wanted, number};
 use crate::terminal::{figure, json_line, percent, say};
 use crate::train::files::folder::{Folder, Replaces, file};
+use crate::train::files::state::{Extra, Started};
 use crate::train::run::Outcome;
 use crate::train::setup::device::{self, Selected, select};
 use anyhow::{Context, Result};
@@ -99,6 +100,13 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
             "{one}s are trained by one process\nhelp: train each by itself, with {alone}"
         )));
     }
+    let name = match &wish {
+        Wish::New(config, _) => config::name_of(config),
+        Wish::Resume(folder, _) => {
+            let first = members.folders(folder).first().and_then(|first| started(first));
+            first.map_or(one.to_owned(), |started| started.name)
+        }
+    };
     let (mut place, begun) = match wish {
         Wish::Resume(folder, _) => (Place::there(Folder::existing(Some(&folder), "").map_err(in_folder)?), true),
         Wish::New(config, _) => (begin(args, &config, members)?, false),
@@ -111,17 +119,22 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
     let mut runs = Vec::with_capacity(all);
     let _once = SaidOnce::begin();
     for (number, path) in (1usize..).zip(members.folders(&top)) {
-        let unset = args.overrides.sets().is_empty();
+        let own = |number: usize| match members {
+            Members::Folds(_) => vec![format!("data.fold={number}")],
+            Members::Seeds(_) => of_seed(&shared, number),
+        };
+        // The first of them knows what was said when they went on; an interruption has kept that from others.
+        let mut sets = match begun && number > 1 {
+            true => lacking(&members.folders(&top)[0], &path, &own(1)),
+            false => Vec::new(),
+        };
+        sets.extend(args.overrides.sets());
         let finished = |path: &Path| Run::read(path, Wanted::Epochs).is_ok_and(|run| run.state == State::Finished);
-        if !(begun && unset && finished(&path)) {
+        if !(begun && sets.is_empty() && finished(&path)) {
             if !args.quiet && !args.output.json {
                 say(&format!("{one} {number} of {all}"));
             }
-            let own = match members {
-                Members::Folds(_) => vec![format!("data.fold={number}")],
-                Members::Seeds(_) => of_seed(&shared, number),
-            };
-            let request = of_member(args, &top, &path, (all, own), begun)?;
+            let request = of_member(args, (&top, &path, &name), (all, own(number)), sets, begun)?;
             let before = place.first(&path);
             let ended = start(&request);
             if ended.is_ok() || place.first(&path) != before {
@@ -137,6 +150,9 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
         }
         runs.push(Run::read(&path, Wanted::Epochs)?);
     }
+    if let Some(what) = difference(members, &members.folders(&top)) {
+        say(&format!("warning: the {one}s are not of one training: {what}"));
+    }
     let figures = figures(&runs);
     if args.output.json {
         print(&(json_line(&as_json(&figures, one, &top)) + "\n"))?;
@@ -145,6 +161,20 @@ pub fn run(args: &TrainArgs, team: &Team, wish: Wish) -> Result<ExitCode, Failur
         say(&format!("the {one}s are in `{}`: `runner predict` takes that folder", top.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// How a training that has saved something was started.
+fn started(path: &Path) -> Option<Started> {
+    let (_, meta) = newest_whole(path).ok()?.found?;
+    Some(Extra::of(&meta)?.started)
+}
+
+/// What the first training was given when it went on, and this one was not; `own` is what makes it the first.
+fn lacking(first: &Path, path: &Path, own: &[String]) -> Vec<String> {
+    let given = |path: &Path| started(path).map(|started| started.sets).unwrap_or_default();
+    let (known, mut sets) = (given(path), given(first));
+    sets.retain(|set| !own.contains(set) && !known.contains(set));
+    sets
 }
 
 /// What a run of a seed sets: its own seed, and that of all for the data, so that all train and validate on the same samples.
@@ -169,7 +199,7 @@ fn expect_one_answer(data: &DataSpec) -> Result<(), Failure> {
 
 /// Makes the folder of new runs.
 fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Failure> {
-    args.out.as_deref().map_or(Ok(()), place::settle)?;
+    args.out.as_deref().map_or(Ok(()), |out| place::settle(out, args.force))?;
     let loaded = load_config(config, &args.overrides.sets())?;
     let data = describe_data(&loaded)?;
     if matches!(members, Members::Seeds(_)) {
@@ -210,21 +240,22 @@ fn begin(args: &TrainArgs, config: &Path, members: Members) -> Result<Place, Fai
     Ok(place)
 }
 
-/// One of the trainings, which sets what is its `own`: a new one, or one that is there.
+/// One of the trainings, which sets what is its `own`: a new one, or one that is there and goes on with `sets`.
 fn of_member(
     args: &TrainArgs,
-    top: &Path,
-    path: &Path,
+    (top, path, name): (&Path, &Path, &str),
     (number, own): (usize, Vec<String>),
+    sets: Vec<String>,
     begun: bool,
 ) -> Result<Request, Failure> {
     let saved = begun && path.is_dir() && newest_whole(path).is_ok_and(|newest| newest.found.is_some());
     let asked = match saved {
         true => Asked::Resume(Resume { folder: Some(path.to_owned()), ..Resume::default() }),
-        false => Asked::Copied(top.join(file::CONFIG)),
+        false => Asked::Copied(top.join(file::CONFIG), name.to_owned()),
     };
     let mut made = request(args, asked, Team::Threads(1));
     made.out = Some(path.to_owned());
+    made.sets = sets;
     // The same command begins them and goes on with them. How many there are is of all: each knows its own seed alone.
     let same = format!("train.seeds={number}");
     if saved {

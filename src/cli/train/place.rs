@@ -83,11 +83,11 @@ impl Place {
 }
 
 /// Sees to what a process that was killed has left in a folder: trainings that were moved aside are removed where one that replaces them has begun, and
-/// are moved back where none has. Nothing is done where a process is at work.
+/// are moved back where none has, or where all begin `anew`: then none of the new ones has come to its end. Nothing is done where a process is at work.
 ///
 /// # Errors
 /// They cannot be removed or moved.
-pub fn settle(folder: &Path) -> Result<()> {
+pub fn settle(folder: &Path, anew: bool) -> Result<()> {
     if !folder.join(OLD).is_dir() || is_at_work(folder) {
         return Ok(());
     }
@@ -97,7 +97,7 @@ pub fn settle(folder: &Path) -> Result<()> {
         if !(has_list(folder) && has_list(&folder.join(OLD))) {
             return move_back(folder);
         }
-        match trainings(folder)?.iter().any(|path| path.join(file::LAST).is_file()) {
+        match !anew && trainings(folder)?.iter().any(|path| path.join(file::LAST).is_file()) {
             true => fs::remove_dir_all(folder.join(OLD)),
             false => undo(folder),
         }
@@ -116,8 +116,9 @@ fn move_aside(folder: &Path) -> io::Result<()> {
 
 /// Removes trainings that have not begun, and moves back those that they were to replace.
 fn undo(folder: &Path) -> io::Result<()> {
-    shared(folder).iter().filter(|path| path.exists()).try_for_each(fs::remove_file)?;
+    // The list goes last: as long as it is there, this is done again by the next process.
     trainings(folder)?.iter().try_for_each(fs::remove_dir_all)?;
+    shared(folder).iter().rev().filter(|path| path.exists()).try_for_each(fs::remove_file)?;
     move_back(folder)
 }
 

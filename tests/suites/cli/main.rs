@@ -28,6 +28,7 @@ mod fields;
 mod figures;
 mod finetune;
 mod folds;
+mod folds_alike;
 mod force;
 mod given;
 mod hashed_columns;
