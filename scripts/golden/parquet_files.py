@@ -34,7 +34,7 @@ def texts(values):
             out.append("true" if value else "false")
         elif isinstance(value, dt.datetime):
             text = value.strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0").rstrip(".")
-            out.append(text)
+            out.append(text + ("+00:00" if value.tzinfo else ""))
         elif isinstance(value, dt.time):
             text = value.strftime("%H:%M:%S.%f").rstrip("0").rstrip(".")
             out.append(text)

@@ -102,7 +102,7 @@ impl Type {
         match kind {
             Kind::Number => Type::Number,
             Kind::Truth => Type::Truth,
-            Kind::Nothing | Kind::Date | Kind::Text | Kind::Unread(_) => Type::Text,
+            Kind::Nothing | Kind::Date | Kind::Utc | Kind::Text | Kind::Unread(_) => Type::Text,
         }
     }
 

@@ -11,6 +11,8 @@ pub enum Kind {
     Truth,
     /// Dates, with or without a time.
     Date,
+    /// Dates with a time, in UTC.
+    Utc,
     /// Texts.
     Text,
     /// What is no cell of a table, such as `lists`.
@@ -25,9 +27,15 @@ impl Kind {
             Kind::Number => "numbers",
             Kind::Truth => "truths",
             Kind::Date => "dates",
+            Kind::Utc => "dates in UTC",
             Kind::Text => "texts",
             Kind::Unread(what) => what,
         }
+    }
+
+    /// Whether they are dates.
+    pub fn is_date(&self) -> bool {
+        matches!(self, Kind::Date | Kind::Utc)
     }
 
     /// Whether a file with this column goes on where one with the other ends.

@@ -231,6 +231,13 @@ pub fn date(cell: &str) -> Option<f64> {
     Some(f64::from(days(year, month, day)) + (f64::from(hours * 3600 + minutes * 60) + seconds) / 86_400.0)
 }
 
+/// Whether a cell is a date with a time of a zone whose clock is not UTC's.
+pub fn has_zone(cell: &str) -> bool {
+    let Some((_, time)) = cell.split_once(['T', ' ']) else { return false };
+    let (clock, zone) = time.split_at(without_zone(time).len());
+    clock.contains(':') && zone.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+}
+
 /// A time without its zone: `Z`, ` UTC`, `+01`, `+0100`, `+01:00`.
 fn without_zone(time: &str) -> &str {
     if let Some(time) = time.strip_suffix('Z').or_else(|| time.strip_suffix(" UTC")) {
@@ -319,6 +326,10 @@ mod tests {
             ["00062", "01", "0", "0.5", "10", "-01", "01e2"].map(is_code),
             [true, true, false, false, false, false, false]
         );
+        let zoned = ["2026-11-26T17:30+01:00", "26.11.2026 17:30:00 -0500", "2026-11-26 17:30+05"].map(has_zone);
+        assert_eq!(zoned, [true; 3]);
+        let others = ["2026-11-26T17:30Z", "2026-11-26 17:30+00:00", "2026-11-26 17:30 UTC", "2026-11-26", "26-11-2026 5"];
+        assert_eq!(others.map(has_zone), [false; 5]);
         assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
     }
 

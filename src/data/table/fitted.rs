@@ -289,6 +289,7 @@ fn samples_of(text: &Sheet, codec: &TableCodec, unseen: &mut Unseen) -> Result<S
     unseen.look_at_columns(text.names().iter().filter(|name| !known.contains(name.as_str())));
     let skipped = raw.skipped_in_words("have no prediction");
     unseen.skip(skipped.with_context(|| format!("`{}`", text.path().display()))?);
+    unseen.note(raw.zones_in_words());
     let rows: Vec<u32> = (0..raw.rows() as u32).filter(|row| !raw.skips(*row)).collect();
     unseen.look(&codec.columns, &raw, &rows)?;
     let (all, _) = codec.samples(&raw, false, &room).with_context(|| format!("`{}`", text.path().display()))?;

@@ -3,7 +3,7 @@
 use super::super::Split;
 use super::super::field::DataSpec;
 use super::super::parallel::parallel;
-use super::super::sheet::{Kind, Place, Sheet};
+use super::super::sheet::{Place, Sheet};
 use super::aside::Lies;
 use super::cell;
 use super::codec::{Cells, ColumnCodec, Encoding, Read};
@@ -305,7 +305,7 @@ fn divide(options: &TableOptions, text: &Sheet, raw: &Raw, rows: &[u32], fitted:
             Choice::Encode(Encoding::Date { form, .. }) => *form,
             _ => None,
         });
-        let own = text.column(column).is_some_and(|at| text.kinds().is_some_and(|kinds| kinds[at] == Kind::Date));
+        let own = text.column(column).is_some_and(|at| text.kinds().is_some_and(|kinds| kinds[at].is_date()));
         let date = |word: &str| form.filter(|_| !own).map_or_else(|| cell::date(word), |form| form.days(word));
         let take = |times: &mut Vec<f64>, place: Place, word: &str| {
             if place.fault.is_some() {

@@ -268,7 +268,7 @@ impl Look {
             None | Some(Kind::Nothing | Kind::Unread(_)) => guessed,
             Some(Kind::Number) => CellType::Numbers,
             Some(Kind::Truth) => CellType::Truths,
-            Some(Kind::Date) => CellType::Dates,
+            Some(Kind::Date | Kind::Utc) => CellType::Dates,
             Some(Kind::Text) => CellType::Texts,
         };
         let unread = match kind {

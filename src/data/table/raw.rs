@@ -29,6 +29,8 @@ pub struct Raw {
     rows: usize,
     /// Rows that are left out, if such are.
     skipped: Option<Skipped>,
+    /// What there is to say of dates with a time zone, column by column.
+    zones: Vec<String>,
 }
 
 /// There are more rows than may be.
@@ -55,13 +57,17 @@ pub(super) struct Reading<'a> {
     known: HashMap<String, u32>,
     /// Where rows are that are in memory no more.
     aside: Option<Runs>,
+    /// Its dates are in UTC, as its file says.
+    utc: bool,
+    /// The first date with the time of another zone.
+    zoned: Option<String>,
 }
 
 impl<'a> Reading<'a> {
     /// Of the column that is `at` in a row.
     pub fn new(name: &'a str, read: Read, at: usize) -> Self {
         let (values, numbers, texts, known) = (Vec::new(), Vec::new(), Vec::new(), HashMap::new());
-        Reading { name, read, at, values, numbers, texts, known, aside: None }
+        Reading { name, read, at, values, numbers, texts, known, aside: None, utc: false, zoned: None }
     }
 
     /// Takes a cell that is a text, or missing.
@@ -94,6 +100,9 @@ impl<'a> Reading<'a> {
             return Ok(());
         }
         let value = if missing { Ok(f64::NAN) } else { self.read.value(text, decimal) };
+        if matches!(self.read, Read::Date(_)) && self.zoned.is_none() && cell::has_zone(text) {
+            self.zoned = Some(text.to_owned());
+        }
         match value {
             Ok(value) => self.values.push(value),
             Err(expected) => {
@@ -108,6 +117,7 @@ impl<'a> Reading<'a> {
     /// Takes the cells of the rows behind its own.
     pub fn join(&mut self, next: Reading) {
         self.values.extend(next.values);
+        self.zoned = self.zoned.take().or(next.zoned);
         let own: Vec<u32> = next.texts.iter().map(|text| self.number(text)).collect();
         self.numbers.extend(next.numbers.into_iter().map(|number| number.map(|number| own[number as usize])));
     }
@@ -138,6 +148,23 @@ impl<'a> Reading<'a> {
     /// The number of each row's text, and the texts.
     pub fn numbered(self) -> (Vec<Option<u32>>, Vec<String>) {
         (self.numbers, self.texts)
+    }
+
+    /// What there is to say of the time zone of its dates.
+    fn zone_in_words(&self) -> Option<String> {
+        let name = self.name;
+        if self.utc {
+            return Some(format!(
+                "the column `{name}` is in UTC, as Parquet stores times with a zone, and so are the year, weekday and hour that the model takes; \
+                 of CSV it takes them as they are written there"
+            ));
+        }
+        self.zoned.as_ref().map(|cell| {
+            format!(
+                "the column `{name}` has dates with a time zone, as `{cell}`: the model takes year, weekday and hour as they are written, \
+                 and of Parquet, which stores such times in UTC, it takes those of UTC"
+            )
+        })
     }
 
     fn stored(self) -> Stored {
@@ -204,10 +231,12 @@ impl Raw {
         expect_columns(text, reads)?;
         let new = |(name, read): &(&'a str, Read)| {
             let at = text.column(name).unwrap_or(0);
+            let kind = text.kinds().map(|kinds| &kinds[at]);
+            let is_date = matches!(read, Read::Date(_));
             // A file that has dates writes them in its own way.
-            let own = matches!(text.kinds().map(|kinds| &kinds[at]), Some(Kind::Date));
-            let read = if own && matches!(read, Read::Date(_)) { Read::Date(None) } else { *read };
-            Reading::new(name, read, at)
+            let own = is_date && kind.is_some_and(Kind::is_date);
+            let read = if own { Read::Date(None) } else { *read };
+            Reading { utc: is_date && kind == Some(&Kind::Utc), ..Reading::new(name, read, at) }
         };
         let fresh = || -> Vec<Reading<'a>> { reads.iter().map(new).collect() };
         let id = id.and_then(|name| Some((name.to_owned(), text.column(name)?)));
@@ -268,7 +297,8 @@ impl Raw {
             None => RowNames::Lines(lines),
         };
         skipped.sort();
-        Ok(Raw { skipped: text.skips().then_some(skipped), ..Raw::of(columns, names, rows) })
+        let zones = columns.iter().filter_map(Reading::zone_in_words).collect();
+        Ok(Raw { skipped: text.skips().then_some(skipped), zones, ..Raw::of(columns, names, rows) })
     }
 
     /// The cells that columns have taken.
@@ -277,7 +307,8 @@ impl Raw {
         let stored = |columns: Vec<Reading>| {
             columns.into_iter().map(|column| (column.name.to_owned(), column.stored())).collect::<HashMap<_, _>>()
         };
-        Raw { numbers: stored(numbers), others: stored(others), names: Arc::new(names), rows, skipped: None }
+        let (numbers, others) = (stored(numbers), stored(others));
+        Raw { numbers, others, names: Arc::new(names), rows, skipped: None, zones: Vec::new() }
     }
 
     /// Leaves rows out that cannot be learnt from, if such are left out. `why`: by what is wrong and what the row is called.
@@ -310,6 +341,11 @@ impl Raw {
     /// They are too many.
     pub fn skipped_in_words(&self, done: &str) -> Result<Option<String>> {
         self.skipped.as_ref().map_or(Ok(None), |skipped| skipped.in_words(self.rows, done))
+    }
+
+    /// What there is to say of dates with a time zone, column by column.
+    pub fn zones_in_words(&self) -> &[String] {
+        &self.zones
     }
 
     /// How many rows there are.

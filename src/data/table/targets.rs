@@ -28,6 +28,7 @@ pub fn with_targets(options: &TableOptions, raw: &Raw, notes: &mut Vec<String>) 
         notes.push(format!("`{}`: {missing} row{s} without {} left out", options.path.display(), quoted(&learnt)));
     }
     let at = || format!("`{}`", options.path.display());
+    notes.extend(raw.zones_in_words().iter().map(|words| format!("{}: {words}", at())));
     notes.extend(raw.skipped_in_words("are left out").with_context(at)?.map(|words| format!("{}: {words}", at())));
     rows.retain(|row| !raw.skips(*row));
     Ok(rows)

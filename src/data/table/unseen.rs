@@ -14,14 +14,20 @@ pub struct Unseen {
     missing: BTreeMap<String, (String, usize)>,
     /// Columns that the model does not take.
     untaken: BTreeSet<String>,
-    /// What there is to say of rows that cannot be read.
-    skipped: Vec<String>,
+    /// What there is to say of rows that cannot be read, and of dates with a time zone.
+    others: Vec<String>,
 }
 
 impl Unseen {
     /// Takes what there is to say of rows that cannot be read.
     pub fn skip(&mut self, note: Option<String>) {
-        self.skipped.extend(note);
+        self.others.extend(note);
+    }
+
+    /// Takes other notes, each once: files of one table have the same.
+    pub fn note(&mut self, notes: &[String]) {
+        let new = notes.iter().filter(|note| !self.others.contains(note)).cloned().collect::<Vec<_>>();
+        self.others.extend(new);
     }
 
     /// Takes the columns of a table that the model does not take, and that neither name rows nor are learnt.
@@ -93,6 +99,6 @@ impl Unseen {
             )
         };
         let missing = self.missing.iter().map(missing);
-        self.skipped.iter().cloned().chain(self.texts.iter().map(words)).chain(missing).collect()
+        self.others.iter().cloned().chain(self.texts.iter().map(words)).chain(missing).collect()
     }
 }

@@ -124,6 +124,26 @@ fn predictions_come_and_go_as_parquet() {
     assert!(!ok && err.contains("standard input is Parquet"), "{err}");
 }
 
+/// Parquet has times with a zone in UTC, and says nothing of the clock by which they were written.
+#[test]
+fn times_in_utc_are_named() {
+    const UTC: &str = "target = \"double\"\ncolumns = { utc = \"date\", \"*\" = \"ignore\" }\n[loss]\ntype = \"mse\"";
+    let place = place(UTC);
+    copy(&place, "types.parquet", "houses.parquet");
+    let said = place.ok("train c.toml --out r").err;
+    assert!(said.contains("note: `houses.parquet`: the column `utc` is in UTC"), "{said}");
+    let shown = place.ok("predict r houses.parquet --keep-columns --format csv");
+    assert!(shown.err.contains("warning: the column `utc` is in UTC"), "{}", shown.err);
+    assert!(shown.out.contains(",2026-11-26 17:30:05.25+00:00,"), "{}", shown.out);
+    place.write("t.csv", "utc,double\n2026-11-26 17:30:05+01:00,1\n2026-11-27 17:30:05+01:00,2\n");
+    let said = place.ok("check c.toml --set data.path=t.csv --set data.source=csv").err;
+    assert!(said.contains("the column `utc` has dates with a time zone, as `2026-11-26 17:30:05+01:00`"), "{said}");
+    // The same times without their zone.
+    place.write("c.toml", config(&UTC.replace("utc", "us")));
+    let said = place.ok("check c.toml").err;
+    assert!(!said.contains("UTC"), "{said}");
+}
+
 #[test]
 fn classes_come_out_as_parquet_too() {
     let place =

@@ -46,7 +46,8 @@ fn every_type_is_written_as_in_a_text() {
         (&["int8", "uint64", "half", "double", "decimal32", "decimal128", "decimal256"][..], Kind::Number),
         (&["bool"], Kind::Truth),
         (&["text", "large", "view", "category", "uuid", "time32", "time64"], Kind::Text),
-        (&["date32", "date64", "ms", "us", "ns", "s", "utc"], Kind::Date),
+        (&["date32", "date64", "ms", "us", "ns", "s"], Kind::Date),
+        (&["utc"], Kind::Utc),
         (&["nothing"], Kind::Nothing),
     ] {
         names.iter().for_each(|name| assert_eq!(kind(name), expected, "{name}"));

@@ -24,6 +24,8 @@ pub enum Meaning {
     Time(i64),
     /// Since 1970-01-01, so many a second.
     Moment(i64),
+    /// The same, in UTC.
+    Utc(i64),
     /// UTF-8.
     Text,
     /// 16 bytes.
@@ -80,7 +82,11 @@ impl Meaning {
             Some(LogicalType::Date) if column.physical_type() == Type::INT32 => return Ok((Meaning::Date, Kind::Date)),
             Some(LogicalType::Time(time)) if whole => return Ok((Meaning::Time(per_second(&time.unit)), Kind::Text)),
             Some(LogicalType::Timestamp(time)) if column.physical_type() == Type::INT64 => {
-                return Ok((Meaning::Moment(per_second(&time.unit)), Kind::Date));
+                let per_second = per_second(&time.unit);
+                return Ok(match time.is_adjusted_to_u_t_c {
+                    true => (Meaning::Utc(per_second), Kind::Utc),
+                    false => (Meaning::Moment(per_second), Kind::Date),
+                });
             }
             Some(LogicalType::Integer(int)) if whole && !int.is_signed => {
                 return Ok((Meaning::Unsigned, Kind::Number));
@@ -154,6 +160,12 @@ impl Meaning {
             (Meaning::Moment(per_second), Stored::Long(value)) => {
                 let (days, rest) = (value.div_euclid(DAY * per_second), value.rem_euclid(DAY * per_second));
                 return moment(days, rest, per_second, out);
+            }
+            // As pandas writes them, so that their zone is there in a text, too.
+            (Meaning::Utc(per_second), Stored::Long(_)) => {
+                Meaning::Moment(per_second).write(value, out)?;
+                out.push_str("+00:00");
+                Ok(())
             }
             (Meaning::Moment(per_second), Stored::Nanoseconds(days, rest)) => {
                 return moment(*days, *rest, per_second, out);
@@ -248,6 +260,7 @@ mod tests {
             (Moment(1_000), Stored::Long(1), "1970-01-01 00:00:00.001"),
             (Moment(1_000_000), Stored::Long(-1_000_000), "1969-12-31 23:59:59"),
             (Moment(1_000_000_000), Stored::Nanoseconds(20_783, 21_600_500_000_000), "2026-11-26 06:00:00.5"),
+            (Meaning::Utc(1_000), Stored::Long(1), "1970-01-01 00:00:00.001+00:00"),
             (Time(1_000), Stored::Int(63_000_000), "17:30:00"),
             (Uuid, Stored::Bytes(&[0x12; 16]), "12121212-1212-1212-1212-121212121212"),
         ];
