@@ -8,6 +8,7 @@ pub use decode::{Decoded, rounded};
 pub use fit::mean_and_deviation;
 pub use found::Codec;
 
+use super::super::classes::place;
 use super::cell;
 use super::dates::DateForm;
 use super::hashed::{MOST_BUCKETS, Words, bucket};
@@ -131,8 +132,9 @@ pub enum Read {
     Date(Option<DateForm>),
     /// As a text.
     Text,
-    /// As a text, of which the hash is kept.
-    Hash,
+    /// As a text, of which the hash is kept; `plain`: of a value that files write in several ways, in one of them.
+    #[allow(missing_docs)]
+    Hash { plain: bool },
 }
 
 /// What a number should have been that no input can be.
@@ -141,7 +143,7 @@ pub const TOO_LARGE: &str = "a number of at most 3.4e38, the largest in single p
 impl Read {
     /// Whether any text will do.
     pub fn is_text(self) -> bool {
-        matches!(self, Read::Text | Read::Hash)
+        matches!(self, Read::Text | Read::Hash { .. })
     }
 
     /// The value of a cell that is not missing. `Err`: what it should have been.
@@ -157,7 +159,7 @@ impl Read {
             }
             Read::Date(None) => cell::date(text).ok_or("a date, as 2026-11-26"),
             Read::Date(Some(form)) => form.days(text).ok_or("a date, as the `format` of the column says,"),
-            Read::Text | Read::Hash => Ok(0.0),
+            Read::Text | Read::Hash { .. } => Ok(0.0),
         }
     }
 }
@@ -168,7 +170,7 @@ impl Encoding {
         match self {
             Encoding::Number { .. } => Read::Number,
             Encoding::Category { .. } | Encoding::Text(_) => Read::Text,
-            Encoding::Hashed { .. } => Read::Hash,
+            Encoding::Hashed { .. } => Read::Hash { plain: true },
             Encoding::Boolean => Read::Truth,
             Encoding::Date { form, .. } => Read::Date(*form),
         }
@@ -188,7 +190,7 @@ impl ColumnCodec {
                 let there = rows.iter().filter_map(|row| numbers[*row as usize]);
                 (category(there, texts, *most, *least), is_missing())
             }
-            (Encoding::Hashed { buckets }, _) => (Codec::Hashed { buckets: *buckets }, is_missing()),
+            (Encoding::Hashed { buckets }, _) => (Codec::Hashed { buckets: *buckets, plain: true }, is_missing()),
             (Encoding::Text(words), _) => (Codec::Text(*words), is_missing()),
             (_, Cells::Texts(..)) => (Codec::Boolean, is_missing()),
             (encoding, Cells::Numbers(values)) => {
@@ -273,7 +275,7 @@ impl ColumnCodec {
             Codec::Quantile { fill, quantiles } => fill.is_finite() && quantiles.is_sane(),
             Codec::PiecewiseLinear { fill, edges } => fill.is_finite() && increasing(edges),
             Codec::Category { values, .. } => values.windows(2).all(|pair| pair[0] < pair[1]),
-            Codec::Hashed { buckets } | Codec::Text(Words { buckets, .. }) => (1..=MOST_BUCKETS).contains(buckets),
+            Codec::Hashed { buckets, .. } | Codec::Text(Words { buckets, .. }) => (1..=MOST_BUCKETS).contains(buckets),
             Codec::Boolean => true,
         };
         codec && (edges.is_empty() || self.is_one_number() && increasing(&edges) && edges.len() <= MOST_EDGES)
@@ -285,7 +287,7 @@ impl ColumnCodec {
             Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. } => Read::Number,
             Codec::PiecewiseLinear { .. } => Read::Number,
             Codec::Category { .. } | Codec::Text(_) => Read::Text,
-            Codec::Hashed { .. } => Read::Hash,
+            Codec::Hashed { plain, .. } => Read::Hash { plain },
             Codec::Boolean => Read::Truth,
             Codec::Date { form, .. } => Read::Date(form),
         }
@@ -294,9 +296,7 @@ impl ColumnCodec {
     /// Whether a text has a place, one of its own or that of all others.
     pub fn has_place_for(&self, text: &str) -> bool {
         match &self.codec {
-            Codec::Category { values, other } => {
-                *other || values.binary_search_by(|value| value.as_str().cmp(text)).is_ok()
-            }
+            Codec::Category { values, other } => *other || place(values, text).is_some(),
             _ => true,
         }
     }
@@ -307,7 +307,7 @@ impl ColumnCodec {
             Codec::Standardize { .. } | Codec::Plain { .. } | Codec::Quantile { .. } | Codec::Boolean => 1,
             Codec::PiecewiseLinear { edges, .. } => edges.len().saturating_sub(1).max(1),
             Codec::Category { values, other } => values.len() + usize::from(*other),
-            Codec::Hashed { buckets } | Codec::Text(Words { buckets, .. }) => *buckets,
+            Codec::Hashed { buckets, .. } | Codec::Text(Words { buckets, .. }) => *buckets,
             Codec::Date { time_of_day, .. } => {
                 if *time_of_day {
                     7
@@ -370,7 +370,7 @@ impl ColumnCodec {
                 let all = [place, year.sin(), year.cos(), week.sin(), week.cos(), day.sin(), day.cos()];
                 row.iter_mut().zip(all).for_each(|(to, from)| *to = from as f32);
             }
-            Codec::Hashed { buckets } => {
+            Codec::Hashed { buckets, .. } => {
                 row.fill(0.0);
                 if !value.is_nan() {
                     row[bucket(value as i32, *buckets)] = 1.0;
@@ -386,13 +386,11 @@ impl ColumnCodec {
         let row = self.indicate(text.is_none(), row);
         row.fill(0.0);
         match (&self.codec, text) {
-            (Codec::Category { values, other }, Some(text)) => {
-                match values.binary_search_by(|value| value.as_str().cmp(text)) {
-                    Ok(at) => row[at] = 1.0,
-                    Err(_) if *other => row[values.len()] = 1.0,
-                    Err(_) => {}
-                }
-            }
+            (Codec::Category { values, other }, Some(text)) => match place(values, text) {
+                Some(at) => row[at] = 1.0,
+                None if *other => row[values.len()] = 1.0,
+                None => {}
+            },
             (Codec::Text(words), Some(text)) => words.write(text, row),
             _ => {}
         }

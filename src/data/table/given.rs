@@ -7,6 +7,9 @@ use super::fitted::TableCodec;
 use super::raw::{Raw, Reading};
 use anyhow::{Result, bail, ensure};
 
+/// Whole numbers below it are written with all digits.
+const MOST_WHOLE: f64 = 1e15;
+
 /// A cell as JSON has it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
@@ -102,8 +105,16 @@ fn take(column: &mut Reading, cell: &Cell, decimal: char) -> Result<()> {
             column.text(Some(&number.to_string()));
             return Ok(());
         }
+        (read, Cell::Truth(truth), _) if read.is_text() => {
+            column.text(Some(&truth.to_string()));
+            return Ok(());
+        }
+        (read, Cell::Number(number), _) if read.is_text() && number.fract() == 0.0 && number.abs() < MOST_WHOLE => {
+            column.text(Some(&format!("{number:?}")));
+            return Ok(());
+        }
         // There are several ways to write such a number, and the training has seen one of them.
-        (Read::Text | Read::Hash, _, _) => Err("a text in quotes"),
+        (Read::Text | Read::Hash { .. }, _, _) => Err("a text in quotes"),
         _ if missing => Ok(f64::NAN),
         (read, _, Some(text)) => read.value(text, decimal),
         (Read::Number, Cell::Whole(number), _) => Ok(*number as f64),

@@ -1,6 +1,6 @@
 //! The cells of the columns that are used, read once.
 
-use super::super::classes::value;
+use super::super::classes::{plain, value};
 use super::super::parallel::{parallel, rounds};
 use super::super::row_names::{Lines, RowName, RowNames, Texts};
 use super::super::sheet::{Kind, Place, Sheet};
@@ -73,7 +73,8 @@ impl<'a> Reading<'a> {
     /// Takes a cell that is a text, or missing.
     pub fn text(&mut self, text: Option<&str>) {
         let text = text.map(value);
-        if self.read == Read::Hash {
+        if let Read::Hash { plain: is_plain } = self.read {
+            let text = text.map(|text| plain(text).filter(|_| is_plain).unwrap_or(text));
             self.values.push(text.map_or(f64::NAN, |text| f64::from(murmur3(text.as_bytes()))));
             return;
         }

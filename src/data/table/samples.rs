@@ -1,6 +1,7 @@
 //! The rows of a table as samples, by what training has fitted.
 
 use super::super::Split;
+use super::super::classes::numbering;
 use super::super::field::{Field, INPUTS, TARGETS};
 use super::super::memory::Memory;
 use super::super::parallel::parallel;
@@ -231,7 +232,9 @@ impl TableCodec {
                 let Cells::Texts(numbers, texts) = &*cells else {
                     bail!("the target `{column}` was not read as a text")
                 };
-                let known: HashMap<&str, i32> = names.iter().map(String::as_str).zip(0..).collect();
+                let number = numbering(names, false);
+                let known = texts.iter().filter_map(|text| Some((text.as_str(), number(text)? as i32)));
+                let known: HashMap<&str, i32> = known.collect();
                 if let Some((row, text)) = self.first_unknown(raw, (numbers, texts), &known)? {
                     let names: Vec<String> = names.iter().take(12).map(|name| format!("`{name}`")).collect();
                     bail!(

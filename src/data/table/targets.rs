@@ -1,5 +1,6 @@
 //! What is learnt of a table: which rows have it, how its cells are read, and what is fitted on it.
 
+use super::super::classes::numbering;
 use super::super::field::Standard;
 use super::super::held::listed;
 use super::super::sheet::Sheet;
@@ -57,10 +58,11 @@ pub fn expect_targets(options: &TableOptions, raw: &mut Raw, fitted: Option<&Tab
         None => options.class_names.iter().map(|names| (&options.target[0], &names[..])).collect(),
     };
     for (column, known) in known {
+        let number = numbering(known, false);
         let bad = {
             let cells = raw.column(column)?;
             let Cells::Texts(numbers, texts) = &*cells else { continue };
-            let unknown: Vec<bool> = texts.iter().map(|text| !known.contains(text)).collect();
+            let unknown: Vec<bool> = texts.iter().map(|text| number(text).is_none()).collect();
             let bad = numbers.iter().enumerate().filter_map(|(row, number)| Some((row, (*number)? as usize)));
             let bad = bad.filter(|(_, number)| unknown[*number]);
             bad.map(|(row, number)| (row, texts[number].clone())).collect::<Vec<_>>()
@@ -156,7 +158,8 @@ fn classes_of(
     sort_names(&mut names);
     if let Some(order) = order {
         let texts = numbers_of(rows).into_iter().map(|number| &texts[number as usize]);
-        if let Some(other) = texts.into_iter().find(|text| !order.contains(text)) {
+        let number = numbering(order, false);
+        if let Some(other) = texts.into_iter().find(|text| number(text).is_none()) {
             bail!("`{column}` has the class `{other}`, which `classes` does not name: {}", listed(order));
         }
         names.clone_from(order);

@@ -11,6 +11,7 @@ use super::proto::{DataType, ValueInfo};
 use super::{Translator, Value};
 use crate::data::table::{Codec, ColumnCodec, MISSING, TRUTHS, TableCodec, Words};
 use serde_json::{Value as Json, json};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// A column with the name of its input.
@@ -30,7 +31,7 @@ impl Taken<'_> {
     fn input_info(&self) -> ValueInfo {
         let (r#type, width) = match self.codec.codec() {
             Codec::Category { .. } | Codec::Boolean => (DataType::String, 1),
-            Codec::Hashed { buckets } | Codec::Text(Words { buckets, .. }) => (DataType::Float, *buckets),
+            Codec::Hashed { buckets, .. } | Codec::Text(Words { buckets, .. }) => (DataType::Float, *buckets),
             _ => (DataType::Double, 1),
         };
         value_info(&self.input, r#type, &[1, width])
@@ -83,7 +84,10 @@ impl Translator<'_> {
             let mut entry = json!({ "column": codec.name, "type": kind, "missing": missing });
             match codec.codec() {
                 Codec::Date { .. } => entry["unit"] = json!("days since 1970-01-01"),
-                Codec::Hashed { buckets } => entry["buckets"] = json!(buckets),
+                Codec::Hashed { buckets, plain } => {
+                    entry["buckets"] = json!(buckets);
+                    entry["plain"] = json!(plain);
+                }
                 Codec::Text(Words { buckets, norm, alternate_sign }) => {
                     entry["buckets"] = json!(buckets);
                     entry["norm"] = json!(norm);
@@ -126,8 +130,11 @@ fn categories(g: &mut Graph, taken: &[Taken]) -> Vec<Part> {
         let last = first + column.places.len() as i64 - 1;
         let missing = if column.codec.has_indicator() { last } else { -1 };
         let mut keys: Vec<(String, i64)> = MISSING.iter().map(|text| ((*text).to_owned(), missing)).collect();
+        // A text that is a value itself comes before another way to write one.
+        let mut taken: HashSet<String> = values.iter().cloned().collect();
         for (value, place) in values.iter().zip(first..) {
-            keys.extend(ColumnCodec::spellings(value).map(|text| (text, place)));
+            let others = ColumnCodec::spellings(value).filter(|text| text == value || taken.insert(text.clone()));
+            keys.extend(others.map(|text| (text, place)));
         }
         let rest = if *other { first + values.len() as i64 } else { -1 };
         let (texts, to): (Vec<&str>, Vec<i64>) = keys.iter().map(|(text, place)| (text.as_str(), *place)).unzip();

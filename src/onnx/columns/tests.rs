@@ -212,7 +212,7 @@ impl Table {
                     let at = header.iter().position(|name| *name == column.name).unwrap();
                     Matrix::of_columns(rows, 1, |row, _| Cell::Text(lines[row][at].to_owned()))
                 }
-                (Codec::Hashed { buckets } | Codec::Text(crate::data::table::Words { buckets, .. }), cells) => {
+                (Codec::Hashed { buckets, .. } | Codec::Text(crate::data::table::Words { buckets, .. }), cells) => {
                     let number = |row: usize, at: usize| match cells.is_missing(row as u32) {
                         true => f64::NAN,
                         false => of_sample(row)[at].into(),
@@ -377,7 +377,7 @@ fn inputs_have_the_names_of_columns() {
             "0.weight_1": { "column": "0.weight", "type": "number", "missing": "NaN" },
             "größe / m²": { "column": "größe / m²", "type": "number", "missing": "NaN" },
             "day": { "column": "day", "type": "date", "missing": "NaN", "unit": "days since 1970-01-01" },
-            "user": { "column": "user", "type": "hashed", "missing": "NaN", "buckets": 3 },
+            "user": { "column": "user", "type": "hashed", "missing": "NaN", "buckets": 3, "plain": true },
             "text": { "column": "text", "type": "text", "missing": "NaN", "buckets": 4, "norm": "none", "alternate_sign": true },
             "flag": { "column": "flag", "type": "boolean", "missing": "" },
         })

@@ -83,7 +83,7 @@ fn words_and_many_names_are_learnt() {
     };
     let (notes, has) = exported("");
     assert!(notes.contains("with `--preprocess` the model takes the columns themselves"), "{notes}");
-    assert!(has("\"hashed\":{\"buckets\":256}") && has("\"norm\":\"l2\"") && !has("a3\""));
+    assert!(has("\"hashed\":{\"buckets\":256,\"plain\":true}") && has("\"norm\":\"l2\"") && !has("a3\""));
     // With the columns as inputs, the program that uses the file makes the numbers of hashes alone.
     let (notes, has) = exported("--preprocess");
     assert!(!notes.contains("note:"), "{notes}");

@@ -166,3 +166,42 @@ fn dates_in_other_formats_are_the_same_dates() {
     let [p, q] = ["p", "q"].map(|run| place.checkpoint(&format!("{run}/last.safetensors")).tensors);
     assert_eq!(p, q);
 }
+
+/// Whole numbers and truths are the same categories and classes, however a file writes them.
+#[test]
+fn a_value_is_the_same_in_every_form() {
+    let place = place(
+        "columns = { rooms = \"category\", open = \"category\", code = { type = \"category\", hash_buckets = 64 } }",
+    );
+    let [mut cells, mut objects] = [String::from("rooms,open,code,price,sold,id\n"), String::new()];
+    for i in 0..60 {
+        let (rooms, open, price) = (i * 7 % 4, i % 3 == 0, i * 5 % 11);
+        let truth = if open { "True" } else { "False" };
+        cells += &format!("{rooms},{truth},{},{price},{},{i}\n", i % 9, i % 2);
+        objects += &format!(
+            "{{\"rooms\":{rooms}.0,\"open\":{open},\"code\":{}.0,\"price\":{price}.0,\"sold\":{}.0,\"id\":\"{i}\"}}\n",
+            i % 9,
+            i % 2
+        );
+    }
+    place.write("t.csv", cells);
+    place.write("t.jsonl", objects);
+    let classes = "--set data.target=sold --set data.classes=true --set loss.type=cross_entropy --set model.layers=[{type=\"linear\",out_features=2}]";
+    let truths = "--unset data.columns --set data.target=open --set loss.type=cross_entropy --set model.layers=[{type=\"linear\",out_features=2}]";
+    for (run, more) in [("numbers", ""), ("classes", classes), ("truths", truths)] {
+        for (file, other) in [("t.csv", "t.jsonl"), ("t.jsonl", "t.csv")] {
+            place.ok(&format!("train c.toml --quiet --force --out {run} {more} --set data.path={file}"));
+            let figures = |path: &str| place.ok(&format!("eval {run} --json --set data.path={path}"));
+            let (own, others) = (figures(file), figures(other));
+            assert_eq!(own.json()["metrics"], others.json()["metrics"], "{run} of {file}");
+            assert!(!others.err.contains("no training row has"), "{}", others.err);
+        }
+        // One by one, as JSON has them.
+        let said = |path: &str| place.ok(&format!("predict {run} {path} --format csv")).out.replace(path, "t");
+        assert_eq!(said("t.csv"), said("t.jsonl"));
+    }
+    // A text that is there as it is written comes first.
+    place.write("t.csv", "rooms,open,code,price,id\n1,a,1,1,a\n1.0,b,2,2,b\n1,a,3,1,c\n1.0,b,4,2,d\n");
+    let shown = place.ok("data show c.toml --unset data.validation_split --set data.batch_size=2").out;
+    assert!(shown.contains("a category (2 numbers)"), "{shown}");
+}

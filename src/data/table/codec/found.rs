@@ -1,6 +1,6 @@
 //! What a training has found in a column, and how its cells become numbers by that.
 
-use super::super::super::classes::value;
+use super::super::super::classes::{spellings, value};
 use super::super::dates::DateForm;
 use super::super::hashed::Words;
 use super::super::quantiles::Quantiles;
@@ -22,8 +22,12 @@ pub enum Codec {
     PiecewiseLinear { fill: f64, edges: Vec<f64> },
     /// In the order of their places; `other`: there is a place for all texts besides.
     Category { values: Vec<String>, other: bool },
-    /// A 1 in the place that the text's hash says.
-    Hashed { buckets: usize },
+    /// A 1 in the place that the text's hash says; `plain`: `1.0` has that of `1`, and `True` that of `true`.
+    Hashed {
+        buckets: usize,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        plain: bool,
+    },
     /// The words of a text.
     Text(Words),
     /// 1, 0.
@@ -52,9 +56,9 @@ impl ColumnCodec {
         self.indicator
     }
 
-    /// How cells may be written that have a text as their category.
+    /// How cells may be written that have a text as their category, itself first.
     pub fn spellings(text: &str) -> impl Iterator<Item = String> {
-        let below_zero = format!("-{text}");
-        [text.to_owned(), below_zero].into_iter().filter(move |cell| value(cell) == text)
+        let below_zero = Some(format!("-{text}")).filter(|cell| value(cell) == text);
+        [text.to_owned()].into_iter().chain(below_zero).chain(spellings(text))
     }
 }
