@@ -256,6 +256,12 @@ pub struct Missing {
 /// # Errors
 /// As [`open`]; the download failed and there is no fallback.
 pub fn obtain(source: &Source, missing: &Missing, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
+    let mut set = obtained(source, missing, progress)?;
+    set.notes.extend(tokenizer::dropout_in_words(&set.spec));
+    Ok(set)
+}
+
+fn obtained(source: &Source, missing: &Missing, progress: &mut dyn FnMut(Event)) -> Result<Dataset> {
     let set = source.set();
     let mut reason = match set.open(progress) {
         Err(e) if e.is::<MissingFiles>() => e,

@@ -299,6 +299,29 @@ fn texts_are_filled_up_to_a_length() {
     );
 }
 
+/// What a `tokenizer.json` leaves apart by chance is joined: the same text has the same tokens always.
+#[test]
+fn the_dropout_of_a_tokenizer_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "the cat and the other cat and the hat ".repeat(8);
+    let plain = Tokenizer::choose(&Choice::Bpe(280), &[&words]).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(plain.json().unwrap()).unwrap();
+    json["model"]["dropout"] = 0.5.into();
+    let path = text(folder.path(), "tokenizer.json", json.to_string());
+    let dropping = Tokenizer::read(&path).unwrap();
+    for _ in 0..8 {
+        assert_eq!(dropping.encode(&words, "").unwrap(), plain.encode(&words, "").unwrap());
+    }
+    let source = |choice| {
+        let options = options(text(folder.path(), "t.txt", &words), choice, 2);
+        Source::Text(Box::new(TextOptions { hold_out: Some(HoldOut::Fraction(0.25)), ..options }))
+    };
+    let missing = super::super::Missing::default();
+    let notes = |choice| super::super::obtain(&source(choice), &missing, &mut |_| ()).unwrap().notes.join(" ");
+    assert!(notes(Choice::Json(path)).contains("the `dropout` of 0.5 in the tokenizer is left out"));
+    assert!(!notes(Choice::Bpe(280)).contains("dropout"));
+}
+
 /// `[CLS]` and `[SEP]` of a `tokenizer.json` stay where a text is cut.
 #[test]
 fn a_text_is_cut_within_what_its_tokenizer_adds() {

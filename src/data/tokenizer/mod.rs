@@ -1,6 +1,7 @@
 //! Text as numbers and back: bytes, characters, or the tokens of a `tokenizer.json`.
 
 mod decoder;
+mod dropout;
 mod fallback;
 mod lacking;
 pub(super) mod pieces;
@@ -8,6 +9,7 @@ pub(super) mod whole;
 pub(super) mod words;
 
 pub use decoder::Decoder;
+pub use dropout::dropout_in_words;
 pub use whole::{Passage, tokens_of};
 pub use words::UNKNOWN_TOKEN;
 
@@ -150,6 +152,7 @@ impl Tokenizer {
         // They are for batches of sentences. Texts are cut here.
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|e| anyhow!("{e}"))?;
+        dropout::switch_off(&mut tokenizer);
         ensure!(tokenizer.get_vocab_size(true) > 0, "it has no tokens");
         // What it puts around a text may name tokens that it lacks, which shows only when it does so.
         contained(|| tokenizer.encode_fast("", true).map_err(|e| anyhow!("{e}")))
