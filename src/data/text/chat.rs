@@ -47,6 +47,16 @@ pub struct Message {
     pub role: String,
     /// What.
     pub content: String,
+    /// Whose it is among several of a role, if that is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Message {
+    /// Of this role, without a name.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        Message { role: role.into(), content: content.into(), name: None }
+    }
 }
 
 impl Chat {
@@ -109,8 +119,7 @@ impl Chat {
 
     /// Whether the template writes a question and its answer. One that refuses these messages may take others.
     pub fn says(&self) -> [bool; 2] {
-        let messages = [("user", SAID[0]), ("assistant", SAID[1])]
-            .map(|(role, content)| Message { role: role.to_owned(), content: content.to_owned() });
+        let messages = [("user", SAID[0]), ("assistant", SAID[1])].map(|(role, content)| Message::new(role, content));
         self.learnt(&messages, false).map_or([true; 2], |whole| SAID.map(|said| whole.contains(said)))
     }
 
@@ -128,7 +137,7 @@ impl Chat {
         contained(|| Ok(jinja::check(&self.template)?)).context("the chat template")?;
         let mut failed = Vec::new();
         for roles in [&["user"][..], &["system", "user"], &["user", "assistant", "user"]] {
-            let said = roles.iter().map(|role| Message { role: (*role).to_owned(), content: SAID[0].to_owned() });
+            let said = roles.iter().map(|role| Message::new(*role, SAID[0]));
             let said: Vec<Message> = said.collect();
             match contained(|| Ok(self.rendered(&said, true, now()))) {
                 Ok(Ok(_) | Err(Failed::Refused(_))) => {}
@@ -181,7 +190,9 @@ impl Chat {
     fn rendered(&self, messages: &[Message], answers: bool, now: NaiveDateTime) -> Result<String, Failed> {
         let Chat { template, bos, eos, .. } = self;
         let messages = minijinja::Value::from(Serde(messages));
-        let known = context! { messages, add_generation_prompt => answers, bos_token => bos, eos_token => eos };
+        // What transformers says of tools and documents where there are none.
+        let (tools, documents) = ((), ());
+        let known = context! { messages, tools, documents, add_generation_prompt => answers, bos_token => bos, eos_token => eos };
         jinja::render(template, known, now)
     }
 }
@@ -217,7 +228,7 @@ mod tests {
     }
 
     fn say(role: &str, content: &str) -> Message {
-        Message { role: role.into(), content: content.into() }
+        Message::new(role, content)
     }
 
     /// SmolLM2's, with its way to put a system message in front.
@@ -329,6 +340,18 @@ mod tests {
         assert_eq!(said("{% set generation = 1 %}{% if generation %}{{ generation }}{% endif %}"), "1");
     }
 
+    #[test]
+    fn what_is_not_there_is_none() {
+        let said = |template: &str| chat(template).render(&[say("user", "x")]).unwrap();
+        assert_eq!(said("{% if tools is not none or documents is not none %}T{% endif %}{{ tools }}"), "None");
+        assert_eq!(said("{{ messages[0].name is defined }}"), "False");
+        let named = Message { name: Some("Bob".into()), ..say("user", "x") };
+        assert_eq!(
+            chat("{{ messages[0].name }}{{ messages[0]|tojson }}").render(&[named]).unwrap(),
+            "Bob{\"role\": \"user\", \"content\": \"x\", \"name\": \"Bob\"}"
+        );
+    }
+
     /// What fuel does not count is limited by itself.
     #[test]
     fn indents_are_those_of_texts_for_people() {
@@ -339,7 +362,7 @@ mod tests {
         assert!(said("{{ messages|tojson }}").unwrap().starts_with("[{"));
         for much in [
             "messages|tojson(indent=2000000000)",
-            "messages|tojson(99999999999)",
+            "messages|tojson(false, 99999999999)",
             "'a\\nb'|indent(2000000000)",
             "'a\\nb'|indent(width=65)",
         ] {

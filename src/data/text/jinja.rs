@@ -1,21 +1,16 @@
 //! Templates of Jinja as transformers renders them: its settings, what it adds, and what templates for Python count on.
 
-use super::python;
+use super::{dumps, python};
 use chrono::NaiveDateTime;
 use minijinja::machinery::{CompiledTemplate, Instruction, TemplateConfig, eval, make_string_output};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Kwargs;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value};
-use serde::Serialize;
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, escape_formatter};
 use std::fmt;
-use std::io::{self, Write};
 use std::sync::Arc;
 
 /// Instructions of a template, and 64 bytes of what it makes: 64 MB.
 const FUEL: u64 = 1_000_000;
-/// Most spaces before a line.
-const MAX_INDENT: usize = 64;
 /// The function that writes the date.
 pub(super) const NOW: &str = "strftime_now";
 /// The filter that stands for Python's operator.
@@ -121,15 +116,15 @@ fn environment(now: NaiveDateTime) -> Environment<'static> {
     environment.add_filter("truncate", python::truncate);
     environment.add_filter("wordcount", python::wordcount);
     // Fuel does not count the spaces that these make.
-    environment.add_filter("tojson", |value: &Value, indent: Option<Value>, keys: Kwargs| {
-        let indent = indent.or(keys.get("indent")?).filter(|indent| !indent.is_none() && !indent.is_undefined());
-        if keys.get::<Option<bool>>("ensure_ascii")? == Some(true) {
-            return Err(Error::new(ErrorKind::InvalidOperation, "`ensure_ascii=true` is not known"));
-        }
-        keys.assert_all_used()?;
-        within(indent.clone())?;
-        as_json(value, indent.map(usize::try_from).transpose()?)
+    environment.add_filter("tojson", dumps::tojson);
+    environment.add_filter("e", python::escape);
+    environment.add_filter("escape", python::escape);
+    environment.add_filter("urlencode", python::urlencode);
+    environment.set_formatter(|out, state, value| match f64::try_from(value.clone()) {
+        Ok(number) if value.is_number() && !value.is_integer() => Ok(out.write_str(&dumps::float(number))?),
+        _ => escape_formatter(out, state, value),
     });
+    // Fuel does not count the spaces that this makes.
     environment.add_filter(
         "indent",
         |value: String, width: Option<usize>, first: Option<bool>, blank: Option<bool>, keys: Kwargs| {
@@ -137,7 +132,7 @@ fn environment(now: NaiveDateTime) -> Environment<'static> {
             let [first, blank] = [(first, "first"), (blank, "blank")]
                 .map(|(given, key)| given.or_else(|| keys.get(key).ok()).unwrap_or(false));
             keys.assert_all_used()?;
-            within(Some(width.into()))?;
+            let width = dumps::spaces(width.into())?;
             let spaces = " ".repeat(width);
             let line = |(at, line): (usize, &str)| match at == 0 && !first || line.is_empty() && !blank {
                 true => line.to_owned(),
@@ -147,34 +142,6 @@ fn environment(now: NaiveDateTime) -> Environment<'static> {
         },
     );
     environment
-}
-
-/// A value as Python's `json.dumps` writes it with `ensure_ascii=False`, which is what transformers calls: a space behind each comma and colon, and no
-/// character escaped for HTML.
-fn as_json(value: &Value, indent: Option<usize>) -> Result<String, Error> {
-    struct Spaced;
-    impl Formatter for Spaced {
-        fn begin_array_value<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
-            if first { Ok(()) } else { to.write_all(b", ") }
-        }
-        fn begin_object_key<W: ?Sized + Write>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
-            if first { Ok(()) } else { to.write_all(b", ") }
-        }
-        fn begin_object_value<W: ?Sized + Write>(&mut self, to: &mut W) -> io::Result<()> {
-            to.write_all(b": ")
-        }
-    }
-    let mut text = Vec::new();
-    match indent {
-        Some(indent) => {
-            let spaces = " ".repeat(indent);
-            let pretty = PrettyFormatter::with_indent(spaces.as_bytes());
-            value.serialize(&mut Serializer::with_formatter(&mut text, pretty))
-        }
-        None => value.serialize(&mut Serializer::with_formatter(&mut text, Spaced)),
-    }
-    .map_err(|why| Error::new(ErrorKind::InvalidOperation, format!("cannot write this as JSON: {why}")))?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A template whose `{% generation %}`, by which transformers finds what the model is to learn, is a condition that holds.
@@ -201,17 +168,6 @@ fn without_marks(template: &str) -> String {
         };
     }
     text + rest
-}
-
-/// Refuses to put more spaces before a line than a text for people has.
-fn within(indent: Option<Value>) -> Result<(), Error> {
-    match indent.filter(|indent| !indent.is_none() && !indent.is_undefined()) {
-        Some(indent) if !usize::try_from(indent.clone()).is_ok_and(|indent| indent <= MAX_INDENT) => Err(Error::new(
-            ErrorKind::InvalidOperation,
-            format!("`indent` is {indent}, and a whole number up to {MAX_INDENT} is expected"),
-        )),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -258,6 +214,25 @@ mod tests {
                 "[{{ 'ab'.center(5) }}][{{ 'abc'.center(6, '*') }}][{{ 'ab'.ljust(4) }}][{{ 'ab'.rjust(4, '.') }}][{{ 'ab'|center(4) }}]",
                 "[  ab ][*abc**][ab  ][..ab][ ab ]",
             ),
+            ("{{ \"they're o'neil\".title() }}|{{ 'ab1c dE'.title() }}", "They'Re O'Neil|Ab1C De"),
+            ("{{ '<a href=\"/x\">it\\'s & so</a>'|e }}", "&lt;a href=&#34;/x&#34;&gt;it&#39;s &amp; so&lt;/a&gt;"),
+            ("{{ ('<b>'|e)|e }}{{ 5|escape }}", "&lt;b&gt;5"),
+            ("{{ 'a b/ü?&'|urlencode }}", "a%20b/%C3%BC%3F%26"),
+            (
+                "{{ 1e16 }} {{ 1e-7 }} {{ 1e15 }} {{ 0.0001 }} {{ 1.5e300 }} {{ -2.0 }}",
+                "1e+16 1e-07 1000000000000000.0 0.0001 1.5e+300 -2.0",
+            ),
+            ("{{ none }} {{ true }} {{ 7 // 2 }}", "None True 3"),
+            ("{{ {'b': 'ü', 'a': [1e16, {}]}|tojson(sort_keys=true) }}", "{\"a\": [1e+16, {}], \"b\": \"ü\"}"),
+            (
+                "{{ {'b': 'ü😀', 'a': [1]}|tojson(ensure_ascii=true, separators=(',', ':')) }}",
+                "{\"b\":\"\\u00fc\\ud83d\\ude00\",\"a\":[1]}",
+            ),
+            (
+                "{{ {'b': [], 'a': [1, {}]}|tojson(indent=1, sort_keys=true) }}",
+                "{\n \"a\": [\n  1,\n  {}\n ],\n \"b\": []\n}",
+            ),
+            ("{{ [1, 2]|tojson(false, none, [' ; ', '='], true) }}", "[1 ; 2]"),
             ("{{ 'abc'.removeprefix('a').removesuffix('c') }}", "b"),
         ] {
             assert_eq!(made(template).unwrap(), expected, "{template}");
@@ -280,6 +255,9 @@ mod tests {
             "{{ text.rsplit('') }}",
             "{{ text.partition('') }}",
             "{{ text|truncate(2) }}",
+            "{{ [1]|tojson(separators=[',']) }}",
+            "{{ [1]|tojson(separators=['a' * 100, ':']) }}",
+            "{{ [1]|tojson(default=1) }}",
             "{{ text.center(99999999999) }}",
             "{{ text.ljust(99999999999) }}",
             "{{ '%99999999999d' % n }}",

@@ -7,6 +7,7 @@ mod answered;
 mod apart;
 mod chat;
 mod documents;
+mod dumps;
 mod given;
 mod jinja;
 mod labelled;

@@ -184,7 +184,7 @@ fn of_own(
 }
 
 fn said(role: &str, content: &str) -> Message {
-    Message { role: role.to_owned(), content: content.to_owned() }
+    Message::new(role, content)
 }
 
 /// Joins a prompt and its answer to at most `longest + 1` tokens: the model is given all but the last, and learns all but the first. A prompt is cut at its beginning, so that the

@@ -47,6 +47,7 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, arguments: &[
         "rjust" => {
             padded().and_then(|(width, fill)| pad(state, text, [missing(text, width), 0], fill)).map(Value::from)
         }
+        "title" => Ok(title(text).into()),
         "removeprefix" => {
             let (part,): (&str,) = from_args(arguments)?;
             Ok(text.strip_prefix(part).unwrap_or(text).into())
@@ -110,6 +111,47 @@ pub(super) fn center(state: &State, text: &str, width: usize, fill: char) -> Res
     // Of an odd number Python puts one more before texts whose place is odd.
     let before = missing / 2 + (missing & width & 1);
     pad(state, text, [before, missing - before], fill)
+}
+
+/// A text whose letters behind anything else than a letter are large, and all others small.
+fn title(text: &str) -> String {
+    let (mut titled, mut in_word) = (String::with_capacity(text.len()), false);
+    for letter in text.chars() {
+        match in_word {
+            true => titled.extend(letter.to_lowercase()),
+            false => titled.extend(letter.to_uppercase()),
+        }
+        in_word = letter.is_alphabetic();
+    }
+    titled
+}
+
+/// Jinja's filter: a text for HTML, unless it is one.
+pub(super) fn escape(value: &Value) -> Value {
+    if value.is_safe() {
+        return value.clone();
+    }
+    let mut escaped = String::new();
+    for character in value.to_string().chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&#34;"),
+            '\'' => escaped.push_str("&#39;"),
+            character => escaped.push(character),
+        }
+    }
+    Value::from_safe_string(escaped)
+}
+
+/// Jinja's filter: a text as a part of an address.
+pub(super) fn urlencode(text: &str) -> String {
+    let encoded = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-' | b'~' | b'/' => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encoded).collect()
 }
 
 fn missing(text: &str, width: usize) -> usize {

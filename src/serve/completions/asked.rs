@@ -238,15 +238,19 @@ impl Keys {
             };
             let content =
                 content.ok_or_else(|| wrong(&format!("{key}.content"), "a text, or a list of parts of text"))?;
-            // Whose message it is among several of a role: no template of a model looks at it.
-            keys.take("name");
+            let name = match keys.take("name") {
+                Some(Value::String(name)) => Some(name),
+                Some(_) => return Err(wrong(&format!("{key}.name"), "a text")),
+                None => None,
+            };
             match keys.0.keys().next() {
                 Some(other) => {
                     let other: String = other.chars().take(SHOWN).collect();
-                    let reason = format!("`{other}` of a message is not done here: it has `role` and `content`");
+                    let reason =
+                        format!("`{other}` of a message is not done here: it has `role`, `content` and `name`");
                     Err(Refusal::bad(reason).about(key).coded("unsupported_parameter"))
                 }
-                None => Ok(Message { role, content }),
+                None => Ok(Message { role, content, name }),
             }
         };
         list.into_iter().enumerate().map(read).collect()

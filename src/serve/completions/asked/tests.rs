@@ -53,7 +53,8 @@ fn conversations_are_taken() {
     );
     let found = found.unwrap();
     let said = [("system", "a"), ("user", "bc")];
-    let said = said.map(|(role, content)| Message { role: role.into(), content: content.into() });
+    let mut said = said.map(|(role, content)| Message::new(role, content));
+    said[0].name = Some("x".into());
     assert_eq!((found.given, found.max_tokens), (Given::Messages(said.to_vec()), None));
     let user = r#"{"role": "user", "content": "a"}"#;
     // Both keys say the most that may be written, so that the smaller one holds.
