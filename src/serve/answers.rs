@@ -2,6 +2,7 @@
 
 use super::app::{App, as_json};
 use super::body::receive;
+use super::charset;
 use super::instances::{Take, read};
 use super::refusal::Refusal;
 use super::writer::{Event, TOKEN, WRITTEN, Writer};
@@ -9,6 +10,7 @@ use crate::api::generate::{Request, Sampling};
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
+use encoding_rs::{Encoding, UTF_8};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -52,13 +54,14 @@ pub async fn answer(
     let mut charge = app.budget.charge();
     let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;
     let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let encoding = charset::of(kind)?;
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let fault = || Refusal::internal("a fault of the program: its standard error has more");
     let texts = {
         let _one = app.readers.acquire().await.map_err(|_| fault())?;
         let (app, writer) = (Arc::clone(app), Arc::clone(&writer));
         let work = move || {
-            let texts = texts(&kind, &body, app.limits.rows)?;
+            let texts = texts((&kind, encoding), &body, app.limits.rows)?;
             if texts.len() > app.limits.rows {
                 let (texts, most) = (texts.len(), app.limits.rows);
                 return Err(Refusal::too_large(format!(
@@ -108,15 +111,22 @@ pub async fn answer(
 }
 
 /// The texts of a body. Of JSON there are at most `most`.
-fn texts(kind: &str, body: &Bytes, most: usize) -> Result<Vec<String>, Refusal> {
-    let text = std::str::from_utf8(body).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+fn texts(
+    (kind, encoding): (&str, Option<&'static Encoding>),
+    body: &Bytes,
+    most: usize,
+) -> Result<Vec<String>, Refusal> {
     match kind {
         "application/json" => {
+            charset::expect_utf8(encoding)?;
             let mut texts = Texts(Vec::new());
             read(body, &mut texts, most)?;
             Ok(texts.0)
         }
-        "text/plain" => Ok(text.lines().map(str::to_owned).collect()),
+        "text/plain" => {
+            let text = charset::text(body, encoding.unwrap_or(UTF_8)).map_err(Refusal::bad)?;
+            Ok(text.lines().map(str::to_owned).collect())
+        }
         _ => Err(Refusal::other_type(
             "the model takes texts as application/json, {\"instances\": [\"…\", …]}, or as text/plain, one a line",
         )),

@@ -14,6 +14,7 @@ mod app;
 mod batcher;
 mod body;
 mod budget;
+mod charset;
 mod completions;
 mod connection;
 mod instances;

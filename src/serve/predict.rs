@@ -3,6 +3,7 @@
 use super::answers;
 use super::app::{App, Logged, as_json};
 use super::body::receive;
+use super::charset;
 use super::place::{Answers, Place};
 use super::reader::{File, Reader, accepted};
 use super::refusal::Refusal;
@@ -94,15 +95,18 @@ async fn answer(
     let mut charge = app.budget.charge();
     let body = receive(&parts.headers, body, (app.limits.body, app.patience), &mut charge).await?;
     let given = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = Kind::of(given, &served)?;
+    let (kind, encoding) = (Kind::of(given, &served)?, charset::of(given)?);
     let content = match kind {
         Kind::Multipart => {
             // Each file becomes memory of its own.
             charge.add(body.len())?;
             Content::Files(files(given, body, app.limits.rows).await?)
         }
-        Kind::Image | Kind::Table => Content::Files(vec![File { name: None, content: body }]),
-        Kind::Json => Content::Json(body),
+        Kind::Image | Kind::Table => Content::Files(vec![File { name: None, content: body, encoding }]),
+        Kind::Json => {
+            charset::expect_utf8(encoding)?;
+            Content::Json(body)
+        }
     };
     let (top, invert) = (asked.top.map_or(app.top, NonZero::get), asked.invert.unwrap_or(app.invert));
     let (mut samples, charge) = read(app, &served, charge, (top, invert), move |reader| match content {
@@ -203,8 +207,9 @@ async fn files(kind: &str, body: Bytes, most: usize) -> Result<Vec<File>, Refusa
             return Err(Refusal::too_large(reason));
         }
         let name = part.file_name().map(str::to_owned);
+        let encoding = part.content_type().map_or(Ok(None), |kind| charset::of(kind.as_ref()))?;
         let content = part.bytes().await.map_err(bad)?;
-        files.push(File { name, content });
+        files.push(File { name, content, encoding });
     }
     Ok(files)
 }

@@ -1,6 +1,7 @@
 //! What becomes of a body: samples, of images, of rows, of tensors. Everything is charged before it is made.
 
 use super::budget::Charge;
+use super::charset;
 use super::refusal::Refusal;
 use super::samples::{Names, Samples};
 use super::served::{Served, Takes};
@@ -8,6 +9,7 @@ use crate::data::table::{Given, Raw, TableCodec, TooManyRows, read_text};
 use crate::data::text::{Passage, Sentence, TextCodec, Tokenizer, passage, passage_bytes, sentence_bytes};
 use crate::data::{image_bytes, image_claims, image_measures};
 use axum::body::Bytes;
+use encoding_rs::{Encoding, UTF_8};
 
 /// Bytes of memory that a byte of a text becomes at most while it is read: a number of two characters is one of eight bytes, and lists grow by doubling.
 pub const READING: usize = 10;
@@ -49,6 +51,8 @@ pub struct File {
     pub name: Option<String>,
     /// What is in it.
     pub content: Bytes,
+    /// What the bytes of a text stand for, if the request says that.
+    pub encoding: Option<&'static Encoding>,
 }
 
 impl Reader<'_> {
@@ -114,10 +118,14 @@ impl Reader<'_> {
     /// # Errors
     /// The model takes none; it is none; its columns or cells do not fit.
     pub fn table(&mut self, file: &File) -> Result<Samples, Refusal> {
-        if self.served.table.is_none() {
+        let Some(table) = &self.served.table else {
             let reason = format!("the model takes no tables: it takes {}", accepted(self.served));
             return Err(Refusal::other_type(reason));
-        }
+        };
+        let encoding = file.encoding.or(table.format.encoding).unwrap_or(UTF_8);
+        self.charge.add(file.content.len().saturating_mul(charset::GROWTH))?;
+        // The mark says that it is UTF-8 now.
+        let text = format!("\u{feff}{}", charset::text(&file.content, encoding).map_err(Refusal::unfit)?);
         let name = file.name.as_deref().unwrap_or("body");
         let read = |codec| {
             self.charge.add(file.content.len().saturating_mul(READING_TABLE))?;
@@ -135,10 +143,10 @@ impl Reader<'_> {
     /// Texts, each on a line of its own; those of a pair have a tab between them.
     ///
     /// # Errors
-    /// They are no UTF-8, or have characters without tokens; there are too many.
+    /// They are not in their encoding, or have characters without tokens; there are too many.
     pub fn lines(&mut self, file: &File) -> Result<Samples, Refusal> {
-        self.charge.add(file.content.len())?;
-        let text = std::str::from_utf8(&file.content).map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+        self.charge.add(file.content.len().saturating_mul(charset::GROWTH))?;
+        let text = charset::text(&file.content, file.encoding.unwrap_or(UTF_8)).map_err(Refusal::bad)?;
         self.allowed(text.lines().count())?;
         let Some(codec) = &self.served.texts else { return Err(Refusal::internal("the model takes no texts")) };
         let passages = text.lines().enumerate().map(|(number, line)| {

@@ -3,6 +3,7 @@
 mod answered;
 mod answers;
 mod batches;
+mod charsets;
 mod hostile;
 mod life;
 mod limits;
