@@ -128,8 +128,8 @@ impl Reader<'_> {
         let text = format!("\u{feff}{}", charset::text(&file.content, encoding).map_err(Refusal::unfit)?);
         let name = file.name.as_deref().unwrap_or("body");
         let read = |codec| {
-            self.charge.add(file.content.len().saturating_mul(READING_TABLE))?;
-            read_text(name, file.content.to_vec(), codec, self.limits.rows).map_err(|error| {
+            self.charge.add(text.len().saturating_mul(READING_TABLE))?;
+            read_text(name, text.clone().into_bytes(), codec, self.limits.rows).map_err(|error| {
                 match error.downcast_ref::<TooManyRows>() {
                     Some(_) => Refusal::too_large(format!("{error} (--max-rows)")),
                     None => Refusal::unfit(format!("{error:#}")),
@@ -247,7 +247,7 @@ pub fn accepted(served: &Served) -> &'static str {
         Takes::Images => {
             "an image (image/png, image/jpeg, …), several as multipart/form-data, or tensors as application/json"
         }
-        Takes::Rows => "rows as application/json, or a table with a header as text/csv or text/tab-separated-values",
+        Takes::Rows => "rows as application/json, or a table as text/csv or text/tab-separated-values",
         Takes::Texts => "texts as application/json, or as text/plain, one a line (pairs with a tab between both)",
         Takes::Tensors => "tensors as application/json",
     }

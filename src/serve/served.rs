@@ -327,8 +327,9 @@ impl Served {
             let head = |head: &HeadSeen| json!({ "name": head.name, "task": task_name(head.task), "classes": head.data.class_names() });
             model["heads"] = self.seen.heads.iter().map(head).collect();
         }
-        if self.table.is_some() {
+        if let Some(table) = &self.table {
             model["columns"] = self.columns().into();
+            model["header"] = table.format.header.into();
         }
         // A name for each number of an answer.
         let targets = if self.quantiles.is_empty() { target_names(&self.seen.data) } else { self.quantiles.clone() };

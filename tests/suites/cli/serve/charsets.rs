@@ -48,3 +48,16 @@ fn a_charset_is_looked_at() {
     assert!(other.status == 415 && other.error().contains("JSON is UTF-8"), "{other:?}");
     assert_eq!(ask("application/json; charset=UTF-8", objects.as_bytes()).predictions()[0]["values"], expected);
 }
+
+/// The first line is a row, and `/models` and the page say so.
+#[test]
+fn a_model_without_a_header_takes_rows_alone() {
+    let place = place();
+    place.ok("train c.toml --quiet --out r --set train.epochs=1");
+    let server = Server::start(&place, "r");
+    let model = server.get("/models").json()["models"][0].clone();
+    assert_eq!((&model["header"], &model["columns"]), (&json!(false), &json!(["2", "3", "4"])));
+    let answers =
+        server.ask("POST", "/predict", "Content-Type: text/csv\r\n", b"x,3,4,hill\ny,1,,town\n").predictions();
+    assert_eq!((answers.len(), &answers[1]["1"]), (2, &json!("y")));
+}
