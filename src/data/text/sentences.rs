@@ -177,7 +177,8 @@ fn of_objects(path: &Path, layout: &Layout, tagged: bool) -> Result<Vec<Sentence
             counted(tags.len(), "tag"),
             layout.tags
         );
-        if !words.is_empty() {
+        // What is asked has an answer and a number, also without words.
+        if !words.is_empty() || !tagged {
             all.push(Sentence { words, tags, line: line as u32, lines: Vec::new() });
         }
         Ok(())

@@ -56,6 +56,12 @@ fn words_get_tags_in_two_commands() {
     for file in ["new.conll", "new.jsonl"] {
         assert_eq!(place.ok(&format!("predict r {file} --json")).json()[0]["tags"], rows[0]["tags"], "{file}");
     }
+    // Sentences without words have their number in each form.
+    place.write("e.jsonl", "{\"tokens\":[\"Ada\"]}\n{\"tokens\":[]}\n{\"tokens\":[\"late\"]}\n");
+    place.write("e.txt", "Ada\n\nlate\n");
+    let [objects, lines] =
+        ["e.jsonl", "e.txt"].map(|file| place.ok(&format!("predict r {file} --json")).out.replace(file, "e"));
+    assert_eq!(objects, lines);
     let stdout = place.ok("predict r new.txt new.conll").out;
     assert!(stdout.contains("new.conll, sample 0: PER: Ada Lovelace, LOC: San Marino"), "{stdout}");
     let piped = place.given("predict r - --json", "Ada Lovelace lives in San Marino .\n").json();
