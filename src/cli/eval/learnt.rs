@@ -14,6 +14,8 @@ pub struct Learnt<'a> {
     pub head: Option<&'a str>,
     /// What it is learnt by.
     pub loss: &'a Loss,
+    /// What its loss is multiplied by in the sum that training makes smaller.
+    pub weight: f64,
     /// What its numbers are standardised by for the loss.
     pub standard: Option<&'a Standard>,
     /// The quantiles of each of its numbers, if there are several.
@@ -29,6 +31,7 @@ impl Learnt<'_> {
         let main = Learnt {
             head: None,
             loss: &programs.loss,
+            weight: 1.0,
             standard: fields.next().and_then(|field| field.standard.as_ref()).filter(|_| !programs.learns_inputs),
             quantiles: &programs.quantiles,
             names: &programs.class_names,
@@ -39,6 +42,7 @@ impl Learnt<'_> {
         let heads = programs.heads.iter().zip(fields).map(|(head, field)| Learnt {
             head: Some(&head.name),
             loss: &head.loss,
+            weight: head.weight,
             standard: field.standard.as_ref(),
             quantiles: &[],
             names: names(field).unwrap_or_default(),

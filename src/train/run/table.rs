@@ -293,7 +293,7 @@ mod tests {
             ignore_index: IGNORE_INDEX,
             weight: Vec::new(),
         };
-        let head = |name: &str, loss| HeadOf { name: name.into(), loss };
+        let head = |name: &str, loss| HeadOf { name: name.into(), loss, weight: 1.0 };
         let heads = [head("sold", sold.into()), head("rent", ElementwiseLoss::Mse.into())];
         let table = |width| Table::new(Task::Regression, Task::Regression.figures(), &heads, ("epoch", 3), width);
         let of = |task, value| figures(task, value);

@@ -38,6 +38,14 @@ impl Figures {
         self
     }
 
+    /// The same without one figure.
+    pub fn without(mut self, figure: Figure) -> Self {
+        for (_, v) in Figure::ALL.iter().zip(&mut self.values).filter(|(f, _)| **f == figure) {
+            *v = None;
+        }
+        self
+    }
+
     /// The same with those of a head, if something has been measured of it.
     pub fn and_of_head(mut self, name: String, figures: Option<Figures>) -> Self {
         self.heads.extend(figures.map(|figures| (name, figures)));

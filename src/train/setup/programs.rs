@@ -131,12 +131,15 @@ pub struct HeadOf {
     pub name: String,
     /// What it learns by.
     pub loss: Loss,
+    /// What its loss is multiplied by in the sum that training makes smaller.
+    pub weight: f64,
 }
 
 impl HeadOf {
     /// Those of an experiment.
     pub fn all(experiment: &Experiment) -> Vec<HeadOf> {
-        let of = |head: &Head| HeadOf { name: head.name().to_owned(), loss: head.loss.0.describe() };
+        let of =
+            |head: &Head| HeadOf { name: head.name().to_owned(), loss: head.loss.0.describe(), weight: head.weight };
         experiment.heads.iter().map(of).collect()
     }
 

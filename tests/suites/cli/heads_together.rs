@@ -67,7 +67,7 @@ fn measured(rows: &[Value]) -> [f64; 5] {
     ]
 }
 
-const FIGURES: [&str; 5] = ["sold_accuracy", "sold_log_loss", "kids_accuracy", "kids_log_loss", "mae"];
+const FIGURES: [&str; 5] = ["sold_accuracy", "sold_loss", "kids_accuracy", "kids_loss", "mae"];
 
 #[test]
 fn folds_answer_for_all_heads() {
@@ -89,6 +89,13 @@ fn folds_answer_for_all_heads() {
     assert_eq!((&evaluation["samples"], rows.len()), (&480.into(), 480));
     for (name, expected) in FIGURES.iter().zip(measured(&rows)) {
         assert!(near(evaluation["metrics"][name].as_f64().unwrap(), expected), "{name}: {expected}, and {evaluation}");
+    }
+    // The losses are those of the folds: each head has its own, and the main one is their sum.
+    for name in ["loss", "sold_loss", "kids_loss"] {
+        let each = [1, 2, 3].map(|fold| place.ok(&format!("eval r/fold-{fold} --json")).json());
+        let sum: f64 =
+            each.iter().map(|of| of["samples"].as_f64().unwrap() * of["metrics"][name].as_f64().unwrap()).sum();
+        assert!(near(told["metrics"][name].as_f64().unwrap(), sum / 480.0), "{name}: {sum}, and {told}");
     }
     // What a fold measures of its heads is what is measured of its rows.
     let own = place.ok("eval r/fold-2 --json").json()["metrics"].clone();

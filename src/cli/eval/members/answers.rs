@@ -6,7 +6,8 @@ use super::target::{Measured, Part, Target};
 use crate::api::failure::Failure;
 use crate::config::declare::tagged::Tagged;
 use crate::data::{Batch, DataSpec, Split};
-use crate::graph::op::Task;
+use crate::graph::op::{Figure, Task};
+use crate::train::setup::figures::Figures;
 use crate::train::setup::scores::Scores;
 use crate::train::setup::session::Session;
 
@@ -105,6 +106,23 @@ impl Answers {
         })
     }
 
+    /// Makes the losses those of one model with heads: each head has its own, and that of the main target is the sum. A loss that the answers do not tell is
+    /// left out, and so is the sum.
+    fn sum_losses(&self, all: &mut [Measured], parts: &[Vec<Part>]) {
+        let losses: Vec<Option<f64>> = self.learnt.iter().zip(parts).map(|(target, of)| target.loss(of)).collect();
+        let sum = self.learnt.iter().zip(&losses).map(|(target, loss)| Some(target.weight * (*loss)?)).sum();
+        for (one, own) in all.iter_mut().zip(losses) {
+            let loss = if one.head.is_some() { own } else { sum };
+            let figures = std::mem::replace(&mut one.figures, Figures::none());
+            // The likelihood of a head is its loss.
+            let figures = if one.head.is_some() && loss.is_some() { figures.without(Figure::LogLoss) } else { figures };
+            one.figures = match loss {
+                Some(loss) => figures.with(Figure::Loss, loss),
+                None => figures.without(Figure::Loss),
+            };
+        }
+    }
+
     /// What stands one behind the other in an output.
     pub fn parts(&self) -> Vec<(Task, usize)> {
         self.learnt.iter().map(|target| (target.loss.task(), target.widths[0])).collect()
@@ -121,6 +139,9 @@ impl Answers {
             });
         }
         let mut all: Vec<Measured> = self.learnt.iter().zip(&parts).map(|(target, of)| target.measured(of)).collect();
+        if self.learnt.len() > 1 {
+            self.sum_losses(&mut all, &parts);
+        }
         let (Some(scores), Some(main)) = (scores, all.first_mut()) else { return (all, Vec::new()) };
         let (gathered, notes) = self.learnt[0].gathered(scores, &parts[0]);
         for (figure, value) in gathered.list() {

@@ -21,6 +21,8 @@ pub struct Target {
     pub asked: Vec<Figure>,
     /// What it is learnt by.
     pub loss: Loss,
+    /// What its loss is multiplied by in the sum that training makes smaller.
+    pub weight: f64,
     /// What its numbers are standardised by for the loss.
     standard: Option<Standard>,
     /// The quantiles of each number, if there are several.
@@ -63,6 +65,7 @@ impl Target {
             names: learnt.names.to_vec(),
             asked: Vec::new(),
             loss: learnt.loss.clone(),
+            weight: learnt.weight,
             standard: learnt.standard.cloned(),
             quantiles: learnt.quantiles.to_vec(),
             widths,
@@ -72,7 +75,23 @@ impl Target {
     /// As one model has it.
     pub fn learnt(&self) -> Learnt<'_> {
         let (standard, quantiles) = (self.standard.as_ref(), &self.quantiles[..]);
-        Learnt { head: None, loss: &self.loss, standard, quantiles, names: &[] }
+        Learnt { head: None, loss: &self.loss, weight: self.weight, standard, quantiles, names: &[] }
+    }
+
+    /// Its loss over samples, as of one model, if those of samples are known.
+    pub fn loss(&self, samples: &[Part]) -> Option<f64> {
+        let of = |part: &Part| match self.loss.task() {
+            Task::Classification => self.loss.is_likelihood().then(|| log_loss(part)),
+            Task::BinaryClassification | Task::Regression => part.loss,
+        };
+        let counted = samples.iter().filter(|part| self.counts(part));
+        let losses: Option<Vec<_>> = counted.map(|part| Some((of(part)?, part.weight))).collect();
+        losses.map(|losses| weighted(&mut losses.into_iter()))
+    }
+
+    /// Whether a sample counts: one whose class is ignored does not.
+    fn counts(&self, part: &Part) -> bool {
+        self.loss.ignore_index().is_none_or(|class| part.target[0] != class as f32)
     }
 
     /// Its figures over samples. As of one model, the loss is the mean by what samples weigh, and other figures count all alike. The loss of classes is
@@ -84,32 +103,18 @@ impl Target {
             pairs.map(|(x, t)| (f64::from(x[at]), f64::from(*t))).collect::<Vec<_>>()
         };
         let numbers = || samples.iter().flat_map(pairs);
-        let weighted = |all: &mut dyn Iterator<Item = (f64, f64)>| {
-            let (sum, weights) =
-                all.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + weight * value, all + weight));
-            sum / weights
-        };
         let mean = |all: &mut dyn Iterator<Item = f64>| weighted(&mut all.map(|value| (value, 1.0)));
-        let losses = || {
-            let losses: Option<Vec<_>> = samples.iter().map(|part| Some((part.loss?, part.weight))).collect();
-            losses.map(|losses| (Figure::Loss, weighted(&mut losses.into_iter())))
-        };
+        let losses = || self.loss(samples).map(|loss| (Figure::Loss, loss));
         match self.loss.task() {
             Task::Classification => {
-                let ignored = self.loss.ignore_index().map(|class| class as f32);
-                let counted = || samples.iter().filter(|part| Some(part.target[0]) != ignored);
+                let counted = || samples.iter().filter(|part| self.counts(part));
                 let largest = |row: &[f32]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
                 let right = |part: &Part| f64::from(largest(part.output) == part.target[0] as usize);
-                let log = |part: &Part| {
-                    let p = softmax(part.output.iter().copied()).nth(part.target[0] as usize).unwrap_or(0.0);
-                    -p.max(f64::MIN_POSITIVE).ln()
-                };
-                let weighs = self.loss.is_likelihood() && counted().any(|part| part.weight != 1.0);
-                let loss = || weighted(&mut counted().map(|part| (log(part), part.weight)));
-                let loss = weighs.then(|| (Figure::Loss, loss()));
+                let weighs = counted().any(|part| part.weight != 1.0);
+                let loss = losses().filter(|_| weighs);
                 let own = [
                     (Figure::Accuracy, mean(&mut counted().map(right))),
-                    (Figure::LogLoss, mean(&mut counted().map(log))),
+                    (Figure::LogLoss, mean(&mut counted().map(log_loss))),
                 ];
                 loss.into_iter().chain(own).collect()
             }
@@ -181,8 +186,7 @@ impl Target {
         let n = self.widths[0];
         match self.loss.task() {
             Task::Classification => {
-                let ignored = self.loss.ignore_index().map(|class| class as f32);
-                let counted = samples.iter().filter(|part| Some(part.target[0]) != ignored);
+                let counted = samples.iter().filter(|part| self.counts(part));
                 Some(ClassReport::of_classes(n, counted.map(|part| (part.output, part.target[0] as usize))))
             }
             Task::BinaryClassification => {
@@ -191,4 +195,16 @@ impl Target {
             Task::Regression => None,
         }
     }
+}
+
+/// The mean of values, each with its weight.
+fn weighted(all: &mut dyn Iterator<Item = (f64, f64)>) -> f64 {
+    let (sum, weights) = all.fold((0.0, 0.0), |(sum, all), (value, weight)| (sum + weight * value, all + weight));
+    sum / weights
+}
+
+/// The likelihood of the class of a sample.
+fn log_loss(part: &Part) -> f64 {
+    let p = softmax(part.output.iter().copied()).nth(part.target[0] as usize).unwrap_or(0.0);
+    -p.max(f64::MIN_POSITIVE).ln()
 }
