@@ -8,6 +8,7 @@ mod hostile;
 mod life;
 mod limits;
 mod members;
+mod page;
 mod protocol;
 mod texts;
 mod tls;
