@@ -1,6 +1,6 @@
 //! A fingerprint of a set of samples: a line of text that is stored in checkpoints.
 //!
-//! Four parts: the inputs and the targets that are trained on, and those that are tested on. Each is a hash over element
+//! Four parts: the inputs and the targets that are trained on, and those that are held out to validate or test on. Each is a hash over element
 //! type, shape, number and every byte; whatever the files looked like that they were read from.
 
 use super::field::Field;
@@ -14,7 +14,7 @@ const DIGITS: usize = 32;
 /// Bytes of samples that are hashed at a time: BLAKE3 works on several blocks of a long text at once.
 const AT_ONCE: usize = 1 << 16;
 /// What the parts are called.
-const PARTS: [&str; 4] = ["the training inputs", "the training targets", "the test inputs", "the test targets"];
+const PARTS: [&str; 4] = ["the training inputs", "the training targets", "the held-out inputs", "the held-out targets"];
 
 /// Identifies a set of samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +118,7 @@ mod tests {
         let old = Fingerprint::of(&set(["a", "b"], 2), &set(["a", "b"], 2));
         for other in [set(["a", "b"], 3), set(["a", "c"], 2)] {
             let new = Fingerprint::of(&set(["a", "b"], 2), &other);
-            assert_eq!(old.difference(&new).as_deref(), Some("the test inputs"));
+            assert_eq!(old.difference(&new).as_deref(), Some("the held-out inputs"));
         }
     }
 
@@ -131,14 +131,14 @@ mod tests {
         let names = |train: &Split, test: &Split| old.difference(&Fingerprint::of(train, test)).unwrap();
         assert_eq!(names(&bytes(&[1, 2, 3, 5], &[0, 1], &[2]), &test), "the training inputs");
         assert_eq!(names(&bytes(&[1, 2, 3, 4], &[1, 0], &[2]), &test), "the training targets");
-        assert_eq!(names(&train, &bytes(&[5, 7], &[0], &[2])), "the test inputs and the test targets");
+        assert_eq!(names(&train, &bytes(&[5, 7], &[0], &[2])), "the held-out inputs and the held-out targets");
         assert_eq!(
             names(&test, &train),
-            "the training inputs, the training targets, the test inputs and the test targets"
+            "the training inputs, the training targets, the held-out inputs and the held-out targets"
         );
         // Shapes and numbers count even where all bytes are alike.
         assert_eq!(names(&bytes(&[1, 2, 3, 4], &[0, 1], &[2, 1]), &test), "the training inputs");
-        assert_eq!(names(&train, &train.first(0)), "the test inputs and the test targets");
+        assert_eq!(names(&train, &train.first(0)), "the held-out inputs and the held-out targets");
     }
 
     #[test]

@@ -261,5 +261,5 @@ fn other_files_have_another_fingerprint() {
     assert_eq!(before.difference(&print()).unwrap(), "the training inputs and the training targets");
     fs::rename(place.path().join("train/b/3.png"), place.path().join("train/a/1.png")).unwrap();
     picture(&place.path().join("val/b/5.png"), 40, 9);
-    assert_eq!(before.difference(&print()).unwrap(), "the test inputs");
+    assert_eq!(before.difference(&print()).unwrap(), "the held-out inputs");
 }

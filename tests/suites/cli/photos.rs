@@ -299,5 +299,5 @@ fn a_set_that_has_changed_is_warned_of() {
     place.ok("train c.toml --quiet --out r --set train.epochs=1");
     photo(&place, "photos/val/red/another.png", 0, 50);
     let stderr = place.run("eval r/last.safetensors").err;
-    assert!(stderr.contains("the test inputs"), "{stderr}");
+    assert!(stderr.contains("the held-out inputs"), "{stderr}");
 }
