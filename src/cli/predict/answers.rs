@@ -27,9 +27,8 @@ pub fn texts<'a>(
 /// # Errors
 /// A text has a character without a token; the device failed.
 pub fn answer(generator: &mut Generator, file: &Path, texts: &[Passage], sink: &mut Sink) -> Result<bool> {
-    let tokens = |(number, one): (usize, &Passage)| {
-        generator.text(&one.text, &format!("`{}`, text {}", file.display(), number + 1))
-    };
+    let tokens =
+        |(number, one): (usize, &Passage)| generator.text(&one.text, &format!("`{}`, sample {number}", file.display()));
     let texts = texts.iter().enumerate().map(tokens).collect::<Result<Vec<_>>>()?;
     let (longest, tokenizer) = (generator.capacity(), generator.tokenizer().clone());
     let (mut sample, mut goes_on) = (0, true);

@@ -308,7 +308,7 @@ impl Texts {
             names: None,
         };
         for (row, text) in texts.iter().enumerate() {
-            let whole = tokens_of(tokenizer, longest, text, &format!("{called}, text {}", row + 1))?;
+            let whole = tokens_of(tokenizer, longest, text, &format!("{called}, sample {row}"))?;
             all.cut += usize::from(whole.cut);
             all.tokens.extend(whole.tokens);
             all.pair_starts.iter_mut().for_each(|starts| starts.push(whole.pair_start as i32));

@@ -178,7 +178,7 @@ fn what_is_no_text_is_refused_with_its_place() {
     let set = open(&Source::Text(Box::new(at("e.txt", b"abab", 2)))).unwrap();
     let fitted = TextCodec::of(&set.spec).unwrap().map(Box::new);
     let message = refused(TextOptions { fitted, ..at("f.txt", "ab\nbaü".as_bytes(), 2) });
-    assert!(message.contains("f.txt`, line 1, column 3: the character '\\n' (U+000A)"), "{message}");
+    assert!(message.contains("f.txt`, line 1 of the text, column 3: the character '\\n' (U+000A)"), "{message}");
 }
 
 #[test]

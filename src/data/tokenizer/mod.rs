@@ -403,10 +403,14 @@ pub(in crate::data) fn trained(
 /// The error for a character of `text` that has no token.
 fn no_token(text: &str, at: usize, c: char, called: &str) -> anyhow::Error {
     let before = &text[..at];
-    let line = before.matches('\n').count() + 1;
+    // The text may be a cell or a line, so that its first line is not that of a file.
+    let line = match text.contains('\n') {
+        true => format!("line {} of the text, ", before.matches('\n').count() + 1),
+        false => String::new(),
+    };
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     anyhow!(
-        "{called}, line {line}, column {column}: the character {c:?} (U+{:04X}) is not in the text that the model was trained on, so \
+        "{called}, {line}column {column}: the character {c:?} (U+{:04X}) is not in the text that the model was trained on, so \
          it has no token; leave it out, or train with `tokenizer = \"bytes\"`",
         c as u32
     )

@@ -293,14 +293,14 @@ fn mistakes_in_pairs_are_errors() {
     }
     let sets = "--set data.val_path=val.csv --unset data.validation_split";
     let why = place.fails(&format!("train c.toml --out s {sets}"), 2);
-    assert!(why.contains("`val.csv`, row at line 2, the answer, line 1, column 3: the character 'z'"), "{why}");
+    assert!(why.contains("`val.csv`, row at line 2, the answer, column 3: the character 'z'"), "{why}");
     place.ok("train c.toml --out r --set train.epochs=1");
     assert!(place.fails("generate r", 2).contains("the model answers texts, and there is none"));
     // A place in what the user has written, without the template. The length of pairs is not that of a text.
     let message = place.fails("generate r --prompt abz", 1);
-    assert!(message.contains("line 1, column 3: the character 'z'"), "{message}");
-    let stderr = place.ok("generate r --max-tokens 1 --prompt abcdeabcdeabcdeabcde").err;
-    assert!(stderr.contains("the model looks back 16") && !stderr.contains("data.context"), "{stderr}");
+    assert!(message.contains("the prompt, column 3: the character 'z'"), "{message}");
+    let message = place.ok("generate r --max-tokens 1 --prompt abcdeabcdeabcdeabcde").err;
+    assert!(message.contains("the model looks back 16") && !message.contains("data.context"), "{message}");
     // A checkpoint goes on as it was trained.
     for (sets, key) in
         [("template='>{text}'", "template"), ("chat_template=t.jinja --unset data.template", "chat_template")]

@@ -101,9 +101,9 @@ fn wrong_prompts_are_errors() {
     place.write("empty.txt", "\n\n");
     place.write("binary.txt", [b'a', 0xff]);
     for (arguments, part) in [
-        ("--prompt a --prompt bC", "prompt 2, line 1, column 2: the character 'C'"),
-        ("--prompts p.txt", "`p.txt`, prompt 3, line 1, column 2: the character 'D'"),
-        ("--prompts p.txt --beams 2", "`p.txt`, prompt 3, line 1, column 2: the character 'D'"),
+        ("--prompt a --prompt bC", "prompt 2, column 2: the character 'C'"),
+        ("--prompts p.txt", "`p.txt`, prompt 3, column 2: the character 'D'"),
+        ("--prompts p.txt --beams 2", "`p.txt`, prompt 3, column 2: the character 'D'"),
         ("--prompts empty.txt", "`empty.txt` has no prompts"),
         ("--prompts binary.txt", "`binary.txt` is not UTF-8"),
         ("--prompts none.txt", "none.txt"),

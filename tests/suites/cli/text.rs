@@ -168,7 +168,7 @@ fn prompts_and_options_that_do_not_fit_are_errors() {
     let place = place();
     place.ok("train c.toml --out r --set train.steps=2 --set train.eval_every_steps=2");
     let message = place.fails("generate r --prompt ABC", 1);
-    assert!(message.contains("the prompt, line 1, column 1: the character 'A' (U+0041)"), "{}", message);
+    assert!(message.contains("the prompt, column 1: the character 'A' (U+0041)"), "{}", message);
     for (argument, part) in [
         ("--temperature=-1", "expected a number from 0"),
         ("--top-p 2", "expected a number from 0 to 1"),

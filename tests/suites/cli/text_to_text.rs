@@ -247,16 +247,16 @@ fn mistakes_in_texts_with_answers_are_errors() {
     has("--set data.path=empty.csv", &["has no row with a text and an answer"]);
     place.ok("train c.toml --out r --set train.epochs=1");
     place.write("other.csv", "other\nabc\n");
-    assert!(place.fails("generate r --prompt xyz", 1).contains("the prompt, line 1, column 1: the character 'x'"));
+    assert!(place.fails("generate r --prompt xyz", 1).contains("the prompt, column 1: the character 'x'"));
     assert!(place.fails("predict r other.csv --masks m", 2).contains("`--masks` is for classes of pixels"));
     assert!(place.fails("generate r", 2).contains("the model answers texts, and there is none"));
     assert!(place.fails("predict r other.csv", 1).contains("`other.csv` has no column `word`"));
     place.write("unknown.txt", "abc\nxyz\n");
-    assert!(place.fails("predict r unknown.txt", 1).contains("`unknown.txt`, text 2, line 1, column 1"));
+    assert!(place.fails("predict r unknown.txt", 1).contains("`unknown.txt`, sample 1, column 1"));
     place.write("val.csv", "word,turned\nabc,cbz\n");
     let sets = "--set data.val_path=val.csv --unset data.validation_split";
     let why = place.fails(&format!("train c.toml --out s {sets}"), 2);
-    assert!(why.contains("`val.csv`, row at line 2, the answer, line 1, column 3: the character 'z'"), "{why}");
+    assert!(why.contains("`val.csv`, row at line 2, the answer, column 3: the character 'z'"), "{why}");
 }
 
 /// `runner init` writes a configuration for a table of two columns that trains as it stands.

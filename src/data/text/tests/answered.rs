@@ -54,7 +54,7 @@ fn answers_are_targets_token_by_token() {
     let fitted = Some(Box::new(codec.clone()));
     let options = AnsweredOptions { fitted, ..answered(other, Choice::Bytes, &[[9, 9]]) };
     let why = format!("{:#}", open(&Source::AnsweredTexts(Box::new(options))).unwrap_err());
-    assert!(why.contains("o.csv`, row at line 2, the answer, line 1, column 3: the character 'c'"), "{why}");
+    assert!(why.contains("o.csv`, row at line 2, the answer, column 3: the character 'c'"), "{why}");
     // A checkpoint may come from any source.
     let read = |change: &dyn Fn(&mut Samples)| {
         let mut codec = codec.clone();

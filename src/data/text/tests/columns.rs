@@ -150,6 +150,6 @@ fn columns_that_cannot_be_read_are_errors() {
         let path = put("train.csv", b"n,text\n1,abababa\n1,abababa\n");
         let (column, val_path) = (Some("text".to_owned()), val_path.clone());
         let message = refused(TextOptions { column, val_path, apart, ..options(path, Choice::Characters, 2) });
-        assert!(message.contains("val.csv`, line 3, line 1, column 2: the character '\\n'"), "{message}");
+        assert!(message.contains("val.csv`, line 3, line 1 of the text, column 2: the character '\\n'"), "{message}");
     }
 }

@@ -31,7 +31,7 @@ fn texts_are_answered_as_predict_answers_them() {
         assert_eq!(reply.status, status, "{body}: {reply:?}");
         assert!(reply.error().contains(part), "{body}: {}", reply.error());
     };
-    refused(r#"{"instances": ["abc", "xyz"]}"#, 422, "text 1: the prompt, line 1, column 1: the character 'x'");
+    refused(r#"{"instances": ["abc", "xyz"]}"#, 422, "text 1: the prompt, column 1: the character 'x'");
     refused(r#"{"instances": [1]}"#, 422, "expected a text, or {\"text\": ...}");
     refused("[]", 422, "an object as {\"instances\": [...]}");
     refused(r#"{"instances": ["a"], "instances": ["b"]}"#, 422, "`instances` is there twice");
