@@ -40,7 +40,7 @@ pub fn expect_own_columns(experiment: &Experiment, own: &Experiment) -> Result<(
         "`data.{key}` cannot be another one than in training: how the cells of a table become numbers is a part of the checkpoint"
     ));
     let error = error
-        .help("leave it out, or train a model anew; the file, `id`, `separator`, `decimal` and `header` may be others");
+        .help("leave it out, or train a model anew; the file, `id`, `separator`, `quote`, `encoding`, `decimal` and `header` may be others");
     Err(at(error, key))
 }
 

@@ -79,6 +79,8 @@ fn another_encoding_is_refused_for_a_checkpoint() {
             let error = place.fails(&format!("{command} --set {set}"), 2);
             let expected = format!("`{key}` cannot be another one than in training");
             assert!(error.contains(&expected) && error.contains("train a model anew"), "{command} {set}: {error}");
+            let others = "`id`, `separator`, `quote`, `encoding`, `decimal` and `header` may be others";
+            assert_eq!(error.contains(others), key != "data.target", "{error}");
         }
     }
     place.write("other.csv", place.read("homes.csv").replace(',', ":"));
