@@ -193,8 +193,13 @@ impl Written {
                 counted(cells.len(), "cell"),
                 counted(self.names.len(), "column")
             );
+            // A line before the names is taken for them.
+            let names = match &self.names[..] {
+                [name] if header => format!("if `{name}` in line 1 names no column, remove that line; "),
+                _ => String::new(),
+            };
             let help = format!(
-                "a cell that contains {} stands in quotes, and a quote that opens is closed",
+                "{names}a cell that contains {} stands in quotes, and a quote that opens is closed",
                 shown(self.separator)
             );
             take(line, Err(Fault { what, help }))

@@ -211,6 +211,7 @@ mod tests {
             (b"a,b\n1,2\n\"3,4\n5,6\n", "line 3, column 1: a quote opens here"),
             (b"a,b\n1,2,3\n", "line 2 has 3 cells, and the table has 2 columns"),
             (b"a,b\r\n1,2\r\n3\r\n", "line 3 has 1 cell, and the table has 2 columns"),
+            (b"# mine\na,b\n1,2\n", "if `# mine` in line 1 names no column, remove that line"),
             (b"a,,b\n1,2,3\n", "column 2 has no name; if the table has no line"),
             (b"a,b,\n1,2,\n", "column 3 has no name; if each line ends with a separator"),
             (b",,b\n1,2,3\n", "column 1 has no name"),
