@@ -88,6 +88,10 @@ fn row(shown: &Shown) -> [String; 7] {
 }
 
 fn number(value: f64) -> String {
+    // From 2^53 on a number in double precision stands for several, and its last digits are none of theirs.
+    if value.abs() >= 9_007_199_254_740_992.0 {
+        return format!("{value:e}");
+    }
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -113,4 +117,15 @@ pub fn column_json(shown: &Shown) -> Value {
         "becomes": shown.becomes,
         "features": shown.width,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_that_are_not_known_are_not_shown() {
+        let shown = [1.5, -2.0, 9_007_199_254_740_991.0, 1_152_921_504_606_847_075.0].map(number);
+        assert_eq!(shown, ["1.5", "-2", "9007199254740991", "1.152921504606847e18"]);
+    }
 }
