@@ -237,12 +237,16 @@ fn form(asked: &Asked, served: &Served) -> Result<Form, Refusal> {
     };
     let all = flag(&asked.parameters, "binary_data_output", "a request")?.unwrap_or(false);
     let mut left = served.tensors();
+    let is_output = |name: &str| served.tensors().iter().any(|tensor| tensor.name == name);
     let known = left.iter().map(|tensor| format!("`{}`", tensor.name)).collect::<Vec<_>>().join(", ");
     let mut tensors = Vec::new();
     for Object(output) in &asked.outputs {
         let Some(at) = left.iter().position(|tensor| tensor.name == output.name) else {
-            let reason = format!("the model puts out {known}, each once, and not `{}`", shown(&output.name));
-            return Err(Refusal::unfit(reason));
+            let name = shown(&output.name);
+            return Err(Refusal::unfit(match is_output(&output.name) {
+                true => format!("the output `{name}` is asked for twice"),
+                false => format!("the model has no output `{name}`: it has {known}"),
+            }));
         };
         let binary = flag(&output.parameters, "binary_data", "an output")?.unwrap_or(all);
         tensors.push((left.remove(at), binary));
@@ -291,7 +295,7 @@ fn elements(field: &Field, input: &Input, samples: usize, binary: &mut &[u8]) ->
         (Some(data), None) => {
             let expected = samples * field.shape.len();
             if data.numbers.len() != expected {
-                let reason = format!("`{name}` has {} elements, and its shape {expected}", data.numbers.len());
+                let reason = format!("`{name}` has {} elements, and its shape asks for {expected}", data.numbers.len());
                 return Err(Refusal::unfit(reason));
             }
             for sample in data.numbers.chunks_exact(field.shape.len().max(1)) {
@@ -299,7 +303,7 @@ fn elements(field: &Field, input: &Input, samples: usize, binary: &mut &[u8]) ->
             }
         }
         (None, Some(size)) if size != bytes => {
-            return Err(Refusal::unfit(format!("`{name}` has {size} bytes, and its shape {bytes}")));
+            return Err(Refusal::unfit(format!("`{name}` has {size} bytes, and its shape asks for {bytes}")));
         }
         (None, Some(size)) => {
             let Some((own, rest)) = binary.split_at_checked(size) else {

@@ -125,7 +125,7 @@ fn tensors_that_do_not_fit_are_errors() {
         (
             json!({ "inputs": [input(json!([1, 1, 8, 8]), "UINT8", json!(vec![0; 63]))] }),
             422,
-            "has 63 elements, and its shape 64",
+            "has 63 elements, and its shape asks for 64",
         ),
         (
             json!({ "inputs": [input(json!([1, 1, 8, 8]), "UINT8", json!(vec![300; 64]))] }),
@@ -139,7 +139,7 @@ fn tensors_that_do_not_fit_are_errors() {
         (
             json!({ "inputs": [good()], "outputs": [{ "name": "logits" }] }),
             422,
-            "the model puts out `outputs`, each once, and not `logits`",
+            "the model has no output `logits`: it has `outputs`",
         ),
         (
             json!({ "inputs": [good()], "outputs": [{ "name": "outputs", "parameters": { "classification": 2 } }] }),
@@ -181,7 +181,7 @@ fn tensors_that_do_not_fit_are_errors() {
     }
     let head = |size: usize| json!({ "inputs": [{ "name": "inputs", "shape": [1, 1, 8, 8], "datatype": "UINT8", "parameters": { "binary_data_size": size } }] });
     for (size, bytes, length, status, part) in [
-        (63, 63, None, 422, "has 63 bytes, and its shape 64"),
+        (63, 63, None, 422, "has 63 bytes, and its shape asks for 64"),
         (64, 60, None, 400, "has 64 bytes, and the body 60"),
         (64, 65, None, 400, "1 bytes are left behind the tensors"),
         (64, 64, Some("99999"), 400, "and the body has"),
