@@ -5,7 +5,9 @@ use super::super::reader::Limits;
 use super::super::refusal::Refusal;
 use crate::api::generate::Sampling;
 use crate::data::text::Message;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
+use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::RangeInclusive;
 
@@ -65,6 +67,36 @@ pub struct Asked {
     pub usage: bool,
 }
 
+/// An object of JSON, and the first of its keys that is there twice.
+struct Object {
+    keys: Map<String, Value>,
+    twice: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let (mut keys, mut twice) = (Map::new(), None);
+                while let Some((key, value)) = map.next_entry::<String, Value>()? {
+                    if keys.insert(key.clone(), value).is_some() {
+                        twice.get_or_insert(key);
+                    }
+                }
+                Ok(Object { keys, twice })
+            }
+        }
+        deserializer.deserialize_any(Keys)
+    }
+}
+
 /// Keys of a request that are not taken yet.
 pub struct Keys(Map<String, Value>);
 
@@ -72,12 +104,16 @@ impl Keys {
     /// Of a body.
     ///
     /// # Errors
-    /// It is no JSON object.
+    /// It is no JSON object, or has a key twice.
     pub fn read(body: &[u8]) -> Result<Keys, Refusal> {
         match serde_json::from_slice(body) {
+            Ok(Object { twice: Some(key), .. }) => {
+                let key: String = key.chars().take(SHOWN).collect();
+                Err(Refusal::bad(format!("the key `{key}` is there twice")).about(key))
+            }
             // A key that is null is as good as not there.
-            Ok(Value::Object(keys)) => Ok(Keys(keys.into_iter().filter(|(_, value)| !value.is_null()).collect())),
-            Ok(_) => Err(Refusal::bad("the body is no object")),
+            Ok(Object { keys, .. }) => Ok(Keys(keys.into_iter().filter(|(_, value)| !value.is_null()).collect())),
+            Err(error) if error.is_data() => Err(Refusal::bad("the body is no object")),
             Err(error) => Err(Refusal::bad(format!("the body is no JSON: {error}"))),
         }
     }

@@ -20,6 +20,17 @@ fn missing_parameters_have_the_usual_values() {
 }
 
 #[test]
+fn a_key_is_there_once() {
+    let refused = asked(r#"{"prompt": "A", "n": 1, "prompt": "B"}"#).unwrap_err();
+    assert_eq!((&refused.reason[..], refused.about.as_deref()), ("the key `prompt` is there twice", Some("prompt")));
+    for (body, reason) in
+        [("[1]", "the body is no object"), ("3", "the body is no object"), ("{", "the body is no JSON")]
+    {
+        assert!(asked(body).unwrap_err().reason.starts_with(reason), "{body}");
+    }
+}
+
+#[test]
 fn given_parameters_are_taken() {
     let found = asked(
         r#"{"model": "m", "prompt": ["a", [1, 2]], "max_tokens": 0, "temperature": 0.5, "top_p": 1, "top_k": 3, "min_p": 0.25,
