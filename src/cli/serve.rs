@@ -62,7 +62,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         invert: args.invert,
         signals: heeded()?,
     };
+    let ignores_reload = !options.signals.hang_up;
     let listening = |address: SocketAddr| {
+        if ignores_reload {
+            say("note: SIGHUP loads no models anew: it was ignored when the program was started, as `nohup` has it");
+        }
         if is_open && !address.ip().is_loopback() {
             say("note: everyone who reaches this address may ask: --api-key-file asks them for a key");
         }
@@ -86,7 +90,7 @@ fn heeded() -> Result<Signals, Failure> {
         Ok(Signals { interrupt: heeded(libc::SIGINT), terminate: heeded(libc::SIGTERM), hang_up: heeded(libc::SIGHUP) })
     }
     #[cfg(not(unix))]
-    Ok(Signals { interrupt: true, terminate: false, hang_up: false })
+    Ok(Signals { interrupt: true, terminate: false, hang_up: true })
 }
 
 /// The models with their names, each of which is there once.

@@ -319,3 +319,22 @@ fn the_page_needs_nothing_from_elsewhere() {
     }
     assert_eq!(server.ask("HEAD", "/", "", b"").status, 200);
 }
+
+/// What `nohup` has the program ignore stays ignored, and a note says so.
+#[test]
+fn a_reload_that_is_ignored_is_named() {
+    use std::os::unix::process::CommandExt;
+    let place = trained();
+    for (handler, named) in [(libc::SIG_DFL, false), (libc::SIG_IGN, true)] {
+        let mut command = place.command("serve --port 0 --threads 1 r");
+        // SAFETY: between fork and exec it makes a plain system call.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(libc::SIGHUP, handler);
+                Ok(())
+            });
+        }
+        let server = Server::of(&place, command);
+        assert_eq!(server.told().contains("note: SIGHUP loads no models anew"), named, "{}", server.told());
+    }
+}

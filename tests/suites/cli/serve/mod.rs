@@ -19,7 +19,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time to wait for anything; only reached where something hangs.
@@ -81,8 +81,12 @@ impl Server {
 
     /// Starts it on that port of the loopback device; 0: one that is free.
     fn start_at(place: &Place, args: &str, port: u16) -> Server {
+        Server::of(place, place.command(&format!("serve --port {port} --threads 1 {args}")))
+    }
+
+    /// Starts it by this command.
+    fn of(place: &Place, mut command: Command) -> Server {
         let log = place.path("log.txt");
-        let mut command = place.command(&format!("serve --port {port} --threads 1 {args}"));
         command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
