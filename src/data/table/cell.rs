@@ -305,6 +305,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_documentation_lists_what_is_missing() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/config/tables.md"));
+        let line = page.lines().find(|line| line.starts_with("An empty cell is missing")).unwrap();
+        let (list, _) = line.split_once(", written so").unwrap();
+        let mut listed: Vec<&str> = list.split('`').skip(1).step_by(2).chain([""]).collect();
+        let mut known = MISSING;
+        listed.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(listed, known);
+    }
+
+    #[test]
     fn cells_are_what_they_say() {
         assert_eq!([number("1e3", '.'), number("-0.5", '.'), number("1,5", '.')], [Some(1000.0), Some(-0.5), None]);
         assert_eq!(
@@ -328,7 +340,8 @@ mod tests {
         );
         let zoned = ["2026-11-26T17:30+01:00", "26.11.2026 17:30:00 -0500", "2026-11-26 17:30+05"].map(has_zone);
         assert_eq!(zoned, [true; 3]);
-        let others = ["2026-11-26T17:30Z", "2026-11-26 17:30+00:00", "2026-11-26 17:30 UTC", "2026-11-26", "26-11-2026 5"];
+        let others =
+            ["2026-11-26T17:30Z", "2026-11-26 17:30+00:00", "2026-11-26 17:30 UTC", "2026-11-26", "26-11-2026 5"];
         assert_eq!(others.map(has_zone), [false; 5]);
         assert_eq!(["TRUE", "no", "1", "maybe"].map(truth), [Some(true), Some(false), None, None]);
     }
