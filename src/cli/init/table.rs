@@ -92,8 +92,19 @@ fn columns(experiment: &Experiment) -> Result<Vec<Shown>, Failure> {
 /// A configuration that learns a column of a table from the others.
 pub fn configuration(wanted: &Wanted) -> Result<Made, Failure> {
     let path = wanted.source.display();
+    let sheet = || open_sheet(wanted.source, Format::default()).map_err(|e| Failure::Usage(format!("{e:#}")));
+    if let Ok(sheet) = sheet()
+        && let [only] = sheet.names()
+    {
+        return Err(Failure::Usage(format!(
+            "`{path}` has one column, `{}`, and nothing to learn it from\nhelp: add other columns; a language model learns texts alone: `source = \"text\"` with `column = {}` in `[data]`, \
+             as docs/text.md#texts-in-a-table has it",
+            named(only),
+            quoted(only)
+        )));
+    }
     let Some(target) = wanted.target else {
-        let sheet = open_sheet(wanted.source, Format::default()).map_err(|e| Failure::Usage(format!("{e:#}")))?;
+        let sheet = sheet()?;
         let names: Vec<String> = sheet.names().iter().take(LISTED).map(|name| format!("`{name}`")).collect();
         let more = sheet.names().len().saturating_sub(LISTED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -210,6 +221,15 @@ fn is_split(column: &Column) -> bool {
         && column.examples.iter().any(|cell| cell.starts_with("train"))
 }
 
+/// The columns of several words that are left out.
+fn texts_left_out<'a>(columns: &'a [Shown], target: &'a str, keys: &'a Keys) -> impl Iterator<Item = &'a str> {
+    let named =
+        move |name: &str| name == target || keys.id.as_deref() == Some(name) || keys.split.as_deref() == Some(name);
+    let left = columns.iter().filter(|shown| shown.width == 0 && shown.column.cells == CellType::Texts);
+    let left = left.map(|shown| &shown.column).filter(|column| column.examples.iter().any(|text| text.contains(' ')));
+    left.map(|column| column.name.as_str()).filter(move |name| !named(name))
+}
+
 fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
     let Found { columns, spec } = found;
     let file = &wanted.file;
@@ -227,6 +247,14 @@ fn written(wanted: &Wanted, target: &str, keys: &Keys, found: &Found) -> Made {
         say(&format!(
             "warning: {} {say_it} the target exactly: {are} known when a prediction is asked for? If not, leave it out with `drop`",
             leaks.join(", ")
+        ));
+    }
+    let texts: Vec<&str> = texts_left_out(columns, target, keys).collect();
+    if let [first, ..] = texts[..] {
+        say(&format!(
+            "note: the model does not take {}, whose text is another one in every row: with `columns = {}` in `[data]` it takes the words",
+            texts.iter().map(|name| format!("`{}`", named(name))).collect::<Vec<_>>().join(", "),
+            value_as_toml(&json!({ first: "text" }))
         ));
     }
     let mut out = Writing::default();
@@ -349,6 +377,8 @@ fn data(out: &mut Writing, wanted: &Wanted, target: &str, keys: &Keys, Found { c
         columns.iter().filter(input).find(|shown| shown.column.whole && (3..=FEW).contains(&shown.column.distinct));
     if let Some(rules) = keys.columns() {
         out.key("columns", &rules, "how dates are written");
+    } else if let Some(text) = texts_left_out(columns, target, keys).next() {
+        out.maybe("columns", &value_as_toml(&json!({ text: "text" })), "the model takes its words");
     } else if let Some(few) = few {
         let rule = value_as_toml(&json!({ few.column.name.clone(): "category" }));
         out.maybe("columns", &rule, &format!("if its {} numbers are names", few.column.distinct));

@@ -145,3 +145,28 @@ fn for_nothing() {
     }
     assert_eq!(elsewhere, ["lstm_tagger", "unet"]);
 }
+
+/// Sentences that are left out are named, and a table of texts alone is for a language model.
+#[test]
+fn texts_that_nothing_is_learnt_from_are_named() {
+    let place = Place::new();
+    let row =
+        |i: usize| format!("the film number {i} is {},{},{}\n", ["good", "bad"][i % 2], ["yes", "no"][i % 2], i % 7);
+    place.write("r.csv", "review,label,weight\n".to_owned() + &(0..120).map(row).collect::<String>());
+    let said = place.ok("init r.csv --target label").err;
+    assert!(
+        said.contains("note: the model does not take `review`") && said.contains("{ review = \"text\" }"),
+        "{said}"
+    );
+    let text = place.read("r.toml");
+    assert!(text.contains("# columns = { review = \"text\" }"), "{text}");
+    place.write("r.toml", text.replace("# columns", "columns"));
+    assert!(place.ok("check r.toml").out.contains("a text, its words hashed"));
+    place.write("docs.jsonl", "{\"text\":\"a b c\"}\n{\"text\":\"d e f\"}\n");
+    for target in ["", " --target text"] {
+        let said = place.fails(&format!("init docs.jsonl{target}"), 2);
+        for part in ["has one column, `text`", "`source = \"text\"` with `column = \"text\"`"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+}
