@@ -95,7 +95,7 @@ fn folds_answer_for_all_heads() {
         let each = [1, 2, 3].map(|fold| place.ok(&format!("eval r/fold-{fold} --json")).json());
         let sum: f64 =
             each.iter().map(|of| of["samples"].as_f64().unwrap() * of["metrics"][name].as_f64().unwrap()).sum();
-        assert!(near(told["metrics"][name].as_f64().unwrap(), sum / 480.0), "{name}: {sum}, and {told}");
+        assert!(near(evaluation["metrics"][name].as_f64().unwrap(), sum / 480.0), "{name}: {sum}, and {evaluation}");
     }
     // What a fold measures of its heads is what is measured of its rows.
     let own = place.ok("eval r/fold-2 --json").json()["metrics"].clone();

@@ -242,11 +242,11 @@ fn options_that_cannot_be_are_refused() {
 #[test]
 fn a_listener_gets_the_line_of_a_failure() {
     let place = Place::with(&config());
-    let (mut request, told) = heard(Request::of_config(place.path("c.toml")));
+    let (mut request, events) = heard(Request::of_config(place.path("c.toml")));
     request.out = Some(place.path("r"));
     request.sets = ["optimizer.type=sgd", "optimizer.lr=1e30", "log.every_steps=1"].map(String::from).to_vec();
     let said = refused(&request);
-    let last = told.lock().unwrap().0.last().cloned().unwrap();
+    let last = events.lock().unwrap().0.last().cloned().unwrap();
     assert_eq!(last["kind"], "failed", "{said}");
     assert_eq!(place.read("r/metrics.jsonl").lines().last(), Some(last.to_string().as_str()));
 }

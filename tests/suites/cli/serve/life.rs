@@ -335,6 +335,6 @@ fn a_reload_that_is_ignored_is_named() {
             });
         }
         let server = Server::of(&place, command);
-        assert_eq!(server.told().contains("note: SIGHUP loads no models anew"), named, "{}", server.told());
+        assert_eq!(server.log().contains("note: SIGHUP loads no models anew"), named, "{}", server.log());
     }
 }
